@@ -27,6 +27,7 @@ from hipwright.measure.settings import FULL
 from hipwright.program import parse
 from hipwright.records import Program
 from hipwright.sandbox import GpuAccess, Zygote
+from hipwright.targets import TARGETS
 from hipwright.task import open_task
 from hipwright.verify.gpu.reference import open_reference
 
@@ -93,7 +94,7 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         tasks = stack.enter_context(Zygote(("torch", "hipwright.task.host.warm"), name="task host"))
-        access = GpuAccess(chosen.target, 0)
+        access = GpuAccess(TARGETS.gpu(chosen.target), 0)
         hosts = stack.enter_context(Zygote(("torch", "hipwright.task.device.warm"), name="device host", gpu=access))
         for size in SIZES:
             path = folder / f"gelu_{size}.py"

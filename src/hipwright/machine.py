@@ -104,8 +104,8 @@ def machine(
     gpu_memory_gb: 10^9 bytes of it that all processes together may use; 0 for all. shared_hosts, compile_s: as in
     `open_gpu`. cache: another folder of builds than the user's.
     """
-    from hipwright.evaluation.bench import GPU_TARGETS
     from hipwright.sandbox import Zygote
+    from hipwright.targets import TARGETS
     from hipwright.toolchain.cache import BuildCache
     from hipwright.verify import WORKER
 
@@ -114,18 +114,18 @@ def machine(
     preload = ("torch", WORKER.partition(":")[0], "hipwright.verify.worker.warm")
     with ExitStack() as stack:
         opened = stack.enter_context
-        on_gpu = [name for name in targets if name in GPU_TARGETS]
+        on_gpu = [name for name in targets if TARGETS.is_gpu(name)]
         late = ("hipwright.capture.warm",) if on_gpu else ()  # processors enough to have it before it is needed
         host = opened(Zygote(("torch", "hipwright.task.host.warm", *late), unsafe=unsafe, name="task host"))
         candidates = opened(Zygote(preload, unsafe=unsafe, name="candidate worker", ro=(cache_folder,)))
         candidates.start()  # imports torch while the task opens
         found = Machine(host, candidates, BuildCache(cache_folder), targets, unsafe)
-        for kind in on_gpu:
+        for name in on_gpu:
             from hipwright.evaluation.gpu import open_gpu
 
             limit = int(gpu_memory_gb * 1e9)
             opening = open_gpu(
-                kind,
+                TARGETS[name],
                 gpu,
                 found.cache,
                 unsafe=unsafe,
@@ -133,7 +133,7 @@ def machine(
                 shared_hosts=shared_hosts,
                 compile_s=compile_s,
             )
-            found.gpus[kind] = opened(opening)
+            found.gpus[name] = opened(opening)
         yield found
 
 

@@ -39,7 +39,7 @@ RELU = next(case for case in select(("relu_signed",), form="program", kind="hone
 @pytest.fixture(scope="module")
 def bench(request: pytest.FixtureRequest) -> Iterator[AuditBench]:
     folder = Path(request.config.cache.mkdir("hipwright-builds"))  # type: ignore[union-attr]
-    with open_bench("cpu", seed=20, cache_folder=folder) as opened:
+    with open_bench(seed=20, cache_folder=folder) as opened:
         yield opened
 
 

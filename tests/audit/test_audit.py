@@ -40,7 +40,7 @@ def _short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 def audited(gate: Gate, cache: Path, cases: Sequence[CorpusCase], *, shared: bool = False) -> Matrix:
     """shared: the files' processes come from one zygote, which takes two seconds to start; else from one each."""
     with (
-        open_bench("cpu", seed=20, cache_folder=cache) as opened,
+        open_bench(seed=20, cache_folder=cache) as opened,
         Zygote(MODELNEW_PRELOAD, ro=(cache,), name="ModelNew worker") as zygote,
         mock.patch.object(modelnew_stages, "Zygote", lambda *_, **__: warm.Lent(zygote)) if shared else nullcontext(),
     ):

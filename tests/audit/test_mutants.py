@@ -65,7 +65,7 @@ def test_the_plan_and_declarations_are_left_alone() -> None:
 @pytest.fixture(scope="module")
 def bench(request: pytest.FixtureRequest) -> Iterator[AuditBench]:
     folder = Path(request.config.cache.mkdir("hipwright-builds"))  # type: ignore[union-attr]
-    with open_bench("cpu", seed=20, cache_folder=folder) as opened:
+    with open_bench(seed=20, cache_folder=folder) as opened:
         yield opened
 
 

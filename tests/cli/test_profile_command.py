@@ -10,8 +10,8 @@ from cli_tools import FILES, one_object
 
 from hipwright.cli import main
 from hipwright.device import topology
-from hipwright.device.topology import GpuInfo
-from hipwright.measure import profiler
+from hipwright.device.gpu_info import GpuInfo
+from hipwright.measure import profiler, profilers
 from hipwright.measure.profiler import MARK
 from hipwright.records import Build, KernelResources
 from hipwright.sandbox import Zygote
@@ -62,6 +62,7 @@ echo '{MARK}{json.dumps({"launches": [LAUNCH]})}'
 """)
     tool.chmod(0o755)
     monkeypatch.setattr(profiler, "find_tool", lambda target: tool)
+    monkeypatch.setattr(profilers, "find_tool", lambda target: tool)
     return tool
 
 
@@ -95,7 +96,7 @@ def test_the_same_on_nvidia(
     """The compiler is a stand-in too: what it is asked is checked, and that its cubin reaches the profiled process."""
     asked: list[dict[str, object]] = []
 
-    def build(hip: str, defines: dict[str, int], *, arch: str, pool: object, cache: BuildCache) -> Build:
+    def build(hip: str, defines: dict[str, int], *, arch: str, pool: object, cache: BuildCache, unsafe: bool) -> Build:
         asked.append({"defines": defines, "arch": arch})
         kernels = (KernelResources(name="tiny", scratch_bytes=4),)
         return Build(target="cuda", ok=True, blob=cache.put(b"cubin"), kernels=kernels)
@@ -110,6 +111,7 @@ grep -q cubin kernels.bin && echo '{MARK}{json.dumps({"launches": []})}' && cat 
     monkeypatch.setattr(nvrtc, "build", build)
     monkeypatch.setattr(nvrtc, "zygote", lambda *, unsafe: Zygote((), unsafe=unsafe, name="compiler"))
     monkeypatch.setattr(profiler, "find_tool", lambda target: tool)
+    monkeypatch.setattr(profilers, "find_tool", lambda target: tool)
     monkeypatch.setenv("HIPWRIGHT_CACHE", str(tmp_path / "cache"))
     assert main.main(["profile", TASK, PROGRAM, "--target", "cuda", "--unsafe"]) == 0
     assert asked == [{"defines": {"BLOCK": 256}, "arch": "sm_90"}]

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from hipwright.device import topology
+from hipwright.device.gpu_info import GpuInfo
 from hipwright.errors import InfrastructureError
 from hipwright.evaluation import gpu
+from hipwright.targets import CUDA, Target
 from hipwright.toolchain.cache import BuildCache
 
 
@@ -22,14 +24,14 @@ def test_without_a_number_it_is_the_first_that_the_environment_allows(
     index: int | None, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CUDA_VISIBLE_DEVICES=1,3 leaves no GPU 0."""
-    found = [topology.GpuInfo(index=n, kind="cuda", name="H200", architecture="sm_90") for n in (1, 3)]
+    found = [GpuInfo(index=n, kind="cuda", name="H200", architecture="sm_90") for n in (1, 3)]
     monkeypatch.setattr(topology, "find", lambda kind: found)
 
-    def access(kind: str, number: int) -> Any:
+    def access(target: Target, number: int) -> Any:
         raise Chosen(number)
 
     monkeypatch.setattr(gpu, "GpuAccess", access)
-    with pytest.raises(Chosen, match=str(expected)), gpu.open_gpu("cuda", index, BuildCache(tmp_path)):
+    with pytest.raises(Chosen, match=str(expected)), gpu.open_gpu(CUDA, index, BuildCache(tmp_path)):
         pass
 
 
@@ -38,5 +40,5 @@ def test_without_a_gpu_it_says_so(
     index: int | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topology, "find", lambda kind: [])
-    with pytest.raises(InfrastructureError, match=said), gpu.open_gpu("cuda", index, BuildCache(tmp_path)):
+    with pytest.raises(InfrastructureError, match=said), gpu.open_gpu(CUDA, index, BuildCache(tmp_path)):
         pass

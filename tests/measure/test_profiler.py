@@ -12,7 +12,7 @@ import torch
 
 from hipwright.device import hip_check
 from hipwright.errors import CandidateError, DeviceError, InfrastructureError, ToolchainError
-from hipwright.measure import profile_run, profiler
+from hipwright.measure import profile_amd, profile_nvidia, profile_run, profiler, profilers
 from hipwright.measure.profiler import MARK, ProfiledProgram, ProfileJob, profile_program, write_job
 from hipwright.records import Build, KernelResources
 from hipwright.sandbox import GpuAccess
@@ -163,7 +163,7 @@ cp {DATA}/kernel_trace.csv counters/host/1_kernel_trace.csv
     assert scale.waves == 4224 and scale.dram_read_bytes == 265_600_000 and scale.architecture == "gfx942"
     assert reduce.bottleneck is not None and "12 blocks cannot fill 304 CUs" in reduce.bottleneck.text
     lines = log.read_text().splitlines()
-    assert len(lines) == len(profiler.profile_amd.groups("gfx942"))
+    assert len(lines) == len(profile_amd.groups("gfx942"))
     assert all("--kernel-trace --output-format csv" in line for line in lines)
     assert any("MfmaUtil" in note for note in report.notes)  # the stand-in knows no such counter
 
@@ -218,11 +218,11 @@ def test_the_contained_runner_finds_all_it_needs_but_a_gpu(tool: Path, monkeypat
 
 def test_where_the_profilers_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(profiler, "NCU_PLACES", ())
-    monkeypatch.setattr(profiler.rocm_paths, "roots", list)
+    monkeypatch.setattr(profile_nvidia, "NCU_PLACES", ())
+    monkeypatch.setattr(profile_amd.rocm_paths, "roots", list)
     for target, name, hint in (("cuda", "ncu", "Nsight Compute"), ("rocm", "rocprofv3", "rocprofiler-sdk")):
         with pytest.raises(ToolchainError, match=f"no {name} on this machine") as caught:
-            profiler.find_tool(target)
+            profilers.find_tool(target)
         assert hint in caught.value.hint
         script(tmp_path / name, "exit 0")
-        assert profiler.find_tool(target) == tmp_path / name
+        assert profilers.find_tool(target) == tmp_path / name

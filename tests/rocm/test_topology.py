@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.device import topology
-from hipwright.device.topology import GpuInfo, choose, find, gfx_name
+from hipwright.device import kfd, nvml, topology
+from hipwright.device.gpu_info import GpuInfo
+from hipwright.device.kfd import gfx_name
+from hipwright.device.topology import choose, find
 from hipwright.errors import BadInput, DeviceError
+from hipwright.targets import CUDA, ROCM, TARGETS
 
 from .conftest import HERE, compile_c
 
@@ -30,7 +33,7 @@ def nodes(tmp_path: Path) -> Path:
 
 
 def test_amd_gpus_in_the_drivers_order(nodes: Path) -> None:
-    first, second = topology.amd(nodes)
+    first, second = kfd.gpus(nodes)
     assert first == GpuInfo(
         index=0,
         kind="rocm",
@@ -41,7 +44,7 @@ def test_amd_gpus_in_the_drivers_order(nodes: Path) -> None:
         uuid="GPU-0000000000000abc",
     )
     assert (second.index, second.architecture, second.name, second.memory_bytes) == (1, "gfx1100", "AMD GPU", 0)
-    assert topology.amd(nodes / "absent") == []
+    assert kfd.gpus(nodes / "absent") == []
 
 
 @pytest.mark.parametrize(
@@ -54,7 +57,7 @@ def test_names_of_architectures(version: int, name: str) -> None:
 
 def test_nvidia_gpus_through_nvml(tmp_path: Path) -> None:
     library = compile_c(HERE / "stub_nvml.c", tmp_path / "libnvidia-ml.so.1")
-    assert topology.nvidia(str(library)) == [
+    assert nvml.gpus(str(library)) == [
         GpuInfo(
             index=0,
             kind="cuda",
@@ -65,16 +68,16 @@ def test_nvidia_gpus_through_nvml(tmp_path: Path) -> None:
         )
     ]
     assert ctypes.CDLL(str(library)).stub_started() == 0  # it was shut down again
-    assert topology.nvidia("/nowhere.so") == []
-    assert topology.nvidia("libc.so.6") == []  # a library without NVML's functions
+    assert nvml.gpus("/nowhere.so") == []
+    assert nvml.gpus("libc.so.6") == []  # a library without NVML's functions
 
 
 @pytest.fixture
 def four(monkeypatch: pytest.MonkeyPatch) -> None:
     made = [GpuInfo(index=i, kind="cuda", name="H200", architecture="sm_90", uuid=f"GPU-{i}aaaa") for i in range(4)]
-    monkeypatch.setattr(topology, "nvidia", lambda: made)
-    monkeypatch.setattr(topology, "amd", list)
-    for name in (*topology.VISIBLE["cuda"], *topology.VISIBLE["rocm"]):
+    monkeypatch.setitem(topology.FINDERS, CUDA, lambda: made)
+    monkeypatch.setitem(topology.FINDERS, ROCM, list)
+    for name in {name for target in TARGETS.gpus for name in target.gpu_runtime.visible}:
         monkeypatch.delenv(name, raising=False)
 
 

@@ -23,8 +23,9 @@ from hipwright.sandbox import (
     gpu_count,
 )
 from hipwright.sandbox.cgroup import TaskGroup
-from hipwright.sandbox.gpu import gpu_nodes
+from hipwright.sandbox.gpu.nvidia import gpu_nodes
 from hipwright.sandbox.keeper import count_tasks
+from hipwright.targets import CUDA, ROCM
 from tests.load import Watch
 
 NODE = Path("/dev/fuse")
@@ -40,7 +41,7 @@ class FakeGpu(GpuAccess):
 
 
 def fake_zygote(**options):
-    return Zygote((), ro=[HERE], gpu=FakeGpu("cuda", 3), name="gpu worker", **options)
+    return Zygote((), ro=[HERE], gpu=FakeGpu(CUDA, 3), name="gpu worker", **options)
 
 
 @pytest.fixture(scope="module")
@@ -92,25 +93,25 @@ def test_the_node_can_be_used_as_a_device(gpu_zygote):
 
 
 def test_a_gpu_that_is_not_there_is_one_clear_line(monkeypatch):
-    monkeypatch.setattr("hipwright.sandbox.gpu.gpu_nodes", lambda dev: [])
-    with Zygote((), gpu=GpuAccess("cuda", 0), name="w") as zygote, pytest.raises(DeviceError, match="no cuda GPU 0"):
+    monkeypatch.setattr("hipwright.sandbox.gpu.nvidia.gpu_nodes", lambda dev: [])
+    with Zygote((), gpu=GpuAccess(CUDA, 0), name="w") as zygote, pytest.raises(DeviceError, match="no cuda GPU 0"):
         zygote.session(SERVICE, {})
     if not Path("/dev/kfd").exists():
         with pytest.raises(DeviceError, match="no rocm GPU 2"):
-            GpuAccess("rocm", 2).nodes()
+            GpuAccess(ROCM, 2).nodes()
 
 
 def test_gpus_are_counted_by_their_nodes(tmp_path):
     for name in ("nvidia10", "nvidia2", "nvidia-uvm", "nvidiactl", "nvidia0"):
         (tmp_path / name).touch()
     assert [path.name for path in gpu_nodes(tmp_path)] == ["nvidia0", "nvidia2", "nvidia10"]
-    assert gpu_count("cuda", dev=tmp_path) == 3 and gpu_count("rocm", dev=tmp_path) == 0
+    assert gpu_count(CUDA, dev=tmp_path) == 3 and gpu_count(ROCM, dev=tmp_path) == 0
     (tmp_path / "kfd").touch()
     for number, simds in enumerate((0, 304, 304)):  # the first node of a topology is the processor
         node = tmp_path / f"class/kfd/kfd/topology/nodes/{number}"
         node.mkdir(parents=True)
         (node / "properties").write_text(f"cpu_cores_count 0\nsimd_count {simds}\n")
-    assert gpu_count("rocm", dev=tmp_path, sys=tmp_path) == 2
+    assert gpu_count(ROCM, dev=tmp_path, sys=tmp_path) == 2
 
 
 def test_only_driver_folders_of_the_library_path_are_shown(monkeypatch, tmp_path):
@@ -120,14 +121,14 @@ def test_only_driver_folders_of_the_library_path_are_shown(monkeypatch, tmp_path
     (driver / "libcuda.so.1").touch()
     (secret / "libsecret.so").touch()
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{secret}:{driver}:relative:{tmp_path / 'none'}")
-    access = GpuAccess("cuda")
+    access = GpuAccess(CUDA)
     assert access.libraries() == [driver] and secret not in access.paths() and driver in access.paths()
     assert access.environment()["LD_LIBRARY_PATH"] == str(driver)
 
 
 def test_outside_a_sandbox_the_number_itself_chooses():
-    assert GpuAccess("cuda", 3).environment(contained=False)["CUDA_VISIBLE_DEVICES"] == "3"
-    assert GpuAccess("rocm", 3).environment()["HIP_VISIBLE_DEVICES"] == "3"
+    assert GpuAccess(CUDA, 3).environment(contained=False)["CUDA_VISIBLE_DEVICES"] == "3"
+    assert GpuAccess(ROCM, 3).environment()["HIP_VISIBLE_DEVICES"] == "3"
 
 
 # ---------------------------------------------------------------- what it may call

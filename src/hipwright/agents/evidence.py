@@ -14,6 +14,7 @@ from hipwright.agents.base import fence
 from hipwright.measure.fit import FITTED
 from hipwright.measure.words import device_words, interval_words
 from hipwright.records import Evaluation, KernelResources, Program, TargetResult, Verdict
+from hipwright.targets import TARGETS
 
 FAMILIES = {
     "given": "the task's own kind of inputs",
@@ -223,7 +224,7 @@ def _target(name: str, result: TargetResult) -> Iterator[str]:
             f", {interval_words(one.speedup, one.interval)} against {base}"
             for base, one in sorted(timing.versus.items())
         )
-    if result.build is not None and name != "cpu":
+    if result.build is not None and not TARGETS.is_host(name):
         for kernel in result.build.kernels[:6]:
             yield f"{name}: {resources(kernel)}"
 

@@ -18,7 +18,7 @@ from hipwright.program.hazards.report import hazards
 from hipwright.records import Evaluation, Program
 from hipwright.search.interfaces import NoProposal, Proposal, ProposalRequest
 from hipwright.search.view import Trial
-from hipwright.targets import OFFLINE
+from hipwright.targets import NVIDIA, OFFLINE, TARGETS
 
 T = TypeVar("T")
 Conversation = Generator[Request, ModelAnswer, T]
@@ -129,8 +129,9 @@ class WritingRole(Role, Protocol):
 def system(targets: Sequence[str]) -> str:
     """What every writer is told first: the program form, an example, what goes wrong here, how to answer."""
     known = [OFFLINE[name] for name in targets if name in OFFLINE]
-    nvidia = "cuda" in targets  # the same source, built by NVRTC: 32 lanes, 48 KiB without asking for more
+    # the same source, built by NVRTC: 32 lanes, 48 KiB of LDS unless a kernel opts in to more
+    nvidia = any(one.vendor == NVIDIA for one in map(TARGETS.get, targets) if one)
     waves = sorted({target.wave for target in known} | ({32} if nvidia else set())) or [64]
     lds = min([target.lds_per_block >> 10 for target in known] + [48 if nvidia else 64])
-    names = [name for name in targets if name != "cpu"]
+    names = [name for name in targets if not TARGETS.is_host(name)]
     return render("program", targets=names, waves=waves, lds_kib=lds, nvidia=nvidia)

@@ -55,19 +55,23 @@ def _build(build: Build | None) -> dict[str, Any] | None:
 
 def not_measured(targets: Sequence[str], evaluation: Evaluation | None) -> list[str]:
     """The facts that the run did not establish, a sentence each."""
-    from hipwright.targets import OFFLINE
+    from hipwright.targets import CPU, OFFLINE, TARGETS
 
     results = evaluation.targets if evaluation else {}
     timed = {name: result.timing for name, result in results.items() if result.timing}
-    here = timed["rocm"].architecture if "rocm" in timed else ""
+    amd = next((timed[target.name] for target in TARGETS.gpus if target.is_amd and target.name in timed), None)
+    here = amd.architecture if amd else ""
     why = f"the AMD GPU here is {here}" if here else "no AMD GPU was used"
     lines = [
         f"{why}: speed on {OFFLINE[name].product} ({name}) was not measured"
         for name in targets
         if name in OFFLINE and name not in timed and name != here
     ]
-    if "cuda" in timed:
-        lines.append(f"the figures of the cuda target are {device_words('cuda', timed['cuda'])}: no AMD GPU's speed")
-    if "cpu" not in targets and not any(result.verdict for result in results.values()):
-        lines.append("the cpu target was left out: nothing ran, so no value was checked")
+    others = {target.name: timed[target.name] for target in TARGETS.gpus if target.name in timed and not target.is_amd}
+    lines += [
+        f"the figures of the {name} target are {device_words(name, timing)}: no AMD GPU's speed"
+        for name, timing in others.items()
+    ]
+    if CPU.name not in targets and not any(result.verdict for result in results.values()):
+        lines.append(f"the {CPU.name} target was left out: nothing ran, so no value was checked")
     return lines

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hipwright.api.inputs import TaskSource, task_source
 from hipwright.sandbox import Zygote
+from hipwright.targets import TARGETS
 
 if TYPE_CHECKING:
     from hipwright.events import Listener
@@ -20,10 +21,11 @@ INPUT_SEED = 0
 def read_counters(
     task: object, text: str, *, target: str, listener: Listener, workload: str = "", gpu: int = 0, unsafe: bool = False
 ) -> ProfileReport:
-    """The counters of a GPU for the program `text`. target: cuda or rocm, the GPU of this machine for "". Raises what
+    """The counters of a GPU for the program `text`. target: a GPU target, the GPU of this machine for "". Raises what
     compiling and `profile_program` raise, BadInput for a task or workload that does not exist, and ToolchainError
     without the vendor's profiler."""
-    from hipwright.measure.profiler import find_tool, profile_program
+    from hipwright.measure.profiler import profile_program
+    from hipwright.measure.profilers import find_tool
     from hipwright.program import parse
 
     source, parsed = task_source(task), parse(text)
@@ -34,19 +36,19 @@ def read_counters(
     return profile_program(subject, index=gpu, unsafe=unsafe)
 
 
-def _device(target: str, index: int) -> tuple[Any, str]:
+def _device(target: str, index: int) -> tuple[str, str]:
     """(kind, architecture) of the GPU to use. Raises BadInput and DeviceError."""
     from hipwright.device.topology import choose
     from hipwright.errors import BadInput
 
-    if target not in ("", "cuda", "rocm"):
-        raise BadInput(f"no counters can be read of target {target!r}", hint="--target cuda or --target rocm")
+    if target and not TARGETS.is_gpu(target):
+        raise BadInput(f"no counters can be read of target {target!r}", hint=TARGETS.gpu_choices("--target {}"))
     (found,) = choose(str(index), target or None)
     return found.kind, found.architecture
 
 
 def _prepare(
-    listener: Listener, task: TaskSource, parsed: Parsed, kind: Any, arch: str, workload: str, unsafe: bool
+    listener: Listener, task: TaskSource, parsed: Parsed, kind: str, arch: str, workload: str, unsafe: bool
 ) -> ProfiledProgram:
     """The program built, and the inputs and state of the task: everything that the profiled process needs."""
     from hipwright import config
@@ -68,19 +70,15 @@ def _prepare(
     return ProfiledProgram(ProfileJob(target=kind, text=parsed.text), arch, build, cache.get(build.blob), inputs, state)
 
 
-def _build(parsed: Parsed, kind: Any, arch: str, cache: Any, unsafe: bool) -> Build:
+def _build(parsed: Parsed, kind: str, arch: str, cache: Any, unsafe: bool) -> Build:
     """Compile for the GPU. CompileError when the source is wrong."""
     from hipwright.errors import CompileError
-    from hipwright.toolchain.amd import hiprtc
-    from hipwright.toolchain.nvidia import nvrtc
+    from hipwright.toolchain.gpu_compilers import GPU_COMPILERS
     from hipwright.toolchain.pool import CompilePool
 
-    compiler = (hiprtc if kind == "rocm" else nvrtc).zygote(unsafe=unsafe)
-    with compiler as zygote, CompilePool(zygote, 1) as pool:
-        if kind == "rocm":
-            build = hiprtc.build(parsed.hip, parsed.defines(), arch=arch, pool=pool, cache=cache, unsafe=unsafe)
-        else:
-            build = nvrtc.build(parsed.hip, parsed.defines(), arch=arch, pool=pool, cache=cache)
+    compiler = GPU_COMPILERS[TARGETS.gpu(kind)]
+    with compiler.zygote(unsafe=unsafe) as zygote, CompilePool(zygote, 1) as pool:
+        build = compiler.build(parsed.hip, parsed.defines(), arch=arch, pool=pool, cache=cache, unsafe=unsafe)
     if not build.ok:
         raise CompileError(
             f"the program does not compile for {arch}: {build.log.splitlines()[0]}", hint=build.log[:2000]

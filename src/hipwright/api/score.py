@@ -10,11 +10,12 @@ from hipwright.api.workbench import open_workbench
 from hipwright.errors import BadInput
 from hipwright.evaluation.score import BatchScorer
 from hipwright.records import Evaluation, Program
+from hipwright.targets import TARGETS
 
 
 def scoring_target(targets: Sequence[str] | None = None) -> str:
     """The first of the targets that is a GPU. BadInput where none is: score mode times programs."""
-    chosen = [name for name in known_targets.choose(targets) if name in known_targets.GPUS]
+    chosen = [name for name in known_targets.choose(targets) if TARGETS.is_gpu(name)]
     if not chosen:
         raise BadInput(
             "score mode times programs, so it needs a GPU",

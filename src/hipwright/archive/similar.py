@@ -17,6 +17,7 @@ from hipwright.archive.store import Archive
 from hipwright.archive.text_similarity import Text, rank
 from hipwright.errors import BadInput
 from hipwright.records import Evaluation, Record, Run
+from hipwright.targets import TARGETS
 
 _FURTHER = 0.85  # a task's second kernel competes at this share of its likeness, its third at the square of it
 
@@ -146,5 +147,5 @@ def _with_features(archive: Archive, known: SimilarProgram) -> SimilarProgram:
 
 def _shares(run: Sequence[str], asked: Sequence[str]) -> bool:
     """Whether a run's programs were judged for a GPU that is asked for; "cpu" proves, and selects nothing."""
-    gpus = set(asked) - {"cpu"}
+    gpus = {name for name in asked if not TARGETS.is_host(name)}
     return not gpus or bool(gpus & set(run))

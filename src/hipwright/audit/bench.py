@@ -19,6 +19,7 @@ from hipwright.evaluation.gpu import GpuContext, open_gpu
 from hipwright.evaluation.gpu_task import GpuTask
 from hipwright.records import Program
 from hipwright.sandbox import Limits, Zygote
+from hipwright.targets import CPU, Target
 from hipwright.task import TaskHandle, open_task
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify import WORKER, Oracle
@@ -96,9 +97,9 @@ class AuditBench:
 
 @contextmanager
 def open_bench(
-    target: str = "cpu", *, seed: int | None = None, unsafe: bool = False, cache_folder: Path | None = None
+    target: Target = CPU, *, seed: int | None = None, unsafe: bool = False, cache_folder: Path | None = None
 ) -> Iterator[AuditBench]:
-    """Start the processes of a target ("cpu", "cuda", "rocm"); all end with the block."""
+    """Start the processes of a target on which programs run; all end with the block."""
     folder = cache_folder or config.cache_dir()
     folder.mkdir(parents=True, exist_ok=True)
     cache = BuildCache(folder)
@@ -107,9 +108,9 @@ def open_bench(
         warm = ("torch", WORKER.partition(":")[0], "hipwright.verify.worker.warm")
         candidates = stack.enter_context(Zygote(warm, unsafe=unsafe, name="candidates", ro=(folder,)))
         gpus: dict[str, GpuContext] = {}
-        if target != "cpu":
-            gpus[target] = stack.enter_context(open_gpu(target, None, cache, unsafe=unsafe))  # type: ignore[arg-type]
-        bench = AuditBench(host, candidates, cache, target, gpus, seed, unsafe)
+        if target.is_gpu:
+            gpus[target.name] = stack.enter_context(open_gpu(target, None, cache, unsafe=unsafe))
+        bench = AuditBench(host, candidates, cache, target.name, gpus, seed, unsafe)
         stack.callback(bench.close)
         yield bench
 

@@ -16,8 +16,11 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from hipwright.records import CandidateForm, Record, Status
+from hipwright.targets import CPU, TARGETS
 
 CORPUS = Path(__file__).parent / "corpus"
+RUNNING = (CPU.name, *sorted(target.name for target in TARGETS.gpus))
+"""Targets on which candidates run."""
 
 Kind = Literal["honest", "broken", "hostile"]
 Check = Literal[
@@ -107,7 +110,7 @@ class CorpusCase(Record, frozen=True, kw_only=True):
     row: str = ""
     checks: tuple[Check, ...] = ()
     statuses: tuple[Status, ...] = ("pass",)
-    targets: tuple[str, ...] = ("cpu", "cuda", "rocm")
+    targets: tuple[str, ...] = RUNNING
     says: tuple[str, ...] = ()
     rule: str = ""
 
@@ -196,7 +199,7 @@ def _case(form: str, kind: str, name: str, row: dict[str, Any]) -> CorpusCase:
             "row": row.get("row", ""),
             "checks": _listed(row.get("check", [])),
             "statuses": _listed(row.get("status", "pass")),
-            "targets": _listed(row.get("targets", ["cpu", "cuda", "rocm"])),
+            "targets": _listed(row.get("targets", list(RUNNING))),
             "says": _listed(row.get("says", [])),
             "rule": row.get("rule", ""),
         }

@@ -19,6 +19,7 @@ from hipwright.errors import HipwrightError
 from hipwright.evaluation import Evaluator
 from hipwright.program import parse
 from hipwright.records import Build, Program
+from hipwright.targets import REPRESENTATIVE
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
@@ -58,7 +59,7 @@ def label(evaluator: Evaluator, text: str, other: str, tries: int = LABEL_TRIES)
         return Label("stillborn", error.message)
     codes = [amd_code(one, evaluator.cache) for one in (text, other)]
     if not codes[1]:
-        return Label("stillborn", "it does not compile for gfx942")
+        return Label("stillborn", f"it does not compile for {REPRESENTATIVE.name}")
     if codes[0] == codes[1] and _plan(text) == _plan(other):
         return Label("equivalent", "the code objects and the plans are identical")
     try:
@@ -86,7 +87,7 @@ def equivalent(evaluator: Evaluator, text: str, other: str, tries: int = TRIES) 
 def amd_code(text: str, cache: BuildCache) -> str:
     """The hash of the gfx942 code object, "" where it does not build."""
     parsed = parse(text)
-    build = amdgpu.build(parsed.hip, "gfx942", parsed.defines(), cache=cache)
+    build = amdgpu.build(parsed.hip, REPRESENTATIVE.name, parsed.defines(), cache=cache)
     return build.blob if build.ok else ""
 
 

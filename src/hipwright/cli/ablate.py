@@ -13,6 +13,7 @@ import typer
 from hipwright.cli.options import Json, Llm, MaxTokens, MaxUsd, Price, Targets, Unsafe
 from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
+from hipwright.targets import CPU, REPRESENTATIVE
 
 if TYPE_CHECKING:
     from hipwright.agents.ablation.arms import Ablation, ArmRow
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from hipwright.api.models import ModelOptions
     from hipwright.machine import Machine
 
-TARGETS = ("gfx942", "cpu")
+DEFAULT_TARGETS = (REPRESENTATIVE.name, CPU.name)
 SEED = 0  # of the verification inputs, the same for every arm: an evaluation is paid for once
 
 
@@ -73,7 +74,7 @@ def ablate(
             [policy_name(name) or name for name in policy or []],
         ),
         reference=reference,
-        targets=targets.choose(target or list(TARGETS)),
+        targets=targets.choose(target or list(DEFAULT_TARGETS)),
         budget=budget,
         seeds=seeds,
         out=out,

@@ -12,6 +12,7 @@ from hipwright.api import targets
 from hipwright.cli.options import Json, MaxTokens, MaxUsd, Price, Unsafe
 from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
+from hipwright.targets import CPU, TARGETS
 
 if TYPE_CHECKING:
     from hipwright.audit.bench import AuditBench
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
     from hipwright.audit.mutate import MutationReport
     from hipwright.audit.run import Matrix
 
+RUNNING = f"{CPU.name}, {TARGETS.gpu_choices()}"
 GATES = {"full": ("full",), "fast": ("fast",), "both": ("full", "fast")}
 
 
 def audit(
-    target: Annotated[str, typer.Option(help="Where candidates run: cpu, cuda or rocm.", metavar="T")] = "cpu",
+    target: Annotated[str, typer.Option(help=f"Where candidates run: {RUNNING}.", metavar="T")] = CPU.name,
     gate: Annotated[str, typer.Option(help="Which verifier: full, fast or both.", metavar="G")] = "both",
     form: Annotated[
         str | None, typer.Option("--lane", help="Only one candidate form: program or modelnew.", metavar="L")
@@ -67,17 +69,17 @@ def audit(
         raise BadInput(f"unknown gate {gate!r}", hint="--gate full, fast or both")
     if form not in (None, "program", "modelnew"):
         raise BadInput(f"unknown candidate form {form!r}", hint="--lane program or modelnew")
-    if target not in ("cpu", *targets.GPUS):
-        raise BadInput(f"candidates cannot run on {target!r}", hint="--target cpu, cuda or rocm")
+    if not TARGETS.runs(target):
+        raise BadInput(f"candidates cannot run on {target!r}", hint=f"--target {RUNNING}")
     targets.choose([target])
     if mutants:
-        if target != "cpu":
+        if not TARGETS.is_host(target):
             raise BadInput("mutants are judged on the cpu target", hint="leave --target out")
         return _mutants(output, mutants, seed or 0, only or [], workers, out, unsafe)
     if variants:
         from hipwright.cli import audit_variants
 
-        if form == "modelnew" or target != "cpu":
+        if form == "modelnew" or not TARGETS.is_host(target):
             raise BadInput("variants are programs, judged on the cpu target", hint="leave --lane and --target out")
         models = audit_variants.models(llm or (), max_usd, max_tokens, price or (), out)
         told, fooled = audit_variants.run(output, variants, seed or 0, only or [], GATES[gate], workers, unsafe, models)
@@ -112,7 +114,7 @@ def _corpus(
     results = []
     for one in GATES[gate]:
         output.say(f"{len(chosen)} candidates through the {one} gate on {target}")
-        with open_bench(target, seed=seed, unsafe=unsafe) as bench:
+        with open_bench(TARGETS[target], seed=seed, unsafe=unsafe) as bench:
             verifier = TargetVerifier(bench, one, timed)  # type: ignore[arg-type]
             results += run(
                 verifier,
@@ -140,7 +142,7 @@ def _mutants(
     from hipwright.audit.bench import open_bench
     from hipwright.audit.mutate import run_mutants
 
-    with open_bench("cpu", seed=seed, unsafe=unsafe) as bench:
+    with open_bench(seed=seed, unsafe=unsafe) as bench:
         report = run_mutants(bench, count, seed, only, workers=workers, say=output.say)
     _leave(output, report.to_dict(), out)
     if not output.json_mode:

@@ -56,7 +56,7 @@ def run(
     from hipwright.cli import audit_tables
 
     made = _made(output, count, seed, only, asked)
-    with open_bench("cpu", seed=seed, unsafe=unsafe) as bench:
+    with open_bench(seed=seed, unsafe=unsafe) as bench:
         auditor = Auditor(bench, gates)  # type: ignore[arg-type]
         scored = auditor.score(made, workers=workers, listener=lambda one: _tell(output, one))
     confusions = variant_confusions(scored)

@@ -17,7 +17,7 @@ from hipwright.evaluation.figures import figures, worst
 from hipwright.evaluation.model_figures import model_figures
 from hipwright.report.bench_page import BenchPage, render_bench
 from hipwright.report.views import number, percent, seconds
-from hipwright.targets import OFFLINE
+from hipwright.targets import OFFLINE, TARGETS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -100,12 +100,12 @@ def not_measured(targets: Sequence[str], rows: Sequence[BenchRow]) -> list[str]:
     lines = []
     if not any(row.timed_on for row in rows):
         lines.append("nothing was timed: no GPU target ran, so fast_p, speedups and roofline fractions are null")
-    if not any(row.timed_on == "rocm" for row in rows):
+    if not any(TARGETS.is_amd(row.timed_on) for row in rows):
         offline = [name for name in targets if name in OFFLINE]
         lines += [
             f"no AMD GPU was used: speed on {OFFLINE[name].product} ({name}) was not measured" for name in offline
         ]
-    if not {"cpu", "cuda", "rocm"} & set(targets):
+    if not any(TARGETS.runs(name) for name in targets):
         lines.append("no target that runs was chosen: nothing ran, so no value was checked")
     return lines
 

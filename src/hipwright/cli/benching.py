@@ -25,9 +25,9 @@ from hipwright.cli.bench_llm import Models
 from hipwright.cli.bench_results import hand_over
 from hipwright.cli.output import CommandOutput
 from hipwright.device import topology
-from hipwright.device.topology import GpuInfo
+from hipwright.device.gpu_info import GpuInfo
 from hipwright.errors import BadInput, SandboxMissing
-from hipwright.evaluation.bench import GPU_TARGETS, BenchRow, ModelSample, RowStore, failed_row, missing_row
+from hipwright.evaluation.bench import BenchRow, ModelSample, RowStore, failed_row, missing_row
 from hipwright.evaluation.pool import Dispatcher, JobOutcome
 from hipwright.evaluation.schedule import EvaluationJob
 from hipwright.evaluation.suite import BenchTask, CandidateFile, find_tasks, match_candidates
@@ -35,6 +35,7 @@ from hipwright.machine import machine as open_machine
 from hipwright.program.modelnew.check import form_of
 from hipwright.records import Program, content_key
 from hipwright.sandbox import SANDBOX_HINT, available
+from hipwright.targets import TARGETS
 
 GPU_LANES = 4  # tasks at a time on one GPU, if there are four processors for each: opening one takes seconds
 HANG_S = 600.0  # one evaluation takes less: each of its steps has a limit of its own
@@ -285,11 +286,11 @@ def _keep(bench: BenchmarkRun, outcome: JobOutcome) -> BenchRow:
 
 def gpus_of(wanted: BenchRequest) -> list[GpuInfo]:
     """The GPUs to use; none where no target runs on one. BadInput for a --gpus that makes no sense or is not here."""
-    kind = next((name for name in GPU_TARGETS if name in wanted.targets), None)
+    kind = next((target.name for target in TARGETS.gpus if target.name in wanted.targets), None)
     if kind is not None:
         return topology.choose(wanted.gpus, kind)
     if wanted.gpus != "all":
-        hint = "--target cuda or --target rocm"
+        hint = TARGETS.gpu_choices("--target {}")
         raise BadInput(f"--gpus {wanted.gpus}: no target that runs on a GPU is chosen", hint=hint)
     return []
 

@@ -12,6 +12,7 @@ from hipwright.cli import exit_codes
 from hipwright.cli.options import Json, Targets, Unsafe
 from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
+from hipwright.targets import CPU, TARGETS
 
 app = typer.Typer(
     help="Verified pairs of tasks and programs: build, check, overlap, stats, export.",
@@ -51,9 +52,9 @@ def build(
     from hipwright.cli import dataset_work
     from hipwright.dataset.make import BuildSettings
 
-    chosen = targets.choose(target or [*targets.OFFLINE, "cpu"])
-    if "cpu" not in chosen:
-        raise BadInput("a pair is verified on the cpu target", hint="add --target cpu")
+    chosen = targets.choose(target or [*TARGETS.default_offline, CPU.name])
+    if CPU.name not in chosen:
+        raise BadInput(f"a pair is verified on the {CPU.name} target", hint=f"add --target {CPU.name}")
     settings = BuildSettings(targets=chosen, variants=variants, negatives=negatives, budget=budget, seed=seed)
     if (tasks is None) == (count is None):
         raise BadInput("either TASKS or --count", hint="--count N makes new tasks; TASKS are made already")

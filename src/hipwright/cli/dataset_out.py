@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hipwright.api.targets import OFFLINE
 from hipwright.cli.dataset_work import name_some
 from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
+from hipwright.targets import TARGETS
 
 if TYPE_CHECKING:
     from hipwright.dataset.store import BadRow
@@ -54,7 +54,7 @@ def export(
     bad: list[BadRow] = []
     drawn = "" if sample is None else f" --sample {sample} --seed {seed}"
     options = ExportOptions(
-        system=prompt_session.system(OFFLINE) if form in CHAT else "",
+        system=prompt_session.system(TARGETS.default_offline) if form in CHAT else "",
         title=title,
         command=f"hipwright dataset export {data} --format {form} --out {out}{drawn}",
         bad=bad,

@@ -19,6 +19,7 @@ from hipwright.cli.output import CommandOutput, rich_console
 from hipwright.errors import BadInput, SandboxMissing
 from hipwright.machine import Machine, machine
 from hipwright.records import Evaluation, Program
+from hipwright.targets import CPU, TARGETS
 
 if TYPE_CHECKING:
     from hipwright.archive import Archive
@@ -96,7 +97,7 @@ def run_check(output: CommandOutput, data: Path, *, sample: int, seed: int | Non
 
     must_contain(unsafe)
     bad: list[BadRow] = []
-    targets = ("gfx942", "gfx950", "cpu")
+    targets = (*TARGETS.default_offline, CPU.name)
     with BuildProgress("rows", sample, 0) as bar:
 
         def listen(kind: str, told: dict[str, Any]) -> None:

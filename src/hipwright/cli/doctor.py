@@ -7,19 +7,21 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from hipwright import config
 from hipwright.cli.options import Json
 from hipwright.cli.output import CommandOutput
+from hipwright.targets import CPU, TARGETS, Target
 
 if TYPE_CHECKING:
     from hipwright.toolchain.probe import ToolCheck
 
-NEEDED = ("python", "torch", "clang", "sandbox", "archive", "cache", "disk", "cpu")
+NEEDED = ("python", "torch", "clang", "sandbox", "archive", "cache", "disk", CPU.name)
 """Without one of these `optimize` cannot run: doctor then exits with 3. The others only widen what can be proved."""
 FREE_GIB = 1.0
 
@@ -84,9 +86,9 @@ def _torch() -> Look:
 def torch_build(version_file: Path) -> str:
     """ "ROCm 6.4", "CUDA 12.8" or "CPU only", from torch/version.py."""
     text = version_file.read_text(errors="replace") if version_file.is_file() else ""
-    for key, label in (("hip", "ROCm"), ("cuda", "CUDA")):
-        if match := re.search(rf"^{key}\b[^=]*=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE):
-            return f"{label} {match[1]}"
+    for runtime in (target.gpu_runtime for target in TARGETS.gpus):
+        if match := re.search(rf"^{runtime.torch_version}\b[^=]*=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE):
+            return f"{runtime.label} {match[1]}"
     return "CPU only"
 
 
@@ -137,35 +139,22 @@ def _cpu() -> Look:
     )
 
 
-def _amd_gpu() -> Look:
-    return _gpus(
-        "rocm", "AMD", "install AMD's driver and ROCm, and the torch build for it; without one nothing is timed"
-    )
-
-
-def _nvidia_gpu() -> Look:
-    return _gpus(
-        "cuda", "NVIDIA", "install NVIDIA's driver, and the torch build for CUDA; without one nothing is timed"
-    )
-
-
-def _gpus(kind: Literal["rocm", "cuda"], maker: str, fix: str) -> Look:
+def _gpus(target: Target) -> Look:
     from hipwright.device import topology
 
-    found = topology.find(kind)
+    found = topology.find(target.name)
     if not found:
-        return False, f"no {maker} GPU here: no speed is measured on one", fix
+        return False, f"no {target.maker} GPU here: no speed is measured on one", target.gpu_runtime.install
     named = {(gpu.name, gpu.architecture, gpu.memory_bytes >> 30) for gpu in found}
     models = ", ".join(f"{name} ({architecture}, {memory} GiB)" for name, architecture, memory in sorted(named))
-    proves = "numerics and real timing" if kind == "rocm" else "numerics and timing as HIP on NVIDIA"
-    return True, f"{len(found)} found, {models}: --target {kind} gives {proves}", ""
+    return True, f"{len(found)} found, {models}: --target {target.name} gives {target.proves}", ""
 
 
 def _profiler() -> Look:
     """The profiler of the GPUs that are here."""
     from hipwright.device import topology
     from hipwright.errors import HipwrightError
-    from hipwright.measure.profiler import find_tool
+    from hipwright.measure.profilers import find_tool
 
     kinds = sorted({gpu.kind for gpu in topology.find()})
     try:
@@ -182,8 +171,7 @@ _LOOKS: dict[str, Callable[[], Look]] = {
     "archive": _writable(config.home, "HIPWRIGHT_HOME"),
     "cache": _writable(config.cache_dir, "HIPWRIGHT_CACHE"),
     "disk": _disk,
-    "cpu": _cpu,
-    "amd gpu": _amd_gpu,
-    "nvidia gpu": _nvidia_gpu,
+    CPU.name: _cpu,
+    **{f"{target.maker.lower()} gpu": partial(_gpus, target) for target in TARGETS.gpus},
     "profiler": _profiler,
 }

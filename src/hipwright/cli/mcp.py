@@ -13,6 +13,7 @@ import typer
 from hipwright.api import targets
 from hipwright.cli.options import Targets, Unsafe
 from hipwright.machine import Machine, machine
+from hipwright.targets import TARGETS
 
 if TYPE_CHECKING:
     from hipwright.errors import HipwrightError
@@ -68,7 +69,7 @@ def _lent(chosen: tuple[str, ...], unsafe: bool) -> Lent:
     def start() -> AbstractContextManager[Machine]:
         return machine(chosen, unsafe=unsafe)
 
-    gpu = next((name for name in chosen if name in targets.GPUS), "")
+    gpu = next((name for name in chosen if TARGETS.is_gpu(name)), "")
 
     def counters(task: Path, program: Program, listener: Listener) -> ProfileReport:
         from hipwright.api.profile import read_counters

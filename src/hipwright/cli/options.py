@@ -7,6 +7,10 @@ from typing import Annotated
 
 import typer
 
+from hipwright.targets import CPU, TARGETS
+
+_DEFAULTS = ", ".join((*TARGETS.default_offline, CPU.name))
+
 TaskFile = Annotated[
     Path,
     typer.Argument(help="The PyTorch task: Model, get_inputs, get_init_inputs.", metavar="TASK"),
@@ -14,7 +18,11 @@ TaskFile = Annotated[
 RunName = Annotated[str, typer.Argument(help="A run's id, the start of it, or `latest`.", metavar="RUN")]
 Targets = Annotated[
     list[str] | None,
-    typer.Option("--target", help="A target; may be repeated. Without it: gfx942, gfx950, cpu.", metavar="T"),
+    typer.Option(
+        "--target",
+        help=f"A target; may be repeated. Without it: {_DEFAULTS}.",
+        metavar="T",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 Unsafe = Annotated[

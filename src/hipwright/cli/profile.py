@@ -10,11 +10,13 @@ import typer
 from hipwright.api.plain import clean
 from hipwright.cli.options import Json, TaskFile, Unsafe
 from hipwright.cli.output import CommandOutput
+from hipwright.targets import TARGETS
 
 if TYPE_CHECKING:
     from hipwright.measure.profile import Profile
     from hipwright.measure.profiler import ProfileReport
 
+TARGET_HELP = f"{TARGETS.gpu_choices()}. Without it: what this machine has."
 COLUMNS = {
     "duration_us": "µs",
     "dram_throughput_pct": "DRAM %",
@@ -31,7 +33,7 @@ COLUMNS = {
 def profile(
     task: TaskFile,
     program: Annotated[Path, typer.Argument(help="The program: HIP source and launch plan.", metavar="PROGRAM")],
-    target: Annotated[str, typer.Option("--target", help="cuda or rocm. Without it: what this machine has.")] = "",
+    target: Annotated[str, typer.Option("--target", help=TARGET_HELP)] = "",
     workload: Annotated[str, typer.Option("--workload", help="The inputs, by name. Without it: the task's own.")] = "",
     gpu: Annotated[int, typer.Option("--gpu", help="Which GPU, by number.", min=0)] = 0,
     unsafe: Unsafe = False,

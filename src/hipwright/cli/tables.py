@@ -11,6 +11,7 @@ from rich.text import Text
 from hipwright.api.plain import OWNERS, clean
 from hipwright.records import Evaluation, Timing, Verdict
 from hipwright.report.views import byte_count, in_order, number, percent, seconds, timing_view, tone, verdict_of
+from hipwright.targets import TARGETS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -90,7 +91,7 @@ def resource_table(evaluation: Evaluation) -> Table:
         name = result.target
         verdict = result.verdict.status if result.verdict else ("compiles" if result.build and result.build.ok else "-")
         estimate = f"{number(result.estimate.microseconds)} µs, {result.estimate.bound}" if result.estimate else "-"
-        kernels = result.build.kernels if result.build and name != "cpu" else ()
+        kernels = result.build.kernels if result.build and not TARGETS.is_host(name) else ()
         if not kernels:
             table.add_row(name, "-", "-", "-", "-", "-", "-", verdict, estimate)
         for index, kernel in enumerate(kernels):

@@ -10,7 +10,9 @@ import typer
 from hipwright.cli.options import Json, Unsafe
 from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
+from hipwright.targets import CPU, TARGETS
 
+MINI_TARGET_HELP = f"{TARGETS.gpu_choices(joint=', ')}, or {CPU.name} (static estimates). [default: the best here]"
 app = typer.Typer(
     help="Train models on verified programs and on the evaluator's rewards: sft, rl, mini, report, serve.",
     no_args_is_help=True,
@@ -100,7 +102,11 @@ def rl(
 def mini(
     out: Out,
     target: Annotated[
-        str | None, typer.Option(help="cuda, rocm, or cpu (static estimates). [default: the best here]", metavar="T")
+        str | None,
+        typer.Option(
+            help=MINI_TARGET_HELP,
+            metavar="T",
+        ),
     ] = None,
     change: Change = None,
     minutes: Annotated[

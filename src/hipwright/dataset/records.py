@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from hipwright.evaluation.results import RUNNING
 from hipwright.records import Evaluation, KernelResources, Program, Record, Timing, content_key
+from hipwright.targets import TARGETS
 
 Kind = Literal["engine", "variant", "repair", "step", "negative"]
 """engine: its default program; variant: another of its schedules; repair and step: from a search, `before` is what was
@@ -75,7 +75,7 @@ class Pair(Record, frozen=True, kw_only=True):
 
 def built(evaluation: Evaluation) -> dict[str, BuildSummary]:
     """What each AMD target's compiler made of the program; {} if nothing was built."""
-    found = {name: result.build for name, result in evaluation.targets.items() if name != "cpu"}
+    found = {name: result.build for name, result in evaluation.targets.items() if not TARGETS.is_host(name)}
     return {name: _built(build.ok, build.kernels) for name, build in found.items() if build is not None}
 
 
@@ -90,7 +90,7 @@ def _built(ok: bool, kernels: tuple[KernelResources, ...]) -> BuildSummary:
 
 def estimates(evaluation: Evaluation) -> dict[str, float]:
     """{AMD target: estimated microseconds} of a program that passed."""
-    found = {name: result.estimate for name, result in evaluation.targets.items() if name not in RUNNING}
+    found = {name: result.estimate for name, result in evaluation.targets.items() if not TARGETS.runs(name)}
     return {name: one.microseconds for name, one in found.items() if one is not None}
 
 

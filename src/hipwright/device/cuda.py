@@ -47,8 +47,6 @@ _ARCHITECTURE = (75, 76)  # CUdevice_attribute: compute capability, major and mi
 class CudaDriver:
     """The calls a launcher needs, on one device. Everything happens in the primary context, which torch uses too."""
 
-    name = "cuda"
-
     def __init__(self, index: int = 0) -> None:
         self._cuda = _library()
         _check_device(self._cuda, self._cuda.cuInit(0), "cuInit")

@@ -20,15 +20,12 @@ from hipwright.device.memory import pattern
 from hipwright.device.pack import Argument, ArgumentLayout, SignatureLike
 from hipwright.errors import CandidateError, HipwrightError
 from hipwright.records import Status
+from hipwright.targets import TORCH_GPU
 
 
 class GpuDriver(Protocol):
     """What a GPU's driver API must offer (device/cuda.py, device/rocm.py). Errors of the calls themselves are raised:
     CandidateError for what the code object or the launch asks, DeviceError for a device that fails."""
-
-    @property
-    def name(self) -> str:
-        """ "cuda" or "rocm"."""
 
     def load(self, code: bytes) -> int:
         """A module handle; CandidateError(launch_error) for an image that the device does not take."""
@@ -78,7 +75,7 @@ class GpuLauncher:
         shares: GpuLauncher | None = None,
     ) -> None:
         self.device = torch.device(device)
-        self.index = (self.device.index or 0) if self.device.type == "cuda" else -1
+        self.index = (self.device.index or 0) if self.device.type == TORCH_GPU else -1
         self.broken = False
         self.record = True
         self._driver = driver
@@ -160,7 +157,7 @@ class GpuLauncher:
     def sync(self) -> None:
         """Wait for the device. Raises CandidateError for a fault of a kernel and sets `broken`."""
         try:
-            if self.device.type == "cuda":
+            if self.device.type == TORCH_GPU:
                 torch.cuda.synchronize(self.device)
         except RuntimeError as error:
             raise self.explain(error) from None
@@ -336,7 +333,7 @@ def _fill(tensor: torch.Tensor, poison: int) -> None:
 
 def _stream_of(device: torch.device) -> Callable[[], int]:
     """() -> the raw handle of torch's current stream, in a tenth of a microsecond."""
-    if device.type != "cuda":
+    if device.type != TORCH_GPU:
         return lambda: 0
     index, raw = device.index or 0, torch._C._cuda_getCurrentRawStream
     return lambda: int(raw(index))

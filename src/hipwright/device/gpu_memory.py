@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from hipwright.device.memory import NOISE, contiguous, pattern, plausible
+from hipwright.targets import TORCH_GPU
 
 ALIGN = 512  # bytes, torch's own alignment of device memory
 MOST = 1 << 20  # bytes of a zone
@@ -215,10 +216,10 @@ def _changed(zones: Sequence[_Zones], flags: Sequence[Any]) -> list[Any]:
 def allocator(device: torch.device) -> Callable[[tuple[int, ...], torch.dtype], torch.Tensor]:
     """(shape, dtype) -> a contiguous tensor as `torch.empty` makes it, in a third of the time where torch has the call
     that its own compiler writes into what it makes. Raises TypeError or RuntimeError for a shape that is none."""
-    kind = "cuda" if device.type == "cuda" else "cpu"
+    kind = TORCH_GPU if device.type == TORCH_GPU else "cpu"
     strided: Callable[..., torch.Tensor] | None = getattr(torch._C._dynamo.guards, f"_empty_strided_{kind}", None)
     index = device.index or 0
-    current: Callable[[], int] = torch._C._cuda_getDevice if kind == "cuda" else lambda: index
+    current: Callable[[], int] = torch._C._cuda_getDevice if kind == TORCH_GPU else lambda: index
 
     def plain(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device=device)

@@ -29,8 +29,6 @@ class RocmDriver:
     `broken`: the sticky error that was met, in words; the process must then be replaced.
     """
 
-    name = "rocm"
-
     def __init__(self, index: int = 0, *, library: Path | str | None = None) -> None:
         self.hip = Hip(library)
         count = self.hip.device_count()

@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from hipwright.targets import TORCH_GPU
+
 WARM_CALLS = 3
 IDLE_BYTES = 2 << 30  # that torch may keep while a graph is captured
 TOUR_MS = 10.0
@@ -48,7 +50,7 @@ class Rotation:
         self.keep = False
         self.why = "" if graph else "not asked for"
         self._call, self._slots, self._device = call, slots, device
-        self._on_gpu = device.type == "cuda"
+        self._on_gpu = device.type == TORCH_GPU
         self._pulse = torch.zeros(1, device=device) if self._on_gpu else None
         self._around, self._stream, self._pool, self._settle = around, stream, pool, settle
         self._tours, self._keep_outputs = tours, keep_outputs

@@ -1,47 +1,30 @@
 """The GPUs of this machine, without torch and without starting a runtime: `hipwright doctor`, `--gpus all`.
 
-NVIDIA: NVML (libnvidia-ml.so.1, part of every driver). AMD: what the amdgpu driver tells under /sys/class/kfd. Neither
-makes a context, so a process that asked may still fork workers that use the GPU.
+The finders (nvml.py, kfd.py) make no context, so a process that asked may still fork workers that use the GPU.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
-from ctypes import byref, c_char_p, c_int, c_uint, c_ulonglong, c_void_p
-from pathlib import Path
-from typing import Literal
+from collections.abc import Callable
 
+from hipwright.device import kfd, nvml
+from hipwright.device.gpu_info import GpuInfo
 from hipwright.errors import BadInput, DeviceError
-from hipwright.records import Record
+from hipwright.targets import CUDA, ROCM, TARGETS, Target
 
-NODES = Path("/sys/class/kfd/kfd/topology/nodes")
-NVML = "libnvidia-ml.so.1"
-VISIBLE = {
-    "cuda": ("CUDA_VISIBLE_DEVICES",),
-    "rocm": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
-}
-
-
-class GpuInfo(Record, frozen=True, kw_only=True):
-    """One GPU. index: its number on the machine, as GpuAccess counts. units: CUs, 0 where it is not told."""
-
-    index: int
-    kind: Literal["cuda", "rocm"]
-    name: str
-    architecture: str
-    memory_bytes: int = 0
-    units: int = 0
-    uuid: str = ""
+FINDERS: dict[Target, Callable[[], list[GpuInfo]]] = {CUDA: nvml.gpus, ROCM: kfd.gpus}
+"""The registry of this layer: what finds the GPUs of each runtime, in the order in which GPUs are listed."""
 
 
 def find(kind: str | None = None) -> list[GpuInfo]:
     """Every GPU of this machine that the environment (CUDA_VISIBLE_DEVICES and the like) lets us use.
 
-    kind: only "cuda" or only "rocm". A driver that does not answer counts as none.
+    kind: only those of the GPU target of that name. A driver that does not answer counts as none.
     """
-    return [gpu for gpu in (*nvidia(), *amd()) if kind in (None, gpu.kind) and _allowed(gpu)]
+    found = [gpu for finder in FINDERS.values() for gpu in finder()]
+    return [gpu for gpu in found if kind in (None, gpu.kind) and _allowed(gpu)]
 
 
 def choose(wish: str, kind: str | None = None) -> list[GpuInfo]:
@@ -64,112 +47,12 @@ def choose(wish: str, kind: str | None = None) -> list[GpuInfo]:
     return [by_index[number] for number in numbers]
 
 
-# ---------------------------------------------------------------- NVIDIA
-
-
-def nvidia(library: str = NVML) -> list[GpuInfo]:
-    """NVIDIA's GPUs in the order of their bus, as nvidia-smi numbers them; [] without a driver."""
-    try:
-        nvml = ctypes.CDLL(library)
-        if nvml.nvmlInit_v2():
-            return []
-    except (OSError, AttributeError):
-        return []
-    try:
-        count = c_uint()
-        if nvml.nvmlDeviceGetCount_v2(byref(count)):
-            return []
-        return [gpu for index in range(count.value) if (gpu := _nvidia(nvml, index)) is not None]
-    finally:
-        nvml.nvmlShutdown()
-
-
-class _Memory(ctypes.Structure):
-    """nvmlMemory_t."""
-
-    _fields_ = (("total", c_ulonglong), ("free", c_ulonglong), ("used", c_ulonglong))
-
-
-def _nvidia(nvml: ctypes.CDLL, index: int) -> GpuInfo | None:
-    device = c_void_p()
-    if nvml.nvmlDeviceGetHandleByIndex_v2(c_uint(index), byref(device)):
-        return None
-    major, minor, memory = c_int(), c_int(), _Memory()
-    nvml.nvmlDeviceGetCudaComputeCapability(device, byref(major), byref(minor))
-    nvml.nvmlDeviceGetMemoryInfo(device, byref(memory))
-    return GpuInfo(
-        index=index,
-        kind="cuda",
-        name=_said(nvml.nvmlDeviceGetName, device) or "NVIDIA GPU",
-        architecture=f"sm_{major.value}{minor.value}",
-        memory_bytes=int(memory.total),
-        uuid=_said(nvml.nvmlDeviceGetUUID, device),
-    )
-
-
-def _said(function: ctypes._NamedFuncPointer, device: c_void_p) -> str:
-    buffer = ctypes.create_string_buffer(128)
-    failed = function(device, ctypes.cast(buffer, c_char_p), c_uint(128))
-    return "" if failed else buffer.value.decode(errors="replace")
-
-
-# ---------------------------------------------------------------- AMD
-
-
-def amd(nodes: Path = NODES) -> list[GpuInfo]:
-    """AMD's GPUs in the driver's order; [] without the amdgpu driver. CPUs are nodes too, without SIMDs."""
-    folders = sorted((path for path in nodes.glob("*") if path.name.isdigit()), key=lambda path: int(path.name))
-    found: list[GpuInfo] = []
-    for folder in folders:
-        properties = _properties(folder / "properties")
-        version = properties.get("gfx_target_version", 0)
-        if not properties.get("simd_count") or not version:
-            continue
-        name = _text(folder / "name")
-        per_unit = properties.get("simd_per_cu", 0)
-        found.append(
-            GpuInfo(
-                index=len(found),
-                kind="rocm",
-                name=name or "AMD GPU",
-                architecture=gfx_name(version),
-                memory_bytes=sum(_memory(bank) for bank in folder.glob("mem_banks/*/properties")),
-                units=properties["simd_count"] // per_unit if per_unit else 0,
-                uuid=f"GPU-{properties['unique_id']:016x}" if properties.get("unique_id") else "",
-            )
-        )
-    return found
-
-
-def gfx_name(version: int) -> str:
-    """The name of a gfx_target_version: 90402 is gfx942, 110000 is gfx1100 (minor and stepping as hex digits)."""
-    return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
-
-
-def _memory(bank: Path) -> int:
-    """Bytes of a memory bank that is the GPU's own: heap types 1 and 2, local memory."""
-    properties = _properties(bank)
-    return properties.get("size_in_bytes", 0) if properties.get("heap_type") in (1, 2) else 0
-
-
-def _properties(path: Path) -> dict[str, int]:
-    lines = (line.split() for line in _text(path).splitlines())
-    return {words[0]: int(words[1]) for words in lines if len(words) == 2 and words[1].isdigit()}
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""
-
-
 def _allowed(gpu: GpuInfo) -> bool:
     """Whether every variable that lists visible devices lists this one, by number or by the start of its UUID.
 
     What follows a -1 counts for nothing, as in CUDA and HIP.
     """
-    for name in VISIBLE[gpu.kind]:
+    for name in TARGETS.gpu(gpu.kind).gpu_runtime.visible:
         listed = os.environ.get(name)
         if listed is None:
             continue

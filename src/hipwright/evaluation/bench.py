@@ -13,16 +13,16 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from hipwright.errors import HipwrightError, InfrastructureError
 from hipwright.evaluation.faults import MACHINE_FAULTS
 from hipwright.records import Evaluation, Record, Timing
+from hipwright.targets import TARGETS
 
 ROWS = "rows.jsonl"
-GPU_TARGETS: tuple[Literal["rocm", "cuda"], ...] = ("rocm", "cuda")
 
 
 class Speedup(Record, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ class BenchRow(Record, frozen=True, kw_only=True):
 
 def row_of(evaluation: Evaluation, *, strict: Evaluation | None = None, **names: Any) -> BenchRow:
     """The row of an evaluation. strict: the strict rule's, beside an evaluation by KernelBench's rule."""
-    timed = next((name for name in GPU_TARGETS if (r := evaluation.targets.get(name)) and r.timing), "")
+    timed = next((t.name for t in TARGETS.gpus if (r := evaluation.targets.get(t.name)) and r.timing), "")
     timing = evaluation.targets[timed].timing if timed else None
     results = evaluation.targets.values()
     verdicts = [result.verdict for result in results if result.verdict is not None]
@@ -193,7 +193,11 @@ def _why_not_timed(evaluation: Evaluation) -> str:
     if not evaluation.passed:
         return "it was rejected before timing"
     reasons = [r.why_none["timing"] for r in evaluation.targets.values() if "timing" in r.why_none]
-    ran = [r.why_none["timing"] for name, r in evaluation.targets.items() if name == "cpu" and "timing" in r.why_none]
+    ran = [
+        r.why_none["timing"]
+        for name, r in evaluation.targets.items()
+        if TARGETS.is_host(name) and "timing" in r.why_none
+    ]
     return next(iter(ran + reasons), "no target of this benchmark is timed")
 
 

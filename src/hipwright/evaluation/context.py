@@ -14,7 +14,7 @@ from hipwright.measure.estimate import estimate
 from hipwright.measure.fit import CostModel, load, refined
 from hipwright.records import Build, Estimate, content_key
 from hipwright.sandbox import Limits, Zygote
-from hipwright.targets import OFFLINE
+from hipwright.targets import CPU, OFFLINE, TARGETS
 from hipwright.task import Outline, TaskHandle
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify import Oracle
@@ -28,7 +28,7 @@ class EvaluationContext:
     """One task and the targets that its candidates are evaluated on. Safe to use from several threads.
 
     oracle: draws the verification inputs. Callers that confirm a winner use one whose seed was drawn after the program
-    was fixed. gpus: the opened GPU of each target that has one ("cuda", "rocm"). BadInput for an unknown target.
+    was fixed. gpus: the opened GPU of each GPU target. BadInput for an unknown target.
     """
 
     handle: TaskHandle
@@ -42,8 +42,8 @@ class EvaluationContext:
 
     def __post_init__(self) -> None:
         for name in self.targets:
-            if name not in OFFLINE and name != "cpu" and name not in self.gpus:
-                known = ", ".join([*OFFLINE, "cpu", *self.gpus])
+            if name not in OFFLINE and not TARGETS.is_host(name) and name not in self.gpus:
+                known = ", ".join([*OFFLINE, CPU.name, *self.gpus])
                 raise BadInput(f"unknown target {name!r}", hint=f"this evaluator knows {known}")
         self._outline: Outline | None = None
         machines = {*self.amd, *(gpu.gpu.architecture for gpu in self.gpus.values())}

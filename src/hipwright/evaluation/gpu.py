@@ -9,22 +9,21 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from hipwright.errors import InfrastructureError
 from hipwright.evaluation.timing_lock import TimingLock
 from hipwright.records import Build
 from hipwright.sandbox import GpuAccess, OneShotPool, Zygote
+from hipwright.targets import TORCH_GPU_0, Target
 from hipwright.task import TaskHandle
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.gpu_compilers import GPU_COMPILERS
 from hipwright.toolchain.pool import COMPILE_LIMIT_S, CompilePool
 from hipwright.verify.gpu.client import GPU_WORKER, MODELNEW_PRELOAD, GpuCandidates
 from hipwright.verify.gpu.reference import DeviceReference, open_reference
 from hipwright.verify.gpu.rooms import SharedHosts
 
-Kind = Literal["cuda", "rocm"]
-DEVICE = "cuda:0"
-"""Torch's name of the only GPU that a contained process sees, on ROCm too."""
 CANDIDATES, REFERENCES = 0.4325, 0.5475
 """Shares of a limit on device memory; what is left is for what the driver keeps for each process. A candidate holds its
 inputs and outputs; the reference holds the same, and for each float of an output the honest error in 2 bytes."""
@@ -39,7 +38,7 @@ class GpuContext:
     other have their references; None: a process for each.
     """
 
-    kind: Kind
+    target: Target
     index: int
     architecture: str
     cache: BuildCache
@@ -57,20 +56,20 @@ class GpuContext:
         """A candidate worker of its own; it starts with its first program."""
         limit = int(CANDIDATES * self.memory_bytes)
         return GpuCandidates(
-            zygote or self.workers, DEVICE, self.kind, self.cache, memory_limit_bytes=limit, profile=profile
+            zygote or self.workers, TORCH_GPU_0, self.target.name, self.cache, memory_limit_bytes=limit, profile=profile
         )
 
     def reference(self, handle: TaskHandle) -> DeviceReference:
         """A process that runs the task's own code on this GPU."""
         limit = int(REFERENCES * self.memory_bytes)
-        return open_reference(handle, self.rooms or self.hosts, DEVICE, memory_limit_bytes=limit)
+        return open_reference(handle, self.rooms or self.hosts, TORCH_GPU_0, memory_limit_bytes=limit)
 
     @contextmanager
     def foreign(self, profile: Literal["gpu", "tools"] = "gpu") -> Iterator[GpuCandidates]:
         """A worker for one candidate with host code: its processes are used once."""
         with self._lock:
             if self.spares is None:
-                access = GpuAccess(self.kind, self.index)
+                access = GpuAccess(self.target, self.index)
                 built = (self.cache.folder,)
                 make = partial(
                     Zygote, MODELNEW_PRELOAD, ro=built, unsafe=self.unsafe, name="ModelNew worker", gpu=access
@@ -91,19 +90,15 @@ class GpuContext:
 
     def build(self, hip: str, defines: dict[str, int]) -> Build:
         """Compile for this GPU."""
-        where: dict[str, Any] = {"arch": self.architecture, "pool": self.pool, "cache": self.cache}
-        if self.kind == "cuda":
-            from hipwright.toolchain.nvidia import nvrtc
-
-            return nvrtc.build(hip, defines, **where)
-        from hipwright.toolchain.amd import hiprtc
-
-        return hiprtc.build(hip, defines, unsafe=self.unsafe, **where)
+        compiler = GPU_COMPILERS[self.target]
+        return compiler.build(
+            hip, defines, arch=self.architecture, pool=self.pool, cache=self.cache, unsafe=self.unsafe
+        )
 
 
 @contextmanager
 def open_gpu(
-    kind: Kind,
+    target: Target,
     index: int | None,
     cache: BuildCache,
     *,
@@ -122,15 +117,15 @@ def open_gpu(
     """
     from hipwright.device import topology
 
-    found = next((gpu for gpu in topology.find(kind) if index in (None, gpu.index)), None)
+    found = next((gpu for gpu in topology.find(target.name) if index in (None, gpu.index)), None)
     if found is None:
-        which = f"{kind} GPU" if index is None else f"{kind} GPU {index}"
+        which = f"{target.name} GPU" if index is None else f"{target.name} GPU {index}"
         raise InfrastructureError(f"no {which} here", hint="see `hipwright doctor`")
-    access = GpuAccess(kind, found.index)
+    access = GpuAccess(target, found.index)
     with ExitStack() as stack:
         opened = stack.enter_context
         opened(many_threads())
-        compilers_host = opened(compiler(kind, unsafe))
+        compilers_host = opened(GPU_COMPILERS[target].zygote(unsafe=unsafe))
         hosts = opened(Zygote(("torch", "hipwright.task.device.warm"), unsafe=unsafe, name="device host", gpu=access))
         workers = opened(Zygote(("torch", GPU_WORKER.partition(":")[0]), unsafe=unsafe, name="GPU worker", gpu=access))
         hosts.start(), workers.start()
@@ -138,7 +133,7 @@ def open_gpu(
         pool = opened(CompilePool(compilers_host, count, limit_s=compile_s or COMPILE_LIMIT_S))
         rooms = opened(SharedHosts(hosts, shared_hosts)) if shared_hosts else None
         gpu = GpuContext(
-            kind, found.index, found.architecture, cache, pool, hosts, workers, unsafe, memory_bytes, rooms
+            target, found.index, found.architecture, cache, pool, hosts, workers, unsafe, memory_bytes, rooms
         )
         stack.callback(gpu.close)
         yield gpu
@@ -154,14 +149,3 @@ def many_threads() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(usual)
-
-
-def compiler(kind: Kind, unsafe: bool) -> Zygote:
-    """A contained process for compile sessions."""
-    if kind == "cuda":
-        from hipwright.toolchain.nvidia import nvrtc
-
-        return nvrtc.zygote(unsafe=unsafe)
-    from hipwright.toolchain.amd import hiprtc
-
-    return hiprtc.zygote(unsafe=unsafe)

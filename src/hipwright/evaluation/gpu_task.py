@@ -80,7 +80,7 @@ class GpuTask(Grounds):
     @property
     def fingerprint(self) -> str:
         """What a measurement depends on besides program and task."""
-        return content_key(self.gpu.kind, self.gpu.architecture, str(self.gpu.index))
+        return content_key(self.gpu.target.name, self.gpu.architecture, str(self.gpu.index))
 
     # ---------------------------------------------------------------- the three verbs
 

@@ -25,6 +25,7 @@ from hipwright.program.modelnew.build import PreparedModelNew, arguments, check_
 from hipwright.program.modelnew.check import vet
 from hipwright.records import Evaluation, Program, Verdict
 from hipwright.sandbox import Zygote
+from hipwright.targets import CPU
 from hipwright.verify import Oracle
 from hipwright.verify.cpu.verifier import Gate
 from hipwright.verify.gpu.client import MODELNEW_PRELOAD, GpuCandidates
@@ -59,7 +60,7 @@ class ModelNewSchedule:
 
     def run(self, state: EvaluationState) -> EvaluationState:
         """The state behind the last stage; the first target that rejects decides."""
-        if "cpu" in self.context.targets and state.end is None:
+        if CPU.name in self.context.targets and state.end is None:
             state = self._on_cpu(state)
         for name, gpu in self.context.gpus.items():
             if state.end is None:
@@ -73,10 +74,10 @@ class ModelNewSchedule:
         unsafe, cache, limits = self.context.unsafe, self.context.cache, self.context.limits
         with (
             Zygote(MODELNEW_PRELOAD, ro=(cache.folder,), unsafe=unsafe, name="ModelNew worker") as zygote,
-            GpuCandidates(zygote, "cpu", "cpu", cache, limit_s=limits.wall_s) as worker,
+            GpuCandidates(zygote, "cpu", CPU.name, cache, limit_s=limits.wall_s) as worker,
         ):
             more = {"seed": SEED, "init_inputs": self.context.handle.init_inputs(SEED)}
-            return advance(state, self._verify_stage("cpu", worker, more), self._operators_stage(worker, more))
+            return advance(state, self._verify_stage(CPU.name, worker, more), self._operators_stage(worker, more))
 
     def _on_gpu(self, state: EvaluationState, name: str, gpu: GpuTask) -> EvaluationState:
         state = advance(state, self._bounds_stage(name, gpu), self._prepare_stage(name, gpu))
@@ -103,7 +104,7 @@ class ModelNewSchedule:
         """Ends a file that holds native code, which the cpu target cannot run."""
         return EvaluationStage(
             "build",
-            lambda state: check_target(state.program.text, "cpu"),
+            lambda state: check_target(state.program.text, CPU.name),
             lambda state, _: replace(state, checks={**state.checks, "modelnew": "torch"}),
         )
 

@@ -24,6 +24,7 @@ from hipwright.evaluation.results import Findings
 from hipwright.evaluation.stages import EvaluationState, advance, conclude
 from hipwright.program import parse
 from hipwright.records import Evaluation, Program
+from hipwright.targets import CPU
 from hipwright.verify import Oracle
 from hipwright.verify.cpu.verifier import Gate
 from hipwright.verify.static import Warning as LintWarning
@@ -60,7 +61,7 @@ class Evaluator(EvaluationContext):
     def _program(
         self, state: EvaluationState, oracle: Oracle, thorough: bool, gate: Gate, timed: bool
     ) -> EvaluationState:
-        verify = [verify_cpu_stage(self, oracle, gate)] if "cpu" in self.targets else []  # it sees races and bounds
+        verify = [verify_cpu_stage(self, oracle, gate)] if CPU.name in self.targets else []  # it sees races and bounds
         verify += [verify_gpu_stage(self, name, oracle, gate) for name in self.gpus]
         build = build_stage(build_plan(self, every_wave=thorough))
         state = advance(state, PARSE, build, *verify, trace_stage(self, oracle))
@@ -71,7 +72,7 @@ class Evaluator(EvaluationContext):
 
     def _modelnew(self, state: EvaluationState, oracle: Oracle, gate: Gate, timed: bool) -> Evaluation:
         state = advance(state, vet_stage(self))
-        if state.converted is not None and "cpu" in self.targets:
+        if state.converted is not None and CPU.name in self.targets:
             judged = self.evaluate(state.converted, oracle, gate=gate, timed=timed)
             return as_modelnew(judged, state.program)
         try:

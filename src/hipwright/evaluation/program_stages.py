@@ -19,7 +19,7 @@ from hipwright.measure.cost import coverage
 from hipwright.measure.estimate import estimate
 from hipwright.program import Parsed, parse
 from hipwright.records import Estimate, Program, Verdict
-from hipwright.targets import OFFLINE, TARGETS
+from hipwright.targets import CPU, OFFLINE, TARGETS
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
@@ -84,7 +84,7 @@ def build_plan(context: EvaluationContext, *, every_wave: bool = False) -> Build
     every_wave: the cpu target's checked build for each wave size, those that no target asks for among them.
     """
     kinds: list[tuple[int, bool]] = []
-    if "cpu" in context.targets:
+    if CPU.name in context.targets:
         waves = sorted({*context.waves, 32, 64} if every_wave else {*context.waves})
         kinds = [(wave, checked) for wave in waves for checked in (True, False) if checked or wave in context.waves]
     gpus = {name: task.gpu for name, task in context.gpus.items()}
@@ -131,7 +131,7 @@ def verify_cpu_stage(context: EvaluationContext, oracle: Oracle, gate: Gate) -> 
             gate=gate,
         )
 
-    return EvaluationStage("verify", work, keep_verdict("cpu"))
+    return EvaluationStage("verify", work, keep_verdict(CPU.name))
 
 
 def verify_gpu_stage(
@@ -223,7 +223,7 @@ def keep_assessment(state: EvaluationState, assessment: Assessment) -> Evaluatio
 
 def _estimates(context: EvaluationContext, trace: Mapping[str, Any], found: Findings) -> dict[str, Estimate]:
     """By AMD target, and by GPU at hand beside what was measured there."""
-    on_cpu = found.verdicts.get("cpu")
+    on_cpu = found.verdicts.get(CPU.name)
     traffic = (on_cpu.checks.get("traffic") if on_cpu else None) or {}
     floor = context.floor_bytes()
     built = {name: (OFFLINE.get(name), build) for name, build in found.builds.amd.items()}

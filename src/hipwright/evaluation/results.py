@@ -15,13 +15,13 @@ from hipwright.evaluation.features import features
 from hipwright.measure.bench import BenchResult
 from hipwright.measure.cost import OpCall, total_seconds
 from hipwright.records import Build, Estimate, Evaluation, Program, TargetResult, Timing, Verdict
+from hipwright.targets import TARGETS
 from hipwright.toolchain import clang
 from hipwright.toolchain.amd import offline as amdgpu
 
 NOT_RUN = "no AMD GPU was used: this target was compiled, not run"
 NOT_TIMED_CPU = "the cpu target proves numerics; its speed says nothing about a GPU"
 NOT_PASSED = "the program was rejected before this stage"
-RUNNING = ("cpu", "cuda", "rocm")
 NOT_ASKED = "timing was not asked for"
 NO_ESTIMATE = "no estimate: of this GPU's architecture, or of what it builds, too little is known"
 
@@ -104,10 +104,10 @@ class Findings:
 
     def _result(self, name: str, everywhere: Verdict | None) -> TargetResult:
         verdict = self.verdicts.get(name, everywhere)
-        if name == "cpu":
+        if TARGETS.is_host(name):
             why = {"timing": NOT_TIMED_CPU, "estimate": NOT_TIMED_CPU}
             return self._with_why(name, self.builds.cpu.get((self.wave, False)), verdict, why)
-        if name in ("cuda", "rocm"):
+        if TARGETS.is_gpu(name):
             why = {} if name in self.estimates else {"estimate": NO_ESTIMATE}
             if name not in self.timings:
                 why["timing"] = self.untimed.get(name, NOT_PASSED)
@@ -139,7 +139,7 @@ class Findings:
         if self.timings:
             timing = next(iter(self.timings.values()))
             return {"score": round(1e3 * timing.median_ms, 4), "score_kind": "measured"}
-        if offline := [one for name, one in self.estimates.items() if name not in RUNNING]:
+        if offline := [one for name, one in self.estimates.items() if not TARGETS.runs(name)]:
             times = [log(e.microseconds) for e in offline]
             return {"score": round(exp(sum(times) / len(times)), 4), "score_kind": "estimate"}
         return {"score": None, "score_kind": "none"}
@@ -166,7 +166,7 @@ def rejected(task: str, program: Program, verdict: Verdict, found: Findings, whe
     """The evaluation of a program that failed. task: its key; where: the target that found it, "" for every target
     that runs."""
     early = verdict.stage in ("parse", "lint")  # then AMD's offline targets have the same verdict
-    found = found.with_verdict(verdict, *([where] if where else [n for n in found.targets if n in RUNNING]))
+    found = found.with_verdict(verdict, *([where] if where else [n for n in found.targets if TARGETS.runs(n)]))
     return Evaluation(
         task=task,
         program=program.key,

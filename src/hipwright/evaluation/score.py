@@ -40,6 +40,7 @@ from hipwright.evaluation.timing_queue import TimingQueue
 from hipwright.measure.bench import BenchResult
 from hipwright.program import Parsed
 from hipwright.records import Evaluation, Program
+from hipwright.targets import TARGETS
 from hipwright.verify.canary import Canary
 from hipwright.verify.gpu.client import GpuCandidates
 
@@ -141,7 +142,9 @@ class BatchScorer:
     def __init__(self, evaluator: Evaluator, target: str = "", *, workers: int = 0) -> None:
         self._name = target or next(iter(evaluator.gpus), "")
         if self._name not in evaluator.gpus:
-            raise BadInput("score mode needs a GPU target", hint="--target cuda or --target rocm, where there is a GPU")
+            raise BadInput(
+                "score mode needs a GPU target", hint=f"{TARGETS.gpu_choices('--target {}')}, where there is a GPU"
+            )
         self._evaluator = evaluator
         self._gpu: GpuTask = evaluator.gpus[self._name]
         count = workers or max(1, min(WORKERS, (os.cpu_count() or 2) - 4))

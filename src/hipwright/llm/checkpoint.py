@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hipwright.errors import BadInput
+from hipwright.targets import TORCH_GPU
 
 META = "hipwright.json"
 """What `hipwright train` writes beside the weights: {"form": "chat" or "compact", "temperature": ...}."""
@@ -148,7 +149,7 @@ def _load(folder: Path) -> Checkpoint:
         raise _no_checkpoint(folder, " ".join(str(error).split())[:300]) from error
     if not tokenizer.chat_template:
         raise _no_checkpoint(folder, "its tokenizer has no chat template")
-    return Checkpoint(folder, model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), tokenizer, meta)
+    return Checkpoint(folder, model.to(TORCH_GPU if torch.cuda.is_available() else "cpu").eval(), tokenizer, meta)
 
 
 def _base(folder: Path) -> str:

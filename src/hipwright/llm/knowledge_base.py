@@ -18,6 +18,7 @@ from hipwright.archive.code_features import python_tree, task_features, tokens, 
 from hipwright.archive.text_similarity import Text, rank
 from hipwright.errors import InfrastructureError
 from hipwright.records import Record
+from hipwright.targets import OFFLINE, TARGETS
 
 Kind = Literal["arch", "technique", "api"]
 KINDS: tuple[Kind, ...] = ("arch", "technique", "api")
@@ -74,9 +75,9 @@ def read_page(file: str, text: str) -> Page:
 def retrieve(query: str, *, targets: Sequence[str], k: int, kinds: Sequence[Kind] = KINDS) -> list[Page]:
     """Up to k pages for a query, the best first: words, or a task's source.
 
-    targets: the run's. A page of an architecture is given for that target only ("cuda" means sm_90), whatever the query
-    says; other pages for any target they hold for ("rocm": any AMD one; "cpu" alone: every one), and only where
-    something of them matches. Ties by name.
+    targets: the run's. A page of an architecture is given for that target only (a GPU target means the architectures
+    that it alone has), whatever the query says; other pages for any target they hold for (a GPU of AMD: any AMD one;
+    the host alone: every one), and only where something of them matches. Ties by name.
     """
     chosen = [page for page in _pages() if page.kind in kinds and _holds(page, targets)]
     features = task_features(query)
@@ -90,12 +91,20 @@ def retrieve(query: str, *, targets: Sequence[str], k: int, kinds: Sequence[Kind
 
 
 def _holds(page: Page, targets: Sequence[str]) -> bool:
-    gpus = {"sm_90" if target == "cuda" else target for target in targets} - {"cpu"}
+    names = {name for target in targets for name in _architectures(target)}
     if page.kind == "arch":
-        return bool(gpus & set(page.targets))
-    if "rocm" in gpus and any(target.startswith("gfx") for target in page.targets):
+        return bool(names & set(page.targets))
+    if any(TARGETS.is_gpu(name) and TARGETS.is_amd(name) for name in targets) and set(page.targets) & set(OFFLINE):
         return True
-    return not gpus or bool(gpus & set(page.targets))
+    return not names or bool(names & set(page.targets))
+
+
+def _architectures(name: str) -> tuple[str, ...]:
+    """The architectures that only the target of that name has, else the name itself; () for the host."""
+    target = TARGETS.get(name)
+    if target is None:
+        return (name,)
+    return () if target.is_host else tuple(one.name for one in target.architectures) or (name,)
 
 
 @functools.cache

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hipwright.mcp.shop import JudgedProgram
 from hipwright.records import Evaluation
+from hipwright.targets import TARGETS
 
 if TYPE_CHECKING:
     from hipwright.archive import Archive
@@ -158,7 +159,7 @@ def build_report(judged: JudgedProgram) -> tuple[str, dict[str, Any]]:
     targets = {
         name: {"build": _kernels(e, name), "estimate": result.estimate.to_dict() if result.estimate else None}
         for name, result in e.targets.items()
-        if name != "cpu"
+        if not TARGETS.is_host(name)
     }
     data = {
         "evaluation": judged.name,
@@ -173,7 +174,7 @@ def _target_lines(name: str, e: Evaluation) -> Iterator[str]:
     from hipwright.agents.evidence import resources
 
     result = e.targets[name]
-    if result.build is not None and result.build.ok and name != "cpu":
+    if result.build is not None and result.build.ok and not TARGETS.is_host(name):
         yield from (f"{name}: {resources(kernel)}" for kernel in result.build.kernels)
     if (told := result.estimate) is not None:
         yield (

@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from hipwright.records import Record
+from hipwright.targets import AMD, TARGETS
 
 Kind = Literal["memory", "cache", "compute", "lds", "latency", "unknown"]
 
@@ -53,7 +54,7 @@ class Profile(Record, frozen=True, kw_only=True):
     """
 
     kernel: str
-    target: Literal["cuda", "rocm"]
+    target: str
     own: bool = True
     number: int = 0
     device: str = ""
@@ -380,7 +381,8 @@ def _why_slow(p: Profile) -> list[str]:
 
 
 def _units(p: Profile) -> str:
-    return "SMs" if p.target == "cuda" else "CUs"
+    vendor = TARGETS.gpu(p.target).vendor
+    return vendor.unit if vendor else AMD.unit
 
 
 def _hits(p: Profile) -> str:

@@ -12,14 +12,17 @@ from __future__ import annotations
 import csv
 import io
 import math
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from hipwright.errors import InfrastructureError
 from hipwright.measure.profile import Profile, plain_name, share_of
-from hipwright.targets import OFFLINE, Architecture
-from hipwright.toolchain.amd import isa
+from hipwright.measure.profile_exec import Done, ProfilerSandbox
+from hipwright.targets import OFFLINE, ROCM, Architecture
+from hipwright.toolchain.amd import isa, rocm_paths
 
 _COMMON: tuple[tuple[str, ...], ...] = (
     (
@@ -44,6 +47,34 @@ _CDNA: tuple[tuple[str, ...], ...] = (
     ("TA_TOTAL_WAVEFRONTS_sum", "TCP_TOTAL_ACCESSES_sum"),
 )
 _IDENTITY = ("Dispatch_Id", "Kernel_Name")
+
+
+class RocProfiler:
+    """Counts with rocprofv3: one run for each group of counters that fit the hardware together."""
+
+    program = "rocprofv3"
+    install = "install rocprofiler-sdk (part of ROCm 6.2 and later)"
+
+    def places(self) -> list[Path]:
+        """ROCm's own, then PATH."""
+        return [root / "bin/rocprofv3" for root in rocm_paths.roots()] + [Path(shutil.which("rocprofv3") or "/-")]
+
+    def measure(
+        self, place: ProfilerSandbox, runner: Sequence[str], arch: str, launches: Callable[[Done], list[dict[str, Any]]]
+    ) -> tuple[list[Profile], list[str]]:
+        """A profile of each launch; a note for counters that were not counted."""
+        notes: list[str] = []
+        passes: list[Pass] = []
+        launched: list[dict[str, Any]] = []
+        for group in groups(arch):
+            done = place.run(command(runner, group, str(place.inside), tool=str(place.tool)))
+            launched = launches(done)
+            found = read_pass(place.output("counter_collection.csv"), place.output("kernel_trace.csv"))
+            missing = set(group) - found.counters
+            if missing:
+                notes.append(f"not counted by this GPU or this rocprofv3: {', '.join(sorted(missing))}")
+            passes.append(found)
+        return profiles(passes, launched, arch), notes
 
 
 def groups(arch: str) -> list[tuple[str, ...]]:
@@ -199,7 +230,7 @@ def _profile(
         figures["dram_throughput_pct"] = 100.0 * moved / (took * 1e-6) / architecture.bandwidth
     return Profile(
         kernel=str(launch["kernel"]),
-        target="rocm",
+        target=ROCM.name,
         number=number,
         device=device,
         architecture=arch,

@@ -10,14 +10,19 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from hipwright.errors import DeviceError, InfrastructureError
 from hipwright.measure.profile import Profile, share_of
+from hipwright.measure.profile_exec import Done, ProfilerSandbox
+from hipwright.targets import CUDA
 
+NCU_PLACES = ("/opt/nvidia/nsight-compute/*/ncu", "/usr/local/NVIDIA-Nsight-Compute*/ncu", "/usr/local/cuda/bin/ncu")
 PLAIN = {
     "duration_us": "gpu__time_duration.sum",
     "dram_read_bytes": "dram__bytes_read.sum",
@@ -100,6 +105,26 @@ class CountersDenied(DeviceError):
     """The driver lets this process read no counters."""
 
 
+class NsightCompute:
+    """Counts with ncu, which replays each launch for as many passes as the metrics need."""
+
+    program = "ncu"
+    install = "install Nsight Compute (part of the CUDA toolkit), or put ncu on PATH"
+
+    def places(self) -> list[Path]:
+        """The installations first: what CUDA puts on PATH is a script that looks for them, which the sandbox hides."""
+        patterns = [sorted(Path("/").glob(place.lstrip("/")), reverse=True) for place in NCU_PLACES]
+        return [*(path for group in patterns for path in group), Path(shutil.which("ncu") or "/-")]
+
+    def measure(
+        self, place: ProfilerSandbox, runner: Sequence[str], arch: str, launches: Callable[[Done], list[dict[str, Any]]]
+    ) -> tuple[list[Profile], list[str]]:
+        """One run. Raises CountersDenied, and what `launches` raises."""
+        done = place.run(command(runner, ncu=str(place.tool)))
+        launches(done)
+        return parse(done.stdout + done.stderr), []
+
+
 def command(program: Sequence[str], *, ncu: str) -> list[str]:
     """The command line that profiles what `program` launches between cudaProfilerStart and Stop."""
     return [
@@ -180,7 +205,7 @@ def _profile(row: Mapping[str, str], units: Mapping[str, str]) -> Profile:
         stalls[cause] = stalls.get(cause, 0.0) + max(0.0, figure(_STALL.format(reason)) or 0.0)
     return Profile(
         kernel=row["Kernel Name"],
-        target="cuda",
+        target=CUDA.name,
         device=row.get(_NAME, ""),
         architecture=f"sm_{row['CC'].replace('.', '')}" if row.get("CC") else "",
         units=int(count) if count else None,

@@ -18,14 +18,14 @@ from typing import Any
 import torch
 
 from hipwright.device.gpu import GpuDriver, GpuLauncher
-from hipwright.device.open import open_driver
-from hipwright.device.rocm import check_signatures
+from hipwright.device.open import check_arguments, open_driver
 from hipwright.errors import HipwrightError
 from hipwright.measure.profiler import CODE, DATA, JOB, MARK, WARM_CALLS, ProfileJob
 from hipwright.program import parse
 from hipwright.program.lower.closures import lower
 from hipwright.program.lower.table import to_device
 from hipwright.sandbox import protocol
+from hipwright.targets import TORCH_GPU_0
 from hipwright.tensors import Tree, read_bundle
 
 
@@ -33,8 +33,7 @@ def run(folder: Path, driver: GpuDriver, device: str) -> list[dict[str, Any]]:
     """One profiled call; the launches it made. Raises CandidateError for what the program does wrong."""
     job, code = ProfileJob.from_json((folder / JOB).read_bytes()), (folder / CODE).read_bytes()
     parsed = parse(job.text)
-    if job.target == "rocm":
-        check_signatures(code, parsed.signatures)
+    check_arguments(job.target, code, parsed.signatures)
     launcher = GpuLauncher(driver, code, parsed.signatures, device=device, poison=None, zones=False)
     data = _read(folder / DATA)
     plan = lower(parsed, job.knobs, data["state"], launcher, device=device)
@@ -76,7 +75,7 @@ def main(folder: str) -> int:
     try:
         target = ProfileJob.from_json((Path(folder) / JOB).read_bytes()).target
         torch.cuda.init()
-        told: dict[str, Any] = {"launches": run(Path(folder), open_driver(target), "cuda:0")}
+        told: dict[str, Any] = {"launches": run(Path(folder), open_driver(target), TORCH_GPU_0)}
     except HipwrightError as error:
         told = {"error": {**error.verdict().to_dict(), "evidence": protocol.plain(error.evidence)}}
     except Exception as error:

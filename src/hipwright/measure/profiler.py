@@ -9,35 +9,34 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from hipwright.errors import CandidateError, DeviceError, InfrastructureError, ToolchainError
-from hipwright.measure import profile_amd, profile_nvidia
+from hipwright.errors import CandidateError, DeviceError, InfrastructureError
 from hipwright.measure.profile import Profile, diagnose, plain_name
 from hipwright.measure.profile_exec import Done, ProfilerSandbox
+from hipwright.measure.profile_nvidia import CountersDenied, check_permission
+from hipwright.measure.profilers import PROFILERS, find_tool
 from hipwright.records import Build, Record
 from hipwright.sandbox import GpuAccess
+from hipwright.targets import TARGETS
 from hipwright.tensors import Tree, write_bundle
-from hipwright.toolchain.amd import rocm_paths
 from hipwright.toolchain.nvidia.nvrtc import OWN
 
 JOB, CODE, DATA = "job.json", "kernels.bin", "data.bundle"
 MARK = "hipwright-profile:"
 WARM_CALLS = 3
-NCU_PLACES = ("/opt/nvidia/nsight-compute/*/ncu", "/usr/local/NVIDIA-Nsight-Compute*/ncu", "/usr/local/cuda/bin/ncu")
 
 
 class ProfileJob(Record, frozen=True, kw_only=True):
     """What the process under the profiler reads beside its data."""
 
-    target: Literal["cuda", "rocm"]
+    target: str
     text: str
     knobs: dict[str, int] = msgspec.field(default_factory=dict)
 
@@ -45,7 +44,7 @@ class ProfileJob(Record, frozen=True, kw_only=True):
 class ProfileReport(Record, frozen=True, kw_only=True):
     """One profiled call: its launches in order. contained: whether the profiler ran in the sandbox."""
 
-    target: Literal["cuda", "rocm"]
+    target: str
     profiles: tuple[Profile, ...]
     tool: str
     contained: bool
@@ -82,12 +81,11 @@ def profile_program(
     with tempfile.TemporaryDirectory(prefix="hipwright-profile-") as name:
         folder = Path(name)
         write_job(folder, subject)
-        place = ProfilerSandbox(
-            folder, tool, GpuAccess(subject.job.target, index), contained=not unsafe, limit_s=limit_s
-        )
+        access = GpuAccess(TARGETS.gpu(subject.job.target), index)
+        place = ProfilerSandbox(folder, tool, access, contained=not unsafe, limit_s=limit_s)
         try:
             profiles, notes = _measure(subject, place)
-        except profile_nvidia.CountersDenied as error:
+        except CountersDenied as error:
             if not place.contained:
                 raise
             place = place.outside()
@@ -98,23 +96,6 @@ def profile_program(
     return ProfileReport(
         target=subject.job.target, profiles=finished, tool=str(tool), contained=place.contained, notes=tuple(notes)
     )
-
-
-def find_tool(target: str) -> Path:
-    """Where ncu or rocprofv3 is. Raises ToolchainError with what to install."""
-    if target == "rocm":
-        found = [root / "bin/rocprofv3" for root in rocm_paths.roots()] + [Path(shutil.which("rocprofv3") or "/-")]
-        hint = "install rocprofiler-sdk (part of ROCm 6.2 and later)"
-    else:
-        patterns = [sorted(Path("/").glob(place.lstrip("/")), reverse=True) for place in NCU_PLACES]
-        # the installation itself first: what CUDA puts on PATH is a script that looks for it, and the sandbox hides it
-        found = [*(path for group in patterns for path in group), Path(shutil.which("ncu") or "/-")]
-        hint = "install Nsight Compute (part of the CUDA toolkit), or put ncu on PATH"
-    for path in found:
-        if os.access(path, os.X_OK) and path.is_file():
-            return path
-    name = "rocprofv3" if target == "rocm" else "ncu"
-    raise ToolchainError(f"no {name} on this machine", hint=hint)
 
 
 def write_job(folder: Path, subject: ProfiledProgram) -> None:
@@ -133,32 +114,9 @@ def runner(folder: Path) -> list[str]:
     return [os.path.realpath(sys.executable), "-B", "-m", "hipwright.measure.profile_run", str(folder)]
 
 
-# ---------------------------------------------------------------- one vendor each
-
-
 def _measure(subject: ProfiledProgram, place: ProfilerSandbox) -> tuple[list[Profile], list[str]]:
-    if subject.job.target == "cuda":
-        done = place.run(profile_nvidia.command(runner(place.inside), ncu=str(place.tool)))
-        _launches(done)
-        return profile_nvidia.parse(done.stdout + done.stderr), []
-    return _measure_amd(subject, place)
-
-
-def _measure_amd(subject: ProfiledProgram, place: ProfilerSandbox) -> tuple[list[Profile], list[str]]:
-    """One run for each group of counters that fit the hardware together."""
-    arch = subject.arch.partition(":")[0]
-    notes: list[str] = []
-    passes: list[profile_amd.Pass] = []
-    launches: list[dict[str, Any]] = []
-    for group in profile_amd.groups(arch):
-        done = place.run(profile_amd.command(runner(place.inside), group, str(place.inside), tool=str(place.tool)))
-        launches = _launches(done)
-        found = profile_amd.read_pass(place.output("counter_collection.csv"), place.output("kernel_trace.csv"))
-        missing = set(group) - found.counters
-        if missing:
-            notes.append(f"not counted by this GPU or this rocprofv3: {', '.join(sorted(missing))}")
-        passes.append(found)
-    return profile_amd.profiles(passes, launches, arch), notes
+    profiler = PROFILERS[TARGETS.gpu(subject.job.target)]
+    return profiler.measure(place, runner(place.inside), subject.arch.partition(":")[0], _launches)
 
 
 def _launches(done: Done) -> list[dict[str, Any]]:
@@ -166,7 +124,7 @@ def _launches(done: Done) -> list[dict[str, Any]]:
     line = next((text for text in reversed(done.stdout.splitlines()) if MARK in text), "")
     if not line:
         said = (done.stderr.strip() or done.stdout.strip())[-600:]
-        profile_nvidia.check_permission(done.stdout + done.stderr)
+        check_permission(done.stdout + done.stderr)
         raise InfrastructureError(f"the profiled process ended with {done.returncode} before its work: {said}")
     told: dict[str, Any] = json.loads(line.partition(MARK)[2])
     if "error" in told:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from hipwright.records import Timing
+from hipwright.targets import TARGETS
 
 
 def device_words(target: str, timing: Timing) -> str:
     """The machine that a figure belongs to: "HIP on NVIDIA H200" for the cuda target, else the device's own name."""
-    if target != "cuda":
+    measured = TARGETS.get(target)
+    if measured is None or measured.runtime is None or not measured.runtime.measured_as:
         return timing.device
-    return f"HIP on NVIDIA {timing.device.removeprefix('NVIDIA ')}"
+    return f"{measured.runtime.measured_as} {timing.device.removeprefix(f'{measured.maker} ')}"
 
 
 def interval_words(speedup: float, interval: tuple[float, float]) -> str:

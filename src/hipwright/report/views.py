@@ -12,6 +12,7 @@ from hipwright.measure.words import device_words, interval_words
 from hipwright.records import Evaluation, TargetResult, Timing, Verdict, Versus
 from hipwright.report.data import ReportData
 from hipwright.report.pair_plot import pair_plot
+from hipwright.targets import TARGETS
 
 GOOD, BAD, UNSURE = "good", "bad", "unsure"
 UNSURE_STATUSES = ("untrusted", "impossible", "unscorable", "degenerate")
@@ -78,10 +79,14 @@ def _proof(evaluation: Evaluation) -> str:
     parts = []
     found = _deciding(evaluation)
     if found is not None and found.verdict is not None:
-        where = "CPU" if found.target == "cpu" else found.target
+        where = "CPU" if TARGETS.is_host(found.target) else found.target
         count = len(found.verdict.workloads)
         parts.append(f"Right on {count} workload(s) against an fp64 reference on the {where} target")
-    built = [name for name, result in evaluation.targets.items() if name != "cpu" and result.build and result.build.ok]
+    built = [
+        name
+        for name, result in evaluation.targets.items()
+        if not TARGETS.is_host(name) and result.build and result.build.ok
+    ]
     if built:
         parts.append(f"compiled to machine code for {', '.join(built)}")
     return "; ".join(parts) + "." if parts else "Passed."
@@ -202,7 +207,9 @@ STOPPED = {"precise": "precise enough", "budget": "time was up", "loser": "clear
 
 def in_order(evaluation: Evaluation | None) -> list[TargetResult]:
     """The targets by name, the cpu last."""
-    return sorted(evaluation.targets.values() if evaluation else (), key=lambda r: (r.target == "cpu", r.target))
+    return sorted(
+        evaluation.targets.values() if evaluation else (), key=lambda r: (TARGETS.is_host(r.target), r.target)
+    )
 
 
 def _target_view(result: TargetResult) -> dict[str, Any]:
@@ -211,7 +218,7 @@ def _target_view(result: TargetResult) -> dict[str, Any]:
     return {
         "name": result.target,
         "build": build,
-        "kernels": list(build.kernels) if build and result.target != "cpu" else [],
+        "kernels": list(build.kernels) if build and not TARGETS.is_host(result.target) else [],
         "built": "not built" if build is None else ("compiles" if build.ok else "does not compile"),
         "tone": GOOD if build and build.ok else BAD,
         "estimate": estimate,

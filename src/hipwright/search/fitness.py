@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hipwright.records import Evaluation
+from hipwright.targets import TARGETS
 
 MODEL_NOISE = 0.02
 """Estimates closer than this (relative) are equal: the rounding of occupancy and wave counts moves them as much."""
@@ -71,9 +72,9 @@ def gain(candidate: Evaluation, incumbent: Evaluation) -> float:
 
 
 def _measured(evaluation: Evaluation) -> Score | None:
-    """The ratio to the ranking baseline on the first measured target, AMD's before NVIDIA's."""
+    """The ratio to the ranking baseline on the first measured target, an AMD GPU's before others."""
     timed = {name: result.timing for name, result in evaluation.targets.items() if result.timing is not None}
-    for target in sorted(timed, key=lambda name: (name != "rocm", name)):
+    for target in sorted(timed, key=lambda name: (not TARGETS.is_amd(name), name)):
         versus = timed[target].versus
         name = next((name for name in (*RANKED_BY, *sorted(versus)) if name in versus), None)
         if name is None:

@@ -17,7 +17,7 @@ from hipwright.measure.cost import FREE, base_name, is_product, op_flops, tensor
 from hipwright.records import TensorSpec
 from hipwright.synth.check import CheckedTask
 from hipwright.synth.records import Difficulty, Draft, Made
-from hipwright.targets import OFFLINE
+from hipwright.targets import OFFLINE, TARGETS
 
 if TYPE_CHECKING:
     from hipwright.synth.operators.base import SynthOperator
@@ -37,8 +37,10 @@ class PublishedPeaks:
 _HOPPER = {"float64": 67e12, "float32": 67e12, "float16": 989.4e12, "bfloat16": 989.4e12, "int8": 1978.9e12}
 
 DEVICES: dict[str, PublishedPeaks] = {
-    "MI300X": PublishedPeaks(OFFLINE["gfx942"].bandwidth, OFFLINE["gfx942"].flops),
-    "MI350X": PublishedPeaks(OFFLINE["gfx950"].bandwidth, OFFLINE["gfx950"].flops),
+    **{
+        OFFLINE[name].product.removeprefix("Instinct "): PublishedPeaks(OFFLINE[name].bandwidth, OFFLINE[name].flops)
+        for name in TARGETS.default_offline
+    },
     "H100": PublishedPeaks(3.35e12, _HOPPER),
     "H200": PublishedPeaks(4.8e12, _HOPPER),
 }

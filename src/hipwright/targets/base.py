@@ -135,6 +135,11 @@ class Target:
         return self.vendor == AMD
 
     @property
+    def maker(self) -> str:
+        """The vendor's name, "" without one."""
+        return self.vendor.name if self.vendor else ""
+
+    @property
     def architecture(self) -> Architecture:
         """The one architecture of an offline target."""
         (only,) = self.architectures

@@ -41,6 +41,11 @@ class TargetList:
         """Targets that run on a GPU of this machine, the preferred one first."""
         return tuple(target for target in self._targets if target.is_gpu)
 
+    def with_wave(self, lanes: int) -> str:
+        """The offline targets whose wavefront has that many lanes, as in "gfx90a, gfx942 and gfx950"."""
+        names = [target.name for target in self._targets if target.is_offline and target.waves == (lanes,)]
+        return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
     @property
     def running(self) -> tuple[Target, ...]:
         """Targets on which programs run, the host first."""
@@ -58,6 +63,14 @@ class TargetList:
     def is_host(self, name: str) -> bool:
         """Whether `name` is a target that runs on the processor; False for a name that is not listed."""
         return any(target.name == name and target.is_host for target in self._targets)
+
+    def is_amd(self, name: str) -> bool:
+        """Whether the target `name` is an AMD one; False for a name that is not listed."""
+        return any(target.name == name and target.is_amd for target in self._targets)
+
+    def runs(self, name: str) -> bool:
+        """Whether programs run on the target `name`; False for a name that is not listed."""
+        return any(target.name == name for target in self.running)
 
     def gpu(self, name: str) -> Target:
         """The GPU target of that name. Raises BadInput for any other."""

@@ -21,6 +21,7 @@ from hipwright.dataset.records import Pair
 from hipwright.dataset.store import PAIRS, BadRow, read_pairs
 from hipwright.errors import BadInput
 from hipwright.records import content_key
+from hipwright.targets import TARGETS
 from hipwright.train.records import TrainingProblem
 
 TRAIN = "train"
@@ -109,7 +110,7 @@ def problems(folder: Path, *, limit: int | None = None) -> dict[str, list[Traini
     return {name: known[:limit] if limit else known for name, known in splits.items()}
 
 
-def system_prompt(targets: Sequence[str] = ("gfx942", "gfx950")) -> str:
+def system_prompt(targets: Sequence[str] = TARGETS.default_offline) -> str:
     """What `hipwright dataset export` and the agents tell every writer first."""
     from hipwright.agents import prompt_session
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from hipwright.agents.prompt_session import system
 from hipwright.dataset.export.chat import ASKS, SHAPES, answer, fence
 from hipwright.records import Program
+from hipwright.targets import TARGETS
 from hipwright.train.records import TrainingProblem, Turn
 
 
@@ -36,7 +37,7 @@ class ChatForm:
     tokenizer: a transformers tokenizer with a chat template. targets: what the system prompt is written for.
     """
 
-    def __init__(self, tokenizer: Any, targets: Sequence[str] = ("gfx942", "gfx950")) -> None:
+    def __init__(self, tokenizer: Any, targets: Sequence[str] = TARGETS.default_offline) -> None:
         self.tokenizer = tokenizer
         self.system = system(targets)
 

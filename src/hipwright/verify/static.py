@@ -13,11 +13,13 @@ from typing import Literal
 from hipwright.program import Parsed
 from hipwright.program.signature import blank
 from hipwright.records import Record
-from hipwright.targets import OFFLINE
+from hipwright.targets import OFFLINE, TARGETS
 
 Kind = Literal["wave_size", "portability", "resources", "bounds", "host"]
 
-LDS_LIMIT = 64 * 1024  # bytes a block may use on gfx90a, gfx942 and gfx1100
+LDS_LIMIT = min(architecture.lds_per_block for architecture in OFFLINE.values())
+"""Bytes that a block may use on every AMD target."""
+_MORE_LDS = "; ".join(f"{name}: {one.lds_per_block}" for name, one in OFFLINE.items() if one.lds_per_block > LDS_LIMIT)
 KNOWN_HEADERS = re.compile(
     r"hip/\w+(\.h)?|hip\w*\.h|c?stdint(\.h)?|c?math(\.h)?|c?float(\.h)?|c?limits(\.h)?|c?stddef(\.h)?|c?assert(\.h)?|"
     r"type_traits|utility|algorithm|c?stdio(\.h)?|rocwmma/\S+"
@@ -75,7 +77,7 @@ _PATTERNS: tuple[tuple[str, Kind, str, str], ...] = (
     (
         r"\bwarpSize\s*==\s*32\b|\bWARP_SIZE\s*=?\s*32\b|\bconstexpr\s+int\s+\w*[wW]arp\w*\s*=\s*32\b",
         "wave_size",
-        "a wave has 64 lanes on gfx90a, gfx942 and gfx950",
+        f"a wave has 64 lanes on {TARGETS.with_wave(64)}",
         "use warpSize, or a knob built per target",
     ),
     (
@@ -131,8 +133,8 @@ def _shuffles(code: str) -> Iterator[Warning]:
             yield Warning(
                 line=_line(code, match.start()),
                 kind="wave_size",
-                message="this shuffle reduction starts at 16: it covers 32 lanes, and a wave has 64 on gfx90a, gfx942 "
-                "and gfx950",
+                message="this shuffle reduction starts at 16: it covers 32 lanes, and a wave has 64 on "
+                f"{TARGETS.with_wave(64)}",
                 fix="start at warpSize / 2, or give width 32 as the last argument",
             )
 
@@ -149,7 +151,7 @@ def _lds(code: str) -> Iterator[Warning]:
             yield Warning(
                 line=_line(code, match.start()),
                 kind="resources",
-                message=f"{total} bytes of LDS; a block has {LDS_LIMIT} (gfx950: {160 * 1024})",
+                message=f"{total} bytes of LDS; a block has {LDS_LIMIT} ({_MORE_LDS})",
                 fix="use a smaller tile",
             )
             return

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from hipwright.llm.answers.repair import AnswerProblem, AnswerRefused, at_line
 from hipwright.program.language import IMPORTS
 from hipwright.program.signature import blank
+from hipwright.targets import TARGETS
 
 Rule = tuple[re.Pattern[str], str, str]
 
@@ -67,7 +68,7 @@ HOST = _rules(
     (r"\b(?:system|popen|fopen|execve?|getenv|dlopen)[ \t]*\(", "{0} does not exist on a GPU", "delete it"),
 )
 _NO_MASK = (
-    "{0} with a mask is CUDA's; a wave of gfx90a, gfx942 and gfx950 has 64 lanes, of gfx1100 32",
+    f"{{0}} with a mask is CUDA's; a wave of {TARGETS.with_wave(64)} has 64 lanes, of {TARGETS.with_wave(32)} 32",
     "write __shfl_xor(v, offset), __shfl_down(v, offset) or __ballot(p) (64 bits) without the mask, and "
     "start reductions at warpSize / 2",
 )

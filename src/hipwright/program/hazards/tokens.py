@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from hipwright.program.hazards.launch import launches
 from hipwright.program.hazards.source import BlankedSource, HazardMatch
+from hipwright.targets import TARGETS
 
 # ---------------------------------------------------------------- waves
 
@@ -38,7 +39,7 @@ def waves(source: BlankedSource, sizes: set[int]) -> Iterator[HazardMatch]:
             if not re.search("warp|wave", match[1], re.IGNORECASE):
                 continue
             yield HazardMatch(
-                "wave_size", f"{match[1]} is 32; a wave has 64 lanes on gfx90a, gfx942 and gfx950", match.start()
+                "wave_size", f"{match[1]} is 32; a wave has 64 lanes on {TARGETS.with_wave(64)}", match.start()
             )
     for match in _LOOP.finditer(source.code):
         first = source.number(match[2], source.parsed.defines())
@@ -50,7 +51,10 @@ def waves(source: BlankedSource, sizes: set[int]) -> Iterator[HazardMatch]:
         ):
             error = not _KNOWS_WIDTH.search(source.code)
             yield HazardMatch(
-                "wave_size", "lanes 32 apart do not exist where a wave has 32 lanes (gfx1100)", match.start(), error
+                "wave_size",
+                f"lanes 32 apart do not exist where a wave has 32 lanes ({TARGETS.with_wave(32)})",
+                match.start(),
+                error,
             )
 
 
@@ -66,10 +70,11 @@ def _reduction(source: BlankedSource, at: int, first: int, sizes: set[int], shuf
     """A butterfly that starts at 16 (32 lanes) or at 32 (64 lanes)."""
     if first == 16 and 64 in sizes:
         grouped = _groups_of_32(source, at)
-        message = "this shuffle starts at 16 and covers 32 lanes; a wave has 64 on gfx90a, gfx942 and gfx950"
+        message = f"this shuffle starts at 16 and covers 32 lanes; a wave has 64 on {TARGETS.with_wave(64)}"
         yield HazardMatch("wave_size", message, at, not grouped)
     if first == 32 and 32 in sizes:
-        message = "this shuffle starts at 32; a wave has 32 lanes on gfx1100, so its first step adds a lane to itself"
+        narrow = TARGETS.with_wave(32)
+        message = f"this shuffle starts at 32; a wave has 32 lanes on {narrow}, so its first step adds a lane to itself"
         yield HazardMatch("wave_size", message, at, not _KNOWS_WIDTH.search(source.code))
 
 

@@ -21,6 +21,7 @@ from hipwright.program.modelnew.check import imports, parse_model_new
 from hipwright.program.modelnew.extensions import Extension, Unknown, key, static_extensions, uses_extensions
 from hipwright.records import Build
 from hipwright.sandbox import Limits, Zygote
+from hipwright.targets import CUDA, TARGETS
 from hipwright.tensors import Tree
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.extension import nvcc, torchlite
@@ -60,20 +61,21 @@ def kind_of(text: str) -> str:
 def check_target(text: str, target: str) -> str:
     """The file's kind; raises InfrastructureError (fault "service") where the target cannot run such a file."""
     kind = kind_of(text)
-    if target == "cpu" and kind == "triton":
+    if TARGETS.is_host(target) and kind == "triton":
         raise InfrastructureError(
             "Triton kernels run on GPUs only, so nothing was learnt of this one here",
-            hint="evaluate it with --target cuda or rocm on a machine with a GPU",
+            hint=f"evaluate it with --target {TARGETS.gpu_choices()} on a machine with a GPU",
         )
-    if target == "cpu" and kind == "extension" and any(e.cuda for e in _static(text)):
+    if TARGETS.is_host(target) and kind == "extension" and any(e.cuda for e in _static(text)):
         raise InfrastructureError(
             "CUDA and HIP extensions run on GPUs only; on the cpu target this one would have to "
             "be converted to a program, and it cannot be",
             hint="evaluate it on a machine with a GPU",
         )
-    if target == "rocm" and kind == "extension":
+    runtime = TARGETS[target].runtime
+    if kind == "extension" and runtime is not None and not runtime.builds_extensions:
         raise InfrastructureError(
-            "extensions are built with nvcc here; on ROCm they run converted to a program only",
+            f"extensions are built with nvcc here; on {runtime.label} they run converted to a program only",
             hint="hipwright tries the conversion first and says why it failed",
         )
     return kind
@@ -90,7 +92,7 @@ def prepare(
     ways: tuple[str, ...] = ("lean", "real"),
     unsafe: bool = False,
 ) -> PreparedModelNew:
-    """Find and build the extensions of a file for `target` ("cuda", "rocm" or "cpu").
+    """Find and build the extensions of a file for a target on which programs run.
 
     zygote: where a file whose sources are not constants is executed to learn them; it must have hipwright's
     `program.modelnew.run` importable. Raises CompileError when an extension compiles neither way, and what
@@ -175,7 +177,7 @@ def _lean(e: Extension, arch: str, cache: BuildCache, unsafe: bool) -> Build:
 def _real(e: Extension, arch: str, cache: BuildCache, unsafe: bool) -> Build:
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
-        return Build(target="cuda", ok=False, log="torch is not installed, so its headers are not there")
+        return Build(target=CUDA.name, ok=False, log="torch is not installed, so its headers are not there")
     units = torchlite.real_units(e.cpp, e.cuda, e.functions, bare=e.bare)
     return nvcc.build(
         units,

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from hipwright.errors import CandidateError
+from hipwright.targets import TORCH_GPU
 
 NONE, INT, DOUBLE, BOOL, TENSOR, INTS, TENSORS, STRING, DTYPE, KEYWORD, DEVICE = range(11)
 MAX_DIMS, ROOM, ERROR_BYTES = 12, 32, 4096
@@ -180,7 +181,7 @@ class Handles:
             case 8:
                 return _TYPES[value.i]
             case 10:
-                kind = "cuda" if value.i else "cpu"
+                kind = TORCH_GPU if value.i else "cpu"
                 return torch.device(kind, value.n) if value.i and value.n >= 0 else torch.device(kind)
         return None
 

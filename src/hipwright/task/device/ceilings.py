@@ -10,8 +10,10 @@ from typing import Any
 
 import torch
 
-_BYTES = {"cuda": 1 << 30, "cpu": 1 << 24}  # of one buffer of a copy; at least 4 times the last-level cache
-_SIZE = {"cuda": 8192, "cpu": 256}  # of square products
+from hipwright.targets import TORCH_GPU
+
+_BYTES = {TORCH_GPU: 1 << 30, "cpu": 1 << 24}  # of one buffer of a copy; at least 4 times the last-level cache
+_SIZE = {TORCH_GPU: 8192, "cpu": 256}  # of square products
 _REPEATS = 15
 _ROTATION = 3  # pairs of buffers
 
@@ -69,7 +71,7 @@ def _seconds(device: torch.device, launch: Callable[[int], Any]) -> float:
     """Median seconds of one launch, by the device's events; the first few are not counted."""
     found = []
     for repeat in range(_REPEATS + 3):
-        if device.type == "cuda":
+        if device.type == TORCH_GPU:
             first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             first.record()
             launch(repeat % _ROTATION)

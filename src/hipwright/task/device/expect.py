@@ -16,6 +16,7 @@ import torch
 
 from hipwright.digest import digest
 from hipwright.errors import TaskError
+from hipwright.targets import TORCH_GPU
 from hipwright.task.device.leaf import DeviceLeaf, find_gather, ties
 from hipwright.task.device.model import DeviceFile, ModelCall, memory, nudge, widened
 from hipwright.task.device.parts import Cut, LeafSink, cut, kept, leaf_of, same_rows
@@ -276,16 +277,16 @@ def _is_memory(error: BaseException | None) -> bool:
 
 
 def _allocated(device: torch.device) -> int:
-    if device.type != "cuda":
+    if device.type != TORCH_GPU:
         return 0
     torch.cuda.reset_peak_memory_stats(device)
     return int(torch.cuda.memory_allocated(device))
 
 
 def _peak(device: torch.device) -> int:
-    return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else 0
+    return int(torch.cuda.max_memory_allocated(device)) if device.type == TORCH_GPU else 0
 
 
 def _give_back(device: torch.device) -> None:
-    if device.type == "cuda":
+    if device.type == TORCH_GPU:
         torch.cuda.empty_cache()

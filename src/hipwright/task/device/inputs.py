@@ -16,6 +16,7 @@ from hipwright.digest import digest, span
 from hipwright.errors import DeviceError, HipwrightError, TaskError
 from hipwright.records import TensorSpec
 from hipwright.sandbox import crash_page
+from hipwright.targets import TORCH_GPU
 from hipwright.task.device import draw as device_draw
 from hipwright.task.device.compare import blocks_of
 from hipwright.task.device.expect import DeviceExpectation
@@ -36,7 +37,7 @@ class Inputs:
 
     def __init__(self, init: dict[str, Any]) -> None:
         self.device = torch.device(init["device"])
-        self._gpu = self.device.type == "cuda"
+        self._gpu = self.device.type == TORCH_GPU
         self._limit = int(init.get("memory_limit_bytes") or 0)
         phase("running the file")
         self.file = self._guard(lambda: DeviceFile(init["name"], init["source"], self.device))

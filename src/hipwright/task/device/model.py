@@ -19,6 +19,7 @@ import torch
 
 from hipwright.digest import digest, span
 from hipwright.errors import TaskError
+from hipwright.targets import TORCH_GPU
 from hipwright.task.device.leaf import pieces
 from hipwright.task.host import state as states
 from hipwright.task.host.choices import CloseChoices
@@ -197,12 +198,12 @@ def nudge(tensors: Iterator[tuple[torch.Tensor, torch.Tensor]], generator: torch
 
 def synchronize(device: torch.device) -> None:
     """Wait for all work of the device."""
-    if device.type == "cuda":
+    if device.type == TORCH_GPU:
         torch.cuda.synchronize(device)
 
 
 def _generators(device: torch.device) -> tuple[Any, ...]:
     numpy_state: Any = np.random.get_state(legacy=True)
-    own = torch.cuda.get_rng_state(device).numpy().tobytes() if device.type == "cuda" else b""
+    own = torch.cuda.get_rng_state(device).numpy().tobytes() if device.type == TORCH_GPU else b""
     torch_state = torch.get_rng_state().numpy().tobytes()
     return torch_state, own, random.getstate(), numpy_state[1].tobytes(), numpy_state[2:]

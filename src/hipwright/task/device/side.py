@@ -15,6 +15,7 @@ import torch
 
 from hipwright.device.rotation import Rotation
 from hipwright.errors import TaskError
+from hipwright.targets import TORCH_GPU
 from hipwright.task.device.model import DeviceFile
 from hipwright.tensors import Tree
 
@@ -63,7 +64,7 @@ class CopySide(Turning):
         self.notes = []
         size = max(16, -(-moved // 32) * 16)
         pairs = [torch.ones(2, size, dtype=torch.uint8, device=device) for _ in range(slots)]
-        stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        stream = torch.cuda.Stream(device) if device.type == TORCH_GPU else None
 
         def around() -> Any:
             return torch.cuda.stream(stream) if stream is not None else contextlib.nullcontext()
@@ -105,7 +106,7 @@ class ModelSide(Turning):
         self.file, self.slots = file, slots
         self.notes: list[str] = []
         self._device = file.device
-        self._stream = torch.cuda.Stream(file.device) if file.device.type == "cuda" else None
+        self._stream = torch.cuda.Stream(file.device) if file.device.type == TORCH_GPU else None
         self._run: Any = file.model(state)
         self._default_device = False
         if mode in COMPILED:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from hipwright.digest import span
+from hipwright.targets import TORCH_GPU
 from hipwright.task.device.compare import LeafComparison
 from hipwright.task.device.leaf import BLOCK
 from hipwright.tensors import HostTensor
@@ -30,7 +31,7 @@ class StreamBuffer:
 
     def _room(self, count: int) -> torch.Tensor:
         if self._buffer.numel() < count:
-            self._buffer = torch.empty(count, dtype=torch.uint8, pin_memory=self._device.type == "cuda")
+            self._buffer = torch.empty(count, dtype=torch.uint8, pin_memory=self._device.type == TORCH_GPU)
         return self._buffer[:count]
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from hipwright.targets import TORCH_GPU
 from hipwright.task.host.double import float64
 
 importlib.import_module("hipwright.task.device.server")
@@ -64,7 +65,7 @@ def device_works() -> bool:
     """Whether this process can use the device; true of a torch that knows of none."""
     if torch.version.cuda is None and torch.version.hip is None:
         return True
-    return bool(torch.zeros(1, device="cuda").add_(1.0).item() == 1.0)
+    return bool(torch.zeros(1, device=TORCH_GPU).add_(1.0).item() == 1.0)
 
 
 def _in_fork(work: Callable[[], int]) -> int:

@@ -28,7 +28,7 @@ import numpy as np
 from hipwright.errors import HipwrightError, ToolchainError
 from hipwright.records import Build, content_key
 from hipwright.sandbox import Limits, WorkerTimeout, Zygote, run_tool
-from hipwright.targets import OFFLINE
+from hipwright.targets import OFFLINE, ROCM
 from hipwright.tensors import HostTensor, Tree
 from hipwright.toolchain.amd import bundle, codeobject, rocm_paths
 from hipwright.toolchain.amd import offline as amdgpu
@@ -154,7 +154,7 @@ def build(
     routes = _routes(hip, base, pool, cache, unsafe)
     said: list[str] = []
     for name, identity, compile_ in routes:
-        key = content_key("rocm", hip, base, *(f"{k}={v}" for k, v in sorted(defines.items())), name, identity)
+        key = content_key(ROCM.name, hip, base, *(f"{k}={v}" for k, v in sorted(defines.items())), name, identity)
         if known := cache.load(key):
             return known
         started = time.perf_counter()
@@ -165,7 +165,7 @@ def build(
             continue
         notes = [f"built by {name}; {line}" for line in said]
         log = "\n".join([*notes, made.log]).strip()
-        made = msgspec.structs.replace(made, target="rocm", log=log, seconds=time.perf_counter() - started)
+        made = msgspec.structs.replace(made, target=ROCM.name, log=log, seconds=time.perf_counter() - started)
         if lasting:
             cache.store(key, made)
         return made
@@ -206,14 +206,14 @@ def _by_hiprtc(
         told, code = pool.call(SERVICE, init, "compile", {"source": hip, "options": options})
     except WorkerTimeout:
         log = f"the compiler was stopped after {pool.limit_s:.0f} s"
-        return Build(target="rocm", ok=False, log=log), False
+        return Build(target=ROCM.name, ok=False, log=log), False
     except ToolchainError:
         raise
     except HipwrightError as error:  # the session died: a crash of the compiler says little about the source
         raise ToolchainError(f"hipRTC's session ended: {error.message}") from None
     log = _clean(str(told.get("log", "")))
     if not told.get("ok"):
-        return Build(target="rocm", ok=False, log=log), True
+        return Build(target=ROCM.name, ok=False, log=log), True
     if not isinstance(code, HostTensor):
         raise ToolchainError("hipRTC's session returned no code object")
     return _made(code.storage.tobytes(), arch, log, cache), True
@@ -234,11 +234,11 @@ def _by_hipcc(
     )
     log = _clean(result.stderr)
     if result.timed_out:
-        return Build(target="rocm", ok=False, log=f"hipcc was stopped after {COMPILE_LIMIT_S:.0f} s\n{log}"), False
+        return Build(target=ROCM.name, ok=False, log=f"hipcc was stopped after {COMPILE_LIMIT_S:.0f} s\n{log}"), False
     code = result.files.get("kernel.hsaco")
     if result.returncode or code is None:
         if "error:" in log:
-            return Build(target="rocm", ok=False, log=log), True
+            return Build(target=ROCM.name, ok=False, log=log), True
         raise ToolchainError(f"hipcc ended with {result.returncode}: {log[-300:] or 'no message'}")
     return _made(code, arch, log, cache), True
 
@@ -251,7 +251,7 @@ def _made(data: bytes, arch: str, log: str, cache: BuildCache) -> Build:
             raise ValueError("made for another GPU")
     except ValueError as error:
         raise ToolchainError(f"its output for {arch} cannot be used: {error}") from None
-    return Build(target="rocm", ok=True, blob=cache.put(code), kernels=kernels, device_math="ocml", log=log)
+    return Build(target=ROCM.name, ok=True, blob=cache.put(code), kernels=kernels, device_math="ocml", log=log)
 
 
 def _defined(defines: Mapping[str, int]) -> list[str]:

@@ -20,6 +20,7 @@ import msgspec
 from hipwright.errors import ToolchainError
 from hipwright.records import Build, KernelResources, content_key
 from hipwright.sandbox import Limits, ToolResult, run_tool
+from hipwright.targets import CPU
 from hipwright.toolchain import clang, pch
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import audit as cpu_audit
@@ -114,14 +115,14 @@ def build(
     if wave not in (32, 64):
         raise ValueError(f"a wave has 32 or 64 lanes, not {wave}")
     knobs = tuple(f"-D{name}={value}" for name, value in sorted(defines.items()))
-    key = content_key("cpu", source, "\0".join(knobs), f"wave={wave} checked={checked}", _fingerprint())
+    key = content_key(CPU.name, source, "\0".join(knobs), f"wave={wave} checked={checked}", _fingerprint())
     if known := cache.load(key):
         return known
     started = time.perf_counter()
     try:
         made = _build(source, knobs, wave, checked, cache, unsafe)
     except _Endless as error:  # not cached: the machine may have been busy
-        return Build(target="cpu", ok=False, log=str(error), seconds=time.perf_counter() - started)
+        return Build(target=CPU.name, ok=False, log=str(error), seconds=time.perf_counter() - started)
     made = msgspec.structs.replace(made, seconds=time.perf_counter() - started)
     cache.store(key, made)
     return made
@@ -130,7 +131,7 @@ def build(
 def _build(source: str, knobs: tuple[str, ...], wave: int, checked: bool, cache: BuildCache, unsafe: bool) -> Build:
     ir, log = _front(source, knobs, wave, cache, unsafe)
     if not ir:
-        return Build(target="cpu", ok=False, log=log)
+        return Build(target=CPU.name, ok=False, log=log)
     module = IrModule.parse(ir)
     try:
         if why := cpu_audit.refusal(module) or cpu_state.kept(module):
@@ -140,10 +141,10 @@ def _build(source: str, knobs: tuple[str, ...], wave: int, checked: bool, cache:
         if library and (why := cpu_audit.check_library(library)):
             raise Unreadable(why)
     except Unreadable as error:
-        return Build(target="cpu", ok=False, log=f"refused: {error}")
+        return Build(target=CPU.name, ok=False, log=f"refused: {error}")
     if not library:
-        return Build(target="cpu", ok=False, log=log_of_link)
-    return Build(target="cpu", ok=True, blob=cache.put(library), kernels=resources, device_math="own", log=log)
+        return Build(target=CPU.name, ok=False, log=log_of_link)
+    return Build(target=CPU.name, ok=True, blob=cache.put(library), kernels=resources, device_math="own", log=log)
 
 
 def prepare_source(source: str) -> str:
@@ -297,7 +298,7 @@ def _runtime_object(cache: BuildCache, unsafe: bool) -> bytes:
     if "rt.o" not in result.files:
         raise ToolchainError(f"the cpu runtime does not compile: {_log(result)}", hint=clang.FIX)
     data = result.files["rt.o"]
-    cache.store(key, Build(target="cpu", ok=True, blob=cache.put(data)))
+    cache.store(key, Build(target=CPU.name, ok=True, blob=cache.put(data)))
     return data
 
 

@@ -21,6 +21,7 @@ import msgspec
 from hipwright.errors import ToolchainError
 from hipwright.records import Build, content_key
 from hipwright.sandbox import Limits, run_tool
+from hipwright.targets import CPU, CUDA
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.extension import torchlite
 
@@ -144,7 +145,7 @@ class _Job:
 
     def run(self, cache: BuildCache) -> Build:
         """Both units side by side, then the link."""
-        target = "cuda" if self.nvcc else "cpu"
+        target = CUDA.name if self.nvcc else CPU.name
         with ThreadPoolExecutor(2) as pool:
             results = list(pool.map(self.compile, self.units))
         log = "\n".join(text for _, text in results if text)

@@ -23,7 +23,7 @@ import numpy as np
 from hipwright.errors import BadInput, ToolchainError
 from hipwright.records import Build, KernelResources, Record, content_key
 from hipwright.sandbox import WorkerDied, WorkerTimeout, Zygote
-from hipwright.targets import TARGETS
+from hipwright.targets import CUDA, TARGETS
 from hipwright.tensors import HostTensor
 from hipwright.toolchain import clang, pch
 from hipwright.toolchain.amd.offline import outside
@@ -108,8 +108,12 @@ def warm(pool: CompilePool, arch: str) -> None:
     pool.warm(SERVICE, _init(arch))
 
 
-def build(hip: str, defines: Mapping[str, int], *, arch: str, pool: CompilePool, cache: BuildCache) -> Build:
+def build(
+    hip: str, defines: Mapping[str, int], *, arch: str, pool: CompilePool, cache: BuildCache, unsafe: bool = False
+) -> Build:
     """Compile HIP source for one NVIDIA architecture ("sm_90"). `blob` is the cubin.
+
+    unsafe: unused; the pool's zygote is contained or not.
 
     Never raises for a wrong source. Raises ToolchainError where NVRTC is missing or broken, SandboxMissing where it
     cannot be contained, BadInput for an architecture that is none.
@@ -134,7 +138,7 @@ def build(hip: str, defines: Mapping[str, int], *, arch: str, pool: CompilePool,
 def _build(hip: str, knobs: str, arch: str, pool: CompilePool, cache: BuildCache) -> tuple[Build, bool]:
     """The build, and whether the same source would give the same again (a timeout might not)."""
     if refused := outside(hip):
-        return Build(target="cuda", ok=False, log=refused), True
+        return Build(target=CUDA.name, ok=False, log=refused), True
     try:
         ok, log, code, mixes = _compile_twice(hip, knobs, arch, pool)
         while not ok and (clash := _CLASH.search(log)):
@@ -144,17 +148,17 @@ def _build(hip: str, knobs: str, arch: str, pool: CompilePool, cache: BuildCache
             hip = renamed
             ok, log, code, mixes = _compile_twice(hip, knobs, arch, pool)
     except WorkerTimeout:
-        return Build(target="cuda", ok=False, log=f"the compiler was stopped after {pool.limit_s:.0f} s"), False
+        return Build(target=CUDA.name, ok=False, log=f"the compiler was stopped after {pool.limit_s:.0f} s"), False
     except WorkerDied as error:
-        return Build(target="cuda", ok=False, log=f"the compiler crashed: {error.message}"), False
+        return Build(target=CUDA.name, ok=False, log=f"the compiler crashed: {error.message}"), False
     if not ok:
-        return Build(target="cuda", ok=False, log=_explain(log)), True
+        return Build(target=CUDA.name, ok=False, log=_explain(log)), True
     try:
         kernels = ptx.with_mix(resources(log), mixes, TARGETS.architecture(arch), OWN)
     except msgspec.ValidationError as error:
         raise ToolchainError(f"the NVRTC session tells no instruction mix: {error}", hint=_AGAIN) from None
     return Build(
-        target="cuda", ok=True, blob=cache.put(code), kernels=kernels, device_math="host", log=_clean(log)
+        target=CUDA.name, ok=True, blob=cache.put(code), kernels=kernels, device_math="host", log=_clean(log)
     ), True
 
 
@@ -250,9 +254,9 @@ def resources(log: str) -> tuple[KernelResources, ...]:
 def _explain(log: str) -> str:
     """The messages of a failed build; what only AMD's compiler knows is said to be so."""
     amd = dict.fromkeys([*_AMD_NAME.findall(log), *_AMD_TYPE.findall(log)])
-    notes = [f"AMD only: {name}, the cuda target cannot compile it" for name in amd]
+    notes = [f"AMD only: {name}, the {CUDA.name} target cannot compile it" for name in amd]
     if not notes and re.search(r"ptxas.*(Parsing error|syntax error|Not a name)", log):
-        notes = ["AMD only: inline assembly of another machine, the cuda target cannot compile it"]
+        notes = [f"AMD only: inline assembly of another machine, the {CUDA.name} target cannot compile it"]
     return "\n".join([*notes, _clean(log)])
 
 

@@ -22,12 +22,12 @@ COUNTED = tuple(name for name in Profile.__struct_fields__ if name.endswith("_pc
 def counters(
     bench: Workbench, kind: str, index: int, program: Program, build: Build, cache: BuildCache, *, unsafe: bool = False
 ) -> dict[str, float]:
-    """`shares` of one call of a right program on GPU `index`. kind: "cuda" or "rocm".
+    """`shares` of one call of a right program on GPU `index`. kind: a GPU target's name.
 
     Raises what `measure.profiler.profile_program` raises, and DeviceError where none of its kernels was seen.
     """
     handle = bench.handle
-    job = ProfileJob(target=kind, text=program.text, knobs=program.knobs)  # type: ignore[arg-type]
+    job = ProfileJob(target=kind, text=program.text, knobs=program.knobs)
     inputs, state = handle.inputs(handle.task.workloads[0].name, INPUT_SEED), handle.init_state(INPUT_SEED)
     architecture = bench.evaluator.gpus[kind].gpu.architecture
     subject = ProfiledProgram(job, architecture, build, cache.get(build.blob), inputs, state)

@@ -23,12 +23,15 @@ from hipwright.errors import BadInput, HipwrightError, InfrastructureError
 from hipwright.evaluation.faults import failed, retried
 from hipwright.machine import Machine, machine
 from hipwright.records import Evaluation, Program, TargetResult, content_key
+from hipwright.targets import CPU, REPRESENTATIVE, TARGETS
 from hipwright.train.judging.account import Account
 from hipwright.train.judging.protocols import JudgeBackend
 from hipwright.train.judging.shelf import OpenTaskCache, key_of
 from hipwright.train.records import Clock, TrainingProblem
 
-GPUS = ("cuda", "rocm")
+_GPUS = TARGETS.gpu_choices()
+ESTIMATED = (CPU.name, REPRESENTATIVE.name)
+"""The targets of a judge without a GPU: verified on the processor, timed by the static estimate."""
 ATTEMPTS = 2
 RULES = 2  # of judging: 2 looks at the timed size too; what was remembered under others is not believed
 COMPILE_S = 20.0  # a batch waits for its slowest; honest programs take at most a few
@@ -40,7 +43,7 @@ OPEN_TASKS = 24  # each holds a process, and one to two gigabytes of a GPU
 class LocalJudge:
     """Judges on this machine, programs of many tasks at once.
 
-    targets: ("cuda",) or ("rocm",): the fast gate and a short paired timing against eager on one GPU. Else of "cpu" and
+    targets: one GPU target: the fast gate and a short paired timing against eager on one GPU. Else of "cpu" and
     AMD targets such as "gfx942": the fast gate on the processor, and where there is an AMD target the clock "estimate".
     open_tasks: how many stay open; shared_hosts: GPU processes that their references share, for tasks that trust each
     other (0: one for each task, which takes seconds to start); workers: programs verified at once, 0 for what the
@@ -55,7 +58,7 @@ class LocalJudge:
 
     def __init__(
         self,
-        targets: Sequence[str] = ("cpu", "gfx942"),
+        targets: Sequence[str] = ESTIMATED,
         *,
         open_tasks: int = OPEN_TASKS,
         shared_hosts: int = 0,
@@ -72,7 +75,7 @@ class LocalJudge:
         opener: Callable[[], AbstractContextManager[Machine]] | None = None,
     ) -> None:
         self.targets = _checked(tuple(dict.fromkeys(targets)))
-        self.clock: Clock = "device" if self.targets[0] in GPUS else "estimate" if self.targets != ("cpu",) else ""
+        self.clock: Clock = _clock(self.targets)
         self.device = ""
         self.account = Account()
         self.counts: Counter[str] = Counter()  # judged, hits, retries, faults
@@ -88,7 +91,7 @@ class LocalJudge:
         self._open_tasks, self._workers, self._seed, self._limit_s = max(1, open_tasks), workers, seed, limit_s
         self._remember, self._counters = remember, counters
         if counters and self.clock != "device":
-            raise BadInput("counters are read on a GPU", hint="give the target cuda or rocm, or leave counters out")
+            raise BadInput("counters are read on a GPU", hint=f"give the target {_GPUS}, or leave counters out")
         self._known: OrderedDict[str, Evaluation] = OrderedDict()
         self._running: dict[str, Future[Evaluation]] = {}
         self._lock = threading.Lock()
@@ -304,16 +307,25 @@ def _of(median: Callable[[Sequence[float]], float], samples: tuple[float, ...]) 
     return (median(samples),) if samples else ()
 
 
+def _clock(targets: tuple[str, ...]) -> Clock:
+    if TARGETS.is_gpu(targets[0]):
+        return "device"
+    return "estimate" if targets != (CPU.name,) else ""
+
+
 def _checked(targets: tuple[str, ...]) -> tuple[str, ...]:
     """The targets, if they go together; BadInput."""
-    gpus = [name for name in targets if name in GPUS]
+    gpus = [name for name in targets if TARGETS.is_gpu(name)]
     if gpus and len(targets) > 1:
         raise BadInput(
             f"a judge times on one GPU or estimates, not both: {', '.join(targets)}",
-            hint="one of cuda and rocm alone, or cpu with AMD targets such as gfx942",
+            hint=f"one of {_GPUS.replace(' or ', ' and ')} alone, or {' with AMD targets such as '.join(ESTIMATED)}",
         )
-    if not gpus and "cpu" not in targets:
-        raise BadInput("nothing would be verified: no target runs programs", hint="add cpu, or use cuda or rocm alone")
+    if not gpus and CPU.name not in targets:
+        raise BadInput(
+            "nothing would be verified: no target runs programs",
+            hint=f"add {CPU.name}, or use {_GPUS} alone",
+        )
     return targets
 
 

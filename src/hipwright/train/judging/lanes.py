@@ -23,7 +23,7 @@ from hipwright.evaluation.score import WORKERS, build, measure, prepare, unprepa
 from hipwright.evaluation.stages import EvaluationState, conclude
 from hipwright.evaluation.timing_queue import TimingQueue
 from hipwright.machine import Machine, Workbench
-from hipwright.measure.profiler import find_tool
+from hipwright.measure.profilers import find_tool
 from hipwright.records import Evaluation, Program
 from hipwright.train.judging.account import Account
 from hipwright.train.judging.counters import counters
@@ -133,8 +133,8 @@ class GpuJudgeBackend:
         self.clock: Clock = "device"
         self._machine, self._target, self._account, self._seed = made, target, account, seed
         self._gpu = made.gpus[target]
-        names = [one.name for one in topology.find(self._gpu.kind) if one.index == self._gpu.index]
-        self.device = names[0] if names else f"{self._gpu.kind} {self._gpu.architecture}"
+        names = [one.name for one in topology.find(self._gpu.target.name) if one.index == self._gpu.index]
+        self.device = names[0] if names else f"{self._gpu.target.name} {self._gpu.architecture}"
         count = workers or max(1, min(WORKERS, len(os.sched_getaffinity(0)) - 4))
         self._workers = [self._gpu.candidates() for _ in range(count)]
         self._timers = [TimingWorker(self._gpu.candidates()) for _ in range(min(TIMERS, count))]

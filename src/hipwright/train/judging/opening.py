@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from hipwright.errors import BadInput
+from hipwright.targets import TARGETS
 from hipwright.train.environment import Environment
-from hipwright.train.judging.judges import LocalJudge
+from hipwright.train.judging.judges import ESTIMATED, LocalJudge
 from hipwright.train.judging.protocols import ProgramJudge
 from hipwright.train.judging.remote import RemoteJudge
 from hipwright.train.judging.spread import JudgePool
@@ -61,13 +62,10 @@ def targets_of(judge: Judging) -> tuple[str, ...]:
     """Those that are named; else a GPU of this machine, or without one the processor and the static estimate."""
     if judge.targets:
         return judge.targets
-    from hipwright.sandbox.gpu import gpu_count
+    from hipwright.sandbox import gpu_count
 
-    if gpu_count("rocm"):
-        return ("rocm",)
-    if gpu_count("cuda"):
-        return ("cuda",)
-    return ("cpu", "gfx942")
+    here = next((target.name for target in TARGETS.gpus if gpu_count(target)), None)
+    return (here,) if here else ESTIMATED
 
 
 def given(plain: Mapping[str, Any] | None = None) -> Opening:

@@ -16,8 +16,9 @@ from typing import Any
 
 from hipwright.events import Listener, silent
 from hipwright.llm.compact import prompt
+from hipwright.targets import TARGETS
 from hipwright.train.environment import Environment
-from hipwright.train.judging.judges import LocalJudge
+from hipwright.train.judging.judges import ESTIMATED, LocalJudge
 from hipwright.train.judging.protocols import ProgramJudge
 from hipwright.train.log import Log, Telling
 from hipwright.train.mini import corpus as corpora
@@ -168,7 +169,7 @@ class MiniRun:
 
 def targets(target: str) -> tuple[str, ...]:
     """What a judge is asked for."""
-    return ("cpu", "gfx942") if target == "cpu" else (target,)
+    return ESTIMATED if TARGETS.is_host(target) else (target,)
 
 
 def wrong_programs(folder: Path) -> set[tuple[str, str]]:

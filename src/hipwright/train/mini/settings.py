@@ -6,6 +6,8 @@ from msgspec.structs import replace
 
 from hipwright.errors import BadInput
 from hipwright.records import Record
+from hipwright.targets import CPU as HOST
+from hipwright.targets import CUDA, TARGETS
 from hipwright.train.mini import corpus, model
 from hipwright.train.rl.settings import CurriculumSettings, ImitationSettings, OptimSettings, RLSettings
 
@@ -13,7 +15,6 @@ CONTINUED, RFT, GRPO = "continued", "rft", "grpo"
 ARMS = (CONTINUED, RFT, GRPO)
 """SFT continued on the same pairs, rejection fine-tuning, leave-one-out policy gradient: each from the SFT model."""
 BASE, SFT = "base", "sft"
-GPUS = ("cuda", "rocm")
 
 _CONSTANT = OptimSettings(learning_rate=2e-4, warmup=10, weight_decay=0.01)
 
@@ -31,7 +32,7 @@ class MiniEvaluationSettings(Record, frozen=True, kw_only=True):
 
 
 class MiniSettings(Record, frozen=True, kw_only=True):
-    """One run. target: "cuda", "rocm", or "cpu" (static estimates). seeds: whole repetitions behind the corpus.
+    """One run. target: a GPU target, or the processor (static estimates). seeds: whole repetitions behind the corpus.
 
     arm_minutes: wall time of each arm of each seed. rl_tasks: training tasks that the arms with a judge answer
     (tasks.py: Grammar.practice). open_tasks: tasks that the judge keeps open, half a gigabyte of a GPU each.
@@ -39,7 +40,7 @@ class MiniSettings(Record, frozen=True, kw_only=True):
     verifier is asked about. corpus_folder: one made elsewhere.
     """
 
-    target: str = "cuda"
+    target: str = CUDA.name
     reward: str = "hipwright"
     seeds: tuple[int, ...] = (0, 1)
     arms: tuple[str, ...] = ARMS
@@ -77,7 +78,7 @@ class MiniSettings(Record, frozen=True, kw_only=True):
 
 GPU = MiniSettings()
 CPU = MiniSettings(
-    target="cpu",
+    target=HOST.name,
     seeds=(0,),
     arm_minutes=0.3,
     rl_tasks=6,
@@ -120,8 +121,8 @@ CPU = MiniSettings(
 
 def preset(target: str) -> MiniSettings:
     """The settings for a target. BadInput for one that nothing can be judged on."""
-    if target == "cpu":
+    if target == HOST.name:
         return CPU
-    if target in GPUS:
+    if TARGETS.is_gpu(target):
         return replace(GPU, target=target)
-    raise BadInput(f"the miniature has no target {target!r}", hint="cuda, rocm or cpu")
+    raise BadInput(f"the miniature has no target {target!r}", hint=f"{TARGETS.gpu_choices(joint=', ')} or {HOST.name}")

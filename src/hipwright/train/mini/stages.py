@@ -29,11 +29,12 @@ from hipwright.device.topology import choose
 from hipwright.errors import BadInput
 from hipwright.events import Listener, silent
 from hipwright.report import train_page
+from hipwright.targets import TARGETS
 from hipwright.train.judging.protocols import ProgramJudge
 from hipwright.train.mini import evaluate, model
 from hipwright.train.mini.bench import CHECK, MiniRun, PieceOver
 from hipwright.train.mini.form import CompactForm, read
-from hipwright.train.mini.settings import ARMS, BASE, CONTINUED, GPUS, RFT, SFT, MiniSettings
+from hipwright.train.mini.settings import ARMS, BASE, CONTINUED, RFT, SFT, MiniSettings
 from hipwright.train.records import TrainingProblem
 from hipwright.train.rl.arms import train_rft
 from hipwright.train.rl.imitation import sft_loop
@@ -65,7 +66,7 @@ def run(
     """
     if seed is not None and seed not in settings.seeds:
         raise BadInput(f"this run has no seed {seed}", hint=f"seeds: {', '.join(map(str, settings.seeds))}")
-    if judge is None and settings.target in GPUS:
+    if judge is None and TARGETS.is_gpu(settings.target):
         choose("all", settings.target)  # a corpus takes minutes: say now that there is no such GPU
     folder.mkdir(parents=True, exist_ok=True)
     _threads()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hipwright.errors import BadInput
 from hipwright.llm.checkpoint import cache_argument
+from hipwright.targets import TORCH_GPU
 from hipwright.train.rl.decode import ROUND, Decoder
 from hipwright.train.rl.packing import Pair, batches, pack, rows
 
@@ -120,9 +121,9 @@ class HFPolicy:
     ) -> None:
         import torch
 
-        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = device or (TORCH_GPU if torch.cuda.is_available() else "cpu")
         self.model = model.to(self.device).eval()
-        self.graphs = graphs and self.device.startswith("cuda")
+        self.graphs = graphs and self.device.startswith(TORCH_GPU)
         self._network = model.get_base_model() if hasattr(model, "peft_config") else model
         _check(self._network.config)
         self._network.set_attn_implementation("sdpa")  # the others do not read boolean masks of four dimensions
@@ -282,8 +283,8 @@ class HFPolicy:
         """bfloat16 products on CUDA; `cached` keeps cast weights for the pass, which a captured graph must not."""
         import torch
 
-        on = self.device.startswith("cuda")
-        kind = "cuda" if on else "cpu"
+        on = self.device.startswith(TORCH_GPU)
+        kind = TORCH_GPU if on else "cpu"
         products: AbstractContextManager[Any] = torch.autocast(kind, torch.bfloat16, enabled=on, cache_enabled=cached)
         return products
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from hipwright.targets import TORCH_GPU
 from hipwright.train.rl import checkpoint
 from hipwright.train.rl.optim import Optim
 from hipwright.train.rl.policy import PolicyModel
@@ -164,7 +165,7 @@ def architecture(policy: PolicyModel) -> list[Any]:
 
 def device_name(device: str) -> str:
     """ "cpu", or the GPU's name."""
-    if not device.startswith("cuda"):
+    if not device.startswith(TORCH_GPU):
         return device
     import torch
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hipwright.errors import BadInput
+from hipwright.targets import TORCH_GPU
 from hipwright.train.rl.policy import HFPolicy, SampledAnswer
 
 
@@ -28,7 +29,7 @@ class VLLMPolicy(HFPolicy):
     ) -> None:
         if find_spec("vllm") is None:
             raise BadInput("vLLM is not installed", hint="pip install vllm, or sample with HFPolicy")
-        super().__init__(model, end=end, pad=pad, device="cuda", graphs=False)
+        super().__init__(model, end=end, pad=pad, device=TORCH_GPU, graphs=False)
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # weights are handed over inside this process
         from vllm import LLM  # type: ignore[import-not-found,unused-ignore]  # on few machines only
 

@@ -15,6 +15,7 @@ import numpy as np
 from hipwright.errors import CandidateError, DeviceError, GuardFailed, WorkerError
 from hipwright.records import Build, Program
 from hipwright.sandbox import Limits, Session, Zygote
+from hipwright.targets import TARGETS
 from hipwright.tensors import HostTensor, Tree
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify.canary import Canary
@@ -42,11 +43,11 @@ FOREIGN_LIMIT_S = 30.0  # of a modelnew candidate's: its libraries compile kerne
 class GpuCandidates:
     """The candidate worker of one GPU. Safe to use from several threads, one call at a time.
 
-    zygote: one that preloads GPU_WORKER's module and may use the GPU. driver: "cuda", "rocm", or "cpu" for builds of
-    the cpu target on device "cpu". limit_s: wall seconds of one call of a candidate (None: as the driver needs).
-    memory_limit_bytes: device memory that candidates may use, 0 for a GPU's usual share (verify.gpu.subjects.SHARE).
-    Host code of candidates (the driver "cpu", ModelNew files) gets a process for each program; fresh=False keeps one
-    all the same.
+    zygote: one that preloads GPU_WORKER's module and may use the GPU. driver: the name of the target that
+    programs are built for; builds of the host target run on device "cpu". limit_s: wall seconds of one call of a
+    candidate (None: as the driver needs). memory_limit_bytes: device memory that candidates may use, 0 for a GPU's
+    usual share (verify.gpu.subjects.SHARE). Host code of candidates (the driver "cpu", ModelNew files) gets a process
+    for each program; fresh=False keeps one all the same.
     """
 
     zygote: Zygote
@@ -73,7 +74,7 @@ class GpuCandidates:
         self.cases = SentCases()
         self.placed: dict[str, dict[int, Hashable]] = {}
         self.sizes: dict[str, int] = {}  # bytes of a slot, by set
-        self.call_limit_s = self.limit_s or (CPU_LIMIT_S if self.driver == "cpu" else LIMIT_S)
+        self.call_limit_s = self.limit_s or (CPU_LIMIT_S if TARGETS.is_host(self.driver) else LIMIT_S)
         self.foreign_limit_s = self.limit_s or max(self.call_limit_s, FOREIGN_LIMIT_S)
 
     def __enter__(self) -> Self:
@@ -133,7 +134,7 @@ class GpuCandidates:
         out to be dead is replaced once.
         """
         with self._lock:
-            own = self.fresh if self.fresh is not None else self.driver == "cpu" or program.form == "modelnew"
+            own = self.fresh if self.fresh is not None else TARGETS.is_host(self.driver) or program.form == "modelnew"
             if own and self._program != program.key:
                 self.close()
             self._program = program.key
@@ -156,7 +157,7 @@ class GpuCandidates:
         held, key = self._tables.setdefault(id(table), (table, str(next(self._ids))))  # kept: an id stays one table's
         code, so = None, ""
         if build is not None and mode == "run" and program.form == "program":
-            if self.driver == "cpu":
+            if TARGETS.is_host(self.driver):
                 so = str(self.cache.path(build.blob))
             else:
                 code = HostTensor.of(np.frombuffer(self.cache.get(build.blob), np.uint8))

@@ -12,6 +12,7 @@ from hipwright.device.gpu_memory import GuardedDevice
 from hipwright.device.graph_pool import GraphPool
 from hipwright.errors import CandidateError, HipwrightError
 from hipwright.records import TensorSpec
+from hipwright.targets import TORCH_GPU
 from hipwright.torchio import NAMES, full_precision
 from hipwright.verify.worker.trees import read, tensors_of
 
@@ -104,7 +105,7 @@ class Foreign:
 
     def settle(self) -> None:
         """Wait for the device; raise for its faults and for writes beside the inputs."""
-        if self._device.type == "cuda":
+        if self._device.type == TORCH_GPU:
             try:
                 torch.cuda.synchronize(self._device)
             except RuntimeError as error:
@@ -129,7 +130,7 @@ class Foreign:
     def explain(self, error: BaseException) -> CandidateError:
         """What an exception of its code amounts to."""
         said = (str(error).splitlines() or [""])[0][:500]
-        if self._device.type == "cuda" and DEVICE_FAULT.search(str(error)):
+        if self._device.type == TORCH_GPU and DEVICE_FAULT.search(str(error)):
             self.broken = True
             return CandidateError(f"the device reports {said}", status=fault_status(said), stage="launch")
         return CandidateError(f"forward raised {type(error).__name__}: {said}", status="launch_error", stage="launch")

@@ -21,6 +21,7 @@ from hipwright.digest import digests, span
 from hipwright.errors import CandidateError
 from hipwright.program.lower.trace import trace
 from hipwright.sandbox import lockdown
+from hipwright.targets import TARGETS
 from hipwright.tensors import HostTensor, Tree
 from hipwright.torchio import map_torch
 from hipwright.verify.gpu.made import SubjectFactory, WorkerCandidate, faults, parsed_text
@@ -39,7 +40,7 @@ Answer = tuple[dict[str, Any], Tree]
 class GpuWorker:
     """Service of a worker session.
 
-    init: device ("cuda:0", "cpu"), driver ("cuda", "rocm", "cpu"), memory_limit_bytes (0: a GPU's usual share), and of
+    init: device ("cuda:0", "cpu"), driver (the name of a target), memory_limit_bytes (0: a GPU's usual share), and of
     the driver "cpu" wave and launch_limit_s.
     """
 
@@ -47,7 +48,7 @@ class GpuWorker:
         self.device = str(init["device"])
         self.on_gpu = self.device != "cpu"
         limit = int(init.get("memory_limit_bytes", 0))
-        driver = None if init["driver"] == "cpu" else open_driver(str(init["driver"]), _index(self.device))
+        driver = None if TARGETS.is_host(init["driver"]) else open_driver(str(init["driver"]), _index(self.device))
         self._states = StateTables(self.device)
         self._programs: dict[int, WorkerCandidate] = {}
         self._sets = Sets(self.device)

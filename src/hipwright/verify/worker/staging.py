@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from hipwright.targets import TORCH_GPU
+
 Tensor = Any
 MOST_BYTES = 64 << 20
 """Of each direction; what does not fit is copied in the ordinary way."""
@@ -26,7 +28,7 @@ class PinnedStaging:
 
     def __init__(self, device: str) -> None:
         self._device = torch.device(device)
-        self._on_gpu = self._device.type == "cuda"
+        self._on_gpu = self._device.type == TORCH_GPU
         self._up, self._down = _Piece(self._on_gpu), _Piece(self._on_gpu)
         self._sent: Any = torch.cuda.Event() if self._on_gpu else None  # behind the last input that went up
 

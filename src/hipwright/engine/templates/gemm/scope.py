@@ -11,6 +11,7 @@ from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.gemm.split_k import SplitKPartials
 from hipwright.engine.templates.gemm.tiling import DEPTH, LARGE, default_depth, default_tile
+from hipwright.targets import OFFLINE
 
 MFMA = {
     "float32": ("float", "f32_16x16x4f32", 4),
@@ -18,7 +19,7 @@ MFMA = {
     "bfloat16": ("BfloatFragment", "f32_16x16x16bf16_1k", 16),
 }
 """dtype: (a lane's fragment of an operand, the MFMA instruction, the k of one instruction)."""
-CDNA = "defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)"
+CDNA = " || ".join(dict.fromkeys(f"defined(__{one.isa}__)" for one in OFFLINE.values() if one.mfma))
 NAMES = """TM TN GM GN WM WN AV BV tile_a tile_b tile tiles_m tiles_n row0 col0 b k0 step steps next_a next_b acc
 load_buffer load_step load_tiles stage STAGES x y i j l q v e wave lane aligned_a aligned_b frag_row_a
 frag_row_b frag_a frag_b row col p vec vec_index r kk has_next T Accumulator HalfFragment BfloatFragment

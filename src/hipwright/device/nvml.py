@@ -1,0 +1,60 @@
+"""NVIDIA's GPUs by NVML (libnvidia-ml.so.1, part of every driver). Makes no context.
+
+Source: NVIDIA, "NVML API Reference Guide".
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref, c_char_p, c_int, c_uint, c_ulonglong, c_void_p
+
+from hipwright.device.gpu_info import GpuInfo
+from hipwright.targets import CUDA
+
+NVML = "libnvidia-ml.so.1"
+
+
+def gpus(library: str = NVML) -> list[GpuInfo]:
+    """NVIDIA's GPUs in the order of their bus, as nvidia-smi numbers them; [] without a driver."""
+    try:
+        nvml = ctypes.CDLL(library)
+        if nvml.nvmlInit_v2():
+            return []
+    except (OSError, AttributeError):
+        return []
+    try:
+        count = c_uint()
+        if nvml.nvmlDeviceGetCount_v2(byref(count)):
+            return []
+        return [gpu for index in range(count.value) if (gpu := _info(nvml, index)) is not None]
+    finally:
+        nvml.nvmlShutdown()
+
+
+class _Memory(ctypes.Structure):
+    """nvmlMemory_t."""
+
+    _fields_ = (("total", c_ulonglong), ("free", c_ulonglong), ("used", c_ulonglong))
+
+
+def _info(nvml: ctypes.CDLL, index: int) -> GpuInfo | None:
+    device = c_void_p()
+    if nvml.nvmlDeviceGetHandleByIndex_v2(c_uint(index), byref(device)):
+        return None
+    major, minor, memory = c_int(), c_int(), _Memory()
+    nvml.nvmlDeviceGetCudaComputeCapability(device, byref(major), byref(minor))
+    nvml.nvmlDeviceGetMemoryInfo(device, byref(memory))
+    return GpuInfo(
+        index=index,
+        kind=CUDA.name,
+        name=_text(nvml.nvmlDeviceGetName, device) or "NVIDIA GPU",
+        architecture=f"sm_{major.value}{minor.value}",
+        memory_bytes=int(memory.total),
+        uuid=_text(nvml.nvmlDeviceGetUUID, device),
+    )
+
+
+def _text(function: ctypes._NamedFuncPointer, device: c_void_p) -> str:
+    buffer = ctypes.create_string_buffer(128)
+    failed = function(device, ctypes.cast(buffer, c_char_p), c_uint(128))
+    return "" if failed else buffer.value.decode(errors="replace")

@@ -1,0 +1,56 @@
+"""The names of GPU targets are written in hipwright.targets; other code asks a target, or dispatches by it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import hipwright
+from hipwright.audit.cases import CORPUS
+from hipwright.targets import TARGETS, TORCH_GPU, TORCH_GPU_0
+
+SOURCE = Path(hipwright.__file__).parent
+LITERALS = {*(target.name for target in TARGETS.gpus), TORCH_GPU, TORCH_GPU_0}
+ALLOWED = {
+    "targets/*": "where they are defined",
+    "ship/runtime/*": "copied into users' packages, which do not have hipwright",
+    "dataset/export/card.py": "tags of a dataset card",
+    "device/cuda.py": "the key of an error's evidence",
+    "llm/answers/blocks.py": "languages of code fences in models' answers",
+    "llm/answers/checks.py": "attributes of torch in a program's text",
+    "program/convert/cpp_values.py": "methods of at::Tensor in C++ text",
+    "program/convert/forward_expression.py": "methods of a tensor in a program's text",
+    "program/language.py": "methods of a tensor in a program's text",
+    "program/modelnew/names.py": "attributes of torch in a program's text",
+    "synth/check.py": "methods of a tensor in a task's text",
+    "train/rl/checkpoint.py": "a key of checkpoint files",
+}
+"""Where a literal is something else than a target or torch's device, and what it is."""
+
+
+def literals(path: Path) -> set[int]:
+    """The lines of the string constants of a module that are such a name (docstrings and f-strings are prose)."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {node.lineno for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value in LITERALS}
+
+
+def test_no_stray_literals() -> None:
+    """And no exception that nothing needs."""
+    found: dict[str, set[int]] = {}
+    used = set()
+    modules = (path for path in sorted(SOURCE.rglob("*.py")) if CORPUS not in path.parents)
+    for path in modules:
+        place = path.relative_to(SOURCE)
+        rule = next((rule for rule in ALLOWED if place.match(rule) or _below(place, rule)), None)
+        if lines := literals(path):
+            if rule is None:
+                found[str(place)] = lines
+            else:
+                used.add(rule)
+    assert not found, "ask hipwright.targets instead"
+    assert used == set(ALLOWED)
+
+
+def _below(place: Path, rule: str) -> bool:
+    folder = rule.removesuffix("/*")
+    return rule.endswith("/*") and place.is_relative_to(folder)
