@@ -3,8 +3,8 @@
     python benchmarks/host_cost.py TASK...
 
 The driver does nothing and tensors lie in host memory, so what is left is the plan's own Python and its allocations:
-the short way of program/lower/direct.py, and the long way beside it. What the plan leaves to the library runs on the
-CPU and counts: take tasks that are all kernels, benchmarks/kernels/networks/token_mixer_fp32.py for one.
+the fast path of program/lower/fast_launch.py, and the checked path beside it. What the plan leaves to the library runs
+on the CPU and counts: take tasks that are all kernels, benchmarks/kernels/networks/token_mixer_fp32.py for one.
 """
 
 from __future__ import annotations

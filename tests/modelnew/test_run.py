@@ -214,7 +214,7 @@ def test_tensors_are_given_back(cache: BuildCache) -> None:
     assert len(module._handles) == 0
 
 
-HALVES = """
+KERNEL_SOURCE = """
 #include <torch/extension.h>
 void convert(torch::Tensor x, torch::Tensor h, torch::Tensor b, torch::Tensor back) {
     for (int64_t i = 0; i < x.numel(); ++i) {
@@ -230,7 +230,7 @@ void convert(torch::Tensor x, torch::Tensor h, torch::Tensor b, torch::Tensor ba
 def test_half_conversions_are_those_of_torch_bit_for_bit(cache: BuildCache) -> None:
     from hipwright.program.modelnew.torchlite_bind import LeanModule
 
-    text = f"from torch.utils.cpp_extension import load_inline\nsource = '''{HALVES}'''\n"
+    text = f"from torch.utils.cpp_extension import load_inline\nsource = '''{KERNEL_SOURCE}'''\n"
     text += "e = load_inline('h', [source], functions=['convert'])\nclass ModelNew: pass\n"
     module: Any = LeanModule(prepare(text, target="cpu", arch="", cache=cache, ways=("lean",)).extensions[0]["so"])
     every = torch.arange(65536, dtype=torch.int32).to(torch.int16).view(torch.float16).float()

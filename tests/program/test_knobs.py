@@ -1,8 +1,9 @@
-"""Knobs and constants: bounded evaluation agrees with Python's, whatever is written."""
+"""Knobs and constants: bounded evaluation agrees with Python's; chosen values replace defaults in the text."""
 
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,11 +11,13 @@ from hypothesis import strategies as st
 
 from hipwright.errors import ProgramError
 from hipwright.program import parse
-from hipwright.program.knobs import LIMIT, evaluate
+from hipwright.program.knobs import LIMIT, evaluate, text_with_knobs
 from hipwright.program.language import cdiv, next_pow2
+from hipwright.records import Program
 
 from .support import HIP
 
+GOOD = (Path(__file__).parents[1] / "bad_input" / "good.py").read_text()
 OPERATORS = ("+", "-", "*", "//", "%", "**", "<<", ">>", "&", "|", "^", "<", "<=", "==", "!=", "and", "or")
 NUMBERS = st.integers(-100, 100)
 LEAVES = st.one_of(NUMBERS.map(str), st.sampled_from(["A", "B", "True"]))
@@ -76,3 +79,18 @@ def test_a_constant_that_fails_for_one_choice_fails_for_that_choice() -> None:
     assert parsed.values()["N"] == 8
     with pytest.raises(ProgramError, match="line 4: division by zero"):
         parsed.values({"K": 0})
+
+
+def test_chosen_knobs_become_defaults() -> None:
+    text = GOOD.replace("def forward", "WIDE = knob(True, choices=[True, False])  # µ\nN = BLOCK * 2\n\n\ndef forward")
+    program = Program(text=text, knobs={"BLOCK": 64, "WIDE": 0})
+    file = text_with_knobs(program)
+    assert parse(file).choose() == parse(text).choose(program.knobs) == {"BLOCK": 64, "WIDE": False}
+    assert [a for a, b in zip(text.splitlines(), file.splitlines(), strict=True) if a != b] == [
+        "BLOCK = knob(256, choices=[64, 128, 256, 512])",
+        "WIDE = knob(True, choices=[True, False])  # µ",
+    ]
+
+
+def test_no_knobs_no_change() -> None:
+    assert text_with_knobs(Program(text=GOOD)) == GOOD

@@ -16,7 +16,7 @@ import torch
 from hipwright.errors import BadInput, ProgramError
 from hipwright.program import parse
 from hipwright.program.modelnew.export import export
-from hipwright.program.modelnew.halves import hip_half, torch_half
+from hipwright.program.modelnew.native_source import binding_source, kernel_source
 from hipwright.records import Program
 
 TASK = '''
@@ -212,7 +212,7 @@ def test_the_torch_half_compiles_against_torch(tmp_path: Path) -> None:
         f'm.def("launch_{k.name}", torch::wrap_pybind_function(launch_{k.name}), "");' for k in many()
     )
     source = tmp_path / "main.cpp"
-    source.write_text(torch_half(many()) + module + "}\n")
+    source.write_text(binding_source(many()) + module + "}\n")
     paths = [f"-I{p}" for p in (*include_paths(), sysconfig.get_paths()["include"])]
     argv = ["g++", "-std=c++20", "-Wall", "-DTORCH_EXTENSION_NAME=ext", "-fsyntax-only", *paths, str(source)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -242,7 +242,7 @@ def test_the_hip_half_parses_in_both_passes(tmp_path: Path, where: str) -> None:
     (tmp_path / "hip" / "hip_runtime.h").write_text(HOST_HEADER)
     parsed = parse(PLAN)
     source = tmp_path / "k.hip"
-    source.write_text(hip_half(parsed.hip, parsed.signatures.values()))
+    source.write_text(kernel_source(parsed.hip, parsed.signatures.values()))
     argv = [
         sys.executable,
         "-m",
@@ -275,7 +275,7 @@ def test_the_hip_half_compiles_for_an_amd_gpu(tmp_path: Path) -> None:
     amdgpu = pytest.importorskip("hipwright.toolchain.amd.offline")
     cache = pytest.importorskip("hipwright.toolchain.cache")
     parsed = parse(PLAN)
-    source = hip_half(parsed.hip, parsed.signatures.values())
+    source = kernel_source(parsed.hip, parsed.signatures.values())
     build = amdgpu.build(source, "gfx942", parsed.defines(), cache=cache.BuildCache(tmp_path))
     assert build.ok, build.log
     assert [k.name for k in build.kernels] == ["affine"]

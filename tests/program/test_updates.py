@@ -37,9 +37,9 @@ def test_what_empty_made_is_only_written_the_first_time() -> None:
 def test_a_tensor_of_the_same_memory_counts_in_each_launch() -> None:
     updates = Updates(parse(TEXT).signatures)
     made = torch.empty(4)
-    updates.made(made)
-    assert updates.of("fill", [made, made[:2], None, 4]) == [False, False, False, False]
-    assert updates.of("fill", [made, made[2:], None, 4]) == [False, True, False, False]
+    updates.allocated(made)
+    assert updates.replaced("fill", [made, made[:2], None, 4]) == [False, False, False, False]
+    assert updates.replaced("fill", [made, made[2:], None, 4]) == [False, True, False, False]
 
 
 def test_the_estimate_moves_it_twice() -> None:

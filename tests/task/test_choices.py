@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from hipwright.events import silent
 from hipwright.machine import machine
 from hipwright.records import Program
-from hipwright.task.host.choices import CloseChoices
-from hipwright.task.host.double import float64
+from hipwright.task.host.double_precision import float64
+from hipwright.task.host.ties import TieMarker
 
 ROWS = [[1.0, 5.0, 3.0, 5.0], [0.0, 0.0, 0.0, 2.0], [1.0, 2.0, 3.0, 4.0]]
 
 
 def chosen(function: Any, rows: Any = ROWS, dtype: str = "float32") -> Any:
     given_rows = torch.tensor(rows, dtype=torch.float64)
-    with float64(CloseChoices(dtype, [given_rows])):
+    with float64(TieMarker(dtype, [given_rows])):
         return function(given_rows * 1.0)
 
 
@@ -61,7 +61,7 @@ def test_infinities_are_equal_to_themselves_only() -> None:
 
 def test_inputs_nobody_has_rounded() -> None:
     rows = torch.tensor(ROWS, dtype=torch.float64)
-    with float64(CloseChoices("float32", [rows])):
+    with float64(TieMarker("float32", [rows])):
         assert int(rows.argmax(-1).max()) < 4
         assert int(rows.t().argmax(0).max()) < 4
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hipwright.task.sizes import Space, elements, name_of
+from hipwright.task.sizes import ShapeSpace, elements, shape_name
 from hipwright.tensors import tensor_leaves
 
 
@@ -18,31 +18,31 @@ def rows_free(width):
 
 
 def test_equal_sizes_change_together_and_split_by_dimension():
-    pair = Space(((64, 32), (64, 32)), lambda s: elements(s) if s[0] == s[1] else None)
+    pair = ShapeSpace(((64, 32), (64, 32)), lambda s: elements(s) if s[0] == s[1] else None)
     assert [symbol.places for symbol in pair.symbols] == [((0, 0), (1, 0)), ((0, 1), (1, 1))]
-    square = Space(((64, 64),), rows_free(64))
+    square = ShapeSpace(((64, 64),), rows_free(64))
     assert [symbol.places for symbol in square.symbols] == [((0, 0),)]
 
 
 def test_one_is_no_evidence_that_a_size_is_free():
-    broadcast = Space(((8, 16),), lambda s: elements(s) if s[0][1] in (1, 16) else None)
+    broadcast = ShapeSpace(((8, 16),), lambda s: elements(s) if s[0][1] in (1, 16) else None)
     assert [symbol.size for symbol in broadcast.symbols] == [8]
 
 
 def test_shrinking_keeps_divisors_that_the_reference_needs():
-    space = Space(((128, 512),), lambda s: elements(s) if s[0][1] % 8 == 0 else None)
+    space = ShapeSpace(((128, 512),), lambda s: elements(s) if s[0][1] % 8 == 0 else None)
     ((rows, columns),) = space.shrink(3000)
     assert rows * columns <= 3000 and columns % 8 == 0 and rows % 2 == 1 and rows > 1
 
 
 def test_nothing_to_change_is_none_and_no_derived():
-    space = Space(((300, 300),), lambda s: elements(s) if s == ((300, 300),) else None)
+    space = ShapeSpace(((300, 300),), lambda s: elements(s) if s == ((300, 300),) else None)
     assert space.shrink(1000) is None and space.derived() == []
     assert space.shrink(100_000) == ((300, 300),)
 
 
 def test_parts_keep_one_size_then_all_but_one():
-    space = Space(((64, 32, 16), (64, 32, 16)), elements)
+    space = ShapeSpace(((64, 32, 16), (64, 32, 16)), elements)
     kept = [{s.size for s in space.symbols} - {s.size for s in part.symbols} for part in space.held()]
     assert kept == [{64}, {32}, {16}, {32, 16}, {64, 16}, {64, 32}]
     for part, sizes in zip(space.held(), kept, strict=True):
@@ -58,7 +58,7 @@ def test_parts_keep_one_size_then_all_but_one():
 )
 def test_shrink_obeys_its_limit_and_keeps_ranks(shapes, limit):
     given_shapes = tuple(tuple(shape) for shape in shapes)
-    space = Space(given_shapes, elements)
+    space = ShapeSpace(given_shapes, elements)
     got = space.shrink(limit)
     assert got is None or (elements(got) <= limit and [len(s) for s in got] == [len(s) for s in given_shapes])
     assert space.shrink(limit) == got
@@ -69,12 +69,12 @@ def test_shrink_obeys_its_limit_and_keeps_ranks(shapes, limit):
 def test_names_tell_shapes_apart():
     long = tuple((n, n + 1, n + 2, n + 3) for n in range(20))
     other = (*long[:-1], (9, 9, 9, 9))
-    assert len(name_of(long)) <= 60 and name_of(long) != name_of(other)
-    assert name_of(((3, 4), ())) == "3x4,scalar"
+    assert len(shape_name(long)) <= 60 and shape_name(long) != shape_name(other)
+    assert shape_name(((3, 4), ())) == "3x4,scalar"
 
 
 def test_parts_leave_one_symbol_alone_or_change_one_alone():
-    space = Space(((64, 32, 16),), elements)
+    space = ShapeSpace(((64, 32, 16),), elements)
     sizes = [[symbol.size for symbol in part.symbols] for part in space.parts()]
     assert sizes == [[64, 32, 16], [32, 16], [64, 16], [64, 32], [64], [32], [16]]
     assert list(space.parts())[1].shrink(4096)[0][0] == 64

@@ -18,7 +18,7 @@ from hipwright.train.records import TrainingProblem
 from hipwright.verify import WORKER
 from hipwright.verify.gpu.client import GPU_WORKER, GpuCandidates
 from hipwright.verify.gpu.reference import DeviceReference, open_reference
-from hipwright.verify.gpu.rooms import SharedHosts
+from hipwright.verify.gpu.shared_hosts import SharedHosts
 
 CORPUS = Path(__file__).parents[2] / "src/hipwright/audit/corpus"
 
@@ -54,7 +54,7 @@ class Processor(GpuContext):
         return GpuCandidates(zygote or self.workers, "cpu", "cpu", self.cache, fresh=False)  # as on a GPU
 
     def reference(self, handle: TaskHandle) -> DeviceReference:
-        return open_reference(handle, self.rooms or self.hosts, "cpu")
+        return open_reference(handle, self.shared or self.hosts, "cpu")
 
 
 @contextmanager
@@ -69,6 +69,6 @@ def processor_machine(folder: Path, shared_hosts: int = 0) -> Iterator[Machine]:
         Zygote(warm, ro=(folder,), name="candidates") as candidates,
     ):
         gpu = Processor("cuda", 0, "sm_90", cache, None, hosts, workers)  # type: ignore[arg-type]
-        with SharedHosts(hosts, shared_hosts) as rooms:
-            gpu.rooms = rooms if shared_hosts else None
+        with SharedHosts(hosts, shared_hosts) as shared:
+            gpu.shared = shared if shared_hosts else None
             yield Machine(host, candidates, cache, ("cuda",), False, {"cuda": gpu})

@@ -124,11 +124,11 @@ class Result(Record, frozen=True, kw_only=True):
     def _program_files(self, listener: Listener) -> dict[str, str]:
         from hipwright.program import parse
         from hipwright.program.modelnew import export as modelnew
-        from hipwright.program.settle import settled
+        from hipwright.program.knobs import text_with_knobs
 
         if self.program is None:
             return {}
-        files = {"program.py": settled(self.program)}
+        files = {"program.py": text_with_knobs(self.program)}
         try:
             files["model_new.py"] = modelnew.export(self.program, parse(self.program.text), self.task.source)
         except HipwrightError as error:  # the program stands without its KernelBench form

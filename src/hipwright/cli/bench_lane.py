@@ -18,7 +18,7 @@ from hipwright.evaluation.program_stages import compile_ahead
 from hipwright.evaluation.schedule import EvaluationJob
 from hipwright.events import silent
 from hipwright.machine import Machine, Workbench
-from hipwright.program.settle import settled
+from hipwright.program.knobs import text_with_knobs
 from hipwright.records import Evaluation, Program, TolerancePolicy
 from hipwright.verify import Oracle
 
@@ -125,7 +125,7 @@ class BenchWorker:
             sample = f"{entry.task.name}/sample_{entry.sample}" if self._wanted.models else entry.task.name
             path = self._wanted.out / "programs" / f"{sample}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_file(path, settled(program))
+            write_file(path, text_with_knobs(program))
 
     def _row(
         self, entry: BenchEntry, judged: Evaluation, strict: Evaluation | None, program: Program | None, found: Searched

@@ -74,10 +74,10 @@ def _lent(chosen: tuple[str, ...], unsafe: bool) -> Lent:
     def counters(task: Path, program: Program, listener: Listener) -> ProfileReport:
         from hipwright.api.profile import read_counters
         from hipwright.program import parse
-        from hipwright.program.settle import settled
+        from hipwright.program.knobs import text_with_knobs
 
         parse(program.text).defines(program.knobs)  # what is wrong with either is said before anything is done
-        return read_counters(task, settled(program), target=gpu, unsafe=unsafe, listener=listener)
+        return read_counters(task, text_with_knobs(program), target=gpu, unsafe=unsafe, listener=listener)
 
     return Lent(
         machine=start,

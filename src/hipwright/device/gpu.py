@@ -133,7 +133,7 @@ class GpuLauncher:
         return self._geometries.setdefault(kernel, Geometries(self._kernels, kernel))
 
     def start(self, geometry: Geometry, params: ctypes.Array[ctypes.c_void_p]) -> None:
-        """Enqueue a launch whose geometry and arguments are checked (program/lower/direct.py)."""
+        """Enqueue a launch whose geometry and arguments are checked (program/lower/fast_launch.py)."""
         function, grid, block, lds_bytes = geometry
         try:
             self._driver.launch(function, grid, block, lds_bytes, self._stream(), params)

@@ -90,10 +90,13 @@ def program(graph: Graph, tangents: Sequence[str], choices: Mapping[str, Mapping
     forward, backward = split(graph, tangents)
     chosen = choices or {}
     first, second = write(forward, chosen.get("forward")), write(backward, chosen.get("backward"))
-    parts = [merge.part(parse(first.text), first.knobs, ""), merge.part(parse(second.text), second.knobs, "_back")]
+    parts = [
+        merge.rename_apart(parse(first.text), first.knobs, ""),
+        merge.rename_apart(parse(second.text), second.knobs, "_back"),
+    ]
     late = parts[1].functions["forward"]
     late.name = "backward"
-    made = Program(text=merge.text(parts, [parts[0].functions["forward"], late]))
+    made = Program(text=merge.join(parts, [parts[0].functions["forward"], late]))
     parse(made.text)  # what is written must be a program
     return made
 
@@ -104,7 +107,7 @@ def inlined(given: Program, tangents: Sequence[str]) -> Program:
     Raises ProgramError for functions with several returns, or gradients that are not returned by name.
     """
     parsed = parse(given.text)
-    part = merge.part(parsed, given.knobs, "")
+    part = merge.rename_apart(parsed, given.knobs, "")
     forward, backward = (copy.deepcopy(part.functions[name]) for name in ("forward", "backward"))
     outputs, saved = _pair(forward)
     gradients = _ended(backward)
@@ -123,7 +126,7 @@ def inlined(given: Program, tangents: Sequence[str]) -> Program:
     forward.body = [*lines, ast.Return(result)]
     forward.args.args += [ast.arg(name) for name in tangents]
     functions = [part.functions[name] for name in ("prepare",) if name in part.functions]
-    return Program(text=merge.text([part], [*functions, ast.fix_missing_locations(forward)]))
+    return Program(text=merge.join([part], [*functions, ast.fix_missing_locations(forward)]))
 
 
 def _pair(function: ast.FunctionDef) -> tuple[ast.expr, ast.expr]:

@@ -22,7 +22,7 @@ from hipwright.toolchain.gpu_compilers import GPU_COMPILERS
 from hipwright.toolchain.pool import COMPILE_LIMIT_S, CompilePool
 from hipwright.verify.gpu.client import GPU_WORKER, MODELNEW_PRELOAD, GpuCandidates
 from hipwright.verify.gpu.reference import DeviceReference, open_reference
-from hipwright.verify.gpu.rooms import SharedHosts
+from hipwright.verify.gpu.shared_hosts import SharedHosts
 
 CANDIDATES, REFERENCES = 0.4325, 0.5475
 """Shares of a limit on device memory; what is left is for what the driver keeps for each process. A candidate holds its
@@ -34,7 +34,7 @@ SWITCH_S = 0.0005  # that a thread keeps the interpreter while others want it
 class GpuContext:
     """What all tasks on one GPU share. architecture: as the compiler names it ("sm_90", "gfx942").
 
-    memory_bytes: of the device, for all processes together; 0 for all there is. rooms: where tasks that trust each
+    memory_bytes: of the device, for all processes together; 0 for all there is. shared: where tasks that trust each
     other have their references; None: a process for each.
     """
 
@@ -47,7 +47,7 @@ class GpuContext:
     workers: Zygote
     unsafe: bool = False
     memory_bytes: int = 0
-    rooms: SharedHosts | None = None
+    shared: SharedHosts | None = None
     timing_lock: TimingLock = field(default_factory=TimingLock)
     spares: OneShotPool | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -62,7 +62,7 @@ class GpuContext:
     def reference(self, handle: TaskHandle) -> DeviceReference:
         """A process that runs the task's own code on this GPU."""
         limit = int(REFERENCES * self.memory_bytes)
-        return open_reference(handle, self.rooms or self.hosts, TORCH_GPU_0, memory_limit_bytes=limit)
+        return open_reference(handle, self.shared or self.hosts, TORCH_GPU_0, memory_limit_bytes=limit)
 
     @contextmanager
     def foreign(self, profile: Literal["gpu", "tools"] = "gpu") -> Iterator[GpuCandidates]:
@@ -131,9 +131,9 @@ def open_gpu(
         hosts.start(), workers.start()
         count = compilers or max(2, len(os.sched_getaffinity(0)) - 4)
         pool = opened(CompilePool(compilers_host, count, limit_s=compile_s or COMPILE_LIMIT_S))
-        rooms = opened(SharedHosts(hosts, shared_hosts)) if shared_hosts else None
+        shared = opened(SharedHosts(hosts, shared_hosts)) if shared_hosts else None
         gpu = GpuContext(
-            target, found.index, found.architecture, cache, pool, hosts, workers, unsafe, memory_bytes, rooms
+            target, found.index, found.architecture, cache, pool, hosts, workers, unsafe, memory_bytes, shared
         )
         stack.callback(gpu.close)
         yield gpu

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from hipwright.engine.emit.device_code import definitions, device_code, reserved
 from hipwright.llm.compact_prompt import prompt
-from hipwright.program.settle import settled
+from hipwright.program.knobs import text_with_knobs
 from hipwright.records import Program
 
 INCLUDES = "#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n#include <hip/hip_bf16.h>\n"
@@ -25,7 +25,7 @@ BEST_BLOCKS = {"BestMax": "best_block_max", "BestMin": "best_block_min"}
 """Functors, and the key of the overload of block_reduce for them."""
 MOMENTS = {"lane_reduce": "moments_lanes", "block_reduce": "moments_block"}
 """Reductions, and the key of their overload for moments."""
-HALVES = {"__half": "write_float16", "__hip_bfloat16": "write_bfloat16"}
+KERNEL_SOURCE = {"__half": "write_float16", "__hip_bfloat16": "write_bfloat16"}
 """Half types, and the key of the overload that packs of them are written by."""
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _KNOB = re.compile(r"^([A-Z]\w*) = knob\((\d+), choices=\[[^\]]*\]\)[^\n]*\n", re.MULTILINE)
@@ -56,7 +56,7 @@ def shorten(text: str) -> str:
 
 def shortened(program: Program) -> str:
     """The short form of a program with its chosen knobs."""
-    return shorten(settled(program))
+    return shorten(text_with_knobs(program))
 
 
 def expand(text: str) -> str:
@@ -120,7 +120,7 @@ def _overloads(hip: str, words: set[str], defined: set[str]) -> Iterator[str]:
     if "block_reduce" in words - defined:
         yield from (key for name, key in BEST_BLOCKS.items() if name in words)
     if words & _writers() and "write_pack" not in defined:
-        yield from (key for kind, key in HALVES.items() if re.search(rf"\b{kind}\b", hip))
+        yield from (key for kind, key in KERNEL_SOURCE.items() if re.search(rf"\b{kind}\b", hip))
 
 
 def _needed(hip: str, words: Iterable[str]) -> set[tuple[str, str]]:

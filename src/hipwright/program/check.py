@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from hipwright.program.check_calls import SAID, Kinds
+from hipwright.program.ast_queries import bound_names, error_at, in_place, is_str, str_of
+from hipwright.program.check_calls import TYPE_NAMES, LocalTypes
 from hipwright.program.expressions import Expressions
 from hipwright.program.language import assigned_names, did_you_mean, is_self_path
-from hipwright.program.nodes import bound_names, in_place, is_str, problem, str_of
 from hipwright.program.parsed import Parsed
 
 _STATEMENTS = "assignments, launches, if, for, assert, return and pass"
@@ -66,198 +66,204 @@ class _Checker(Expressions):
         args = node.args
         names = [a.arg for a in args.args]
         if node.decorator_list:
-            raise problem(node.decorator_list[0], "decorators are not allowed")
+            raise error_at(node.decorator_list[0], "decorators are not allowed")
         if not names or names[0] != "self":
-            raise problem(node, f"the first parameter is self: def {self.where}(self, ...)")
+            raise error_at(node, f"the first parameter is self: def {self.where}(self, ...)")
         if args.vararg or args.kwarg or args.kwonlyargs or args.posonlyargs:
-            raise problem(node, "write plain parameters: no *args, **kwargs, / or keyword-only ones")
+            raise error_at(node, "write plain parameters: no *args, **kwargs, / or keyword-only ones")
         if self.where == "prepare" and len(names) != 1:
-            raise problem(node, "prepare takes self only; it sees parameters, not inputs")
+            raise error_at(node, "prepare takes self only; it sees parameters, not inputs")
         if self.where == "backward" and len(names) != 3:
-            raise problem(node, "write def backward(self, grads, saved)")
+            raise error_at(node, "write def backward(self, grads, saved)")
         for name in names[1:]:
             self.bindable(name, node)
         for default in args.defaults:
             if not _is_literal(default):
-                raise problem(default, "a default is a number, a string, a boolean, None or a tuple of these")
-        kinds: Kinds = dict.fromkeys(names[1:], "any")
+                raise error_at(default, "a default is a number, a string, a boolean, None or a tuple of these")
+        types: LocalTypes = dict.fromkeys(names[1:], "any")
         self.locals = set(names[1:]) | bound_names(node)
-        if not self.block(node.body, kinds, first=True):
-            raise problem(node, f"{self.where} may end without a return; end every path with one")
+        if not self.block(node.body, types, first=True):
+            raise error_at(node, f"{self.where} may end without a return; end every path with one")
 
-    def block(self, body: list[ast.stmt], kinds: Kinds, *, first: bool = False) -> bool:
-        """Check statements in order; True when the block always returns. `kinds` is updated."""
+    def block(self, body: list[ast.stmt], types: LocalTypes, *, first: bool = False) -> bool:
+        """Check statements in order; True when the block always returns. `types` is updated."""
         done = False
         for index, node in enumerate(body):
             if done:
-                raise problem(node, "this can never run: the statement before it always returns; delete it")
+                raise error_at(node, "this can never run: the statement before it always returns; delete it")
             if first and index == 0 and isinstance(node, ast.Expr) and is_str(node.value):
                 continue
-            done = self.statement(node, kinds)
+            done = self.statement(node, types)
         return done
 
-    def statement(self, node: ast.stmt, kinds: Kinds) -> bool:
+    def statement(self, node: ast.stmt, types: LocalTypes) -> bool:
         """Check one statement; True when it always returns."""
         match node:
             case ast.Assign():
-                kind = self.value(node.value, kinds)
+                type_ = self.value(node.value, types)
                 for target in node.targets:
-                    self.assign(target, kind, kinds)
+                    self.assign(target, type_, types)
             case ast.AnnAssign(target=ast.Name(), value=ast.expr() as given):
-                self.assign(node.target, self.value(given, kinds), kinds)
+                self.assign(node.target, self.value(given, types), types)
             case ast.AugAssign():
                 if not isinstance(node.target, ast.Name):
                     self.refuse_target(node.target)
-                kind = self.arithmetic(self.value(_load(node.target), kinds), self.value(node.value, kinds))
-                self.assign(node.target, kind, kinds)
+                type_ = self.arithmetic(self.value(_load(node.target), types), self.value(node.value, types))
+                self.assign(node.target, type_, types)
             case ast.Expr():
-                self.expression_statement(node, kinds)
+                self.expression_statement(node, types)
             case ast.Return():
-                self.returns(node, kinds)
+                self.returns(node, types)
                 return True
             case ast.If():
-                return self.branch(node, kinds)
+                return self.branch(node, types)
             case ast.For():
-                self.loop(node, kinds)
+                self.loop(node, types)
             case ast.Assert():
-                self.value(node.test, kinds)
+                self.value(node.test, types)
                 if node.msg is not None and not is_str(node.msg):
-                    raise problem(node.msg, "an assert's message is one plain string")
+                    raise error_at(node.msg, "an assert's message is one plain string")
             case ast.Pass():
                 pass
             case _:
-                raise problem(node, _STATEMENT_HELP.get(type(node).__name__, f"a plan has {_STATEMENTS} only"))
+                raise error_at(node, _STATEMENT_HELP.get(type(node).__name__, f"a plan has {_STATEMENTS} only"))
         return False
 
-    def branch(self, node: ast.If, kinds: Kinds) -> bool:
+    def branch(self, node: ast.If, types: LocalTypes) -> bool:
         """An if: kinds that differ between the two sides become "any"."""
-        self.value(node.test, kinds)
-        yes, no = dict(kinds), dict(kinds)
+        self.value(node.test, types)
+        yes, no = dict(types), dict(types)
         ends = self.block(node.body, yes), bool(node.orelse) and self.block(node.orelse, no)
         sides = [side for side, ended in zip((yes, no), ends, strict=True) if not ended]
-        kinds.clear()
+        types.clear()
         for side in sides:
-            for name, kind in side.items():
-                kinds[name] = self.merge([kinds.get(name, kind), kind])
+            for name, type_ in side.items():
+                types[name] = self.merge([types.get(name, type_), type_])
         return all(ends)
 
-    def loop(self, node: ast.For, kinds: Kinds) -> None:
+    def loop(self, node: ast.For, types: LocalTypes) -> None:
         """A for: the body may run before anything in it, so what it assigns is "any" at its start."""
         if node.orelse:
-            raise problem(node.orelse[0], "for ... else is not allowed; write the else part after the loop")
-        kind = self.value(node.iter, kinds)
-        if kind in ("tensor", "num", "str", "none"):
-            raise problem(
+            raise error_at(node.orelse[0], "for ... else is not allowed; write the else part after the loop")
+        type_ = self.value(node.iter, types)
+        if type_ in ("tensor", "num", "str", "none"):
+            raise error_at(
                 node.iter,
                 f"a loop runs over range(...), a tuple, a shape or a module list on the host, not over a "
-                f"{SAID[kind]}; loop over range(n) and index, or put the loop into a kernel",
+                f"{TYPE_NAMES[type_]}; loop over range(n) and index, or put the loop into a kernel",
             )
-        inner = dict(kinds)
+        inner = dict(types)
         for name in assigned_names(node.target) + [n for n in bound_names(node) if n in inner]:
             inner[name] = "any"
-        self.assign(node.target, self.item_kind(node.iter, kind, kinds), inner)
+        self.assign(node.target, self.item_type(node.iter, type_, types), inner)
         self.block(node.body, inner)
         for name, value in inner.items():
-            kinds[name] = self.merge([kinds.get(name, value), value])
+            types[name] = self.merge([types.get(name, value), value])
 
-    def expression_statement(self, node: ast.Expr, kinds: Kinds) -> None:
+    def expression_statement(self, node: ast.Expr, types: LocalTypes) -> None:
         """A launch, or an in-place method on a buffer; nothing else does anything."""
         call = node.value
         if isinstance(call, ast.Call):
             if isinstance(call.func, ast.Subscript) and isinstance(call.func.value, ast.Name):
-                self.launch(call, call.func, call.func.value.id, kinds)
+                self.launch(call, call.func, call.func.value.id, types)
                 return
             if isinstance(call.func, ast.Attribute) and is_self_path(call.func.value) and in_place(call.func.attr):
                 if isinstance(call.func.value, ast.Name):
                     self.call_self(call)
-                self.value(call.func.value, kinds)
-                self.arguments(call, kinds)
+                self.value(call.func.value, types)
+                self.arguments(call, types)
                 return
         if isinstance(call, (ast.Yield, ast.YieldFrom, ast.Await)):
-            raise problem(node, f"a plan has {_STATEMENTS} only")
-        self.value(call, kinds)
-        raise problem(node, "this has no effect: assign the value to a name, or delete the line")
+            raise error_at(node, f"a plan has {_STATEMENTS} only")
+        self.value(call, types)
+        raise error_at(node, "this has no effect: assign the value to a name, or delete the line")
 
-    def returns(self, node: ast.Return, kinds: Kinds) -> None:
+    def returns(self, node: ast.Return, types: LocalTypes) -> None:
         """A return of a value; prepare returns a dict, forward of a differentiable program a pair."""
         if node.value is None:
-            raise problem(node, "return needs a value")
+            raise error_at(node, "return needs a value")
         if self.where == "prepare":
-            self.prepare_returns(node.value, kinds)
+            self.prepare_returns(node.value, types)
             return
         if self.where == "forward" and self.parsed.has_backward:
             pair = node.value
             if not isinstance(pair, ast.Tuple) or len(pair.elts) != 2:
-                raise problem(node, "a program with backward returns two things from forward: return outputs, saved")
+                raise error_at(node, "a program with backward returns two things from forward: return outputs, saved")
         if isinstance(node.value, ast.Dict):
             for key in node.value.keys:
                 if not is_str(key):
-                    raise problem(node, "the keys of a returned dict are plain strings")
+                    raise error_at(node, "the keys of a returned dict are plain strings")
             for item in node.value.values:
-                self.value(item, kinds)
+                self.value(item, types)
             return
-        self.value(node.value, kinds)
+        self.value(node.value, types)
 
-    def prepare_returns(self, value: ast.expr, kinds: Kinds) -> None:
+    def prepare_returns(self, value: ast.expr, types: LocalTypes) -> None:
         if not isinstance(value, ast.Dict) or not all(is_str(k) and str_of(k).isidentifier() for k in value.keys):
-            raise problem(value, 'prepare returns a dict of names, e.g. return {"w": w}; forward reads self.prepared.w')
+            raise error_at(
+                value, 'prepare returns a dict of names, e.g. return {"w": w}; forward reads self.prepared.w'
+            )
         names = tuple(str_of(k) for k in value.keys)
         if self.prepared and set(names) != set(self.prepared):
-            raise problem(value, "every return of prepare must give the same names")
+            raise error_at(value, "every return of prepare must give the same names")
         self.prepared = names
         for item in value.values:
-            self.value(item, kinds)
+            self.value(item, types)
 
     # ------------------------------------------------------------ launches
 
-    def launch(self, node: ast.Call, func: ast.Subscript, name: str, kinds: Kinds) -> None:
+    def launch(self, node: ast.Call, func: ast.Subscript, name: str, types: LocalTypes) -> None:
         """kernel[grid, block(, lds_bytes)](args...)."""
         kernels = self.parsed.kernels
         if name not in kernels.signatures:
             if name in kernels.unusable:
-                raise problem(node, f"{name} cannot be launched: {kernels.unusable[name]}")
-            raise problem(
+                raise error_at(node, f"{name} cannot be launched: {kernels.unusable[name]}")
+            raise error_at(
                 node,
                 f"HIP has no kernel {name}{did_you_mean(name, kernels.signatures)}; a kernel is declared "
                 f'extern "C" __global__ void {name}(...)',
             )
         shape = func.slice
         if not isinstance(shape, ast.Tuple) or len(shape.elts) not in (2, 3):
-            raise problem(
+            raise error_at(
                 node,
                 f"a launch needs a grid and a block: {name}[grid, block](...) or {name}[grid, block, lds_bytes]"
                 "(...); write a grid of several dimensions as a tuple, e.g. [(gx, gy), 256]",
             )
         for what, item in zip(("grid", "block"), shape.elts, strict=False):
-            self.dimensions(what, item, kinds)
-        if len(shape.elts) == 3 and self.value(shape.elts[2], kinds) in ("tensor", "seq", "shape", "str", "none"):
-            raise problem(shape.elts[2], "lds_bytes is one integer")
+            self.dimensions(what, item, types)
+        if len(shape.elts) == 3 and self.value(shape.elts[2], types) in ("tensor", "seq", "shape", "str", "none"):
+            raise error_at(shape.elts[2], "lds_bytes is one integer")
         if node.keywords:
-            raise problem(node, f"the arguments of {name} are given by position")
+            raise error_at(node, f"the arguments of {name} are given by position")
         if any(isinstance(a, ast.Starred) for a in node.args):
-            raise problem(node, f"write the arguments of {name} one by one, without *")
+            raise error_at(node, f"write the arguments of {name} one by one, without *")
         params = kernels.signatures[name].params
         if len(node.args) != len(params):
             listed = ", ".join(f"{p.ctype}{'*' if p.pointer else ''} {p.name}" for p in params)
-            raise problem(node, f"{name} takes {len(params)} arguments ({listed}), not {len(node.args)}")
+            raise error_at(node, f"{name} takes {len(params)} arguments ({listed}), not {len(node.args)}")
         for param, arg in zip(params, node.args, strict=True):
-            kind = self.value(arg, kinds)
-            if param.pointer and kind in ("num", "shape", "seq", "str"):
-                raise problem(arg, f"{name}: {param.name} is {param.ctype}*, so it takes a tensor, not a {SAID[kind]}")
-            if not param.pointer and kind in ("tensor", "shape", "seq", "str", "none"):
-                raise problem(arg, f"{name}: {param.name} is {param.ctype}, so it takes a number, not a {SAID[kind]}")
+            type_ = self.value(arg, types)
+            if param.pointer and type_ in ("num", "shape", "seq", "str"):
+                raise error_at(
+                    arg, f"{name}: {param.name} is {param.ctype}*, so it takes a tensor, not a {TYPE_NAMES[type_]}"
+                )
+            if not param.pointer and type_ in ("tensor", "shape", "seq", "str", "none"):
+                raise error_at(
+                    arg, f"{name}: {param.name} is {param.ctype}, so it takes a number, not a {TYPE_NAMES[type_]}"
+                )
         self.launched[name] = None
 
-    def dimensions(self, what: str, node: ast.expr, kinds: Kinds) -> None:
+    def dimensions(self, what: str, node: ast.expr, types: LocalTypes) -> None:
         items = node.elts if isinstance(node, ast.Tuple) else [node]
         if not 1 <= len(items) <= 3:
-            raise problem(node, f"a {what} has one to three dimensions")
+            raise error_at(node, f"a {what} has one to three dimensions")
         for item in items:
-            kind = self.value(item, kinds)
-            if kind in ("tensor", "str", "none") or (kind in ("seq", "shape") and item is not node):
-                raise problem(item, f"a {what}'s dimensions are integers, not a {SAID[kind]}")
+            type_ = self.value(item, types)
+            if type_ in ("tensor", "str", "none") or (type_ in ("seq", "shape") and item is not node):
+                raise error_at(item, f"a {what}'s dimensions are integers, not a {TYPE_NAMES[type_]}")
             if isinstance(item, ast.Constant) and (not isinstance(item.value, int) or item.value < 1):
-                raise problem(item, f"a {what}'s dimensions are positive integers")
+                raise error_at(item, f"a {what}'s dimensions are positive integers")
 
 
 # ---------------------------------------------------------------- helpers

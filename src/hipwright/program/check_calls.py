@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import NoReturn
 
+from hipwright.program.ast_queries import error_at, in_place, is_str
 from hipwright.program.language import (
     CAST_METHODS,
     EMPTIES,
@@ -16,7 +17,6 @@ from hipwright.program.language import (
     library_name,
     refusal,
 )
-from hipwright.program.nodes import in_place, is_str, problem
 from hipwright.program.parsed import Parsed
 
 _TENSOR_CALLS = frozenset(
@@ -55,8 +55,8 @@ _TENSOR_METHODS = frozenset(
         "mean",
     )
 )
-SAID = {"tensor": "tensor", "num": "number", "shape": "shape", "seq": "tuple", "str": "string", "none": "None"}
-Kinds = dict[str, str]  # local name -> what it is known to be
+TYPE_NAMES = {"tensor": "tensor", "num": "number", "shape": "shape", "seq": "tuple", "str": "string", "none": "None"}
+LocalTypes = dict[str, str]  # local name -> what it is known to be
 
 
 class CallChecker:
@@ -65,130 +65,130 @@ class CallChecker:
     parsed: Parsed
     where: str
 
-    def value(self, node: ast.expr, kinds: Kinds) -> str:
+    def value(self, node: ast.expr, types: LocalTypes) -> str:
         """Check an expression; returns what it is known to be."""
         raise NotImplementedError
 
-    def call(self, node: ast.Call, kinds: Kinds) -> str:
+    def call(self, node: ast.Call, types: LocalTypes) -> str:
         """A host function, a library call or a method."""
         func = node.func
         if isinstance(func, ast.Name):
-            return self.call_name(node, func.id, kinds)
+            return self.call_name(node, func.id, types)
         if isinstance(func, ast.Subscript) and isinstance(func.value, ast.Name):
             name = func.value.id
             if name in self.parsed.kernels.signatures:
-                raise problem(node, f"a launch has no value: write {name}[grid, block](...) on a line of its own")
-            raise problem(node, f"{name} is not a kernel of HIP{did_you_mean(name, self.parsed.signatures)}")
+                raise error_at(node, f"a launch has no value: write {name}[grid, block](...) on a line of its own")
+            raise error_at(node, f"{name} is not a kernel of HIP{did_you_mean(name, self.parsed.signatures)}")
         if is_self_path(func) and (isinstance(func, ast.Subscript) or _rooted_at_self(func)):
             self.call_self(node)
         if not isinstance(func, ast.Attribute):
-            raise problem(node, "only named functions and methods can be called")
+            raise error_at(node, "only named functions and methods can be called")
         library = library_name(func)
         if library is not None:
-            return self.call_library(node, *library, kinds)
-        return self.call_method(node, func, kinds)
+            return self.call_library(node, *library, types)
+        return self.call_method(node, func, types)
 
     def call_self(self, node: ast.Call) -> NoReturn:
         """Refuse self.conv(x)."""
         what = ast.unparse(node.func)
-        raise problem(
+        raise error_at(
             node,
             f"{what}(...) is not callable in a plan: modules and methods of the model stay outside; write the "
             f"operator, e.g. F.linear(x, {what}.weight, {what}.bias)",
         )
 
-    def call_name(self, node: ast.Call, name: str, kinds: Kinds) -> str:
+    def call_name(self, node: ast.Call, name: str, types: LocalTypes) -> str:
         """min(a, b), range(n), ..."""
         kernels = self.parsed.kernels
         if name in kernels.signatures:
-            raise problem(node, f"{name} is a kernel: launch it with a grid and a block, {name}[grid, block](...)")
+            raise error_at(node, f"{name} is a kernel: launch it with a grid and a block, {name}[grid, block](...)")
         if name in kernels.unusable:
-            raise problem(node, f"{name} cannot be launched: {kernels.unusable[name]}")
+            raise error_at(node, f"{name} cannot be launched: {kernels.unusable[name]}")
         if name == self.where or name in self.parsed.functions:
-            raise problem(node, f"{name} cannot be called from a plan; recursion and helper functions are not allowed")
-        if kinds.get(name) == "self":
+            raise error_at(node, f"{name} cannot be called from a plan; recursion and helper functions are not allowed")
+        if types.get(name) == "self":
             self.call_self(node)
         if name not in HOST_FUNCTIONS:
             known = (*HOST_FUNCTIONS, *kernels.signatures)
             hint = refusal(name)
             other = f": {hint}" if hint else did_you_mean(name, known) or f": use {', '.join(HOST_FUNCTIONS)}"
-            raise problem(node, f"{name} is not a function of the plan language{other}")
-        kinds_of = self.arguments(node, kinds)
-        if "tensor" in kinds_of and name not in ("len", "tuple", "zip", "enumerate", "reversed"):
+            raise error_at(node, f"{name} is not a function of the plan language{other}")
+        argument_types = self.arguments(node, types)
+        if "tensor" in argument_types and name not in ("len", "tuple", "zip", "enumerate", "reversed"):
             instead = {
                 "min": "use torch.minimum",
                 "max": "use torch.maximum",
                 "abs": "use torch.abs",
                 "sum": "use torch.sum",
             }.get(name, "a tensor cannot be read on the host")
-            raise problem(node, f"{name} works on host numbers, not tensors; {instead}")
+            raise error_at(node, f"{name} works on host numbers, not tensors; {instead}")
         return "seq" if name in ("range", "tuple", "enumerate", "zip", "reversed") else "num"
 
-    def call_library(self, node: ast.Call, space: str, rest: tuple[str, ...], kinds: Kinds) -> str:
+    def call_library(self, node: ast.Call, space: str, rest: tuple[str, ...], types: LocalTypes) -> str:
         """torch.*, F.*, math.*; whether the operator exists and is functional is decided where torch is."""
         name, spelled = rest[-1], ast.unparse(node.func)
         for part in rest:
             if hint := refusal(part):
-                raise problem(node, f"{spelled} is refused: {hint}")
+                raise error_at(node, f"{spelled} is refused: {hint}")
         if space == "" or (len(rest) > 1 and space != "aten") or len(rest) > 2:
-            raise problem(
+            raise error_at(
                 node,
                 f"{spelled} is not part of the plan language; use torch.*, torch.nn.functional.* (F.*), "
                 "torch.linalg.*, torch.fft.*, torch.special.*, torch.ops.aten.* or math.*",
             )
         if in_place(rest[0]):
-            raise problem(node, f"{spelled} works in place; use {spelled.rstrip('_')}")
+            raise error_at(node, f"{spelled} works in place; use {spelled.rstrip('_')}")
         if space == "math":
             if name not in MATH_FUNCTIONS:
-                raise problem(node, f"{spelled} is not available{did_you_mean(name, MATH_FUNCTIONS)}")
-            if "tensor" in self.arguments(node, kinds):
-                raise problem(node, f"{spelled} works on host numbers; use torch.{name}")
+                raise error_at(node, f"{spelled} is not available{did_you_mean(name, MATH_FUNCTIONS)}")
+            if "tensor" in self.arguments(node, types):
+                raise error_at(node, f"{spelled} works on host numbers; use torch.{name}")
             return "num"
-        self.arguments(node, kinds)
+        self.arguments(node, types)
         return "tensor" if space == "torch" and name in _TENSOR_CALLS else "any"
 
-    def call_method(self, node: ast.Call, func: ast.Attribute, kinds: Kinds) -> str:
+    def call_method(self, node: ast.Call, func: ast.Attribute, types: LocalTypes) -> str:
         """y.view(...), x.size(0), ..."""
         name = func.attr
-        kind = self.value(func.value, kinds)
+        type_ = self.value(func.value, types)
         if hint := refusal(name):
-            raise problem(node, f".{name}() is refused: {hint}")
+            raise error_at(node, f".{name}() is refused: {hint}")
         if name.startswith("_"):
-            raise problem(node, f".{name}() is private; use a public operator")
+            raise error_at(node, f".{name}() is private; use a public operator")
         if in_place(name):
-            raise problem(
+            raise error_at(
                 node,
                 f".{name}() works in place: use .{name.rstrip('_')}(), whose result is new. Only buffers are "
                 "updated, as a statement: self.<buffer>.copy_(value)",
             )
-        kinds_of = self.arguments(node, kinds)
-        if name == "to" and "str" in kinds_of:
-            raise problem(node, ".to() takes a dtype (torch.float16) or another tensor's dtype, not a device name")
-        if kind in ("num", "none", "str", "seq"):
-            raise problem(node, f"a {SAID[kind]} has no method {name} in a plan")
+        argument_types = self.arguments(node, types)
+        if name == "to" and "str" in argument_types:
+            raise error_at(node, ".to() takes a dtype (torch.float16) or another tensor's dtype, not a device name")
+        if type_ in ("num", "none", "str", "seq"):
+            raise error_at(node, f"a {TYPE_NAMES[type_]} has no method {name} in a plan")
         if name == "size":
             return "num" if node.args or node.keywords else "shape"
         if name in ("numel", "nelement", "dim", "ndimension", "is_contiguous", "element_size", "storage_offset"):
             return "num"
         return "tensor" if name in _TENSOR_METHODS else "any"
 
-    def arguments(self, node: ast.Call, kinds: Kinds) -> list[str]:
+    def arguments(self, node: ast.Call, types: LocalTypes) -> list[str]:
         """Check arguments; out=, inplace=True and generator= are refused."""
-        found = [self.value(a.value if isinstance(a, ast.Starred) else a, kinds) for a in node.args]
+        found = [self.value(a.value if isinstance(a, ast.Starred) else a, types) for a in node.args]
         for keyword in node.keywords:
             if keyword.arg is None:
-                raise problem(keyword.value, "** is not allowed in a call")
+                raise error_at(keyword.value, "** is not allowed in a call")
             if keyword.arg == "out":
-                raise problem(keyword.value, "out= writes in place; use the returned value")
+                raise error_at(keyword.value, "out= writes in place; use the returned value")
             if keyword.arg == "inplace" and not _is_constant(keyword.value, False):
-                raise problem(keyword.value, "inplace= is not allowed; use the returned value")
+                raise error_at(keyword.value, "inplace= is not allowed; use the returned value")
             if keyword.arg == "generator":
-                raise problem(keyword.value, "generator= is random state; a plan has none")
+                raise error_at(keyword.value, "generator= is random state; a plan has none")
             if keyword.arg == "device" and is_str(keyword.value):
-                raise problem(
+                raise error_at(
                     keyword.value, "a plan stays on the device of its inputs; leave device out or write device=x.device"
                 )
-            found.append(self.value(keyword.value, kinds))
+            found.append(self.value(keyword.value, types))
         return found
 
 

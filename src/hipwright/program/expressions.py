@@ -10,7 +10,8 @@ import ast
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from hipwright.program.check_calls import SAID, CallChecker, Kinds
+from hipwright.program.ast_queries import error_at, is_range
+from hipwright.program.check_calls import TYPE_NAMES, CallChecker, LocalTypes
 from hipwright.program.language import (
     FINFO_FIELDS,
     HOST_FUNCTIONS,
@@ -24,7 +25,6 @@ from hipwright.program.language import (
     library_name,
     refusal,
 )
-from hipwright.program.nodes import is_range, problem
 from hipwright.program.parsed import Parsed
 
 _EXPRESSION_HELP = {
@@ -57,86 +57,88 @@ class Expressions(CallChecker):
 
     # ------------------------------------------------------------ assignment
 
-    def assign(self, target: ast.expr, kind: str, kinds: Kinds) -> None:
+    def assign(self, target: ast.expr, type_: str, types: LocalTypes) -> None:
         """Bind a name or unpack into names."""
         if isinstance(target, ast.Name):
             self.bindable(target.id, target)
-            kinds[target.id] = kind
+            types[target.id] = type_
         elif isinstance(target, (ast.Tuple, ast.List)):
             for item in target.elts:
                 inner = item.value if isinstance(item, ast.Starred) else item
-                part = {"shape": "num", "self": "self"}.get(kind, "any")
-                self.assign(inner, part if inner is item else "any", kinds)
+                part = {"shape": "num", "self": "self"}.get(type_, "any")
+                self.assign(inner, part if inner is item else "any", types)
         else:
             self.refuse_target(target)
 
     def refuse_target(self, target: ast.expr) -> NoReturn:
         """self.x = ..., y[0] = ... and the like."""
         if is_self_path(target):
-            raise problem(target, "self is read only; keep the value in a local name, or pack it in prepare")
+            raise error_at(target, "self is read only; keep the value in a local name, or pack it in prepare")
         if isinstance(target, ast.Subscript):
-            raise problem(target, "tensors are not written in place; make a new one (torch.cat, torch.where, a kernel)")
-        raise problem(target, "only names can be assigned")
+            raise error_at(
+                target, "tensors are not written in place; make a new one (torch.cat, torch.where, a kernel)"
+            )
+        raise error_at(target, "only names can be assigned")
 
     def bindable(self, name: str, node: ast.AST) -> None:
         """Refuse names that mean something else."""
         if name in RESERVED or name in self.parsed.kernels.signatures:
             what = "a kernel" if name in self.parsed.kernels.signatures else "part of the plan language"
-            raise problem(node, f"{name} is {what}; choose another name")
+            raise error_at(node, f"{name} is {what}; choose another name")
         if name in self.parsed.knobs or name in self.parsed.constants:
-            raise problem(node, f"{name} is a knob or constant and cannot be assigned; choose another name")
+            raise error_at(node, f"{name} is a knob or constant and cannot be assigned; choose another name")
         if name.startswith("__"):
-            raise problem(node, f"{name}: names with two leading underscores are not allowed")
+            raise error_at(node, f"{name}: names with two leading underscores are not allowed")
 
     # ------------------------------------------------------------ expressions
 
-    def value(self, node: ast.expr, kinds: Kinds) -> str:
+    def value(self, node: ast.expr, types: LocalTypes) -> str:
         """Check an expression; returns what it is known to be."""
         match node:
             case ast.Constant():
                 return self.constant(node)
             case ast.Name():
-                return self.name(node, kinds)
+                return self.name(node, types)
             case ast.Attribute():
-                return self.attribute(node, kinds)
+                return self.attribute(node, types)
             case ast.Subscript():
-                return self.subscript(node, kinds)
+                return self.subscript(node, types)
             case ast.Call():
-                return self.call(node, kinds)
+                return self.call(node, types)
             case ast.BinOp():
-                return self.arithmetic(self.value(node.left, kinds), self.value(node.right, kinds))
+                return self.arithmetic(self.value(node.left, types), self.value(node.right, types))
             case ast.UnaryOp():
-                kind = self.value(node.operand, kinds)
-                return "num" if isinstance(node.op, ast.Not) else kind
+                type_ = self.value(node.operand, types)
+                return "num" if isinstance(node.op, ast.Not) else type_
             case ast.BoolOp():
-                return self.merge([self.value(v, kinds) for v in node.values])
+                return self.merge([self.value(v, types) for v in node.values])
             case ast.Compare():
-                parts = {self.value(v, kinds) for v in (node.left, *node.comparators)}
+                parts = {self.value(v, types) for v in (node.left, *node.comparators)}
                 return "num" if parts <= {"num", "none", "str", "shape"} else "any"
             case ast.IfExp():
-                self.value(node.test, kinds)
-                return self.merge([self.value(node.body, kinds), self.value(node.orelse, kinds)])
+                self.value(node.test, types)
+                return self.merge([self.value(node.body, types), self.value(node.orelse, types)])
             case ast.Tuple() | ast.List():
                 for item in node.elts:
-                    self.value(item.value if isinstance(item, ast.Starred) else item, kinds)
+                    self.value(item.value if isinstance(item, ast.Starred) else item, types)
                 return "seq"
             case ast.ListComp():
-                return self.comprehension(node, kinds)
+                return self.comprehension(node, types)
             case _:
-                raise problem(
+                raise error_at(
                     node, _EXPRESSION_HELP.get(type(node).__name__, f"{type(node).__name__} is not allowed here")
                 )
 
-    def item_kind(self, node: ast.expr, kind: str, kinds: Kinds) -> str:
-        """What a loop over `node`, which is a `kind`, yields."""
-        if is_range(node) or kind == "shape":
+    def item_type(self, node: ast.expr, type_: str, types: LocalTypes) -> str:
+        """What a loop over `node`, which is a `type_`, yields."""
+        if is_range(node) or type_ == "shape":
             return "num"
         names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-        return "self" if any(n == "self" or kinds.get(n) == "self" for n in names) else "any"
+        return "self" if any(n == "self" or types.get(n) == "self" for n in names) else "any"
 
-    def merge(self, kinds: list[str]) -> str:
+    def merge(self, types: list[str]) -> str:
         """The common kind, else "any"."""
-        return kinds[0] if len(set(kinds)) == 1 else "self" if "self" in kinds else "any"
+        return types[0] if len(set(types)) == 1 else "self" if "self" in types else "any"
 
     def arithmetic(self, left: str, right: str) -> str:
         """What a binary operator gives."""
@@ -149,52 +151,52 @@ class Expressions(CallChecker):
     def constant(self, node: ast.Constant) -> str:
         """Numbers, strings, booleans, None and `...`."""
         if isinstance(node.value, (bytes, complex)):
-            raise problem(node, f"a {type(node.value).__name__} literal is not allowed")
+            raise error_at(node, f"a {type(node.value).__name__} literal is not allowed")
         if node.value is None:
             return "none"
         return "str" if isinstance(node.value, str) else "num" if isinstance(node.value, (int, float)) else "any"
 
-    def name(self, node: ast.Name, kinds: Kinds) -> str:
+    def name(self, node: ast.Name, types: LocalTypes) -> str:
         """A local, a knob or a constant."""
         name = node.id
-        if name in kinds:
-            return kinds[name]
+        if name in types:
+            return types[name]
         if name in self.parsed.knobs or name in self.parsed.constants:
             return "num"
         if name in self.parsed.kernels.signatures:
-            raise problem(node, f"{name} is a kernel; launch it as a statement of its own: {name}[grid, block](...)")
+            raise error_at(node, f"{name} is a kernel; launch it as a statement of its own: {name}[grid, block](...)")
         if name == "self":
-            raise problem(node, "self is not a value; read what you need, e.g. self.weight")
+            raise error_at(node, "self is not a value; read what you need, e.g. self.weight")
         if name in ROOTS or name in HOST_FUNCTIONS:
-            raise problem(
+            raise error_at(
                 node,
                 f"{name} is not a value; call what you need, e.g. "
                 f"{'min(a, b)' if name in HOST_FUNCTIONS else name + '.<operator>(...)'}",
             )
         if name in self.locals:
-            raise problem(node, f"{name} is used before it is assigned")
-        known = (*kinds, *self.parsed.knobs, *self.parsed.constants)
-        raise problem(node, f"unknown name {name}{did_you_mean(name, known)}")
+            raise error_at(node, f"{name} is used before it is assigned")
+        known = (*types, *self.parsed.knobs, *self.parsed.constants)
+        raise error_at(node, f"unknown name {name}{did_you_mean(name, known)}")
 
-    def attribute(self, node: ast.Attribute, kinds: Kinds) -> str:
+    def attribute(self, node: ast.Attribute, types: LocalTypes) -> str:
         """A torch constant, self.<path>, or a tensor's metadata."""
         library = library_name(node)
         if library is not None:
             return self.library_value(node, *library)
         if is_self_path(node):
-            return self.self_path(node, kinds)
+            return self.self_path(node, types)
         if _is_finfo(node.value):
             if node.attr not in FINFO_FIELDS:
-                raise problem(node, f"torch.finfo has {', '.join(FINFO_FIELDS)}")
-            self.value(node.value, kinds)
+                raise error_at(node, f"torch.finfo has {', '.join(FINFO_FIELDS)}")
+            self.value(node.value, types)
             return "num"
-        owner = self.value(node.value, kinds)
+        owner = self.value(node.value, types)
         if owner == "self":  # what the model has is known where its state table is
             return {"shape": "shape", "ndim": "num", "training": "num"}.get(node.attr, "self")
         if node.attr not in VALUE_ATTRIBUTES:
             hint = refusal(node.attr)
             why = f": {hint}" if hint else did_you_mean(node.attr, VALUE_ATTRIBUTES)
-            raise problem(node, f".{node.attr} is not readable in a plan{why}")
+            raise error_at(node, f".{node.attr} is not readable in a plan{why}")
         if node.attr in ("T", "mT", "H", "mH"):
             return "tensor"
         return {"shape": "shape", "ndim": "num"}.get(node.attr, "any")
@@ -207,19 +209,19 @@ class Expressions(CallChecker):
             return "num"
         hint = refusal(rest[-1])
         other = f": {hint}" if hint else did_you_mean(rest[-1], TORCH_VALUES) or "; call it, or use a dtype"
-        raise problem(node, f"{ast.unparse(node)} is not a value in a plan{other}")
+        raise error_at(node, f"{ast.unparse(node)} is not a value in a plan{other}")
 
-    def self_path(self, node: ast.expr, kinds: Kinds) -> str:
+    def self_path(self, node: ast.expr, types: LocalTypes) -> str:
         """Record the path; `self.prepared.<name>` must be one of prepare's names."""
         parts: list[str] = []
         base: ast.expr = node
         while isinstance(base, (ast.Attribute, ast.Subscript)):
             if isinstance(base, ast.Attribute):
                 if base.attr.startswith("__"):
-                    raise problem(base, f".{base.attr}: names with two leading underscores are not allowed")
+                    raise error_at(base, f".{base.attr}: names with two leading underscores are not allowed")
                 parts.append(base.attr)
             else:
-                self.index(base.slice, kinds)
+                self.index(base.slice, types)
                 constant = base.slice.value if isinstance(base.slice, ast.Constant) else None
                 parts.append(str(constant) if isinstance(constant, (int, str)) else "*")
             base = base.value
@@ -234,58 +236,58 @@ class Expressions(CallChecker):
     def prepared_value(self, node: ast.expr, parts: list[str]) -> str:
         """self.prepared.<name>."""
         if self.where == "prepare":
-            raise problem(node, "prepare cannot read self.prepared; use the local name")
+            raise error_at(node, "prepare cannot read self.prepared; use the local name")
         if not self.parsed.has_prepare:
-            raise problem(node, "there is no prepare(self) in this program, so self.prepared is empty")
+            raise error_at(node, "there is no prepare(self) in this program, so self.prepared is empty")
         if len(parts) < 2:
-            raise problem(node, "read one prepared value by name, e.g. self.prepared.w")
+            raise error_at(node, "read one prepared value by name, e.g. self.prepared.w")
         if parts[1] not in self.prepared:
-            raise problem(node, f"prepare returns no {parts[1]}{did_you_mean(parts[1], self.prepared)}")
+            raise error_at(node, f"prepare returns no {parts[1]}{did_you_mean(parts[1], self.prepared)}")
         return "any"
 
-    def subscript(self, node: ast.Subscript, kinds: Kinds) -> str:
+    def subscript(self, node: ast.Subscript, types: LocalTypes) -> str:
         """An index or a slice of a tensor, tuple or module list."""
         if is_self_path(node):
-            return self.self_path(node, kinds)
+            return self.self_path(node, types)
         if isinstance(node.value, ast.Name) and node.value.id in self.parsed.kernels.signatures:
-            raise problem(node, f"a launch needs its arguments: {node.value.id}[grid, block](...)")
-        kind = self.value(node.value, kinds)
-        if kind in ("num", "none"):
-            raise problem(node, f"a {SAID[kind]} cannot be indexed")
-        self.index(node.slice, kinds)
-        if kind == "shape":
+            raise error_at(node, f"a launch needs its arguments: {node.value.id}[grid, block](...)")
+        type_ = self.value(node.value, types)
+        if type_ in ("num", "none"):
+            raise error_at(node, f"a {TYPE_NAMES[type_]} cannot be indexed")
+        self.index(node.slice, types)
+        if type_ == "shape":
             return "shape" if isinstance(node.slice, ast.Slice) else "num"
-        return kind if kind in ("tensor", "self") else "any"
+        return type_ if type_ in ("tensor", "self") else "any"
 
-    def index(self, node: ast.expr, kinds: Kinds) -> None:
+    def index(self, node: ast.expr, types: LocalTypes) -> None:
         """The inside of brackets."""
         if isinstance(node, ast.Slice):
             for part in (node.lower, node.upper, node.step):
                 if part is not None:
-                    self.value(part, kinds)
+                    self.value(part, types)
         elif isinstance(node, ast.Tuple):
             for item in node.elts:
-                self.index(item, kinds)
+                self.index(item, types)
         elif isinstance(node, ast.Starred):
-            raise problem(node, "* is not allowed in an index")
+            raise error_at(node, "* is not allowed in an index")
         else:
-            self.value(node, kinds)
+            self.value(node, types)
 
-    def comprehension(self, node: ast.ListComp, kinds: Kinds) -> str:
+    def comprehension(self, node: ast.ListComp, types: LocalTypes) -> str:
         """One `for`, over what a loop may run over; no conditions."""
         if len(node.generators) != 1 or node.generators[0].ifs:
-            raise problem(node, "a list comprehension has one for and no if; write a for loop and build a tuple")
+            raise error_at(node, "a list comprehension has one for and no if; write a for loop and build a tuple")
         generator = node.generators[0]
         if generator.is_async:
-            raise problem(node, "async is not allowed")
-        kind = self.value(generator.iter, kinds)
-        if kind in ("tensor", "num", "str", "none"):
-            raise problem(
+            raise error_at(node, "async is not allowed")
+        type_ = self.value(generator.iter, types)
+        if type_ in ("tensor", "num", "str", "none"):
+            raise error_at(
                 generator.iter,
-                f"a loop runs over range(...), a tuple, a shape or a module list, not over a {SAID[kind]}",
+                f"a loop runs over range(...), a tuple, a shape or a module list, not over a {TYPE_NAMES[type_]}",
             )
-        inner = dict(kinds)
-        self.assign(generator.target, self.item_kind(generator.iter, kind, kinds), inner)
+        inner = dict(types)
+        self.assign(generator.target, self.item_type(generator.iter, type_, types), inner)
         self.value(node.elt, inner)
         return "seq"
 

@@ -6,9 +6,10 @@ import ast
 import re
 from collections.abc import Mapping
 
+from hipwright import syntax
 from hipwright.errors import ProgramError
 from hipwright.program.language import RESERVED, cdiv, next_pow2
-from hipwright.records import Record
+from hipwright.records import Program, Record
 
 LIMIT = 2**63
 _NAME = re.compile(r"[A-Z][A-Za-z0-9_]*\Z")
@@ -162,3 +163,30 @@ def _call(node: ast.Call, name: str, args: list[int]) -> int:
     raise ProgramError(
         "only min(a, b), max(a, b), cdiv(a, b) with b not 0, and next_pow2(n) are allowed here", node.lineno
     )
+
+
+# ---------------------------------------------------------------- chosen values as defaults
+
+
+def text_with_knobs(program: Program) -> str:
+    """The program's text with each knob's default replaced by its chosen value; nothing else changes."""
+    lines = [line.encode() for line in program.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+    for node in reversed(syntax.parse(program.text).body):
+        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and node.value.args):
+            continue
+        name = node.targets[0].id if isinstance(node.targets[0], ast.Name) else ""
+        default = node.value.args[0]
+        if name in program.knobs and default.end_lineno == default.lineno and _is_knob(node.value):
+            row = default.lineno - 1
+            value = _literal(program.knobs[name], default).encode()
+            lines[row] = lines[row][: default.col_offset] + value + lines[row][default.end_col_offset :]
+    return b"\n".join(lines).decode()
+
+
+def _is_knob(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Name) and call.func.id == "knob"
+
+
+def _literal(value: int, default: ast.expr) -> str:
+    boolean = isinstance(default, ast.Constant) and isinstance(default.value, bool)
+    return repr(bool(value)) if boolean else repr(int(value))

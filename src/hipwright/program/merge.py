@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from hipwright.program.nodes import bound_names
+from hipwright.program.ast_queries import bound_names
 from hipwright.program.parsed import Parsed
 from hipwright.program.signature import blank
 
@@ -27,7 +27,9 @@ class RenamedProgram:
     functions: dict[str, ast.FunctionDef]
 
 
-def part(parsed: Parsed, knobs: Mapping[str, int], suffix: str, *, rename_locals: bool = False) -> RenamedProgram:
+def rename_apart(
+    parsed: Parsed, knobs: Mapping[str, int], suffix: str, *, rename_locals: bool = False
+) -> RenamedProgram:
     """`parsed` with `suffix` at the end of its kernels', knobs' and constants' names; chosen knobs become defaults.
 
     rename_locals: at the end of the plan's own names too, but for the inputs, which are shared.
@@ -48,7 +50,7 @@ def part(parsed: Parsed, knobs: Mapping[str, int], suffix: str, *, rename_locals
     )
 
 
-def text(parts: Iterable[RenamedProgram], functions: Iterable[ast.FunctionDef]) -> str:
+def join(parts: Iterable[RenamedProgram], functions: Iterable[ast.FunctionDef]) -> str:
     """One program of the parts' sources and heads and of these functions."""
     parts = list(parts)
     includes = dict.fromkeys(line for one in parts for line in one.includes)

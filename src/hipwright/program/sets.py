@@ -35,14 +35,14 @@ def combine(members: Sequence[SetMember]) -> Program:
     sources = [parse(member.program.text) for member in members]
     _check(sources)
     parts = [
-        merge.part(parsed, member.program.knobs, f"_s{i}", rename_locals=True)
+        merge.rename_apart(parsed, member.program.knobs, f"_s{i}", rename_locals=True)
         for i, (parsed, member) in enumerate(zip(sources, members, strict=True))
     ]
     functions = []
     if any("prepare" in part.functions for part in parts):
         functions.append(_prepare(parts))
     functions.append(_forward(parts, members))
-    program = Program(text=merge.text(parts, functions))
+    program = Program(text=merge.join(parts, functions))
     parse(program.text)  # what is written must be a program
     return program
 

@@ -12,7 +12,7 @@ from typing import Any
 from hipwright import syntax
 from hipwright.errors import ProgramError
 from hipwright.program.language import FACTORIES, HOST_FUNCTIONS, ROOTS, library_name
-from hipwright.program.lower.table import Missing, StateModule, StateTable, StateTensor
+from hipwright.program.lower.table import StateModule, StateTable, StateTensor, UnknownMember
 from hipwright.program.parsed import Parsed
 
 _TAKEN = {*ROOTS, *HOST_FUNCTIONS, "self", "Declined", "SimpleNamespace", "call_forward", "call_backward"}
@@ -161,7 +161,7 @@ class _Rewrite(ast.NodeTransformer):
     def _resolved(self, node: ast.expr) -> ast.AST:
         try:
             found = self.plain.resolve(node)
-        except Missing:  # a branch that is not taken may name what the model does not have
+        except UnknownMember:  # a branch that is not taken may name what the model does not have
             return ast.Constant(None)
         if isinstance(found, StateTensor):
             return self.plain.name_of(found)

@@ -162,7 +162,7 @@ class TaskHandle:
 
         "float64": parameters, buffers, float inputs and every dtype that the code names are float64; integers stay.
         "native": as the file has it. close: the narrowest float dtype of the task; indices in float64 outputs that were
-        chosen among elements equal to within its rounding are then beyond their range (task/host/choices.py). info:
+        chosen among elements equal to within its rounding are then beyond their range (task/host/ties.py). info:
         seconds; random (another torch seed gives other outputs); aliases: [output leaf, "inputs[0]" | "params.weight" |
         "buffers.x" | earlier output] that share memory; mutated_inputs: paths, with `inputs_after` beside it if there
         are any; reference_dtype: "native" where float64 does not run.

@@ -32,7 +32,7 @@ class SharedSize:
     places: tuple[Place, ...]
 
 
-class Space:
+class ShapeSpace:
     """The shapes near those given that the reference accepts. Deterministic: it depends on the task alone."""
 
     def __init__(self, given: Shapes, probe: Probe) -> None:
@@ -41,7 +41,7 @@ class Space:
         self._answers: dict[Shapes, int | None] = {}
         self.symbols = tuple(self._free())
 
-    def parts(self) -> Iterator[Space]:
+    def parts(self) -> Iterator[ShapeSpace]:
         """This space, then those in which one symbol keeps its size, then those in which one alone changes."""
         yield self
         subsets = [[s for s in self.symbols if s != kept] for kept in self.symbols]
@@ -135,7 +135,7 @@ class Space:
                 return True
         return False
 
-    def held(self) -> list[Space]:
+    def held(self) -> list[ShapeSpace]:
         """The parts of this space that keep a size: for a program that holds for a size alone (a head of attention)."""
         return [part for part in self.parts() if part is not self]
 
@@ -183,7 +183,7 @@ def _is_prime(n: int) -> bool:
     return n > 1 and all(n % d for d in range(2, int(n**0.5) + 1))
 
 
-def name_of(shapes: Shapes) -> str:
+def shape_name(shapes: Shapes) -> str:
     """A short name that tells shapes apart: "17x33,33x9"."""
     name = ",".join("x".join(map(str, shape)) or "scalar" for shape in shapes)
     return name if len(name) <= 60 else f"{name[:48]}~{content_key(name)[:8]}"

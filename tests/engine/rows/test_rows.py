@@ -114,7 +114,7 @@ def test_rows_are_read_in_packs_with_tails(dtype: torch.dtype) -> None:
         compare(got, expected, native)
 
 
-class Empties(torch.nn.Module):
+class Allocator(torch.nn.Module):
     """Reductions, scans and pointwise values of what may be empty."""
 
     def forward(self, x: torch.Tensor) -> Any:
@@ -139,7 +139,7 @@ class Empties(torch.nn.Module):
 
 @pytest.mark.filterwarnings("ignore:var..")
 def test_empty_inputs_of_a_program_for_any_size() -> None:
-    model = Empties()
+    model = Allocator()
     program = write(captured(model, [draw(6, 5)]))
     for shape in [(0, 5), (6, 0), (0, 0), (2, 3)]:
         x = draw(*shape)
@@ -151,7 +151,7 @@ def test_empty_inputs_of_a_program_for_any_size() -> None:
 @pytest.mark.filterwarnings("ignore:var..")
 @pytest.mark.parametrize("shape", [(0, 5), (6, 0)])
 def test_captured_empty_inputs(shape: tuple[int, int]) -> None:
-    model, x = Empties(), draw(*shape)
+    model, x = Allocator(), draw(*shape)
     program = write(captured(model, [x]))
     expected, native, _ = reference(model, [x])
     got, _ = run(program, model, [x])

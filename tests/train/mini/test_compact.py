@@ -16,7 +16,7 @@ from hipwright.engine.emit.device_code import device_code
 from hipwright.engine.write import write
 from hipwright.llm.compact import expand, prompt, shorten, shortened
 from hipwright.program import parse
-from hipwright.program.settle import settled
+from hipwright.program.knobs import text_with_knobs
 from hipwright.records import KernelResources, Program
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
@@ -104,7 +104,7 @@ def test_knobs_become_the_chosen_numbers(programs: list[Program]) -> None:
     program = next(one for one in programs if one.knobs)
     short = shortened(program)
     assert "knob(" not in short
-    chosen = parse(settled(program)).choose()
+    chosen = parse(text_with_knobs(program)).choose()
     for name, value in re.findall(r"^([A-Z]\w*) = (\d+)$", short, re.MULTILINE):
         assert chosen[name] == int(value)
 

@@ -19,7 +19,7 @@ from hipwright.torchio import to_torch
 from hipwright.verify.compare import compare
 from hipwright.verify.gpu.reference import DeviceReference, open_reference
 from hipwright.verify.gpu.reference_ends import BaselineMissing
-from hipwright.verify.gpu.rooms import SharedHosts
+from hipwright.verify.gpu.shared_hosts import SharedHosts
 from tests.verify.conftest import TASKS, Tasks
 
 STRICT = TolerancePolicy()
@@ -28,8 +28,8 @@ DATA = Path(__file__).parents[2] / "task" / "data"
 
 @pytest.fixture(scope="module", params=["a host each", "shared hosts"])
 def zygote(request: pytest.FixtureRequest) -> Iterator[Zygote | SharedHosts]:
-    with Zygote(("torch", "hipwright.task.device.server"), name="reference host") as it, SharedHosts(it, 2) as rooms:
-        yield it if request.param == "a host each" else rooms
+    with Zygote(("torch", "hipwright.task.device.server"), name="reference host") as it, SharedHosts(it, 2) as shared:
+        yield it if request.param == "a host each" else shared
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from hipwright.dataset.export.writing import (
     write,
 )
 from hipwright.dataset.records import Pair
-from hipwright.program.settle import settled
+from hipwright.program.knobs import text_with_knobs
 from hipwright.records import Program, content_key
 
 MESSAGES: Columns = {"messages": [{"role": "string", "content": "string"}]}
@@ -73,7 +73,7 @@ def answer(program: Program) -> str:
 def settled_text(program: Program) -> str:
     """The program's text with its chosen knobs; one that is not Python stays as it is."""
     try:
-        return settled(program) if program.form == "program" and program.knobs else program.text
+        return text_with_knobs(program) if program.form == "program" and program.knobs else program.text
     except (SyntaxError, ValueError):
         return program.text
 

@@ -8,7 +8,7 @@ from hipwright.capture.graph import Node, short
 from hipwright.engine.rewrite.attention_pattern import REGROUPED, SAME, Finder, Match
 from hipwright.engine.rewrite.pinned_sizes import hint
 
-HALVES = ("float16", "bfloat16")
+KERNEL_SOURCE = ("float16", "bfloat16")
 PACK = 8
 """Head sizes must be a multiple: others are padded by the library."""
 
@@ -20,7 +20,7 @@ def library_scale(found: Match, finder: Finder) -> float | None:
     """
     q, k, v = (finder.meta(o.name) for o in (found.q, found.k, found.v))
     last, sizes = finder.meta(found.last.name), {hint(o.shape[-1], finder.symbols) for o in (found.q, found.k, found.v)}
-    halves = q.dtype in HALVES and all(m.dtype == q.dtype for m in (k, v, last))
+    halves = q.dtype in KERNEL_SOURCE and all(m.dtype == q.dtype for m in (k, v, last))
     heads = len(found.lead[0]) == 2 and found.lead[0] == found.lead[1] == found.lead[2]
     if not halves or not heads or len(sizes) > 1 or sizes.pop() % PACK:
         return None

@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 
 from hipwright.program.convert.cpp_flow import ends, returns
-from hipwright.program.convert.cpp_kinds import NONE, Val, kind_of, of_type
 from hipwright.program.convert.cpp_parse import Node, Parser
 from hipwright.program.convert.cpp_statements import Launched, Statements
 from hipwright.program.convert.cpp_text import CppItem, ExtensionSource, Inconvertible, tokens, without_template
+from hipwright.program.convert.host_value import NONE, HostValue, kind_of, of_type
 from hipwright.program.convert.plan_writer import PlanLines
 
 _DEPTH = 8
@@ -51,16 +51,16 @@ class HostTranslator(Statements):
         self.functions = source.functions("host") | {
             k: v for k, v in source.functions("device").items() if "__host__" in v.head or "__device__" not in v.head
         }
-        self.env: dict[str, Val] = {}
+        self.env: dict[str, HostValue] = {}
         self.types: dict[str, str] = {}
         self.depth = 0
         self.literals: dict[str, str] = {}  # locals that are a number and were not assigned again
         self.own: set[str] = set()  # locals of the call being written, which it may assign again
         self.globals = self.constants()
 
-    def constants(self) -> dict[str, Val]:
+    def constants(self) -> dict[str, HostValue]:
         """Constants and aliases at the top level of the source."""
-        found: dict[str, Val] = {}
+        found: dict[str, HostValue] = {}
         self.env = found
         for item in self.source.items:
             if item.kind != "other" or "__device__" in item.text or "__constant__" in item.text:
@@ -80,14 +80,14 @@ class HostTranslator(Statements):
 
     # ------------------------------------------------------------ functions
 
-    def call_own(self, name: str, args: Sequence[Node]) -> Val | None:
+    def call_own(self, name: str, args: Sequence[Node]) -> HostValue | None:
         """Write out a helper that host code calls."""
         item = self.functions.get(name.split("::")[-1])
         if item is None:
             return None
         return self.run(item, [self.value(a) for a in args])
 
-    def run(self, item: CppItem, args: Sequence[Val]) -> Val:
+    def run(self, item: CppItem, args: Sequence[HostValue]) -> HostValue:
         """Write out one call with these arguments; its value."""
         if without_template(item.head)[0]:
             raise Inconvertible(f"{item.name} is a template")
@@ -108,7 +108,7 @@ class HostTranslator(Statements):
             self.depth -= 1
             self.env, self.types, self.own = outer
 
-    def defaults(self, item: CppItem, given: int) -> list[Val]:
+    def defaults(self, item: CppItem, given: int) -> list[HostValue]:
         """Values of trailing parameters that have a default."""
         texts = re.findall(r"(\w+)\s*=\s*([^,()]+)", item.head)
         missing = parameters(item.head)[given:]
@@ -117,18 +117,18 @@ class HostTranslator(Statements):
             raise Inconvertible(f"{item.name} is called with too few arguments")
         return [self.value(Parser(tokens(known[name])).expression()) for _, name in missing]
 
-    def taken(self, ctype: str, arg: Val) -> Val:
+    def taken(self, ctype: str, arg: HostValue) -> HostValue:
         """An argument as its parameter's type."""
         kind = kind_of(ctype, self.types)
         if kind == "any":
             raise Inconvertible(f"a parameter of type {ctype}")
         if arg.kind == "any":
-            return Val(kind, arg.text)
+            return HostValue(kind, arg.text)
         if kind in ("int", "float", "bool"):
             return self.number_as(arg, of_type(ctype, self.types))
         return arg
 
-    def body(self, nodes: list[Node], name: str) -> Val:
+    def body(self, nodes: list[Node], name: str) -> HostValue:
         """Write the statements of a function; its value."""
         if nodes and nodes[-1][0] == "return" and not any(map(returns, nodes[:-1])):
             for node in nodes[:-1]:
@@ -139,17 +139,17 @@ class HostTranslator(Statements):
                 self.statement(node)
             return NONE
         result = self.writer.fresh(f"{name}_result")
-        kinds: list[Val] = []
+        kinds: list[HostValue] = []
         self.branching(nodes, result, kinds)
         if len({v.kind for v in kinds}) != 1:
             raise Inconvertible(f"{name} returns values of different kinds")
-        return Val(kinds[0].kind, result)
+        return HostValue(kinds[0].kind, result)
 
-    def returned(self, node: Node) -> Val:
+    def returned(self, node: Node) -> HostValue:
         """A returned value; braces are a tuple."""
         return self.value(node)
 
-    def branching(self, nodes: list[Node], result: str, kinds: list[Val]) -> None:
+    def branching(self, nodes: list[Node], result: str, kinds: list[HostValue]) -> None:
         """Statements of which an `if` returns: what follows it moves into the other branch."""
         for index, node in enumerate(nodes):
             if node[0] == "return":

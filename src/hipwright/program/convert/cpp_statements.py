@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable, Sequence
 
 from hipwright.program.convert.cpp_flow import assigned, returns
-from hipwright.program.convert.cpp_kinds import CTYPES, NONE, OK, STREAM, Val, kind_of, of_type
 from hipwright.program.convert.cpp_parse import Node
 from hipwright.program.convert.cpp_text import CppItem, Inconvertible
 from hipwright.program.convert.cpp_values import OKAY, CppExpressions
+from hipwright.program.convert.host_value import CTYPES, NONE, OK, STREAM, HostValue, kind_of, of_type
 from hipwright.program.convert.plan_writer import PlanLines
 
 _GUARDS = re.compile(
@@ -36,7 +36,7 @@ _CHECKS = (
     "C10_HIP_KERNEL_LAUNCH_CHECK",
     "CUDA_KERNEL_LAUNCH_CHECK",
 )
-Launched = Callable[[str, Sequence[str] | None, Sequence[Val], dict[str, str]], tuple[str, Sequence[str]]]
+Launched = Callable[[str, Sequence[str] | None, Sequence[HostValue], dict[str, str]], tuple[str, Sequence[str]]]
 """(kernel, template arguments, arguments, types in scope) -> (entry kernel, its parameters' kinds)."""
 
 
@@ -75,7 +75,7 @@ class Statements(CppExpressions):
                 value = self.value(node[2])
                 names = [self.local(n) for n in node[1]]
                 self.writer.line(f"{', '.join(names)} = {value.text}")
-                self.env |= {c: Val("tensor", n) for c, n in zip(node[1], names, strict=True)}
+                self.env |= {c: HostValue("tensor", n) for c, n in zip(node[1], names, strict=True)}
             case "throw":
                 self.writer.line("assert False, 'the host code throws here'")
             case _:
@@ -96,9 +96,9 @@ class Statements(CppExpressions):
                 continue
             if not args and form != "{":
                 if ctype == "dim3":
-                    self.env[name] = Val("dim3", "(1, 1, 1)", parts=("1", "1", "1"))
+                    self.env[name] = HostValue("dim3", "(1, 1, 1)", parts=("1", "1", "1"))
                     continue
-                self.env[name] = Val("unset " + kind_of(ctype, self.types), "")
+                self.env[name] = HostValue("unset " + kind_of(ctype, self.types), "")
                 continue
             if args and args[0][0] == "lambda":
                 self.functions[name] = CppItem("host", "", name, f"auto {name}{args[0][2]}", args[0][3])
@@ -109,17 +109,17 @@ class Statements(CppExpressions):
             if kind in ("int", "float", "bool") and not pointer:
                 value = self.number_as(value, of_type(ctype, self.types))
             elif ctype == "dim3" and value.kind == "int":
-                value = Val("dim3", f"({value.text},)", parts=(value.text, "1", "1"))
+                value = HostValue("dim3", f"({value.text},)", parts=(value.text, "1", "1"))
             self.bind(name, value, pointer or value.kind in ("stream", "ok", "options", "device", "dim3", "none"))
 
-    def bind(self, name: str, value: Val, symbolic: bool) -> None:
+    def bind(self, name: str, value: HostValue, symbolic: bool) -> None:
         """Give a name a value: a local of the plan, or what it stands for."""
         if symbolic or value.known is not None:
             self.env[name] = value
             return
         local = self.local(name)
         self.writer.line(f"{local} = {value.text}")
-        self.env[name] = Val(value.kind, local, ctype=value.ctype)
+        self.env[name] = HostValue(value.kind, local, ctype=value.ctype)
         if value.kind == "int" and value.text.isdigit():
             self.literals[local] = value.text
 
@@ -137,7 +137,7 @@ class Statements(CppExpressions):
             if owner.kind == "dim3" and op == "=":
                 parts = list(owner.parts)
                 parts["xyz".index(target[2])] = self.value(given).text
-                self.env[target[1][1]] = Val("dim3", f"({', '.join(parts)})", parts=tuple(parts))
+                self.env[target[1][1]] = HostValue("dim3", f"({', '.join(parts)})", parts=tuple(parts))
                 return
         if target[0] != "name" or target[1] not in self.env:
             raise Inconvertible("an assignment to something other than a variable")
@@ -148,13 +148,13 @@ class Statements(CppExpressions):
         kind = old.kind.removeprefix("unset ")
         if op != "=":
             whole = self.on_binary(op[:-1], target, given)
-            value = Val("int", f"int({whole.text})") if kind == "int" and whole.kind == "float" else whole
+            value = HostValue("int", f"int({whole.text})") if kind == "int" and whole.kind == "float" else whole
         elif kind == "int" and value.kind == "float":
-            value = Val("int", f"int({value.text})")
+            value = HostValue("int", f"int({value.text})")
         local = old.text if old.text in self.own else self.local(target[1])
         self.literals.pop(local, None)
         self.writer.line(f"{local} = {value.text}")
-        self.env[target[1]] = Val(value.kind if kind == "any" else kind, local, ctype=old.ctype)
+        self.env[target[1]] = HostValue(value.kind if kind == "any" else kind, local, ctype=old.ctype)
 
     def owned(self, nodes: Sequence[Node]) -> None:
         """Give every variable that `nodes` assign a local beforehand, so that branches and loops agree on it."""
@@ -165,7 +165,7 @@ class Statements(CppExpressions):
             local = self.local(name)
             if old.text:
                 self.writer.line(f"{local} = {old.text}")
-            self.env[name] = Val(old.kind, local, ctype=old.ctype)
+            self.env[name] = HostValue(old.kind, local, ctype=old.ctype)
 
     def effect(self, node: Node) -> None:
         """A call for its effect: checks become guards, error codes vanish."""
@@ -212,7 +212,7 @@ class Statements(CppExpressions):
             sides.append(self.env)
         self.env = self.joined(before, sides)
 
-    def joined(self, before: dict[str, Val], sides: Sequence[dict[str, Val]]) -> dict[str, Val]:
+    def joined(self, before: dict[str, HostValue], sides: Sequence[dict[str, HostValue]]) -> dict[str, HostValue]:
         """Names after an if: those that both branches leave alike, or assign to the same local."""
         after = dict(before)
         for name in before:
@@ -237,7 +237,7 @@ class Statements(CppExpressions):
         stride = f"-({by.text})" if sign[0] == "-=" else by.text
         self.writer.line(f"for {local} in range({start.text}, ({stop.text}){sign[1]}, {stride}):")
         before, indent = dict(self.env), self.writer.indent
-        self.env[name] = Val("int", local)
+        self.env[name] = HostValue("int", local)
         self.writer.indent += "    "
         self.statements(body)
         self.writer.indent = indent
@@ -307,7 +307,7 @@ class Statements(CppExpressions):
         self.env, self.types = before, outer
 
 
-def _argument(kind: str, value: Val) -> str:
+def _argument(kind: str, value: HostValue) -> str:
     """One kernel argument: a tensor for a pointer, a number otherwise."""
     if kind == "pointer":
         if value.kind not in ("pointer", "none"):

@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hipwright.program.convert.cpp_kinds import Val, of_type
 from hipwright.program.convert.cpp_text import CppItem, ExtensionSource, Inconvertible, without_template
+from hipwright.program.convert.host_value import HostValue, of_type
 from hipwright.program.signature import parse_signatures
 
 _HOST_ONLY = re.compile(
@@ -106,7 +106,7 @@ class DeviceSource:
                         raise Inconvertible(f"the device code uses {what}")
 
     def launched(
-        self, name: str, targs: Sequence[str] | None, args: Sequence[Val], types: dict[str, str]
+        self, name: str, targs: Sequence[str] | None, args: Sequence[HostValue], types: dict[str, str]
     ) -> tuple[str, Sequence[str]]:
         """(entry kernel, kinds of its parameters) for one launch. Raises Inconvertible."""
         item = self.kernels.get(name)
@@ -134,7 +134,7 @@ class DeviceSource:
         return "\n".join([*map(_portable, kinds), *(i.text for i in self.source.items if i.kind == "define"), ""])
 
     def template_values(
-        self, item: CppItem, header: str, targs: Sequence[str], args: Sequence[Val], types: dict[str, str]
+        self, item: CppItem, header: str, targs: Sequence[str], args: Sequence[HostValue], types: dict[str, str]
     ) -> dict[str, str]:
         """{template parameter: argument}, given, deduced from pointers, or by default."""
         given = list(targs)

@@ -10,7 +10,7 @@ from hipwright.errors import ProgramError
 from hipwright.program.convert.cpp_text import Inconvertible
 from hipwright.program.convert.forward_state import class_named, method
 from hipwright.program.modelnew.extensions import Extension
-from hipwright.program.modelnew.halves import HALVES, hip_half, torch_half
+from hipwright.program.modelnew.native_source import KERNEL_SOURCE, binding_source, kernel_source
 from hipwright.program.signature import parse_signatures
 from hipwright.records import Program
 
@@ -19,7 +19,7 @@ def exported_program(tree: ast.Module, extensions: Sequence[Extension]) -> Progr
     """The program, or None when the file is not an export of ours: both native halves must be, to the letter."""
     if len(extensions) != 1 or len(extensions[0].cpp) != 1 or len(extensions[0].cuda) != 1:
         return None
-    hip = HALVES.match(extensions[0].cuda[0])
+    hip = KERNEL_SOURCE.match(extensions[0].cuda[0])
     if hip is None:
         return None
     try:
@@ -30,7 +30,7 @@ def exported_program(tree: ast.Module, extensions: Sequence[Extension]) -> Progr
     if not set(names) <= set(signatures):
         return None
     kernels = [signatures[name] for name in names]
-    same = (hip_half(hip["hip"], kernels), torch_half(kernels)) == tuple(
+    same = (kernel_source(hip["hip"], kernels), binding_source(kernels)) == tuple(
         text.strip("\n") + "\n" for text in (extensions[0].cuda[0], extensions[0].cpp[0])
     )
     return Program(text=_program(tree, hip["hip"], extensions[0])) if same else None

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hipwright.program.convert.cpp_host import parameters
-from hipwright.program.convert.cpp_kinds import Val
 from hipwright.program.convert.cpp_text import Inconvertible
 from hipwright.program.convert.forward_expression import Expression, Extensions
 from hipwright.program.convert.forward_state import Attributes
+from hipwright.program.convert.host_value import HostValue
 from hipwright.program.convert.plan_writer import PlanLines
 
 _DEPTH = 6
@@ -163,10 +163,10 @@ class Forward:
         if item is None:
             raise Inconvertible(f"the extension has no function {name} with a body")
         order = [n for _, n in parameters(item.head)]
-        given = [Val("any", self.local(a)) for a in args]
+        given = [HostValue("any", self.local(a)) for a in args]
         for param in order[len(args) :]:
             if param in keywords:
-                given += [Val("any", self.local(keywords[param]))]
+                given += [HostValue("any", self.local(keywords[param]))]
         host = self.extensions.hosts[index]
         value = host.run(item, [_literal_kind(v) for v in given])
         return value.text
@@ -191,10 +191,10 @@ class Forward:
         return returned[0] if returned else "None"
 
 
-def _literal_kind(value: Val) -> Val:
+def _literal_kind(value: HostValue) -> HostValue:
     """An argument of a call, with its kind where the text tells."""
     if value.text == "None":
-        return Val("none", "None")
+        return HostValue("none", "None")
     return value
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from hipwright.errors import CandidateError
-from hipwright.program.lower.direct import direct, is_direct
+from hipwright.program.lower.fast_launch import fast_launch, has_fast_launch
 from hipwright.program.signature import SIZES, Param, Signature
 
 Argument = Any  # torch.Tensor | int | float | bool | None
@@ -54,8 +54,10 @@ def refuse(message: str) -> CandidateError:
 
 def make_launch(signature: Signature, launcher: KernelLauncher) -> Callable[..., None]:
     """f(grid, block, lds_bytes, *args) that checks every argument and launches; an empty grid launches nothing."""
-    slow = _checked_launch(signature, launcher)
-    return direct(signature, launcher, list(map(_dtypes, signature.params)), slow) if is_direct(launcher) else slow
+    checked = _checked_launch(signature, launcher)
+    if not has_fast_launch(launcher):
+        return checked
+    return fast_launch(signature, launcher, [_dtypes(param) for param in signature.params], checked)
 
 
 def _checked_launch(signature: Signature, launcher: KernelLauncher) -> Callable[..., None]:
@@ -159,12 +161,12 @@ def _float(kernel: str, param: Param) -> Callable[[Argument], Argument]:
     return cast
 
 
-class Empties:
+class Allocator:
     """torch.empty and its family with torch's own meaning of sizes and strides, made by the launcher."""
 
     def __init__(self, launcher: KernelLauncher) -> None:
         self._new = launcher.empty
-        self._quick = launcher.quick_empty if is_direct(launcher) else None
+        self._quick = launcher.quick_empty if has_fast_launch(launcher) else None
 
     def empty(self, *size: Any, dtype: Any = None, device: Any = None, memory_format: Any = None) -> Any:
         """torch.empty."""

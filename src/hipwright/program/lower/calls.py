@@ -7,24 +7,24 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from hipwright.program.ast_queries import error_at
 from hipwright.program.language import EMPTIES, HOST, MATH, METADATA_METHODS, library_name
 from hipwright.program.lower import ops
 from hipwright.program.lower.emission import Emission
-from hipwright.program.lower.folding import UNROLL, Constant, Low, at, class_hint, describe
-from hipwright.program.lower.hosts import certain
+from hipwright.program.lower.folding import UNROLL, Constant, Lowered, at, class_hint, describe
+from hipwright.program.lower.host_values import is_host_value
 from hipwright.program.lower.plan import HOST_CALLS, MATH_CALLS
 from hipwright.program.lower.table import StateModule, StateTensor
-from hipwright.program.nodes import problem
 
 
 class CallLowering(Emission):
     """Lowers the calls of one function."""
 
-    def value(self, node: ast.expr) -> Low:
+    def value(self, node: ast.expr) -> Lowered:
         """Lower an expression; Known when its value is known now."""
         raise NotImplementedError
 
-    def called(self, node: ast.Call) -> Low:
+    def lower_call(self, node: ast.Call) -> Lowered:
         """A host function, a library call or a method."""
         if isinstance(node.func, ast.Name):
             return self.host_call(node, HOST[node.func.id], HOST_CALLS[node.func.id], f"__hw_h_{node.func.id}")
@@ -36,7 +36,7 @@ class CallLowering(Emission):
         if space == "math":
             return self.host_call(node, MATH[rest[0]], MATH_CALLS[rest[0]], f"__hw_math_{rest[0]}")
         if space == "torch" and rest[0] in EMPTIES:
-            found = getattr(self.shared.empties, rest[0])
+            found = getattr(self.shared.allocator, rest[0])
             function = self.bound("__hw_empty", found)
         else:
             has_device = any(k.arg == "device" for k in node.keywords)
@@ -44,7 +44,7 @@ class CallLowering(Emission):
         args, keywords = self.arguments(node)
         return self.call(function, args, node, keywords)
 
-    def host_call(self, node: ast.Call, fold: Callable[..., Any], function: Callable[..., Any], name: str) -> Low:
+    def host_call(self, node: ast.Call, fold: Callable[..., Any], function: Callable[..., Any], name: str) -> Lowered:
         """min, cdiv, range, math.sqrt, ...: computed now when the arguments are known."""
         low = [self.value(a) for a in node.args if not isinstance(a, ast.Starred)]
         if len(low) == len(node.args) and not node.keywords and all(isinstance(v, Constant) for v in low):
@@ -53,8 +53,8 @@ class CallLowering(Emission):
                 return found
         args, keywords = self.arguments(node)
         if keywords:
-            raise problem(node, "host functions take their arguments by position")
-        if all(certain(arg, self.sure) for arg in args):
+            raise error_at(node, "host functions take their arguments by position")
+        if all(is_host_value(arg, self.host_names) for arg in args):
             name, function = name.replace("__hw_", "__hw_raw_", 1), fold
         self.globals[name] = function
         return self.call(name, args, node)
@@ -73,23 +73,23 @@ class CallLowering(Emission):
         try:
             found = fold(*args)
         except (ArithmeticError, TypeError, ValueError) as error:
-            raise problem(node, f"{ast.unparse(node)}: {error}") from None
+            raise error_at(node, f"{ast.unparse(node)}: {error}") from None
         return Constant(tuple(found) if loops else found)
 
-    def method(self, node: ast.Call, func: ast.Attribute) -> Low:
+    def method(self, node: ast.Call, func: ast.Attribute) -> Lowered:
         """A method of a tensor; metadata of the model's own tensors is known now."""
         owner = self.value(func.value)
         if isinstance(owner, Constant) and isinstance(owner.value, StateModule):
             path = ast.unparse(func)
-            raise problem(
+            raise error_at(
                 node,
                 f"{path}(...) is not callable in a plan: it belongs to the model"
                 f"{class_hint(self.table.class_of(owner.value))}; write the operator with {path}.weight and the like",
             )
         if isinstance(owner, Constant) and not isinstance(owner.value, StateTensor):
-            raise problem(node, f"{ast.unparse(func.value)} is {describe(owner.value)} and has no method {func.attr}")
+            raise error_at(node, f"{ast.unparse(func.value)} is {describe(owner.value)} and has no method {func.attr}")
         if func.attr in EMPTIES:
-            function = self.bound("__hw_empty", getattr(self.shared.empties, func.attr))
+            function = self.bound("__hw_empty", getattr(self.shared.allocator, func.attr))
         else:
             function = self.resolve("method", (func.attr,), node)
         args, keywords = self.arguments(node)
@@ -117,7 +117,7 @@ class CallLowering(Emission):
         try:
             found = ops.resolve(space, rest, allow_random=self.shared.allow_random, in_place=in_place)
         except ops.OperatorRefused as why:
-            raise problem(node, str(why)) from None
+            raise error_at(node, str(why)) from None
         if not device:
             return self.bound(f"__hw_{space}_{'_'.join(rest)}", found)
         name = f"__hw_made_{'_'.join(rest)}"

@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hipwright.errors import ProgramError
+from hipwright.program.ast_queries import bound_names, error_at
 from hipwright.program.lower.arguments import KernelLauncher, make_launch
-from hipwright.program.lower.emission import Shared
-from hipwright.program.lower.folding import Constant, Low, at, describe, holds_module, returns, store
-from hipwright.program.lower.hosts import certain_names
+from hipwright.program.lower.emission import PlanScope
+from hipwright.program.lower.folding import Constant, Lowered, at, describe, holds_module, returns, store
+from hipwright.program.lower.host_values import host_value_names
 from hipwright.program.lower.plan import FILENAME, LoweredPlan
 from hipwright.program.lower.table import StateTable, StateTensor
 from hipwright.program.lower.values import ExpressionLowering
-from hipwright.program.nodes import bound_names, problem
 from hipwright.program.parsed import Parsed
 from hipwright.tensors import Tree
 
@@ -42,7 +42,7 @@ def lower(
     a line for a path the model does not have, an operator that is unknown or not functional, and the like.
     """
     state = table if isinstance(table, StateTable) else StateTable(table, device=device)
-    shared = Shared(parsed, dict(parsed.values(knobs)), state, launcher, allow_random, device)
+    shared = PlanScope(parsed, dict(parsed.values(knobs)), state, launcher, allow_random, device)
     functions: dict[str, Callable[..., Any]] = {}
     used: list[Any] = []
     try:
@@ -67,7 +67,7 @@ class _Lowerer(ExpressionLowering):
     def function(self, node: ast.FunctionDef) -> Callable[..., Any]:
         """Compile one function; its parameters are those of the plan without self."""
         self.locals = bound_names(node) | {a.arg for a in node.args.args[1:]}
-        self.sure = certain_names(node, self.shared.values.keys())
+        self.host_names = host_value_names(node, self.shared.values.keys())
         body = self.block(node.body)
         args = ast.arguments(
             posonlyargs=[],
@@ -97,7 +97,7 @@ class _Lowerer(ExpressionLowering):
         """Lower one statement into none, one or (unrolled) many."""
         self.nodes += 1
         if self.nodes > MAX_NODES:
-            raise problem(node, "the plan becomes too large when its loops are unrolled; use fewer iterations")
+            raise error_at(node, "the plan becomes too large when its loops are unrolled; use fewer iterations")
         match node:
             case ast.Assign():
                 return self.assign(node.targets, self.value(node.value), node)
@@ -120,16 +120,16 @@ class _Lowerer(ExpressionLowering):
             case ast.Pass() | ast.Expr():
                 return []
             case _:
-                raise problem(node, "this statement is not allowed in a plan")
+                raise error_at(node, "this statement is not allowed in a plan")
 
-    def result(self, node: ast.expr) -> Low:
+    def result(self, node: ast.expr) -> Lowered:
         """A returned value: an expression, or a dict of them."""
         if not isinstance(node, ast.Dict):
             return self.value(node)
         keys = [self.emit(self.value(k), node) for k in node.keys if k is not None]
         return at(ast.Dict(keys=list(keys), values=[self.emit(self.value(v), v) for v in node.values]), node)
 
-    def assign(self, targets: list[ast.expr], value: Low, node: ast.stmt) -> list[ast.stmt]:
+    def assign(self, targets: list[ast.expr], value: Lowered, node: ast.stmt) -> list[ast.stmt]:
         """Bind targets; known values are remembered, and written too unless they have no value of their own."""
         kept: list[ast.expr] = []
         for target in targets:
@@ -194,7 +194,7 @@ class _Lowerer(ExpressionLowering):
         owner = self.value(call.func.value)
         if not isinstance(owner, Constant) or not isinstance(owner.value, StateTensor) or owner.value.kind != "buffers":
             what = describe(owner.value) if isinstance(owner, Constant) else "a value"
-            raise problem(node, f"{ast.unparse(call.func.value)} is {what}: only buffers are updated in place")
+            raise error_at(node, f"{ast.unparse(call.func.value)} is {what}: only buffers are updated in place")
         method = self.resolve("method", (call.func.attr,), call, in_place=True)
         args, keywords = self.arguments(call)
         return at(ast.Expr(self.call(method, [self.emit(owner, node), *args], node, keywords)), node)
@@ -214,7 +214,7 @@ class _Lowerer(ExpressionLowering):
         for param, arg in zip(signature.params, node.args, strict=True):
             value = self.value(arg)
             if isinstance(value, Constant) and isinstance(value.value, StateTensor) and not param.pointer:
-                raise problem(
+                raise error_at(
                     arg, f"{name}: {param.name} is {param.ctype}, but {ast.unparse(arg)} is {describe(value.value)}"
                 )
             args.append(self.emit(value, arg))

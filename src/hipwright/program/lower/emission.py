@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hipwright.program.lower.arguments import Empties, KernelLauncher
-from hipwright.program.lower.folding import Constant, Low, at, class_hint, describe
-from hipwright.program.lower.hosts import certain
+from hipwright.program.ast_queries import error_at
+from hipwright.program.lower.arguments import Allocator, KernelLauncher
+from hipwright.program.lower.folding import Constant, Lowered, at, class_hint, describe
+from hipwright.program.lower.host_values import is_host_value
 from hipwright.program.lower.plan import getitem, guard_failed, host
-from hipwright.program.lower.table import Missing, StateModule, StateTable, StateTensor
-from hipwright.program.nodes import problem
+from hipwright.program.lower.table import StateModule, StateTable, StateTensor, UnknownMember
 from hipwright.program.parsed import Parsed
 
 
 @dataclass
-class Shared:
+class PlanScope:
     """What the functions of one plan have in common."""
 
     parsed: Parsed
@@ -29,14 +29,14 @@ class Shared:
 
     def __post_init__(self) -> None:
         self.prepared: dict[str, Any] = {}
-        self.empties = Empties(self.launcher)
+        self.allocator = Allocator(self.launcher)
         self.launches: dict[str, Callable[..., None]] = {}
 
 
 class Emission:
     """One lowered function in the making. `env` holds what is known of locals at the present point."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: PlanScope) -> None:
         self.shared = shared
         self.table = shared.table
         self.env: dict[str, Any] = {}
@@ -51,7 +51,7 @@ class Emission:
         self.names: dict[tuple[str, int], str] = {}
         self.used: list[Any] = []  # tensors of the state that the function reads
         self.locals: set[str] = set()
-        self.sure: frozenset[str] = frozenset()  # names that are no tensor
+        self.host_names: frozenset[str] = frozenset()  # names that are no tensor
         self.nodes = 0
 
     def bound(self, lead: str, value: Any) -> str:
@@ -73,15 +73,15 @@ class Emission:
         """base[key] in plain brackets."""
         return at(ast.Subscript(value=base, slice=key, ctx=ast.Load()), node)
 
-    def on_host(self, value: Low, node: ast.AST | None = None) -> ast.expr:
+    def on_host(self, value: Lowered, node: ast.AST | None = None) -> ast.expr:
         """The value, checked not to be a tensor when it runs."""
         if isinstance(value, Constant):
             return self.emit(value, node or ast.Constant(0))
-        if certain(value, self.sure):
+        if is_host_value(value, self.host_names):
             return value
         return self.call("__hw_host", [value], value)
 
-    def emit(self, value: Low, node: ast.AST) -> ast.expr:
+    def emit(self, value: Lowered, node: ast.AST) -> ast.expr:
         """The node of a lowered value."""
         if not isinstance(value, Constant):
             return value
@@ -90,7 +90,7 @@ class Emission:
             self.used.append(known.tensor)
             return at(ast.Name(self.bound("__hw_t", known.tensor), ast.Load()), node)
         if isinstance(known, StateModule):
-            raise problem(
+            raise error_at(
                 node,
                 f"self.{known.path} is {describe(known)}{class_hint(self.table.class_of(known))}, not a value; "
                 "read its parameters, e.g. .weight",
@@ -106,14 +106,14 @@ class Emission:
         if isinstance(known.value, StateModule):
             try:
                 return tuple(self.table.items(known.value))
-            except Missing as why:
-                raise problem(node, str(why)) from None
+            except UnknownMember as why:
+                raise error_at(node, str(why)) from None
         if isinstance(known.value, (tuple, range)):
             return known.value
-        raise problem(node, f"a loop cannot run over {describe(known.value)}; use range(n), a tuple or a module list")
+        raise error_at(node, f"a loop cannot run over {describe(known.value)}; use range(n), a tuple or a module list")
 
     def truth(self, known: Constant, node: ast.AST) -> bool:
         """The truth of a known value."""
         if isinstance(known.value, StateTensor):
-            raise problem(node, f"self.{known.value.path} is a tensor and has no truth value; test `is not None`")
+            raise error_at(node, f"self.{known.value.path} is a tensor and has no truth value; test `is not None`")
         return True if isinstance(known.value, StateModule) else bool(known.value)

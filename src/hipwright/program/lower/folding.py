@@ -20,7 +20,7 @@ class Constant:
     value: Any
 
 
-Low = Constant | ast.expr
+Lowered = Constant | ast.expr
 N = TypeVar("N", bound=ast.AST)
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,

@@ -32,7 +32,7 @@ class StateTensor:
     tensor: Any
 
 
-class Missing(LookupError):
+class UnknownMember(LookupError):
     """The model has nothing of that name; the message says so and suggests another."""
 
 
@@ -65,16 +65,16 @@ class StateTable:
             return self.training
         known = self._names(module)
         owner = f"self.{module.path}" if module.path else "the task's Model"
-        raise Missing(f"{owner} has no {name}{did_you_mean(name, known) or self._listed(known)}")
+        raise UnknownMember(f"{owner} has no {name}{did_you_mean(name, known) or self._listed(known)}")
 
     def item(self, module: StateModule, key: int | str) -> Any:
         """What `module[key]` is. Raises Missing."""
         length = self.length(module)
         if isinstance(key, int):
             if length < 0:
-                raise Missing(f"self.{module.path} is not a list, so it has no item {key}")
+                raise UnknownMember(f"self.{module.path} is not a list, so it has no item {key}")
             if not -length <= key < length:
-                raise Missing(f"self.{module.path} has {length} items, so there is no item {key}")
+                raise UnknownMember(f"self.{module.path} has {length} items, so there is no item {key}")
             key = self._children(module)[key]
         return self.member(module, str(key))
 
@@ -82,7 +82,7 @@ class StateTable:
         """What a loop over the module yields. Raises Missing when it is not a list."""
         length = self.length(module)
         if length < 0:
-            raise Missing(f"self.{module.path} is not a module list; loop over one, or over range(n)")
+            raise UnknownMember(f"self.{module.path} is not a module list; loop over one, or over range(n)")
         return [self.item(module, i) for i in range(length)]
 
     def length(self, module: StateModule) -> int:

@@ -32,7 +32,7 @@ class NoopLauncher:
     def launch(self, kernel: str, grid: Dim3, block: Dim3, lds_bytes: int, args: Sequence[Argument]) -> None:
         """Record a launch: {"kernel", "grid", "block", "lds", "args": [spec or scalar]}; "updated" in a spec."""
         described = [spec(a) if isinstance(a, torch.Tensor) else a for a in args]
-        for number, updated in enumerate(self._updates.of(kernel, args) if self._updates is not None else []):
+        for number, updated in enumerate(self._updates.replaced(kernel, args) if self._updates is not None else []):
             if updated:
                 described[number]["updated"] = True
         record = {"kernel": kernel, "grid": list(grid), "block": list(block), "lds": lds_bytes, "args": described}
@@ -44,7 +44,7 @@ class NoopLauncher:
         if self.device != "meta" and out.numel():
             out.view(-1).view(torch.uint8).fill_(self.poison)
         if self._updates is not None:
-            self._updates.made(out)
+            self._updates.allocated(out)
         return out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from hipwright.program.ast_queries import error_at
 from hipwright.program.language import (
     FINFO_FIELDS,
     VALUE_ATTRIBUTES,
@@ -17,20 +18,19 @@ from hipwright.program.lower.folding import (
     COMPARE,
     UNROLL,
     Constant,
-    Low,
+    Lowered,
     at,
     fold,
     holds_module,
     store,
 )
-from hipwright.program.lower.table import Missing, StateModule, StateTensor
-from hipwright.program.nodes import problem
+from hipwright.program.lower.table import StateModule, StateTensor, UnknownMember
 
 
 class ExpressionLowering(CallLowering):
     """Lowers the expressions of one function."""
 
-    def value(self, node: ast.expr) -> Low:
+    def value(self, node: ast.expr) -> Lowered:
         """Lower an expression; Known when its value is known now."""
         self.nodes += 1
         match node:
@@ -43,7 +43,7 @@ class ExpressionLowering(CallLowering):
             case ast.Subscript():
                 return self.subscript(node)
             case ast.Call():
-                return self.called(node)
+                return self.lower_call(node)
             case ast.BinOp():
                 return self.binary(node)
             case ast.UnaryOp():
@@ -63,9 +63,9 @@ class ExpressionLowering(CallLowering):
             case ast.ListComp():
                 return self.comprehension(node)
             case _:
-                raise problem(node, f"{type(node).__name__} is not allowed in a plan")
+                raise error_at(node, f"{type(node).__name__} is not allowed in a plan")
 
-    def name(self, node: ast.Name) -> Low:
+    def name(self, node: ast.Name) -> Lowered:
         """A known local, a knob, `self`, or a local of the lowered function."""
         if node.id in self.env:
             return Constant(self.env[node.id])
@@ -74,10 +74,10 @@ class ExpressionLowering(CallLowering):
         if node.id == "self":
             return Constant(StateModule(""))
         if node.id not in self.locals:  # `check` has seen to it; a lowered function must not read our own globals
-            raise problem(node, f"unknown name {node.id}")
+            raise error_at(node, f"unknown name {node.id}")
         return at(ast.Name(node.id, ast.Load()), node)
 
-    def attribute(self, node: ast.Attribute) -> Low:
+    def attribute(self, node: ast.Attribute) -> Lowered:
         """self.<path>, a torch constant, or metadata of a value."""
         library = library_name(node)
         if library is not None:
@@ -91,10 +91,10 @@ class ExpressionLowering(CallLowering):
                 found = getattr(owner.value.tensor, node.attr)
                 return Constant(tuple(found) if node.attr == "shape" else found)
         if node.attr not in VALUE_ATTRIBUTES and node.attr not in FINFO_FIELDS:
-            raise problem(node, f".{node.attr} is not readable in a plan")
+            raise error_at(node, f".{node.attr} is not readable in a plan")
         return at(ast.Attribute(self.emit(owner, node), node.attr, ast.Load()), node)
 
-    def member(self, module: StateModule, name: str, node: ast.expr) -> Low:
+    def member(self, module: StateModule, name: str, node: ast.expr) -> Lowered:
         """self.<module>.<name>; self.prepared is the dict of prepared values."""
         if module.path == "prepared":
             return self.index(ast.Name("__hw_prepared", ast.Load()), ast.Constant(name), node)
@@ -102,10 +102,10 @@ class ExpressionLowering(CallLowering):
             return Constant(StateModule("prepared"))
         try:
             return Constant(self.table.member(module, name))
-        except Missing as why:
-            raise problem(node, str(why)) from None
+        except UnknownMember as why:
+            raise error_at(node, str(why)) from None
 
-    def subscript(self, node: ast.Subscript) -> Low:
+    def subscript(self, node: ast.Subscript) -> Lowered:
         """An item of a module list, of a known tuple, or of a value."""
         owner = self.value(node.value)
         if isinstance(owner, Constant) and isinstance(owner.value, StateModule):
@@ -116,7 +116,7 @@ class ExpressionLowering(CallLowering):
                 try:
                     found = owner.value[key.value]
                 except (IndexError, TypeError) as error:
-                    raise problem(node, f"{ast.unparse(node)}: {error}") from None
+                    raise error_at(node, f"{ast.unparse(node)}: {error}") from None
                 return Constant(tuple(found) if isinstance(found, range) else found)
         simple, key_node = self.key(node.slice)
         base = self.emit(owner, node)
@@ -124,11 +124,11 @@ class ExpressionLowering(CallLowering):
             return self.index(base, key_node, node)
         return self.call("__hw_getitem", [base, key_node], node)
 
-    def module_item(self, module: StateModule, node: ast.Subscript) -> Low:
+    def module_item(self, module: StateModule, node: ast.Subscript) -> Lowered:
         """An item of a module list, or a prepared value."""
         key = self.known_key(node.slice)
         if key is None or not isinstance(key.value, (int, str)):
-            raise problem(
+            raise error_at(
                 node,
                 f"{ast.unparse(node)}: the index of a module list must be known when the plan is lowered; loop "
                 f"over range(len({ast.unparse(node.value)})) or over the list itself",
@@ -137,8 +137,8 @@ class ExpressionLowering(CallLowering):
             return self.member(module, str(key.value), node)
         try:
             return Constant(self.table.item(module, key.value))
-        except Missing as why:
-            raise problem(node, str(why)) from None
+        except UnknownMember as why:
+            raise error_at(node, str(why)) from None
 
     def known_key(self, node: ast.expr) -> Constant | None:
         """The key when all of it is known: an integer, a string or a slice."""
@@ -168,19 +168,19 @@ class ExpressionLowering(CallLowering):
         ]
         return simple, at(ast.Tuple(elts=out, ctx=ast.Load()) if isinstance(node, ast.Tuple) else out[0], node)
 
-    def binary(self, node: ast.BinOp) -> Low:
+    def binary(self, node: ast.BinOp) -> Lowered:
         """An arithmetic operation."""
         left, right = self.value(node.left), self.value(node.right)
         if isinstance(left, Constant) and isinstance(right, Constant):
             try:
                 found = fold(node.op, left.value, right.value)
             except (ArithmeticError, TypeError, ValueError) as error:
-                raise problem(node, f"{ast.unparse(node)}: {error}") from None
+                raise error_at(node, f"{ast.unparse(node)}: {error}") from None
             if found is not None:
                 return found
         return at(ast.BinOp(self.emit(left, node.left), node.op, self.emit(right, node.right)), node)
 
-    def unary(self, node: ast.UnaryOp) -> Low:
+    def unary(self, node: ast.UnaryOp) -> Lowered:
         """not, -, + or ~."""
         value = self.value(node.operand)
         if isinstance(node.op, ast.Not):
@@ -196,10 +196,10 @@ class ExpressionLowering(CallLowering):
                 return Constant(~int(value.value))
         return at(ast.UnaryOp(node.op, self.emit(value, node)), node)
 
-    def boolean(self, node: ast.BoolOp) -> Low:
+    def boolean(self, node: ast.BoolOp) -> Lowered:
         """and, or: Python's own meaning, with operands that are no tensors; decided operands are dropped."""
         stop_at = isinstance(node.op, ast.Or)
-        parts: list[Low] = []
+        parts: list[Lowered] = []
         for operand in node.values:
             value = self.value(operand)
             parts.append(value)
@@ -212,7 +212,7 @@ class ExpressionLowering(CallLowering):
             return parts[0]
         return at(ast.BoolOp(op=node.op, values=[self.on_host(p, node) for p in parts]), node)
 
-    def compare(self, node: ast.Compare) -> Low:
+    def compare(self, node: ast.Compare) -> Lowered:
         """A comparison, chained or not."""
         values = [self.value(v) for v in (node.left, *node.comparators)]
         only_none = all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops)
@@ -223,15 +223,15 @@ class ExpressionLowering(CallLowering):
                     pairs = zip(node.ops, known, known[1:], strict=False)
                     return Constant(all(COMPARE[type(op)](a, b) for op, a, b in pairs))
                 except TypeError as error:
-                    raise problem(node, f"{ast.unparse(node)}: {error}") from None
+                    raise error_at(node, f"{ast.unparse(node)}: {error}") from None
         # `a < b < c` and `in` ask for truth values, which tensors do not have on the host
         asks = len(node.ops) > 1 or any(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops)
         low = [self.on_host(v, node) if asks and not only_none else self.emit(v, node) for v in values]
         return at(ast.Compare(left=low[0], ops=node.ops, comparators=low[1:]), node)
 
-    def sequence(self, node: ast.Tuple | ast.List) -> Low:
+    def sequence(self, node: ast.Tuple | ast.List) -> Lowered:
         """A tuple or list; a list of known values counts as a tuple."""
-        parts: list[Low] = []
+        parts: list[Lowered] = []
         for item in node.elts:
             if isinstance(item, ast.Starred):
                 value = self.value(item.value)
@@ -246,7 +246,7 @@ class ExpressionLowering(CallLowering):
         elts = [self.emit(p, node) for p in parts]
         return at(type(node)(elts=elts, ctx=ast.Load()), node)
 
-    def comprehension(self, node: ast.ListComp) -> Low:
+    def comprehension(self, node: ast.ListComp) -> Lowered:
         """A list comprehension, unrolled where a loop would be."""
         generator = node.generators[0]
         iterable = self.value(generator.iter)
@@ -266,7 +266,7 @@ class ExpressionLowering(CallLowering):
         self.env = outer
         return at(out, node)
 
-    def bind(self, target: ast.expr, value: Low, node: ast.AST) -> None:
+    def bind(self, target: ast.expr, value: Lowered, node: ast.AST) -> None:
         """Remember or forget what a target is known to be."""
         if isinstance(target, ast.Name):
             if isinstance(value, Constant):
@@ -279,14 +279,14 @@ class ExpressionLowering(CallLowering):
             starred = any(isinstance(t, ast.Starred) for t in target.elts)
             if isinstance(items, (tuple, list)) and not starred:
                 if len(items) != len(target.elts):
-                    raise problem(node, f"{len(target.elts)} names are unpacked from {len(items)} values")
+                    raise error_at(node, f"{len(target.elts)} names are unpacked from {len(items)} values")
                 for inner, item in zip(target.elts, items, strict=True):
                     self.bind(inner, Constant(item), node)
                 return
         for name in assigned_names(target):
             self.env.pop(name, None)
 
-    def unrolled(self, iterable: Low, node: ast.AST) -> list[Any] | None:
+    def unrolled(self, iterable: Lowered, node: ast.AST) -> list[Any] | None:
         """The items of a loop that is unrolled, None for one that stays a loop."""
         if not isinstance(iterable, Constant):
             return None

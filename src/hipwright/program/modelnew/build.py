@@ -131,7 +131,7 @@ def _found(text: str, zygote: Zygote | None, init_inputs: Tree) -> tuple[list[Ex
             raise CompileError(f"the extension's sources cannot be told without running the file: {error}") from None
     bundle: dict[str, Any] = {"init_inputs": init_inputs}
     with zygote.session(DISCOVERY, {"text": text}, bundle, limits=_DISCOVERY_LIMITS) as session:
-        header, _ = session.call("asked", {}, None, timeout_s=_DISCOVERY_LIMITS.wall_s)
+        header, _ = session.call("discover", {}, None, timeout_s=_DISCOVERY_LIMITS.wall_s)
     try:
         return [msgspec.convert(e, Extension) for e in header["extensions"]], "executed"
     except (msgspec.ValidationError, KeyError, TypeError):

@@ -15,7 +15,7 @@ import copy
 from hipwright import syntax
 from hipwright.errors import BadInput, ProgramError
 from hipwright.program.language import FACTORIES, IMPORTS, is_self_path, library_name
-from hipwright.program.modelnew.halves import hip_half, torch_half
+from hipwright.program.modelnew.native_source import binding_source, kernel_source
 from hipwright.program.parsed import Parsed
 from hipwright.records import Program
 
@@ -41,8 +41,8 @@ def export(program: Program, parsed: Parsed, task_source: str) -> str:
     if kernels:
         flags = ["-O3", *(f"-D{name}={value}" for name, value in parsed.defines(program.knobs).items())]
         parts += [
-            f"HIP_SOURCE = {_literal(hip_half(parsed.hip, kernels))}\n",
-            f"TORCH_SOURCE = {_literal(torch_half(kernels))}\n",
+            f"HIP_SOURCE = {_literal(kernel_source(parsed.hip, kernels))}\n",
+            f"TORCH_SOURCE = {_literal(binding_source(kernels))}\n",
             _BUILD.format(
                 name=f"hipwright_{program.key}",
                 functions=[f"launch_{k.name}" for k in kernels],

@@ -30,7 +30,7 @@ MODULE = "model_new"
 
 
 @dataclass
-class Running:
+class LoadedModelNew:
     """A live ModelNew. params and buffers: the candidate's tensors under the *reference's* paths, on the device.
 
     build_info: how each extension was built ("lean" or "real"), seconds, and how the state was matched.
@@ -55,7 +55,7 @@ class Running:
         return outputs, list(ops.ops)
 
 
-def load(init: Mapping[str, Any], table: Tree, device: str) -> Running:
+def load(init: Mapping[str, Any], table: Tree, device: str) -> LoadedModelNew:
     """Execute a ModelNew file and give it the task's state.
 
     init: text; seed; extensions: what `program.modelnew.build.prepare` made. table: the state table, with
@@ -73,7 +73,7 @@ def load(init: Mapping[str, Any], table: Tree, device: str) -> Running:
         model = model.to(device)
     params, buffers, matched = set_state(model, table, device)
     info = {"extensions": serve.used, "state": matched}
-    return Running(model, model, params, buffers, info)
+    return LoadedModelNew(model, model, params, buffers, info)
 
 
 def _by_name(arguments: Sequence[Any]) -> bool:
@@ -82,7 +82,7 @@ def _by_name(arguments: Sequence[Any]) -> bool:
 
 def execute(text: str, loader: Any) -> dict[str, Any]:
     """Run the file's top level with `loader` in place of torch.utils.cpp_extension; its names."""
-    stand_in(loader)
+    replace_cpp_extension(loader)
     module = types.ModuleType(MODULE)
     sys.modules[MODULE] = module  # dataclasses and Triton look their module up
     linecache.cache[FILENAME] = (len(text), None, text.splitlines(keepends=True), FILENAME)  # Triton reads sources
@@ -179,7 +179,7 @@ def _listed(items: Sequence[tuple[str, Any]]) -> str:
 # ---------------------------------------------------------------- extensions
 
 
-def stand_in(loader: Any) -> None:
+def replace_cpp_extension(loader: Any) -> None:
     """Replace torch.utils.cpp_extension by a module that asks `loader` and compiles nothing."""
     module: Any = types.ModuleType("torch.utils.cpp_extension")
     module.load_inline = loader.load_inline
@@ -242,7 +242,7 @@ class ExtensionRecorder:
     """Notes what is asked for, and gives objects that cannot be called."""
 
     def __init__(self) -> None:
-        self.asked: list[Extension] = []
+        self.extensions: list[Extension] = []
 
     def load_inline(self, *args: Any, **kwargs: Any) -> Any:
         """Note a call."""
@@ -254,7 +254,7 @@ class ExtensionRecorder:
         return self._note(extensions.from_files(given, lambda path: Path(path).read_text()))
 
     def _note(self, extension: Extension) -> Any:
-        self.asked.append(extension)
+        self.extensions.append(extension)
         return _Unbuilt()
 
 
@@ -273,7 +273,7 @@ class Discovery:
         self._text = str(init["text"])
         self._given = (bundle or {}).get("init_inputs", ())
 
-    def asked(self, header: dict[str, Any], _: Tree) -> tuple[dict[str, Any], Tree]:
+    def discover(self, header: dict[str, Any], _: Tree) -> tuple[dict[str, Any], Tree]:
         """{"extensions": [...]} in the order of the calls."""
         from hipwright.sandbox import lockdown
 
@@ -288,6 +288,6 @@ class Discovery:
                 f"an extension cannot be built: {error}", status="compile_error", stage="build"
             ) from error
         except CandidateError:
-            if not recorder.asked:
+            if not recorder.extensions:
                 raise
-        return {"extensions": [e.to_dict() for e in recorder.asked]}, None
+        return {"extensions": [e.to_dict() for e in recorder.extensions]}, None

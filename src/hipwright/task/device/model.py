@@ -22,10 +22,10 @@ from hipwright.errors import TaskError
 from hipwright.targets import TORCH_GPU
 from hipwright.task.device.leaf import pieces
 from hipwright.task.host import state as states
-from hipwright.task.host.choices import CloseChoices
-from hipwright.task.host.double import float64, widen
+from hipwright.task.host.double_precision import float64, widen
 from hipwright.task.host.load import SUPPORTED, TaskModule, seed_everything
 from hipwright.task.host.reference import RUN_SEED, named_leaves
+from hipwright.task.host.ties import TieMarker
 from hipwright.tensors import Tree
 from hipwright.torchio import NAMES, full_precision, map_torch
 
@@ -95,7 +95,7 @@ class ModelCall:
         versions = [tensor._version for _, tensor in named_leaves("inputs", args)]
         seed_everything(seed)
         before = _generators(file.device)
-        choices = CloseChoices(close, (tensor for _, tensor in named_leaves("inputs", args))) if close else None
+        choices = TieMarker(close, (tensor for _, tensor in named_leaves("inputs", args))) if close else None
         mode: AbstractContextManager[None] = float64(choices) if exact else nullcontext()
         start = time.perf_counter()
         with torch.no_grad(), file.device, mode:

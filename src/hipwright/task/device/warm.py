@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from hipwright.targets import TORCH_GPU
-from hipwright.task.host.double import float64
+from hipwright.task.host.double_precision import float64
 
 importlib.import_module("hipwright.task.device.server")
 

@@ -14,9 +14,9 @@ import torch
 
 from hipwright.errors import TaskError
 from hipwright.task.host import state as states
-from hipwright.task.host.choices import CloseChoices
-from hipwright.task.host.double import float64, widen
+from hipwright.task.host.double_precision import float64, widen
 from hipwright.task.host.load import SUPPORTED, TaskModule, seed_everything
+from hipwright.task.host.ties import TieMarker
 from hipwright.tensors import HostTensor, Tree, map_tensors
 from hipwright.torchio import from_torch, map_torch, tree_from_torch, tree_to_torch
 
@@ -100,7 +100,7 @@ class _Run:
             cache: dict[int, torch.Tensor] = {}
             self.args = map_torch(self.args, lambda tensor: widen(tensor, cache))
         own = [tensor for _, tensor in named_leaves("inputs", self.args)]
-        choices = CloseChoices(close, own) if close else None
+        choices = TieMarker(close, own) if close else None
         self._versions = [tensor._version for tensor in own]
         seed_everything(seed)
         before = _generators()

@@ -18,9 +18,9 @@ from hipwright.sandbox import crash_page, lockdown
 from hipwright.task import sizes
 from hipwright.task.host import draw
 from hipwright.task.host import state as states
-from hipwright.task.host.ghost import HOW, MetaModel, without_data
 from hipwright.task.host.leaves import elements_of, may_index, plain, ranks_of, reshaped, shapes_of, spec_of
 from hipwright.task.host.load import SUPPORTED, TaskModule
+from hipwright.task.host.meta_model import HOW, MetaModel, without_data
 from hipwright.task.host.reference import ReferenceModel, named_leaves
 from hipwright.tensors import Tree
 from hipwright.torchio import map_torch, tree_from_torch
@@ -47,9 +47,9 @@ class TaskHost:
         _phase("Model(...)")
         self.reference = ReferenceModel(self.file)
         self._parameters = sum(tensor.numel() for _, tensor in states.parameters(self.reference.model()))
-        self.ghost = MetaModel(init["name"], init["source"])
+        self.meta_model = MetaModel(init["name"], init["source"])
         self._first: list[Any] | None = None  # the first workload's inputs without their data
-        self._space: sizes.Space | None = None
+        self._space: sizes.ShapeSpace | None = None
 
     # ---------------------------------------------------------------- workloads
 
@@ -98,7 +98,7 @@ class TaskHost:
 
     def _workload(self, shapes: sizes.Shapes) -> Workload | None:
         """The workload of these shapes if the reference really runs on it and gives mostly finite numbers."""
-        workload = Workload(name=sizes.name_of(shapes), origin="derived", shapes=shapes)
+        workload = Workload(name=sizes.shape_name(shapes), origin="derived", shapes=shapes)
         try:
             inputs = self._draw(workload, 0)
             outputs = self._forward(inputs)
@@ -125,7 +125,7 @@ class TaskHost:
     def _shapes_of(self, workload: Workload) -> list[Any]:
         """The arguments without data. Raises TaskError where the file needs data to make them."""
         if workload.shapes is None:
-            return self.ghost.inputs(0, self._group(workload))
+            return self.meta_model.inputs(0, self._group(workload))
         leaves = iter(workload.shapes)
         return map_torch(self._given(), lambda t: reshaped(t, next(leaves)))  # type: ignore[no-any-return]
 
@@ -151,17 +151,17 @@ class TaskHost:
         assert self._first is not None
         return self._first
 
-    def _shape_space(self) -> sizes.Space:
+    def _shape_space(self) -> sizes.ShapeSpace:
         """Which sizes are free: those that tensors without data accept and, of these, a part that values accept.
 
         Class indices bound the classes, which no shape tells; then the batch alone varies.
         """
         if self._space is None:
-            whole = sizes.Space(shapes_of(self._given()), _Probe(self, self._given()))
+            whole = sizes.ShapeSpace(shapes_of(self._given()), _Probe(self, self._given()))
             self._space = next((space for space in whole.parts() if self._holds(space)), whole)
         return self._space
 
-    def _holds(self, space: sizes.Space) -> bool:
+    def _holds(self, space: sizes.ShapeSpace) -> bool:
         shapes = space.smallest(_SMALL)
         return shapes is not None and self._workload(shapes) is not None
 
@@ -176,7 +176,7 @@ class TaskHost:
         _phase("forward")
         operations, outputs = None, None
         with contextlib.suppress(TaskError):
-            operations, outputs = self.ghost.operations(inputs)
+            operations, outputs = self.meta_model.operations(inputs)
         if self._affordable(inputs, operations):
             outputs = self._forward(inputs)
         elif outputs is None:
@@ -201,7 +201,7 @@ class TaskHost:
     def _costly_outputs(self, inputs: list[Any]) -> Any:
         """Outputs of a forward that needs more than the meta device, and is too costly to run as given."""
         with contextlib.suppress(TaskError):
-            return self.ghost.outputs(inputs, "fake")
+            return self.meta_model.outputs(inputs, "fake")
         smaller = self._stand_in()
         if smaller is None:
             raise TaskError(
@@ -285,7 +285,7 @@ class TaskHost:
         """Ways to see the operators, best first: (how, at which workload, (arguments, run))."""
         sketch = map_torch(self._sketch(workload), without_data)
         for how in HOW:
-            yield how, workload, (lambda: sketch, partial(self.ghost.operators, how=how))
+            yield how, workload, (lambda: sketch, partial(self.meta_model.operators, how=how))
         if self._affordable(sketch, None):
             yield "run", workload, (lambda: self._draw(workload, 0), self._watched)
         elif (smaller := self._stand_in()) is not None:
@@ -308,7 +308,7 @@ class _Probe:
         self._how: str = ""
         for how in HOW:
             with contextlib.suppress(TaskError):
-                self._ranks = ranks_of(host.ghost.outputs(inputs, how))
+                self._ranks = ranks_of(host.meta_model.outputs(inputs, how))
                 self._how = how
                 return
         if host._affordable(inputs, None):
@@ -329,7 +329,7 @@ class _Probe:
         if self._how:
             leaves = iter(shapes)
             inputs = map_torch(self._inputs, lambda t: reshaped(t, next(leaves)))
-            return self._host.ghost.outputs(inputs, "fake" if self._how == "fake" else "meta")
+            return self._host.meta_model.outputs(inputs, "fake" if self._how == "fake" else "meta")
         if any(tensor.is_meta for _, tensor in named_leaves("inputs", self._inputs)):
             inputs = self._host._draw(Workload(name="", origin="derived", shapes=shapes), 0)
         else:

@@ -24,7 +24,7 @@ from hipwright.verify.compare import OutputComparison, check_structure
 from hipwright.verify.expectation import NATIVE_SLACK, alias_pairs
 from hipwright.verify.gpu import budget as rules
 from hipwright.verify.gpu.reference_ends import BaselineMissing, ExpectInfo, InputSetId, InputSource, ReferenceSide
-from hipwright.verify.gpu.rooms import Guest, SharedHosts
+from hipwright.verify.gpu.shared_hosts import HostedTask, SharedHosts
 
 BASELINES = ("eager", "compile")
 MORE = ("max-autotune", "copy")
@@ -69,7 +69,7 @@ class DeviceReference:
         self._zygote = zygote
         self._init: dict[str, Any] = {"name": f"{handle.task.name}.py", "source": handle.task.source}
         self._init |= {"device": device, "memory_limit_bytes": memory}
-        self._session: Session | Guest | None = None
+        self._session: Session | HostedTask | None = None
         self.generation = 0
         self._lock = threading.RLock()
         self._ids = itertools.count(1)
@@ -289,7 +289,7 @@ class DeviceReference:
                 self._sent.add(number)
             return number
 
-    def _alive(self) -> Session | Guest:
+    def _alive(self) -> Session | HostedTask:
         if self._session is None or not self._session.alive:
             self._sent.clear()
             self._expected.clear()

@@ -34,14 +34,14 @@ class LaunchRecorder:
         if self._limit and prod(shape) * dtype.itemsize > self._limit:
             raise too_much_memory(f"{prod(shape) * dtype.itemsize} bytes at once; the limit is {self._limit}")
         made = self.inner.empty(shape, dtype)
-        self._updates.made(made)
+        self._updates.allocated(made)
         return made
 
     def launch(self, kernel: str, grid: Any, block: Any, lds_bytes: int, args: Sequence[Any]) -> None:
         """As the inner launcher's."""
         self.inner.launch(kernel, grid, block, lds_bytes, args)
         tensors: dict[tuple[int, int], int] = {}
-        for arg, updated in zip(args, self._updates.of(kernel, args), strict=True):
+        for arg, updated in zip(args, self._updates.replaced(kernel, args), strict=True):
             if isinstance(arg, torch.Tensor):
                 size = arg.numel() * arg.element_size() * (2 if updated else 1)
                 place = address(arg), arg.storage_offset()

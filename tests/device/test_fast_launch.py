@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hipwright.device.gpu import GpuLauncher
 from hipwright.errors import CandidateError
 from hipwright.program import parse
-from hipwright.program.lower.arguments import Empties, make_launch
+from hipwright.program.lower.arguments import Allocator, make_launch
 from hipwright.program.lower.closures import lower
 from hipwright.program.signature import parse_signatures
 
@@ -177,7 +177,7 @@ def test_quick_memory_is_torch_empty(size: tuple[Any, ...], dtype: Any) -> None:
     made = []
     for given_launcher in (short, Long(short)):
         try:
-            out = Empties(given_launcher).empty(*size, dtype=dtype)
+            out = Allocator(given_launcher).empty(*size, dtype=dtype)
             made.append((out.shape, out.stride(), out.dtype, str(out.device)))
         except CandidateError as error:
             made.append(error.message)
@@ -188,7 +188,7 @@ def test_quick_memory_is_torch_empty(size: tuple[Any, ...], dtype: Any) -> None:
 def test_guarded_memory_is_never_quick(zones: bool, poison: int | None) -> None:
     made = GpuLauncher(FakeDriver(SIZES), b"code", SIGNATURES, device="cpu", zones=zones, poison=poison)
     assert made.quick_empty is None
-    assert Empties(made).empty(3, dtype=torch.float32).isnan().all(), "poison"
+    assert Allocator(made).empty(3, dtype=torch.float32).isnan().all(), "poison"
 
 
 def test_without_the_compilers_call_memory_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:

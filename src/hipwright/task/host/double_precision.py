@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hipwright.task.host.choices import CloseChoices
+from hipwright.task.host.ties import TieMarker
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -23,7 +23,7 @@ def _widen(value: Any) -> Any:
 class _Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
     """Dtype arguments of operators: x.half(), x.to(torch.float32), torch.zeros(..., dtype=torch.bfloat16)."""
 
-    def __init__(self, choices: CloseChoices | None) -> None:
+    def __init__(self, choices: TieMarker | None) -> None:
         super().__init__()
         self._choices = choices
 
@@ -44,7 +44,7 @@ class _Literals(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch
 
 
 @contextmanager
-def float64(choices: CloseChoices | None = None) -> Iterator[None]:
+def float64(choices: TieMarker | None = None) -> Iterator[None]:
     """Inside, no operator makes anything narrower than float64 of floats. choices: marks indices among equals."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)

@@ -1,7 +1,7 @@
 """Which choices among equals a reference makes: indices that no honest kernel need agree on. Runs in the task host.
 
 The index of a largest element says nothing where another element is as large to within rounding: the kernel before it
-may have rounded otherwise, and among equals torch itself chooses as it likes. `CloseChoices` runs inside the float64
+may have rounded otherwise, and among equals torch itself chooses as it likes. `TieMarker` runs inside the float64
 reference on nudged inputs and adds the length of the dimension to such an index, so that it differs from the index
 without the nudge, and the element is not judged (`tolerance.strict_rule`). Marks reach outputs only: an operator that
 computes with a marked index gets the true one.
@@ -44,7 +44,7 @@ _WITH_VALUES = frozenset({"topk", "sort", "max", "min", "kthvalue", "median", "n
 _ALONE = frozenset({"argmax", "argmin"})
 
 
-class CloseChoices:
+class TieMarker:
     """Watches operators. dtype: the narrowest of the task's floats, by name. inputs: nobody has rounded them, so a
     choice among them is the candidate's alone.
     """

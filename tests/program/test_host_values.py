@@ -1,4 +1,4 @@
-"""Which names of a plan are proved to be no tensor (program/lower/hosts.py)."""
+"""Which names of a plan are proved to be no tensor (program/lower/host_values.py)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import ast
 
 import pytest
 
-from hipwright.program.lower.hosts import certain_names
+from hipwright.program.lower.host_values import host_value_names
 
 
 def proved(body: str, head: str = "self, x") -> set[str]:
     lines = "\n".join(f"    {line}" for line in body.splitlines())
     function = ast.parse(f"def forward({head}):\n{lines}").body[0]
     assert isinstance(function, ast.FunctionDef)
-    return set(certain_names(function, {"BLOCK"})) - {"BLOCK"}
+    return set(host_value_names(function, {"BLOCK"})) - {"BLOCK"}
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,8 @@
-"""The short way to launch a kernel: one function that checks, packs and launches, written out for its parameters.
+"""Generates the fast launch path of a kernel: one function that checks, packs and launches.
 
-A network of many small kernels is bound by the host, and most launches are of the plainest kind: tensors of the one
-dtype on the one device, plain numbers, a geometry that was launched before. For these the written function does what
-`make_launch` and the launcher do, without their loops over arguments. Whatever else comes goes the long way, which
-checks all of it and says what is wrong.
+Networks of many small kernels are bound by the host, and most launches have tensors of the expected dtype on the
+expected device, plain numbers, and a geometry that was launched before. The generated function handles these without
+loops over arguments. Every other launch takes the checked path (`make_launch`), which reports what is wrong.
 """
 
 from __future__ import annotations
@@ -17,35 +16,37 @@ from hipwright.device.pack import FLOAT32_MOST, ArgumentLayout
 from hipwright.program.signature import SIZES, Param, Signature
 
 
-class DirectLauncher(Protocol):
-    """What a launcher offers for the short way (device/gpu.py)."""
+class FastLauncher(Protocol):
+    """What the fast path needs of a launcher (device/gpu.py)."""
 
     index: int
-    """What `Tensor.get_device` says of a tensor on the launcher's device."""
+    """The launcher's device, as `Tensor.get_device` numbers it."""
     record: bool
-    """Whether launches are noted, which is for the long way to do."""
+    """Whether launches are recorded, which only the checked path does."""
     quick_empty: Callable[[tuple[int, ...], Any], Any] | None
-    """(shape, dtype) -> a plain tensor, where plain memory is wanted. Raises as torch does for what is no shape."""
+    """(shape, dtype) -> an unguarded tensor, with torch's errors; None where memory is guarded."""
 
     def geometries(self, kernel: str) -> Geometries:
-        """What `start` takes, for each launch that was checked."""
+        """The geometries that were checked before, by (grid, block, lds_bytes)."""
         ...
 
     def start(self, geometry: Geometry, params: Any) -> None:
-        """Enqueue the kernel. Raises CandidateError for what cannot be launched."""
+        """Enqueues the kernel. Raises CandidateError when the driver refuses it."""
         ...
 
 
-def is_direct(launcher: object) -> TypeGuard[DirectLauncher]:
-    """Whether a launcher offers the short way. One that wraps another sees every launch, and does not."""
+def has_fast_launch(launcher: object) -> TypeGuard[FastLauncher]:
+    """Whether a launcher supports the fast path; one that wraps another does not, because it must see every launch."""
     return hasattr(launcher, "geometries")
 
 
-def direct(
-    signature: Signature, launcher: DirectLauncher, dtypes: Sequence[tuple[Any, ...]], slow: Callable[..., None]
+def fast_launch(
+    signature: Signature, launcher: FastLauncher, dtypes: Sequence[tuple[Any, ...]], checked: Callable[..., None]
 ) -> Callable[..., None]:
-    """f(grid, block, lds_bytes, *args). dtypes: what each parameter may point to, () for anything; slow: the long way,
-    with the same arguments. For one thread, as the launcher is."""
+    """Returns f(grid, block, lds_bytes, *args), which is not thread-safe.
+
+    dtypes: the dtypes that each parameter may point to, () for any. checked: the checked path, with the same arguments.
+    """
     layout = ArgumentLayout(signature)
     names = [f"a{i}" for i in range(len(signature.params))]
     checks, values = ["not launcher.record"], []
@@ -57,7 +58,7 @@ def direct(
         "launcher": launcher,
         "geometries": launcher.geometries(signature.name),
         "start": launcher.start,
-        "slow": slow,
+        "checked": checked,
         "pack": layout.struct.pack_into,
         "block_of": layout.block,
         "params": layout.pointers,
@@ -72,29 +73,29 @@ def direct(
         values=", ".join(["block_of", "0", *values]),
     )
     exec(compile(text, f"<launch of {signature.name}>", "exec"), scope)
-    made: Callable[..., None] = scope["launch"]
-    return made
+    launch: Callable[..., None] = scope["launch"]
+    return launch
 
 
-# a geometry that is no key, an argument without dtype and a number that does not fit: the long way says what is wrong
+# unknown geometries, arguments without a dtype and numbers that do not fit take the checked path
 _TEXT = """\
 def launch({args}):
     try:
-        plain = {checks}
-        if plain:
+        fast = {checks}
+        if fast:
             geometry = geometries[grid, block, lds_bytes]
             pack({values})
     except (KeyError, AttributeError, TypeError, OverflowError, Error):
-        plain = False
-    if plain:
+        fast = False
+    if fast:
         start(geometry, params)
     else:
-        slow({args})
+        checked({args})
 """
 
 
 def _pointer(name: str, param: Param, allowed: tuple[Any, ...]) -> tuple[list[str], str]:
-    """(conditions, value) of a tensor: of the first dtype allowed, on the device, aligned."""
+    """(conditions, value) of a tensor that has the first allowed dtype, lies on the device and is aligned."""
     tests = [f"{name}.get_device() == INDEX"]
     if allowed:
         tests.append(f"{name}.dtype is {name}_type")
@@ -104,11 +105,11 @@ def _pointer(name: str, param: Param, allowed: tuple[Any, ...]) -> tuple[list[st
 
 
 def _scalar(name: str, param: Param) -> tuple[list[str], str]:
-    """(conditions, value) of a number. Packing itself refuses integers that do not fit."""
+    """(conditions, value) of a number. Packing refuses integers that do not fit."""
     if param.kind == "float32":
         return [f"type({name}) is float", f"-MOST <= {name} <= MOST"], name
     if param.kind == "float64":
         return [f"type({name}) is float"], name
-    if param.kind in ("float16", "bfloat16"):  # rounding is the long way's
+    if param.kind in ("float16", "bfloat16"):  # the checked path rounds
         return ["False"], "0"
     return [f"type({name}) is {'bool' if param.kind == 'bool' else 'int'}"], name

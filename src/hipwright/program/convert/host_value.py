@@ -58,7 +58,7 @@ ALIASES: dict[str, str | None] = {
 
 
 @dataclass(frozen=True)
-class Val:
+class HostValue:
     """A converted expression. text: Python; ctype: the element type a pointer was taken as; dtype: of options;
     parts: of a dim3; known: True or False where the condition is decided now."""
 
@@ -70,8 +70,8 @@ class Val:
     known: bool | None = None
 
 
-TRUE, FALSE = Val("bool", "True", known=True), Val("bool", "False", known=False)
-OK, NONE, STREAM = Val("ok", "0"), Val("none", "None"), Val("stream", "0")
+TRUE, FALSE = HostValue("bool", "True", known=True), HostValue("bool", "False", known=False)
+OK, NONE, STREAM = HostValue("ok", "0"), HostValue("none", "None"), HostValue("stream", "0")
 
 
 def of_type(text: str, types: dict[str, str]) -> str:
@@ -102,11 +102,11 @@ def kind_of(ctype: str, types: dict[str, str]) -> str:
     return "float" if "float" in scalar else "bool" if scalar == "bool" else "int"
 
 
-def number(text: str) -> Val:
+def number(text: str) -> HostValue:
     """A literal, without its suffixes."""
     plain = text.replace("'", "")
     if re.match(r"0[xX]", plain):
-        return Val("int", str(int(plain.rstrip("uUlL"), 16)))
+        return HostValue("int", str(int(plain.rstrip("uUlL"), 16)))
     if re.fullmatch(r"\d+[uUlL]*", plain):
-        return Val("int", str(int(plain.rstrip("uUlL"))))
-    return Val("float", repr(float(plain.rstrip("fFlL"))))
+        return HostValue("int", str(int(plain.rstrip("uUlL"))))
+    return HostValue("float", repr(float(plain.rstrip("fFlL"))))

@@ -15,7 +15,7 @@ from hipwright.task import TaskHandle
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.torchio import to_torch
 from hipwright.verify.gpu.reference import open_reference
-from hipwright.verify.gpu.rooms import SharedHosts
+from hipwright.verify.gpu.shared_hosts import SharedHosts
 from tests.verify.conftest import Tasks
 
 from .test_reference import STRICT, stream
@@ -30,74 +30,74 @@ def hosts() -> Iterator[Zygote]:
 
 
 @pytest.fixture
-def rooms(request: pytest.FixtureRequest, hosts: Zygote) -> Iterator[SharedHosts]:
+def shared(request: pytest.FixtureRequest, hosts: Zygote) -> Iterator[SharedHosts]:
     with SharedHosts(hosts, getattr(request, "param", 1)) as made:
         yield made
 
 
-def session_of(rooms: SharedHosts, number: int = 0) -> Session:
-    found = rooms._rooms[number]._session
+def session_of(shared: SharedHosts, number: int = 0) -> Session:
+    found = shared._processes[number]._session
     assert found is not None
     return found
 
 
-@pytest.mark.parametrize("rooms", [2], indirect=True)
-def test_guests_go_to_the_emptiest_room_and_leave_it(rooms: SharedHosts, tasks: Tasks) -> None:
-    opened = [open_reference(tasks.oracle(name).handle, rooms, "cpu") for name in ("softmax", "row_sum", "linear")]
-    assert sorted(len(room.guests) for room in rooms._rooms) == [1, 2]
-    assert session_of(rooms, 0) is not session_of(rooms, 1)
+@pytest.mark.parametrize("shared", [2], indirect=True)
+def test_tasks_go_to_the_process_with_the_fewest(shared: SharedHosts, tasks: Tasks) -> None:
+    opened = [open_reference(tasks.oracle(name).handle, shared, "cpu") for name in ("softmax", "row_sum", "linear")]
+    assert sorted(len(process.tasks) for process in shared._processes) == [1, 2]
+    assert session_of(shared, 0) is not session_of(shared, 1)
     for one in opened:
         one.close()
         one.close()
-    assert not any(room.guests or room.coming for room in rooms._rooms)
-    assert session_of(rooms).alive, "the next task finds it warm"
+    assert not any(process.tasks or process.starting for process in shared._processes)
+    assert session_of(shared).alive, "the next task finds it warm"
 
 
-def test_a_room_that_died_comes_back_with_what_its_guests_knew(rooms: SharedHosts, tasks: Tasks) -> None:
+def test_a_process_that_died_is_replaced_and_its_tasks_are_opened_again(shared: SharedHosts, tasks: Tasks) -> None:
     handles = [tasks.oracle(name).handle for name in ("softmax", "row_sum")]
-    references = [open_reference(handle, rooms, "cpu") for handle in handles]
+    references = [open_reference(handle, shared, "cpu") for handle in handles]
     states = [handle.init_state(1) for handle in handles]
     policy = TolerancePolicy()
     first = [one.expect("given", 3, state, policy) for one, state in zip(references, states, strict=True)]
-    dead = session_of(rooms)
+    dead = session_of(shared)
     signal.pidfd_send_signal(dead._pidfd, signal.SIGKILL)
     with pytest.raises(HipwrightError):
         references[0].inputs("given", 4).digests()
     again = [one.expect("given", 3, state, policy) for one, state in zip(references, states, strict=True)]
-    assert session_of(rooms) is not dead
+    assert session_of(shared) is not dead
     assert [one.tree for one in again] == [one.tree for one in first]
     for one in references:
         one.close()
-    assert not rooms._rooms[0].guests and not rooms._rooms[0].coming
+    assert not shared._processes[0].tasks and not shared._processes[0].starting
 
 
-def test_a_fault_of_the_device_ends_the_room_and_a_fault_of_the_task_does_not(rooms: SharedHosts, tasks: Tasks) -> None:
+def test_a_device_fault_ends_the_process_and_a_task_fault_does_not(shared: SharedHosts, tasks: Tasks) -> None:
     handle = tasks.oracle("softmax").handle
-    with open_reference(handle, rooms, "cpu") as one, open_reference(handle, rooms, "cpu") as other:
-        guest = one._alive()
-        with pytest.raises(TaskError), guest.watched():  # type: ignore[union-attr]
+    with open_reference(handle, shared, "cpu") as one, open_reference(handle, shared, "cpu") as other:
+        hosted = one._alive()
+        with pytest.raises(TaskError), hosted.closing_on_fault():  # type: ignore[union-attr]
             raise TaskError("of its own")
         assert other._alive().alive
-        with pytest.raises(DeviceError), guest.watched():  # type: ignore[union-attr]
+        with pytest.raises(DeviceError), hosted.closing_on_fault():  # type: ignore[union-attr]
             raise DeviceError("an illegal address")
-        assert not session_of(rooms).alive
+        assert not session_of(shared).alive
         assert other.inputs("given", 1).digests()
 
 
-def test_a_room_that_cannot_start_its_guest_counts_it_out(rooms: SharedHosts) -> None:
+def test_a_task_that_cannot_start_is_not_counted(shared: SharedHosts) -> None:
     with pytest.raises(TaskError):
-        rooms.session("", {"name": "broken.py", "source": "raise RuntimeError('no')", "device": "cpu"}, limits=LIMITS)
-    assert not rooms._rooms[0].guests and not rooms._rooms[0].coming
+        shared.session("", {"name": "broken.py", "source": "raise RuntimeError('no')", "device": "cpu"}, limits=LIMITS)
+    assert not shared._processes[0].tasks and not shared._processes[0].starting
 
 
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("in_shared", [False, True])
 def test_comparisons_with_one_case_at_once_do_not_mix(
-    shared: bool, rooms: SharedHosts, hosts: Zygote, tasks: Tasks
+    in_shared: bool, shared: SharedHosts, hosts: Zygote, tasks: Tasks
 ) -> None:
     """Several workers may verify programs of one task: each hears of its own results."""
     handle = tasks.oracle("softmax").handle
     state = handle.init_state(2)
-    with open_reference(handle, rooms if shared else hosts, "cpu") as reference:
+    with open_reference(handle, shared if in_shared else hosts, "cpu") as reference:
         info = reference.expect("given", 5, state, STRICT)
         good, bad = ({"outputs": answer(handle, state), "buffers": {}} for _ in range(2))
         to_torch(bad["outputs"]).view(-1)[-1] += 0.25

@@ -13,7 +13,7 @@ _NUMBERS = frozenset(("cdiv", "next_pow2", "len", "range", "int", "float", "bool
 _LOWERED = ("__hw_raw_h_", "__hw_h_")  # before a host function's name in lowered code
 
 
-def certain(node: ast.expr, names: Set[str]) -> bool:
+def is_host_value(node: ast.expr, names: Set[str]) -> bool:
     """Whether an expression, as written or lowered, is no tensor and holds none; `names` are locals that are none."""
     match node:
         case ast.Constant():
@@ -23,39 +23,39 @@ def certain(node: ast.expr, names: Set[str]) -> bool:
         case ast.Attribute():
             return node.attr in _METADATA
         case ast.Subscript():
-            return certain(node.value, names)
+            return is_host_value(node.value, names)
         case ast.BinOp():
-            return certain(node.left, names) and certain(node.right, names)
+            return is_host_value(node.left, names) and is_host_value(node.right, names)
         case ast.UnaryOp():
-            return certain(node.operand, names)
+            return is_host_value(node.operand, names)
         case ast.Compare():
-            return all(certain(part, names) for part in (node.left, *node.comparators))
+            return all(is_host_value(part, names) for part in (node.left, *node.comparators))
         case ast.BoolOp():
-            return all(certain(part, names) for part in node.values)
+            return all(is_host_value(part, names) for part in node.values)
         case ast.IfExp():
-            return certain(node.body, names) and certain(node.orelse, names)
+            return is_host_value(node.body, names) and is_host_value(node.orelse, names)
         case ast.Tuple() | ast.List():
-            return all(certain(part, names) for part in node.elts)
+            return all(is_host_value(part, names) for part in node.elts)
         case ast.Call(func=ast.Name(id="__hw_host")):
             return True
         case ast.Call(func=ast.Name(id=name)):
             plain = functools.reduce(str.removeprefix, _LOWERED, name)
-            return plain in _NUMBERS or (plain in HOST and all(certain(arg, names) for arg in node.args))
+            return plain in _NUMBERS or (plain in HOST and all(is_host_value(arg, names) for arg in node.args))
         case ast.Call(func=ast.Attribute(attr=name)):
             return name in METADATA_METHODS
     return False
 
 
-def certain_names(function: ast.FunctionDef, known: Set[str]) -> frozenset[str]:
+def host_value_names(function: ast.FunctionDef, known: Set[str]) -> frozenset[str]:
     """The names that are no tensor wherever they stand: locals that no binding makes one, and of those known outside,
     which are numbers, the ones that the function does not bind."""
     bindings = list(_bindings(function))
     bound = {name for name, _ in bindings} | {a.arg for a in function.args.args}
     outside = known - bound
-    sure = bound - {a.arg for a in function.args.args}
-    while lost := {name for name, value in bindings if name in sure and not certain(value, sure | outside)}:
-        sure -= lost
-    return frozenset(sure | outside)
+    hosts = bound - {a.arg for a in function.args.args}
+    while tensors := {n for n, value in bindings if n in hosts and not is_host_value(value, hosts | outside)}:
+        hosts -= tensors
+    return frozenset(hosts | outside)
 
 
 def _bindings(function: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:

@@ -7,7 +7,7 @@ import ast
 from hipwright.errors import ProgramError
 
 
-def problem(node: ast.AST, message: str) -> ProgramError:
+def error_at(node: ast.AST, message: str) -> ProgramError:
     """The error of a node, with its line."""
     return ProgramError(message, getattr(node, "lineno", 0))
 

@@ -30,14 +30,14 @@ _UNDO = (
     "#undef __HIP_NO_HALF_CONVERSIONS__\n#undef __HIP_NO_HALF2_OPERATORS__\n"
 )
 _HALF = ("#include <hip/hip_runtime.h>\n", "\n\n#if !defined(__HIP_DEVICE_COMPILE__)\n", "\n#endif\n")
-HALVES = re.compile(
+KERNEL_SOURCE = re.compile(
     rf"\n?{re.escape(_UNDO + _HALF[0])}(?P<hip>.*){re.escape(_HALF[1])}(?P<launchers>.*){re.escape(_HALF[2])}",
     re.DOTALL,
 )
-"""What `hip_half` writes; export_back reads it."""
+"""What `kernel_source` writes; export_back reads it."""
 
 
-def hip_half(hip: str, kernels: Iterable[Signature]) -> str:
+def kernel_source(hip: str, kernels: Iterable[Signature]) -> str:
     """The program's HIP source and a C launcher for each kernel; it has no torch headers.
 
     The launchers are host code, so the device pass (`__HIP_DEVICE_COMPILE__`) does not see them.
@@ -53,7 +53,7 @@ def _hip_launcher(kernel: Signature) -> str:
 }}"""
 
 
-def torch_half(kernels: Iterable[Signature]) -> str:
+def binding_source(kernels: Iterable[Signature]) -> str:
     """C++ that checks tensors and scalars and calls the HIP half; it has no HIP headers."""
     return "\n".join([_TORCH_COMMON.strip("\n"), *map(_torch_launcher, kernels)]) + "\n"
 
