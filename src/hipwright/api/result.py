@@ -123,8 +123,8 @@ class Result(Record, frozen=True, kw_only=True):
 
     def _program_files(self, listener: Listener) -> dict[str, str]:
         from hipwright.program import parse
-        from hipwright.program.modelnew import export as modelnew
         from hipwright.program.knobs import text_with_knobs
+        from hipwright.program.modelnew import export as modelnew
 
         if self.program is None:
             return {}
