@@ -21,11 +21,11 @@ from hipwright.records import Program
 INCLUDES = "#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n#include <hip/hip_bf16.h>\n"
 OPEN, CLOSE = "HIP = r'''\n", "\n'''\n"
 
-BEST_BLOCKS = {"BestMax": "best_block_max", "BestMin": "best_block_min"}
+BEST_BLOCKS = {"ArgMax": "block_reduce_argmax", "ArgMin": "block_reduce_argmin"}
 """Functors, and the key of the overload of block_reduce for them."""
-MOMENTS = {"lane_reduce": "moments_lanes", "block_reduce": "moments_block"}
+MOMENTS = {"lane_reduce": "lane_reduce_moments", "block_reduce": "block_reduce_moments"}
 """Reductions, and the key of their overload for moments."""
-KERNEL_SOURCE = {"__half": "write_float16", "__hip_bfloat16": "write_bfloat16"}
+HALVES = {"__half": "store_vector_float16", "__hip_bfloat16": "store_vector_bfloat16"}
 """Half types, and the key of the overload that packs of them are written by."""
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _KNOB = re.compile(r"^([A-Z]\w*) = knob\((\d+), choices=\[[^\]]*\]\)[^\n]*\n", re.MULTILINE)
@@ -33,7 +33,7 @@ _CONSTANT = re.compile(r"^([A-Z]\w*) = (\d+)\n", re.MULTILINE)
 _ENTRY = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^\n]*\)\s+)?(\w+)\(")
 _MADE = re.compile(r"^    (\w+) = torch\.(?:empty|zeros)\(", re.MULTILINE)
 _ASSIGNED = re.compile(r"^    (\w+) = ", re.MULTILINE)
-_TYPES = r"(?:auto|bool|int|long|float|double|__half|(?:Tile|Moments|Exponentials|Best)<[^;=\n]*?>)"
+_TYPES = r"(?:auto|bool|int|long|float|double|__half|(?:Tile|Moments|SoftmaxState|IndexedValue)<[^;=\n]*?>)"
 _LOCAL = re.compile(rf"^\s+(const |constexpr )?{_TYPES} (\w+)(?:\[[^\n]*?\])?(?: =|;)", re.MULTILINE)
 _DEFINED = re.compile(r"\bstruct (?:alignas\([^\n]*\) )?(\w+) \{|__device__ [\w<>, *&]+? (\w+)\(")
 _OF = re.compile(r"(\w+?)_(?:tile|value|row)_?\d*\Z")
@@ -109,18 +109,18 @@ def _uses() -> dict[str, tuple[tuple[str, str], ...]]:
 @lru_cache(maxsize=1)
 def _writers() -> frozenset[str]:
     """Functions that write vectors, of half types too."""
-    found = (one for one in definitions().values() if "write_pack<" in one.text)
-    return frozenset(name for one in found for name in one.names if name != "write_pack")
+    found = (one for one in definitions().values() if "store_vector<" in one.text)
+    return frozenset(name for one in found for name in one.names if name != "store_vector")
 
 
 def _overloads(hip: str, words: set[str], defined: set[str]) -> Iterator[str]:
     """Keys of the overloads that a source needs: their names alone do not tell."""
-    if "Together" in words:
+    if "MergeMoments" in words:
         yield from (key for name, key in MOMENTS.items() if name in words - defined)
     if "block_reduce" in words - defined:
         yield from (key for name, key in BEST_BLOCKS.items() if name in words)
-    if words & _writers() and "write_pack" not in defined:
-        yield from (key for kind, key in KERNEL_SOURCE.items() if re.search(rf"\b{kind}\b", hip))
+    if words & _writers() and "store_vector" not in defined:
+        yield from (key for kind, key in HALVES.items() if re.search(rf"\b{kind}\b", hip))
 
 
 def _needed(hip: str, words: Iterable[str]) -> set[tuple[str, str]]:

@@ -130,7 +130,7 @@ def test_misaligned_rows_are_read_one_by_one() -> None:
     model = Then(nn.Conv2d(4, 4, 3, padding=1, groups=4)).eval()
     x = draw(1 + 2 * 4 * 8 * 8)[1:].view(2, 4, 8, 8)
     text = verify(model, x, "1x2x4")
-    assert "suits_wide<4>(x)" in text
+    assert "is_wide_aligned<4>(x)" in text
 
 
 @pytest.mark.parametrize(

@@ -71,11 +71,11 @@ def test_each_input_is_read_once_in_packs(name: str) -> None:
     """Of 1 << 17 elements and more; fewer wait for their launch, not for memory."""
     large, small = inputs(2, 520, 64, torch.bfloat16), inputs(2, 20, 64, torch.bfloat16)
     text = write(captured(Op(FUNCTIONS[name]), large)).text
-    body = text[text.index("if (whole_packs") :].partition("} else {")[0]
-    assert body.count(" = load_packs<") == 4  # both halves of q, cos and sin
-    assert body.count("store_packs<") == 2
+    body = text[text.index("if (has_whole_vectors") :].partition("} else {")[0]
+    assert body.count(" = load_whole_vectors<") == 4  # both halves of q, cos and sin
+    assert body.count("store_whole_vectors<") == 2
     assert " ? " not in body and "continue" not in body
-    assert "load_packs<" not in write(captured(Op(FUNCTIONS[name]), small)).text
+    assert "load_whole_vectors<" not in write(captured(Op(FUNCTIONS[name]), small)).text
 
 
 def test_rows_may_stay_whole() -> None:

@@ -43,7 +43,7 @@ def test_values(dtype: torch.dtype, wave: int) -> None:
     """Packs, a row's rest, rows at addresses where no pack begins."""
     weight, scale, x = draw(dtype, 5, 1200, torch.float16)
     text = check(Op(rows), [weight, scale, x], choices=GEMV, wave=wave, other=draw(dtype, 3, 1001, torch.float16))
-    assert "byte_float(" in text and "load_bytes<" in text
+    assert "byte_to_float(" in text and "load_bytes<" in text
     weight, _, x = draw(dtype, 4, 900)
     check(Op(shifted), [weight, x], wave=wave)
     check(Op(lambda w: ((w & 7).float() - 4.0) * 2 + (w >> 2).float()), [weight], wave=wave)

@@ -43,7 +43,7 @@ def picks(function: Any, inputs: list[torch.Tensor], mapping: str) -> dict[str, 
 def test_short_last_dimensions(wave: int) -> None:
     x, other = torch.randn(2, 32, 5, 7).half(), torch.randn(1, 16, 3, 2).half()
     text = check(Op(shuffled), [x], choices=picks(shuffled, [x], "inner"), wave=wave, other=[other])
-    assert "store_packs<1, 4>" in text
+    assert "store_whole_vectors<1, 4>" in text
     assert " % 4" not in text.split("for (int s = 0")[1]  # the index is split once for four elements
 
 
@@ -74,7 +74,7 @@ def test_halves_of_rows() -> None:
     """Loads under conditions are made singly, by neighbours."""
     q, s = torch.randn(9, 128).bfloat16(), torch.rand(9, 64).bfloat16()
     text = check(Op(rotated), [q, s], choices=picks(rotated, [q, s], "rows"))
-    assert "store_packs<ROW_ITEMS * ROW_VEC, 1>" in text
+    assert "store_whole_vectors<ROW_ITEMS * ROW_VEC, 1>" in text
 
 
 def test_copies_are_not_converted() -> None:

@@ -12,7 +12,7 @@ from tests.engine.harness import Op, captured, check
 from tests.engine.rows.test_store_words import twin
 from tests.engine.template_builds import builds, program_builds
 
-SINGLE = "load_packs<ROW_ITEMS, 1>"
+SINGLE = "load_whole_vectors<ROW_ITEMS, 1>"
 
 
 def heat(u: torch.Tensor) -> Any:
@@ -105,7 +105,7 @@ def test_half_types_slide_by_fours(side: int, dtype: torch.dtype, wave: int) -> 
     kernel = name.removeprefix("map:")
     for other in others:
         text = check(Op(edges), [x], choices={name: "sliding", f"side:{kernel}": side}, wave=wave, other=[other])
-        assert f"write_pack<{side}>(" in text and "in_floats(" in text
+        assert f"store_vector<{side}>(" in text and "to_floats(" in text
 
 
 def test_what_stencils_of_half_types_cost() -> None:

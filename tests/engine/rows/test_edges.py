@@ -77,7 +77,7 @@ def off(tensor: torch.Tensor, by: int) -> torch.Tensor:
 def test_values(function: Callable[..., Any], dtype: torch.dtype, wave: int) -> None:
     model, given = Op(function), inputs(function, 5, 3001, dtype)
     written = write(captured(model, given))
-    assert "load_inner<" in written.text and "reach" in written.text
+    assert "load_row_interior<" in written.text and "reach" in written.text
     cases = [given, [off(x, 3) for x in given], *(inputs(function, 5, n, dtype) for n in LENGTHS)]
     for case in cases:
         expected, native, _ = reference(model, case)
@@ -91,7 +91,7 @@ def test_long_rows(length: int, cache: str) -> None:
     """Rows of half types that registers hold as they are, a few packs at a time; and rows that they do not hold."""
     model, given = Op(softmax), inputs(softmax, 4, length, torch.bfloat16)
     written = write(captured(model, given), {"cache:softmax_kernel": cache, "team:softmax_kernel": False})
-    assert "store_inner<" in written.text
+    assert "store_row_interior<" in written.text
     expected, native, _ = reference(model, given)
     got, _ = run(written, model, given)
     compare(got, expected, native)

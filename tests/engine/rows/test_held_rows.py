@@ -85,7 +85,7 @@ def test_channels_hold_32_values_a_thread() -> None:
 
 def test_what_all_elements_read_is_asked_for_before_the_wait() -> None:
     text = write(captured(nn.BatchNorm2d(256), [torch.empty(64, 256, 56, 56)]), {"exact": False}).text
-    assert text.index("weight_value = ") < text.index("team_gather<ROW_BLOCK>(batch_norm")
+    assert text.index("weight_value = ") < text.index("combine_published_partials<ROW_BLOCK>(batch_norm")
 
 
 def test_what_a_condition_guards_is_asked_for_before_the_reductions() -> None:

@@ -47,15 +47,15 @@ def running(table: torch.Tensor, bags: torch.Tensor) -> Any:
 def test_values(function: Any, columns: int, length: int, dtype: torch.dtype, wave: int) -> None:
     inputs = [draw(50, columns, dtype=dtype), indices(6, length, most=50)]
     other = [draw(9, columns + 1, dtype=dtype), indices(3, 1, most=9)]
-    assert "load_rows<" in check(Op(function), inputs, choices={"BLOCK": 128}, wave=wave, other=other)
+    assert "load_gathered_columns<" in check(Op(function), inputs, choices={"BLOCK": 128}, wave=wave, other=other)
 
 
 def test_an_index_that_columns_share_but_not_rows() -> None:
     """Picked along the reduced dimension, along the kept one, along columns (no pack can serve that)."""
     x, i = draw(5, 40, 32), indices(5, most=5)
-    assert "load_rows<" in check(Op(lambda x, i: x[i].sum(1)), [x, i])
-    assert "load_rows<" in check(Op(lambda x, i: x[:, i].sum(1)), [x, indices(30, most=40)])
-    assert "load_rows<" not in check(Op(lambda x, i: x[:, :, i].sum(1)), [x, indices(20, most=32)])
+    assert "load_gathered_columns<" in check(Op(lambda x, i: x[i].sum(1)), [x, i])
+    assert "load_gathered_columns<" in check(Op(lambda x, i: x[:, i].sum(1)), [x, indices(30, most=40)])
+    assert "load_gathered_columns<" not in check(Op(lambda x, i: x[:, :, i].sum(1)), [x, indices(20, most=32)])
 
 
 def test_no_rows() -> None:

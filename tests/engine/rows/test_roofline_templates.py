@@ -186,7 +186,7 @@ def test_one_kernel_of_the_right_kind(name: str, mapping: str) -> None:
 def test_cross_entropy_is_one_pass_and_a_small_kernel() -> None:
     assert len(kernels("cross entropy")) == 2
     text = text_of("cross entropy")
-    assert "Exponentials<float>" in text
+    assert "SoftmaxState<float>" in text
     assert len(re.findall(r"load_tile<[^;]*\(inputs_0 \+", text)) == 1
 
 
@@ -218,12 +218,12 @@ def test_teams_and_chunks_can_be_chosen_either_way() -> None:
     graph = captured(model, inputs)
     (key,) = (k for k in space(graph) if k.startswith("team:"))
     assert space(graph)[key].default is True
-    assert "take_ticket" not in write(graph, {key: False}).text
+    assert "take_block_ticket" not in write(graph, {key: False}).text
     model, inputs = large("cumulative sum of few rows")
     graph = captured(model, inputs)
     (key,) = (k for k in space(graph) if k.startswith("map:"))
     assert space(graph)[key].default == "chunks"
-    assert "sum_before" not in write(graph, {key: "rows"}).text
+    assert "await_tile_prefix" not in write(graph, {key: "rows"}).text
 
 
 # ---------------------------------------------------------------- choices, tails and hard values

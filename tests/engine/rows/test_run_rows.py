@@ -55,7 +55,7 @@ def test_batch_norm_of_short_runs(shape: tuple[int, ...], other: tuple[int, ...]
         wave=wave,
         other=[draw(*other), draw(3), draw(3)],
     )
-    assert "load_runs<" in text and "store_runs<" in text and kernels_in(text) == 1
+    assert "load_strided_row<" in text and "store_strided_row<" in text and kernels_in(text) == 1
 
 
 def test_a_team_shares_short_runs() -> None:
@@ -63,7 +63,7 @@ def test_a_team_shares_short_runs() -> None:
     x = draw(300, 2, 8, 6)
     graph = captured(model, [x])
     program = write(graph, {"team:batch_norm": True, "ROW_ITEMS": 1, "ROW_BLOCK": 64, "TEAM": 4})
-    assert "ticket" in program.text and "load_runs<" in program.text
+    assert "ticket" in program.text and "load_strided_row<" in program.text
     expected, native, _ = reference(model, [x])
     got, _ = run(program, model, [x])
     compare(got, expected, native)
@@ -77,7 +77,7 @@ def test_nan_and_infinity_stay_in_their_channel() -> None:
 
 def test_columns_read_packs_over_two_axes() -> None:
     text = check(Op(lambda x: x.mean((0, 2))), [draw(5, 8, 6, 16)], other=[draw(5, 8, 6, 13)])
-    assert "load_column_runs<" in text
+    assert "load_strided_columns<" in text
 
 
 def test_builds() -> None:

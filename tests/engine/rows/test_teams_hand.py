@@ -75,8 +75,8 @@ def programmed(function: Callable[..., Any], dtype: torch.dtype, **choices: Any)
 @pytest.mark.matrix(keep=10)
 def test_values(function: Callable[..., Any], dtype: torch.dtype, wave: int, stash: bool) -> None:
     model, written = Op(function), programmed(function, dtype, stash=stash)
-    assert "team_hand(" in written.text and "team_meet" not in written.text
-    assert ("stash_wait" in written.text) == stash
+    assert "publish_partial(" in written.text and "cooperative_barrier" not in written.text
+    assert ("cp_async_wait_all" in written.text) == stash
     for length in LENGTHS:
         x = draw(5, length, dtype)
         if function is softmax:
@@ -122,7 +122,7 @@ def test_several_axes_and_weights() -> None:
         got, _ = run(write(graph, {**SMALL, **names}), model, [images])
         compare(got, expected, native)
     written = programmed(standard, torch.float32, stash=True)
-    assert "stash_tile<" in written.text
+    assert "cp_async_tile<" in written.text
     expected, native, _ = reference(norm, [images])
     names = {"stash:layer_norm_kernel": True, "team:layer_norm_kernel": True}
     got, _ = run(write(captured(norm, [images]), {**SMALL, **names}), norm, [images])
@@ -135,7 +135,7 @@ def test_several_axes_and_weights() -> None:
 def test_other_states_are_counted_in(function: Callable[..., Any], dtype: torch.dtype) -> None:
     """Positions, integers and doubles do not fit the words: arrivals are counted between fences."""
     model, written = Op(function), programmed(function, dtype)
-    assert "team_meet(" in written.text and "team_hand" not in written.text
+    assert "cooperative_barrier(" in written.text and "publish_partial" not in written.text
     x = draw(4, 3001, torch.float64).to(dtype)
     expected, native, _ = reference(model, [x])
     got, _ = run(written, model, [x])
@@ -176,8 +176,8 @@ def test_what_waits_holds_no_more_registers() -> None:
 def test_lanes_meet_before_they_share_what_they_waited_for() -> None:
     """NVIDIA's lanes leave a loop in which each waits for a word of its own one by one, and shuffle with who is there:
     without a barrier four programs were wrong on an H200, and no processor tells."""
-    gather = programmed(softmax, torch.float32).text.split("T team_gather(")[1].split("\n}")[0]
-    loop, rest = gather.split("team_part<T>", 1)
+    gather = programmed(softmax, torch.float32).text.split("T combine_published_partials(")[1].split("\n}")[0]
+    loop, rest = gather.split("await_partial<T>", 1)
     assert "__syncthreads" not in loop and rest.index("__syncthreads()") < rest.index("block_reduce")
 
 
@@ -186,7 +186,7 @@ def test_runs_in_lds(shape: tuple[int, int, int, int]) -> None:
     """A channel of many images: tiles of several runs, of whole packs or not."""
     model = Op(lambda x: torch.relu(F.batch_norm(x, None, None, training=True)))
     written = write(captured(model, [torch.empty(shape)]), SMALL)
-    assert "stash_runs<" in written.text
+    assert "cp_async_strided_row<" in written.text
     for small in ((9, 3, *shape[2:]), (2, 5, 3, 8)):
         x = draw(small[0] * small[1], small[2] * small[3]).view(small) + 5
         expected, native, _ = reference(model, [x])

@@ -38,7 +38,7 @@ def test_tiles(function: Any, shape: tuple[int, ...], dtype: torch.dtype, wave: 
     graph = captured(Op(function), inputs)
     chosen = {k: "tiles" for k in space(graph) if k.startswith("map:")}
     text = check(Op(function), inputs, choices={**chosen, **SMALL}, wave=wave)
-    assert ("columns_before<" in text) == (shape[-2 if function is product else 0] >= 64)
+    assert ("await_column_prefixes<" in text) == (shape[-2 if function is product else 0] >= 64)
 
 
 @pytest.mark.parametrize("block", [64, 256])
@@ -47,22 +47,22 @@ def test_blocks_and_other_sizes(block: int) -> None:
     model = Op(lambda x: x.cumsum(0))
     choices = {"map:cumsum_kernel": "tiles", "map:cumsum": "tiles", "SCAN_BLOCK": block, "COLUMNS": 64, "SCAN_ITEMS": 4}
     for other in (draw(1, 3), draw(900, 33), draw(0, 20), draw(20, 0)):
-        assert "columns_before<" in check(model, [draw(100, 300)], choices=choices, other=[other])
+        assert "await_column_prefixes<" in check(model, [draw(100, 300)], choices=choices, other=[other])
 
 
 def test_default_and_whole_numbers() -> None:
     x = torch.randint(-(2**40), 2**40, (600, 18), generator=torch.Generator().manual_seed(1))
-    assert "columns_before<" in check(Op(lambda x: x.cumsum(0) // 3), [x])
-    assert "columns_before<" not in check(Op(lambda x: x.cumsum(0)), [draw(30, 40)])
+    assert "await_column_prefixes<" in check(Op(lambda x: x.cumsum(0) // 3), [x])
+    assert "await_column_prefixes<" not in check(Op(lambda x: x.cumsum(0)), [draw(30, 40)])
 
 
 def test_nan_stays_in_its_column() -> None:
     x = draw(400, 24)
     x[100, 3], x[200, 5] = float("nan"), float("inf")
-    assert "columns_before<" in check(Op(lambda x: x.cumsum(0)), [x])
+    assert "await_column_prefixes<" in check(Op(lambda x: x.cumsum(0)), [x])
 
 
 def test_builds() -> None:
-    assert "columns_before<" in builds(Op(lambda x: x.cumsum(0)), [torch.empty(16384, 8192)])
+    assert "await_column_prefixes<" in builds(Op(lambda x: x.cumsum(0)), [torch.empty(16384, 8192)])
     builds(Op(scaled), [torch.empty(16384, 512, dtype=torch.bfloat16)] * 2)
     builds(Op(product), [torch.empty(16, 4096, 64)] * 2)

@@ -48,8 +48,10 @@ def test_one_kernel(function: Callable[..., Any], shape: tuple[int, ...], dtype:
     chosen = {k: "chunks" for k in space(captured(model, inputs)) if k.startswith("map:")}
     text = check(model, inputs, choices={**chosen, "SCAN_BLOCK": 128, "SCAN_ITEMS": 2}, wave=wave)
     assert kernels_in(text) == 1
-    assert ("sum_before(" in text) == (shape[1] == 6000)
-    assert ("store_back<" in text or "store_packs_back<" in text) == (function is backwards and len(shape) == 2)
+    assert ("await_tile_prefix(" in text) == (shape[1] == 6000)
+    assert ("store_reversed<" in text or "store_whole_vectors_reversed<" in text) == (
+        function is backwards and len(shape) == 2
+    )
 
 
 def test_whole_numbers_and_other_shapes() -> None:

@@ -56,8 +56,8 @@ def test_overloads_are_left_out_too(dtype: str, tmp_path_factory: pytest.TempPat
 
 def test_an_overload_that_a_short_form_still_holds_is_not_defined_twice() -> None:
     """Checkpoints write what they were trained on, and older short forms held these."""
-    own = device_code({("write_float16", "")})
-    own = own[own.index("template <int N>\n__device__ void write_pack(__half* p") :]
+    own = device_code({("store_vector_float16", "")})
+    own = own[own.index("template <int N>\n__device__ void store_vector(__half* p") :]
     kernel = (
         'extern "C" __global__ void run(const __half* __restrict__ x, __half* __restrict__ out, int n) {\n'
         "    const auto x_tile = load_tile<1, 4>(x, 0, 4, n, true);\n"
@@ -71,7 +71,7 @@ def test_an_overload_that_a_short_form_still_holds_is_not_defined_twice() -> Non
     )
     for hip in (kernel, own.strip() + "\n" + kernel):
         whole = expand(f"HIP = r'''\n{hip}\n'''\n{plan}")
-        assert whole.count("void write_pack(__half* p") == 1 and parse(whole).launched
+        assert whole.count("void store_vector(__half* p") == 1 and parse(whole).launched
 
 
 @pytest.mark.slow

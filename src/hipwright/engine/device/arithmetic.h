@@ -2,15 +2,15 @@
 #include <hip/hip_runtime.h>
 
 // a / b to two units in the last place, 0 where |b| is above 2^126: for denominators of 1 and more.
-__device__ float quotient(float a, float b) {
+__device__ float fast_divide(float a, float b) {
     return __fdividef(a, b);
 }
-__device__ double quotient(double a, double b) {
+__device__ double fast_divide(double a, double b) {
     return a / b;
 }
 
 // a - b, each rounded before: never one instruction with the product that a or b may be.
-__device__ __forceinline__ float apart(float a, float b) {
+__device__ __forceinline__ float sub_rn(float a, float b) {
 #ifdef __clang__
 #pragma clang fp contract(off)
     return a - b;
@@ -18,7 +18,7 @@ __device__ __forceinline__ float apart(float a, float b) {
     return __fsub_rn(a, b);
 #endif
 }
-__device__ __forceinline__ double apart(double a, double b) {
+__device__ __forceinline__ double sub_rn(double a, double b) {
 #ifdef __clang__
 #pragma clang fp contract(off)
     return a - b;

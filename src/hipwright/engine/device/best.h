@@ -4,7 +4,7 @@
 
 // A value and where it was found: at no index, its type's largest, where nothing beat the worst value.
 template <typename T, typename I>
-struct Best {
+struct IndexedValue {
     T value;
     I index;
     // Where no value beat the worst, all are the worst, and the first is the one.
@@ -13,17 +13,17 @@ struct Best {
     }
 };
 
-//@ key shuffle_best
+//@ key shuffle_xor_indexed
 template <typename T, typename I>
-__device__ Best<T, I> shuffle_xor(Best<T, I> v, int distance) {
+__device__ IndexedValue<T, I> shuffle_xor(IndexedValue<T, I> v, int distance) {
     return {__shfl_xor(v.value, distance), __shfl_xor(v.index, distance)};
 }
 
-//@ with Best shuffle_best
+//@ with IndexedValue shuffle_xor_indexed
 // the larger value; NaN beats numbers, the first of equals wins
-struct BestMax {
+struct ArgMax {
     template <typename T, typename I>
-    __device__ Best<T, I> operator()(Best<T, I> a, Best<T, I> b) const {
+    __device__ IndexedValue<T, I> operator()(IndexedValue<T, I> a, IndexedValue<T, I> b) const {
         const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
         const bool same = a.value == b.value || (a_nan && b_nan);
         const bool second = same ? b.index < a.index : !a_nan && (b_nan || b.value > a.value);
@@ -31,17 +31,17 @@ struct BestMax {
     }
     // A value that stands behind all that `best` has seen: no equal one can replace it, so no index is compared.
     template <typename T, typename I>
-    __device__ void take(Best<T, I>& best, decltype(best.value) value, decltype(best.index) index) const {
+    __device__ void take(IndexedValue<T, I>& best, decltype(best.value) value, decltype(best.index) index) const {
         const bool better = !(value <= best.value) && best.value == best.value;
         best.value = better ? value : best.value;
         best.index = better ? index : best.index;
     }
 };
 
-//@ key wave_best_max
+//@ key wave_reduce_argmax
 // NVIDIA joins a wave's integers in one instruction: the best key (keys are in the order of the values,
 // NaN is the best of all), then the first index that has it.
-__device__ __forceinline__ Best<float, int> wave_best(Best<float, int> v, BestMax) {
+__device__ __forceinline__ IndexedValue<float, int> wave_reduce(IndexedValue<float, int> v, ArgMax) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     const unsigned bits = __float_as_uint(v.value + 0.0f);  // -0 is 0
     const unsigned order = bits >> 31 ? ~bits : bits | 0x80000000u;
@@ -54,20 +54,20 @@ __device__ __forceinline__ Best<float, int> wave_best(Best<float, int> v, BestMa
     return v;
 }
 
-//@ key best_block_max
-//@ with wave_best_max
-//@ when block_reduce BestMax
+//@ key block_reduce_argmax
+//@ with wave_reduce_argmax
+//@ when block_reduce ArgMax
 template <int BLOCK_SIZE>
-__device__ Best<float, int> block_reduce(Best<float, int> v, BestMax op) {
+__device__ IndexedValue<float, int> block_reduce(IndexedValue<float, int> v, ArgMax op) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    v = wave_best(v, op);
+    v = wave_reduce(v, op);
     if (BLOCK_SIZE <= 32) return v;
-    __shared__ Best<float, int> partial[BLOCK_SIZE / 32];
+    __shared__ IndexedValue<float, int> partial[BLOCK_SIZE / 32];
     __syncthreads();  // an earlier use of `partial` has been read
     if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = v;
     __syncthreads();
-    return wave_best(partial[threadIdx.x % (BLOCK_SIZE / 32)], op);
+    return wave_reduce(partial[threadIdx.x % (BLOCK_SIZE / 32)], op);
 #else
-    return block_reduce<BLOCK_SIZE, Best<float, int>, BestMax>(v, op);
+    return block_reduce<BLOCK_SIZE, IndexedValue<float, int>, ArgMax>(v, op);
 #endif
 }

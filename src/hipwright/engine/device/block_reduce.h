@@ -22,7 +22,7 @@ __device__ T block_reduce(T v, Op op) {
 
 // The same for N values at once: they wait together.
 template <int BLOCK_SIZE, int N, typename T, typename Op>
-__device__ void block_reduce_each(T (&v)[N], Op op) {
+__device__ void block_reduce_array(T (&v)[N], Op op) {
     for (int distance = warpSize / 2; distance > 0; distance >>= 1) {
 #pragma unroll
         for (int n = 0; n < N; ++n) v[n] = op(v[n], shuffle_xor(v[n], distance));
@@ -48,7 +48,7 @@ __device__ void block_reduce_each(T (&v)[N], Op op) {
 
 // A value of another lane, word by word: states of any type.
 template <typename T>
-__device__ T lane_word_xor(T v, int distance) {
+__device__ T shuffle_xor_words(T v, int distance) {
     static_assert(sizeof(T) % 4 == 0, "whole words");
     int words[sizeof(T) / 4];
     __builtin_memcpy(words, &v, sizeof(T));
@@ -68,7 +68,7 @@ __device__ void column_reduce(T (&v)[N], Op op) {
     __shared__ T partial[ROWS][WIDTH * SOME];
 #pragma unroll
     for (int j = 0; j < N; ++j)
-        for (int distance = WIDTH; distance < warpSize; distance *= 2) v[j] = op(v[j], lane_word_xor(v[j], distance));
+        for (int distance = WIDTH; distance < warpSize; distance *= 2) v[j] = op(v[j], shuffle_xor_words(v[j], distance));
     const int step = WIDTH < warpSize ? warpSize : WIDTH, rows = BLOCK_SIZE / step;
     const int row = threadIdx.x / step, column = threadIdx.x % WIDTH;
 #pragma unroll

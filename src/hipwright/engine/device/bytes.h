@@ -1,22 +1,22 @@
 #pragma once
 #include <hip/hip_runtime.h>
 
-//@ with BytePack load_bytes byte_float
+//@ with ByteVector load_bytes byte_to_float
 // N neighbouring bytes as the words in which they are read: one of them is part of a word, not put together again.
 template <typename T, int N>
-struct Bytes {
+struct ByteWords {
     unsigned words[N / 4];
     __device__ T operator[](int k) const { return (T)(words[k / 4] >> k % 4 * 8); }
 };
 
 template <typename T, int N>
-struct BytePack {
-    Bytes<T, N> v;
+struct ByteVector {
+    ByteWords<T, N> v;
 };
 
 template <int N, typename T>
-__device__ __forceinline__ BytePack<T, N> load_bytes(const T* p) {
-    BytePack<T, N> pack;
+__device__ __forceinline__ ByteVector<T, N> load_bytes(const T* p) {
+    ByteVector<T, N> pack;
     if constexpr (N % 16 == 0) {
 #pragma unroll
         for (int k = 0; k < N / 16; ++k) {
@@ -33,9 +33,9 @@ __device__ __forceinline__ BytePack<T, N> load_bytes(const T* p) {
     return pack;
 }
 
-// v[k] - less, as small_float.
+// v[k] - less, as small_int_to_float.
 template <typename T, int N>
-__device__ __forceinline__ float byte_float(const Bytes<T, N>& v, int k, float less) {
+__device__ __forceinline__ float byte_to_float(const ByteWords<T, N>& v, int k, float less) {
 #ifdef __CUDA_ARCH__
     const unsigned high = T(-1) < T(0) ? 128 : 0;  // a signed byte and 128
     const unsigned bits = __byte_perm(v.words[k / 4] ^ high * 0x01010101u, 0x4b000000u, 0x7540 | k % 4);

@@ -7,12 +7,12 @@
 template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_columns(const T* __restrict__ p, I base, I step, I n, I stride, int width) {
     Tile<T, ITEMS * N> tile;
-    const bool fit = width == N && packs_fit<T, N>(p) && (N == 1 || packs_fit<T, N>(p + stride));
+    const bool fit = width == N && is_vector_aligned<T, N>(p) && (N == 1 || is_vector_aligned<T, N>(p + stride));
     if (fit && n > 0) {  // instead of rows that are not there the last once more
 #pragma unroll
         for (int k = 0; k < ITEMS; ++k) {
             const I row = base + k * step;
-            read_pack<N>(p + (row < n ? row : n - 1) * stride, tile.v + k * N);
+            load_vector<N>(p + (row < n ? row : n - 1) * stride, tile.v + k * N);
         }
         return tile;
     }
@@ -21,7 +21,7 @@ __device__ Tile<T, ITEMS * N> load_columns(const T* __restrict__ p, I base, I st
         const I row = base + k * step;
         if (row >= n) continue;
         if (fit) {
-            read_pack<N>(p + row * stride, tile.v + k * N);
+            load_vector<N>(p + row * stride, tile.v + k * N);
         } else {
 #pragma unroll
             for (int j = 0; j < N; ++j)
@@ -34,13 +34,13 @@ __device__ Tile<T, ITEMS * N> load_columns(const T* __restrict__ p, I base, I st
 template <int ITEMS, int N, typename T, typename V, typename I>
 __device__ void store_columns(T* __restrict__ p, I base, I step, I n, I stride, int width,
                               const Tile<V, ITEMS * N>& tile) {
-    const bool fit = width == N && packs_fit<T, N>(p) && (N == 1 || packs_fit<T, N>(p + stride));
+    const bool fit = width == N && is_vector_aligned<T, N>(p) && (N == 1 || is_vector_aligned<T, N>(p + stride));
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         const I row = base + k * step;
         if (row >= n) continue;
         if (fit) {
-            write_pack<N>(p + row * stride, tile.v + k * N);
+            store_vector<N>(p + row * stride, tile.v + k * N);
         } else {
 #pragma unroll
             for (int j = 0; j < N; ++j)
@@ -51,21 +51,21 @@ __device__ void store_columns(T* __restrict__ p, I base, I step, I n, I stride, 
 
 // Packs of `width` <= N neighbouring columns from the first `count` of ITEMS rows that lie anywhere.
 template <int ITEMS, int N, typename T>
-__device__ Tile<T, ITEMS * N> load_rows(const T* const (&rows)[ITEMS], int count, int width) {
+__device__ Tile<T, ITEMS * N> load_gathered_columns(const T* const (&rows)[ITEMS], int count, int width) {
     Tile<T, ITEMS * N> tile;
     bool fit = width == N;
 #pragma unroll
-    for (int k = 0; k < ITEMS; ++k) fit = fit && (k >= count || packs_fit<T, N>(rows[k]));
+    for (int k = 0; k < ITEMS; ++k) fit = fit && (k >= count || is_vector_aligned<T, N>(rows[k]));
     if (fit && count == ITEMS) {
 #pragma unroll
-        for (int k = 0; k < ITEMS; ++k) read_pack<N>(rows[k], tile.v + k * N);
+        for (int k = 0; k < ITEMS; ++k) load_vector<N>(rows[k], tile.v + k * N);
         return tile;
     }
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         if (k >= count) continue;
         if (fit) {
-            read_pack<N>(rows[k], tile.v + k * N);
+            load_vector<N>(rows[k], tile.v + k * N);
         } else {
 #pragma unroll
             for (int j = 0; j < N; ++j)

@@ -3,7 +3,7 @@
 #include "block_reduce.h"
 
 // Blocks take turns in the order in which they start: who waits, waits for blocks that run.
-__device__ int take_ticket(int* counter) {
+__device__ int take_block_ticket(int* counter) {
     __shared__ int ticket;
     if (threadIdx.x == 0) ticket = atomicAdd(counter, 1);
     __syncthreads();
@@ -11,7 +11,7 @@ __device__ int take_ticket(int* counter) {
 }
 
 // The blocks of a team wait for one another; each has written its part, and then reads the others'.
-__device__ void team_meet(int* arrived, int expected) {
+__device__ void cooperative_barrier(int* arrived, int expected) {
     if (threadIdx.x == 0) {
         __threadfence();
         atomicAdd(arrived, 1);
@@ -23,7 +23,7 @@ __device__ void team_meet(int* arrived, int expected) {
 }
 
 // True in the block of a team that came last: it reads what all have written.
-__device__ bool team_last(int* arrived, int team) {
+__device__ bool is_last_block(int* arrived, int team) {
     __shared__ bool last;
     if (threadIdx.x == 0) {
         __threadfence();
@@ -36,7 +36,7 @@ __device__ bool team_last(int* arrived, int team) {
 
 // The parts of a team, combined in the same order by every 32 lanes of its blocks: no wave waits.
 template <typename T, typename Op>
-__device__ T team_collect(const T* parts, int team, T start, Op op) {
+__device__ T combine_partials(const T* parts, int team, T start, Op op) {
     for (int k = threadIdx.x % 32; k < team; k += 32) start = op(start, parts[k]);
     return lane_reduce<32>(start, op);
 }
@@ -44,7 +44,7 @@ __device__ T team_collect(const T* parts, int team, T start, Op op) {
 // What the blocks of a team hand one another: floats, two a word, inverted, in memory that begins as zeros. A
 // word would be zero only of two NaN that nobody writes: who reads another has it, and waits for no fence.
 template <typename T>
-__device__ void team_hand(long* place, const T& part) {
+__device__ void publish_partial(long* place, const T& part) {
     constexpr int PAIRS = (sizeof(T) + 7) / 8;
     unsigned words[2 * PAIRS] = {};
     __builtin_memcpy(words, &part, sizeof(T));
@@ -59,7 +59,7 @@ __device__ void team_hand(long* place, const T& part) {
 
 // A part that another block hands over: its words are asked for at once, and again as long as one is not there.
 template <typename T>
-__device__ T team_part(long* place) {
+__device__ T await_partial(long* place) {
     constexpr int PAIRS = (sizeof(T) + 7) / 8;
     long seen[PAIRS] = {};
     for (bool all = false; !all;) {
@@ -79,9 +79,9 @@ __device__ T team_part(long* place) {
 
 // All parts of a team, one to each thread, combined in one order; every thread of the block gets the result.
 template <int BLOCK_SIZE, typename T, typename Op>
-__device__ T team_gather(long* places, int team, T v, Op op) {
+__device__ T combine_published_partials(long* places, int team, T v, Op op) {
     constexpr int PAIRS = (sizeof(T) + 7) / 8;
-    for (int k = threadIdx.x; k < team; k += BLOCK_SIZE) v = op(v, team_part<T>(places + k * PAIRS));
+    for (int k = threadIdx.x; k < team; k += BLOCK_SIZE) v = op(v, await_partial<T>(places + k * PAIRS));
     __syncthreads();  // NVIDIA's lanes leave such a loop one by one, and would shuffle with who is there
     return block_reduce<BLOCK_SIZE>(v, op);
 }

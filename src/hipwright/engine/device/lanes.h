@@ -13,11 +13,11 @@ __device__ T lane_reduce(T v, Op op) {
     return v;
 }
 
-//@ with lane_row
+//@ with lane_reduce_scatter_row
 // Sum over SPLIT neighbouring lanes. Rows are dealt out on the way: a lane ends with max(1, ROWS / SPLIT)
-// of them, the first being lane_row<ROWS, SPLIT>(lane).
+// of them, the first being lane_reduce_scatter_row<ROWS, SPLIT>(lane).
 template <int ROWS, int SPLIT>
-__device__ void lane_gather(float* v, int lane) {
+__device__ void lane_reduce_scatter(float* v, int lane) {
     if constexpr (SPLIT > 1 && ROWS > 1) {
         const bool upper = lane & (SPLIT / 2);
 #pragma unroll
@@ -25,15 +25,15 @@ __device__ void lane_gather(float* v, int lane) {
             const float given = upper ? v[r] : v[r + ROWS / 2];
             v[r] = (upper ? v[r + ROWS / 2] : v[r]) + __shfl_xor(given, SPLIT / 2);
         }
-        lane_gather<ROWS / 2, SPLIT / 2>(v, lane);
+        lane_reduce_scatter<ROWS / 2, SPLIT / 2>(v, lane);
     } else if constexpr (SPLIT > 1) {
         v[0] += __shfl_xor(v[0], SPLIT / 2);
-        lane_gather<1, SPLIT / 2>(v, lane);
+        lane_reduce_scatter<1, SPLIT / 2>(v, lane);
     }
 }
 
 template <int ROWS, int SPLIT>
-__device__ int lane_row(int lane) {
+__device__ int lane_reduce_scatter_row(int lane) {
     int row = 0;
     for (int distance = SPLIT / 2, rows = ROWS / 2; distance > 0 && rows > 0; distance /= 2, rows /= 2)
         row += lane & distance ? rows : 0;

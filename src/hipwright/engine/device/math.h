@@ -3,11 +3,11 @@
 #include "arithmetic.h"
 
 __device__ float sigmoid(float x) {
-    return quotient(1.0f, 1.0f + expf(-x));
+    return fast_divide(1.0f, 1.0f + expf(-x));
 }
 
 __device__ float silu(float x) {
-    return quotient(x, 1.0f + expf(-x));
+    return fast_divide(x, 1.0f + expf(-x));
 }
 
 __device__ float gelu(float x) {
@@ -22,7 +22,7 @@ __device__ float reciprocal(float x) {
     return 1.0f / x;
 }
 
-__device__ float over(float x) {
+__device__ float saturated_reciprocal(float x) {
     const float y = 1.0f / x, most = 3.402823466e38f;
     return x != 0.0f && fabsf(y) > most ? copysignf(most, x) : y;  // 0 over a subnormal is 0
 }
@@ -184,7 +184,7 @@ __device__ float sqrt_fast(float x) {
 #endif
 }
 
-__device__ float small_float(int x, float less) {
+__device__ float small_int_to_float(int x, float less) {
     // x - less for |x| and |less| below 2^22, less a whole number
 #ifdef __CUDA_ARCH__
     return __int_as_float(0x4b400000 + x) - (12582912.0f + less);
@@ -193,7 +193,7 @@ __device__ float small_float(int x, float less) {
 #endif
 }
 
-__device__ float natural_float(int x, float less) {
+__device__ float small_uint_to_float(int x, float less) {
     // the same for x of 0 and more, whose bits may be put beside others
 #ifdef __CUDA_ARCH__
     return __int_as_float(0x4b000000 | x) - (8388608.0f + less);

@@ -23,7 +23,7 @@ struct Max {
     }
 };
 
-struct Largest {
+struct MaxNumber {
     template <typename T>
     __device__ T operator()(T a, T b) const {
         return fmax(a, b);

@@ -4,15 +4,15 @@
 
 // As load_tile, of a row that is walked backwards: element `at` lies at p[-at].
 template <int ITEMS, int N, typename T, typename I>
-__device__ Tile<T, ITEMS * N> load_back(const T* __restrict__ p, I base, I step, I n, bool full = false) {
+__device__ Tile<T, ITEMS * N> load_reversed(const T* __restrict__ p, I base, I step, I n, bool full = false) {
     Tile<T, ITEMS * N> tile;
-    const bool fit = packs_fit<T, N>(p - (N - 1));
+    const bool fit = is_vector_aligned<T, N>(p - (N - 1));
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         const I at = base + k * step;
         if (fit && (full || at + N <= n)) {
             T pack[N];
-            read_pack<N>(p - (at + (N - 1)), pack);
+            load_vector<N>(p - (at + (N - 1)), pack);
 #pragma unroll
             for (int j = 0; j < N; ++j) tile.v[k * N + j] = pack[N - 1 - j];
         } else {
@@ -25,8 +25,8 @@ __device__ Tile<T, ITEMS * N> load_back(const T* __restrict__ p, I base, I step,
 }
 
 template <int ITEMS, int N, typename T, typename V, typename I>
-__device__ void store_back(T* __restrict__ p, I base, I step, I n, const Tile<V, ITEMS * N>& tile, bool full = false) {
-    const bool fit = packs_fit<T, N>(p - (N - 1));
+__device__ void store_reversed(T* __restrict__ p, I base, I step, I n, const Tile<V, ITEMS * N>& tile, bool full = false) {
+    const bool fit = is_vector_aligned<T, N>(p - (N - 1));
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         const I at = base + k * step;
@@ -34,7 +34,7 @@ __device__ void store_back(T* __restrict__ p, I base, I step, I n, const Tile<V,
             V pack[N];
 #pragma unroll
             for (int j = 0; j < N; ++j) pack[N - 1 - j] = tile.v[k * N + j];
-            write_pack<N>(p - (at + (N - 1)), pack);
+            store_vector<N>(p - (at + (N - 1)), pack);
         } else {
 #pragma unroll
             for (int j = 0; j < N; ++j)
@@ -43,17 +43,17 @@ __device__ void store_back(T* __restrict__ p, I base, I step, I n, const Tile<V,
     }
 }
 
-//@ with store_packs_back
-// As load_packs and store_packs for a row walked from its end, where p is; on the borders of packs.
+//@ with store_whole_vectors_reversed
+// As load_whole_vectors and store_whole_vectors for a row walked from its end, where p is; on the borders of packs.
 template <int ITEMS, int N, typename T, typename I>
-__device__ Tile<T, ITEMS * N> load_packs_back(const T* __restrict__ p, I base, I step, I n) {
+__device__ Tile<T, ITEMS * N> load_whole_vectors_reversed(const T* __restrict__ p, I base, I step, I n) {
     Tile<T, ITEMS * N> tile = {};
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         const I at = base + k * step;
         if (at >= n) continue;
         T pack[N];
-        read_pack<N>(p - (at + (N - 1)), pack);
+        load_vector<N>(p - (at + (N - 1)), pack);
 #pragma unroll
         for (int j = 0; j < N; ++j) tile.v[k * N + j] = pack[N - 1 - j];
     }
@@ -61,7 +61,7 @@ __device__ Tile<T, ITEMS * N> load_packs_back(const T* __restrict__ p, I base, I
 }
 
 template <int ITEMS, int N, typename T, typename I>
-__device__ void store_packs_back(T* __restrict__ p, I base, I step, I n, const Tile<T, ITEMS * N>& tile) {
+__device__ void store_whole_vectors_reversed(T* __restrict__ p, I base, I step, I n, const Tile<T, ITEMS * N>& tile) {
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         const I at = base + k * step;
@@ -69,6 +69,6 @@ __device__ void store_packs_back(T* __restrict__ p, I base, I step, I n, const T
         T pack[N];
 #pragma unroll
         for (int j = 0; j < N; ++j) pack[N - 1 - j] = tile.v[k * N + j];
-        write_pack<N>(p - (at + (N - 1)), pack);
+        store_vector<N>(p - (at + (N - 1)), pack);
     }
 }

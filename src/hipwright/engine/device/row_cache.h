@@ -2,10 +2,10 @@
 #include <hip/hip_runtime.h>
 #include "vector_access.h"
 
-//@ with stash_wait
-// A pack into LDS, where this thread alone reads it again. NVIDIA copies beside the registers, and stash_wait waits.
+//@ with cp_async_wait_all
+// A pack into LDS, where this thread alone reads it again. NVIDIA copies beside the registers, and cp_async_wait_all waits.
 template <int N, typename T>
-__device__ void stash_pack(T* to, const T* from) {
+__device__ void cp_async_vector(T* to, const T* from) {
 #ifdef __CUDA_ARCH__
     if constexpr (N * sizeof(T) == 16) {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
@@ -16,11 +16,11 @@ __device__ void stash_pack(T* to, const T* from) {
     }
 #endif
     T v[N];
-    read_pack<N>(from, v);
+    load_vector<N>(from, v);
     __builtin_memcpy(to, v, sizeof(v));
 }
 
-__device__ void stash_wait() {
+__device__ void cp_async_wait_all() {
 #ifdef __CUDA_ARCH__
     asm volatile("cp.async.wait_all;" : : : "memory");
 #endif
@@ -28,14 +28,14 @@ __device__ void stash_wait() {
 
 // A tile of p[0 .. n) into LDS, from this thread's place on and `across` elements a pack.
 template <int ITEMS, int N, typename T, typename I>
-__device__ void stash_tile(T* held, const T* __restrict__ p, I base, I step, I n, int across) {
-    const bool fit = packs_fit<T, N>(p);
+__device__ void cp_async_tile(T* held, const T* __restrict__ p, I base, I step, I n, int across) {
+    const bool fit = is_vector_aligned<T, N>(p);
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         const I at = base + k * step;
         T* const to = held + k * across;
         if (fit && at + N <= n) {
-            stash_pack<N>(to, p + at);
+            cp_async_vector<N>(to, p + at);
         } else {
 #pragma unroll
             for (int j = 0; j < N; ++j)
@@ -46,8 +46,8 @@ __device__ void stash_tile(T* held, const T* __restrict__ p, I base, I step, I n
 
 // The same of a row of runs: element `at` lies at p[at / run * stride + at % run].
 template <int ITEMS, int N, typename T, typename I>
-__device__ void stash_runs(T* held, const T* __restrict__ p, I base, I step, I n, int across, I stride, I run) {
-    const bool fit = N == 1 || (run % N == 0 && packs_fit<T, N>(p) && packs_fit<T, N>(p + stride));
+__device__ void cp_async_strided_row(T* held, const T* __restrict__ p, I base, I step, I n, int across, I stride, I run) {
+    const bool fit = N == 1 || (run % N == 0 && is_vector_aligned<T, N>(p) && is_vector_aligned<T, N>(p + stride));
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         const I at = base + k * step;
@@ -55,7 +55,7 @@ __device__ void stash_runs(T* held, const T* __restrict__ p, I base, I step, I n
         I inner = at % run;
         T* const to = held + k * across;
         if (fit && at + N <= n) {
-            stash_pack<N>(to, outer + inner);
+            cp_async_vector<N>(to, outer + inner);
         } else {
 #pragma unroll
             for (int j = 0; j < N; ++j) {

@@ -26,7 +26,7 @@ __device__ T scan_tile(T* v, T total, Op op) {
 
 // Adds the totals of the block's earlier waves to `before`, of all waves to `all`; `flip` alternates.
 template <int BLOCK_SIZE, typename T, typename Op>
-__device__ void join_waves(T total, int flip, Op op, T& before, T& all) {
+__device__ void combine_wave_totals(T total, int flip, Op op, T& before, T& all) {
     __shared__ T partial[2][BLOCK_SIZE / 32];
     const int wave = threadIdx.x / warpSize;
     if (threadIdx.x % warpSize == warpSize - 1) partial[flip][wave] = total;
@@ -40,7 +40,7 @@ __device__ void join_waves(T total, int flip, Op op, T& before, T& all) {
 // What the tiles before this one come to. Tiles form groups of BLOCK_SIZE: sums[0 .. tiles) are theirs,
 // the second half holds what comes before each group. Blocks wait for earlier tickets only, and add in one order.
 template <int BLOCK_SIZE, typename T, typename Op>
-__device__ T sum_before(T total, T* sums, int* flags, int tiles, int tile, T none, Op op) {
+__device__ T await_tile_prefix(T total, T* sums, int* flags, int tiles, int tile, T none, Op op) {
     __shared__ T carried;
     const int group = tile / BLOCK_SIZE, place = tile % BLOCK_SIZE, first = tile - place;
     if (threadIdx.x == 0) {
@@ -77,7 +77,7 @@ __device__ T sum_before(T total, T* sums, int* flags, int tiles, int tile, T non
 // Down each of N columns: what the rows of threads before this one and the tiles above come to.
 // sums[0 .. tiles) are of tiles, the second half is what comes before each group of BLOCK_SIZE / WIDTH tiles.
 template <int BLOCK_SIZE, int WIDTH, int N, typename T, typename Op>
-__device__ void columns_before(const T (&total)[N], T (&before)[N], T* sums, int* flags, int tiles, int tile, T none,
+__device__ void await_column_prefixes(const T (&total)[N], T (&before)[N], T* sums, int* flags, int tiles, int tile, T none,
                                Op op) {
     constexpr int LANES = BLOCK_SIZE / WIDTH;
     __shared__ T partial[N][BLOCK_SIZE];

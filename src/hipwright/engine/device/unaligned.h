@@ -4,10 +4,10 @@
 
 // As load_tile where rows begin anywhere: a pack off its border is made of the two in which it lies.
 template <int N, typename T>
-__device__ void read_across(const T* p, T* v) {
+__device__ void load_unaligned_vector(const T* p, T* v) {
     const size_t off = (size_t)p % 16;
-    const auto* const packs = reinterpret_cast<const Pack<unsigned, 4>*>(p - off / sizeof(T));
-    const Pack<unsigned, 4> left = packs[0], right = packs[1];
+    const auto* const packs = reinterpret_cast<const AlignedVector<unsigned, 4>*>(p - off / sizeof(T));
+    const AlignedVector<unsigned, 4> left = packs[0], right = packs[1];
     unsigned word[9] = {}, out[4];
 #pragma unroll
     for (int k = 0; k < 4; ++k) word[k] = left.v[k], word[k + 4] = right.v[k];
@@ -22,7 +22,7 @@ __device__ void read_across(const T* p, T* v) {
 }
 
 template <int ITEMS, int N, typename T, typename I>
-__device__ Tile<T, ITEMS * N> load_odd(const T* __restrict__ p, I base, I step, I n, bool full = false) {
+__device__ Tile<T, ITEMS * N> load_unaligned_tile(const T* __restrict__ p, I base, I step, I n, bool full = false) {
 #ifdef __AMDGCN__
     return load_tile<ITEMS, N>(p, base, step, n, full);
 #else
@@ -32,14 +32,14 @@ __device__ Tile<T, ITEMS * N> load_odd(const T* __restrict__ p, I base, I step, 
         Tile<T, ITEMS * N> tile;
         if (base >= N && base + (ITEMS - 1) * step + 2 * N <= n) {  // both packs lie within the row
 #pragma unroll
-            for (int k = 0; k < ITEMS; ++k) read_across<N>(p + (base + k * step), tile.v + k * N);
+            for (int k = 0; k < ITEMS; ++k) load_unaligned_vector<N>(p + (base + k * step), tile.v + k * N);
             return tile;
         }
 #pragma unroll
         for (int k = 0; k < ITEMS; ++k) {
             const I at = base + k * step;
             if (at >= N && at + 2 * N <= n) {
-                read_across<N>(p + at, tile.v + k * N);
+                load_unaligned_vector<N>(p + at, tile.v + k * N);
             } else {
 #pragma unroll
                 for (int j = 0; j < N; ++j)
@@ -53,17 +53,17 @@ __device__ Tile<T, ITEMS * N> load_odd(const T* __restrict__ p, I base, I step, 
 
 // ITEMS packs of p[0 .. n), which begins and ends at borders of packs. n is `most` or less.
 template <int ITEMS, int N, typename T, typename I>
-__device__ Tile<T, ITEMS * N> load_inner(const T* __restrict__ p, I base, I step, I n, I most) {
+__device__ Tile<T, ITEMS * N> load_row_interior(const T* __restrict__ p, I base, I step, I n, I most) {
     Tile<T, ITEMS * N> tile;
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k)
-        if (k * step < most && base + k * step < n) read_pack<N>(p + (base + k * step), tile.v + k * N);
+        if (k * step < most && base + k * step < n) load_vector<N>(p + (base + k * step), tile.v + k * N);
     return tile;
 }
 
 template <int ITEMS, int N, typename T, typename V, typename I>
-__device__ void store_inner(T* __restrict__ p, I base, I step, I n, const Tile<V, ITEMS * N>& tile, I most) {
+__device__ void store_row_interior(T* __restrict__ p, I base, I step, I n, const Tile<V, ITEMS * N>& tile, I most) {
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k)
-        if (k * step < most && base + k * step < n) write_pack<N>(p + (base + k * step), tile.v + k * N);
+        if (k * step < most && base + k * step < n) store_vector<N>(p + (base + k * step), tile.v + k * N);
 }

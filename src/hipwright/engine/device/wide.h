@@ -1,35 +1,35 @@
 #pragma once
 #include <hip/hip_runtime.h>
 
-//@ with suits_wide load_aligned load_wide store_wide
+//@ with is_wide_aligned load_aligned load_wide store_wide
 // N neighbours, moved 16 bytes at a time where the address allows it.
 template <typename T, int N>
-struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) AlignedWide {
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) WideVector {
     T v[N];
 };
 
 template <int N, typename T>
-__device__ __forceinline__ bool suits_wide(const T* p) {
-    return (unsigned long long)p % alignof(AlignedWide<T, N>) == 0;
+__device__ __forceinline__ bool is_wide_aligned(const T* p) {
+    return (unsigned long long)p % alignof(WideVector<T, N>) == 0;
 }
 
 template <int N, typename T>
-__device__ __forceinline__ AlignedWide<T, N> load_aligned(const T* p) {
-    return *reinterpret_cast<const AlignedWide<T, N>*>(p);
+__device__ __forceinline__ WideVector<T, N> load_aligned(const T* p) {
+    return *reinterpret_cast<const WideVector<T, N>*>(p);
 }
 
 template <int N, typename T>
-__device__ __forceinline__ AlignedWide<T, N> load_wide(const T* p) {
-    if (suits_wide<N>(p)) return load_aligned<N>(p);
-    AlignedWide<T, N> out;
+__device__ __forceinline__ WideVector<T, N> load_wide(const T* p) {
+    if (is_wide_aligned<N>(p)) return load_aligned<N>(p);
+    WideVector<T, N> out;
     for (int k = 0; k < N; ++k) out.v[k] = p[k];
     return out;
 }
 
 template <int N, typename T>
-__device__ __forceinline__ void store_wide(T* p, const AlignedWide<T, N>& in) {
-    if (suits_wide<N>(p)) {
-        *reinterpret_cast<AlignedWide<T, N>*>(p) = in;
+__device__ __forceinline__ void store_wide(T* p, const WideVector<T, N>& in) {
+    if (is_wide_aligned<N>(p)) {
+        *reinterpret_cast<WideVector<T, N>*>(p) = in;
     } else {
         for (int k = 0; k < N; ++k) p[k] = in.v[k];
     }
@@ -37,25 +37,25 @@ __device__ __forceinline__ void store_wide(T* p, const AlignedWide<T, N>& in) {
 
 // At an address that suits it.
 template <int N, typename T>
-__device__ __forceinline__ void store_aligned(T* p, const AlignedWide<T, N>& pack) {
+__device__ __forceinline__ void store_aligned(T* p, const WideVector<T, N>& pack) {
     if constexpr (sizeof(pack) == 16) {  // NVRTC may take the store of a pack's elements apart, but not this
         uint4 words;
         __builtin_memcpy(&words, pack.v, 16);
         *reinterpret_cast<uint4*>(p) = words;
     } else {
-        *reinterpret_cast<AlignedWide<T, N>*>(p) = pack;
+        *reinterpret_cast<WideVector<T, N>*>(p) = pack;
     }
 }
 
 // Half types as their bits.
 template <typename T>
-__device__ __forceinline__ const unsigned short* as_shorts(const T* p) {
+__device__ __forceinline__ const unsigned short* as_uint16(const T* p) {
     return reinterpret_cast<const unsigned short*>(p);
 }
 
 // 16 bytes read at once, as neighbouring elements; the address is a multiple of 16.
 template <typename T>
-struct Sixteen {
+struct Vector16B {
     T v[16 / sizeof(T)];
 };
 
@@ -66,9 +66,9 @@ typedef uint4 Bits128;
 #endif
 
 template <typename T>
-__device__ __forceinline__ Sixteen<T> load_16(const T* p) {
+__device__ __forceinline__ Vector16B<T> load_16_bytes(const T* p) {
     const Bits128 raw = *reinterpret_cast<const Bits128*>(p);
-    Sixteen<T> out;
+    Vector16B<T> out;
     __builtin_memcpy(&out, &raw, 16);
     return out;
 }

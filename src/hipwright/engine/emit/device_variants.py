@@ -38,47 +38,47 @@ class DefinitionVariant:
 
 VARIANTS = (
     DefinitionVariant(
-        "BestMin",
-        "BestMax",
+        "ArgMin",
+        "ArgMax",
         {
-            "struct BestMax": "struct BestMin",
+            "struct ArgMax": "struct ArgMin",
             "the larger value": "the smaller value",
             "b.value > a.value": "b.value < a.value",
             "value <= best.value": "value >= best.value",
         },
     ),
     DefinitionVariant(
-        "wave_best_min", "wave_best_max", {"BestMax": "BestMin", ": order;": ": ~order;", "= best;": "= ~best;"}
+        "wave_reduce_argmin", "wave_reduce_argmax", {"ArgMax": "ArgMin", ": order;": ": ~order;", "= best;": "= ~best;"}
     ),
     DefinitionVariant(
-        "best_block_min",
-        "best_block_max",
-        {"BestMax": "BestMin"},
-        {"with": "wave_best_min", "when": "block_reduce BestMin"},
+        "block_reduce_argmin",
+        "block_reduce_argmax",
+        {"ArgMax": "ArgMin"},
+        {"with": "wave_reduce_argmin", "when": "block_reduce ArgMin"},
     ),
     DefinitionVariant(
-        "write_bfloat16",
-        "write_float16",
+        "store_vector_bfloat16",
+        "store_vector_float16",
         {"__half2 ": "__hip_bfloat162 ", "__half": "__hip_bfloat16", "__float22half2_rn": "__float22bfloat162_rn"},
     ),
     DefinitionVariant(
-        "moments_with",
-        "with_tile_moments",
+        "add_products_to_moments",
+        "add_tile_moments",
         {
             "The moments with a tile's": "Of products, which are rounded first: the moments with a tile's",
-            "with_tile": "moments_with",
-            "v[k] - pivot": "apart(v[k], pivot)",
+            "add_tile": "add_products_to_moments",
+            "v[k] - pivot": "sub_rn(v[k], pivot)",
         },
     ),
     DefinitionVariant(
-        "exponentials_of_products",
-        "exponentials_of",
-        {"exponentials_of": "exponentials_of_products", "seen[k] - shift": "apart(seen[k], shift)"},
+        "softmax_of_products",
+        "softmax_of_tile",
+        {"softmax_of_tile": "softmax_of_products", "seen[k] - shift": "sub_rn(seen[k], shift)"},
     ),
     DefinitionVariant(
-        "exponentials_with",
-        "with_tile_exponentials",
-        {"with_tile": "exponentials_with", "exponentials_of": "exponentials_of_products"},
+        "add_products_to_softmax",
+        "add_tile_softmax",
+        {"add_tile": "add_products_to_softmax", "softmax_of_tile": "softmax_of_products"},
     ),
 )
 

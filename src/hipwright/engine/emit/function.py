@@ -61,7 +61,9 @@ class KernelFunction:
         """The printed kernel: one entry, or a body that the general entry and the static-shape variant share."""
         title = f"// {self.comment}\n"
         start = f"{_ENTRY}__launch_bounds__({self.bounds}) {self.name}"
-        lines = [f"    {p.name} = kept({p.name});" for p in self.parameters if self.keep_reads and p.read_only]
+        lines = [
+            f"    {p.name} = retain_in_cache({p.name});" for p in self.parameters if self.keep_reads and p.read_only
+        ]
         lines += printed(self.body, 1)
         if self.variant is None:
             return title + _function(start, self.parameters, lines)

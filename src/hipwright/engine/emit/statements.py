@@ -159,8 +159,8 @@ class Emitter(StatementBuilder):
     def _binary(self, e: E) -> tuple[str, int]:
         apart = self.rounding.apart(e)
         if apart:
-            self.used.add(("apart", ""))
-            return f"apart({', '.join(self.text(a)[0] for a in apart)})", ATOM
+            self.used.add(("sub_rn", ""))
+            return f"sub_rn({', '.join(self.text(a)[0] for a in apart)})", ATOM
         small, number = small_ints.converted(e.args[0]), small_ints.whole(e.args[1])
         alone = self.known(e.args[0]) is None and self.shared.get(e.args[0].id, 0) <= 1
         if small is not None and number is not None and alone and e.attr in ("+", "-"):
@@ -176,9 +176,9 @@ class Emitter(StatementBuilder):
         text = self.text(e)[0]
         pack = re.fullmatch(r"(\w+)\.v\[(.*)\]", text)
         if pack and pack[1] in self.bytes:
-            return f"byte_float({pack[1]}.v, {pack[2]}, {literal(less, 'float')})"
+            return f"byte_to_float({pack[1]}.v, {pack[2]}, {literal(less, 'float')})"
         low, _ = small_ints.bounds(e) or (0, 0)
-        name = "small_float" if low < 0 else "natural_float"
+        name = "small_int_to_float" if low < 0 else "small_uint_to_float"
         self.used.add((name, "float"))
         return f"{name}({text}, {literal(less, 'float')})"
 

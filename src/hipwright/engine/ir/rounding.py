@@ -2,7 +2,7 @@
 
 Compilers contract x * y - top into one instruction that does not round the product, but top is the largest of rounded
 ones: exp(x * y - top) is off by half a unit in the last place of a product that may be large, where it should be 1.
-Such differences are written apart(a, b), a helper that no compiler contracts (engine/device/arithmetic.h).
+Such differences are written sub_rn(a, b), which no compiler contracts (engine/device/arithmetic.h).
 """
 
 from __future__ import annotations

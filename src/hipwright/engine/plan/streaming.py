@@ -43,7 +43,7 @@ ENOUGH = 1 << 22
 
 def offered(c: LoweringContext, used: Collection[tuple[str, str]], sizes: Iterable[Ix]) -> bool:
     """Whether kernels move vectors of a tensor that caches do not hold. used: all device functions of the program."""
-    return ("read_pack", "") in used and max((c.hint(size) for size in sizes), default=0) >= ENOUGH
+    return ("load_vector", "") in used and max((c.hint(size) for size in sizes), default=0) >= ENOUGH
 
 
 def usual(options: Sequence[str], *, over: bool, reads_only: bool) -> str:
@@ -57,14 +57,14 @@ def usual(options: Sequence[str], *, over: bool, reads_only: bool) -> str:
 
 def streaming(how: str) -> dict[str, str]:
     """The device functions that move vectors by other instructions, as `how` says, one of PACKED or KEEP."""
-    loads = {"read_pack": "read_pack_streaming"} if how in ("loads", "both") else {}
-    stores = {"write_pack": "write_pack_streaming"} if how in ("stores", "both") else {}
+    loads = {"load_vector": "load_vector_streaming"} if how in ("loads", "both") else {}
+    stores = {"store_vector": "store_vector_streaming"} if how in ("stores", "both") else {}
     return loads | stores
 
 
 def streaming_uses(how: str) -> set[tuple[str, str]]:
     """The device functions that kernels call besides, as `how` says."""
-    return {("kept", "")} if how == KEEP else set()
+    return {("retain_in_cache", "")} if how == KEEP else set()
 
 
 def keeps(c: LoweringContext, kernel: EmittedKernel, numels: Mapping[str, Ix], dtypes: Mapping[str, str]) -> bool:

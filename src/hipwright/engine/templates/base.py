@@ -169,7 +169,7 @@ class Body:
         """The type in which a tile holds a member until it is stored: floats leave as half types two at a time."""
         _, dtype = self.need.stores[member.item.name]
         if self.in_floats(member):
-            self.emit.used.add((f"write_{dtype}", ""))
+            self.emit.used.add((f"store_vector_{dtype}", ""))
             return "float"
         return STORAGE[dtype]
 
@@ -260,7 +260,7 @@ def by_reciprocals(c: LoweringContext, group: Group, need: Need) -> None:
         x, divisor = e.args
         if e.ctype != "float" or divisor.op == "const" or depends(divisor, along, memo) or not depends(x, along, memo):
             return None
-        return c.arena.binary("*", x, c.arena.call("over", divisor))
+        return c.arena.binary("*", x, c.arena.call("saturated_reciprocal", divisor))
 
     values = c.arena.rewrite([m.value for m in group.members], lambda a: None, lambda e: None, product_of)
     for member, value in zip(group.members, values, strict=True):

@@ -128,7 +128,7 @@ class CallKernel:
         caller has the plan copy unaligned ones (`lines_up`); C texts.
         """
         out: list[str] = []
-        self.include("AlignedWide")
+        self.include("WideVector")
         for e in certain_loads([operand.at(self._place(index, operand.shape))]):
             buffer, position, _ = e.attr
             if unit(position, axis):
@@ -143,7 +143,7 @@ class CallKernel:
             if not (width.isdigit() and stride.value is not None and stride.value % int(width) == 0)
         ]
         tests = [f"{self.size(stride)} % {width} == 0" for stride in odd]
-        return [f"suits_wide<{width}>({self.pointer(buffer)})", *tests]
+        return [f"is_wide_aligned<{width}>({self.pointer(buffer)})", *tests]
 
     def lines_up(self, operand: Tensor, index: Place, axis: str, width: int) -> None:
         """Have the plan copy what `wide` would find at an address that does not suit."""
@@ -153,7 +153,7 @@ class CallKernel:
 
     def wide_stores(self, index: Place, axis: str, width: str) -> list[str]:
         """What must hold at run time for `epilogue_vector(..., aligned=True)` along an axis, as C texts."""
-        self.include("AlignedWide")
+        self.include("WideVector")
         members, _, positions = self._members(index, "")
         out: list[str] = []
         for member, position in zip(members, positions, strict=True):
@@ -180,12 +180,12 @@ class CallKernel:
 
     def packed_wide(self, operand: Tensor, index: Place, axis: str, width: int) -> list[str]:
         """What must hold at run time for `packed`, as C texts."""
-        self.include("AlignedWide")
+        self.include("WideVector")
         found = packs(self.c, operand.at(self._place(index, operand.shape)), axis, width)
         assert found is not None
         out = [f"{self.size(s)} % {width} == 0" for s in found.multiples]
         for pack in found.packs:
-            out.append(f"suits_wide<{pack.count}>({self.pointer(pack.load.attr[0])})")
+            out.append(f"is_wide_aligned<{pack.count}>({self.pointer(pack.load.attr[0])})")
             out += [f"{self.size(s)} % {pack.count} == 0" for s in strides(pack)]
         return list(dict.fromkeys(out))
 
@@ -197,7 +197,7 @@ class CallKernel:
 
     def _packed(self, values: Sequence[E], axis: str, width: str, aligned: bool = False) -> None:
         """Read the packs of the loads that walk along the axis."""
-        self.include("AlignedWide")
+        self.include("WideVector")
         for e in certain_loads(values):
             buffer, position, _ = e.attr
             moved = replace(position, lambda a: step(a, axis))
@@ -212,7 +212,7 @@ class CallKernel:
     def _loader(self, name: str, load: E, width: str, *, aligned: bool) -> str:
         """The device function that reads a pack, which is called `name`."""
         if aligned and load.attr[2] in LOADED and width.isdigit() and int(width) % 4 == 0:
-            self.include("Bytes")
+            self.include("ByteWords")
             self.emit.bytes.add(name)
             return "load_bytes"
         return "load_aligned" if aligned else "load_wide"
@@ -298,7 +298,7 @@ class CallKernel:
             buffer, dtype = self.body.need.stores[member.item.name]
             if unit(position, axis):
                 outs[number] = self.emit.fresh(f"{self.pointer(buffer)}_wide")
-                self.line(f"AlignedWide<{STORAGE[dtype]}, {width}> {outs[number]};")
+                self.line(f"WideVector<{STORAGE[dtype]}, {width}> {outs[number]};")
         moved = self._moved(values, axis)
         self._each(width)
         self.emit.count(moved)

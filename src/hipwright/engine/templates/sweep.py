@@ -67,8 +67,8 @@ class VectorAccess:
     def function(self, verb: str, columns: bool) -> str:
         """The device function that moves it."""
         if self.run:
-            return f"{verb}_column_runs" if columns else f"{verb}_runs"
-        return f"{verb}_columns" if columns else f"{verb}_{'back' if self.back else 'tile'}"
+            return f"{verb}_strided_{'columns' if columns else 'row'}"
+        return f"{verb}_columns" if columns else f"{verb}_{'reversed' if self.back else 'tile'}"
 
 
 @dataclass(eq=False)
@@ -186,15 +186,15 @@ class Sweep:
         """Ask for one tile; its name."""
         pointer = body.pointers[e.attr[0]]
         name, function = body.emit.fresh(f"{pointer}_tile"), place.function("load", bool(share.width))
-        function = "load_odd" if self.odd and function == "load_tile" else function
-        function = "load_inner" if self.shift else function
+        function = "load_unaligned_tile" if self.odd and function == "load_tile" else function
+        function = "load_row_interior" if self.shift else function
         body.emit.used.add((function, ""))
         arguments = share.arguments(body, place)
         body.emit.line(f"const auto {name} = {function}<{share.shape}>({offset(pointer, place.start)}, {arguments});")
         return name
 
     def _storing(self, place: VectorAccess, columns: bool) -> str:
-        return "store_inner" if self.shift else place.function("store", columns)
+        return "store_row_interior" if self.shift else place.function("store", columns)
 
     def gathered(self, position: Ix) -> Ix | None:
         """The position of element 0 for an access along a row that an index picks; else None."""
@@ -247,8 +247,8 @@ class Sweep:
         emit.close()
         for value, array in moving.values():
             emit.name(value, f"{array}[k]")
-        emit.used.add(("load_rows", ""))
-        emit.line(f"const auto {name} = load_rows<{share.shape}>({rows}, count, {share.width});")
+        emit.used.add(("load_gathered_columns", ""))
+        emit.line(f"const auto {name} = load_gathered_columns<{share.shape}>({rows}, count, {share.width});")
         self.packs[buffer, position.key] = name
 
     def declare_stores(self, body: Body, members: Sequence[GroupMember], size: str, columns: bool) -> None:

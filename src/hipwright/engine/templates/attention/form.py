@@ -183,10 +183,10 @@ def read(kernel: CallKernel, operand: Tensor, place: Place, count: int, into: st
         kernel.vector(operand, place, str(place[-1]), str(count), into)
         return
     buffer, position, _ = e.attr
-    kernel.include("load_16")
+    kernel.include("load_16_bytes")
     kernel.aligned[buffer] = count
     name = kernel.fresh("wide")
-    kernel.line(f"const auto {name} = load_16({kernel.pointer(buffer)} + {to_c(position)});")
+    kernel.line(f"const auto {name} = load_16_bytes({kernel.pointer(buffer)} + {to_c(position)});")
     kernel.line("#pragma unroll")
     kernel.line(f"for (int v = 0; v < {count}; ++v) {into}[v] = (float){name}.v[v];")
 

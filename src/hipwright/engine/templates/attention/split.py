@@ -84,7 +84,7 @@ def _first(
 ) -> EmittedKernel:
     q, k, v, mask = operands
     kernel = body.kernel("pieces", NAMES)
-    kernel.include("lane_gather")
+    kernel.include("lane_reduce_scatter")
     block, rows, chunk = knobs
     names = [f"i{n}" for n in range(len(f.lead))]
     _head(kernel, f, (vector(k, f.size), vector(v, f.size_v)), knobs)
@@ -177,10 +177,13 @@ def _dots(kernel: CallKernel, f: AttentionProblem, k: Tensor, names: list[str]) 
     kernel.line("for (int v = 0; v < W; ++v) dot[r] += q[r][p * W + v] * part[v];")
     kernel.close()
     kernel.close()
-    kernel.line("lane_gather<R, LANES>(dot, lane);")
+    kernel.line("lane_reduce_scatter<R, LANES>(dot, lane);")
     kernel.open("if (kk < CHUNK && lane % (R >= LANES ? 1 : LANES / R) == 0)")
     kernel.line("#pragma unroll")
-    kernel.line("for (int mine = 0; mine < MINE; ++mine) scores[lane_row<R, LANES>(lane) + mine][kk] = dot[mine];")
+    kernel.line(
+        "for (int mine = 0; mine < MINE; ++mine) "
+        "scores[lane_reduce_scatter_row<R, LANES>(lane) + mine][kk] = dot[mine];"
+    )
     kernel.close()
     kernel.close()
     kernel.line("__syncthreads();")

@@ -121,7 +121,7 @@ class GatheredInput(_CountingOperand):
     def store_to_lds(self, k: CallKernel, g: GemmScope) -> None:
         """Stores the registers to LDS; vectorised for tensor cores, which read rows of half types."""
         if g.tensor_cores:
-            k.include("AlignedWide")
+            k.include("WideVector")
             k.define("store_lds_vector", STORE_LDS_VECTOR)
             k.emit.directive(f"#if {g.tensor_cores}")
             k.line("constexpr int VEC = K_PER_THREAD < 8 ? K_PER_THREAD : 8;")

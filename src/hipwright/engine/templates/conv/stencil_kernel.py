@@ -85,8 +85,10 @@ class _Writer(StencilScope):
         load = self.row_load(self.input(ZERO, []), ZERO, [], "row")
         assert load is not None
         pointer = k.pointer(load.attr[0])
-        k.include("AlignedWide")
-        k.line(f"const bool aligned = suits_wide<{width}>({pointer}) && {k.size(self.x_axis.size)} % {width} == 0;")
+        k.include("WideVector")
+        k.line(
+            f"const bool aligned = is_wide_aligned<{width}>({pointer}) && {k.size(self.x_axis.size)} % {width} == 0;"
+        )
         k.open("if (!aligned)")
         for name, count in self.dims:
             k.line("#pragma unroll 1")

@@ -51,7 +51,7 @@ class StencilScope:
         """Name this thread's tile; the grid as plan text."""
         s, k, tile = self.s, self.k, self.tile
         sizes = [*s.lead[:-1], divide(s.lead[-1], ix(tile.t)), *(a.out for a in s.axes[:-2])]
-        across = [tile_count(a.out, n) for a, n in ((self.y_axis, tile.u), (self.x_axis, tile.v))]
+        across = [valid_elements(a.out, n) for a, n in ((self.y_axis, tile.u), (self.x_axis, tile.v))]
         planes, area = product(sizes), product(across)
         if self._whole_planes(planes, area):
             per = f"(({k.size(area)} + {self.block} - 1) / {self.block})"
@@ -266,7 +266,7 @@ class StencilScope:
 
 LOAD_OR_ZERO = """// N aligned neighbours, or zeros: on NVIDIA by a predicated load, whose address may be anything.
 template <int N, typename T>
-__device__ __forceinline__ AlignedWide<T, N> load_or_zero(const T* p, long at, bool read) {
+__device__ __forceinline__ WideVector<T, N> load_or_zero(const T* p, long at, bool read) {
     constexpr int words = sizeof(T) * N / 4;
     struct alignas(words * 4) Words {
         unsigned v[words];
@@ -278,12 +278,12 @@ __device__ __forceinline__ AlignedWide<T, N> load_or_zero(const T* p, long at, b
     Words bits = {};
     if (read) bits = *reinterpret_cast<const Words*>(p + at);
 #endif
-    return __builtin_bit_cast(AlignedWide<T, N>, bits);
+    return __builtin_bit_cast(WideVector<T, N>, bits);
 }
 """
 
 
-def tile_count(size: Ix, tile: int) -> Ix:
+def valid_elements(size: Ix, tile: int) -> Ix:
     """Tiles along an axis."""
     return size if tile == 1 else divide(size + (tile - 1), ix(tile))
 

@@ -114,7 +114,7 @@ class _FullK:
 
     def _declare_tiles(self) -> None:
         k, bk, bn = self.k, self.bk, self.bn
-        k.include("AlignedWide")
+        k.include("WideVector")
         k.line(f"constexpr int TM = {self.tm}, TX = {bn} / {THREAD_COLUMNS}, THREADS = TX * {THREAD_ROWS};")
         tiles = f"a_tile[{THREAD_ROWS} * TM][{bk} + 4], b_tile[{bk}][{bn} + 4]"
         k.line(f"__shared__ __attribute__((aligned(16))) float {tiles};")
@@ -133,7 +133,7 @@ class _FullK:
         k = self.k
         k.line("#pragma unroll 4")
         k.open(f"for (int q = 0; q < {self.bk}; q += {THREAD_COLUMNS})")
-        k.line(f"AlignedWide<float, {THREAD_COLUMNS}> x[TM];")
+        k.line(f"WideVector<float, {THREAD_COLUMNS}> x[TM];")
         k.line("#pragma unroll")
         load = f"load_aligned<{THREAD_COLUMNS}>"
         k.line(f"for (int i = 0; i < TM; ++i) x[i] = {load}(&a_tile[i * {THREAD_ROWS} + ty][q]);")

@@ -130,8 +130,8 @@ class ProductOperand:
 STORE_LDS_VECTOR = """// Stores N neighbouring elements to LDS by one access of at most 16 bytes.
 template <typename T, int N>
 __device__ __forceinline__ void store_lds_vector(T* destination, const T (&values)[N]) {
-    AlignedWide<T, N> vec;
+    WideVector<T, N> vec;
     for (int v = 0; v < N; ++v) vec.v[v] = values[v];
-    *reinterpret_cast<AlignedWide<T, N>*>(destination) = vec;
+    *reinterpret_cast<WideVector<T, N>*>(destination) = vec;
 }
 """

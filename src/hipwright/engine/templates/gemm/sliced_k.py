@@ -141,10 +141,10 @@ __shared__ __attribute__((aligned(16))) unsigned char lds[TILE_BYTES > SUM_BYTES
 TileA& tile_a = *reinterpret_cast<TileA*>(lds);
 TileB& tile_b = *reinterpret_cast<TileB*>(lds + sizeof(TileA));
 """
-_READ_ROWS = """AlignedWide<T, VEC> {x}[{size}];
+_READ_ROWS = """WideVector<T, VEC> {x}[{size}];
     #pragma unroll
     for (int i = 0; i < {size}; ++i) {x}[i] = load_aligned<VEC>(&tile_{n}[buffer][{row}][q]);"""
-_READ_COLUMNS = """AlignedWide<T, {size}> {x}[VEC];
+_READ_COLUMNS = """WideVector<T, {size}> {x}[VEC];
     #pragma unroll
     for (int v = 0; v < VEC; ++v) {x}[v] = load_aligned<{size}>(&tile_{n}[buffer][q + v][{first}]);"""
 _MULTIPLY = """

@@ -218,7 +218,7 @@ class Gemm(GemmScope):
         if not self.partials:
             k.epilogue_vector(value, ["b", "row", "col"], "col", width)
             return
-        k.line(f"AlignedWide<float, {width}> vec;")
+        k.line(f"WideVector<float, {width}> vec;")
         k.line("#pragma unroll")
         k.line(f"for (int v = 0; v < {width}; ++v) vec.v[v] = {value};")
         k.line(f"store_wide<{width}>({self.partials.address(k, 'row', 'col')}, vec);")

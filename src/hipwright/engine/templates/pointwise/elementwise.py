@@ -45,20 +45,19 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     emit, group, kind = body.emit, body.group, body.index_type
     vec, items, threads = knobs
     step, bound = body.as_index(f"{threads} * {vec}"), body.as_index(count)
-    emit.used |= {("whole_packs", ""), ("Tile", "")}
+    emit.used |= {("has_whole_vectors", ""), ("Tile", "")}
     emit.line(f"const {kind} base = (blockIdx.x * ({kind})({threads} * {items}) + threadIdx.x) * {vec};")
     values = [m.value for m in body.stored]
     emit.count(values)
     body.hurry(values)
     read = sorted({e.attr[0] for e in walk(values) if e.op == "load" and e.attr[1] == flat})
     narrow = on_borders(body, [(b, body.pointers[b]) for b in [*read, *_written(body)]], vec)
-    emit.open(f"if ({' && '.join([f'whole_packs<{items}, {vec}>(base, {step}, {bound})', *narrow])})")
+    emit.open(f"if ({' && '.join([f'has_whole_vectors<{items}, {vec}>(base, {step}, {bound})', *narrow])})")
     tiles: dict[str, str] = {}
     for buffer in read:
         tiles[buffer] = emit.fresh(f"{body.pointers[buffer]}_tile")
-        emit.line(
-            f"const auto {tiles[buffer]} = load_packs<{items}, {vec}>({body.pointers[buffer]}, base, {step}, {bound});"
-        )
+        arguments = f"{body.pointers[buffer]}, base, {step}, {bound}"
+        emit.line(f"const auto {tiles[buffer]} = load_whole_vectors<{items}, {vec}>({arguments});")
     outs = {}
     for member in body.stored:
         buffer, dtype = body.need.stores[member.item.name]
@@ -79,9 +78,8 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     emit.close()
     for member in body.stored:
         buffer, _ = body.need.stores[member.item.name]
-        emit.line(
-            f"store_packs<{items}, {vec}>({body.pointers[buffer]}, base, {step}, {bound}, {outs[member.item.name]});"
-        )
+        arguments = f"{body.pointers[buffer]}, base, {step}, {bound}, {outs[member.item.name]}"
+        emit.line(f"store_whole_vectors<{items}, {vec}>({arguments});")
     emit.read = plain
     emit.otherwise()
     emit.open(f"for (int k = 0; k < {items} * {vec}; ++k)")
@@ -129,7 +127,7 @@ def on_borders(body: Body, accesses: Sequence[tuple[str, str]], vec: str) -> lis
     for buffer, pointer in accesses:
         dtype = body.need.dtypes[buffer]
         if dtype in NARROW:
-            tests.append(f"packs_fit<{STORAGE[dtype]}, {vec}>({pointer})")
+            tests.append(f"is_vector_aligned<{STORAGE[dtype]}, {vec}>({pointer})")
     return list(dict.fromkeys(tests))
 
 

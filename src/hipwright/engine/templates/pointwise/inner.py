@@ -73,7 +73,7 @@ def _store(body: Body, outs: dict[str, str], sizes: tuple[str, str, str]) -> Non
     """Write what the thread has, in packs where addresses suit."""
     emit, (threads, items, count) = body.emit, sizes
     length = body.group.space[-1].value
-    emit.used.add(("whole_packs", ""))
+    emit.used.add(("has_whole_vectors", ""))
     emit.line("#pragma unroll")
     emit.open(f"for (int k = 0; k < {items}; ++k)")
     emit.line(f"const {body.index_type} at = first + k * {threads};")
@@ -82,7 +82,6 @@ def _store(body: Body, outs: dict[str, str], sizes: tuple[str, str, str]) -> Non
         pointer = body.pointers[body.need.stores[member.item.name][0]]
         bound = body.as_index(f"{length}")
         zero, one = body.as_index("0"), body.as_index("1")
-        emit.line(
-            f"store_packs<1, {length}>({pointer} + at * {length}, {zero}, {one}, {bound}, {outs[member.item.name]}[k]);"
-        )
+        arguments = f"{pointer} + at * {length}, {zero}, {one}, {bound}, {outs[member.item.name]}[k]"
+        emit.line(f"store_whole_vectors<1, {length}>({arguments});")
     emit.close()

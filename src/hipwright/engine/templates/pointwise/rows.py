@@ -49,7 +49,7 @@ class PlainRows(RowScope):
             self.items = f"{layout.items} * {layout.vec}" if len(self._reads()) <= FEW_READS else layout.items
         self.extent = self.items if self.vec == "1" else f"{self.items} * {self.vec}"
         body.knobs |= {n for n in (layout.threads, layout.share, layout.vec, layout.items) if not n.isdigit() and n}
-        emit.used |= {("whole_packs", ""), ("Tile", "")}
+        emit.used |= {("has_whole_vectors", ""), ("Tile", "")}
         grid = self._lanes() if layout.mapping == "lanes" else self._blocks()
         for line in self.outer_lines:
             emit.line(line)
@@ -105,12 +105,12 @@ class PlainRows(RowScope):
         emit.line(f"const {body.index_type} base = start + {lane}{scale};")
         reads, writes = self._reads(hoisted=True), self._writes()
         packed = [(b, pointer) for b, pointer, on in [*reads.values(), *writes.values()] if on]
-        tests = [f"whole_packs<{shape}>(base, {step}, {bound})", *on_borders(body, packed, self.vec)]
+        tests = [f"has_whole_vectors<{shape}>(base, {step}, {bound})", *on_borders(body, packed, self.vec)]
         emit.open(f"if ({' && '.join(tests)})")
         plain, packs = emit.read, dict[tuple[str, str], str]()
         for key, (buffer, pointer, _) in reads.items():
             packs[key] = emit.fresh(f"{body.pointers[buffer]}_tile")
-            emit.line(f"const auto {packs[key]} = load_packs<{shape}>({pointer}, base, {step}, {bound});")
+            emit.line(f"const auto {packs[key]} = load_whole_vectors<{shape}>({pointer}, base, {step}, {bound});")
         outs = {}
         for name, (buffer, _, _) in writes.items():
             outs[name] = emit.fresh(f"{body.pointers[buffer]}_out")
@@ -125,7 +125,7 @@ class PlainRows(RowScope):
         self._elements(outs, bound, harm=needs_test(self.values, {*packs, *hoisted}))
         emit.read = plain
         for name, (_, pointer, _) in writes.items():
-            emit.line(f"store_packs<{shape}>({pointer}, base, {step}, {bound}, {outs[name]});")
+            emit.line(f"store_whole_vectors<{shape}>({pointer}, base, {step}, {bound}, {outs[name]});")
         emit.otherwise()
         self._elements({}, bound, harm=True)
         emit.close()

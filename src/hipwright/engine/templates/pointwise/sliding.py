@@ -169,7 +169,7 @@ class _Sliding:
         kernel = body.finish(grid, self.threads, fused(group), roomy(body, self.threads))
         kernel.used.add(("load_span", ""))
         if any(self._half(s.buffer) for s in self.spans):
-            kernel.used.add(("in_floats", ""))
+            kernel.used.add(("to_floats", ""))
         return kernel
 
     def _tile(self) -> None:
@@ -190,7 +190,7 @@ class _Sliding:
         for s, pointer in zip(spans, pointers, strict=True):
             names.append(emit.fresh(f"{body.pointers[s.buffer]}_span"))
             span = f"load_span<{s.packs}, {PAIR}>({pointer} + base)"
-            emit.line(f"const auto {names[-1]} = {f'in_floats({span})' if self._half(s.buffer) else span};")
+            emit.line(f"const auto {names[-1]} = {f'to_floats({span})' if self._half(s.buffer) else span};")
         plain = emit.read
         emit.read = lambda e, _: self._element(e, spans, names)
         for row, starts in zip(values, outs, strict=True):
@@ -211,7 +211,7 @@ class _Sliding:
         for m in body.stored:
             places = [self._position(m.position, j) for j in range(self.rows)]
             starts += [(body.need.stores[m.item.name][0], replace(p, self._at_zero), self.side) for p in places]
-        buffers = [f"aligned_to<{n}>({body.pointers[b]})" for b, n in dict.fromkeys((b, n) for b, _, n in starts)]
+        buffers = [f"is_aligned_to<{n}>({body.pointers[b]})" for b, n in dict.fromkeys((b, n) for b, _, n in starts)]
         offsets = dict.fromkeys((self.emit.position(p), n) for _, p, n in starts)
         return [*buffers, *(f"({text}) % {n} == 0" for text, n in offsets if text != "0")]
 
@@ -268,7 +268,7 @@ class _Sliding:
             emit.line(f"{name}.v[v] = {self._stored(member, value)};")
         emit.close()
         for name, start in outs:
-            emit.line(f"write_pack<{side}>({start} + base, {name}.v);")
+            emit.line(f"store_vector<{side}>({start} + base, {name}.v);")
 
     def _single(self) -> None:
         """One element, from memory."""

@@ -60,14 +60,14 @@ class VectorTranspose:
         (member,) = body.stored
         places = [(e.attr[0], e.attr[1], "ta") for e in self.loads]
         for buffer, position, axis in [*places, (body.need.stores[member.item.name][0], member.position, "tb")]:
-            out.append(f"suits_wide<{n}>({body.pointers[buffer]})")
+            out.append(f"is_wide_aligned<{n}>({body.pointers[buffer]})")
             out += [f"{bracketed(to_c(s))} % {n} == 0" for s in strides_beside(position, axis) if (s.value or 1) % n]
         return " && ".join(dict.fromkeys(out))
 
     @property
     def device(self) -> dict[str, str]:
         """The device functions that the text calls."""
-        return included("AlignedWide", "store_aligned", *(["as_shorts"] if self._pairs else []))
+        return included("WideVector", "store_aligned", *(["as_uint16"] if self._pairs else []))
 
     @property
     def _pairs(self) -> bool:
@@ -106,7 +106,7 @@ class VectorTranspose:
                 packs = []
                 for step in range(each):
                     place = emit.position(_moved(e.attr[1], step))
-                    read = f"as_shorts({pointer} + {place})" if self._pairs else f"{pointer} + {place}"
+                    read = f"as_uint16({pointer} + {place})" if self._pairs else f"{pointer} + {place}"
                     packs.append(f"{emit.fresh(('lo', 'hi')[step])}")
                     emit.line(f"const auto {packs[-1]} = load_aligned<{n}>({read});")
                 emit.line("#pragma unroll")
@@ -125,7 +125,7 @@ class VectorTranspose:
             emit.line(self.tests.replace("tb ", "tb1 "))
             for e in self.loads:
                 self._gather(e)
-            emit.line(f"AlignedWide<{STORAGE[dtype]}, {n}> out;")
+            emit.line(f"WideVector<{STORAGE[dtype]}, {n}> out;")
             emit.line("#pragma unroll")
             emit.open(f"for (int v = 0; v < {n}; ++v)")
             emit.line(f"const {body.index_type} tb = tb1 + v;")

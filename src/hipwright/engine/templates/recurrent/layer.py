@@ -91,7 +91,7 @@ def write(body: CallBody) -> list[EmittedKernel]:
     kernels.append(_steps(body, layer, spec, kernels[0].writes[0] if streamed else ""))
     for kernel in kernels:
         kernel.grid, kernel.block = _renamed(kernel.grid, knobs), _renamed(kernel.block, knobs)
-    kernels[-1].device = included("load_16", "lane_gather")
+    kernels[-1].device = included("load_16_bytes", "lane_reduce_scatter")
     kernels[-1].device[name] = _renamed(layer_text(spec), knobs)
     return kernels
 

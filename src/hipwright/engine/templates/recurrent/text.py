@@ -43,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(@NAME@_threads) @NAME@(
     constexpr int KEPT = @KEPT@;  // chunks of weights held in registers
     __shared__ __attribute__((aligned(16))) float state[2][ROWS][WIDTH];
     const int lane = threadIdx.x % S, direction = blockIdx.y, first = blockIdx.x * ROWS;
-    const int row = first + lane_row<ROWS, S>(lane);
+    const int row = first + lane_reduce_scatter_row<ROWS, S>(lane);
     const bool writer = lane % (ROWS >= S ? 1 : S / ROWS) == 0;
     const long gates_move = direction ? -gates_step : gates_step, y_move = direction ? -y_step : y_step;
     const @T@* gates = direction ? gates1 + (steps - 1) * gates_step : gates0;  // of the step that is read next
@@ -90,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(@NAME@_threads) @NAME@(
             }
 @PRODUCT@
 #pragma unroll
-            for (int g = 0; g < G; ++g) lane_gather<ROWS, S>(sum[g], lane);
+            for (int g = 0; g < G; ++g) lane_reduce_scatter<ROWS, S>(sum[g], lane);
 #pragma unroll
             for (int m = 0; m < MINE; ++m) {
 @CELL@
@@ -114,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(@NAME@_threads) @NAME@(
 }
 """
 
-KEEP_DIRECT = """    Sixteen<@T@> kept[TURNS][G][CHUNKS];  // this thread's weights, for all steps
+KEEP_DIRECT = """    Vector16B<@T@> kept[TURNS][G][CHUNKS];  // this thread's weights, for all steps
 #pragma unroll
     for (int turn = 0; turn < TURNS; ++turn) {
         const int u = (threadIdx.x + turn * THREADS) / S;
@@ -131,7 +131,7 @@ KEEP_DIRECT = """    Sixteen<@T@> kept[TURNS][G][CHUNKS];  // this thread's weig
         }
     }"""
 
-KEEP_PACKED = """    Sixteen<@T@> kept[KEPT > 0 ? TURNS : 1][G][KEPT > 0 ? KEPT : 1];  // for all steps
+KEEP_PACKED = """    Vector16B<@T@> kept[KEPT > 0 ? TURNS : 1][G][KEPT > 0 ? KEPT : 1];  // for all steps
     constexpr int UNITS = TURNS * THREADS / S;
 #pragma unroll
     for (int turn = 0; turn < (KEPT > 0 ? TURNS : 0); ++turn) {
@@ -139,7 +139,8 @@ KEEP_PACKED = """    Sixteen<@T@> kept[KEPT > 0 ? TURNS : 1][G][KEPT > 0 ? KEPT 
         for (int g = 0; g < G; ++g) {
 #pragma unroll
             for (int i = 0; i < KEPT; ++i)
-                kept[turn][g][i] = load_16(w + ((long)((i * G + g) * UNITS * S) + threadIdx.x + turn * THREADS) * V);
+                kept[turn][g][i] = load_16_bytes(
+                    w + ((long)((i * G + g) * UNITS * S) + threadIdx.x + turn * THREADS) * V);
         }
     }"""
 
@@ -170,10 +171,10 @@ PRODUCT_KEPT = (
 )
 
 PRODUCT_STREAMED = (
-    """            Sixteen<@T@> piece[G], coming[G];  // of the weights, read one ahead
+    """            Vector16B<@T@> piece[G], coming[G];  // of the weights, read one ahead
 #pragma unroll
             for (int g = 0; g < G; ++g)
-                coming[g] = load_16(w + ((long)((KEPT * G + g) * UNITS * S) + threadIdx.x + turn * THREADS) * V);
+                coming[g] = load_16_bytes(w + ((long)((KEPT * G + g) * UNITS * S) + threadIdx.x + turn * THREADS) * V);
 """
     + PRODUCT_KEPT
     + """
@@ -184,7 +185,7 @@ PRODUCT_STREAMED = (
                 for (int g = 0; g < G; ++g) {
                     piece[g] = coming[g];
                     coming[g] =
-                        load_16(w + ((long)((following * G + g) * UNITS * S) + threadIdx.x + turn * THREADS) * V);
+                        load_16_bytes(w + ((long)((following * G + g) * UNITS * S) + threadIdx.x + turn * THREADS) * V);
                 }
 """
     + _LOOPS.replace("@USE@", _USE.replace("@W@", "piece[g]"))

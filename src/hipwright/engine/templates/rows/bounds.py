@@ -82,8 +82,8 @@ class TileBounds:
         length, pack, element = _grouped(self.sweep.known), self._outside(keep, "pack"), self._outside(keep, "k")
         cut = f"{length} % {self.vec} != 0"
         if not self.sweep.known.isdigit():
-            emit.used.add(("packs_tested", ""))
-            tested = f"packs_tested({length})"
+            emit.used.add(("vector_test_pays", ""))
+            tested = f"vector_test_pays({length})"
             pack, cut = f"{tested} && ({pack})", f"(!{tested} || {cut})"
         emit.open(f"for (int pack = 0; pack < {self.extent}; pack += {self.vec})")
         emit.line(f"if ({pack}) continue;")

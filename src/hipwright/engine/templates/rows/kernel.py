@@ -137,9 +137,9 @@ class RowKernel(RowScope):
         if self.fits:
             length = self.row_sweep.known
             if self.layout.several:
-                self.emit.used.add(("known_within", ""))
+                self.emit.used.add(("is_known_at_most", ""))
                 kind = self.body.index_type
-                self.emit.open(f"if (known_within<{kind}>({length}, {span}))")
+                self.emit.open(f"if (is_known_at_most<{kind}>({length}, {span}))")
             else:
                 self.emit.open(f"if ({length} <= {span})")
         elif self.fits is not None:
@@ -339,10 +339,10 @@ class RowKernel(RowScope):
                 emit.used.add(("column_reduce", ""))
                 emit.line(f"column_reduce<{layout.threads}, {layout.share}, {layout.vec}>({s.name}, {op});")
             elif layout.mapping == "block":
-                emit.used.add(("moments_block" if s.kind == "moments" else "block_reduce", ""))
+                emit.used.add(("block_reduce_moments" if s.kind == "moments" else "block_reduce", ""))
                 emit.line(f"{s.name} = block_reduce<{layout.threads}>({s.name}, {op});")
             else:
-                emit.used.add(("moments_lanes" if s.kind == "moments" else "lane_reduce", ""))
+                emit.used.add(("lane_reduce_moments" if s.kind == "moments" else "lane_reduce", ""))
                 emit.line(f"{s.name} = lane_reduce<{layout.share}>({s.name}, {op});")
         if self.team and made:
             self.team.combine(made, layout)
@@ -356,9 +356,9 @@ class RowKernel(RowScope):
             if len(some) < 2:
                 continue
             emit, all_ = self.emit, self.emit.fresh(f"{some[0].name}_all")
-            emit.used.add(("block_reduce_each", ""))
+            emit.used.add(("block_reduce_array", ""))
             emit.line(f"{kind[1]} {all_}[{len(some)}] = {{{', '.join(s.name for s in some)}}};")
-            emit.line(f"block_reduce_each<{self.layout.threads}>({all_}, {kind[0]}());")
+            emit.line(f"block_reduce_array<{self.layout.threads}>({all_}, {kind[0]}());")
             for number, s in enumerate(some):
                 emit.line(f"{s.name} = {all_}[{number}];")
             done += some

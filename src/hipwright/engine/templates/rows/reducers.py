@@ -1,7 +1,7 @@
 """The states that a row kernel builds while it reads: one per reduction, or one for several that are found together.
 
 `mean`, `rest` and `squares` of the same values are one `Moments`; a maximum and the sum of exponentials under it are
-one `Exponentials` when the row does not stay in registers, so that memory is read once (Milakov & Gimelshein 2018).
+one `SoftmaxState` when the row does not stay in registers, so that memory is read once (Milakov & Gimelshein 2018).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ OPERATORS = {
     "min": "Min",
     "any": "Any",
     "all": "All",
-    "argmax": "BestMax",
-    "argmin": "BestMin",
+    "argmax": "ArgMax",
+    "argmin": "ArgMin",
 }
 MOMENTS = {"mean": ".mean()", "rest": ".rest()", "squares": ".squares"}
 START = {"sum": 0, "prod": 1, "any": 0, "all": 1}
@@ -33,7 +33,7 @@ class ReducerState:
     """What one thread carries along: its type, where it starts, how two combine, and whose results it holds."""
 
     name: str
-    kind: str  # a reduction, "moments" or "exponentials"
+    kind: str  # a reduction, "moments" or "softmax"
     ctype: str  # of the values
     value: E
     members: list[GroupMember]
@@ -46,8 +46,8 @@ class ReducerState:
     def struct(self) -> str:
         """Its type in C."""
         if self.kind.startswith("arg"):
-            return f"Best<{self.ctype}, {self.index}>"
-        return {"moments": f"Moments<{self.ctype}>", "exponentials": f"Exponentials<{self.ctype}>"}.get(
+            return f"IndexedValue<{self.ctype}, {self.index}>"
+        return {"moments": f"Moments<{self.ctype}>", "softmax": f"SoftmaxState<{self.ctype}>"}.get(
             self.kind, self.ctype
         )
 
@@ -57,7 +57,7 @@ class ReducerState:
         if self.kind.startswith("arg"):
             none = "0x7fffffff" if self.index == "int" else "0x7fffffffffffffffL"
             return f"{{{worst(self.kind == 'argmax', self.ctype)}, {none}}}"
-        if self.kind in ("moments", "exponentials"):
+        if self.kind in ("moments", "softmax"):
             zero = literal(0, self.ctype)
             return (
                 f"{{{zero}, {zero}, {zero}, {zero}}}"
@@ -77,23 +77,23 @@ class ReducerState:
     def operator(self) -> str:
         """The functor that combines two states."""
         if self.quiet:
-            return "Largest"
-        return {"moments": "Together", "exponentials": "Rescaled"}.get(self.kind) or OPERATORS[self.kind]
+            return "MaxNumber"
+        return {"moments": "MergeMoments", "softmax": "MergeSoftmax"}.get(self.kind) or OPERATORS[self.kind]
 
     @property
     def by_tile(self) -> bool:
         """Does it take a thread's whole tile at a time?"""
-        return self.kind in ("moments", "exponentials")
+        return self.kind in ("moments", "softmax")
 
     @property
     def with_tile(self) -> str:
         """The function that takes a tile."""
-        return f"{self.kind}_with" if self.products else "with_tile"
+        return f"add_products_to_{self.kind}" if self.products else "add_tile"
 
     def note(self, emit: Emitter) -> None:
         """The device code it needs."""
         if self.by_tile:
-            emit.used.add(("Moments" if self.kind == "moments" else "Exponentials", ""))
+            emit.used.add(("Moments" if self.kind == "moments" else "SoftmaxState", ""))
             self.products = emit.rounding.product(self.value)
             if self.products:
                 emit.used.add((self.with_tile, ""))
@@ -124,7 +124,7 @@ class ReducerState:
         if self.kind.startswith("arg"):
             return "int64", 2
         dtype, _ = WORDS[self.ctype]
-        return dtype, {"moments": 4, "exponentials": 2}.get(self.kind, 1)
+        return dtype, {"moments": 4, "softmax": 2}.get(self.kind, 1)
 
 
 def worst(maximum: bool, ctype: str) -> str:
@@ -212,7 +212,7 @@ def states(
             state.results[name] = MOMENTS[kind]
         elif name in sums:
             total, read = sums[name]
-            state = ReducerState(emit.fresh(name), "exponentials", COMPUTE[m.item.dtype], m.value, [m])
+            state = ReducerState(emit.fresh(name), "softmax", COMPUTE[m.item.dtype], m.value, [m])
             state.results = {name: ".top", total: read}
             out.append(state)
         else:

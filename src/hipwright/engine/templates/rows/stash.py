@@ -86,7 +86,7 @@ class LdsRowCache:
             row = offset(k.body.pointers[e.attr[0]], place.start)
             runs = [k.body.as_index(place.outer), k.body.as_index(place.run)] if place.run else []
             arguments = ", ".join([held, row, share.base, share.step, share.bound, f"beside * {vec}", *runs])
-            function = place.function("stash", columns=False)
+            function = place.function("cp_async", columns=False)
             emit.used.add((function, ""))
             emit.line(f"{function}<{k.layout.items}, {vec}>({arguments});")
         emit.close()
@@ -95,7 +95,7 @@ class LdsRowCache:
         """The tiles in LDS go the way of those in registers, a few packs at a time."""
         k, emit = self.kernel, self.kernel.emit
         if tiles.level == 0:
-            emit.line("stash_wait();")
+            emit.line("cp_async_wait_all();")
         self._loop("for (int stash = 0; stash < stashed; ++stash)")
         tiles.begin(NUMBER)
         self._loop(f"for (int spot = 0; spot < {k.layout.items}; spot += few)")

@@ -55,10 +55,10 @@ class CooperativeBlocks:
         emit, kind = self.body.emit, self.body.index_type
         number = "(int)blockIdx.x"
         if waits:
-            emit.used.add(("take_ticket", ""))
+            emit.used.add(("take_block_ticket", ""))
             number = "ticket"
             counter = f"reinterpret_cast<int*>({self.hands})" if self.hand else self.arrived
-            self.place.line(f"const int ticket = take_ticket({counter});")
+            self.place.line(f"const int ticket = take_block_ticket({counter});")
         self.place.line(f"const {kind} row = {number} / team;")
         self.place.line(f"const int part = {number} % team;")
 
@@ -110,18 +110,20 @@ class CooperativeBlocks:
     def _hand(self, made: Sequence[ReducerState], layout: RowLayout) -> None:
         """The blocks' parts of all states go out, and come in."""
         emit, name, outer = self.body.emit, f"{self.body.name}_hands", product(self.body.group.outer)
-        emit.used |= {("team_hand", ""), ("team_gather", "")}
+        emit.used |= {("publish_partial", ""), ("combine_published_partials", "")}
         before = f"{emit.position(outer)} * team * "
         for s in made:
-            emit.used |= {(f"{s.kind}_block", "")} if s.by_tile else set()
+            emit.used |= {(f"block_reduce_{s.kind}", "")} if s.by_tile else set()
             pairs = (s.words()[1] + 1) // 2
             times = f" * {pairs}" if pairs > 1 else ""
             first = f"{self.hands} + 1" + (f" + {before}{self.handed}" if self.handed else "")
             emit.line(f"long* const {s.name}_parts = {first} + row * team{times};")
-            emit.line(f"if (threadIdx.x == 0) team_hand({s.name}_parts + part{times}, {s.name});")
+            emit.line(f"if (threadIdx.x == 0) publish_partial({s.name}_parts + part{times}, {s.name});")
             self.handed += pairs
         for s in made:
-            gathered = f"team_gather<{layout.threads}>({s.name}_parts, team, {s.value_start}, {s.operator}())"
+            gathered = (
+                f"combine_published_partials<{layout.threads}>({s.name}_parts, team, {s.value_start}, {s.operator}())"
+            )
             emit.line(f"{s.name} = {gathered};")
         self.buffers[name] = ([outer * ix(Sym(self.size)) * self.handed + 1], "int64")
 
@@ -153,19 +155,19 @@ class CooperativeBlocks:
         if self.columns:
             emit.line("__syncthreads();")
         if self.waits:
-            emit.used.add(("team_meet", ""))
-            emit.line(f"team_meet({counter}, team * {self.rounds});")
+            emit.used.add(("cooperative_barrier", ""))
+            emit.line(f"cooperative_barrier({counter}, team * {self.rounds});")
         else:
-            emit.used.add(("team_last", ""))
-            emit.line(f"if (!team_last({counter}, team)) return;")
+            emit.used.add(("is_last_block", ""))
+            emit.line(f"if (!is_last_block({counter}, team)) return;")
 
     def _collect(self, s: ReducerState, layout: RowLayout) -> None:
         emit = self.body.emit
         start = s.value_start
         if not self.columns:
-            emit.used.add(("team_collect", ""))
-            emit.used |= {("moments_lanes", "")} if s.kind == "moments" else set()
-            call = f"team_collect<{s.struct}>({s.name}_parts + row * team, team, {start}"
+            emit.used.add(("combine_partials", ""))
+            emit.used |= {("lane_reduce_moments", "")} if s.kind == "moments" else set()
+            call = f"combine_partials<{s.struct}>({s.name}_parts + row * team, team, {start}"
             emit.line(f"{s.name} = {call}, {s.operator}());")
             return
         emit.line("#pragma unroll")

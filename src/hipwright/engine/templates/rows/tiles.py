@@ -66,8 +66,8 @@ class Tiles(TileBounds):
         self._size(items)
         k.held = {}
         for name in made:
-            emit.used.add(("stay_packed", ""))
-            emit.line(f"stay_packed({name});")
+            emit.used.add(("keep_packed", ""))
+            emit.line(f"keep_packed({name});")
 
     def rest(self, *, after_first: bool) -> None:
         """All tiles, or those after the first."""
@@ -139,9 +139,9 @@ class Tiles(TileBounds):
             left = f"full ? {span} : {share.bound} - base" if share.full else f"{share.bound} - base"
             emit.line(f"const {self.kind} left = {left};  // in the row from this thread's first")
         else:
-            emit.used.add(("tile_count", ""))
+            emit.used.add(("valid_elements", ""))
             counted = ", ".join(["base", share.step, share.bound, *filter(None, (share.full,))])
-            emit.line(f"const int count = tile_count<{self.items}, {'1' if columns else self.vec}>({counted});")
+            emit.line(f"const int count = valid_elements<{self.items}, {'1' if columns else self.vec}>({counted});")
         sweep.packs = {**k.ahead, **k.held} if keep and sweep is k.row_sweep else {}
         sweep.read(k.body, self.values, known, share)
         k.packs = sweep.packs

@@ -27,13 +27,15 @@ def column_tiles(scan: Scan) -> str:
     flags, sums = scan.scratch()
     _place(scan, flags)
     one, bound = scan.body.as_index("1"), scan.body.as_index(scan.length)
-    emit.line(f"const int count = live ? tile_count<{layout.items}, 1>(base, {one}, {bound}) : 0;")
+    emit.line(f"const int count = live ? valid_elements<{layout.items}, 1>(base, {one}, {bound}) : 0;")
     share = ThreadTile(f"{layout.items}, {vec}", "base", one, bound, "width")
     _own_rows(scan, share)
     emit.line(f"{scan.ctype} before[{vec}];")
     places = f"{sums} + (long)columns * 2 * tiles * {layout.share} * {vec}, {flags} + 1 + columns * 2 * tiles"
     shape = f"{layout.threads}, {layout.share}, {vec}"
-    emit.line(f"columns_before<{shape}>(total, before, {places}, tiles, tile, {scan.identity}, {scan.operator}());")
+    emit.line(
+        f"await_column_prefixes<{shape}>(total, before, {places}, tiles, tile, {scan.identity}, {scan.operator}());"
+    )
     _write(scan, share)
     lines_text, across_text = to_python(scan.outer), to_python(scan.across)
     tiles = f"cdiv({to_python(scan.width)}, {layout.threads} // {layout.share} * {layout.items})"
@@ -45,11 +47,11 @@ def _place(scan: Scan, flags: str) -> None:
     emit, kind, layout = scan.emit, scan.body.index_type, scan.layout
     emit.taken |= {"lane", "live", "blocks", "columns", "first", "all"}
     scan.body.knobs.add(layout.share)
-    emit.used |= {("take_ticket", "")}
+    emit.used |= {("take_block_ticket", "")}
     lanes, vec = f"({layout.threads} / {layout.share})", layout.vec
     across, lines = emit.position(scan.across), emit.position(scan.outer)
     total = "across" if scan.outer.value == 1 else f"({lines}) * across"
-    emit.line(f"const int ticket = take_ticket({flags});")
+    emit.line(f"const int ticket = take_block_ticket({flags});")
     emit.line(f"const {kind} across = ({across} + {vec} - 1) / {vec};")
     emit.line(f"const int blocks = ({total} + {layout.share} - 1) / {layout.share};  // side by side")
     emit.line(f"const int tiles = ({scan.length} + {lanes} * {layout.items} - 1) / ({lanes} * {layout.items});")
@@ -106,4 +108,4 @@ def column_memory(scan: Scan, kernel: EmittedKernel, dtype: str) -> None:
     sums = tiles * ix(Sym(layout.share)) * ix(Sym(layout.vec))
     kernel.scratch = {f"{name}_flags": ([tiles + 1], "int32"), f"{name}_sums": ([sums], dtype)}
     kernel.zeroed = {f"{name}_flags"}
-    kernel.used.add(("columns_before", ""))
+    kernel.used.add(("await_column_prefixes", ""))

@@ -59,7 +59,7 @@ def narrow_write(s: Scan, value: str, share: ThreadTile) -> None:
             s.sweep.stores[member.item.name] = (name, offset(body.pointers[buffer], place.start), place)
     _outputs(s, value, _behind(s, share))
     for name, pointer, place in s.sweep.stores.values():
-        function = "store_packs_back" if place.back else "store_packs"
+        function = "store_whole_vectors_reversed" if place.back else "store_whole_vectors"
         emit.line(f"{function}<{share.shape}>({pointer}, {share.base}, {share.step}, {share.bound}, {name});")
     s.sweep.stores = {}
     emit.read = plain
@@ -89,11 +89,11 @@ def _writes(s: Scan) -> list[Access]:
 
 def _open(s: Scan, share: ThreadTile, accesses: list[Access]) -> None:
     """The branch of threads whose packs lie within and on their borders."""
-    tests = [f"whole_packs<{share.shape}>({share.base}, {share.step}, {share.bound})"]
+    tests = [f"has_whole_vectors<{share.shape}>({share.base}, {share.step}, {share.bound})"]
     for buffer, pointer, place in accesses:
         first = f"{pointer} - ({s.layout.vec} - 1)" if place.back else pointer
-        tests.append(f"packs_fit<{STORAGE[s.body.need.dtypes[buffer]]}, {s.layout.vec}>({first})")
-    s.emit.used |= {("whole_packs", ""), ("load_packs_back", "")}
+        tests.append(f"is_vector_aligned<{STORAGE[s.body.need.dtypes[buffer]]}, {s.layout.vec}>({first})")
+    s.emit.used |= {("has_whole_vectors", ""), ("load_whole_vectors_reversed", "")}
     s.emit.open(f"if ({' && '.join(dict.fromkeys(tests))})")
 
 
@@ -105,7 +105,7 @@ def _read(s: Scan, share: ThreadTile, values: list[E]) -> Any:
         place = s.sweep.place(position, False)
         if place is not None and not place.run and (buffer, position.key) not in packs:
             name = packs[buffer, position.key] = emit.fresh(f"{s.body.pointers[buffer]}_tile")
-            function = "load_packs_back" if place.back else "load_packs"
+            function = "load_whole_vectors_reversed" if place.back else "load_whole_vectors"
             pointer = offset(s.body.pointers[buffer], place.start)
             arguments = f"{pointer}, {share.base}, {share.step}, {share.bound}"
             emit.line(f"const auto {name} = {function}<{share.shape}>({arguments});")

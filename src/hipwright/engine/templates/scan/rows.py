@@ -89,7 +89,7 @@ class Scan:
             *(f"i{k}" for k in range(8)),
         }
         body.knobs |= {layout.threads, layout.vec, layout.items}
-        emit.used |= {(self.operator, ""), ("Tile", ""), ("tile_count", "")}
+        emit.used |= {(self.operator, ""), ("Tile", ""), ("valid_elements", "")}
         self._variables()
         emit.count([self.member.value, *self.behind])
         self.narrow = not self.columns and has_narrow(self)
@@ -128,7 +128,7 @@ class Scan:
         emit, kind, layout = self.emit, self.body.index_type, self.layout
         chunks = layout.mapping == "chunks"
         span = f"{layout.threads} * {self.extent}"
-        emit.used |= {("scan_tile", ""), ("join_waves", "")}
+        emit.used |= {("scan_tile", ""), ("combine_wave_totals", "")}
         if chunks:
             self._ticket(span)
         else:
@@ -151,11 +151,11 @@ class Scan:
         )
         if chunks:
             emit.line(f"{self.ctype} before = {self.identity}, all = {self.identity};")
-            emit.line(f"join_waves<{layout.threads}>(total, 0, {op}, before, all);")
+            emit.line(f"combine_wave_totals<{layout.threads}>(total, 0, {op}, before, all);")
             self._look_back(op)
         else:
             emit.line(f"{self.ctype} before = carry;")
-            emit.line(f"join_waves<{layout.threads}>(total, flip, {op}, before, carry);")
+            emit.line(f"combine_wave_totals<{layout.threads}>(total, flip, {op}, before, carry);")
             emit.line("flip ^= 1;")
         share = ThreadTile(f"{layout.items}, {layout.vec}", "base", "step", self.body.as_index(self.length))
         self._write(f"{op}(before, value.v[k])", share)
@@ -167,7 +167,7 @@ class Scan:
     def _values(self, base: str, step: str, bound: str) -> None:
         """This thread's tile of inputs, the identity past the end."""
         emit, layout = self.emit, self.layout
-        emit.line(f"const int count = tile_count<{layout.items}, {layout.vec}>({base}, {step}, {bound});")
+        emit.line(f"const int count = valid_elements<{layout.items}, {layout.vec}>({base}, {step}, {bound});")
         if self.narrow:
             narrow_values(self, base, step, bound)
             return
@@ -243,8 +243,8 @@ class Scan:
 
     def _ticket(self, span: str) -> None:
         emit, kind = self.emit, self.body.index_type
-        emit.used |= {("take_ticket", ""), ("sum_before", "")}
-        emit.line(f"const int ticket = take_ticket({self.scratch()[0]});")
+        emit.used |= {("take_block_ticket", ""), ("await_tile_prefix", "")}
+        emit.line(f"const int ticket = take_block_ticket({self.scratch()[0]});")
         emit.line(f"const int tiles = ({self.length} + {span} - 1) / ({span});")
         emit.line(f"const {kind} row = ticket / tiles;")
         emit.line(f"const {kind} tile = ticket % tiles;")
@@ -254,7 +254,7 @@ class Scan:
         name, layout = self.body.name, self.layout
         flags, sums = self.body.pointers[f"{name}_flags"], self.body.pointers[f"{name}_sums"]
         places = f"{sums} + row * 2 * tiles, {flags} + 1 + row * 2 * tiles"
-        call = f"sum_before<{layout.threads}>(all, {places}, tiles, (int)tile, {self.identity}, {op})"
+        call = f"await_tile_prefix<{layout.threads}>(all, {places}, tiles, (int)tile, {self.identity}, {op})"
         self.emit.line(f"before = {op}({call}, before);")
 
     def _memory(self, kernel: EmittedKernel) -> None:
@@ -312,7 +312,7 @@ class Scan:
     def _column_tile(self) -> None:
         emit, layout, member = self.emit, self.layout, self.member
         one, bound = self.body.as_index("1"), self.body.as_index(self.length)
-        emit.line(f"const int count = tile_count<{layout.items}, 1>(start, {one}, {bound});")
+        emit.line(f"const int count = valid_elements<{layout.items}, 1>(start, {one}, {bound});")
         share = ThreadTile(f"{layout.items}, {layout.vec}", "start", one, bound, "width")
         self.sweep.read(self.body, [member.value, *self.behind], set(), share)
         place = f"k * {layout.vec} + v"
