@@ -17,7 +17,7 @@ import msgspec
 
 from hipwright.capture.graph import Graph, Input, Meta, Node, Symbol, references
 from hipwright.engine.lower import pointwise, views
-from hipwright.engine.lower.core import TABLE
+from hipwright.engine.lower.operators import TABLE
 from hipwright.errors import BadInput
 
 OUT = "out"  # the key of the outputs; every other one names what a gradient is of

@@ -19,8 +19,8 @@ from hipwright.engine.layout.decisions import Decisions
 from hipwright.engine.layout.pointwise import FEW_COLUMNS, SMALL, PointwisePlanner, ScanPlanner
 from hipwright.engine.layout.rows import RowPlanner
 from hipwright.engine.lower.core import LibraryCall, LoweringContext
-from hipwright.engine.partition.library_calls import PlanView
-from hipwright.engine.partition.lowering import Lowered, Lowering
+from hipwright.engine.partition.lowering import Lowering
+from hipwright.engine.partition.state import Lowered, PlanView
 from hipwright.engine.plan.exact import ENOUGH_ELEMENTS
 from hipwright.engine.plan.in_place import Spare, Spares, homes
 from hipwright.engine.plan.naming import KernelNames

@@ -121,8 +121,7 @@ def _library() -> dict[str, SynthOperator]:
 
 @cache
 def _engine_families() -> dict[str, str]:
-    from hipwright.engine import write  # noqa: F401 - it fills the table
-    from hipwright.engine.lower.core import TABLE
+    from hipwright.engine.lower.operators import TABLE
 
     words = {"reduce": "reductions", "loss": "losses", "window": "pooling", "views": "view"}
     found = {}

@@ -96,9 +96,7 @@ class Ix:
         return hash(self.key)
 
     def __repr__(self) -> str:
-        from hipwright.engine.ir.index_text import to_python
-
-        return to_python(self)
+        return f"Ix({self.key})"
 
     def __add__(self, other: Ix | int) -> Ix:
         out = dict(self.terms)

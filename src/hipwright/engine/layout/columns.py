@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import Var, ix
 from hipwright.engine.layout.pointwise import AT_ONCE, FEW_BLOCKS, MOST_TEAM, RESIDENT, TEAM_KEPT, fills, power
+from hipwright.engine.layout.reductions import ReductionPlanner
 from hipwright.engine.templates.rows.scope import RowLayout
 from hipwright.engine.templates.sweep import linear
-
-if TYPE_CHECKING:
-    from hipwright.engine.layout.rows import RowPlanner
 
 BUSY_COLUMNS = 528
 """Blocks down columns that keep any of today's devices busy. They have 40 registers a thread or more: four of 256
@@ -25,7 +21,7 @@ SHORT_BAG, PICKED_ROWS = 64, 8
 """Rows up to which few lanes sum a bag, each asking for so many at once: what lanes share costs more than the loads."""
 
 
-def columns(plan: RowPlanner, registers: bool) -> RowLayout:
+def columns(plan: ReductionPlanner, registers: bool) -> RowLayout:
     """The layout of a kernel whose rows are columns of memory; registers: they stay there between passes."""
     group = plan.group
     stays = [k for k in range(len(group.space)) if k not in group.dims]
@@ -61,20 +57,20 @@ def columns(plan: RowPlanner, registers: bool) -> RowLayout:
     return layout
 
 
-def _team(plan: RowPlanner, blocks: int, shares: int) -> str:
+def _team(plan: ReductionPlanner, blocks: int, shares: int) -> str:
     """The knob of how many blocks share a column: all of the device, each as many."""
     default = min(shares, 2 * MOST_TEAM)
     return plan.knob("TEAM", default, more=fills(blocks) | {default})
 
 
-def _short_columns(plan: RowPlanner, packs: int) -> bool:
+def _short_columns(plan: ReductionPlanner, packs: int) -> bool:
     """Are columns so few and so short that blocks a line of memory wide are enough, and no team need meet?"""
     lines = max(plan.rows // max(plan.c.hint(plan.group.outer[-1]), 1), 1)
     few = packs >= 32 and packs * lines < FEW_BLOCKS * 32
     return few and 512 <= plan.length <= SHORT_COLUMN and plan.rows * plan.length <= 4 * AT_ONCE
 
 
-def _column_block(plan: RowPlanner, vec: int) -> tuple[int, int, int]:
+def _column_block(plan: ReductionPlanner, vec: int) -> tuple[int, int, int]:
     """(threads, packs side by side, values a thread keeps): the widest rows whose columns stay in registers."""
     for threads, share, most in ((256, 32, 32), (256, 16, 48), (512, 16, 32), (512, 8, 32)):
         kept = max(most // plan.arrays(), TEAM_KEPT)
@@ -83,7 +79,7 @@ def _column_block(plan: RowPlanner, vec: int) -> tuple[int, int, int]:
     return 1024, max(32 // vec, 8), TEAM_KEPT
 
 
-def _dense(plan: RowPlanner, variable: Var) -> bool:
+def _dense(plan: ReductionPlanner, variable: Var) -> bool:
     """Do neighbouring columns lie side by side in some access?"""
     values = [m.value for m in plan.group.members]
     positions = [e.attr[1] for e in walk(values) if e.op == "load"]

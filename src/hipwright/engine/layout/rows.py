@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hipwright.engine.fuse.column_reductions import EACH
-from hipwright.engine.fuse.groups import FULL, PART, ROW
+from hipwright.engine.fuse.groups import FULL, PART
 from hipwright.engine.ir.expr import indices, walk
 from hipwright.engine.ir.index import ix, product
 from hipwright.engine.ir.shapes import flatten
@@ -19,10 +19,10 @@ from hipwright.engine.layout.pointwise import (
     SHORT_ROW,
     TEAM_KEPT,
     TEAM_THREADS,
-    LayoutPlanner,
     fills,
     power,
 )
+from hipwright.engine.layout.reductions import ReductionPlanner
 from hipwright.engine.templates.base import depends
 from hipwright.engine.templates.rows.reducers import levels, pairs
 from hipwright.engine.templates.rows.scope import KEPT_VALUES, RowLayout
@@ -61,7 +61,7 @@ class _Row:
     odd: bool
 
 
-class RowPlanner(LayoutPlanner):
+class RowPlanner(ReductionPlanner):
     """For a group with reductions."""
 
     def layout(self) -> RowLayout:
@@ -122,10 +122,6 @@ class RowPlanner(LayoutPlanner):
         members = self.group.members
         after = levels(members, pairs(members))
         return any(m.role == "red" and after[m.item.name] > 0 for m in members)
-
-    def arrays(self) -> int:
-        """Inputs of all rows' whole lengths: what a thread keeps of each stays in registers of its own."""
-        return max(sum(self.numel(b) >= self.length * self.rows for b in self.body.loads), 1)
 
     def _rows(self, mapping: str, registers: bool) -> RowLayout:
         cut, last = self._cut(mapping), self.c.hint(self.group.space[self.group.dims[-1]])
@@ -295,9 +291,3 @@ class RowPlanner(LayoutPlanner):
         else:
             default = share >= 2 and blocks < FEW_BLOCKS and total >= 1 << 16
         return bool(self.choose(f"team:{self.body.name}", (False, True), default))
-
-    def overwrites(self) -> bool:
-        """Would a block of a team read what another overwrites? Only where more than the row's one value reads it."""
-        targets = {m.item.target for m in self.group.members if m.item.target}
-        wide = [m.value for m in self.group.members if m.role != ROW]
-        return any(e.op == "load" and e.attr[0] in targets for e in walk(wide))

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from hipwright.capture.graph import Meta, Node, plain, references, several, short
 from hipwright.engine.ir.index import ONE, Ix
+from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.knobs import Choice
 from hipwright.engine.lower import views
 from hipwright.engine.lower.core import LibraryCall, NotLowered, Tensor
 from hipwright.engine.partition import channels_last
 from hipwright.engine.partition.readers import feeds_kernel
+from hipwright.engine.partition.state import LoweringState, PlanView
 from hipwright.engine.templates.offers import permuted
-
-if TYPE_CHECKING:
-    from hipwright.engine.partition.lowering import Lowering
 
 BIASED = {
     "linear": 2,
@@ -33,22 +31,13 @@ SUMMED = {"aten.baddbmm.default": "aten.bmm.default", "aten.addmm.default": "ate
 """Products that are added to a tensor, which the library would copy to the result first, and the products alone."""
 
 
-@dataclass(eq=False)
-class PlanView:
-    """A view made in the plan for a library call: `name = source` and an operation, such as `.permute(0, 1)`."""
-
-    name: str
-    source: str
-    operation: str
-
-
 class LibraryCalls:
     """What one lowering leaves to PyTorch."""
 
-    def __init__(self, lowering: Lowering) -> None:
-        self.lowering, self.c, self.out, self.values = lowering, lowering.c, lowering.out, lowering.values
-        self.graph, self.nodes = lowering.graph, {n.name: n for n in lowering.graph.nodes}
-        self.epilogue = bool(lowering.choices.get("fuse_bias", True))
+    def __init__(self, state: LoweringState) -> None:
+        self.state, self.c, self.out, self.values = state, state.c, state.out, state.values
+        self.graph, self.nodes = state.graph, {n.name: n for n in state.graph.nodes}
+        self.epilogue = bool(state.choices.get("fuse_bias", True))
         self.views: dict[str, str] = {}  # values that have a view in the plan
 
     def add(self, node: Node, reason: str) -> None:
@@ -94,7 +83,7 @@ class LibraryCalls:
 
     def _turned(self, node: Node) -> dict[str, str]:
         """The image of a convolution that gets it channels last, as {its name: the plan's view of it}."""
-        if self.lowering.plain or short(node.op) not in channels_last.KINDS:
+        if self.state.plain or short(node.op) not in channels_last.KINDS:
             return {}
         image, weight = (self.values[a["node"]] for a in node.args[:2])
         usual = channels_last.usual(self.c, node, image, weight)
@@ -102,7 +91,7 @@ class LibraryCalls:
             return {}
         key = f"layout:{node.name}"
         self.out.structure[key] = Choice(options=(False, True), default=usual)
-        if not self.lowering.choices.get(key, usual):
+        if not self.state.choices.get(key, usual):
             return {}
         name = node.args[0]["node"]
         kept = channels_last.image(self.c, image, plain(name), self._buffer_shape)
@@ -176,10 +165,10 @@ class LibraryCalls:
             if not self._turned_attention(source):
                 return None
             kind = "reshape"
-        if not isinstance(inner, Tensor) or (self.lowering.weigh(inner) > 2 and self.lowering.users.get(source, 0) < 1):
+        if not isinstance(inner, Tensor) or (self.state.weigh(inner) > 2 and self.state.users.get(source, 0) < 1):
             return None
         base = self.ensure(source)
-        operation = _view_operation(kind, [self.lowering.resolve(a) for a in node.args[1:]])
+        operation = _view_operation(kind, [self.state.resolve(a) for a in node.args[1:]])
         unique = self.c.unique(f"{name}_view")
         self.out.views.append(PlanView(unique, base, operation))
         self.out.metas[unique] = self._meta_of(name)
@@ -192,9 +181,14 @@ def _view_operation(kind: str, args: Iterable[Any]) -> str:
     if kind == "slice":
         padded = [*listed, *[None] * (4 - len(listed))]
         dim, start, end, step = padded[0], padded[1], padded[2], padded[3]
-        stop = "" if end is None or (isinstance(end, int) and end >= 1 << 62) else str(end)
-        first = "" if not start else str(start)
-        inner = f"{first}:{stop}" + (f":{step}" if step not in (None, 1) else "")
+        stop = "" if end is None or (isinstance(end, int) and end >= 1 << 62) else _spelled(end)
+        first = "" if not start else _spelled(start)
+        inner = f"{first}:{stop}" + (f":{_spelled(step)}" if step not in (None, 1) else "")
         return f"[{', '.join([':'] * int(dim or 0) + [inner])}]"
-    spelled = ", ".join(f"({', '.join(map(str, a))})" if isinstance(a, list) else str(a) for a in listed)
-    return f".{kind}({spelled})"
+    arguments = ", ".join(f"({', '.join(map(_spelled, a))})" if isinstance(a, list) else _spelled(a) for a in listed)
+    return f".{kind}({arguments})"
+
+
+def _spelled(value: Any) -> str:
+    """A number or size as plan text."""
+    return to_python(value) if isinstance(value, Ix) else str(value)

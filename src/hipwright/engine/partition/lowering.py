@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from hipwright.capture.graph import Graph, Input, Meta, Node, plain, references, several, short
-from hipwright.engine.ir.expr import COMPUTE, E, walk, weight
+from hipwright.capture.graph import Graph, Input, Node, plain, references, several, short
+from hipwright.engine.ir.expr import COMPUTE, E, walk
 from hipwright.engine.ir.index import Ix, ix
-from hipwright.engine.ir.sizes import SizeReader, evaluate
 from hipwright.engine.knobs import Choice
-from hipwright.engine.lower import indexing, loss, norms, pointwise, reduce, statistics, views, window
-from hipwright.engine.lower.core import TABLE, LibraryCall, LoweredItem, LoweringContext, NotLowered, Tensor
-from hipwright.engine.partition.library_calls import LibraryCalls, PlanView
-from hipwright.engine.partition.readers import HEAVY, VIEWS, cropped, followed, multiplied, users
-from hipwright.engine.templates.attention import scores
+from hipwright.engine.lower.core import LoweredItem, NotLowered, Tensor
+from hipwright.engine.partition.library_calls import LibraryCalls
+from hipwright.engine.partition.operators import TABLE
+from hipwright.engine.partition.readers import HEAVY, VIEWS, cropped, followed, multiplied
+from hipwright.engine.partition.state import Lowered, LoweringState
 from hipwright.engine.templates.offers import KernelCall, computed, place, probe, unfinished
 from hipwright.engine.templates.registry import offers_for, templates_for
-
-_TABLES = (indexing, loss, norms, pointwise, reduce, scores, statistics, views, window)  # importing them fills TABLE
 
 TURNED = {"transpose", "permute", "t"}
 WINDOWED = ("max_pool", "avg_pool", "adaptive", "im2col", "upsample", "_adaptive", "cosine_similarity")
@@ -28,40 +24,13 @@ SMALL_TURN = 1 << 18
 """Elements up to which a launch costs more than a product's reads across rows."""
 
 
-@dataclass(eq=False)
-class Lowered:
-    """Everything the plan needs. steps are in an order that respects dependencies."""
-
-    graph: Graph
-    context: LoweringContext
-    items: list[LoweredItem] = field(default_factory=list)
-    calls: list[LibraryCall] = field(default_factory=list)
-    views: list[PlanView] = field(default_factory=list)
-    metas: dict[str, Meta] = field(default_factory=dict)
-    tensors: dict[str, Input] = field(default_factory=dict)
-    outputs: dict[str, str] = field(default_factory=dict)
-    in_hip: dict[str, str] = field(default_factory=dict)
-    library: dict[str, str] = field(default_factory=dict)
-    structure: dict[str, Choice] = field(default_factory=dict)  # library or template, per call
-
-
-class Lowering:
+class Lowering(LoweringState):
     """Walks the graph once."""
 
     def __init__(self, graph: Graph, choices: Mapping[str, Any]) -> None:
-        self.graph = graph
-        self.choices = choices
-        hints = {s.name: s.hint for s in graph.symbols}
-        self.reader = SizeReader([s.name for s in graph.symbols])
-        self.c = LoweringContext(self.reader, hints)
-        self.c.wide = bool(choices.get("wide", False))
-        self.plain = bool(choices.get("library", False))  # every operator stays the library's
-        self.out = Lowered(graph, self.c)
-        self.values: dict[str, Any] = {}
+        super().__init__(graph, choices)
         self.depth: dict[str, int] = {}
-        self.users = users(graph)
         self.library = LibraryCalls(self)
-        self.c.names |= {i.name for i in graph.inputs} | {s.name for s in graph.symbols}
 
     def run(self) -> Lowered:
         """Lower every node. Raises ValueError for sizes that cannot be read."""
@@ -229,11 +198,6 @@ class Lowering:
             if isinstance(value, Tensor) and not value.buffer and self.weigh(value) > 8:
                 self.values[name] = self.c.realise(value, name)
 
-    def weigh(self, value: Tensor) -> int:
-        """What computing an element of a value costs."""
-        index = [ix(self.c.arena.var("p", s)) for s in value.shape]
-        return weight([value.at(index)])
-
     def _label(self, node: Node, value: Any) -> None:
         if isinstance(value, Tensor) and not value.buffer and not value.label:
             value.label = plain(node.name)
@@ -249,29 +213,6 @@ class Lowering:
                 return
             self.values[node.name] = self.c.realise(value, plain(node.name))
             self.depth[node.name] = 0
-
-    def resolve(self, arg: Any) -> Any:
-        """An argument's values, sizes and numbers for its names."""
-        if isinstance(arg, dict):
-            if "node" in arg:
-                return self.values[arg["node"]]
-            if "size" in arg:
-                size = self.reader.read(arg["size"])
-                return size.value if size.value is not None else self._hinted(size)
-            if "float" in arg:
-                return float(arg["float"])
-            return arg.get("dtype")
-        if isinstance(arg, (list, tuple)):
-            return [self.resolve(a) for a in arg]
-        return arg
-
-    def _hinted(self, size: Ix) -> Ix:
-        for name, text in self.reader.derived.items():
-            if name not in self.c.hints:
-                scope = {"min": min, "max": max, **self.c.hints}
-                self.c.hints[name] = int(eval(text, {"__builtins__": {}}, scope))
-        evaluate(size, self.c.hints)
-        return size
 
     # ------------------------------------------------------------ outputs
 

@@ -6,7 +6,7 @@ import msgspec
 
 from hipwright.capture.graph import Graph, Node, references, short
 from hipwright.engine.lower import pointwise
-from hipwright.engine.lower.core import TABLE
+from hipwright.engine.partition.operators import TABLE
 
 HEAVY = {
     "mm",

@@ -15,7 +15,7 @@ from hipwright.engine.fuse.groups import FULL, Group, GroupMember
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import Ix
 from hipwright.engine.lower.core import LibraryCall, LoweringContext
-from hipwright.engine.partition.lowering import Lowered
+from hipwright.engine.partition.state import Lowered
 from hipwright.engine.plan.writer import PlanStep
 
 OWN_MEMORY = {

@@ -7,7 +7,7 @@ import re
 from hipwright.engine.emit.builder import cname
 from hipwright.engine.emit.device_code import reserved
 from hipwright.engine.fuse.groups import Group
-from hipwright.engine.partition.lowering import Lowered
+from hipwright.engine.partition.state import Lowered
 from hipwright.engine.templates.base import fused
 
 _IDENTIFIERS = {"signal", "index", "kernel", "main", "select", "remove", "write", "read", "open", "close", "pipe"}

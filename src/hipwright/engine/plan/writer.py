@@ -17,8 +17,7 @@ from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import strides
 from hipwright.engine.lower.core import LibraryCall
 from hipwright.engine.partition.channels_last import LAST
-from hipwright.engine.partition.library_calls import PlanView
-from hipwright.engine.partition.lowering import Lowered
+from hipwright.engine.partition.state import Lowered, PlanView
 from hipwright.engine.templates.base import INT_LIMIT, EmittedKernel
 
 FUNCTIONAL = {

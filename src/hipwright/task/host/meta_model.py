@@ -7,7 +7,6 @@ the ghost executes the file once more for itself.
 from __future__ import annotations
 
 import copy
-import importlib
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -17,6 +16,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from hipwright.program.lower.trace import OpTrace
 from hipwright.task.host import state as states
 from hipwright.task.host.load import MODULE, TaskModule
 from hipwright.torchio import map_torch
@@ -49,7 +49,7 @@ class MetaModel:
 
     def operators(self, inputs: Sequence[Any], how: How) -> tuple[list[dict[str, Any]], Any]:
         """(operators as hipwright.program.lower.trace.OpTrace records them, outputs)."""
-        trace = importlib.import_module("hipwright.program.lower.trace").OpTrace()
+        trace = OpTrace()
         outputs = self._call(inputs, how, trace)
         return trace.ops, outputs
 

@@ -4,7 +4,6 @@ candidate ever shares its zygote."""
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 from collections.abc import Iterator
 from functools import partial
@@ -13,6 +12,7 @@ from typing import Any
 import torch
 
 from hipwright.errors import TaskError
+from hipwright.program.lower.trace import OpTrace
 from hipwright.records import Workload
 from hipwright.sandbox import crash_page, lockdown
 from hipwright.task import sizes
@@ -255,7 +255,8 @@ class TaskHost:
     def capture(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
         """The engine's graph of the model on a workload."""
         _phase("capturing the graph")
-        capture = importlib.import_module("hipwright.capture.forward").capture
+        from hipwright.capture.forward import capture  # a second's worth of torch.export
+
         workload = Workload.from_dict(header["workload"])
         inputs = self._sketch(workload)
         if any(tensor.is_meta for _, tensor in named_leaves("inputs", inputs)):
@@ -293,7 +294,7 @@ class TaskHost:
 
     def _watched(self, inputs: list[Any]) -> tuple[list[dict[str, Any]], Any]:
         model = self.reference.model()
-        with torch.no_grad(), importlib.import_module("hipwright.program.lower.trace").OpTrace() as trace:
+        with torch.no_grad(), OpTrace() as trace:
             outputs = self.file.guarded(lambda: model(*inputs), "forward")
         return trace.ops, outputs
 

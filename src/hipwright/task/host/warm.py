@@ -1,15 +1,13 @@
 """Import what task hosts need late, once, in their zygote. Imports torch."""
 
-import importlib
-import importlib.util
-
 import torch
+import torch.export
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-importlib.import_module("hipwright.task.host.server")
-for _name in ("torch.export", "hipwright.program.lower.trace", "hipwright.capture.forward"):
-    if importlib.util.find_spec(_name) is not None:
-        importlib.import_module(_name)
+import hipwright.capture.forward
+import hipwright.program.lower.trace
+import hipwright.task.host.server  # noqa: F401
+
 torch.nn.functional.gelu(torch.empty(2, 2, device="meta"))  # the first meta tensor imports a second's worth of torch
 with FakeTensorMode():  # and the first fake one
     torch.nn.functional.gelu(torch.empty(2, 2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE
-from hipwright.engine.lower.core import TABLE, LoweringContext, Tensor
+from hipwright.engine.lower.core import Handler, LoweringContext, Tensor
 from hipwright.engine.templates.offers import kept
 
 SCORES = "hip.scores"
@@ -28,8 +28,6 @@ def rounded(c: LoweringContext, meta: Meta, value: Tensor) -> Tensor:
     return c.tensor(meta.dtype, value.shape, lambda i: c.arena.call(name, c.arena.cast(value.at(i), "float")))
 
 
-TABLE[SCORES] = scores
-TABLE[SIDE] = side
-TABLE[ROUNDED] = rounded
+OPERATORS: dict[str, Handler] = {SCORES: scores, SIDE: side, ROUNDED: rounded}
 
-__all__ = ["ROUNDED", "SCORES", "SIDE", "rounded", "scores", "side"]
+__all__ = ["OPERATORS", "ROUNDED", "SCORES", "SIDE", "rounded", "scores", "side"]

@@ -1,0 +1,86 @@
+"""What lowering has found so far of one graph: the values by node, and everything that the plan will need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hipwright.capture.graph import Graph, Input, Meta
+from hipwright.engine.ir.expr import weight
+from hipwright.engine.ir.index import Ix, ix
+from hipwright.engine.ir.sizes import SizeReader, evaluate
+from hipwright.engine.knobs import Choice
+from hipwright.engine.lower.core import LibraryCall, LoweredItem, LoweringContext, Tensor
+from hipwright.engine.partition.readers import users
+
+
+@dataclass(eq=False)
+class PlanView:
+    """A view made in the plan for a library call: `name = source` and an operation, such as `.permute(0, 1)`."""
+
+    name: str
+    source: str
+    operation: str
+
+
+@dataclass(eq=False)
+class Lowered:
+    """Everything the plan needs. steps are in an order that respects dependencies."""
+
+    graph: Graph
+    context: LoweringContext
+    items: list[LoweredItem] = field(default_factory=list)
+    calls: list[LibraryCall] = field(default_factory=list)
+    views: list[PlanView] = field(default_factory=list)
+    metas: dict[str, Meta] = field(default_factory=dict)
+    tensors: dict[str, Input] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)
+    in_hip: dict[str, str] = field(default_factory=dict)
+    library: dict[str, str] = field(default_factory=dict)
+    structure: dict[str, Choice] = field(default_factory=dict)  # library or template, per call
+
+
+class LoweringState:
+    """The values of one graph's nodes while it is lowered."""
+
+    def __init__(self, graph: Graph, choices: Mapping[str, Any]) -> None:
+        self.graph = graph
+        self.choices = choices
+        hints = {s.name: s.hint for s in graph.symbols}
+        self.reader = SizeReader([s.name for s in graph.symbols])
+        self.c = LoweringContext(self.reader, hints)
+        self.c.wide = bool(choices.get("wide", False))
+        self.plain = bool(choices.get("library", False))  # every operator stays the library's
+        self.out = Lowered(graph, self.c)
+        self.values: dict[str, Any] = {}
+        self.users = users(graph)
+        self.c.names |= {i.name for i in graph.inputs} | {s.name for s in graph.symbols}
+
+    def weigh(self, value: Tensor) -> int:
+        """What computing an element of a value costs."""
+        index = [ix(self.c.arena.var("p", s)) for s in value.shape]
+        return weight([value.at(index)])
+
+    def resolve(self, arg: Any) -> Any:
+        """An argument's values, sizes and numbers for its names."""
+        if isinstance(arg, dict):
+            if "node" in arg:
+                return self.values[arg["node"]]
+            if "size" in arg:
+                size = self.reader.read(arg["size"])
+                return size.value if size.value is not None else self._hinted(size)
+            if "float" in arg:
+                return float(arg["float"])
+            return arg.get("dtype")
+        if isinstance(arg, (list, tuple)):
+            return [self.resolve(a) for a in arg]
+        return arg
+
+    def _hinted(self, size: Ix) -> Ix:
+        for name, text in self.reader.derived.items():
+            if name not in self.c.hints:
+                scope = {"min": min, "max": max, **self.c.hints}
+                self.c.hints[name] = int(eval(text, {"__builtins__": {}}, scope))
+        evaluate(size, self.c.hints)
+        return size
