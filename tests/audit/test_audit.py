@@ -18,7 +18,7 @@ from hipwright.audit.run import Matrix, matrix, run
 from hipwright.evaluation import modelnew_stages
 from hipwright.sandbox import Zygote
 from hipwright.toolchain.cpu import build as cpu
-from hipwright.verify.gpu.client import MODELNEW_PRELOAD
+from hipwright.verify.gpu.connection import MODELNEW_PRELOAD
 from tests import warm
 from tests.cli.cli_tools import hipwright, one_object
 

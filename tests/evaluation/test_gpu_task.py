@@ -24,7 +24,8 @@ from hipwright.sandbox import Zygote
 from hipwright.task import TaskHandle, open_task
 from hipwright.toolchain.cpu import build as cpu
 from hipwright.verify import Oracle
-from hipwright.verify.gpu.client import GPU_WORKER, GpuCandidates
+from hipwright.verify.gpu.client import CandidateWorker
+from hipwright.verify.gpu.connection import GPU_WORKER
 from hipwright.verify.gpu.reference import DeviceReference, open_reference
 from tests import warm
 
@@ -38,8 +39,8 @@ class Processor(GpuContext):
     def build(self, hip: str, defines: dict[str, int]) -> Build:
         return cpu.build(hip, defines, wave=64, checked=False, cache=self.cache)
 
-    def candidates(self, zygote: Zygote | None = None, profile: Any = "gpu") -> GpuCandidates:
-        return GpuCandidates(zygote or self.workers, "cpu", "cpu", self.cache)
+    def candidates(self, zygote: Zygote | None = None, profile: Any = "gpu") -> CandidateWorker:
+        return CandidateWorker(zygote or self.workers, "cpu", "cpu", self.cache)
 
     def reference(self, handle: TaskHandle) -> DeviceReference:
         return open_reference(handle, self.hosts, "cpu")

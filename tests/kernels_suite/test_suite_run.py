@@ -15,7 +15,7 @@ from benchmarks.suite.tasks import find
 from hipwright.engine.tuned import TuningCache
 from hipwright.machine import Machine
 from hipwright.sandbox import Zygote
-from hipwright.verify.gpu.client import GPU_WORKER
+from hipwright.verify.gpu.connection import GPU_WORKER
 from tests import warm
 from tests.evaluation.test_gpu_task import Processor
 

@@ -16,7 +16,8 @@ from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
 from hipwright.train.records import TrainingProblem
 from hipwright.verify import WORKER
-from hipwright.verify.gpu.client import GPU_WORKER, GpuCandidates
+from hipwright.verify.gpu.client import CandidateWorker
+from hipwright.verify.gpu.connection import GPU_WORKER
 from hipwright.verify.gpu.reference import DeviceReference, open_reference
 from hipwright.verify.gpu.shared_hosts import SharedHosts
 
@@ -50,8 +51,8 @@ class Processor(GpuContext):
     def build(self, hip: str, defines: dict[str, int]) -> Build:
         return cpu.build(hip, defines, wave=64, checked=False, cache=self.cache)
 
-    def candidates(self, zygote: Zygote | None = None, profile: Any = "gpu") -> GpuCandidates:
-        return GpuCandidates(zygote or self.workers, "cpu", "cpu", self.cache, fresh=False)  # as on a GPU
+    def candidates(self, zygote: Zygote | None = None, profile: Any = "gpu") -> CandidateWorker:
+        return CandidateWorker(zygote or self.workers, "cpu", "cpu", self.cache, fresh=False)  # as on a GPU
 
     def reference(self, handle: TaskHandle) -> DeviceReference:
         return open_reference(handle, self.shared or self.hosts, "cpu")

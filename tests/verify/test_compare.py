@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hipwright.tensors import HostTensor
-from hipwright.verify.compare import OutputComparison, compare, dense
+from hipwright.verify.compare import compare, dense
+from hipwright.verify.comparison import OutputComparison
 from hipwright.verify.expected import Expected, IndexRule
 from hipwright.verify.tolerance import find_gather, kernelbench_rule, strict_rule, unchanged_rule
 

@@ -20,7 +20,8 @@ from hipwright.task import TaskHandle
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.gpu_compilers import GPU_COMPILERS
 from hipwright.toolchain.pool import COMPILE_LIMIT_S, CompilePool
-from hipwright.verify.gpu.client import GPU_WORKER, MODELNEW_PRELOAD, GpuCandidates
+from hipwright.verify.gpu.client import CandidateWorker
+from hipwright.verify.gpu.connection import GPU_WORKER, MODELNEW_PRELOAD
 from hipwright.verify.gpu.reference import DeviceReference, open_reference
 from hipwright.verify.gpu.shared_hosts import SharedHosts
 
@@ -52,10 +53,10 @@ class GpuContext:
     spares: OneShotPool | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def candidates(self, zygote: Zygote | None = None, profile: Literal["gpu", "tools"] = "gpu") -> GpuCandidates:
+    def candidates(self, zygote: Zygote | None = None, profile: Literal["gpu", "tools"] = "gpu") -> CandidateWorker:
         """A candidate worker of its own; it starts with its first program."""
         limit = int(CANDIDATES * self.memory_bytes)
-        return GpuCandidates(
+        return CandidateWorker(
             zygote or self.workers, TORCH_GPU_0, self.target.name, self.cache, memory_limit_bytes=limit, profile=profile
         )
 
@@ -65,7 +66,7 @@ class GpuContext:
         return open_reference(handle, self.shared or self.hosts, TORCH_GPU_0, memory_limit_bytes=limit)
 
     @contextmanager
-    def foreign(self, profile: Literal["gpu", "tools"] = "gpu") -> Iterator[GpuCandidates]:
+    def foreign(self, profile: Literal["gpu", "tools"] = "gpu") -> Iterator[CandidateWorker]:
         """A worker for one candidate with host code: its processes are used once."""
         with self._lock:
             if self.spares is None:

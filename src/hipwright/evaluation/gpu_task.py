@@ -28,7 +28,7 @@ from hipwright.records import Build, Program, Verdict, content_key
 from hipwright.task import Outline, TaskHandle
 from hipwright.verify import Oracle
 from hipwright.verify.candidate import Rejected
-from hipwright.verify.gpu.client import GpuCandidates
+from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.large import judge_on_device, judge_set
 from hipwright.verify.gpu.loaded import LoadedProgram
 from hipwright.verify.gpu.side import GpuSide
@@ -96,7 +96,7 @@ class GpuTask(Grounds):
         oracle: Oracle,
         *,
         gate: Gate = "full",
-        worker: GpuCandidates | None = None,
+        worker: CandidateWorker | None = None,
     ) -> Verdict:
         """Is it right, on this GPU? worker: another than the task's own, to verify several at once."""
         if oracle.status() is None:
@@ -109,7 +109,7 @@ class GpuTask(Grounds):
             return verify_gpu(parsed, program, build, oracle, reference, self.worker, gate=gate)
 
     def verify_own(
-        self, parsed: Parsed, program: Program, build: Build, oracle: Oracle, worker: GpuCandidates
+        self, parsed: Parsed, program: Program, build: Build, oracle: Oracle, worker: CandidateWorker
     ) -> Verdict:
         """The fast gate on a program that claims the task's own large shape alone, in a worker that times it."""
         at = self._measured("fast")
@@ -118,7 +118,7 @@ class GpuTask(Grounds):
             return verify_timed(parsed, program, build, oracle, at.reference, worker, timed)
 
     def trace(
-        self, program: Program, oracle: Oracle, outline: Outline, worker: GpuCandidates | None = None
+        self, program: Program, oracle: Oracle, outline: Outline, worker: CandidateWorker | None = None
     ) -> dict[str, Any]:
         """Library calls and launches at the reference's own shapes, on tensors without data."""
         turn = nullcontext() if worker is not None else self._turn
@@ -134,7 +134,7 @@ class GpuTask(Grounds):
         outline: Outline,
         again: bool,
         known: bool = False,
-        worker: GpuCandidates | None = None,
+        worker: CandidateWorker | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> BenchResult:
         """Is it fast? Against every baseline, alone on the GPU. again: once more in fresh processes.
@@ -156,7 +156,7 @@ class GpuTask(Grounds):
 
     @contextmanager
     def prepared(
-        self, program: Program, build: Build, outline: Outline, worker: GpuCandidates, *, known: bool = False
+        self, program: Program, build: Build, outline: Outline, worker: CandidateWorker, *, known: bool = False
     ) -> Iterator[TimeIt]:
         """What times a program by score mode's rules, alone on the GPU. Loading and capturing it is done before, and
         unless it is `known` (see `time`) its result is judged: a wrong one is not timed.
@@ -213,7 +213,7 @@ class GpuTask(Grounds):
             with self.gpu.timing_lock.shared():
                 at.reference.expect(self.workload, at.seed, at.state, oracle.policy)
 
-    def leave(self, worker: GpuCandidates) -> None:
+    def leave(self, worker: CandidateWorker) -> None:
         """Drop what a worker that serves other tasks too holds of this one's timings."""
         for at in list(self._known.values()):
             with self.gpu.timing_lock.shared():  # memory that is given back would disturb a timing
@@ -227,7 +227,7 @@ class GpuTask(Grounds):
         build: Build | None,
         gate: Gate,
         outline: Outline,
-        worker: GpuCandidates,
+        worker: CandidateWorker,
         more: Mapping[str, Any] | None,
         known: bool,
         settings: BenchSettings | None = None,
@@ -250,7 +250,7 @@ class GpuTask(Grounds):
         build: Build | None,
         gate: Gate,
         outline: Outline,
-        worker: GpuCandidates,
+        worker: CandidateWorker,
         at: TimingContext,
         more: Mapping[str, Any] | None,
         known: bool,
@@ -273,7 +273,7 @@ class GpuTask(Grounds):
     def _placed(self, loaded: LoadedProgram, at: TimingContext, *, own_time: bool) -> GpuSide:
         """A loaded program as a side of the comparison, over the same inputs as the baselines."""
         loaded.place(at.set_name, at.reference.inputs(self.workload, at.seed), at.slots)
-        return loaded.side(at.set_name, graph=at.graphs, own_time=own_time)
+        return GpuSide(loaded, at.set_name, graph=at.graphs, own_time=own_time)
 
     def _pairs(
         self, side: GpuSide, program: Program, outline: Outline, at: TimingContext, settings: BenchSettings
@@ -322,7 +322,7 @@ class GpuTask(Grounds):
                 at = self._open_measured(reference, seed, "full")
                 with worker.load(program, build, at.state) as loaded:
                     loaded.place(at.set_name, reference.inputs(self.workload, seed), at.slots)
-                    side = loaded.side(at.set_name, graph=at.graphs, own_time=not at.large)
+                    side = GpuSide(loaded, at.set_name, graph=at.graphs, own_time=not at.large)
                     yield side, at.baselines.sides
 
         return bench.remeasure(first, fresh, **self._terms(program, outline, slots))

@@ -28,7 +28,8 @@ from hipwright.sandbox import Zygote
 from hipwright.targets import CPU
 from hipwright.verify import Oracle
 from hipwright.verify.cpu.verifier import Gate
-from hipwright.verify.gpu.client import MODELNEW_PRELOAD, GpuCandidates
+from hipwright.verify.gpu.client import CandidateWorker
+from hipwright.verify.gpu.connection import MODELNEW_PRELOAD
 from hipwright.verify.gpu.verifier import verify_gpu
 from hipwright.verify.reply import checked_trace
 
@@ -74,7 +75,7 @@ class ModelNewSchedule:
         unsafe, cache, limits = self.context.unsafe, self.context.cache, self.context.limits
         with (
             Zygote(MODELNEW_PRELOAD, ro=(cache.folder,), unsafe=unsafe, name="ModelNew worker") as zygote,
-            GpuCandidates(zygote, "cpu", CPU.name, cache, limit_s=limits.wall_s) as worker,
+            CandidateWorker(zygote, "cpu", CPU.name, cache, limit_s=limits.wall_s) as worker,
         ):
             more = {"seed": SEED, "init_inputs": self.context.handle.init_inputs(SEED)}
             return advance(state, self._verify_stage(CPU.name, worker, more), self._operators_stage(worker, more))
@@ -150,7 +151,7 @@ class ModelNewSchedule:
         return EvaluationStage("build", work, keep)
 
     def _verify_stage(
-        self, name: str, worker: GpuCandidates, more: Mapping[str, Any], gpu: GpuTask | None = None
+        self, name: str, worker: CandidateWorker, more: Mapping[str, Any], gpu: GpuTask | None = None
     ) -> EvaluationStage[Verdict]:
         """Verifies the file in its own worker."""
 
@@ -160,7 +161,7 @@ class ModelNewSchedule:
 
         return EvaluationStage("verify", work, keep_verdict(name))
 
-    def _operators_stage(self, worker: GpuCandidates, more: Mapping[str, Any]) -> EvaluationStage[dict[str, Any]]:
+    def _operators_stage(self, worker: CandidateWorker, more: Mapping[str, Any]) -> EvaluationStage[dict[str, Any]]:
         """Traces the library's operators in one call, at the shapes of `_traced`."""
 
         def work(state: EvaluationState) -> dict[str, Any]:
@@ -170,7 +171,7 @@ class ModelNewSchedule:
 
         return EvaluationStage("trace", work, lambda state, trace: replace(state, trace=trace))
 
-    def _time_stage(self, name: str, worker: GpuCandidates, more: Mapping[str, Any]) -> EvaluationStage[BenchResult]:
+    def _time_stage(self, name: str, worker: CandidateWorker, more: Mapping[str, Any]) -> EvaluationStage[BenchResult]:
         """Times the file in its own worker, against every baseline of the gate."""
         gpu, outline = self.context.gpus[name], self.context.outline()
 

@@ -25,7 +25,7 @@ from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
 from hipwright.verify import WORKER, Oracle, checked_trace, verify_cpu
 from hipwright.verify.cpu.verifier import Gate
-from hipwright.verify.gpu.client import GpuCandidates
+from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.ledger import UNCLAIMED
 
 if TYPE_CHECKING:
@@ -139,8 +139,8 @@ def verify_gpu_stage(
     target: str,
     oracle: Oracle,
     gate: Gate,
-    worker: GpuCandidates | None = None,
-    timer: GpuCandidates | None = None,
+    worker: CandidateWorker | None = None,
+    timer: CandidateWorker | None = None,
 ) -> EvaluationStage[Verdict]:
     """Verifies a built program on a GPU.
 
@@ -176,7 +176,7 @@ def keep_verdict(target: str) -> Callable[[EvaluationState, Verdict], Evaluation
 
 
 def trace_stage(
-    context: EvaluationContext, oracle: Oracle, worker: GpuCandidates | None = None
+    context: EvaluationContext, oracle: Oracle, worker: CandidateWorker | None = None
 ) -> EvaluationStage[dict[str, Any]]:
     """Traces library calls and launches at the shapes of the reference's own trace, on tensors without data.
 

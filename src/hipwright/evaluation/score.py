@@ -42,7 +42,7 @@ from hipwright.program import Parsed
 from hipwright.records import Evaluation, Program
 from hipwright.targets import TARGETS
 from hipwright.verify.canary import Canary
-from hipwright.verify.gpu.client import GpuCandidates
+from hipwright.verify.gpu.client import CandidateWorker
 
 T = TypeVar("T")
 WORKERS = 10
@@ -64,8 +64,8 @@ def verify(
     context: EvaluationContext,
     target: str,
     state: EvaluationState,
-    worker: GpuCandidates,
-    timer: GpuCandidates | None = None,
+    worker: CandidateWorker,
+    timer: CandidateWorker | None = None,
 ) -> EvaluationState:
     """Verifies a built program behind the fast gate, and traces it, in `worker`.
 
@@ -77,7 +77,7 @@ def verify(
 
 
 def prepare(
-    context: EvaluationContext, target: str, state: EvaluationState, worker: GpuCandidates, stack: ExitStack
+    context: EvaluationContext, target: str, state: EvaluationState, worker: CandidateWorker, stack: ExitStack
 ) -> TimeIt:
     """Loads and captures a verified program in `worker`, until the stack closes -> what times it. An error on the way
     is raised when it is timed."""
@@ -95,7 +95,7 @@ def prepare(
 
 
 def unprepared(
-    context: EvaluationContext, target: str, state: EvaluationState, worker: GpuCandidates | None = None
+    context: EvaluationContext, target: str, state: EvaluationState, worker: CandidateWorker | None = None
 ) -> TimeIt:
     """What loads and times a verified program, all of it alone on the GPU: where inputs are too large to hold for more
     than one program. worker: another process than the task's own."""
@@ -148,7 +148,7 @@ class BatchScorer:
         self._evaluator = evaluator
         self._gpu: GpuTask = evaluator.gpus[self._name]
         count = workers or max(1, min(WORKERS, (os.cpu_count() or 2) - 4))
-        self._idle: queue.SimpleQueue[GpuCandidates] = queue.SimpleQueue()
+        self._idle: queue.SimpleQueue[CandidateWorker] = queue.SimpleQueue()
         self._workers = [self._gpu.gpu.candidates() for _ in range(count)]
         self._canary = Canary(self._gpu.gpu.candidates().start)
         for worker in self._workers:
@@ -207,7 +207,7 @@ class BatchScorer:
             return measure(context, target, state, time_it, clock.run)
 
     @contextmanager
-    def _worker(self) -> Iterator[GpuCandidates]:
+    def _worker(self) -> Iterator[CandidateWorker]:
         worker = self._idle.get()
         try:
             yield worker

@@ -16,7 +16,8 @@ from hipwright.errors import BadInput, CandidateError, GuardFailed, TaskError, W
 from hipwright.records import Program, Status, Verdict
 from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
 from hipwright.tensors import BITS, HostTensor, Tree, tensor_leaves
-from hipwright.verify.compare import OutputComparison, compare
+from hipwright.verify.compare import compare
+from hipwright.verify.comparison import OutputComparison
 from hipwright.verify.oracle import VerificationCase
 from hipwright.verify.reply import Malformed, believable, check_run, forged
 

@@ -7,51 +7,16 @@ are absolute numbers worked out by `tolerance` from the reference alone, so a co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from math import inf, prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hipwright.records import Status, TensorSpec
+from hipwright.records import TensorSpec
 from hipwright.tensors import HostTensor, Tree
+from hipwright.verify.comparison import OutputComparison
 from hipwright.verify.expected import F64, LUCKY, Expected, Mask, Rule
-
-
-@dataclass(frozen=True)
-class OutputComparison:
-    """The worst leaf. worst_error is error / budget (<= 1 is right; inf for a wrong structure, mask or index)."""
-
-    status: Status = "pass"
-    worst_error: float = 0.0
-    path: str = ""
-    where: tuple[int, ...] = ()
-    expected: Any = None
-    got: Any = None
-    budget: float | None = None
-    wrong: int = 0
-    total: int = 0
-    message: str = ""
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def ok(self) -> bool:
-        """True when everything is within budget."""
-        return self.status == "pass"
-
-    def evidence(self) -> dict[str, Any]:
-        """Plain JSON types for a Verdict."""
-        return {
-            "output": self.path,
-            "index": list(self.where),
-            "expected": _plain(self.expected),
-            "got": _plain(self.got),
-            "tolerance": _plain(self.budget),
-            "wrong_elements": self.wrong,
-            "elements": self.total,
-            **self.extra,
-        }
 
 
 def compare(got: Tree, expected: Expected) -> OutputComparison:
@@ -168,11 +133,11 @@ def compare_leaf(got: HostTensor, rule: Rule) -> OutputComparison:
     """One tensor whose spec is already known to be right."""
     if got.numel == 0:
         return OutputComparison(path=rule.path)
-    found = rule.right.find(got)
+    found = rule.accepted.find(got)
     if found is None:
         found = _compared(got, rule)
         if found.ok:
-            rule.right.keep(got, found)
+            rule.accepted.keep(got, found)
     return found
 
 
@@ -309,10 +274,3 @@ def _compare_exact(got: HostTensor, rule: Rule) -> OutputComparison:
 
 def _index(place: tuple[int, ...]) -> str:
     return f"[{', '.join(map(str, place))}]" if place else ""
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no NaN and Inf: they become words."""
-    if isinstance(value, float) and (value != value or value in (inf, -inf)):
-        return str(value)
-    return value

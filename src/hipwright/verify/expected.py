@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hipwright.records import TensorSpec
-from hipwright.verify.right import Right
+from hipwright.verify.accepted_results import AcceptedResults
 
 LUCKY = 0.1
 """Share of a leaf's rows that may be measured by the worst honest row. A row's honest error is one draw or two: where
@@ -74,7 +74,7 @@ class Rule:
     row: absolute budget of each row's rms, rows of `row_length` elements; both None for exact leaves. lift: by what a
     row's budgets grow where the honest error of its one draw was lucky (`LUCKY`), 1 or more. judged: False
     where the honest baseline itself disagrees with the reference, which is no evidence. evidence: False for a leaf
-    that must merely stay as it was. right: results that were right.
+    that must merely stay as it was. accepted: results that passed.
     """
 
     path: str
@@ -87,7 +87,7 @@ class Rule:
     judged: Mask | None = None
     gather: IndexRule | None = None
     evidence: bool = True
-    right: Right = field(default_factory=Right, init=False, repr=False)
+    accepted: AcceptedResults = field(default_factory=AcceptedResults, init=False, repr=False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,8 @@ from hipwright.sandbox import Limits, WorkerTimeout, Zygote
 from hipwright.verify import canary as canaries
 from hipwright.verify.canary import Canary
 from hipwright.verify.candidate import Rejected
-from hipwright.verify.gpu.client import GPU_WORKER, GpuCandidates
+from hipwright.verify.gpu.client import CandidateWorker
+from hipwright.verify.gpu.connection import GPU_WORKER
 from tests import warm
 
 
@@ -150,7 +151,7 @@ def test_a_late_session_lives_while_it_is_excused_and_no_longer(zygote: tuple[Zy
 
 def test_a_worker_answers_what_a_canary_is_asked() -> None:
     with warm.zygote(("torch", GPU_WORKER.partition(":")[0])) as host:
-        worker = GpuCandidates(host, "cpu", "cpu", None)  # type: ignore[arg-type]
+        worker = CandidateWorker(host, "cpu", "cpu", None)  # type: ignore[arg-type]
         with worker:
             worker.open()
             assert worker.session is not None
@@ -159,7 +160,7 @@ def test_a_worker_answers_what_a_canary_is_asked() -> None:
 
 def test_a_worker_asks_the_canary_and_a_lost_gpu_is_no_fault_of_the_program(zygote: tuple[Zygote, Path]) -> None:
     host, service = zygote
-    worker = GpuCandidates(host, "cpu", "cpu", None)  # type: ignore[arg-type]
+    worker = CandidateWorker(host, "cpu", "cpu", None)  # type: ignore[arg-type]
     worker.start = lambda: host.session(f"{service}:Slow", {}, limits=Limits(wall_s=30))  # type: ignore[method-assign]
     asked: list[str] = []
     for lost, error in ((True, DeviceError), (False, Rejected)):

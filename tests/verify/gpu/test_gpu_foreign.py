@@ -10,7 +10,7 @@ import pytest
 from hipwright.records import Program, Verdict
 from hipwright.sandbox import Limits, Zygote
 from hipwright.toolchain.cache import BuildCache
-from hipwright.verify.gpu.client import GpuCandidates
+from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.verifier import verify_gpu
 from tests.load import Watch
 
@@ -43,7 +43,7 @@ def workers(cache: BuildCache) -> Iterator[Zygote]:
 
 
 def verdict_of(text: str, tasks: Any, workers: Zygote, cache: BuildCache, **more: Any) -> Verdict:
-    with GpuCandidates(workers, "cpu", "cpu", cache, limit_s=more.pop("limit_s", None)) as worker:
+    with CandidateWorker(workers, "cpu", "cpu", cache, limit_s=more.pop("limit_s", None)) as worker:
         program = Program(text=text, form="modelnew")
         return verify_gpu(None, program, None, tasks.oracle("row_sum"), None, worker, **more)
 
@@ -86,7 +86,7 @@ def test_one_that_sleeps_or_leaves(tasks: Any, workers: Zygote, cache: BuildCach
 
 def test_the_next_candidate_has_a_process_of_its_own(tasks: Any, workers: Zygote, cache: BuildCache) -> None:
     oracle = tasks.oracle("row_sum")
-    with GpuCandidates(workers, "cpu", "cpu", cache, Limits(memory_mb=4096, cpu_s=600)) as worker:
+    with CandidateWorker(workers, "cpu", "cpu", cache, Limits(memory_mb=4096, cpu_s=600)) as worker:
         for text, passes in ((HONEST, True), (WRITES, False), (HONEST + "# again\n", True)):
             before = worker.session
             program = Program(text=text, form="modelnew")

@@ -17,7 +17,8 @@ from hipwright.toolchain.cache import BuildCache
 from hipwright.verify.candidate import Rejected
 from hipwright.verify.expected import Expected
 from hipwright.verify.gpu import worker as gpu_worker
-from hipwright.verify.gpu.client import GpuCandidates
+from hipwright.verify.gpu.client import CandidateWorker
+from hipwright.verify.gpu.side import GpuSide
 from hipwright.verify.gpu.source import HostSource
 from hipwright.verify.gpu.verifier import verify_gpu
 from hipwright.verify.oracle import VerificationCase
@@ -125,24 +126,24 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
 
 
 @pytest.fixture
-def worker(driver: Driver, tmp_path: Any) -> GpuCandidates:
+def worker(driver: Driver, tmp_path: Any) -> CandidateWorker:
     cache = BuildCache(tmp_path)
     zygote: Any = InProcess()
-    return GpuCandidates(zygote, "cpu", "cuda", cache)
+    return CandidateWorker(zygote, "cpu", "cuda", cache)
 
 
-def load(worker: GpuCandidates) -> Any:
+def load(worker: CandidateWorker) -> Any:
     build = Build(target="cuda", ok=True, blob=worker.cache.put(b"code"))
     return worker.load(Program(text=TEXT), build, STATE)
 
 
-def rejected(worker: GpuCandidates) -> Any:
+def rejected(worker: CandidateWorker) -> Any:
     with load(worker) as loaded, pytest.raises(Rejected) as caught:
         loaded.run(CASE)
     return caught.value.verdict
 
 
-def test_a_run_is_launched_settled_and_told(worker: GpuCandidates, driver: Driver) -> None:
+def test_a_run_is_launched_settled_and_told(worker: CandidateWorker, driver: Driver) -> None:
     with load(worker) as loaded:
         answer = loaded.run(CASE)
         assert np.array_equal(answer.tree["outputs"].bits(), X.bits())
@@ -153,13 +154,13 @@ def test_a_run_is_launched_settled_and_told(worker: GpuCandidates, driver: Drive
 
 
 @pytest.mark.parametrize("offset", [-4, 160])
-def test_a_write_beside_a_buffer(worker: GpuCandidates, driver: Driver, offset: int) -> None:
+def test_a_write_beside_a_buffer(worker: CandidateWorker, driver: Driver, offset: int) -> None:
     driver.act = lambda d, x, y, n: ctypes.memset(y + offset, 1, 4) and None
     verdict = rejected(worker)
     assert verdict.status == "out_of_bounds" and verdict.evidence["argument"] == "y" and worker.recycled == 0
 
 
-def test_a_fault_of_the_context_ends_the_process_and_nothing_else(worker: GpuCandidates, driver: Driver) -> None:
+def test_a_fault_of_the_context_ends_the_process_and_nothing_else(worker: CandidateWorker, driver: Driver) -> None:
     def fault(d: Driver, x: int, y: int, n: int) -> None:
         d.error = "an illegal memory access was encountered"
 
@@ -172,7 +173,7 @@ def test_a_fault_of_the_context_ends_the_process_and_nothing_else(worker: GpuCan
     assert worker.recycled == 1
 
 
-def test_a_fault_that_shows_at_the_next_launch_is_still_the_kernels(worker: GpuCandidates, driver: Driver) -> None:
+def test_a_fault_that_shows_at_the_next_launch_is_still_the_kernels(worker: CandidateWorker, driver: Driver) -> None:
     twice = TEXT.replace("    return y", "    copy[1, 64](x, y, 1)\n    return y")
     driver.act = lambda d, x, y, n: setattr(d, "error", "unspecified launch failure")
     build = Build(target="cuda", ok=True, blob=worker.cache.put(b"code"))
@@ -182,7 +183,7 @@ def test_a_fault_that_shows_at_the_next_launch_is_still_the_kernels(worker: GpuC
     assert worker.recycled == 1
 
 
-def test_inputs_and_parameters_that_are_written_to(worker: GpuCandidates, driver: Driver) -> None:
+def test_inputs_and_parameters_that_are_written_to(worker: CandidateWorker, driver: Driver) -> None:
     driver.act = lambda d, x, y, n: ctypes.memset(x + 8, 1, 4) and None
     with load(worker) as loaded:
         assert loaded.run(CASE).info["inputs_changed"] == [0]
@@ -195,7 +196,7 @@ def test_inputs_and_parameters_that_are_written_to(worker: GpuCandidates, driver
         assert loaded.run(CASE).info["params_changed"] == []
 
 
-def test_timing_asks_the_launcher_for_nothing_but_the_plan(worker: GpuCandidates, driver: Driver) -> None:
+def test_timing_asks_the_launcher_for_nothing_but_the_plan(worker: CandidateWorker, driver: Driver) -> None:
     calls: list[int] = []
 
     def counted(d: Driver, x: int, y: int, n: int) -> None:
@@ -206,7 +207,7 @@ def test_timing_asks_the_launcher_for_nothing_but_the_plan(worker: GpuCandidates
     late = HostTensor.of(np.full((5, 8), 7, np.float32))
     with load(worker) as loaded:
         loaded.place("timed", HostSource([[X], [X]]), 2)
-        side = loaded.side("timed", graph=True)
+        side = GpuSide(loaded, "timed", graph=True)
         side.prepare(2)
         calls.clear()
         side.block(4)
@@ -218,7 +219,7 @@ def test_timing_asks_the_launcher_for_nothing_but_the_plan(worker: GpuCandidates
     assert driver.loaded == []
 
 
-def test_verify_gpu_through_the_launcher(worker: GpuCandidates, driver: Driver, tasks: Any) -> None:
+def test_verify_gpu_through_the_launcher(worker: CandidateWorker, driver: Driver, tasks: Any) -> None:
     """relu_positive's inputs are not negative as given; what copies is caught by the signed ones."""
     oracle = tasks.oracle("relu_positive")
     build = Build(target="cuda", ok=True, blob=worker.cache.put(b"code"))
@@ -239,7 +240,7 @@ def test_verify_gpu_through_the_launcher(worker: GpuCandidates, driver: Driver, 
 
 
 def test_a_task_without_room_for_its_inputs_is_no_verdict(
-    worker: GpuCandidates, driver: Driver, monkeypatch: pytest.MonkeyPatch
+    worker: CandidateWorker, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise MemoryError

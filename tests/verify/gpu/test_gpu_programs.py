@@ -19,9 +19,10 @@ from hipwright.task import TaskHandle
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
 from hipwright.verify import Oracle
-from hipwright.verify.gpu.client import GpuCandidates
+from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.large import judge_on_device
 from hipwright.verify.gpu.reference import open_reference
+from hipwright.verify.gpu.side import GpuSide
 from hipwright.verify.gpu.source import HostSource
 from hipwright.verify.gpu.stages import TimedInputs
 from hipwright.verify.gpu.verifier import judge_timed, verify_gpu, verify_timed
@@ -68,8 +69,8 @@ def workers(cache: BuildCache) -> Iterator[Zygote]:
 
 
 @pytest.fixture(scope="module")
-def worker(workers: Zygote, cache: BuildCache) -> Iterator[GpuCandidates]:
-    with GpuCandidates(workers, "cpu", "cpu", cache) as found:
+def worker(workers: Zygote, cache: BuildCache) -> Iterator[CandidateWorker]:
+    with CandidateWorker(workers, "cpu", "cpu", cache) as found:
         yield found
 
 
@@ -84,12 +85,12 @@ def built(text: str, cache: BuildCache) -> Any:
     return parsed, Program(text=text), build
 
 
-def verdict_of(text: str, oracle: Oracle, worker: GpuCandidates, **more: Any) -> Verdict:
+def verdict_of(text: str, oracle: Oracle, worker: CandidateWorker, **more: Any) -> Verdict:
     parsed, program, build = built(text, worker.cache)
     return verify_gpu(parsed, program, build, oracle, more.pop("reference", None), worker, **more)
 
 
-def verdict_when_timed(text: str, oracle: Oracle, reference: Any, worker: GpuCandidates) -> Verdict:
+def verdict_when_timed(text: str, oracle: Oracle, reference: Any, worker: CandidateWorker) -> Verdict:
     """By the fast gate, of a program for the task's own large shape alone."""
     parsed, program, build = built(text, worker.cache)
     unclaimed = verify_gpu(parsed, program, build, oracle, None, worker, gate="fast")
@@ -101,7 +102,7 @@ def verdict_when_timed(text: str, oracle: Oracle, reference: Any, worker: GpuCan
 
 @pytest.mark.parametrize("gate", ["full", "fast"])
 @pytest.mark.parametrize("name", HONEST)
-def test_honest_programs_pass(name: str, gate: Any, tasks: Any, worker: GpuCandidates) -> None:
+def test_honest_programs_pass(name: str, gate: Any, tasks: Any, worker: CandidateWorker) -> None:
     verdict = verdict_of(text_of("honest", name), tasks.oracle(HONEST[name]), worker, gate=gate)
     assert verdict.passed, verdict.message
     assert verdict.worst_error is not None and verdict.worst_error <= 1.0 and len(verdict.workloads) >= 2
@@ -112,7 +113,7 @@ def test_honest_programs_pass(name: str, gate: Any, tasks: Any, worker: GpuCandi
 
 @pytest.mark.parametrize("gate", ["full", "fast"])
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_programs_are_refused(name: str, gate: Any, tasks: Any, worker: GpuCandidates) -> None:
+def test_wrong_programs_are_refused(name: str, gate: Any, tasks: Any, worker: CandidateWorker) -> None:
     task, status = WRONG[name]
     verdict = verdict_of(text_of("wrong", name), tasks.oracle(task), worker, gate=gate)
     assert (verdict.status, verdict.fault) == (status, "candidate"), verdict.message
@@ -120,17 +121,17 @@ def test_wrong_programs_are_refused(name: str, gate: Any, tasks: Any, worker: Gp
 
 
 @pytest.mark.parametrize("name", UNSEEN)
-def test_what_only_checked_accesses_show_is_known(name: str, tasks: Any, worker: GpuCandidates) -> None:
+def test_what_only_checked_accesses_show_is_known(name: str, tasks: Any, worker: CandidateWorker) -> None:
     assert verdict_of(text_of("wrong", name), tasks.oracle("mean_square"), worker).passed
 
 
-def test_the_decoy_is_told(tasks: Any, worker: GpuCandidates) -> None:
+def test_the_decoy_is_told(tasks: Any, worker: CandidateWorker) -> None:
     verdict = verdict_of(text_of("wrong", "decoy"), tasks.oracle("softmax"), worker)
     assert verdict.passed and verdict.checks["noop_right"] is True
 
 
 def test_a_warm_process_serves_one_program_after_another(tasks: Any, workers: Zygote, cache: BuildCache) -> None:
-    with GpuCandidates(workers, "cpu", "cpu", cache, fresh=False) as worker:
+    with CandidateWorker(workers, "cpu", "cpu", cache, fresh=False) as worker:
         sessions = set()
         for kind, name, task in (
             ("honest", "row_sum_wave", "row_sum"),
@@ -145,7 +146,7 @@ def test_a_warm_process_serves_one_program_after_another(tasks: Any, workers: Zy
 
 
 def test_host_code_gets_a_process_for_each_program(tasks: Any, workers: Zygote, cache: BuildCache) -> None:
-    with GpuCandidates(workers, "cpu", "cpu", cache) as worker:
+    with CandidateWorker(workers, "cpu", "cpu", cache) as worker:
         sessions = []
         for name in ("row_sum_wave", "row_sum_tree"):
             assert verdict_of(text_of("honest", name), tasks.oracle("row_sum"), worker, gate="fast").passed
@@ -161,7 +162,7 @@ def test_own_shapes_too_large_for_the_oracle_are_judged_on_the_device(
     with (
         Zygote(("torch", "hipwright.task.device.server"), name="device host") as hosts,
         open_reference(oracle.handle, hosts, "cpu") as reference,
-        GpuCandidates(workers, "cpu", "cpu", cache, fresh=False) as worker,
+        CandidateWorker(workers, "cpu", "cpu", cache, fresh=False) as worker,
     ):
         verdict = verdict_of(text_of("honest", "batch_norm_columns"), tight, worker, reference=reference)
         assert verdict.passed, verdict.message
@@ -188,7 +189,7 @@ def test_a_program_for_its_own_large_shape_alone_is_judged_on_the_device(
     with (
         Zygote(("torch", "hipwright.task.device.server"), name="device host") as hosts,
         open_reference(handle, hosts, "cpu") as reference,
-        GpuCandidates(workers, "cpu", "cpu", cache, fresh=False) as worker,
+        CandidateWorker(workers, "cpu", "cpu", cache, fresh=False) as worker,
     ):
         verdict = verdict_of(text, tight, worker, reference=reference)
         assert verdict.passed and verdict.workloads == ("given",), verdict.message
@@ -218,7 +219,7 @@ def test_a_program_for_its_own_large_shape_alone_is_judged_on_the_device(
 
 @pytest.mark.parametrize("gate", ["full", "fast"])
 def test_a_program_for_one_size_is_verified_at_shapes_that_keep_it(
-    gate: Any, tasks: Any, worker: GpuCandidates
+    gate: Any, tasks: Any, worker: CandidateWorker
 ) -> None:
     tight = Oracle(tasks.oracle("row_sum").handle, seed=20, full_elements=10)
     text = text_of("honest", "row_sum_wave")
@@ -230,13 +231,13 @@ def test_a_program_for_one_size_is_verified_at_shapes_that_keep_it(
     assert verdict_of(wrong, tight, worker, gate=gate).workload == "1x300", "a shape beside the main workload"
 
 
-def timed_outputs(handle: TaskHandle, reference: Any, worker: GpuCandidates) -> None:
+def timed_outputs(handle: TaskHandle, reference: Any, worker: CandidateWorker) -> None:
     """What a timed call left for values that came late is compared on the device."""
     _, program, build = built(text_of("honest", "batch_norm_columns"), worker.cache)
     state = handle.init_state(5)
     with worker.load(program, build, state) as loaded:
         loaded.place("timed", reference.inputs("given", 1), 3)
-        side = loaded.side("timed", graph=True)
+        side = GpuSide(loaded, "timed", graph=True)
         prepared = side.prepare(4)
         assert prepared.policy == "stream" and prepared.why and prepared.own_time is not None
         side.block(7)
@@ -248,7 +249,7 @@ def timed_outputs(handle: TaskHandle, reference: Any, worker: GpuCandidates) -> 
             judge_on_device(loaded, side.timed_output(0), reference, expected)
 
 
-def test_a_timed_call_that_hands_out_old_results_is_caught(tasks: Any, worker: GpuCandidates) -> None:
+def test_a_timed_call_that_hands_out_old_results_is_caught(tasks: Any, worker: CandidateWorker) -> None:
     oracle = tasks.oracle("linear")
     name = oracle.planned()[0].workload.name
     slots = [oracle.case(name, family).inputs for family in ("given", "normal", "uniform")]
@@ -257,7 +258,7 @@ def test_a_timed_call_that_hands_out_old_results_is_caught(tasks: Any, worker: G
         _, program, build = built(text_of(kind, text), worker.cache)
         with worker.load(program, build, oracle.state) as loaded:
             loaded.place("timed", HostSource(slots), 3)
-            side = loaded.side("timed", graph=True)
+            side = GpuSide(loaded, "timed", graph=True)
             side.prepare(4)
             block = side.block(6)
             assert 0 < block.device_ms <= block.wall_ms and block.host_ms <= block.wall_ms and block.calls == 6
@@ -279,7 +280,7 @@ def test_one_who_writes_to_resident_inputs_is_caught_and_they_are_filled_anew(
     case = oracle.case(name, "normal")
     source = HostSource([case.inputs, oracle.case(name, "given").inputs])
     sent: list[int] = []
-    with GpuCandidates(workers, "cpu", "cpu", cache, fresh=False) as worker:
+    with CandidateWorker(workers, "cpu", "cpu", cache, fresh=False) as worker:
         for kind, text in (
             ("honest", "row_sum_wave"),
             ("wrong", "writes_input"),
@@ -317,7 +318,7 @@ class Counted:
 
 
 def test_a_crash_is_the_candidates_and_costs_the_next_nothing(tasks: Any, workers: Zygote, cache: BuildCache) -> None:
-    with GpuCandidates(workers, "cpu", "cpu", cache, fresh=False) as worker:
+    with CandidateWorker(workers, "cpu", "cpu", cache, fresh=False) as worker:
         oracle = tasks.oracle("row_sum")
         assert verdict_of(text_of("honest", "row_sum_wave"), oracle, worker, gate="fast").passed
         crash = verdict_of(text_of("wrong", "lds_index"), oracle, worker, gate="fast")
@@ -330,7 +331,7 @@ def test_a_call_that_never_returns_ends_at_the_limit(tasks: Any, workers: Zygote
     oracle = tasks.oracle("row_sum")
     oracle.status()
     oracle.case(oracle.planned()[0].workload.name, "normal")
-    with GpuCandidates(workers, "cpu", "cpu", cache, limit_s=1.0) as worker:  # below the launch's own limit
+    with CandidateWorker(workers, "cpu", "cpu", cache, limit_s=1.0) as worker:  # below the launch's own limit
         _, program, build = built(text_of("wrong", "endless"), cache)
         worker.open()
         with Watch() as watch:
@@ -346,7 +347,7 @@ def test_absurd_memory_is_refused(tasks: Any, workers: Zygote, cache: BuildCache
     at_once = text.replace("    x = x.contiguous()\n", "    x = x.contiguous()\n    z = torch.empty((1 << 30,))\n", 1)
     library = text.replace("    x = x.contiguous()\n", "    x = x.contiguous()\n    z = torch.zeros((1 << 40,))\n", 1)
     assert at_once != text != library
-    with GpuCandidates(
+    with CandidateWorker(
         workers, "cpu", "cpu", cache, memory_limit_bytes=1 << 30, limits=Limits(memory_mb=4096)
     ) as worker:
         for greedy in (at_once, library):
@@ -358,7 +359,7 @@ def test_absurd_memory_is_refused(tasks: Any, workers: Zygote, cache: BuildCache
 def test_a_verification_needs_few_messages(tasks: Any, workers: Zygote, cache: BuildCache) -> None:
     oracle = tasks.oracle("row_sum")
     text = text_of("honest", "row_sum_wave")
-    with GpuCandidates(workers, "cpu", "cpu", cache) as worker:
+    with CandidateWorker(workers, "cpu", "cpu", cache) as worker:
         calls: list[str] = []
         real = worker.call
         worker.call = lambda method, *a, **k: (calls.append(method), real(method, *a, **k))[1]  # type: ignore[method-assign]

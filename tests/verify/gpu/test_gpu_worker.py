@@ -17,10 +17,11 @@ from hipwright.tensors import HostTensor
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify.atomics import adds_floats
 from hipwright.verify.candidate import CallReply, Rejected, judge
-from hipwright.verify.gpu.client import GpuCandidates
+from hipwright.verify.gpu.client import CandidateWorker
+from hipwright.verify.gpu.connection import RunInfo
 from hipwright.verify.gpu.loaded import LoadedProgram
 from hipwright.verify.gpu.sets import Sets
-from hipwright.verify.gpu.side import GpuSide, RunInfo
+from hipwright.verify.gpu.side import GpuSide
 from hipwright.verify.gpu.source import HostSource
 from hipwright.verify.gpu.subjects import Foreign
 from hipwright.verify.gpu.timing import SubjectTimer
@@ -135,7 +136,7 @@ class Fake:
 
 def loaded(reply: Any) -> LoadedProgram:
     fake: Any = Fake(reply)
-    worker = GpuCandidates(fake, "cpu", "cpu", BuildCache("/nowhere"), fresh=False)
+    worker = CandidateWorker(fake, "cpu", "cpu", BuildCache("/nowhere"), fresh=False)
     return worker.load(Program(text=""), None, {}, mode="noop")
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from hipwright.errors import WorkerError
-from hipwright.verify.gpu.client import GPU_WORKER, GpuCandidates
+from hipwright.verify.gpu.client import CandidateWorker
+from hipwright.verify.gpu.connection import GPU_WORKER
 from hipwright.verify.standby import Standby
 from tests import warm
 
@@ -85,7 +86,7 @@ def test_starting_waits_for_the_gate_and_a_failure_is_told_to_who_takes() -> Non
 def test_a_worker_whose_process_is_killed_goes_on_with_one_that_waited() -> None:
     """Real processes; one that dies while it waits is not handed out."""
     preload = ("torch", GPU_WORKER.partition(":")[0])
-    with warm.zygote(preload, name="worker") as zygote, GpuCandidates(zygote, "cpu", "cpu", warm.builds()) as worker:
+    with warm.zygote(preload, name="worker") as zygote, CandidateWorker(zygote, "cpu", "cpu", warm.builds()) as worker:
         standby = worker.standby = Standby(worker.start, 2)
         worker.open()
         until(lambda: standby.ready == 2)

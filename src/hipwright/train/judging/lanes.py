@@ -30,7 +30,7 @@ from hipwright.train.judging.counters import counters
 from hipwright.train.judging.shelf import OpenTaskCache
 from hipwright.train.records import Clock, TrainingProblem
 from hipwright.verify.canary import Canary
-from hipwright.verify.gpu.client import GpuCandidates
+from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.standby import Standby
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class CpuJudgeBackend:
 class TimingWorker:
     """A process that holds programs ready to be timed. waiting: programs that are made ready there, or are about to."""
 
-    def __init__(self, worker: GpuCandidates) -> None:
+    def __init__(self, worker: CandidateWorker) -> None:
         self.worker, self.waiting = worker, 0
         self._turn, self._count = threading.Lock(), threading.Lock()
 
@@ -140,7 +140,7 @@ class GpuJudgeBackend:
         self._timers = [TimingWorker(self._gpu.candidates()) for _ in range(min(TIMERS, count))]
         for worker in self._processes if limit_s else ():
             worker.call_limit_s = float(limit_s or 0)
-        self._idle: queue.SimpleQueue[GpuCandidates] = queue.SimpleQueue()
+        self._idle: queue.SimpleQueue[CandidateWorker] = queue.SimpleQueue()
         for worker in self._workers:
             self._idle.put(worker)
         self._clock = TimingQueue(WAVE * count, PATIENCE_S)
@@ -150,7 +150,7 @@ class GpuJudgeBackend:
             worker.standby, worker.canary = self._standby, self._canary
 
     @property
-    def _processes(self) -> tuple[GpuCandidates, ...]:
+    def _processes(self) -> tuple[CandidateWorker, ...]:
         return (*self._workers, *(timer.worker for timer in self._timers))
 
     def _timer(self, problem: TrainingProblem, bench: Workbench) -> TimingWorker:
@@ -186,7 +186,7 @@ class GpuJudgeBackend:
     def warm(self) -> None:
         """Start the processes, all at once, and with the first of them those that stand by."""
 
-        def begin(worker: GpuCandidates) -> None:
+        def begin(worker: CandidateWorker) -> None:
             with self._clock.shared(), suppress(HipwrightError):  # the first program meets it again, and tells it
                 worker.open()
 

@@ -12,7 +12,7 @@ import numpy as np
 from hipwright.records import Status, TensorSpec
 from hipwright.tensors import HostTensor, Tree, leaves, tensor_leaves
 from hipwright.verify import tolerance
-from hipwright.verify.compare import OutputComparison
+from hipwright.verify.comparison import OutputComparison
 from hipwright.verify.expected import LUCKY, Rule
 
 T = TypeVar("T")

@@ -1,122 +1,25 @@
-"""The parent's side of a GPU's candidate worker: one warm process, many programs, replaced when one breaks it."""
+"""A GPU's candidate worker as callers see it: makes programs ready to run and to be timed. No torch."""
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import threading
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Literal, Self
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from hipwright.errors import CandidateError, DeviceError, GuardFailed, WorkerError
+from hipwright.errors import DeviceError, WorkerError
 from hipwright.records import Build, Program
-from hipwright.sandbox import Limits, Session, Zygote
 from hipwright.targets import TARGETS
 from hipwright.tensors import HostTensor, Tree
-from hipwright.toolchain.cache import BuildCache
-from hipwright.verify.canary import Canary
-from hipwright.verify.candidate import LAUNCH_LIMIT_S, POISON_A, Rejected, attributed
-from hipwright.verify.gpu.loaded import BULK_LIMIT_S, LoadedProgram
-from hipwright.verify.gpu.side import Mode, as_candidate_error
-from hipwright.verify.oracle import VerificationCase
+from hipwright.verify.candidate import POISON_A
+from hipwright.verify.gpu.connection import Mode, WorkerConnection, as_candidate_error
+from hipwright.verify.gpu.loaded import LoadedProgram
 from hipwright.verify.reply import whole_numbers
-from hipwright.verify.sent import SentCases
-from hipwright.verify.standby import Standby
-
-GPU_WORKER = "hipwright.verify.gpu.worker:GpuWorker"
-"""The service of a candidate worker; its zygote preloads the module."""
-MODELNEW_PRELOAD = ("torch", GPU_WORKER.partition(":")[0], "hipwright.program.modelnew.warm")
-"""What a zygote imports whose workers run ModelNew files."""
-
-# RLIMIT_DATA counts what a GPU's driver maps for itself too; the processor's time is bounded call by call, by the clock
-LIMITS = Limits(wall_s=120.0, cpu_s=24 * 3600.0, memory_mb=16384)
-LIMIT_S = 10.0  # wall seconds of a call on a GPU
-CPU_LIMIT_S = 40.0  # of one on the driver "cpu", whose launches are bounded by their processor time
-FOREIGN_LIMIT_S = 30.0  # of a modelnew candidate's: its libraries compile kernels when they are first called
 
 
-@dataclass
-class GpuCandidates:
-    """The candidate worker of one GPU. Safe to use from several threads, one call at a time.
-
-    zygote: one that preloads GPU_WORKER's module and may use the GPU. driver: the name of the target that
-    programs are built for; builds of the host target run on device "cpu". limit_s: wall seconds of one call of a
-    candidate (None: as the driver needs). memory_limit_bytes: device memory that candidates may use, 0 for a GPU's
-    usual share (verify.gpu.subjects.SHARE). Host code of candidates (the driver "cpu", ModelNew files) gets a process
-    for each program; fresh=False keeps one all the same.
-    """
-
-    zygote: Zygote
-    device: str
-    driver: str
-    cache: BuildCache
-    limits: Limits = LIMITS
-    limit_s: float | None = None
-    memory_limit_bytes: int = 0
-    wave: int = 64
-    fresh: bool | None = None
-    profile: Literal["gpu", "tools"] = "gpu"
-    recycled: int = 0  # processes that were replaced after a fault
-    standby: Standby | None = None  # where new processes come from, if they are started ahead
-    canary: Canary | None = None  # says of a late call whether the GPU answers anybody
-    _session: Session | None = field(default=None, repr=False)
-    _program: str = ""
-
-    def __post_init__(self) -> None:
-        self._lock = threading.RLock()
-        self._ids = itertools.count(1)
-        self._tables: dict[int, tuple[Tree, str]] = {}
-        self._sent: set[str] = set()
-        self.cases = SentCases()
-        self.placed: dict[str, dict[int, Hashable]] = {}
-        self.sizes: dict[str, int] = {}  # bytes of a slot, by set
-        self.call_limit_s = self.limit_s or (CPU_LIMIT_S if TARGETS.is_host(self.driver) else LIMIT_S)
-        self.foreign_limit_s = self.limit_s or max(self.call_limit_s, FOREIGN_LIMIT_S)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
-
-    def open(self) -> None:
-        """Start the process now, if there is none. Raises DeviceError where the device does not work."""
-        with self._lock:
-            self._alive()
-
-    def close(self) -> None:
-        """End the process; the next call starts another."""
-        with self._lock:
-            if self._session is not None:
-                self._session.close()
-            self._session = None
-
-    def recycle(self) -> None:
-        """End a process that must not serve anybody else."""
-        with self._lock:
-            self.recycled += 1
-            self.close()
-
-    def forget(self, state: Tree, sets: Sequence[str] = ()) -> None:
-        """A task ends that this worker will not see again: drop its state table, and give its sets' memory back."""
-        with self._lock:
-            _, key = self._tables.pop(id(state), (None, ""))
-            self._sent.discard(key)
-            self.cases.retire()
-            for name in sets:
-                self.sizes.pop(name, None)
-                if self.placed.pop(name, None) is not None and self._session is not None:
-                    with contextlib.suppress(Rejected, WorkerError, DeviceError, CandidateError):  # then all is gone
-                        self.call("set_free", {"set": name}, limit_s=BULK_LIMIT_S)
-
-    @property
-    def session(self) -> Session | None:
-        """The process, for those who ask whether it is still the same."""
-        return self._session
+class CandidateWorker(WorkerConnection):
+    """The candidate worker of one GPU, which serves one program after another. Safe to use from several threads, one
+    call at a time."""
 
     def load(
         self,
@@ -180,64 +83,3 @@ class GpuCandidates:
                 return whole_numbers(told, "program")[0]
             self._sent.discard(key)  # forgotten there, or somebody wrote to it
         raise WorkerError("the candidate worker does not keep a state table")
-
-    def limit_for(self, program: Program) -> float:
-        """Wall seconds of one call of a program."""
-        return self.foreign_limit_s if program.form == "modelnew" else self.call_limit_s
-
-    def _alive(self) -> Session:
-        if self._session is None or not self._session.alive:
-            self._sent.clear()
-            self.cases.clear()
-            self.placed.clear()
-            self._session = self.standby.take() if self.standby is not None else self.start()
-            self._session.late = self.canary.still if self.canary is not None else None
-        return self._session
-
-    def start(self) -> Session:
-        """A new process, for this worker or another one like it."""
-        init = {
-            "device": self.device,
-            "driver": self.driver,
-            "wave": self.wave,
-            "memory_limit_bytes": self.memory_limit_bytes,
-            "launch_limit_s": LAUNCH_LIMIT_S,
-            "profile": self.profile,
-        }
-        return self.zygote.session(GPU_WORKER, init, limits=self.limits)
-
-    def call(
-        self,
-        method: str,
-        header: Mapping[str, Any],
-        bundle: Tree = None,
-        *,
-        case: VerificationCase | None = None,
-        limit_s: float | None = None,
-        quick: bool = False,
-    ) -> tuple[dict[str, Any], Tree]:
-        """One call of the service; quick: without tensors.
-
-        Raises GuardFailed, Rejected, or infrastructure errors; ends a broken process.
-        """
-        with self._lock:
-            if self._session is None:
-                raise WorkerError("the candidate's process has been replaced")
-            try:
-                with attributed(case, header):
-                    limit = limit_s or self.call_limit_s
-                    if quick:
-                        return self._session.quick(method, dict(header), timeout_s=limit), None
-                    told = self._session.call(method, dict(header), bundle, timeout_s=limit)
-            except GuardFailed:
-                raise
-            except Rejected as rejected:
-                if rejected.verdict.evidence.get("broken") or isinstance(rejected.__cause__, WorkerError):
-                    self.recycle()
-                if rejected.verdict.status == "timeout" and self.canary is not None and self.canary.lost:
-                    raise DeviceError("the GPU answers no process", hint="look at dmesg, and reset it") from rejected
-                raise
-            except Exception:
-                self.recycle()
-                raise
-        return told

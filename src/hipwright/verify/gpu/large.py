@@ -13,9 +13,9 @@ from hipwright.errors import GuardFailed
 from hipwright.records import TensorSpec, Verdict
 from hipwright.tensors import BITS, HostTensor, leaves
 from hipwright.verify.candidate import POISON_B, Rejected, launches
-from hipwright.verify.compare import OutputComparison
+from hipwright.verify.comparison import OutputComparison
+from hipwright.verify.gpu.connection import RunInfo
 from hipwright.verify.gpu.loaded import LoadedProgram
-from hipwright.verify.gpu.side import RunInfo
 from hipwright.verify.gpu.source import ChunkSource, span_bytes
 from hipwright.verify.ledger import different
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from msgspec.structs import replace
 
@@ -13,7 +13,7 @@ from hipwright.records import Program, TensorSpec, Verdict
 from hipwright.sandbox import Session
 from hipwright.tensors import HostTensor, Tree, leaves
 from hipwright.verify.candidate import POISON_A, CallReply, Rejected, placed
-from hipwright.verify.gpu.side import GpuSide, Mode, RunInfo
+from hipwright.verify.gpu.connection import BULK_LIMIT_S, Mode, RunInfo, WorkerConnection
 from hipwright.verify.gpu.source import CHUNK_BYTES, ChunkSource, span_bytes
 from hipwright.verify.oracle import VerificationCase
 from hipwright.verify.reply import (
@@ -27,18 +27,13 @@ from hipwright.verify.reply import (
     whole_numbers,
 )
 
-if TYPE_CHECKING:
-    from hipwright.verify.gpu.client import GpuCandidates
-
-BULK_LIMIT_S = 600.0  # of moving and checking large inputs, where no candidate runs
-
 Outcome = CallReply | GuardFailed | Verdict
 
 
 class LoadedProgram:
     """One program in the worker. Use as a context manager."""
 
-    def __init__(self, owner: GpuCandidates, session: Session, number: int, program: Program, mode: Mode) -> None:
+    def __init__(self, owner: WorkerConnection, session: Session, number: int, program: Program, mode: Mode) -> None:
         self.program = program
         self._owner = owner
         self._session = session
@@ -91,7 +86,7 @@ class LoadedProgram:
                 "drop": drop,
                 "together": together,
             }
-            told, trees = self._call("run_many", header, bundle, case=items[0][0])
+            told, trees = self.call("run_many", header, bundle, case=items[0][0])
             if again or not (isinstance(told, dict) and told.get("stale") is True):
                 break
             self._owner.cases.clear()
@@ -101,7 +96,7 @@ class LoadedProgram:
         """Two calls at the same addresses, the second with new values and parameters; then the first's outputs as they
         are now (an Answer with outputs alone). Shorter where a call failed."""
         bundle = [first.inputs, second.state, second.inputs]
-        told, trees = self._call("again", {"together": together}, bundle, case=first)
+        told, trees = self.call("again", {"together": together}, bundle, case=first)
         kept: list[Outcome] = []
         runs = told.get("runs")
         if isinstance(runs, list) and len(runs) == 3 and isinstance(trees, list) and len(trees) == 3:
@@ -117,12 +112,12 @@ class LoadedProgram:
 
     def trace(self, state: Tree, inputs: Tree) -> dict[str, Any]:
         """What the plan asks of the library and launches, on tensors without data (TensorSpecs)."""
-        told, _ = self._call("trace", {}, [state, inputs])
+        told, _ = self.call("trace", {}, [state, inputs])
         return checked_trace(told)
 
     def operators(self, case: VerificationCase) -> Any:
         """The library's operators in one call of a modelnew candidate; what a hostile process says of itself."""
-        told, _ = self._call("operators", {}, case.inputs, case=case)
+        told, _ = self.call("operators", {}, case.inputs, case=case)
         return told.get("ops")
 
     def _outcomes(
@@ -158,7 +153,7 @@ class LoadedProgram:
 
     def place(self, set_name: str, source: ChunkSource, slots: int = 1) -> None:
         """Make sure that the slots of a set hold the source's values; what is there and whole is left as it is."""
-        told, _ = self._call("set_stale", {"set": set_name, "slots": slots}, bulk=True, quick=True)
+        told, _ = self.call("set_stale", {"set": set_name, "slots": slots}, bulk=True, quick=True)
         stale = set(whole_numbers(told, "stale"))
         held = self._owner.placed.setdefault(set_name, {})
         for number in range(slots):
@@ -173,12 +168,12 @@ class LoadedProgram:
         held.pop(slot, None)
         specs = [leaf for leaf in leaves(source.arguments) if isinstance(leaf, TensorSpec)]
         self._owner.sizes[set_name] = sum(map(span_bytes, specs))
-        self._call("set_open", {**where, "seed": source.digest_seed}, source.arguments, bulk=True)
+        self.call("set_open", {**where, "seed": source.digest_seed}, source.arguments, bulk=True)
         for leaf, offset, chunk in source.chunks():
-            self._call("set_fill", {**where, "leaf": leaf, "offset": offset}, chunk, bulk=True)
+            self.call("set_fill", {**where, "leaf": leaf, "offset": offset}, chunk, bulk=True)
         digests = source.digests()
         header = {**where, "digests": None if digests is None else [str(number) for number in digests]}
-        told, _ = self._call("set_done", header, bulk=True)
+        told, _ = self.call("set_done", header, bulk=True)
         if told.get("right") is not True:
             raise WorkerError(f"inputs did not arrive as they were sent: {set_name}, slot {slot}")
         held[slot] = source.drawn
@@ -186,13 +181,13 @@ class LoadedProgram:
     def free_sets(self, above: int) -> None:
         """Give the memory of sets back whose slots hold more than so many bytes each."""
         for name in [name for name, size in self._owner.sizes.items() if size > above]:
-            self._call("set_free", {"set": name}, bulk=True)
+            self.call("set_free", {"set": name}, bulk=True)
             self._owner.placed.pop(name, None)
             self._owner.sizes.pop(name)
 
     def audit(self) -> list[tuple[str, int, int, str]]:
         """(set, slot, leaf, "value" or "zone") of what was written to in all resident sets; those are filled anew."""
-        told, _ = self._call("set_audit", {}, bulk=True)
+        told, _ = self.call("set_audit", {}, bulk=True)
         found = []
         try:
             for name, slot, leaf, what in told["changed"]:
@@ -208,13 +203,13 @@ class LoadedProgram:
     ) -> RunInfo:
         """One forward call on a slot; the results stay on the device until `drop`."""
         header = {"set": set_name, "slot": slot, "poison": poison}
-        told, specs = self._call("run_set", header, case=case)
-        return self._result(told, specs, set_name, slot)
+        told, specs = self.call("run_set", header, case=case)
+        return self.result(told, specs, set_name, slot)
 
     def fetch(self, run: RunInfo, leaf: int, offset: int, bytes_: int) -> HostTensor:
         """Some bytes of the span of a tensor leaf of a result."""
         header = {"handle": run.handle, "leaf": leaf, "offset": offset, "bytes": bytes_}
-        _, chunk = self._call("fetch", header)
+        _, chunk = self.call("fetch", header)
         if not isinstance(chunk, HostTensor) or chunk.dtype != "uint8" or chunk.numel != bytes_:
             raise Rejected(forged("the worker's reply is not our code's: no such bytes"))
         return chunk
@@ -229,7 +224,7 @@ class LoadedProgram:
     def digests(self, run: RunInfo, seed: int) -> tuple[str, ...]:
         """`hipwright.digest` of each tensor leaf of a result, decimal, worked out where it lies. For programs: code of
         a candidate's own could answer what it likes."""
-        told, _ = self._call("result_digests", {"handle": run.handle, "seed": seed}, quick=True)
+        told, _ = self.call("result_digests", {"handle": run.handle, "seed": seed}, quick=True)
         found = told.get("digests")
         count = sum(isinstance(leaf, TensorSpec) for leaf in leaves(run.specs))
         if not isinstance(found, list) or len(found) != count or not all(isinstance(one, str) for one in found):
@@ -238,22 +233,23 @@ class LoadedProgram:
 
     def read(self, run: RunInfo) -> Tree:
         """A whole result as host tensors."""
-        _, tree = self._call("read", {"handle": run.handle})
+        _, tree = self.call("read", {"handle": run.handle})
         if not isinstance(tree, dict) or set(tree) != {"outputs", "buffers"}:
             raise Rejected(forged("the worker's reply is not our code's: not a result"))
         return tree
 
     def drop(self, run: RunInfo) -> None:
         """Give a result's memory back."""
-        self._call("drop", {"handle": run.handle}, quick=True)
+        self.call("drop", {"handle": run.handle}, quick=True)
 
-    def side(self, set_name: str, *, graph: bool, name: str = "candidate", own_time: bool = True) -> GpuSide:
-        """The program as one side of a timed comparison, over all slots of a set that was placed."""
-        return GpuSide(self, set_name, graph, name, own_time)
+    def slot_count(self, set_name: str) -> int:
+        """How many slots of a set were placed."""
+        return len(self._owner.placed.get(set_name, {}))
 
     # ---------------------------------------------------------------- inside
 
-    def _result(self, told: dict[str, Any], specs: Tree, set_name: str, slot: int) -> RunInfo:
+    def result(self, told: dict[str, Any], specs: Tree, set_name: str, slot: int) -> RunInfo:
+        """A worker's answer about one call on a slot. Rejected where our worker's code gives no such answer."""
         try:
             check_result(told, specs)
         except Malformed as error:
@@ -262,7 +258,7 @@ class LoadedProgram:
             self._owner.placed.get(set_name, {}).pop(slot, None)
         return RunInfo(int(told["handle"]), specs, told)
 
-    def _call(
+    def call(
         self,
         method: str,
         header: Mapping[str, Any],
@@ -272,12 +268,9 @@ class LoadedProgram:
         bulk: bool = False,
         quick: bool = False,
     ) -> tuple[dict[str, Any], Tree]:
+        """One call of the worker about this program, as `WorkerConnection.call`. bulk: moves or checks large inputs."""
         if not self.alive:
             raise WorkerError("the candidate's process has been replaced")
         limit = BULK_LIMIT_S if bulk else self._owner.limit_for(self.program)
         named = {**header, "program": self._number}
         return self._owner.call(method, named, bundle, case=case, limit_s=limit, quick=quick)
-
-    @property
-    def _slots(self) -> dict[str, dict[int, Hashable]]:
-        return self._owner.placed

@@ -6,7 +6,6 @@ Whose fault an exception is, and whether the process can go on, is decided here 
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -62,8 +61,9 @@ class SubjectFactory:
     def subject(self, loaded: WorkerCandidate, setting: Setting, table: Tree) -> CallableSubject:
         """The candidate on a state table, as it is verified."""
         if loaded.parsed is None:
-            module = importlib.import_module("hipwright.program.modelnew.run")
-            subject = Foreign(module.load(loaded.init, table, self._device), table, self._device, setting.poison)
+            from hipwright.program.modelnew import run  # only workers of such files have it preloaded
+
+            subject = Foreign(run.load(loaded.init, table, self._device), table, self._device, setting.poison)
             loaded.launchers.append(subject)
             return subject
         return self._program(loaded, table, self._launcher(loaded, setting))

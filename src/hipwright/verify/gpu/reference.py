@@ -20,7 +20,8 @@ from hipwright.records import TensorSpec, TolerancePolicy
 from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
 from hipwright.task import TaskHandle
 from hipwright.tensors import HostTensor, Tree, leaves
-from hipwright.verify.compare import OutputComparison, check_structure
+from hipwright.verify.compare import check_structure
+from hipwright.verify.comparison import OutputComparison
 from hipwright.verify.expectation import NATIVE_SLACK, alias_pairs
 from hipwright.verify.gpu import budget as rules
 from hipwright.verify.gpu.reference_ends import BaselineMissing, ExpectInfo, InputSetId, InputSource, ReferenceSide

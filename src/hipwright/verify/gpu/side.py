@@ -3,45 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
 from hipwright.device.side import LaunchMode, TimedBlock
-from hipwright.errors import CandidateError
-from hipwright.tensors import Tree
-from hipwright.verify.candidate import POISON_B, Rejected
+from hipwright.verify.candidate import POISON_B
+from hipwright.verify.gpu.connection import Mode, RunInfo, as_candidate_error
+from hipwright.verify.gpu.loaded import LoadedProgram
 from hipwright.verify.gpu.source import ChunkSource
 from hipwright.verify.reply import numbers, whole_numbers
 
-if TYPE_CHECKING:
-    from hipwright.verify.gpu.loaded import LoadedProgram
-
-Mode = Literal["run", "noop"]
-
-
-@dataclass(frozen=True)
-class RunInfo:
-    """One call whose results stayed on the device. specs: {"outputs", "buffers"} with a TensorSpec for each tensor."""
-
-    handle: int
-    specs: Tree
-    info: dict[str, Any]
-
 
 class GpuSide:
-    """A loaded program as `hipwright.device.side.TimedSide`, and what shows that the timed calls did the work.
+    """A loaded program as `hipwright.device.side.TimedSide`, over all slots of a set that was placed.
 
-    Raises CandidateError where the program fails, as every side does.
+    `reveal` and `timed_output` show that the timed calls did the work. own_time: find the share of the program's own
+    kernels too. Raises CandidateError where the program fails, as every side does.
     """
 
-    def __init__(self, loaded: LoadedProgram, set_name: str, graph: bool, name: str, own_time: bool = True) -> None:
+    def __init__(
+        self, loaded: LoadedProgram, set_name: str, *, graph: bool, name: str = "candidate", own_time: bool = True
+    ) -> None:
         self.name = name
         self._with_own_time = own_time
         self.set_name = set_name
         self._loaded = loaded
-        self._slots = len(loaded._slots.get(set_name, {}))
+        self._slots = loaded.slot_count(set_name)
         self._graph = graph
         self._timer = self._open("run")
         self._prepared: LaunchMode | None = None
@@ -89,8 +76,8 @@ class GpuSide:
         """What the last timed call on a slot returned."""
         header = {"timer": self._timer, "set": self.set_name, "slot": slot}
         with as_candidate_error():
-            told, specs = self._loaded._call("time_output", header)
-            return self._loaded._result(told, specs, self.set_name, slot)
+            told, specs = self._loaded.call("time_output", header)
+            return self._loaded.result(told, specs, self.set_name, slot)
 
     def _own_time(self, call_ms: float, hint: int) -> float | None:
         """1 - time without the program's kernels / time with them; None where kernels cannot be left out."""
@@ -102,22 +89,10 @@ class GpuSide:
     def _open(self, mode: Mode) -> int:
         header = {"set": self.set_name, "slots": self._slots, "graph": self._graph, "mode": mode}
         with as_candidate_error():
-            told, _ = self._loaded._call("time_open", header)
+            told, _ = self._loaded.call("time_open", header)
         return whole_numbers(told, "timer")[0]
 
     def _ask(self, method: str, header: Mapping[str, Any], timer: int | None = None) -> dict[str, Any]:
         with as_candidate_error():
-            told, _ = self._loaded._call(method, {**header, "timer": timer or self._timer}, quick=True)
+            told, _ = self._loaded.call(method, {**header, "timer": timer or self._timer}, quick=True)
         return told
-
-
-@contextmanager
-def as_candidate_error() -> Iterator[None]:
-    """A Rejected as the error that evaluators expect outside a verification."""
-    try:
-        yield
-    except Rejected as rejected:
-        told = rejected.verdict
-        raise CandidateError(
-            told.message, status=told.status, stage=told.stage, evidence=dict(told.evidence)
-        ) from rejected

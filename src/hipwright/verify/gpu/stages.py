@@ -12,7 +12,7 @@ from hipwright.records import Build, Program, TensorSpec
 from hipwright.tensors import Tree, leaves
 from hipwright.verify.atomics import adds_floats
 from hipwright.verify.candidate import Rejected
-from hipwright.verify.gpu.client import GpuCandidates
+from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.large import Seen, judge_on_device, judge_set, twice_on_device, wild
 from hipwright.verify.gpu.loaded import LoadedProgram
 from hipwright.verify.gpu.source import span_bytes
@@ -47,7 +47,7 @@ class OnDevice(Ledger):
     program: Program
     build: Build | None
     reference: DeviceReference | None
-    worker: GpuCandidates
+    worker: CandidateWorker
     more: Mapping[str, Any] | None
 
     def large(self, session: LoadedProgram, reference: DeviceReference) -> None:

@@ -31,7 +31,7 @@ from hipwright.verify.candidate import (
     judge_again,
 )
 from hipwright.verify.cpu.verifier import Gate
-from hipwright.verify.gpu.client import GpuCandidates
+from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.large import (
     large_verdict,
 )
@@ -61,7 +61,7 @@ def verify_gpu(
     build: Build | None,
     oracle: Oracle,
     reference: DeviceReference | None,
-    worker: GpuCandidates,
+    worker: CandidateWorker,
     *,
     gate: Gate = "full",
     more: Mapping[str, Any] | None = None,
@@ -70,7 +70,7 @@ def verify_gpu(
 
     parsed: None for ModelNew files, whose float atomics are unknown. reference: judges what the oracle calls too
     large; without one that is skipped. gate: "fast" runs one family on unseen shapes and no no-ops. more: as
-    `GpuCandidates.load` takes it. Raises infrastructure errors; all else is in the Verdict.
+    `CandidateWorker.load` takes it. Raises infrastructure errors; all else is in the Verdict.
     """
     problem = oracle.status()
     if problem is not None:
@@ -88,7 +88,7 @@ def verify_timed(
     build: Build,
     oracle: Oracle,
     reference: DeviceReference,
-    worker: GpuCandidates,
+    worker: CandidateWorker,
     timed: TimedInputs,
 ) -> Verdict:
     """The fast gate's verdict on a program whose guards claim the task's own large shape alone: one call on inputs that

@@ -1,41 +1,38 @@
-"""Results that were right: who gives the same bytes again is right again. No torch."""
+"""Results that passed a comparison: equal bytes pass again without the arithmetic. No torch."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from hipwright.tensors import HostTensor
-
-if TYPE_CHECKING:
-    from hipwright.verify.compare import OutputComparison
+from hipwright.verify.comparison import OutputComparison
 
 Bytes = npt.NDArray[np.uint8]
-MOST_BYTES = 8 << 20  # of a result that is kept
-KEPT, LARGE_BYTES = 4, 1 << 18  # right results of one tensor; of one with more bytes than that only the last
+MAX_BYTES = 8 << 20  # of a result that is kept
+KEPT, LARGE_BYTES = 4, 1 << 18  # results of one tensor; of a tensor with more bytes than that only the last
 
 
-class Right:
-    """The last right results of one tensor. Programs of a task mostly give the same bits, and one program gives them
-    again and again: equal bytes are right again, without the arithmetic. Safe to use from several threads."""
+class AcceptedResults:
+    """The last results of one tensor that passed. Most programs of a task return the same bits, and each returns them
+    several times. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._known: tuple[tuple[HostTensor, OutputComparison], ...] = ()
 
     def find(self, got: HostTensor) -> OutputComparison | None:
-        """What the comparison of an equal result came to. got: of the right dtype and shape."""
+        """The comparison of an equal earlier result, if there was one. got: of the expected dtype and shape."""
         for kept, found in self._known:
             if (kept.stride, kept.offset) == (got.stride, got.offset) and _equal(kept.storage, got.storage):
                 return found
         return None
 
     def keep(self, got: HostTensor, found: OutputComparison) -> None:
-        """Remember a right result, unless it is large."""
+        """Remember a result that passed, unless it is large."""
         size = got.storage.nbytes
-        if size <= MOST_BYTES:
+        if size <= MAX_BYTES:
             most = KEPT if size <= LARGE_BYTES else 1
             self._known = ((replace(got, storage=got.storage.copy()), found), *self._known[: most - 1])
 

@@ -1,0 +1,51 @@
+"""The result of a comparison of outputs with what they must hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+from hipwright.records import Status
+
+
+@dataclass(frozen=True)
+class OutputComparison:
+    """The worst leaf. worst_error is error / budget (<= 1 is right; inf for a wrong structure, mask or index)."""
+
+    status: Status = "pass"
+    worst_error: float = 0.0
+    path: str = ""
+    where: tuple[int, ...] = ()
+    expected: Any = None
+    got: Any = None
+    budget: float | None = None
+    wrong: int = 0
+    total: int = 0
+    message: str = ""
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """True when everything is within budget."""
+        return self.status == "pass"
+
+    def evidence(self) -> dict[str, Any]:
+        """Plain JSON types for a Verdict."""
+        return {
+            "output": self.path,
+            "index": list(self.where),
+            "expected": _plain(self.expected),
+            "got": _plain(self.got),
+            "tolerance": _plain(self.budget),
+            "wrong_elements": self.wrong,
+            "elements": self.total,
+            **self.extra,
+        }
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN and Inf: they become words."""
+    if isinstance(value, float) and (value != value or value in (inf, -inf)):
+        return str(value)
+    return value
