@@ -46,7 +46,7 @@ def test_values(which: int, dtype: torch.dtype, wave: int) -> None:
         wave=wave,
         other=[draw(*other, dtype=dtype)],
     )
-    assert "staged[" in text and kernels_in(text) == 1
+    assert "lds_planes[" in text and kernels_in(text) == 1
 
 
 def test_the_default_for_many_small_planes() -> None:
@@ -63,7 +63,7 @@ def test_the_default_for_many_small_planes() -> None:
 def test_few_elements_and_large_planes_stay_generic() -> None:
     model = Op(lambda x: F.adaptive_avg_pool2d(x, 7))
     for shape in ((2, 3, 42, 42), (64, 64, 230, 230)):
-        assert "staged[" not in write(captured(model, [torch.empty(shape)])).text
+        assert "lds_planes[" not in write(captured(model, [torch.empty(shape)])).text
 
 
 def test_builds() -> None:

@@ -97,7 +97,7 @@ def test_prologue_and_epilogue_fuse() -> None:
     model = Then(nn.Conv2d(4, 4, 3, padding=1, groups=4), lambda y: F.silu(y) * 2, before=torch.relu)
     text = verify(model, draw(2, 4, 9, 8), "1x4x4", other=[draw(1, 4, 6, 9)])
     assert kernels_in(text) == 1
-    assert "relu(pack.v[q])" in text
+    assert "relu(vec.v[q])" in text
 
 
 class Block(nn.Module):

@@ -18,7 +18,7 @@ from hipwright.engine.ir.operators import ATTENTION
 from hipwright.engine.knobs import Choice
 from hipwright.engine.rewrite.attention_library import library_scale
 from hipwright.engine.rewrite.attention_pattern import Finder, Match, shared_heads
-from hipwright.engine.templates.attention.scores import ROUNDED, SCORES, SIDE
+from hipwright.engine.templates.attention.scores import ROUNDED, SCORE_OPERAND, SCORES
 
 
 def attention(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str, Choice]]:
@@ -146,7 +146,7 @@ def _opaque(found: Match, finder: Finder) -> list[Node]:
         steps.append(("aten.mul.Scalar", [scores.alpha]))
     if scores.bias is not None:
         bias = finder.meta(scores.bias["node"])
-        side = writer.op(SIDE, [scores.bias], bias.dtype, bias.shape)
+        side = writer.op(SCORE_OPERAND, [scores.bias], bias.dtype, bias.shape)
         if scores.beta != 1:
             side = writer.op("aten.mul.Scalar", [side, scores.beta], bias.dtype, bias.shape)
         steps.append(("aten.add.Tensor", [side]))
@@ -168,7 +168,7 @@ def _sides(node: Node, found: Match, finder: Finder) -> list[Node]:
         name = arg.get("node") if isinstance(arg, dict) else None
         if name in finder.nodes and name not in found.names:
             meta = finder.meta(name)
-            arg = writer.op(SIDE, [arg], meta.dtype, meta.shape)
+            arg = writer.op(SCORE_OPERAND, [arg], meta.dtype, meta.shape)
         args.append(arg)
     meta = finder.meta(node.name)
     both = len([a for a in args if isinstance(a, dict) and "node" in a]) > 1

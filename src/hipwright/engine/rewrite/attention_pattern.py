@@ -10,7 +10,7 @@ from typing import Any
 from hipwright.capture.graph import Graph, Meta, Node, references, short
 from hipwright.engine.rewrite.contractions import KeyProduct, Operand, key_product, value_product
 from hipwright.engine.rewrite.pinned_sizes import hint, metas
-from hipwright.engine.templates.attention.form import FLOATS, LARGEST_HEAD, by_default
+from hipwright.engine.templates.attention.problem import FLOATS, MAX_HEAD_SIZE, is_default
 
 POINTWISE = {
     "add",
@@ -209,7 +209,7 @@ class Finder:
             return None
         (*_, rows, size), (*_, keys, _), (*_, size_v) = shapes
         heads = [hint(s, self.symbols) for s in found.lead[1]]
-        if not 0 < size <= LARGEST_HEAD or not 0 < size_v <= LARGEST_HEAD or len(heads) > 4:
+        if not 0 < size <= MAX_HEAD_SIZE or not 0 < size_v <= MAX_HEAD_SIZE or len(heads) > 4:
             return None
         return {"rows": rows, "keys": keys, "heads": math.prod(heads), "size": size, "size_v": size_v}
 
@@ -217,7 +217,7 @@ class Finder:
         """The templates' static rule for these sizes."""
         sizes = self._sizes(found)
         assert sizes is not None
-        return by_default(self.meta(found.q.name).dtype, **sizes)
+        return is_default(self.meta(found.q.name).dtype, **sizes)
 
 
 # ---------------------------------------------------------------- heads that queries share

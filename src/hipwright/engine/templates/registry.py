@@ -20,6 +20,7 @@ _CONVOLUTIONS = stencil_calls.KINDS
 _PRODUCTS = contraction.KINDS
 _MEANS = tuple(f"{prefix}adaptive_avg_pool{n}d" for prefix, n in (("", 1), ("", 2), ("", 3), ("_", 2), ("_", 3)))
 _MAXIMA = tuple(f"max_pool{n}d{suffix}" for suffix in ("", "_with_indices") for n in (1, 2, 3))
+_REDUCTIONS = ("index_add", "scatter_add", "index_put", "scatter_reduce", "index_reduce", "scatter")
 
 REGISTERED: tuple[tuple[Template, Sequence[str]], ...] = (
     (products.gemv_product, _PRODUCTS),
@@ -38,10 +39,10 @@ REGISTERED: tuple[tuple[Template, Sequence[str]], ...] = (
     (calls.sort, ("sort", "argsort", "msort")),
     (segments.embedding_bag, ("embedding_bag",)),
     (segments.embedding, ("embedding",)),
-    (scatters.adding, ("index_add", "scatter_add", "index_put", "scatter_reduce", "index_reduce", "scatter")),
-    (scatters.setting, ("scatter", "index_copy", "index_put")),
-    (tiled.tiled, ("scaled_dot_product_attention", ATTENTION)),
-    (split.split, ("scaled_dot_product_attention", ATTENTION)),
+    (scatters.scatter_reduction, _REDUCTIONS),
+    (scatters.scatter_last, ("scatter", "index_copy", "index_put")),
+    (tiled.tiled_attention, ("scaled_dot_product_attention", ATTENTION)),
+    (split.split_keys_attention, ("scaled_dot_product_attention", ATTENTION)),
     (layer.persistent, (RECURRENT_LAYER,)),
 )
 """(template, the short names of its operators: `aten.mm.default` is "mm")."""

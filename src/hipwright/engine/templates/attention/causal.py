@@ -1,8 +1,8 @@
-"""Keys beyond the diagonal of a causal mask that a module writes itself: what may be left out, and what may not.
+"""Causal masks that a module writes itself: which keys beyond the diagonal may be skipped.
 
-Where every key after a query gets one constant score, its exponential is 0 unless nothing before it scores higher, so
-that tiles beyond the diagonal need not be computed. But 0 times an infinite or NaN value is NaN in the module: such
-values are looked for. A row whose best score is not far above a finite constant makes its tiles go on.
+Where every key after a query has one constant score, its exponential underflows to 0 unless all scores before it are
+low, so that tiles beyond the diagonal need not be computed. But 0 times an infinite or NaN value is NaN in the module:
+such values are searched for. A row whose maximum is not far above a finite constant makes its block continue.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from hipwright.engine.emit.statements import literal
 from hipwright.engine.ir.expr import E
 from hipwright.engine.ir.index import Ix, Var, ix, nonneg
 from hipwright.engine.lower.core import Tensor
-from hipwright.engine.templates.attention.form import AttentionProblem, read, vector
+from hipwright.engine.templates.attention.problem import AttentionProblem, emit_load, vector_width
 from hipwright.engine.templates.call_kernel import CallKernel
 
-VANISHES = 104.0
-"""exp(-104) is 0 in float: half of the least denormal number is exp(-103.97)."""
-TOKENS: dict[str, Callable[[Any, Any], bool]] = {
+UNDERFLOW_DISTANCE = 104.0
+"""exp(-104) is 0 in float: half of the smallest denormal is exp(-103.97)."""
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -30,42 +30,42 @@ TOKENS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def beyond(f: AttentionProblem) -> float | None:
-    """The score of every key after the query, whatever the product; None where there is no such constant."""
+def masked_score(f: AttentionProblem) -> float | None:
+    """The score of every key after the query, whatever the product; None where it is not constant."""
     if f.scores is None:
         return None
     query, more = ix(Var("m", f.queries)), ix(Var("u", f.keys))
     lead = [ix(Var(f"i{k}", s)) for k, s in enumerate(f.scores.shape[:-2])]
-    found = _folded(f.scores.at([*lead, query, query + 1 + more]))
+    found = _constant_value(f.scores.at([*lead, query, query + 1 + more]))
     return None if found is None else float(found)
 
 
-def _folded(e: E) -> float | bool | None:
-    """The value of an expression whose comparisons of indices are certain."""
+def _constant_value(e: E) -> float | bool | None:
+    """The value of an expression whose comparisons of indices are decided for all indices; None otherwise."""
     if e.op == "const":
         return e.attr  # type: ignore[no-any-return]
     if e.op in ("sel", "guard"):
-        test = _folded(e.args[0])
-        return None if test is None else _folded(e.args[1] if test else e.args[2])
+        test = _constant_value(e.args[0])
+        return None if test is None else _constant_value(e.args[1] if test else e.args[2])
     if e.op == "un" and e.attr == "!":
-        value = _folded(e.args[0])
+        value = _constant_value(e.args[0])
         return None if value is None else not value
     if e.op == "cast" and e.attr in ("float", "double"):
-        return _folded(e.args[0])
-    return _binary(e) if e.op == "bin" else None
+        return _constant_value(e.args[0])
+    return _constant_binary(e) if e.op == "bin" else None
 
 
-def _binary(e: E) -> bool | None:
-    a, b = (_folded(x) for x in e.args)
+def _constant_binary(e: E) -> bool | None:
+    a, b = (_constant_value(x) for x in e.args)
     if e.attr in ("&&", "||"):
-        certain = e.attr == "||"  # one operand that settles it
+        certain = e.attr == "||"  # a value of one operand that decides
         known = [bool(x) for x in (a, b) if x is not None]
         return certain if certain in known else (not certain if len(known) == 2 else None)
-    if e.attr not in TOKENS:
+    if e.attr not in COMPARISONS:
         return None
     if a is not None and b is not None:
-        return TOKENS[e.attr](a, b)
-    return _ordered(e.attr, *(_index(x) for x in e.args))
+        return COMPARISONS[e.attr](a, b)
+    return _constant_comparison(e.attr, *(_index(x) for x in e.args))
 
 
 def _index(e: E) -> Ix | None:
@@ -74,8 +74,8 @@ def _index(e: E) -> Ix | None:
     return ix(e.attr) if e.op == "const" and isinstance(e.attr, int) else None
 
 
-def _ordered(token: str, a: Ix | None, b: Ix | None) -> bool | None:
-    """a token b, where that is certain for all indices."""
+def _constant_comparison(token: str, a: Ix | None, b: Ix | None) -> bool | None:
+    """The value of `a token b`, where it is the same for all indices."""
     if a is None or b is None:
         return None
     below, above = nonneg(b - a - 1), nonneg(a - b - 1)
@@ -91,42 +91,46 @@ def _ordered(token: str, a: Ix | None, b: Ix | None) -> bool | None:
 # ---------------------------------------------------------------- text
 
 
-def stop(kernel: CallKernel, f: AttentionProblem, score: float) -> None:
-    """At the top of a step of the keys: leave the loop beyond the diagonal, if no row of the block needs the rest."""
+def emit_early_exit(kernel: CallKernel, f: AttentionProblem, score: float) -> None:
+    """At the start of a step: leaves the loop over the keys beyond the diagonal if no row of the block needs the
+    rest.
+    """
     if score == float("-inf"):
-        return  # the loop ends at the diagonal: a row with nothing before it is NaN, with the rest or without
+        return  # the loop ends at the diagonal: a row without keys before it is NaN either way
     kernel.open("if (n0 >= n_end)")
-    kernel.line("bool low = false;  // does a row see nothing far above what the keys beyond the diagonal score?")
+    kernel.line("bool needs_rest = false;  // whether a row maximum is not far above the score of the masked keys")
     kernel.line("#pragma unroll")
-    enough = f"{literal(score, 'float')} + {VANISHES}f"
+    enough = f"{literal(score, 'float')} + {UNDERFLOW_DISTANCE}f"
     rows = kernel.size(f.queries)
-    kernel.line(f"for (int r = 0; r < RM; ++r) low |= m0 + ty + TY * r < {rows} && !(best[r] > {enough});")
-    kernel.line("if (!__syncthreads_or(low)) break;")
+    kernel.line(f"for (int r = 0; r < RM; ++r) needs_rest |= m0 + ty + TY * r < {rows} && !(row_max[r] > {enough});")
+    kernel.line("if (!__syncthreads_or(needs_rest)) break;")
     kernel.close()
 
 
-def rest(kernel: CallKernel, f: AttentionProblem, v: Tensor, names: list[str]) -> None:
-    """Behind the loop: infinite and NaN values of the keys left out, times 0, make their columns NaN."""
-    count = vector(v, f.size_v)
+def emit_skipped_values(kernel: CallKernel, f: AttentionProblem, v: Tensor, names: list[str]) -> None:
+    """After the loop: infinite and NaN values of skipped keys, times 0, make their columns NaN."""
+    count = vector_width(v, f.size_v)
     length = kernel.size(f.keys)
     kernel.open(f"if (n0 < {length})")
-    kernel.line("int* odd = reinterpret_cast<int*>(kv_tile);  // columns with such a value among the keys left out")
+    kernel.line(
+        "int* not_finite = reinterpret_cast<int*>(kv_tile);  // columns with such a value among the skipped keys"
+    )
     kernel.line("__syncthreads();")
-    kernel.line("for (int d = threadIdx.x; d < DVW; d += THREADS) odd[d] = 0;")
+    kernel.line("for (int d = threadIdx.x; d < DVW; d += THREADS) not_finite[d] = 0;")
     kernel.line("__syncthreads();")
     kernel.open(f"for ({kernel.kind} i = threadIdx.x; i < ({length} - n0) * (DV / {count}); i += THREADS)")
     kernel.line(f"const {kernel.kind} n = n0 + i / (DV / {count});")
     kernel.line(f"const int d = i % (DV / {count}) * {count};")
-    kernel.line(f"float part[{count}];")
-    read(kernel, v, [*names, "n", "d"], count, "part")
+    kernel.line(f"float values[{count}];")
+    emit_load(kernel, v, [*names, "n", "d"], count, "values")
     kernel.line("#pragma unroll")
     kernel.line(f"for (int j = 0; j < {count}; ++j)")
-    kernel.line("    if (!(fabsf(part[j]) < INFINITY)) atomicOr(&odd[d + j], 1);")
+    kernel.line("    if (!(fabsf(values[j]) < INFINITY)) atomicOr(&not_finite[d + j], 1);")
     kernel.close()
     kernel.line("__syncthreads();")
     kernel.line("#pragma unroll")
     kernel.open("for (int c = 0; c < C * VW; ++c)")
-    kernel.open("if (odd[c / VW * (16 * VW) + tx * VW + c % VW] != 0)")
+    kernel.open("if (not_finite[c / VW * (16 * VW) + tx * VW + c % VW] != 0)")
     kernel.line("#pragma unroll")
     kernel.line("for (int r = 0; r < RM; ++r) out[r][c] = NAN;")
     kernel.close()
@@ -134,4 +138,4 @@ def rest(kernel: CallKernel, f: AttentionProblem, v: Tensor, names: list[str]) -
     kernel.close()
 
 
-__all__ = ["beyond", "rest", "stop"]
+__all__ = ["emit_early_exit", "emit_skipped_values", "masked_score"]

@@ -1,4 +1,4 @@
-"""Scores of attention that no memory holds: the engine's own operators of rewrite/attention.py."""
+"""Attention scores that are never in memory: the engine's own operators of rewrite/attention.py."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ from hipwright.engine.lower.core import Handler, LoweringContext, Tensor
 from hipwright.engine.templates.offers import kept
 
 SCORES = "hip.scores"
-SIDE = "hip.side"
+SCORE_OPERAND = "hip.side"
 ROUNDED = "hip.rounded"
 
 
 def scores(c: LoweringContext, meta: Meta, name: str) -> Tensor:
-    """The product of a query and a key, which the attention's kernel computes and calls `name`; read at one place."""
+    """The product of a query and a key, which the attention kernel computes and calls `name`; read at one index."""
     return c.tensor(meta.dtype, c.shape(meta), lambda index: c.arena.make("row", (), COMPUTE[meta.dtype], name))
 
 
-def side(c: LoweringContext, meta: Meta, value: Tensor) -> Tensor | None:
-    """What a score is computed with besides the product: from memory, when it is dear to compute for each score."""
+def score_operand(c: LoweringContext, meta: Meta, value: Tensor) -> Tensor | None:
+    """What a score is computed from besides the product: read from memory when it is dear to compute for each score."""
     return kept(c, value)
 
 
 def rounded(c: LoweringContext, meta: Meta, value: Tensor) -> Tensor:
-    """A sum of half or bfloat16 as the module has it: -65504 swallows a score, and then all of a row are equal."""
+    """A sum rounded to half or bfloat16 as in the module: -65504 absorbs a score, and then all scores of a row are
+    equal.
+    """
     name = "round_half" if meta.dtype == "float16" else "round_bfloat16"
     return c.tensor(meta.dtype, value.shape, lambda i: c.arena.call(name, c.arena.cast(value.at(i), "float")))
 
 
-OPERATORS: dict[str, Handler] = {SCORES: scores, SIDE: side, ROUNDED: rounded}
+OPERATORS: dict[str, Handler] = {SCORES: scores, SCORE_OPERAND: score_operand, ROUNDED: rounded}
 
-__all__ = ["OPERATORS", "ROUNDED", "SCORES", "SIDE", "rounded", "scores", "side"]
+__all__ = ["OPERATORS", "ROUNDED", "SCORES", "SCORE_OPERAND", "rounded", "score_operand", "scores"]

@@ -1,10 +1,10 @@
 """Stencils: every output combines a small window of the input, as in depthwise and direct convolution and pooling.
 
-A thread computes a tile of neighbours: T output channels, U rows and V columns. It walks the input rows that its tile
-reads; a row's span is read once, into registers, with 16-byte loads where rows are aligned, and serves every output of
-the tile that wants it: the register blocking that stencil compilers do (Zhao et al., "Delivering performance-portable
-stencil computations", SC 2018). A transposed convolution is its gather form: a tile holds every phase of the stride,
-so which tap meets which input is known when compiling, and nothing is added atomically.
+A thread computes a tile of neighbours: T output channels, U rows and V columns. It sweeps over the input rows of its
+tile; the span of a row is loaded once into registers, by 16-byte loads where rows are aligned, and serves every output
+of the tile that reads it: the register blocking of stencil compilers (Zhao et al., "Delivering performance-portable
+stencil computations", SC 2018). A transposed convolution is written in its gather form: a tile holds every phase of the
+stride, so that which tap meets which input is known when compiling, and nothing is added atomically.
 """
 
 from __future__ import annotations
@@ -17,23 +17,25 @@ from hipwright.engine.ir.index import ONE, Ix, product
 from hipwright.engine.lower.conv import ConvAxis
 
 SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
-MOST_UNROLLED, MOST_SUMS, MOST_WEIGHTS, MOST_SPAN = 1024, 64, 64, 64
-WIDE_UNROLLED, WIDE_SUMS = 32 * 49, 32
-"""Products of a tile of weighted half types, and for search of others: 32 outputs of a 7 x 7 window share its weights,
-not 16. 72 instructions an output on sm_90 for 89 (bfloat16), and 233 us on an H200 for 252."""
-ENOUGH = 1 << 17
-"""Threads under which a smaller tile is better than more reuse: an H200 holds 270,000."""
+MAX_PRODUCTS, MAX_SUMS, MAX_WEIGHTS, MAX_SPAN = 1024, 64, 64, 64
+WIDE_PRODUCTS, WIDE_SUMS = 32 * 49, 32
+"""Products and sums of a tile of weighted half types; search may use them for others: 32 outputs of a 7 x 7 window
+share its weights instead of 16. 72 instructions an output on sm_90 instead of 89 (bfloat16), and 233 us on an H200
+instead of 252.
+"""
+MIN_THREADS = 1 << 17
+"""Threads below which a smaller tile is better than more reuse: an H200 holds 270,000."""
 
 Index = Sequence[Ix]
 
 
 @dataclass(eq=False)
 class Stencil:
-    """What is combined. axes: the spatial ones, at least two; lead: the output's sizes before them.
+    """What is combined. axes: the spatial ones, at least two; lead: the sizes of the output before them.
 
-    source(lead, c, place): the index of operand 0; weights(lead, t, c, taps): of operand 1, for output channel
-    lead[-1] + t, where `share` neighbouring channels read the same inputs. count: divide by the window's size, the part
-    "inside" the input, or with the "padded" rim. positions: also where the maximum lies.
+    source(lead, c, place): the index in operand 0; weights(lead, t, c, taps): in operand 1, for output channel lead[-1]
+    + t, where `share` neighbouring channels read the same inputs. count: divide by the size of the window, either its
+    part "inside" the input or including the "padded" border. positions: also store where the maximum is.
     """
 
     axes: list[ConvAxis]
@@ -66,7 +68,7 @@ class Tile:
 
 
 def tiles(s: Stencil, *, wide: bool = True) -> list[Tile]:
-    """The tiles that stay in registers when everything is unrolled. wide: and those that no rule takes."""
+    """The tiles that fit in registers when everything is unrolled. wide: including those that no default rule takes."""
     y, x = s.axes[-2:]
     most = 8 if s.combine == "sum" else 4
     sizes = [[a.stride * m for m in (1, 2, 4)] if a.transposed else [1, 2, 4, most] for a in (y, x)]
@@ -83,26 +85,26 @@ def _fits(s: Stencil, tile: Tile, wide: bool) -> bool:
     y, x = s.axes[-2:]
     phases = y.stride * x.stride if y.transposed else 1
     sums = tile.t * tile.u * tile.v
-    if not (y.legal(tile.u) and x.legal(tile.v)) or sums > MOST_SUMS or x.span(tile.v) > MOST_SPAN:
+    if not (y.legal(tile.u) and x.legal(tile.v)) or sums > MAX_SUMS or x.span(tile.v) > MAX_SPAN:
         return False
-    if streams(s, tile):
-        return tile.u == 1 and not y.transposed and tile.t * tile.v * x.kernel <= MOST_UNROLLED // 4
-    most = WIDE_UNROLLED if wide and sums <= WIDE_SUMS else MOST_UNROLLED
+    if streams_weights(s, tile):
+        return tile.u == 1 and not y.transposed and tile.t * tile.v * x.kernel <= MAX_PRODUCTS // 4
+    most = WIDE_PRODUCTS if wide and sums <= WIDE_SUMS else MAX_PRODUCTS
     return sums * y.kernel * x.kernel // phases <= most
 
 
-def streams(s: Stencil, tile: Tile) -> bool:
-    """Too many weights for registers, or too much to unroll: one tap row at a time."""
+def streams_weights(s: Stencil, tile: Tile) -> bool:
+    """Whether there are too many weights for registers, or too much to unroll: one row of taps at a time."""
     y, x = s.axes[-2:]
     weights = tile.t * y.kernel * x.kernel
     return (
         not y.transposed
         and tile.u == 1
-        and ((s.weights is not None and weights > MOST_WEIGHTS) or weights * tile.v > MOST_UNROLLED // 2)
+        and ((s.weights is not None and weights > MAX_WEIGHTS) or weights * tile.v > MAX_PRODUCTS // 2)
     )
 
 
-def usual_tile(s: Stencil, hint: Callable[[Ix], int], dtype: str) -> Tile:
+def default_tile(s: Stencil, hint: Callable[[Ix], int], dtype: str) -> Tile:
     """The static rule: 16 bytes of a row a thread, four rows where rows are shared, fewer when threads would be few.
 
     A sum of half types is mostly conversions: a wide tile shares them, and the weights, among its outputs.
@@ -110,7 +112,7 @@ def usual_tile(s: Stencil, hint: Callable[[Ix], int], dtype: str) -> Tile:
     y, x = s.axes[-2:]
     halves = s.weights is not None and SIZES.get(dtype, 4) == 2
     options = tiles(s, wide=halves)
-    shared = x.transposed or (s.weights is not None and x.kernel > x.stride)  # what a thread reads serves several
+    shared = x.transposed or (s.weights is not None and x.kernel > x.stride)  # an input serves several outputs
     wide = max(16 // (SIZES.get(dtype, 4) * (1 if shared else x.stride)), 1)
     most = 8 if s.weights is not None and not y.transposed else 4
     even = [o for o in options if hint(x.out) % o.v == 0 and (x.transposed or hint(x.size) % (o.v * x.stride) == 0)]
@@ -118,10 +120,10 @@ def usual_tile(s: Stencil, hint: Callable[[Ix], int], dtype: str) -> Tile:
     best, outputs = options[0], hint(product(s.space))
     rows = 4 if (y.kernel > y.stride or y.transposed) and (halves or y.kernel * x.kernel <= 25) else 2
     for o in options:
-        few = outputs // (o.t * o.u * o.v) < ENOUGH and o.t * o.u * o.v > best.t * best.u * best.v
+        few = outputs // (o.t * o.u * o.v) < MIN_THREADS and o.t * o.u * o.v > best.t * best.u * best.v
         if o.v == columns and o.u <= max(rows, best.u) and o.t <= 4 and o.t * o.u * o.v <= 32 and not few:
             best = o
     return best
 
 
-__all__ = ["SIZES", "Stencil", "Tile", "streams", "tiles", "usual_tile"]
+__all__ = ["SIZES", "Stencil", "Tile", "default_tile", "streams_weights", "tiles"]

@@ -1,4 +1,4 @@
-"""Which convolutions and poolings are stencils (templates/stencil.py), and when that is better than the library."""
+"""The convolutions and poolings that are offered as stencils (stencil.py), and when the offer is the default."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from hipwright.engine.templates.conv.stencil import SIZES, Stencil, tiles
 from hipwright.engine.templates.conv.stencil_kernel import write
 from hipwright.engine.templates.offers import KernelCall, Offer, Output, regroup
 
-FEW_PRODUCTS, FEW_PRODUCTS_ODD = 64, 256
-"""Products per output up to which HIP is the default. At 25 an H200's float units keep up with its memory; dense
-two-dimensional convolutions are the library's best case, its three-dimensional and transposed ones are slow."""
-FEW_CHANNELS = 4
-SINGLE_CHANNELS, SINGLE_OUTPUTS, SINGLE_PRODUCTS, PHASED_PRODUCTS = 32, 64, 1024, 128
-"""Of dense float32 convolutions not in two dimensions, or transposed with a stride: up to here direct tiles reach
-31e12 operations a second on an H200 (1 dimension of 31 taps, 3x3x3 of 16 channels; transposed 3x3x3 of 32 channels
-16e12), the library in full precision 26 to 28e12 and 6e12. Larger ones have not been measured."""
+MAX_PRODUCTS, MAX_PRODUCTS_3D = 64, 256
+"""Products per output up to which the stencil is the default. With 25 the float units of an H200 keep up with its
+memory; dense two-dimensional convolutions are the library's best case, its three-dimensional and transposed ones are
+slow.
+"""
+MAX_CHANNELS = 4
+DENSE_MAX_CHANNELS, DENSE_MAX_OUTPUTS, DENSE_MAX_PRODUCTS, PHASED_MAX_PRODUCTS = 32, 64, 1024, 128
+"""Limits for dense float32 convolutions that are not two-dimensional, or transposed with a stride: up to here direct
+tiles reach 31e12 operations a second on an H200 (1 dimension of 31 taps, 3x3x3 of 16 channels; transposed 3x3x3 of 32
+channels 16e12), the library in full precision 26 to 28e12 and 6e12. Larger ones have not been measured.
+"""
 
 
 def _two_axes(axes: Sequence[ConvAxis]) -> list[ConvAxis]:
@@ -44,7 +47,7 @@ def convolution(call: KernelCall) -> Offer | None:
     channels = ix(conv.groups * conv.outputs)
     axes = _two_axes(conv.axes)
     stencil = Stencil(
-        axes, [*batch, channels], _inputs(conv), _filters(conv, n), channels=conv.channels, share=conv.outputs
+        axes, [*batch, channels], _input_index(conv), _weight_index(conv, n), channels=conv.channels, share=conv.outputs
     )
     if not tiles(stencil):
         raise NotLowered("the window is too large to unroll")
@@ -62,7 +65,7 @@ def convolution(call: KernelCall) -> Offer | None:
     )
 
 
-def _inputs(conv: Convolution) -> Callable[..., list[Ix]]:
+def _input_index(conv: Convolution) -> Callable[..., list[Ix]]:
     def index(lead: Sequence[Ix], c: Ix, place: Sequence[Ix]) -> list[Ix]:
         group = divide(lead[1], ix(conv.outputs)) if conv.groups > 1 else ZERO
         return [lead[0], group * conv.channels + c, *place]
@@ -70,7 +73,7 @@ def _inputs(conv: Convolution) -> Callable[..., list[Ix]]:
     return index
 
 
-def _filters(conv: Convolution, n: int) -> Callable[..., list[Ix]]:
+def _weight_index(conv: Convolution, n: int) -> Callable[..., list[Ix]]:
     def index(lead: Sequence[Ix], t: Ix, c: Ix, taps: Sequence[Ix]) -> list[Ix]:
         mine = list(taps)[-n:]
         if not conv.transposed:
@@ -83,30 +86,34 @@ def _filters(conv: Convolution, n: int) -> Callable[..., list[Ix]]:
 
 
 def few_products(conv: Convolution, n: int) -> bool:
-    """The static rule for stencils: depthwise always; else few channels and few products per output."""
+    """The static rule for stencils: depthwise always; else few channels and few products an output."""
     products = conv.channels * math.prod(a.kernel / a.phases for a in conv.axes)
     if conv.channels == 1:
         return True
-    if _single(conv, n, products):
+    if _library_is_slow(conv, n, products):
         return True
-    odd = n == 3 or conv.transposed
-    return conv.channels <= FEW_CHANNELS * (4 if odd else 1) and products <= (FEW_PRODUCTS_ODD if odd else FEW_PRODUCTS)
+    library_weak = n == 3 or conv.transposed
+    return conv.channels <= MAX_CHANNELS * (4 if library_weak else 1) and products <= (
+        MAX_PRODUCTS_3D if library_weak else MAX_PRODUCTS
+    )
 
 
-def _single(conv: Convolution, n: int, products: float) -> bool:
-    """Is this a float32 convolution for which the library has only slow kernels?"""
-    few = conv.channels <= SINGLE_CHANNELS and conv.outputs <= SINGLE_OUTPUTS
+def _library_is_slow(conv: Convolution, n: int, products: float) -> bool:
+    """Whether this is a float32 convolution for which the library has only slow kernels."""
+    few = conv.channels <= DENSE_MAX_CHANNELS and conv.outputs <= DENSE_MAX_OUTPUTS
     if conv.x.dtype != "float32" or not few or conv.outputs % 4 or max(a.kernel for a in conv.axes) == 1:
         return False
     phased = conv.transposed and max(a.phases for a in conv.axes) > 1
-    return products <= PHASED_PRODUCTS if phased else n != 2 and not conv.transposed and products <= SINGLE_PRODUCTS
+    return (
+        products <= PHASED_MAX_PRODUCTS if phased else n != 2 and not conv.transposed and products <= DENSE_MAX_PRODUCTS
+    )
 
 
 # ---------------------------------------------------------------- pooling
 
 
 def _pool(call: KernelCall, n: int, axes: list[ConvAxis], **how: Any) -> Offer | None:
-    """Pooling over the last n axes; everything before them is one."""
+    """Pooling over the last n axes; all axes before them are merged."""
     x: Tensor = call.args[0]
     if x.dtype not in SIZES:
         raise NotLowered(f"pooling of {x.dtype}")
@@ -134,7 +141,7 @@ def _pool_axes(call: KernelCall, n: int, kernel: Any, stride: Any, padding: Any,
 
 
 def max_pool(call: KernelCall) -> Offer | None:
-    """The largest of each window, and where it lies; NaN beats numbers."""
+    """The largest of each window, and its position; NaN wins over numbers."""
     n = int(call.kind[8])
     axes = _pool_axes(
         call,
@@ -166,7 +173,7 @@ def avg_pool(call: KernelCall) -> Offer | None:
 
 
 def adaptive_pool(call: KernelCall) -> Offer | None:
-    """Windows of one size, when the input's sizes are multiples of the output's; to size 1 it is a row reduction."""
+    """Windows of one size, when input sizes are multiples of output sizes; pooling to size 1 is a row reduction."""
     x: Tensor = call.args[0]
     n = int(call.kind[-2])
     sizes, shape = [s.value for s in x.shape[-n:]], [s.value for s in call.shape(0)[-n:]]

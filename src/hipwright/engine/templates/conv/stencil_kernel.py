@@ -1,4 +1,4 @@
-"""The stencil kernel itself: sweep over the input rows, combine, store. templates/conv/stencil.py has the algorithm."""
+"""The stencil kernel: sweep over the input rows, accumulate, store. stencil.py has the algorithm."""
 
 from __future__ import annotations
 
@@ -9,31 +9,37 @@ from hipwright.engine.ir.shapes import flatten
 from hipwright.engine.lower.conv import ConvAxis
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
-from hipwright.engine.templates.conv.stencil import streams
-from hipwright.engine.templates.conv.stencil_scope import StencilScope, at, meets, scaled, window_count
+from hipwright.engine.templates.conv.stencil import streams_weights
+from hipwright.engine.templates.conv.stencil_scope import (
+    StencilScope,
+    linear_text,
+    loop_index,
+    skip_condition,
+    window_count,
+)
 
-MANY_TAPS = 16
-FENCE = """// Keep the compiler for AMD from reading all rows ahead of all sums, and from packing sums of different
-// rows into vectors: registers would run out.
+BARRIER_TAPS = 16
+SCHEDULE_BARRIER = """// Keeps AMD's compiler from hoisting the loads of all rows above the sums, and from
+// vectorising sums of different rows: both would spill registers.
 #if defined(__AMDGCN__)
-__device__ __forceinline__ void hold(float& sum) { asm volatile("" : "+v"(sum)); }
-__device__ __forceinline__ void hold(double& sum) { asm volatile("" : "+v"(sum)); }
+__device__ __forceinline__ void pin_register(float& sum) { asm volatile("" : "+v"(sum)); }
+__device__ __forceinline__ void pin_register(double& sum) { asm volatile("" : "+v"(sum)); }
 template <typename T, int N>
-__device__ __forceinline__ void hold(T (&sums)[N]) {
+__device__ __forceinline__ void pin_register(T (&sums)[N]) {
     #pragma unroll
-    for (int k = 0; k < N; ++k) hold(sums[k]);
+    for (int k = 0; k < N; ++k) pin_register(sums[k]);
 }
 #endif
 template <typename Sums>
-__device__ __forceinline__ void row_fence(Sums& acc) {
+__device__ __forceinline__ void schedule_barrier(Sums& acc) {
 #if defined(__AMDGCN__)
-    hold(acc);
+    pin_register(acc);
     __builtin_amdgcn_sched_barrier(0);
 #endif
 }
 """
 
-POOL_MAX = """// NaN wins, as in torch.max: one instruction where the device has it.
+POOL_MAX = """// The larger value; NaN if one is NaN, as torch.max. One instruction where the device has it.
 template <typename T>
 __device__ __forceinline__ T pool_max(T a, T b) {
     return (a > b || a != a) ? a : b;
@@ -50,37 +56,39 @@ __device__ __forceinline__ float pool_max(float a, float b) {
 
 def write(body: CallBody) -> list[EmittedKernel]:
     """The kernel of a stencil."""
-    return [_Writer(body, body.data).kernel()]
+    return [_StencilKernel(body, body.data).kernel()]
 
 
-class _Writer(StencilScope):
+class _StencilKernel(StencilScope):
     """Writes one kernel."""
 
     def kernel(self) -> EmittedKernel:
-        """All of it."""
-        grid = self.decode()
-        width = self.pack()
+        """The kernel."""
+        grid = self.locate_tile()
+        width = self.vector_width()
         if width > 1:
-            self._unaligned(width)
-        self._start()
-        self._sweep(width)
-        self._stores()
+            self._emit_unaligned(width)
+        self._declare_sums()
+        self._emit_sweep(width)
+        self._emit_stores()
         return self.k.finish(grid, self.block, self.block, f"tile {self.tile}")
 
-    def _start(self) -> None:
-        """The sums, or the best so far."""
+    def _declare_sums(self) -> None:
+        """Declares the sums, or the maxima with their positions."""
         k, s = self.k, self.s
         tile = (str(self.tile.t), str(self.tile.u), str(self.tile.v))
         k.line(f"{self.type} {self.sum(*tile)};")
         if s.positions:
-            k.line(f"{self.int} {self.sum(*tile, name='best')};")
-        with self.loops(*self.dims) as (t, u, v):
-            k.line(f"{self.sum(t, u, v)} = {self.empty()};")
+            k.line(f"{self.index_type} {self.sum(*tile, name='best_index')};")
+        with self.unrolled(*self.dims) as (t, u, v):
+            k.line(f"{self.sum(t, u, v)} = {self.neutral()};")
             if s.positions:
-                k.line(f"{self.sum(t, u, v, 'best')} = -1;")
+                k.line(f"{self.sum(t, u, v, 'best_index')} = -1;")
 
-    def _unaligned(self, width: int) -> None:
-        """Rows that packs do not suit, of another call than the captured one: output by output, right but slow."""
+    def _emit_unaligned(self, width: int) -> None:
+        """The path for rows that cannot be vectorised, of other calls than the captured one: output by output, correct
+        but slow.
+        """
         k = self.k
         load = self.row_load(self.input(ZERO, []), ZERO, [], "row")
         assert load is not None
@@ -94,24 +102,24 @@ class _Writer(StencilScope):
             k.line("#pragma unroll 1")
             k.open(f"for (int {name} = 0; {name} < {count}; ++{name})")
         t, u, v = (ix(Var(name, ix(count))) for name, count in self.dims)
-        self._one(t, u, v)
+        self._emit_output(t, u, v)
         for _ in self.dims:
             k.close()
         k.line("return;")
         k.close()
 
-    def _one(self, t: Ix, u: Ix, v: Ix) -> None:
+    def _emit_output(self, t: Ix, u: Ix, v: Ix) -> None:
         """One output, tap by tap."""
         k, s, (y, x) = self.k, self.s, (self.y_axis, self.x_axis)
-        k.line(f"const {self.int} oy = {to_c(ix(Var('oy0')) + u)}, ox = {to_c(ix(Var('ox0')) + v)};")
+        k.line(f"const {self.index_type} oy = {to_c(ix(Var('oy0')) + u)}, ox = {to_c(ix(Var('ox0')) + v)};")
         k.line(f"if (oy >= {k.size(y.out)} || ox >= {k.size(x.out)}) continue;")
-        k.line(f"{self.type} total = {self.empty()};")
+        k.line(f"{self.type} total = {self.neutral()};")
         if s.positions:
-            k.line(f"{self.int} found = -1;")
-        channel, taps, places = self._outer()
+            k.line(f"{self.index_type} found_index = -1;")
+        channel, taps, places = self._open_outer_loops()
         for axis, tap, at_, place in ((y, "ky", "oy", "row"), (x, "kx", "ox", "col")):
             k.open(f"for (int {tap} = 0; {tap} < {axis.kernel}; ++{tap})")
-            self._serial_place(axis, ix(Var(at_, axis.out)), tap, place)
+            self._declare_outer_place(axis, ix(Var(at_, axis.out)), tap, place)
         e = self.input(channel, places)
         k.emit.count([e])
         k.line(f"const {self.type} value = {k.emit.text(e)[0]};")
@@ -119,23 +127,23 @@ class _Writer(StencilScope):
             kernel = [ix(Var("ky", ix(y.kernel))), ix(Var("kx", ix(x.kernel)))]
             k.line(f"total += value * {k.load(self.w, s.weights(self.lead, t, channel, [*taps, *kernel]))};")
         elif s.positions:
-            self._take("true", "found", "total", "col")
+            self._replace_best("true", "found_index", "total", "col")
         else:
-            self._combine("total", "value", "0", "0", "0")
+            self._accumulate("total", "value", "0", "0", "0")
         for _ in range(2 + len(places) + (s.channels > 1)):
             k.close()
         lead = [*self.lead[:-1], self.lead[-1] + t]
-        self._store([*lead, *self.serial, ix(Var("oy", y.out)), ix(Var("ox", x.out))], "total", "found", "ox")
+        self._store([*lead, *self.serial, ix(Var("oy", y.out)), ix(Var("ox", x.out))], "total", "found_index", "ox")
 
-    def _sweep(self, width: int) -> None:
-        """Channels, serial axes, rows."""
-        channel, taps, places = self._outer()
-        self._rows(channel, taps, places, width)
+    def _emit_sweep(self, width: int) -> None:
+        """The loops over channels, outer axes and rows."""
+        channel, taps, places = self._open_outer_loops()
+        self._emit_rows(channel, taps, places, width)
         for _ in range(len(places) + (self.s.channels > 1)):
             self.k.close()
 
-    def _outer(self) -> tuple[Ix, list[Ix], list[Ix]]:
-        """Open the loops over channels and serial axes: the channel, the taps, and the places they read."""
+    def _open_outer_loops(self) -> tuple[Ix, list[Ix], list[Ix]]:
+        """Opens the loops over channels and outer axes; returns the channel, the taps, and the places they read."""
         s, k = self.s, self.k
         channel: Ix = ZERO
         if s.channels > 1:
@@ -147,93 +155,93 @@ class _Writer(StencilScope):
             tap, place = f"k{number}", f"s{number}"
             k.line("#pragma unroll 1")
             k.open(f"for (int {tap} = 0; {tap} < {axis.kernel}; ++{tap})")
-            self._serial_place(axis, self.serial[number], tap, place)
+            self._declare_outer_place(axis, self.serial[number], tap, place)
             taps.append(ix(Var(tap, ix(axis.kernel))))
             places.append(ix(Var(place, axis.size)))
         return channel, taps, places
 
-    def _serial_place(self, axis: ConvAxis, at: Ix, tap: str, name: str) -> None:
+    def _declare_outer_place(self, axis: ConvAxis, at: Ix, tap: str, name: str) -> None:
         k, moved = self.k, at + axis.padding - ix(Var(tap)) * axis.dilation
         if axis.transposed:
             if axis.stride > 1:
                 k.line(f"if (({to_c(moved)}) % {axis.stride} != 0) continue;")
-            k.line(f"const {self.int} {name} = ({to_c(moved)}) / {axis.stride};")
+            k.line(f"const {self.index_type} {name} = ({to_c(moved)}) / {axis.stride};")
         else:
             place = at * axis.stride + ix(Var(tap)) * axis.dilation - axis.padding
-            k.line(f"const {self.int} {name} = {to_c(place)};")
+            k.line(f"const {self.index_type} {name} = {to_c(place)};")
         k.line(f"if ({name} < 0 || {name} >= {k.size(axis.size)}) continue;")
 
     # ------------------------------------------------------------ one row of the input
 
-    def _rows(self, channel: Ix, taps: list[Ix], places: list[Ix], width: int) -> None:
+    def _emit_rows(self, channel: Ix, taps: list[Ix], places: list[Ix], width: int) -> None:
         y, tile, k = self.y_axis, self.tile, self.k
-        if streams(self.s, tile):
+        if streams_weights(self.s, tile):
             k.line("#pragma unroll 1")
             k.open(f"for (int ky = 0; ky < {y.kernel}; ++ky)")
-            self._weights(channel, [*taps, ix(Var("ky", ix(y.kernel)))], 1)
-            self.span(channel, places, to_c(ix(Var("row0")) + ix(Var("ky")) * y.dilation), width)
-            self._columns("0", "0")
+            self._load_weights(channel, [*taps, ix(Var("ky", ix(y.kernel)))], 1)
+            self.load_span(channel, places, to_c(ix(Var("row0")) + ix(Var("ky")) * y.dilation), width)
+            self._emit_taps("0", "0")
             k.close()
             return
-        self._weights(channel, taps, y.kernel)
-        with self.loops(("r", y.span(tile.u))) as (r,):
-            self.span(channel, places, "row0" if r == "0" else "row0 + r", width)
-            with self.loops(("ky", y.kernel), ("u", tile.u)) as (ky, u):
+        self._load_weights(channel, taps, y.kernel)
+        with self.unrolled(("r", y.span(tile.u))) as (r,):
+            self.load_span(channel, places, "row0" if r == "0" else "row0 + r", width)
+            with self.unrolled(("ky", y.kernel), ("u", tile.u)) as (ky, u):
                 if y.span(tile.u) > 1 or y.transposed:
-                    k.line(f"if ({meets(y, tile.u, ky, u, r)}) continue;")
-                self._columns(ky, u)
-            if self.tile.t * y.kernel * self.x_axis.kernel > MANY_TAPS and r != "0":
-                k.define("row_fence", FENCE)
-                k.line("row_fence(acc);")
+                    k.line(f"if ({skip_condition(y, tile.u, ky, u, r)}) continue;")
+                self._emit_taps(ky, u)
+            if self.tile.t * y.kernel * self.x_axis.kernel > BARRIER_TAPS and r != "0":
+                k.define("schedule_barrier", SCHEDULE_BARRIER)
+                k.line("schedule_barrier(acc);")
 
-    def _weights(self, channel: Ix, taps: list[Ix], rows: int) -> None:
-        """The weights of these taps in registers."""
+    def _load_weights(self, channel: Ix, taps: list[Ix], rows: int) -> None:
+        """Loads the weights of these taps into registers."""
         s, k, x = self.s, self.k, self.x_axis
         if s.weights is None or self.w is None:
             return
         sizes = (("t", self.tile.t), ("ky", rows), ("kx", x.kernel))
         k.line(f"{self.type} {self.array('taps', *((str(n), n) for _, n in sizes))};")
-        with self.loops(*sizes) as (t, ky, kx):
-            row = [] if len(taps) == len(s.axes) - 1 else [at(ky, rows)]
-            index = s.weights(self.lead, at(t, self.tile.t), channel, [*taps, *row, at(kx, x.kernel)])
+        with self.unrolled(*sizes) as (t, ky, kx):
+            row = [] if len(taps) == len(s.axes) - 1 else [loop_index(ky, rows)]
+            index = s.weights(self.lead, loop_index(t, self.tile.t), channel, [*taps, *row, loop_index(kx, x.kernel)])
             value = k.load(self.w, index)
             k.line(f"{self.array('taps', *((p, n) for p, (_, n) in zip((t, ky, kx), sizes, strict=True)))} = {value};")
 
     # ------------------------------------------------------------ combining
 
-    def _columns(self, ky: str, u: str) -> None:
-        """The row's taps into the tile's row u."""
+    def _emit_taps(self, ky: str, u: str) -> None:
+        """Accumulates the row's taps into row u of the tile."""
         x, k, tile = self.x_axis, self.k, self.tile
-        with self.loops(("kx", x.kernel), ("v", tile.v)) as (kx, v):
-            place = scaled((v, 1 if x.transposed else x.stride), (kx, -x.dilation if x.transposed else x.dilation))
+        with self.unrolled(("kx", x.kernel), ("v", tile.v)) as (kx, v):
+            place = linear_text((v, 1 if x.transposed else x.stride), (kx, -x.dilation if x.transposed else x.dilation))
             if x.transposed:
                 k.line(f"const int phase = {place} + {x.padding};")
                 if x.stride > 1:
                     k.line(f"if (phase % {x.stride} != 0) continue;")
                 place = f"phase / {x.stride} - {x.first(tile.v)}".replace("- -", "+ ")
             if self.s.positions:
-                self._best(u, v, place)
+                self._update_best(u, v, place)
                 return
-            with self.loops(("t", tile.t)) as (t,):
-                self._combine(self.sum(t, u, v), f"span[{place}]", t, ky, kx)
+            with self.unrolled(("t", tile.t)) as (t,):
+                self._accumulate(self.sum(t, u, v), f"span[{place}]", t, ky, kx)
 
-    def _combine(self, total: str, value: str, t: str, ky: str, kx: str) -> None:
+    def _accumulate(self, total: str, value: str, t: str, ky: str, kx: str) -> None:
         if self.s.combine == "max":
             self.k.define("pool_max", POOL_MAX)
             self.k.line(f"{total} = pool_max({total}, {value});")
             return
         if self.s.weights:
-            rows = 1 if streams(self.s, self.tile) else self.y_axis.kernel
+            rows = 1 if streams_weights(self.s, self.tile) else self.y_axis.kernel
             sizes = ((t, self.tile.t), (ky, rows), (kx, self.x_axis.kernel))
             value += f" * {self.array('taps', *sizes)}"
         self.k.line(f"{total} += {value};")
 
-    def _best(self, u: str, v: str, place: str) -> None:
+    def _update_best(self, u: str, v: str, place: str) -> None:
         self.k.line(f"const {self.type} value = span[{place}];")
-        self._take(f"taken[{place}]", self.sum("0", u, v, "best"), self.sum("0", u, v), f"col0 + {place}")
+        self._replace_best(f"valid[{place}]", self.sum("0", u, v, "best_index"), self.sum("0", u, v), f"col0 + {place}")
 
-    def _take(self, condition: str, best: str, most: str, col: str) -> None:
-        """The first of equal maxima wins, NaN beats numbers."""
+    def _replace_best(self, condition: str, best: str, most: str, col: str) -> None:
+        """Of equal maxima the first wins; NaN wins over numbers."""
         k = self.k
         k.open(f"if ({condition} && ({best} < 0 || value > {most} || (value != value && {most} == {most})))")
         k.line(f"{most} = value;")
@@ -246,13 +254,13 @@ class _Writer(StencilScope):
 
     # ------------------------------------------------------------ results
 
-    def _stores(self) -> None:
+    def _emit_stores(self) -> None:
         k, tile, out = self.k, self.tile, self.x_axis.out
-        with self.loops(("t", tile.t), ("u", tile.u)) as (t, u):
-            k.line(f"const {self.int} oy = oy0{'' if u == '0' else ' + u'};")
+        with self.unrolled(("t", tile.t), ("u", tile.u)) as (t, u):
+            k.line(f"const {self.index_type} oy = oy0{'' if u == '0' else ' + u'};")
             if tile.u > 1:
                 k.line(f"if (oy >= {k.size(self.y_axis.out)}) continue;")
-            lead = [*self.lead[:-1], self.lead[-1] + at(t, tile.t)]
+            lead = [*self.lead[:-1], self.lead[-1] + loop_index(t, tile.t)]
             index: list[Ix] = [*lead, *self.serial, ix(Var("oy", self.y_axis.out))]
             even = out.value is not None and out.value % tile.v == 0
             if tile.v & (tile.v - 1) or tile.v == 1 or self.body.placed.offer.whole:
@@ -260,7 +268,9 @@ class _Writer(StencilScope):
                 return
             if not even:
                 k.open(f"if (ox0 + {tile.v} <= {k.size(out)})")
-            k.epilogue_vector(self._value(self.sum(t, u, "v"), "v"), [*index, ix(Var("ox0", out))], "ox0", str(tile.v))
+            k.epilogue_vector(
+                self._result_text(self.sum(t, u, "v"), "v"), [*index, ix(Var("ox0", out))], "ox0", str(tile.v)
+            )
             if not even:
                 k.close()
                 k.open("else")
@@ -269,25 +279,25 @@ class _Writer(StencilScope):
 
     def _store_each(self, index: list[Ix], t: str, u: str) -> None:
         k, out = self.k, self.x_axis.out
-        with self.loops(("v", self.tile.v)) as (v,):
-            k.line(f"const {self.int} ox = ox0{'' if v == '0' else ' + v'};")
+        with self.unrolled(("v", self.tile.v)) as (v,):
+            k.line(f"const {self.index_type} ox = ox0{'' if v == '0' else ' + v'};")
             if self.tile.v > 1:
                 k.line(f"if (ox >= {k.size(out)}) continue;")
             place = [*index, ix(Var("ox", out))]
-            self._store(place, self.sum(t, u, v), self.sum(t, u, v, "best"), "ox")
+            self._store(place, self.sum(t, u, v), self.sum(t, u, v, "best_index"), "ox")
 
     def _store(self, place: list[Ix], total: str, best: str, ox: str) -> None:
-        """One output and what is fused behind it, or the value and where it lies."""
+        """Stores one output through the epilogue, or the value and its position."""
         k = self.k
         if not self.body.placed.offer.whole:
-            k.epilogue(self._value(total, ox), place)
+            k.epilogue(self._result_text(total, ox), place)
             return
         flat = k.emit.position(flatten(self.s.space, place))
         k.store(0, flat, total)
         k.store(1, flat, best)
 
-    def _value(self, total: str, ox: str) -> str:
-        """The result of a sum: scaled, or divided by the window's size."""
+    def _result_text(self, total: str, ox: str) -> str:
+        """The result of a sum: scaled, or divided by the size of the window."""
         if not self.s.count:
             return total if self.s.scale == 1.0 else f"{total} * {literal(self.s.scale, self.type)}"
         places = [*self.serial, ix(Var("oy")), ix(Var("ox0")) + ix(Var("v")) if ox == "v" else ix(Var(ox))]

@@ -1,5 +1,4 @@
-"""A recurrent layer as one kernel that lasts for all steps (text: templates/recurrent/text.py;
-docs/engine-templates.md)."""
+"""A recurrent layer as one kernel for all time steps (text: text.py; see docs/engine-templates.md)."""
 
 from __future__ import annotations
 
@@ -16,14 +15,16 @@ from hipwright.engine.templates.offers import KernelCall, Offer, Output
 from hipwright.engine.templates.recurrent.text import GATES, LayerSpec, layer_text
 
 REGISTERS = 65536
-"""Of a compute unit, the least of our targets (NVIDIA's)."""
+"""Registers of a compute unit: the least of our targets (NVIDIA)."""
 COMPUTE_UNITS = 132
 STEP_REGISTERS = {"float32": 20, "float16": 48, "bfloat16": 48}
-"""What a step needs beside sums and weights: NVRTC then spills nothing of a GRU of 128 units, in 128 registers."""
+"""Registers of a step beside sums and weights: with these NVRTC spills nothing of a GRU of 128 units in 128
+registers.
+"""
 
 
 @dataclass(eq=False)
-class Layer:
+class RecurrentLayer:
     """One layer's call. rows: batch rows at capture."""
 
     kind: str
@@ -47,7 +48,7 @@ def persistent(call: KernelCall) -> Offer:
     gates, weights, biases, h0, c0, number, kind, batch_first = call.args
     shape = gates[0].shape
     steps, batch = (shape[1], shape[0]) if batch_first else (shape[0], shape[1])
-    layer = Layer(
+    layer = RecurrentLayer(
         kind,
         number,
         weights[0].shape[-1].value or 0,
@@ -58,8 +59,8 @@ def persistent(call: KernelCall) -> Offer:
         gates[0].dtype,
         call.c.hint(batch),
     )
-    both = [t for pair in (gates, weights, biases) for t in (pair[0], pair[-1])]  # one direction: twice the same
-    operands = [t and call.c.realise(t) for t in (*both, _state(h0), _state(c0))]
+    pairs = [t for pair in (gates, weights, biases) for t in (pair[0], pair[-1])]  # the same if there is one direction
+    operands = [t and call.c.realise(t) for t in (*pairs, _state(h0), _state(c0))]
     outputs = [Output(call.shape(k)) for k, meta in enumerate(call.outs) if meta is not None]
     return Offer("persistent", write, operands, outputs, default=True, whole=True, data=layer)
 
@@ -75,28 +76,28 @@ def _state(value: Tensor | None) -> Tensor | None:
 def write(body: CallBody) -> list[EmittedKernel]:
     """The layer's kernel, and before it the one that packs its weights if they are streamed.
 
-    Layers of one kind and size share the kernels' text, which therefore is device code that is written once.
+    Layers of one kind and size share the text of the kernels, which is therefore device code that is written once.
     """
-    layer: Layer = body.data
-    default = "resident" if _resident(layer) else "streamed"
+    layer: RecurrentLayer = body.data
+    default = "resident" if _weights_fit(layer) else "streamed"
     streamed = body.choose("weights", ("resident", "streamed"), default) == "streamed"
-    knobs = _knobs(body, layer, streamed)
+    knobs = _ask_knobs(body, layer, streamed)
     numbers = "".join(name.removeprefix(wanted).lower() for wanted, name in knobs.items())
     outputs = body.stored(0) is not None
     name = f"{layer.kind}_{layer.hidden}_{layer.dtype}{'_streamed' * streamed}{'' if outputs else '_last'}{numbers}"
     spec = LayerSpec(
         name=name, kind=layer.kind, ctype=STORAGE[layer.dtype], hidden=layer.hidden, streamed=streamed, outputs=outputs
     )
-    kernels = _packing(body, layer, spec) if streamed else []
-    kernels.append(_steps(body, layer, spec, kernels[0].writes[0] if streamed else ""))
+    kernels = _packing_launch(body, layer, spec) if streamed else []
+    kernels.append(_layer_launch(body, layer, spec, kernels[0].writes[0] if streamed else ""))
     for kernel in kernels:
-        kernel.grid, kernel.block = _renamed(kernel.grid, knobs), _renamed(kernel.block, knobs)
+        kernel.grid, kernel.block = _with_knob_names(kernel.grid, knobs), _with_knob_names(kernel.block, knobs)
     kernels[-1].device = included("load_16_bytes", "lane_reduce_scatter")
-    kernels[-1].device[name] = _renamed(layer_text(spec), knobs)
+    kernels[-1].device[name] = _with_knob_names(layer_text(spec), knobs)
     return kernels
 
 
-def _packing(body: CallBody, layer: Layer, spec: LayerSpec) -> list[EmittedKernel]:
+def _packing_launch(body: CallBody, layer: RecurrentLayer, spec: LayerSpec) -> list[EmittedKernel]:
     """The launch that packs the weights of both directions."""
     packed = body.temporary("packed", [ix(layer.directions), ix(spec.pitch)], layer.dtype)
     weights = [t.buffer for t in body.operands[2:4] if t is not None]
@@ -104,8 +105,8 @@ def _packing(body: CallBody, layer: Layer, spec: LayerSpec) -> list[EmittedKerne
     return [EmittedKernel(f"{spec.name}_pack", None, grid, "256", [*weights, packed], reads=weights, writes=[packed])]
 
 
-def _steps(body: CallBody, layer: Layer, spec: LayerSpec, packed: str) -> EmittedKernel:
-    """The launch of all steps."""
+def _layer_launch(body: CallBody, layer: RecurrentLayer, spec: LayerSpec, packed: str) -> EmittedKernel:
+    """The launch that computes all steps."""
     buffers = [t.buffer if t is not None else "None" for t in body.operands]
     if packed:
         buffers[2:4] = [packed, packed]
@@ -125,7 +126,7 @@ def _steps(body: CallBody, layer: Layer, spec: LayerSpec, packed: str) -> Emitte
     )
 
 
-def _renamed(text: str, knobs: dict[str, str]) -> str:
+def _with_knob_names(text: str, knobs: dict[str, str]) -> str:
     for wanted, name in knobs.items():
         text = text.replace(wanted, name)
     return text
@@ -134,55 +135,57 @@ def _renamed(text: str, knobs: dict[str, str]) -> str:
 # ---------------------------------------------------------------- the static rules
 
 
-def _split(hidden: int) -> int:
-    """Lanes of a hidden unit: about 512 threads a block, no more than 8 lanes to add up."""
+def _default_lanes(hidden: int) -> int:
+    """Lanes of a hidden unit: about 512 threads a block, and at most 8 lanes to sum over."""
     return 8 if hidden <= 32 else 4 if hidden <= 128 else 2 if hidden <= 256 else 1
 
 
-def _rows(layer: Layer) -> int:
-    """Batch rows of a block: one as long as every block has a compute unit of its own; sums must fit in registers."""
+def _default_rows(layer: RecurrentLayer) -> int:
+    """Batch rows of a block: one as long as every block has a compute unit of its own; the sums must fit in
+    registers.
+    """
     rows = 1
-    most = 4 if _threads(layer.hidden) > 512 else 32 if layer.dtype == "float32" else 8
+    most = 4 if _default_threads(layer.hidden) > 512 else 32 if layer.dtype == "float32" else 8
     while rows < 8 and 2 * rows * layer.gates <= most and layer.rows * layer.directions > COMPUTE_UNITS * rows:
         rows *= 2
     return rows
 
 
-def _threads(hidden: int) -> int:
-    return min(1024, -(-hidden * _split(hidden) // 64) * 64)
+def _default_threads(hidden: int) -> int:
+    return min(1024, -(-hidden * _default_lanes(hidden) // 64) * 64)
 
 
-def _pieces(layer: Layer) -> int:
-    """16-byte pieces of a weight row that a lane reads."""
-    span = _split(layer.hidden) * (4 if layer.dtype == "float32" else 8)
+def _lane_vectors(layer: RecurrentLayer) -> int:
+    """16-byte vectors of a weight row that a lane reads."""
+    span = _default_lanes(layer.hidden) * (4 if layer.dtype == "float32" else 8)
     return -(-layer.hidden // span)
 
 
-def _free(layer: Layer) -> int:
-    """Registers of a thread that weights may take: the compute unit's share less what a step needs."""
-    share = min(255, REGISTERS // _threads(layer.hidden))
-    return share - STEP_REGISTERS[layer.dtype] - 2 * layer.gates * _rows(layer)
+def _free_registers(layer: RecurrentLayer) -> int:
+    """Registers of a thread that weights may take: its share of the compute unit's, less those of a step."""
+    share = min(255, REGISTERS // _default_threads(layer.hidden))
+    return share - STEP_REGISTERS[layer.dtype] - 2 * layer.gates * _default_rows(layer)
 
 
-def _resident(layer: Layer) -> bool:
-    """Do all recurrent weights fit into a block's registers?"""
-    turns = -(-layer.hidden * _split(layer.hidden) // _threads(layer.hidden))
-    return turns * layer.gates * _pieces(layer) * _registers(layer) <= _free(layer)
+def _weights_fit(layer: RecurrentLayer) -> bool:
+    """Whether all recurrent weights fit into a block's registers."""
+    turns = -(-layer.hidden * _default_lanes(layer.hidden) // _default_threads(layer.hidden))
+    return turns * layer.gates * _lane_vectors(layer) * _vector_registers(layer) <= _free_registers(layer)
 
 
-def _registers(layer: Layer) -> int:
-    """Registers that 16 bytes of weights take: compilers convert half types once, before the steps."""
+def _vector_registers(layer: RecurrentLayer) -> int:
+    """Registers of 16 bytes of weights: compilers convert half types once, before the steps."""
     return 4 if layer.dtype == "float32" else 8
 
 
-def _knobs(body: CallBody, layer: Layer, streamed: bool) -> dict[str, str]:
-    """The kernels' knobs: {as the text spells it: the macro}."""
+def _ask_knobs(body: CallBody, layer: RecurrentLayer, streamed: bool) -> dict[str, str]:
+    """The knobs of the kernels: {name in the text: macro}."""
     out = {
-        "RNN_SPLIT": body.knob("RNN_SPLIT", _split(layer.hidden), (1, 2, 4, 8, 16), "lanes of a hidden unit"),
-        "RNN_ROWS": body.knob("RNN_ROWS", _rows(layer), (1, 2, 4, 8), "batch rows of a block"),
+        "RNN_SPLIT": body.knob("RNN_SPLIT", _default_lanes(layer.hidden), (1, 2, 4, 8, 16), "lanes of a hidden unit"),
+        "RNN_ROWS": body.knob("RNN_ROWS", _default_rows(layer), (1, 2, 4, 8), "batch rows of a block"),
     }
     if streamed:
-        free = _free(layer) - 8 * layer.gates  # two pieces on their way
-        keep = max((k for k in (1, 2, 4, 8) if k * layer.gates * _registers(layer) <= free), default=0)
+        free = _free_registers(layer) - 8 * layer.gates  # of the two vectors under way
+        keep = max((k for k in (1, 2, 4, 8) if k * layer.gates * _vector_registers(layer) <= free), default=0)
         out["RNN_KEEP"] = body.knob("RNN_KEEP", keep, (0, 1, 2, 4, 8), "16-byte pieces of a weight row in registers")
     return out

@@ -1,9 +1,9 @@
 """Sums over few places: a histogram in LDS, for scatter_add along rows and index_add of single elements.
 
-Many elements for few places contend for them in memory. Here a block has a row's places in LDS, or a window of them
-where they are many, adds its elements there by LDS atomics, and writes every place once (Gomez-Luna et al., "An
+Atomics of many elements on few places contend in memory. Here a block has the places of a row in LDS, or a window of
+them where they are many, adds its elements by LDS atomics, and writes every place once (Gomez-Luna et al., "An
 optimized approach to histogram computation on GPU", Machine Vision and Applications 2013: privatised histograms). Few
-rows are cut into parts, whose sums are added to memory, one atomic a place and part.
+rows are divided into parts, whose sums are added to memory, one atomic a place and part.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
-from hipwright.engine.templates.scatter.form import Scatter
+from hipwright.engine.templates.scatter.spec import ScatterSpec
 
-MOST_PLACES, ITEMS, BLOCKS = 8192, 4, 264
-"""Places in LDS at once (32 KiB); elements a thread asks for at once; blocks that fill an H200."""
-NAMES = "i u row part parts base have many start end at b bins place value first step i0 i1 i2 i3 i4 i5 i6 i7"
+MAX_PLACES, LOADS_AT_ONCE, BLOCKS = 8192, 4, 264
+"""Places in LDS at once (32 KiB); elements that a thread loads at once; blocks that fill an H200."""
+NAMES = """i u row window_start window_size length start end at b bins place value bin_place part_length
+i0 i1 i2 i3 i4 i5 i6 i7"""
 
 
 @dataclass(eq=False)
 class HistogramScatter:
-    """Rows of `length` elements for `places` places each; parts: how many blocks share a row."""
+    """Rows of `length` elements for `places` places each; parts: blocks that share a row."""
 
-    a: Scatter
+    a: ScatterSpec
     lead: list[Ix]
     length: Ix
     places: Ix
@@ -37,12 +38,12 @@ class HistogramScatter:
 
     @property
     def rows(self) -> Ix:
-        """How many histograms."""
+        """Number of histograms."""
         return product(self.lead)
 
 
-def histogram(body: CallBody, a: Scatter) -> HistogramScatter | None:
-    """How a call is written with its places in LDS, or None: memory's atomics. The choice is `call:<node>:place`."""
+def histogram_of(body: CallBody, a: ScatterSpec) -> HistogramScatter | None:
+    """The histogram by which a call is written, or None for atomics in memory. The choice is `call:<node>:place`."""
     x, chosen, source = body.operands
     assert x is not None and chosen is not None and source is not None
     lead = a.shape[: a.dim]
@@ -51,7 +52,7 @@ def histogram(body: CallBody, a: Scatter) -> HistogramScatter | None:
         return None
     length, places = chosen.shape[-1], a.shape[-1]
     rows, many, few = body.hint(product(lead)), body.hint(length), body.hint(places)
-    default = "lds" if few <= MOST_PLACES and many >= 4 * few else "memory"
+    default = "lds" if few <= MAX_PLACES and many >= 4 * few else "memory"
     if body.choose("place", ["lds", "memory"], default) == "memory":
         return None
     parts = 1 if rows >= BLOCKS // 2 else max(min(BLOCKS // max(rows, 1), many // (4 * max(few, 1))), 1)
@@ -60,31 +61,33 @@ def histogram(body: CallBody, a: Scatter) -> HistogramScatter | None:
     return HistogramScatter(a, lead, length, places, parts)
 
 
-def write_rows(body: CallBody, h: HistogramScatter, total: str) -> EmittedKernel:
-    """The kernel: a block a row, which also writes what was there; or a part of a row, added to memory."""
+def histogram_kernel(body: CallBody, h: HistogramScatter, total: str) -> EmittedKernel:
+    """The kernel: a block for each row, which also writes the initial values; or one for each part of a row, which adds
+    to memory.
+    """
     block = body.knob("HISTOGRAM_BLOCK", 512, (256, 512, 1024), "threads of a block that adds in LDS")
     k = body.kernel(names=NAMES)
     x, kind = body.operands[0], COMPUTE[body.operands[0].dtype]  # type: ignore[union-attr]
     assert x is not None
-    window = min(1 << max(body.hint(h.places) - 1, 1).bit_length(), MOST_PLACES)
+    window = min(1 << max(body.hint(h.places) - 1, 1).bit_length(), MAX_PLACES)
     n, places = k.size(h.length), k.size(h.places)
     k.line(f"__shared__ {kind} bins[{window}];")
     k.line(f"const {k.kind} row = blockIdx.x{f' / {h.parts}' if h.parts > 1 else ''};")
-    index = _lead(k, h)
-    _share(k, h, _inside(body, h, index, n))
-    k.line("// all places in LDS, or one window of them after another")
-    k.open(f"for ({k.kind} base = 0; base < {places}; base += {window})")
-    k.line(f"const int have = {places} - base < {window} ? {places} - base : {window};")
-    _start(k, h, x, index, kind, block)
+    index = _declare_row_index(k, h)
+    _declare_range(k, h, _row_length(body, h, index, n))
+    k.line("// all places in LDS at once, or one window of them after another")
+    k.open(f"for ({k.kind} window_start = 0; window_start < {places}; window_start += {window})")
+    k.line(f"const int window_size = {places} - window_start < {window} ? {places} - window_start : {window};")
+    _init_bins(k, h, x, index, kind, block)
     k.line("__syncthreads();")
-    _add(body, k, h, index, kind, block, places)
+    _emit_adds(body, k, h, index, kind, block, places)
     k.line("__syncthreads();")
-    k.open(f"for (int b = threadIdx.x; b < have; b += {block})")
+    k.open(f"for (int b = threadIdx.x; b < window_size; b += {block})")
     if h.parts == 1:
-        k.store(0, f"row * {places} + base + b", "bins[b]")
+        k.store(0, f"row * {places} + window_start + b", "bins[b]")
     else:
         k.written.add(total)
-        k.line(f"atomicAdd(&{k.pointer(total)}[row * {places} + base + b], bins[b]);")
+        k.line(f"atomicAdd(&{k.pointer(total)}[row * {places} + window_start + b], bins[b]);")
     k.close()
     k.line("__syncthreads();")
     k.close()
@@ -92,8 +95,8 @@ def write_rows(body: CallBody, h: HistogramScatter, total: str) -> EmittedKernel
     return k.finish(grid, block, block, "sums in LDS" if h.parts == 1 else f"sums in LDS, {h.parts} parts a row")
 
 
-def _lead(k: CallKernel, h: HistogramScatter) -> list[Ix]:
-    """The row's index, one variable a dimension."""
+def _declare_row_index(k: CallKernel, h: HistogramScatter) -> list[Ix]:
+    """Declares the row's index, one variable a dimension."""
     index: list[Ix] = []
     for number, place in enumerate(unflatten(h.lead, ix(Var("row", h.rows))) if h.lead else []):
         k.line(f"const {k.kind} i{number} = {k.size(place)};")
@@ -101,8 +104,8 @@ def _lead(k: CallKernel, h: HistogramScatter) -> list[Ix]:
     return index
 
 
-def _inside(body: CallBody, h: HistogramScatter, index: list[Ix], n: str) -> str:
-    """How many elements the row has: none where another call's index has fewer rows than there are places for."""
+def _row_length(body: CallBody, h: HistogramScatter, index: list[Ix], n: str) -> str:
+    """Elements of the row: none where the index of another call has fewer rows than there are places for."""
     chosen, k = body.operands[1], body.made[-1]
     assert chosen is not None
     pairs = zip(index, chosen.shape, h.lead, strict=False) if h.a.each else ()
@@ -110,51 +113,52 @@ def _inside(body: CallBody, h: HistogramScatter, index: list[Ix], n: str) -> str
     return f"({' && '.join(tests)} ? {n} : 0)" if tests else n
 
 
-def _share(k: CallKernel, h: HistogramScatter, n: str) -> None:
-    """This block's elements of the row."""
+def _declare_range(k: CallKernel, h: HistogramScatter, n: str) -> None:
+    """Declares this block's elements of the row."""
     if h.parts == 1:
         k.line(f"const {k.kind} start = 0, end = {n};")
         return
-    k.line(f"const {k.kind} many = {n}, step = (many + {h.parts - 1}) / {h.parts};")
-    k.line(f"const {k.kind} start = blockIdx.x % {h.parts} * step, end = start + step < many ? start + step : many;")
+    k.line(f"const {k.kind} length = {n}, part_length = (length + {h.parts - 1}) / {h.parts};")
+    end = "start + part_length < length ? start + part_length : length"
+    k.line(f"const {k.kind} start = blockIdx.x % {h.parts} * part_length, end = {end};")
 
 
-def _start(k: CallKernel, h: HistogramScatter, x: Tensor, index: list[Ix], kind: str, block: str) -> None:
-    """What is there, or nothing where memory has it already."""
-    k.open(f"for (int b = threadIdx.x; b < have; b += {block})")
+def _init_bins(k: CallKernel, h: HistogramScatter, x: Tensor, index: list[Ix], kind: str, block: str) -> None:
+    """Initial values, or zero where memory has them already."""
+    k.open(f"for (int b = threadIdx.x; b < window_size; b += {block})")
     if h.parts > 1:
         k.line(f"bins[b] = ({kind})0;")
     else:
-        k.line(f"const {k.kind} first = base + b;")
-        k.line(f"bins[b] = {k.load(x, [*index, ix(Var('first', h.places))])};")
+        k.line(f"const {k.kind} bin_place = window_start + b;")
+        k.line(f"bins[b] = {k.load(x, [*index, ix(Var('bin_place', h.places))])};")
     k.close()
 
 
-def _add(
+def _emit_adds(
     body: CallBody, k: CallKernel, h: HistogramScatter, index: list[Ix], kind: str, block: str, places: str
 ) -> None:
-    """Elements are asked for ITEMS at a time, then added."""
+    """Loads LOADS_AT_ONCE elements at a time, then adds them."""
     _, chosen, source = body.operands
     assert chosen is not None and source is not None
     element = ix(Var("i", h.length))
-    k.open(f"for ({k.kind} at = start + threadIdx.x; at < end; at += {ITEMS} * {block})")
-    k.line(f"long place[{ITEMS}];")
-    k.line(f"{kind} value[{ITEMS}];")
+    k.open(f"for ({k.kind} at = start + threadIdx.x; at < end; at += {LOADS_AT_ONCE} * {block})")
+    k.line(f"long place[{LOADS_AT_ONCE}];")
+    k.line(f"{kind} value[{LOADS_AT_ONCE}];")
     k.line("#pragma unroll")
-    k.open(f"for (int u = 0; u < {ITEMS}; ++u)")
+    k.open(f"for (int u = 0; u < {LOADS_AT_ONCE}; ++u)")
     k.line(f"const {k.kind} i = at + u * {block};")
     k.line("place[u] = -1;")
     k.open("if (i < end)")
     k.line(f"place[u] = {k.load(chosen, [*index, element])};")
     if not h.a.each:
         k.line(f"if (place[u] < 0) place[u] += {places};")
-    k.line("place[u] -= base;")
+    k.line("place[u] -= window_start;")
     value = k.load(source, [*index, element])
     scale = "" if h.a.alpha == 1.0 else f" * {h.a.alpha if kind == 'float' else int(h.a.alpha)}"
     k.line(f"value[u] = ({kind})({value}){scale};")
     k.close()
     k.close()
     k.line("#pragma unroll")
-    k.line(f"for (int u = 0; u < {ITEMS}; ++u)")
-    k.line("    if (place[u] >= 0 && place[u] < have) atomicAdd(&bins[place[u]], value[u]);")
+    k.line(f"for (int u = 0; u < {LOADS_AT_ONCE}; ++u)")
+    k.line("    if (place[u] >= 0 && place[u] < window_size) atomicAdd(&bins[place[u]], value[u]);")
     k.close()

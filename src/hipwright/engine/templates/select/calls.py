@@ -1,4 +1,4 @@
-"""Which selections are written in HIP (templates/select/block.py)."""
+"""The selections that are written in HIP, and by which kernels (block.py, lanes.py)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 from hipwright.engine.ir.expr import COMPUTE
 from hipwright.engine.lower.core import NotLowered, Tensor, as_int
 from hipwright.engine.templates.offers import KernelCall, Offer, Output
-from hipwright.engine.templates.select.block import FEW_KEYS, MOST_KEYS, Selection, rows_of, write_select, write_sort
-from hipwright.engine.templates.select.lanes import suits, write_lanes
+from hipwright.engine.templates.select.block import BLOCK_KEYS, MAX_KEYS, Selection, as_rows, write_select, write_sort
+from hipwright.engine.templates.select.lanes import fits_registers, write_lanes
 
-MOST_TAKEN = 128
+MAX_TAKE = 128
 
 
 def best(call: KernelCall) -> Offer | None:
-    """The k largest or smallest of each row, in order; the k-th smallest."""
+    """The k largest or smallest of each row, in order; or the k-th smallest."""
     take = as_int(call.arg(1))
     only = call.kind == "kthvalue"
     dim = call.arg(2, "dim", -1)
-    if take > MOST_TAKEN or take < 1:
+    if take > MAX_TAKE or take < 1:
         raise NotLowered(f"{take} of a row")
     largest = not only and bool(call.arg(3, "largest", True))
     return _offer(call, dim, take, largest, only=only)
@@ -39,15 +39,15 @@ def _offer(call: KernelCall, dim: Any, take: int | None, largest: bool, **how: A
     x: Tensor = call.args[0]
     if COMPUTE[x.dtype] not in ("float", "int") or x.rank == 0:
         raise NotLowered(f"a selection from {x.dtype}")
-    operand, rows, inner = rows_of(call.c, x, as_int(dim) % x.rank)
+    operand, rows, inner = as_rows(call.c, x, as_int(dim) % x.rank)
     length = operand.shape[1]
     many = call.c.hint(length)
-    if take is None and many > MOST_KEYS // 2:
+    if take is None and many > MAX_KEYS // 2:
         raise NotLowered("rows too long to sort in LDS")
     selection = Selection(rows, length, inner, take, largest, **how)
-    if suits(take, many):
+    if fits_registers(take, many):
         kind, write = "lanes", write_lanes
-    elif take is None or many <= FEW_KEYS:
+    elif take is None or many <= BLOCK_KEYS:
         kind, write = "sort", write_sort
     else:
         kind, write = "select", write_select

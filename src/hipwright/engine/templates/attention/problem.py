@@ -1,4 +1,4 @@
-"""What attention templates share: the call's form, and how rows of q, k and v are read (docs/engine-templates.md)."""
+"""The attention problem that templates share, and how they read rows of q, k and v (docs/engine-templates.md)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from hipwright.engine.templates.access import certain_loads
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.offers import KernelCall, NotLowered
 
-FEW, MANY = 16, 128
-"""Few queries of one key head over many keys: decoding."""
-LARGEST_HEAD = 256
+DECODING_MAX_ROWS, DECODING_MIN_KEYS = 16, 128
+"""Decoding: at most so many queries of a key head, and at least so many keys."""
+MAX_HEAD_SIZE = 256
 FLOATS = ("float32", "float16", "bfloat16")
 LOG2E = math.log2(math.e)
-SMALL_WORK = {"float32": 1e9, "float16": 1e8, "bfloat16": 1e8}
-"""Floating-point operations up to which the tile kernel is the default: the library's kernels use matrix units."""
-NARROW = 64
-"""Head sizes, of keys and values together, up to which that holds for float32 whatever the work: writing and reading
-the scores takes longer than the library's faster products save (4 x 8 heads of 32 over 1024: 160 us for 266)."""
+MAX_OPERATIONS = {"float32": 1e9, "float16": 1e8, "bfloat16": 1e8}
+"""Floating-point operations up to which the tiled kernel is the default: the library's kernels use matrix units."""
+NARROW_HEADS = 64
+"""Head sizes, of keys and values together, up to which it is the default for float32 whatever the work: storing and
+reading the scores takes longer than the library's faster products save (4 x 8 heads of 32 over 1024: 160 us instead of
+266).
+"""
 Place = Sequence[Ix | str | int]
 
 
@@ -32,9 +34,9 @@ Place = Sequence[Ix | str | int]
 class AttentionProblem:
     """One attention: q [lead..., queries, size], k [lead..., keys, size], v [lead..., keys, size_v].
 
-    The last of `lead` is the query's head; `group` query heads share a key head. scale includes log2(e).
-    With `scores` the attention is a module's own: scores [..., queries, keys] are a function of the product, powers are
-    those of e, and a row with nothing to attend to is NaN unless there are no keys at all.
+    The last of `lead` is the query head; `group` query heads share a key head. scale includes log2(e). With `scores`
+    the attention is written by a module: scores [..., queries, keys] are a function of the product, powers are those of
+    e, and a row without keys to attend to is NaN unless there are no keys at all.
     """
 
     dtype: str
@@ -52,17 +54,20 @@ class AttentionProblem:
 
     @property
     def decoding(self) -> bool:
-        """Do few queries read many keys, so that memory bounds the work?"""
-        return _few(self.hints["rows"] * self.group, self.hints["keys"])
+        """Whether few queries read many keys, so that memory bounds the work."""
+        return _is_decoding(self.hints["rows"] * self.group, self.hints["keys"])
 
     @property
     def small(self) -> bool:
-        """Is the work small enough for the vector units?"""
+        """Whether the work is small enough for the vector units."""
         heads = self.hints["heads"] * self.group
-        return _work(heads, self.hints["rows"], self.hints["keys"], self.size, self.size_v) <= SMALL_WORK[self.dtype]
+        return (
+            _operations(heads, self.hints["rows"], self.hints["keys"], self.size, self.size_v)
+            <= MAX_OPERATIONS[self.dtype]
+        )
 
     def empty(self, kernel: CallKernel) -> str:
-        """What a row gets that has nothing to attend to, as C text."""
+        """The result of a row without keys to attend to, as C text."""
         return "0.0f" if self.scores is None else f"({kernel.size(self.keys)} == 0 ? 0.0f : NAN)"
 
     def power(self, exponent: str) -> str:
@@ -70,36 +75,36 @@ class AttentionProblem:
         return f"exp2f({exponent})" if self.scores is None else f"exp2f(({exponent}) * {LOG2E!r}f)"
 
 
-def by_default(dtype: str, rows: int, keys: int, heads: int, size: int, size_v: int) -> bool:
-    """Do the templates take an attention of these sizes by their static rule?"""
-    narrow = dtype == "float32" and size + size_v <= NARROW
-    return narrow or _few(rows, keys) or _work(heads, rows, keys, size, size_v) <= SMALL_WORK[dtype]
+def is_default(dtype: str, rows: int, keys: int, heads: int, size: int, size_v: int) -> bool:
+    """Whether the static rule prefers the templates for attention of these sizes."""
+    narrow = dtype == "float32" and size + size_v <= NARROW_HEADS
+    return narrow or _is_decoding(rows, keys) or _operations(heads, rows, keys, size, size_v) <= MAX_OPERATIONS[dtype]
 
 
-def _work(heads: int, rows: int, keys: int, size: int, size_v: int) -> float:
+def _operations(heads: int, rows: int, keys: int, size: int, size_v: int) -> float:
     """Floating-point operations of the two products."""
     return 2.0 * heads * rows * keys * (size + size_v)
 
 
-def _few(rows: int, keys: int) -> bool:
-    return rows <= FEW and keys >= MANY
+def _is_decoding(rows: int, keys: int) -> bool:
+    return rows <= DECODING_MAX_ROWS and keys >= DECODING_MIN_KEYS
 
 
-def form(call: KernelCall) -> AttentionProblem:
-    """The form of `scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=, enable_gqa=)`, or of
+def attention_problem(call: KernelCall) -> AttentionProblem:
+    """The problem of `scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=, enable_gqa=)` or
     `hip.attention(q, k, v, scores)`.
 
     Raises NotLowered for what the templates do not write: dropout, doubles, a head size that varies or is over 256.
     """
     if call.kind == ATTENTION:
-        return _form(call, 1.0, causal=False, scores=call.args[3])
+        return _problem(call, 1.0, causal=False, scores=call.args[3])
     q, k, v = call.args[:3]
     if call.arg(4, "dropout_p", 0.0) != 0.0:
         raise NotLowered("attention with dropout draws random numbers")
     if any(t.dtype != q.dtype or t.dtype not in FLOATS for t in (q, k, v)) or q.rank < 3:
         raise NotLowered("attention of these dtypes or ranks")
     sizes = [q.shape[-1].value, v.shape[-1].value]
-    if None in sizes or q.shape[-1] != k.shape[-1] or max(s or 0 for s in sizes) > LARGEST_HEAD:
+    if None in sizes or q.shape[-1] != k.shape[-1] or max(s or 0 for s in sizes) > MAX_HEAD_SIZE:
         raise NotLowered("the head size varies or is over 256")
     lead, kv_lead = q.shape[:-2], k.shape[:-2]
     if len(kv_lead) != len(lead) or any(a != b for a, b in zip(kv_lead[:-1], lead[:-1], strict=True)):
@@ -108,10 +113,10 @@ def form(call: KernelCall) -> AttentionProblem:
         raise NotLowered("keys and values of different shapes")
     scale = call.arg(7, "scale")
     factor = 1.0 / math.sqrt(sizes[0] or 1) if scale is None else float(scale)
-    return _form(call, factor * LOG2E, causal=bool(call.arg(5, "is_causal", False)))
+    return _problem(call, factor * LOG2E, causal=bool(call.arg(5, "is_causal", False)))
 
 
-def _form(call: KernelCall, scale: float, *, causal: bool, scores: Tensor | None = None) -> AttentionProblem:
+def _problem(call: KernelCall, scale: float, *, causal: bool, scores: Tensor | None = None) -> AttentionProblem:
     q, k, v = call.args[:3]
     lead, kv_lead, sizes = q.shape[:-2], k.shape[:-2], (q.shape[-1].value, v.shape[-1].value)
     found = AttentionProblem(
@@ -144,10 +149,10 @@ def _group(heads: Ix, shared: Ix) -> int:
 # ---------------------------------------------------------------- reading rows
 
 
-def vector(operand: Tensor, width: int) -> int:
-    """Elements of a row that are read as 16 bytes: 4 or 8 where they lie side by side and aligned, else 1.
+def vector_width(operand: Tensor, width: int) -> int:
+    """Elements of a row that are read as 16 bytes: 4 or 8 where they are contiguous and aligned, else 1.
 
-    What is computed from such a row (a scale before the product) is read in the same way.
+    A row computed from such a row (a scale before the product) is read in the same way.
     """
     e = operand.at([ix(Var(f"p{k}", s)) for k, s in enumerate(operand.shape)])
     axis, counts = f"p{operand.rank - 1}", [1]
@@ -159,7 +164,7 @@ def vector(operand: Tensor, width: int) -> int:
 
 
 def _aligned(position: Ix, axis: str, count: int) -> bool:
-    """Does the position step by one along the axis, and by multiples of `count` along all else?"""
+    """Whether the position advances by one along the axis, and by multiples of `count` along all other axes."""
     for mono, factor in position.terms.items():
         mine = [a for a in mono if isinstance(a, Var) and a.name == axis]
         if mine and (len(mono) != 1 or factor != 1):
@@ -171,16 +176,16 @@ def _aligned(position: Ix, axis: str, count: int) -> bool:
     return not inner and len(axes) == 1
 
 
-def read(kernel: CallKernel, operand: Tensor, place: Place, count: int, into: str) -> None:
-    """Statements `into[v] = operand[place + v]` for v < count along the last dimension, all in range."""
+def emit_load(kernel: CallKernel, operand: Tensor, place: Place, count: int, target: str) -> None:
+    """Emits `target[v] = operand[place + v]` for v < count along the last dimension, all in range."""
     if count == 1:
-        kernel.line(f"{into}[0] = {kernel.load(operand, place)};")
+        kernel.line(f"{target}[0] = {kernel.load(operand, place)};")
         return
     e: E = operand.at(
         [ix(Var(i, s)) if isinstance(i, str) else ix(i) for i, s in zip(place, operand.shape, strict=True)]
     )
     if e.op != "load":
-        kernel.vector(operand, place, str(place[-1]), str(count), into)
+        kernel.vector(operand, place, str(place[-1]), str(count), target)
         return
     buffer, position, _ = e.attr
     kernel.include("load_16_bytes")
@@ -188,16 +193,16 @@ def read(kernel: CallKernel, operand: Tensor, place: Place, count: int, into: st
     name = kernel.fresh("wide")
     kernel.line(f"const auto {name} = load_16_bytes({kernel.pointer(buffer)} + {to_c(position)});")
     kernel.line("#pragma unroll")
-    kernel.line(f"for (int v = 0; v < {count}; ++v) {into}[v] = (float){name}.v[v];")
+    kernel.line(f"for (int v = 0; v < {count}; ++v) {target}[v] = (float){name}.v[v];")
 
 
 # ---------------------------------------------------------------- scores
 
 
-def score(kernel: CallKernel, f: AttentionProblem, mask: Tensor | None, names: Sequence[str], value: str) -> str:
-    """A score with its mask, over variables `m` and `n` in range; may emit statements.
+def emit_score(kernel: CallKernel, f: AttentionProblem, mask: Tensor | None, names: Sequence[str], value: str) -> str:
+    """A score with its mask, over variables `m` and `n` in range, as C text; may emit statements.
 
-    With `f.scores`, the score is that function of the product, `mask` its tensor.
+    With `f.scores`, the score is that function of the product, and `mask` is its tensor.
     """
     if mask is None:
         return value
@@ -215,8 +220,8 @@ def score(kernel: CallKernel, f: AttentionProblem, mask: Tensor | None, names: S
     return f"{value} + ({text}) * {LOG2E!r}f"
 
 
-def split_index(kernel: CallKernel, counter: str, sizes: Sequence[Ix], names: Sequence[str]) -> None:
-    """Statements that split a counter into indices, row-major."""
+def emit_split_index(kernel: CallKernel, counter: str, sizes: Sequence[Ix], names: Sequence[str]) -> None:
+    """Emits statements that split a counter into indices, row-major."""
     rest = counter
     for name, size in reversed(list(zip(names, sizes, strict=True))[1:]):
         kernel.line(f"const {kernel.kind} {name} = {rest} % {kernel.size(size)};")
@@ -224,20 +229,20 @@ def split_index(kernel: CallKernel, counter: str, sizes: Sequence[Ix], names: Se
     kernel.line(f"const {kernel.kind} {names[0]} = {rest};")
 
 
-def kv_names(f: AttentionProblem, names: Sequence[str]) -> list[str]:
+def key_lead_names(f: AttentionProblem, names: Sequence[str]) -> list[str]:
     """The names that index the leading dimensions of keys and values."""
     return [*names[:-1], "shared_head"]
 
 
 __all__ = [
     "FLOATS",
-    "LARGEST_HEAD",
+    "MAX_HEAD_SIZE",
     "AttentionProblem",
-    "by_default",
-    "form",
-    "kv_names",
-    "read",
-    "score",
-    "split_index",
-    "vector",
+    "attention_problem",
+    "emit_load",
+    "emit_score",
+    "emit_split_index",
+    "is_default",
+    "key_lead_names",
+    "vector_width",
 ]

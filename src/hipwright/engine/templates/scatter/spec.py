@@ -1,4 +1,4 @@
-"""The form of a scatter, read from a call by scatters.py."""
+"""The specification of a scatter, which scatters.py reads from a call."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hipwright.engine.ir.index import Ix
 
 
 @dataclass(eq=False)
-class Scatter:
-    """What happens at the places. each: the index has the source's shape (scatter), not one element a slice."""
+class ScatterSpec:
+    """A scatter. each: the index has the shape of the source (scatter), not one element for each slice."""
 
     shape: list[Ix]
     dim: int
