@@ -1,4 +1,4 @@
-"""What to try next: one loop, many small policies (docs/search.md)."""
+"""The search: one loop, interchangeable policies, operators on choices (docs/search.md)."""
 
 from hipwright.search.api import SearchResult, new_run, resume, run
 from hipwright.search.interfaces import (

@@ -1,4 +1,4 @@
-"""Begin a search, or take one up again where it stopped."""
+"""Starts and resumes searches."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hipwright.search.policies.llm_share import LlmShare
 
 
 class SearchResult(Record, frozen=True, kw_only=True):
-    """What a search found. reason: budget, exhausted, patience, max_minutes, interrupted or provider
-    (a model's provider stays away: the run is paused).
+    """The result of a search.
 
-    program and evaluation: the best one's, None when nothing was verified. confirmed: the best passed again on fresh
-    inputs; None when it was not tried. cached: evaluations that an earlier run had paid for.
+    reason: budget, exhausted, patience, max_minutes, interrupted, or provider (a model's provider is unavailable; the
+    run is paused). program, evaluation: of the best program, None when nothing was verified. confirmed: whether the
+    best passed the second verification; None without one. cached: evaluations reused from earlier runs.
     """
 
     run: str
@@ -51,7 +51,7 @@ def new_run(
     seed: int | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Run:
-    """A Run with a fresh id (the time in UTC and four hex digits). BadInput for a bad budget or policy.
+    """Returns a Run with a new id (UTC time and four hex digits). BadInput for a bad budget or policy.
 
     settings, all optional: round, margin, patience, islands, migrate, agents (docs/search.md). seed: drawn when None.
     """
@@ -70,10 +70,10 @@ def new_run(
 
 
 class SearchOptions(TypedDict, total=False):
-    """How to search; none of it changes what is found (but max_minutes, which may end the search earlier).
+    """How to run a search. Only max_minutes can change the result, by ending the search earlier.
 
-    workers: evaluations at a time. confirm: verifies the winner again on fresh inputs. stop_requested: asked often;
-    KeyboardInterrupt works too. Both end the search with reason "interrupted", and `resume` goes on.
+    workers: concurrent evaluations. confirm: verifies the winner again on fresh inputs. stop_requested: polled; True
+    ends the search with reason "interrupted", as KeyboardInterrupt does, and `resume` continues it.
     """
 
     workers: int
@@ -92,7 +92,7 @@ def run(
     source: ProposalSource,
     **options: Unpack[SearchOptions],
 ) -> SearchResult:
-    """Search from the start. BadInput when the run's id is taken; `run.task` must be `task.key`."""
+    """Runs a new search. BadInput when the run's id is taken; `run.task` must be `task.key`."""
     if run.task != task.key:
         raise ValueError("run.task must be the key of the task")
     with archive.lock(run.id):
@@ -112,9 +112,9 @@ def resume(
     source: ProposalSource,
     **options: Unpack[SearchOptions],
 ) -> SearchResult:
-    """Go on with a run ("latest" or an id) where it stopped; a finished one returns its result at once.
+    """Continues a run ("latest" or an id); a finished one returns its result at once.
 
-    BadInput when there is no such run, another process works on it, or the task or the evaluator has changed since.
+    BadInput when there is no such run, another process holds it, or the task or the evaluator has changed.
     """
     known = archive.run(name)
     if known.policy not in POLICIES:
@@ -131,13 +131,13 @@ def resume(
 
 
 def _policy(run: Run) -> SearchPolicy:
-    """The run's policy; with the setting "agents", a share of its expansions is the models'."""
+    """The run's policy; with the setting "agents", models write a share of its expansions."""
     named = policy(run.policy)
     return LlmShare(named) if "agents" in run.settings else named
 
 
 def _check_same(known: Run, log: RunLog, task: Task, evaluator: EvaluatorLike) -> None:
-    """Results of two tasks or two evaluators must not be mixed in one run."""
+    """Raises BadInput where the task or the evaluator differs from the run's: results must not be mixed."""
     changed = ""
     if known.task != task.key:
         changed = "another task, or another version of it"

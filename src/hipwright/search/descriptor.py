@@ -1,4 +1,4 @@
-"""Where a program stands in the MAP-Elites grid: 4 x 4 x 4 cells by how it uses memory, arithmetic and parallelism.
+"""The MAP-Elites descriptor: 4 x 4 x 4 cells by a program's use of memory, arithmetic and parallelism.
 
 The axes are KernelFoundry's; `hipwright.evaluation.features` finds them in a build and its launches, without a GPU:
 
@@ -18,7 +18,7 @@ Coords = tuple[int, int, int]
 
 
 def coords(evaluation: Evaluation) -> Coords:
-    """The cell, each axis 0 to LEVELS - 1; a feature that is missing or not a number counts as 0."""
+    """Returns the cell, 0 to LEVELS - 1 on each axis; a missing or NaN feature counts as 0."""
     memory, compute, parallelism = (_level(evaluation.features.get(axis, 0.0)) for axis in AXES)
     return memory, compute, parallelism
 

@@ -1,13 +1,13 @@
-"""When one program counts as faster than another.
+"""Compares the speed of two programs by intervals, never by points.
 
-A figure is an interval, never a point. Where programs were timed, the interval is the 95 % one of the paired samples
-(hipwright.measure.stats), and a program is faster only when its interval lies wholly below the other's. The figure is
-the program's time over that of one baseline, `eager` where it was timed: every program of a run is measured against it
-in turn with it, so drift between two evaluations cancels. The ratio to `compile` is reported and never ranks: it takes
-seconds to compile, and a program without it could not be compared. Figures against different baselines, or from
-different targets, are never compared. Where only the
-static estimate is known, repeating it would give the same figure, so the interval has no width; but the model cannot
-tell near-equal programs apart, so a relative margin, the model-noise band, stands in for it.
+Measured: the program's time relative to one baseline, with the 95 % interval of the paired samples
+(hipwright.measure.stats); a program is faster only when its interval lies wholly below the other's. The baseline is
+`eager` where it was timed: every program of a run is timed in turn with it, so drift between evaluations cancels. The
+ratio to `compile` is reported but does not rank, since a program may lack it. Figures against different baselines or
+from different targets are never compared.
+
+Estimated: repeating a static estimate gives the same figure, so its interval has no width; since the model cannot
+separate near-equal programs, a relative margin (MODEL_NOISE) replaces the interval.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from hipwright.records import Evaluation
 from hipwright.targets import TARGETS
 
 MODEL_NOISE = 0.02
-"""Estimates closer than this (relative) are equal: the rounding of occupancy and wave counts moves them as much."""
+"""Estimates closer than this (relative) are equal: rounding of occupancy and wave counts moves them this much."""
 
 RANKED_BY = ("eager", "compile")
-"""Baselines by preference; the first that was timed ranks the program."""
+"""Baselines by preference: the first one that was timed ranks the program."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Score:
 
 
 def score(evaluation: Evaluation | None) -> Score | None:
-    """The score of a program that passed, else None: what failed, crashed or timed out has no score."""
+    """Returns the score of a program that passed, else None."""
     if evaluation is None or not evaluation.passed:
         return None
     if evaluation.score_kind == "measured":
@@ -52,7 +52,7 @@ def score(evaluation: Evaluation | None) -> Score | None:
 
 
 def faster(candidate: Evaluation, incumbent: Evaluation, margin: float = MODEL_NOISE) -> bool:
-    """True when the candidate passed and is certainly faster: of unequal kinds, the measured one is believed."""
+    """Whether the candidate passed and is certainly faster; a measurement outranks an estimate."""
     new, old = score(candidate), score(incumbent)
     if new is None or old is None:
         return new is not None or (candidate.passed and not incumbent.passed)
@@ -64,7 +64,7 @@ def faster(candidate: Evaluation, incumbent: Evaluation, margin: float = MODEL_N
 
 
 def gain(candidate: Evaluation, incumbent: Evaluation) -> float:
-    """Share of the incumbent's time that the candidate saves, for reasons in words; 0.0 where either has no score."""
+    """The share of the incumbent's time that the candidate saves, for messages; 0.0 where they are not comparable."""
     new, old = score(candidate), score(incumbent)
     if new is None or old is None or (new.kind, new.basis) != (old.kind, old.basis) or not old.value:
         return 0.0

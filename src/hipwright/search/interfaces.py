@@ -1,4 +1,4 @@
-"""The four roles of a search and how they are split: policies think, sources write, evaluators judge, the loop acts."""
+"""Protocols of the search: a policy selects and accepts, a source writes programs, an evaluator judges them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import msgspec
 from hipwright.records import Decision, Evaluation, Expansion, Program, Record
 from hipwright.search.view import SearchView, Trial
 
-# Faults that say nothing about the program: tried again, and never a score.
 INFRASTRUCTURE = ("device", "toolchain", "service", "provider")
+"""Faults that say nothing about the program: the evaluation is repeated, and never becomes a score."""
 
 
 class Proposal(Record, frozen=True, kw_only=True):
-    """A program and the choices that it was written from; parents are handed to operators in this form.
+    """A program and the choices that it was written from; operators get parents in this form.
 
-    notes: how it came about, in plain JSON types, kept with the proposal. redraw: False where the source would give
-    the same again, so that a program that is already known is not asked for another time.
+    notes: the proposal's origin in plain JSON types, stored with it. redraw: False where another draw would give the
+    same program, so that a duplicate is not drawn again.
     """
 
     program: Program
@@ -31,7 +31,7 @@ class Proposal(Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class ProposalRequest:
-    """What a source is asked for: one expansion, its parents, and the trials so far (those of completed rounds)."""
+    """A request for one program: the expansion, its parents, and the trials of all completed rounds."""
 
     expansion: Expansion
     parents: tuple[Proposal, ...]
@@ -39,7 +39,7 @@ class ProposalRequest:
 
 
 class NoProposal(Exception):
-    """The source has no program for an ask, and asking again would not help. notes: as in Candidate."""
+    """Raised by a source that has no program for a request; another draw would not help. notes: as in Proposal."""
 
     def __init__(self, message: str, notes: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -47,51 +47,53 @@ class NoProposal(Exception):
 
 
 class SearchPolicy(Protocol):
-    """What to try and what to keep. Pure: the view and the random numbers handed in decide, nothing else.
+    """Selects what to try and accepts what to keep. Pure: a function of the view and the given random numbers.
 
     Every policy passes tests/search/policy_contract.py.
     """
 
     def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
-        """Exactly `k` expansions, numbered from `view.next_number`; parents are verified programs of the view."""
+        """Returns `k` expansions, numbered from `view.next_number`; parents are verified programs of the view."""
         ...
 
     def accept(self, view: SearchView, trial: Trial, evaluation: Evaluation) -> Decision:
-        """Whether to keep a new program. Only a program that passed may be kept or the best."""
+        """Decides whether to keep a new program. Only a program that passed may be kept or be the best."""
         ...
 
 
 class ProposalSource(Protocol):
-    """Writes programs. Need not be thread-safe: proposals are made one after another."""
+    """Writes programs. Need not be thread-safe: `propose` is called for one request after another."""
 
     def initial(self) -> Sequence[dict[str, Any]]:
-        """The actions to try first, as expansions with operator "default"; at least one."""
+        """Returns the actions to try first, for expansions with operator "default"; at least one."""
         ...
 
     def prepare(self, asks: Sequence[ProposalRequest]) -> None:
-        """Called before the proposals of a round are made: slow work, such as asking models, runs here side by side.
+        """Called once a round, before `propose`: slow work, such as calls to models, runs concurrently here.
 
         Raises only what should end the run.
         """
         ...
 
     def propose(self, ask: ProposalRequest, rng: random.Random) -> Proposal:
-        """A program for one ask. The same arguments give the same program. May raise: a failed proposal (Declined:
-        without another draw), or an InfrastructureError, which pauses the run."""
+        """Returns a program for one request; the same arguments give the same program.
+
+        An exception is a failed proposal (NoProposal: without another draw); an InfrastructureError pauses the run.
+        """
         ...
 
 
 class EvaluatorLike(Protocol):
     """Judges programs; `evaluate` may be called from several threads at once.
 
-    One that also has `evaluate_many(programs) -> [Evaluation]`, in their order, is given each round whole.
+    An evaluator with `evaluate_many(programs) -> [Evaluation]` (same order) gets each round as one batch.
     """
 
     @property
     def fingerprint(self) -> str:
-        """What an Evaluation depends on besides the task, the program and the targets."""
+        """Identifies all that an Evaluation depends on besides the task, the program and the targets."""
         ...
 
     def evaluate(self, program: Program) -> Evaluation:
-        """Every failure of the program comes back inside the Evaluation. Raises only what should end the run."""
+        """Evaluates a program; its failures are part of the Evaluation. Raises only what should end the run."""
         ...

@@ -1,7 +1,7 @@
-"""The one search loop: rounds of propose, evaluate, decide, each step an event that is durable before the next.
+"""The search loop: rounds of propose, evaluate and decide; each step is a durable event before the next begins.
 
-A resumed run walks the same path: what the log holds is taken from it, what it lacks is done, so a kill at any moment
-loses at most the evaluations that were under way and repeats none that were completed (docs/search.md).
+A resumed run repeats the same steps and takes from the log whatever it holds, so a kill at any moment loses at most the
+evaluations in progress and repeats no completed one (docs/search.md).
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ from hipwright.search.interfaces import (
 from hipwright.search.view import SearchView, Trial
 
 ROUND = 4
-"""Proposals a round unless the run setting "round" says otherwise; never the number of workers, so that the log of a
-run does not depend on how many of them there were."""
+"""Proposals per round (run setting "round"). Independent of the number of workers, and therefore so is the log."""
 
 TRIES = 16
-"""Draws for one proposal before a program that is already known is let stand."""
+"""Draws for one proposal before a duplicate is recorded."""
 
 ATTEMPTS = 3
 """Evaluations of one program while the fault is the machine's."""
@@ -46,16 +45,16 @@ _POLL_SECONDS = 0.1
 
 
 class Interrupted(Exception):
-    """The user asked to stop; never leaves this package."""
+    """The user requested a stop; never leaves this module."""
 
 
 class OutOfTime(Exception):
-    """max_minutes are over; never leaves this package."""
+    """`max_minutes` have passed; never leaves this module."""
 
 
 @dataclass
 class Search:
-    """One run under way. `log` is what the archive already holds of it; the caller holds the run's lock."""
+    """One run in progress. log: the run's events in the archive so far; the caller holds the run's lock."""
 
     archive: Archive
     run: Run
@@ -78,7 +77,7 @@ class Search:
         self._deadline = None if self.max_minutes is None else time.monotonic() + 60 * self.max_minutes
 
     def go(self) -> tuple[Finished, bool]:
-        """Search to the end. Returns how it ended, and True if it was interrupted (then it can be resumed)."""
+        """Runs to the end. Returns how it ended, and whether it was interrupted (and can be resumed)."""
         if self.log.finished is not None:
             return self.log.finished, False
         try:
@@ -96,7 +95,7 @@ class Search:
         return finished, False
 
     def _paused(self, reason: str) -> Finished:
-        """How it stands: the run is not over, and `resume` goes on."""
+        """Logs an interruption and returns the provisional result; `resume` continues the run."""
         best = self._provisional().best
         self._append([LogEntry("interrupted", -1, {"evaluations": len(self.log.evaluated), "why": reason})])
         return self._ending(reason, best)
@@ -110,7 +109,7 @@ class Search:
                 proposals = self._proposals()
                 self._evaluate_all(proposals)
             except OutOfTime:
-                proposals, reason = self._under_way(), "max_minutes"
+                proposals, reason = self._current_round(), "max_minutes"
             trials, entries = self._decisions(proposals)
             self._append(entries)
             self.view = self.view.with_trials(trials)
@@ -118,18 +117,18 @@ class Search:
                 break
         return reason
 
-    def _under_way(self) -> list[Proposed]:
-        """The proposals of the round that is not folded into the view yet; [] between rounds."""
+    def _current_round(self) -> list[Proposed]:
+        """The logged proposals of the current round; [] between rounds."""
         return [p for _, p in sorted(self.log.proposed.items()) if p.round == self.view.next_round]
 
     def _proposals(self) -> list[Proposed]:
-        """The next round's proposals: from the log, else made now and logged together."""
-        if logged := self._under_way():
+        """The next round's proposals: from the log, else made now and logged in one transaction."""
+        if logged := self._current_round():
             return logged
         current = self.view.next_round
         k = min(int(self.run.settings.get("round", ROUND)), self.run.budget - self.view.evaluations)
         expansions = self.policy.select(self.view, k, random.Random(f"{self.run.seed}/select/{current}"))
-        asks = [ProposalRequest(e, tuple(self._candidate(key) for key in e.parents), self.view) for e in expansions]
+        asks = [ProposalRequest(e, tuple(self._parent(key) for key in e.parents), self.view) for e in expansions]
         self.source.prepare(asks)
         proposals: list[Proposed] = []
         programs: dict[str, Program] = {}
@@ -145,7 +144,7 @@ class Search:
     def _propose(
         self, ask: ProposalRequest, current: int, before: Sequence[Proposed]
     ) -> tuple[Proposed, Program | None]:
-        """One proposal; drawn again while it repeats a known program, as far as TRIES go."""
+        """Makes one proposal; draws again, up to TRIES times, while it repeats a known program."""
         known = {t.proposed.program: t.number for t in self.view.trials if t.proposed.evaluable}
         known |= {p.program: p.number for p in before if p.evaluable}
         made, failed = self._draw(ask, known)
@@ -163,7 +162,7 @@ class Search:
         return proposed, made.program
 
     def _draw(self, ask: ProposalRequest, known: Container[str]) -> tuple[Proposal | None, Proposed]:
-        """The last draw that brought a program, the first new one at best; else None, and what failed."""
+        """Returns the first new program, else the last duplicate, else None with the failed proposal."""
         made: Proposal | None = None
         failed = Proposed(expansion=ask.expansion, round=0)
         for attempt in range(TRIES):
@@ -182,14 +181,14 @@ class Search:
                 failed = Proposed(expansion=ask.expansion, round=0, error=error)
         return made, failed
 
-    def _candidate(self, key: str) -> Proposal:
+    def _parent(self, key: str) -> Proposal:
         choices = next((t.proposed.choices for t in self.view.trials if t.proposed.program == key), {})
         return Proposal(program=self.archive.program(key), choices=choices)
 
     # ---------------------------------------------------------------- evaluation
 
     def _evaluate_all(self, proposals: Sequence[Proposed]) -> None:
-        """Evaluate what the log lacks; each result is durable as soon as it is there."""
+        """Evaluates what the log lacks; each result is durable at once."""
         todo = [p for p in proposals if p.evaluable and p.number not in self.log.evaluated]
         for proposed, evaluated in self._results(todo):
             key = self._cache_key(proposed.program)
@@ -197,10 +196,10 @@ class Search:
             self._append([LogEntry("evaluated", proposed.number, evaluated.to_dict(), key if reusable else None)])
 
     def _results(self, todo: Sequence[Proposed]) -> Iterator[tuple[Proposed, Evaluated]]:
-        """Results as they come; at most `workers` evaluations at a time. One worker works in this thread."""
-        together = getattr(self.evaluator, "evaluate_many", None)
-        if together is not None and len(todo) > 1:
-            yield from self._at_once(todo, together)
+        """Yields results as they complete; at most `workers` evaluations at a time, in this thread for one worker."""
+        evaluate_many = getattr(self.evaluator, "evaluate_many", None)
+        if evaluate_many is not None and len(todo) > 1:
+            yield from self._batched(todo, evaluate_many)
             return
         if self.workers <= 1:
             for proposed in todo:
@@ -211,7 +210,7 @@ class Search:
         pool = ThreadPoolExecutor(self.workers)
         try:
             while waiting or running:
-                while waiting and len(running) < self.workers and not (self.stop_requested() or self._late()):
+                while waiting and len(running) < self.workers and not (self.stop_requested() or self._overdue()):
                     proposed = waiting.pop(0)
                     running[pool.submit(self._evaluated, proposed.program)] = proposed
                 for future in wait(running, _POLL_SECONDS, FIRST_COMPLETED).done:
@@ -221,13 +220,13 @@ class Search:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _at_once(
-        self, todo: Sequence[Proposed], together: Callable[[Sequence[Program]], Sequence[Evaluation]]
+    def _batched(
+        self, todo: Sequence[Proposed], evaluate_many: Callable[[Sequence[Program]], Sequence[Evaluation]]
     ) -> Iterator[tuple[Proposed, Evaluated]]:
-        """A round in one batch; what the archive has or the machine failed is looked at one by one."""
+        """Evaluates a round as one batch; cached programs and machine faults go through `_evaluated` one by one."""
         self._check_stop()
         fresh = [p for p in todo if self.archive.evaluation(self._cache_key(p.program)) is None]
-        found = together([self.archive.program(p.program) for p in fresh]) if fresh else []
+        found = evaluate_many([self.archive.program(p.program) for p in fresh]) if fresh else []
         judged = {p.number: as_stored(one) for p, one in zip(fresh, found, strict=True)}
         for proposed in todo:
             one = judged.get(proposed.number)
@@ -237,7 +236,7 @@ class Search:
                 yield proposed, Evaluated(evaluation=one)
 
     def _evaluated(self, program: str) -> Evaluated:
-        """One evaluation, from an earlier run if the archive has it; tried again while the machine is at fault."""
+        """One evaluation: cached from an earlier run, else made now and repeated while the machine is at fault."""
         if (known := self.archive.evaluation(self._cache_key(program))) is not None:
             return Evaluated(evaluation=known, cached=True)
         attempts, candidate = 0, self.archive.program(program)
@@ -253,12 +252,12 @@ class Search:
     # ---------------------------------------------------------------- decisions
 
     def _decisions(self, proposals: Sequence[Proposed]) -> tuple[list[Trial], list[LogEntry]]:
-        """Decide a round in proposal order, each decision seeing those before it; entries: what the log lacks."""
+        """Decides a round in proposal order, each decision seeing the earlier ones; entries: what the log lacks."""
         view, trials, entries = self.view, list[Trial](), list[LogEntry]()
         for proposed in proposals:
             evaluated = self.log.evaluated.get(proposed.number)
             if evaluated is None and proposed.evaluable:
-                continue  # stopped before it
+                continue  # the round was stopped before this evaluation
             evaluation = evaluated.evaluation if evaluated else None
             decision = self.log.decided.get(proposed.number)
             if decision is None:
@@ -269,8 +268,8 @@ class Search:
         return trials, entries
 
     def _provisional(self) -> SearchView:
-        """The view as if the round under way ended here: what an interrupted run reports, and does not log."""
-        return self.view.with_trials(self._decisions(self._under_way())[0])
+        """The view as if the current round ended here; reported by an interrupted run, and not logged."""
+        return self.view.with_trials(self._decisions(self._current_round())[0])
 
     def _decide(self, view: SearchView, trial: Trial) -> Decision:
         if trial.evaluation is not None:
@@ -308,34 +307,35 @@ class Search:
 
     # ---------------------------------------------------------------- clock and log
 
-    def _late(self) -> bool:
+    def _overdue(self) -> bool:
         return self._deadline is not None and time.monotonic() > self._deadline
 
     def _check_stop(self) -> None:
         if self.stop_requested():
             raise Interrupted
-        if self._late():
+        if self._overdue():
             raise OutOfTime
 
     def _append(self, entries: Sequence[LogEntry], records: Sequence[Record] = ()) -> None:
-        """Make events durable, take them into the log, then tell the listener."""
+        """Stores events durably, adds them to the log, then notifies the listener."""
         if not entries:
             return
         for event in self.archive.append_all(self.run.id, entries, records):
             self.log.add(event)
-            self.listener(event.kind, self._news(event))
+            self.listener(event.kind, self._progress(event))
 
-    def _news(self, event: Event) -> dict[str, Any]:
-        news: dict[str, Any] = {"number": event.number, "evaluations": len(self.log.evaluated)}
-        news["budget"] = self.run.budget
+    def _progress(self, event: Event) -> dict[str, Any]:
+        """The listener's data for one event."""
+        progress: dict[str, Any] = {"number": event.number, "evaluations": len(self.log.evaluated)}
+        progress["budget"] = self.run.budget
         if event.kind == "proposed":
-            news["operator"] = self.log.proposed[event.number].expansion.operator
+            progress["operator"] = self.log.proposed[event.number].expansion.operator
         evaluated = self.log.evaluated.get(event.number)
         if evaluated is not None:
             evaluation = evaluated.evaluation
-            news |= {"status": evaluation.status, "message": evaluation.message, "score": evaluation.score}
-            news["score_kind"] = evaluation.score_kind
+            progress |= {"status": evaluation.status, "message": evaluation.message, "score": evaluation.score}
+            progress["score_kind"] = evaluation.score_kind
         if event.kind == "decided":
             decision = self.log.decided[event.number]
-            news |= {"kept": decision.kept, "best": decision.best, "reason": decision.reason}
-        return {**event.data, **news} if event.kind in ("finished", "interrupted", "resumed") else news
+            progress |= {"kept": decision.kept, "best": decision.best, "reason": decision.reason}
+        return {**event.data, **progress} if event.kind in ("finished", "interrupted", "resumed") else progress

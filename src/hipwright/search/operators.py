@@ -1,4 +1,4 @@
-"""How a new set of choices comes from those of its parents. One function and one line in OPERATORS each."""
+"""Operators: functions from the parents' choices to new choices. A new one is a function and a line in OPERATORS."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any, Protocol
 from hipwright.errors import BadInput
 
 KNOB_SHARE = 0.7
-"""How often a mutation turns a knob rather than changes the structure: knobs are cheap to try and seldom break."""
+"""The probability that a mutation changes a knob, not the structure: knobs are cheap to try and seldom break."""
 
 Choices = dict[str, Any]
 
 
 class ChoiceLike(Protocol):
-    """One thing to vary; `hipwright.engine` makes these. kind: "knob" or "structure"."""
+    """One choice of the engine. kind: "knob" or "structure"."""
 
     @property
     def options(self) -> Sequence[Any]:
-        """The values it may take, in order where they have one."""
+        """The possible values, in their natural order if any."""
         ...
 
     @property
     def default(self) -> Any:
-        """The engine's own choice."""
+        """The engine's default."""
         ...
 
     @property
     def kind(self) -> str:
-        """Knob or structure."""
+        """Either "knob" or "structure"."""
         ...
 
 
@@ -38,17 +38,17 @@ Operator = Callable[[Space, Sequence[Choices], random.Random], Choices]
 
 
 def default(space: Space, parents: Sequence[Choices], rng: random.Random) -> Choices:
-    """The engine's own choices, or the first parent's as they are."""
+    """The first parent's choices, or the engine's defaults without a parent."""
     return complete(space, parents[0] if parents else {})
 
 
 def sample(space: Space, parents: Sequence[Choices], rng: random.Random) -> Choices:
-    """Every choice drawn uniformly."""
+    """Draws every choice uniformly."""
     return {key: rng.choice(list(space[key].options)) for key in sorted(space)}
 
 
 def mutate(space: Space, parents: Sequence[Choices], rng: random.Random) -> Choices:
-    """One or two choices of the first parent drawn anew."""
+    """Redraws one or two choices of the first parent."""
     choices = default(space, parents, rng)
     changed: set[str] = set()
     for _ in range(1 if rng.random() < 0.6 else 2):
@@ -60,14 +60,14 @@ def mutate(space: Space, parents: Sequence[Choices], rng: random.Random) -> Choi
 
 
 def turn(space: Space, parents: Sequence[Choices], rng: random.Random) -> Choices:
-    """One choice of the first parent changed, every change alike."""
+    """Changes one choice of the first parent; every single change is equally likely."""
     choices = default(space, parents, rng)
     changes = [(key, option) for key in sorted(space) for option in space[key].options if option != choices[key]]
     return {**choices, **dict([rng.choice(changes)])} if changes else choices
 
 
 def neighbour(space: Space, parents: Sequence[Choices], rng: random.Random) -> Choices:
-    """One choice of the first parent moved one step along its options."""
+    """Moves one choice of the first parent one step along its options."""
     choices = default(space, parents, rng)
     key = _pick(space, rng)
     if key is not None:
@@ -79,7 +79,7 @@ def neighbour(space: Space, parents: Sequence[Choices], rng: random.Random) -> C
 
 
 def crossover(space: Space, parents: Sequence[Choices], rng: random.Random) -> Choices:
-    """Each choice from one of the first two parents, by a fair coin; with fewer than two, a mutation."""
+    """Takes each choice from one of two parents by a fair coin; with fewer than two parents, a mutation."""
     if len(parents) < 2:
         return mutate(space, parents, rng)
     first, second = (complete(space, parent) for parent in parents[:2])
@@ -97,14 +97,14 @@ OPERATORS: dict[str, Operator] = {
 
 
 def operator(name: str) -> Operator:
-    """The operator called `name`. BadInput for one that does not exist."""
+    """Returns the operator called `name`. BadInput for an unknown one."""
     if name not in OPERATORS:
         raise BadInput(f"unknown operator {name!r}", hint=f"operators: {', '.join(OPERATORS)}")
     return OPERATORS[name]
 
 
 def complete(space: Space, choices: Mapping[str, Any]) -> Choices:
-    """`choices` within the space: what it does not name, or names wrongly, takes the engine's choice."""
+    """Returns a full set of choices: missing or invalid ones take the engine's default."""
     return {
         key: choices[key] if key in choices and choices[key] in choice.options else choice.default
         for key, choice in sorted(space.items())
@@ -112,7 +112,7 @@ def complete(space: Space, choices: Mapping[str, Any]) -> Choices:
 
 
 def _pick(space: Space, rng: random.Random, without: Collection[str] = ()) -> str | None:
-    """A choice with more than one option, of a kind drawn first; None when nothing (more) can vary."""
+    """Draws the key of a choice with several options, its kind first; None when nothing can vary."""
     kind = "knob" if rng.random() < KNOB_SHARE else "structure"
     varied = [key for key in sorted(space) if len(space[key].options) > 1 and key not in without]
     return rng.choice([key for key in varied if space[key].kind == kind] or varied) if varied else None

@@ -1,4 +1,4 @@
-"""The built-in engine as a source of proposals: choices in, program out."""
+"""A proposal source over the engine: an operator makes choices, the engine writes the program."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Write = Callable[[Mapping[str, Any]], Program]
 
 
 class EngineSource:
-    """Programs by varying what the engine may choose.
+    """A ProposalSource that varies the engine's choices.
 
     space: from `engine.space(graph)`. write: choices -> Program, e.g. `functools.partial(engine.write, graph)`.
-    An expansion's action may hold {"choices": {...}}, values that are set whatever the operator drew.
+    An expansion's action may hold {"choices": {...}}, which override what the operator drew.
     """
 
     def __init__(self, space: Space, write: Write) -> None:
@@ -25,19 +25,19 @@ class EngineSource:
         self._write = write
 
     def initial(self) -> Sequence[dict[str, Any]]:
-        """One action: the engine's own choices."""
+        """Returns one action: the engine's defaults."""
         return [{}]
 
     def prepare(self, asks: Sequence[ProposalRequest]) -> None:
-        """Nothing here takes long enough."""
+        """Does nothing: writing is fast."""
 
     def propose(self, ask: ProposalRequest, rng: random.Random) -> Proposal:
-        """Apply the expansion's operator to the parents' choices and write the program."""
+        """Applies the expansion's operator to the parents' choices and writes the program."""
         expansion, parents = ask.expansion, ask.parents
         drawn = operator(expansion.operator)(self.space, [parent.choices for parent in parents], rng)
         return self.written({**drawn, **expansion.action.get("choices", {})})
 
     def written(self, choices: Mapping[str, Any]) -> Proposal:
-        """The program for these choices; what they do not name, or name wrongly, takes the engine's choice."""
+        """Writes the program for some choices; missing or invalid ones take the engine's default."""
         known = complete(self.space, choices)
         return Proposal(program=self._write(known), choices=known)

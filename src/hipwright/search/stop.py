@@ -1,18 +1,18 @@
-"""When a search is over. Each rule reads the view only; the clock and Ctrl-C are the loop's."""
+"""Stopping rules that depend on the view alone; the loop handles the clock and Ctrl-C."""
 
 from __future__ import annotations
 
 from hipwright.search.view import SearchView
 
 BARREN_LIMIT = 12
-"""Proposals in a row without a new program, each after several tries, before the space counts as exhausted."""
+"""Consecutive proposals without a new program after which the space counts as exhausted."""
 
 PATIENCE = "patience"
-"""The run setting: stop after so many rounds without a new best. Absent: never."""
+"""The run setting: stop after this many rounds without a new best. Absent: never."""
 
 
 def done(view: SearchView) -> str | None:
-    """Why the search is over ("budget", "exhausted", "patience"), or None to go on."""
+    """Returns why the search is over ("budget", "exhausted", "patience"), or None to continue."""
     if view.evaluations >= view.budget:
         return "budget"
     if view.barren >= BARREN_LIMIT:

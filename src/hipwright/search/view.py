@@ -1,4 +1,4 @@
-"""What a policy sees: the trials so far, in proposal order. Frozen in effect: policies only read it."""
+"""The read-only view that policies get: the run's decided trials in proposal order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hipwright.records import Decision, Evaluation
 
 @dataclass(frozen=True)
 class Trial:
-    """One proposal and what became of it; `evaluation` is None for duplicates and failed proposals."""
+    """One proposal with its outcome; `evaluation` is None for duplicates and failed proposals."""
 
     proposed: Proposed
     evaluation: Evaluation | None = None
@@ -32,7 +32,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class SearchView:
-    """The decided trials of a run. initial: the actions the source wants tried first; settings: the run's."""
+    """The decided trials of a run. initial: the source's actions to try first; settings: the run's."""
 
     seed: int
     budget: int
@@ -67,7 +67,7 @@ class SearchView:
 
     @cached_property
     def barren(self) -> int:
-        """How many of the last proposals in a row brought no new program."""
+        """The number of latest consecutive proposals without a new program."""
         count = 0
         for trial in reversed(self.trials):
             if trial.proposed.evaluable:
@@ -83,5 +83,5 @@ class SearchView:
         return self.next_round - 1 - self.best.proposed.round
 
     def with_trials(self, trials: Iterable[Trial]) -> SearchView:
-        """The view after more trials."""
+        """Returns the view with more trials appended."""
         return SearchView(self.seed, self.budget, (*self.trials, *trials), self.initial, self.settings)

@@ -1,4 +1,4 @@
-"""The policies by name. A new one is one file here and one line in POLICIES."""
+"""The registry of policies. A new policy is one file here and its line in POLICIES."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POLICIES: dict[str, type[SearchPolicy]] = {
 
 
 def policy(name: str) -> SearchPolicy:
-    """The policy called `name`. BadInput for one that does not exist."""
+    """Returns a policy by name. BadInput for an unknown one."""
     if name not in POLICIES:
         raise BadInput(f"unknown policy {name!r}", hint=f"policies: {', '.join(POLICIES)}")
     return POLICIES[name]()

@@ -1,7 +1,6 @@
-"""Beam search (Lowerre 1976): the few fastest programs stay, all of them are varied, the rest is dropped.
+"""Beam search (Lowerre 1976): the few fastest programs stay and are varied in turn; the rest is dropped.
 
-Between (1+1), which one good program has to itself, and a population: greedy, but not on a single program. The beam is
-rebuilt from the log.
+Greedy, but on several programs, unlike (1+1). The beam is rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -9,17 +8,17 @@ from __future__ import annotations
 import random
 
 from hipwright.records import Decision, Evaluation, Expansion
-from hipwright.search.policies.common import against, beats, beats_best, breed, opening, ranked, rejected
+from hipwright.search.policies.common import beats, beats_best, breed, comparison, opening, ranked, rejected
 from hipwright.search.view import SearchView, Trial
 
 WIDTH = 3
 
 
 class Beam:
-    """Setting of the run: "beam", how many programs stay (3)."""
+    """Run setting "beam": the number of programs that stay (3)."""
 
     def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
-        """Members take turns by proposal number, so that each is varied as often as the others."""
+        """Varies the members in turn by proposal number, so that each is varied equally often."""
         members = beam(view) or list(view.verified)
         return [
             opening(view, number) or breed(view, number, members[number % len(members)], members, rng)
@@ -27,7 +26,7 @@ class Beam:
         ]
 
     def accept(self, view: SearchView, trial: Trial, evaluation: Evaluation) -> Decision:
-        """Keep what fills the beam or is faster than its slowest member."""
+        """Keeps a program that fills the beam or is faster than its slowest member."""
         if not evaluation.passed:
             return rejected(trial, evaluation)
         members = beam(view)
@@ -35,11 +34,11 @@ class Beam:
         full = len(members) >= _width(view)
         kept = best or not full or beats(view, evaluation, members[-1])
         if best:
-            reason = against(view, evaluation, view.best, "the best")
+            reason = comparison(view, evaluation, view.best, "the best")
         elif not full:
             reason = f"place {len(members) + 1} of {_width(view)} in the beam was free"
         else:
-            reason = against(view, evaluation, members[-1], "the beam's slowest")
+            reason = comparison(view, evaluation, members[-1], "the beam's slowest")
         return Decision(number=trial.number, program=evaluation.program, kept=kept, best=best, reason=reason)
 
 

@@ -10,10 +10,10 @@ from hipwright.search.view import SearchView, Trial
 
 
 class BestOfN:
-    """Nothing is learnt from what was tried; a program is kept when it is the best so far."""
+    """Learns nothing from earlier trials; keeps a program that is the best so far."""
 
     def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
-        """The starting actions in order, then operator "random"."""
+        """Returns the starting actions in order, then operator "random"."""
         numbers = range(view.next_number, view.next_number + k)
         return [
             expansion(view, n, "default", **view.initial[n]) if n < len(view.initial) else expansion(view, n, "random")
@@ -21,5 +21,5 @@ class BestOfN:
         ]
 
     def accept(self, view: SearchView, trial: Trial, evaluation: Evaluation) -> Decision:
-        """Keep what is faster than the best so far."""
+        """Keeps what is faster than the best so far."""
         return keep_if_best(view, trial, evaluation, "the best")

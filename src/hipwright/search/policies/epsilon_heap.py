@@ -1,14 +1,13 @@
 """A priority heap over an epsilon-net of programs, after POLCA (arXiv:2603.14769).
 
-Programs closer than epsilon count as one: a program belongs to the first ball whose centre is that near, else it is the
-centre of a new one. POLCA measures distance between embeddings; here it is Euclidean between the figures of the
-MAP-Elites grid (memory, compute and parallelism level, each 0 to 1), which any verified program has, whoever wrote it.
-The heap gives the ball with the highest
+A program belongs to the first ball whose centre is nearer than epsilon, else it is the centre of a new ball. POLCA
+measures distance between embeddings; here it is Euclidean on the axes of the MAP-Elites descriptor (memory, compute and
+parallelism level, each 0 to 1), which every verified program has. The heap returns the ball with the highest
 
     mean + C * sqrt(ln(T + 1) / n) * range
 
-of -ln(time), where the mean is over the ball's members, n counts the ball's members and the tries from it, T all
-tries, and the range is that of all verified programs. The fastest member is the parent. C = 0 leaves the mean alone.
+of -ln(time): the mean over the ball's members, n the number of members and of tries from the ball, T all tries, range
+that of all verified programs. The fastest member is the parent. With C = 0 only the mean counts.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from dataclasses import dataclass
 from hipwright.records import Decision, Evaluation, Expansion
 from hipwright.search.descriptor import AXES
 from hipwright.search.policies.common import (
-    against,
     beats,
     beats_best,
     breed,
     by_program,
+    comparison,
     opening,
     parent_of,
     ranked,
@@ -42,7 +41,7 @@ Point = tuple[float, ...]
 
 @dataclass
 class Ball:
-    """Programs nearer than epsilon to the first of them. tries: children that were made from a member."""
+    """Programs nearer than epsilon to the first of them. tries: children made from a member."""
 
     centre: Point
     members: list[Trial]
@@ -56,10 +55,10 @@ class Ball:
 
 
 class EpsilonHeap:
-    """Settings of the run: "epsilon" (0.15) and "heap_c" (0.5)."""
+    """Run settings "epsilon" (0.15) and "heap_c" (0.5)."""
 
     def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
-        """Pop the first ball, vary its fastest member, and push it back with one try more."""
+        """Pops the first ball, varies its fastest member, and pushes it back with one more try."""
         balls = net(view)
         values = [_value(trial) for trial in view.verified]
         spread, weight = max(values, default=0.0) - min(values, default=0.0), float(view.settings.get("heap_c", C))
@@ -80,24 +79,24 @@ class EpsilonHeap:
         return selected
 
     def accept(self, view: SearchView, trial: Trial, evaluation: Evaluation) -> Decision:
-        """Keep what opens a ball or is faster than its ball's fastest."""
+        """Keeps what opens a ball or is faster than the fastest of its ball."""
         if not evaluation.passed:
             return rejected(trial, evaluation)
         best = beats_best(view, evaluation)
         ball = _near(net(view), point(evaluation), _epsilon(view))
         leader = ranked(ball.members)[0] if ball else None
         if best:
-            reason = against(view, evaluation, view.best, "the best")
+            reason = comparison(view, evaluation, view.best, "the best")
         elif leader is None:
             reason = "opens a ball of the net"
         else:
-            reason = against(view, evaluation, leader, "its ball's fastest,")
+            reason = comparison(view, evaluation, leader, "its ball's fastest,")
         kept = best or beats(view, evaluation, leader)
         return Decision(number=trial.number, program=evaluation.program, kept=kept, best=best, reason=reason)
 
 
 def net(view: SearchView) -> list[Ball]:
-    """The balls after all decided trials, in the order they were opened."""
+    """Returns the balls after all decided trials, in the order they were opened."""
     balls: list[Ball] = []
     known, home = by_program(view), dict[str, Ball]()
     for trial in view.trials:
@@ -116,7 +115,7 @@ def net(view: SearchView) -> list[Ball]:
 
 
 def point(evaluation: Evaluation) -> Point:
-    """Where a program lies; a figure that is missing or not a number counts as 0."""
+    """A program's place in descriptor space; a missing or NaN feature counts as 0."""
     figures = (evaluation.features.get(axis, 0.0) for axis in AXES)
     return tuple(min(max(figure, 0.0), 1.0) if figure == figure else 0.0 for figure in figures)
 

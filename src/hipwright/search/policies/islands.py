@@ -1,7 +1,7 @@
 """Islands of MAP-Elites grids (Mouret & Clune 2015, arXiv:1504.04909; islands as in FunSearch, Nature 2024).
 
-Each island holds a 4 x 4 x 4 grid by the descriptor; a cell holds the fastest verified program of its kind, so that
-programs that use the hardware differently are not driven out by the first good one. Parents are drawn
+Each island holds a 4 x 4 x 4 grid by the descriptor; a cell keeps the fastest verified program of its kind, so that one
+good program does not displace those that use the hardware differently. Parents are drawn
 
     0.2 explore   any elite of the island, each cell alike
     0.7 exploit   the better half of the island's elites, rank r with weight 1 / r^2
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from hipwright.records import Decision, Evaluation, Expansion
 from hipwright.search.descriptor import Coords, coords
-from hipwright.search.policies.common import against, beats, beats_best, breed, expansion, ranked, rejected
+from hipwright.search.policies.common import beats, beats_best, breed, comparison, expansion, ranked, rejected
 from hipwright.search.view import SearchView, Trial
 
 EXPLORE, EXPLOIT = 0.2, 0.7  # the rest is random
@@ -28,11 +28,13 @@ Grid = dict[Coords, Trial]
 
 
 class Islands:
-    """Settings of the run: "islands" (else one for each 24 evaluations of the budget, at most 3) and "migrate" (4
-    rounds). A small budget spread over islands finds less: tests/search/test_policies.py measures it."""
+    """Run settings "islands" (default: one per 24 evaluations of the budget, at most 3) and "migrate" (4 rounds).
+
+    A small budget spread over several islands finds less (tests/search/test_policies.py).
+    """
 
     def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
-        """Islands take turns by proposal number; each starts with one random program beside the shared start."""
+        """Serves the islands in turn by proposal number; each starts with a random program beside the shared start."""
         count = _islands(view)
         grids = rebuild(view)
         seeds = len(view.initial) + count - 1
@@ -48,7 +50,7 @@ class Islands:
         return selected
 
     def accept(self, view: SearchView, trial: Trial, evaluation: Evaluation) -> Decision:
-        """Keep what opens a cell of its island or is faster than the cell's elite."""
+        """Keeps what opens a cell of its island or is faster than the cell's elite."""
         if not evaluation.passed:
             return rejected(trial, evaluation)
         island = int(trial.proposed.expansion.action.get("island", 0))
@@ -59,16 +61,16 @@ class Islands:
         kept = best or opens or beats(view, evaluation, elite)
         place = f"cell {cell} of island {island}"
         if best:
-            reason = against(view, evaluation, view.best, "the best")
+            reason = comparison(view, evaluation, view.best, "the best")
         elif opens:
             reason = f"opens {place}"
         else:
-            reason = against(view, evaluation, elite, f"{place},")
+            reason = comparison(view, evaluation, elite, f"{place},")
         return Decision(number=trial.number, program=evaluation.program, kept=kept, best=best, reason=reason)
 
 
 def rebuild(view: SearchView) -> list[Grid]:
-    """The islands' grids after all decided trials: kept programs and migrants."""
+    """Rebuilds the islands' grids from all decided trials: kept programs and migrants."""
     count, period = _islands(view), max(int(view.settings.get("migrate", 4)), 1)
     grids: list[Grid] = [{} for _ in range(count)]
     current = 0

@@ -1,14 +1,14 @@
-"""Any policy with a share of its expansions handed to the models: the population is common, the engine's and theirs.
+"""Wraps a policy so that language models write a share of its expansions; both authors share one population.
 
-The run setting "agents" says how: {"llm": true, "share": 0.5, "repairs": 5}. Without "llm" the policy is left as it is.
+The run setting "agents" configures it: {"llm": true, "share": 0.5, "repairs": 5}; without "llm" it changes nothing.
+The first proposals are the engine's, which gives the run a verified first parent. A model's expansion gets an operator:
 
-    0            the engine's own program: a verified first parent, so that a run never ends with nothing
-    "repair"     a model's program that failed, with the verifier's evidence, up to `repairs` tries in a chain
-    "translate"  from the reference alone: in the first round, and as long as nothing is verified
-    "plan"       every fourth of the others: a strategy first, then the code (MTMC, CudaForge: docs/agents.md)
-    "improve"    the rest: the parent that the policy chose, one change at a time
+    "repair"     a failed program of a model, with the verifier's evidence; at most `repairs` tries in a chain
+    "translate"  from the reference alone, while nothing is verified
+    "plan"       a quarter of the others: a strategy first, then the code (MTMC, CudaForge: docs/agents.md)
+    "improve"    the rest: one change to the parent that the policy chose
 
-A child of a model's program is always a model's to write: the engine's operators know choices, not texts.
+Children of a model's program are always written by a model: the engine's operators work on choices, not on text.
 """
 
 from __future__ import annotations
@@ -26,50 +26,50 @@ from hipwright.search.view import SearchView, Trial
 MODEL_OPERATORS = ("translate", "repair", "improve", "plan")
 SHARE, REPAIRS, PLANS = 0.5, 5, 0.25
 BUCKET = 1.3
-"""Exemplars come from different performance buckets: the slower one takes at least this much longer."""
+"""The least ratio of the times of two exemplars: they come from different performance buckets."""
 
 
 class LlmShare:
-    """`inner` chooses parents and accepts; this one decides which expansions a model writes. Pure, as `inner` is."""
+    """`inner` selects parents and accepts programs; this wrapper assigns expansions to models. Pure, as `inner` is."""
 
     def __init__(self, inner: SearchPolicy) -> None:
         self.inner = inner
 
     def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
-        """The inner policy's expansions, some of them turned into a model's."""
+        """The inner policy's expansions, some of them assigned to a model."""
         chosen = self.inner.select(view, k, rng)
         if not _settings(view).get("llm"):
             return chosen
-        waiting = _waiting(view)
-        return [self._turned(view, expansion, waiting) for expansion in chosen]
+        unrepaired = _unrepaired(view)
+        return [self._assigned(view, expansion, unrepaired) for expansion in chosen]
 
     def accept(self, view: SearchView, trial: Trial, evaluation: Evaluation) -> Decision:
-        """The inner policy's decision: who wrote a program does not matter."""
+        """The inner policy's decision, whoever wrote the program."""
         return self.inner.accept(view, trial, evaluation)
 
-    def _turned(self, view: SearchView, expansion: Expansion, waiting: list[Trial]) -> Expansion:
+    def _assigned(self, view: SearchView, expansion: Expansion, unrepaired: list[Trial]) -> Expansion:
         number = expansion.number
         if number < len(view.initial):
             return expansion
-        theirs = _written_by_models(view)
-        rng = random.Random(f"{view.seed}/agents/{number}")  # a stream of its own: the inner policy's path is kept
+        llm_programs = _written_by_models(view)
+        rng = random.Random(f"{view.seed}/agents/{number}")  # a separate stream: it does not change the inner policy
         drawn, kind = rng.random(), rng.random()
-        if drawn >= float(_settings(view).get("share", SHARE)) and not set(expansion.parents) & theirs:
+        if drawn >= float(_settings(view).get("share", SHARE)) and not set(expansion.parents) & llm_programs:
             return expansion
-        if waiting:
-            failed = waiting.pop(0)
+        if unrepaired:
+            failed = unrepaired.pop(0)
             tries = int(failed.proposed.expansion.action.get("tries", 0)) + 1
             return _model(expansion, "repair", (), failed=failed.proposed.program, of=failed.number, tries=tries)
         if not view.verified:
             return _model(expansion, "translate", ())
         parent = expansion.parents[:1] or ((view.best or view.verified[-1]).proposed.program,)
         operator = "plan" if kind < PLANS else "improve"
-        turned = _model(expansion, operator, parent)
-        return msgspec.structs.replace(turned, inspirations=exemplars(view, parent[0]))
+        assigned = _model(expansion, operator, parent)
+        return msgspec.structs.replace(assigned, inspirations=exemplars(view, parent[0]))
 
 
 def exemplars(view: SearchView, parent: str) -> tuple[str, ...]:
-    """Two verified programs from different performance buckets, the faster first; fewer where there are none."""
+    """Returns at most two verified programs from different performance buckets, the faster first."""
     ranked = []
     for trial in view.verified:
         score = fitness.score(trial.evaluation)
@@ -95,8 +95,8 @@ def _written_by_models(view: SearchView) -> set[str]:
     return {t.proposed.program for t in view.trials if t.proposed.author == "llm"}
 
 
-def _waiting(view: SearchView) -> list[Trial]:
-    """Models' programs that failed by their own fault and were not yet repaired, the latest first."""
+def _unrepaired(view: SearchView) -> list[Trial]:
+    """Failed programs of models that no repair has tried yet, the latest first; machine faults are left out."""
     most = int(_settings(view).get("repairs", REPAIRS))
     seen = {t.proposed.expansion.action.get("of") for t in view.trials if t.proposed.expansion.operator == "repair"}
     return [

@@ -1,15 +1,14 @@
-"""A tree of strategies kept apart from their programs, after K-Search (arXiv:2602.19128).
+"""A tree of strategies separate from their programs, after K-Search (arXiv:2602.19128).
 
-A strategy is a base program and a way to change it. It is tried until it has failed to improve on its base 5 times; a
-program that improves on its base opens strategies of its own. The frontier, all strategies not yet given up, is
-ordered by
+A strategy is a base program and an operator. It is abandoned after 5 tries that did not improve on the base; a program
+that improves on its base opens strategies of its own. The frontier (all strategies not abandoned) is ordered by
 
     score        of the base program, the fastest first
-    difficulty   of the way: one choice (neighbour, mutate) before two programs at once (crossover)
-    rating       how often that way improved on its base in this run, (improved + 1) / (tries + 2)
+    difficulty   of the operator: one program (neighbour, mutate) before two (crossover)
+    rating       the share of the operator's tries that improved in this run, (improved + 1) / (tries + 2)
 
-In K-Search a model names and rates the strategies; here the ways are the operators and the ratings are counts, so that
-the policy is pure. Programs that a model wrote open strategies like any other, and its tries are not counted as ours.
+In K-Search a model names and rates the strategies; here ratings are counts, so that the policy is pure. Programs that a
+model wrote open strategies like any other; tries by a model's operators are not counted.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from dataclasses import dataclass, field
 
 from hipwright.records import Decision, Evaluation, Expansion
 from hipwright.search.policies.common import (
-    against,
     beats,
     beats_best,
     by_program,
+    comparison,
     expansion,
     opening,
     parent_of,
@@ -39,22 +38,22 @@ TRIES = 5
 
 @dataclass
 class StrategyTally:
-    """What the log says of the strategies. failed: non-improving tries by (base program, way)."""
+    """Counts of tries. failed: tries without improvement by (base program, operator); tried, improved: by operator."""
 
     failed: Counter[tuple[str, str]] = field(default_factory=Counter)
     tried: Counter[str] = field(default_factory=Counter)
     improved: Counter[str] = field(default_factory=Counter)
 
-    def rating(self, way: str) -> float:
-        """The share of a way's tries that improved, by Laplace's rule."""
-        return (self.improved[way] + 1) / (self.tried[way] + 2)
+    def rating(self, operator: str) -> float:
+        """The share of an operator's tries that improved, by Laplace's rule."""
+        return (self.improved[operator] + 1) / (self.tried[operator] + 2)
 
 
 class StrategyTree:
-    """Setting of the run: "strategy_tries", the non-improving tries before a strategy is given up (5)."""
+    """Run setting "strategy_tries": tries without improvement before a strategy is abandoned (5)."""
 
     def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
-        """The front of the frontier; each choice counts as a try at once. "random" when all are given up."""
+        """Takes the frontier's first strategies, each counted as a try at once; "random" when all are abandoned."""
         counts, bases = tally(view), ranked(t for t in view.verified if t.decision is None or t.decision.kept)
         most = max(int(view.settings.get("strategy_tries", TRIES)), 1)
         return [
@@ -63,33 +62,33 @@ class StrategyTree:
         ]
 
     def accept(self, view: SearchView, trial: Trial, evaluation: Evaluation) -> Decision:
-        """Keep what improves on its base, and what has none: it opens strategies of its own."""
+        """Keeps what improves on its base or has none; it opens strategies of its own."""
         if not evaluation.passed:
             return rejected(trial, evaluation)
         base = parent_of(trial, by_program(view))
         best = beats_best(view, evaluation)
         kept = best or base is None or beats(view, evaluation, base)
         if best:
-            reason = against(view, evaluation, view.best, "the best")
+            reason = comparison(view, evaluation, view.best, "the best")
         elif base is None:
             reason = "opens strategies of its own"
         else:
-            reason = against(view, evaluation, base, "its base")
+            reason = comparison(view, evaluation, base, "its base")
         return Decision(number=trial.number, program=evaluation.program, kept=kept, best=best, reason=reason)
 
 
 def tally(view: SearchView) -> StrategyTally:
-    """Tries and improvements of the strategies over all decided trials."""
+    """Counts tries and improvements over all decided trials."""
     counts, known = StrategyTally(), by_program(view)
     for trial in view.trials:
-        base, way = parent_of(trial, known), trial.proposed.expansion.operator
-        if base is None or way not in DIFFICULTY:
+        base, operator = parent_of(trial, known), trial.proposed.expansion.operator
+        if base is None or operator not in DIFFICULTY:
             continue
-        counts.tried[way] += 1
+        counts.tried[operator] += 1
         if trial.passed and trial.evaluation is not None and beats(view, trial.evaluation, base):
-            counts.improved[way] += 1
+            counts.improved[operator] += 1
         else:
-            counts.failed[base.proposed.program, way] += 1
+            counts.failed[base.proposed.program, operator] += 1
     return counts
 
 
@@ -97,17 +96,17 @@ def _next(
     view: SearchView, number: int, bases: list[Trial], counts: StrategyTally, most: int, rng: random.Random
 ) -> Expansion:
     frontier = [
-        (time_of(base), DIFFICULTY[way], -counts.rating(way), base.number, way)
+        (time_of(base), DIFFICULTY[operator], -counts.rating(operator), base.number, operator)
         for base in bases
-        for way in DIFFICULTY
-        if counts.failed[base.proposed.program, way] < most and (way != "crossover" or len(bases) > 1)
+        for operator in DIFFICULTY
+        if counts.failed[base.proposed.program, operator] < most and (operator != "crossover" or len(bases) > 1)
     ]
     if not frontier:
         return expansion(view, number, "random")
-    *_, chosen, way = min(frontier)
+    *_, chosen, operator = min(frontier)
     program = next(t.proposed.program for t in bases if t.number == chosen)
-    counts.failed[program, way] += 1
-    if way != "crossover":
-        return expansion(view, number, way, (program,))
+    counts.failed[program, operator] += 1
+    if operator != "crossover":
+        return expansion(view, number, operator, (program,))
     other = rng.choice([t.proposed.program for t in bases if t.number != chosen])
-    return expansion(view, number, way, (program, other))
+    return expansion(view, number, operator, (program, other))

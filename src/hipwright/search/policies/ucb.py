@@ -1,14 +1,14 @@
-"""Masked UCB over strategies: a bandit learns which way of changing a program pays, and may not pull what cannot work.
+"""Masked UCB: a bandit over the ways to change a program; arms that cannot work are masked.
 
 UCB1 (Auer, Cesa-Bianchi and Fischer 2002) with arms and masks after KernelBand (arXiv:2511.18868), whose arms are
-optimisation strategies and whose mask comes from the hardware's figures. Here the arms are
+optimisation strategies and whose mask comes from profiles. Here the arms are
 
     neighbour, mutate, crossover, random    the operators
-    swap KEY                                one choice of the parent set to a value that it took elsewhere in the run
+    swap KEY                                one choice of the parent set to a value seen elsewhere in the run
 
-and an arm is masked when it has nothing to work on: "crossover" without a second program, "swap KEY" when every value
-seen was tried with the parent's other choices. The reward of a try is log2(parent's time / child's time) within
-[0, 1], so a program twice as fast counts 1; "random" is measured against the best so far.
+"crossover" is masked without a second program, "swap KEY" when every value seen was tried with the parent's other
+choices. The reward of a try is log2(parent's time / child's time) clipped to [0, 1]: a program twice as fast earns 1.
+"random" is compared with the best so far.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from hipwright.search.view import SearchView, Trial
 
 C = 0.5
 PRIOR = 0.25
-"""What an arm is worth before its first pull: an optimist tries all, a pessimist never would."""
+"""An arm's reward before its first pull."""
 OPERATORS = ("neighbour", "mutate", "crossover", "random")
 
 Swaps = dict[str, list[Any]]
 
 
 class Ucb:
-    """Setting of the run: "ucb_c", the weight of exploration (0.5)."""
+    """Run setting "ucb_c": the weight of exploration (0.5)."""
 
     def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
         """A parent by rank r with weight 1 / r^2, then the arm with the largest mean + C sqrt(ln(T + 1) / n)."""
@@ -43,19 +43,19 @@ class Ucb:
         return selected
 
     def accept(self, view: SearchView, trial: Trial, evaluation: Evaluation) -> Decision:
-        """Keep what is faster than the best so far; any verified program may be a parent all the same."""
+        """Keeps what is faster than the best so far; any verified program may be a parent."""
         return keep_if_best(view, trial, evaluation, "the best")
 
 
 def arm_of(trial: Trial) -> str:
-    """The arm that a trial pulled; a model's operator is an arm of its own, which is never drawn here."""
+    """The arm that a trial pulled; a model's operator counts as an arm of its own, which is never pulled here."""
     expansion = trial.proposed.expansion
     swapped = str(expansion.action.get("arm", ""))
     return swapped if expansion.operator == "default" and swapped else expansion.operator
 
 
 def swaps(view: SearchView, parent: Trial) -> Swaps:
-    """For each choice of the parent, the values seen in the run that were not tried with its other choices."""
+    """For each choice of the parent, the values seen in the run but not yet tried with its other choices."""
     choices = parent.proposed.choices
     tried = {_signature(trial.proposed.choices) for trial in view.trials}
     found: Swaps = {}
@@ -75,10 +75,10 @@ def _pull(
     arms = [name for name in OPERATORS if name != "crossover" or len(elites) > 1] + [f"swap {key}" for key in swap]
     total = sum(n for _, n in pulls.values())
     weight = float(view.settings.get("ucb_c", C))
-    rng.shuffle(arms)  # equal arms in no particular order
+    rng.shuffle(arms)  # breaks ties at random
     arm = max(arms, key=lambda name: _bound(*pulls.get(name, (0.0, 0)), total, weight))
     reward, n = pulls.get(arm, (0.0, 0))
-    pulls[arm] = (reward, n + 1)  # as if it had brought nothing, so that a round spreads
+    pulls[arm] = (reward, n + 1)  # counted with reward 0, so that a round spreads over the arms
     if arm.startswith("swap "):
         key = arm.removeprefix("swap ")
         return expansion(view, number, "default", (program,), arm=arm, choices={key: rng.choice(swap[key])})
@@ -89,7 +89,7 @@ def _pull(
 
 
 def _pulls(view: SearchView) -> dict[str, tuple[float, int]]:
-    """For each arm, the sum of its rewards and its number of pulls."""
+    """Returns (sum of rewards, number of pulls) of each arm."""
     pulls: dict[str, tuple[float, int]] = {}
     known, best = by_program(view), math.inf
     for trial in view.trials[len(view.initial) :]:

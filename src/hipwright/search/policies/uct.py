@@ -1,13 +1,13 @@
 """UCT (Kocsis and Szepesvari 2006) over the tree of programs, with progressive widening (Coulom 2007).
 
-A node is a verified program and its children were made from it; the root stands for "from nothing". A walk starts at
-the root. A node that was varied fewer than WIDEN * sqrt(visits) times is varied again; else the walk goes on to the
-child with the largest
+A node is a verified program, its children were made from it; the root stands for random programs. A walk starts at the
+root. A node varied fewer than WIDEN * sqrt(visits) times is varied again; else the walk descends to the child with the
+largest
 
     mean + C * sqrt(ln(parent's visits) / visits)        over the rewards of the child's whole subtree
 
-A reward is the best time so far over the program's time, 0 for what failed or was known: it lies in [0, 1]. Walks of
-one round see each other as visits without a reward, so that they spread.
+The reward, in [0, 1], is the best time so far over the program's time, 0 for failures and duplicates. Walks of one
+round count as visits without a reward (virtual loss), so that they spread.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 
 from hipwright.records import Decision, Evaluation, Expansion
 from hipwright.search.policies.common import (
-    against,
     beats_best,
     breed,
     by_program,
+    comparison,
     expansion,
     opening,
     parent_of,
@@ -37,7 +37,7 @@ WIDEN = 1.5
 
 @dataclass
 class TreeNode:
-    """One program of the tree. tries: how often it was varied; total: the rewards of its subtree, summed."""
+    """One program of the tree. tries: how often it was varied; total: the sum of the rewards in its subtree."""
 
     trial: Trial | None = None
     parent: TreeNode | None = None
@@ -47,7 +47,7 @@ class TreeNode:
     total: float = 0.0
 
     def visit(self, reward: float) -> None:
-        """Count a try below this node, here and in all nodes above."""
+        """Adds a visit with its reward to this node and all its ancestors."""
         self.visits += 1
         self.total += reward
         if self.parent is not None:
@@ -55,10 +55,10 @@ class TreeNode:
 
 
 class Uct:
-    """Setting of the run: "uct_c", the weight of exploration (0.3)."""
+    """Run setting "uct_c": the weight of exploration (0.3)."""
 
     def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
-        """One walk for each expansion; the root gives a random program, any other node a variation of its own."""
+        """One walk per expansion; the root yields a random program, any other node a variation of its program."""
         root, weight = grow(view), float(view.settings.get("uct_c", C))
         return [
             opening(view, number) or _walk(view, number, root, weight, rng)
@@ -72,14 +72,14 @@ class Uct:
         best = beats_best(view, evaluation)
         above = parent_of(trial, by_program(view))
         place = f"joins the tree below #{above.number}" if above else "joins the tree at its root"
-        reason = against(view, evaluation, view.best, "the best")
+        reason = comparison(view, evaluation, view.best, "the best")
         return Decision(
             number=trial.number, program=evaluation.program, kept=True, best=best, reason=f"{place}: {reason}"
         )
 
 
 def grow(view: SearchView) -> TreeNode:
-    """The root of the tree after all decided trials."""
+    """Builds the tree from all decided trials and returns its root."""
     root, known = TreeNode(), by_program(view)
     nodes: dict[str, TreeNode] = {}
     fastest = min((time_of(trial) for trial in view.verified), default=math.inf)
