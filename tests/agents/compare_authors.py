@@ -1,4 +1,4 @@
-"""The table of docs/ablation.md: the engine mind against plain islands on made-up landscapes, at equal budget.
+"""The table of docs/ablation.md: the engine author against plain islands on made-up landscapes, at equal budget.
 
 python tests/agents/compare_authors.py [SEEDS]
 """
@@ -74,7 +74,7 @@ GOOD = {"toy": {"vector": 4, "fuse": True}, "rugged": {"map:a": "lanes", "map:b"
 POOR = {"toy": {"vector": 1, "BLOCK": 1024}, "rugged": {"map:a": "columns", "VEC": 8, "BLOCK": 64}}
 ARMS: dict[str, dict[str, Any] | None] = {
     "plain islands": None,
-    "engine mind": {},
+    "engine": {},
     "without failure_memory": {"without": ["failure_memory"]},
     "without screener": {"without": ["screener"]},
     "with good neighbours": {"likely": GOOD},
@@ -93,7 +93,7 @@ def found(place: str, agents: dict[str, Any] | None, budget: int, seed: int) -> 
             if "likely" in agents:
                 agents |= {"neighbours": ["n"], "choices": {"n": agents.pop("likely")[place]}}
             settings = {"agents": agents}
-            engine = EngineAuthor(engine, agents, problem=lambda program: "")
+            engine = EngineAuthor(engine, agents, static_check=lambda program: "")
         result = begin(archive, judge(), budget=budget, seed=seed, settings=settings, source=engine)
         assert result.evaluation is not None and result.evaluation.score is not None
         return result.evaluation.score

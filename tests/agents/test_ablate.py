@@ -149,7 +149,7 @@ class Bench:
 @contextmanager
 def source(archive: Archive, run: Any, task: Task, engine: EngineSource) -> Iterator[Pipeline]:
     settings = run.settings["agents"]
-    yield Pipeline(EngineAuthor(engine, settings, problem=lambda program: ""), None, settings)
+    yield Pipeline(EngineAuthor(engine, settings, static_check=lambda program: ""), None, settings)
 
 
 def plan(out: Path, **more: Any) -> AblationPlan:
@@ -307,9 +307,9 @@ def test_models_against_each_other_over_real_http(tmp_path: Path, monkeypatch: p
         assert ablate(wanted, opened).rows and len(provider.answered) == asked
     assert {name: o.evaluations for name, o in found.items()} == {"single-shot": 1, "best-of-n": 7, "pipeline": 7}
     with Archive(tmp_path / "runs") as archive:
-        minds = {
+        authors = {
             name: [p.notes.get("mind") for p in read_log(archive.events(o.run)).proposed.values()]
             for name, o in found.items()
         }
-    assert set(minds["single-shot"]) == set(minds["best-of-n"]) == {"llm"}
-    assert set(minds["pipeline"]) == {"engine", "llm"} and asked >= 9
+    assert set(authors["single-shot"]) == set(authors["best-of-n"]) == {"llm"}
+    assert set(authors["pipeline"]) == {"engine", "llm"} and asked >= 9

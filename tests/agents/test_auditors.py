@@ -81,7 +81,7 @@ def test_the_same_kernel_under_another_plan_is_not_equivalent(bench: AuditBench)
 # ---------------------------------------------------------------- variants
 
 
-def test_the_engine_mind_draws_the_same_from_a_seed() -> None:
+def test_the_engine_draws_the_same_from_a_seed() -> None:
     first = engine_variants(6, 4)
     assert first == engine_variants(6, 4) != engine_variants(6, 5) and len({one.of for one in first}) == 6
     assert all(one.claim.startswith(one.of.rsplit("/", 1)[1]) for one in first)

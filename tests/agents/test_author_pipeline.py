@@ -45,7 +45,7 @@ class Writer:
 
 
 def engine(problem: Any = lambda program: "") -> EngineAuthor:
-    return EngineAuthor(EngineSource(SPACE, write), {}, problem=problem)
+    return EngineAuthor(EngineSource(SPACE, write), {}, static_check=problem)
 
 
 def seen() -> SearchView:
@@ -72,23 +72,23 @@ def rng() -> random.Random:
     return random.Random(0)
 
 
-def test_each_ask_goes_to_its_mind() -> None:
-    writer = Writer({2: program("a")})
-    pipeline = Pipeline(engine(), writer, {})
+def test_each_ask_goes_to_its_author() -> None:
+    author = Writer({2: program("a")})
+    pipeline = Pipeline(engine(), author, {})
     mutate, improve = asks("mutate", "improve")
     pipeline.prepare([mutate, improve])
-    assert writer.prepared == [2]
+    assert author.prepared == [2]
     assert pipeline.propose(mutate, rng()).notes["mind"] == "engine"
-    theirs = pipeline.propose(improve, rng())
-    assert theirs.program == program("a") and theirs.notes["mind"] == "llm" and not theirs.redraw
-    assert theirs.notes["screener"]["passes"] < 1
+    llm_program = pipeline.propose(improve, rng())
+    assert llm_program.program == program("a") and llm_program.notes["mind"] == "llm" and not llm_program.redraw
+    assert llm_program.notes["screener"]["passes"] < 1
 
 
 @pytest.mark.parametrize("operator", MODEL_OPERATORS)
 def test_the_engine_takes_over_when_the_budget_is_spent(operator: str) -> None:
     spent = OutOfBudget("$1.00 of $1.00 are spent")
-    for writer in (Writer({1: spent}), Writer({}, in_prepare=spent)):
-        pipeline = Pipeline(engine(), writer, {})
+    for author in (Writer({1: spent}), Writer({}, in_prepare=spent)):
+        pipeline = Pipeline(engine(), author, {})
         (ask,) = asks(operator)
         pipeline.prepare([ask])
         made = pipeline.propose(ask, rng())
@@ -105,9 +105,9 @@ def test_the_engine_takes_over_with_its_own_program_where_nothing_was_tried() ->
 
 def test_a_providers_failure_pauses_the_run() -> None:
     away = ProviderError("it stays away", retryable=True)
-    for writer in (Writer({}, in_prepare=away), Writer({1: away})):
+    for author in (Writer({}, in_prepare=away), Writer({1: away})):
         with pytest.raises(ProviderError):
-            Pipeline(engine(), writer, {}).prepare(asks("improve"))
+            Pipeline(engine(), author, {}).prepare(asks("improve"))
 
 
 def test_a_declined_proposal_stays_declined() -> None:
@@ -133,18 +133,22 @@ def outcomes(pipeline: Pipeline, many: list[ProposalRequest]) -> list[str]:
 
 def test_poor_proposals_of_models_are_screened_out() -> None:
     bad = program("b").key
-    mind = engine(lambda found: "wave_size" if found.key == bad else "")
+    author = engine(lambda found: "wave_size" if found.key == bad else "")
     script = {1: program("a"), 2: program("b")}
     many = asks("improve", "improve")
-    assert outcomes(Pipeline(mind, Writer(script), {}), many) == ["llm", "out"]
-    assert outcomes(Pipeline(mind, Writer(script), {"without": ["screener"]}), many) == ["llm", "llm"]
+    assert outcomes(Pipeline(author, Writer(script), {}), many) == ["llm", "out"]
+    assert outcomes(Pipeline(author, Writer(script), {"without": ["screener"]}), many) == ["llm", "llm"]
 
 
 def test_never_more_than_half_a_round_and_never_the_only_one() -> None:
-    mind = engine(lambda found: "lds_limit")
+    author = engine(lambda found: "lds_limit")
     script = {n: program(f"p{n}") for n in range(1, 5)}
-    assert outcomes(Pipeline(mind, Writer(script), {}), asks("improve", "improve", "improve", "plan")).count("out") == 2
-    assert outcomes(Pipeline(mind, Writer(script), {}), asks("improve", "mutate", "mutate", "mutate")).count("out") == 0
+    assert (
+        outcomes(Pipeline(author, Writer(script), {}), asks("improve", "improve", "improve", "plan")).count("out") == 2
+    )
+    assert (
+        outcomes(Pipeline(author, Writer(script), {}), asks("improve", "mutate", "mutate", "mutate")).count("out") == 0
+    )
 
 
 class Asked:
@@ -227,11 +231,11 @@ def test_a_run_starts_with_what_the_archive_knows(tmp_path: Path) -> None:
         assert offer["choices"][offer["known"][0]] in [p.choices for p in log.proposed.values()]
         nothing = snapshot(archive, mine, ("gfx942",), without=frozenset({"archive_parents", "retrieval"}))
         assert nothing["known"] == nothing["neighbours"] == []
-        mind = EngineAuthor(EngineSource(SPACE, write), offer, problem=lambda program: "")
-        assert mind.initial()[1] == {"choices": offer["choices"][offer["known"][0]]}
+        author = EngineAuthor(EngineSource(SPACE, write), offer, static_check=lambda program: "")
+        assert author.initial()[1] == {"choices": offer["choices"][offer["known"][0]]}
 
 
-def test_a_whole_run_of_both_minds_ends_with_something(tmp_path: Path) -> None:
+def test_a_whole_run_of_both_authors_finds_a_program(tmp_path: Path) -> None:
     """The population is common; the models' part fails throughout, and the engine's program is still there."""
     script = {n: NoProposal("no answer") for n in range(400)}
     settings = {"agents": {"llm": True, "share": 0.5, **GOOD}}

@@ -1,4 +1,4 @@
-"""The engine mind: what each of its parts changes, that it is deterministic, and that it finds no less than islands."""
+"""The engine as author: what each of its parts changes, determinism, and results no worse than plain islands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from compare_authors import GOOD, POOR, found
 from landscape import SPACE, Judge, begin, go_on, write
 
-from hipwright.agents.engine_author import EngineAuthor, hints, meaning
+from hipwright.agents.engine_author import EngineAuthor, choice_kind, similar_values
 from hipwright.archive import Archive, export, read_log
 from hipwright.records import Expansion
 from hipwright.search import EngineSource, ProposalRequest, SearchView
@@ -21,15 +21,15 @@ TUNED = {"device": "a GPU", "choices": {**KNOWN, "BLOCK": 256}}
 OFFER = {"known": ["k"], "neighbours": ["n"], "choices": {"k": KNOWN, "n": {"vector": 4, "fuse": True, "UNROLL": 8}}}
 
 
-def mind(settings: dict[str, Any]) -> EngineAuthor:
-    return EngineAuthor(EngineSource(SPACE, write), settings, problem=lambda program: "")
+def author(settings: dict[str, Any]) -> EngineAuthor:
+    return EngineAuthor(EngineSource(SPACE, write), settings, static_check=lambda program: "")
 
 
 def proposals(folder: Path, without: list[str], **more: Any) -> list[dict[str, Any]]:
     """What a seeded run with the archive's offer proposed, in order."""
     settings = {**OFFER, "without": without, "tuned": more.pop("tuned", None)}
     with Archive(folder / "-".join(["run", *without])) as archive:
-        begin(archive, Judge(), budget=24, seed=5, settings={"agents": settings}, source=mind(settings), **more)
+        begin(archive, Judge(), budget=24, seed=5, settings={"agents": settings}, source=author(settings), **more)
         log = read_log(archive.events(archive.run("latest").id))
         return [log.proposed[n].choices for n in sorted(log.proposed)]
 
@@ -45,12 +45,12 @@ def test_tuned_choices_are_the_first_answer(tmp_path: Path) -> None:
     default = {key: choice.default for key, choice in SPACE.items()}
     assert proposals(tmp_path / "a", [], tuned=TUNED)[:3] == [TUNED["choices"], default, KNOWN]
     assert proposals(tmp_path / "b", ["tuned"], tuned=TUNED)[:2] == [default, KNOWN]
-    told = mind({"tuned": TUNED})
+    told = author({"tuned": TUNED})
     ask = ProposalRequest(
         Expansion(number=0, operator="default", action=dict(told.initial()[0])), (), SearchView(0, 40)
     )
     assert told.propose(ask, random.Random(0)).notes == {"mind": "engine", "tuned": "a GPU"}
-    assert mind({"tuned": {"device": "a GPU", "choices": default}}).initial() == [{}]
+    assert author({"tuned": {"device": "a GPU", "choices": default}}).initial() == [{}]
 
 
 def test_archive_parents_are_tried_right_after_the_engines_own_choices(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_archive_parents_are_tried_right_after_the_engines_own_choices(tmp_path:
     assert first == {key: choice.default for key, choice in SPACE.items()} and second == KNOWN
     assert KNOWN not in proposals(tmp_path, ["archive_parents"])[:2]
     same_as_default = {"known": ["d"], "choices": {"d": {"BLOCK": 64}}}
-    assert mind(same_as_default).initial() == [{}]
+    assert author(same_as_default).initial() == [{}]
 
 
 def test_retrieval_draws_what_served_similar_kernels() -> None:
@@ -67,11 +67,11 @@ def test_retrieval_draws_what_served_similar_kernels() -> None:
     only = {**OFFER, "without": ["screener", "failure_memory"]}
 
     def share(settings: dict[str, Any]) -> float:
-        made = [mind(settings).propose(ask, random.Random(n)) for n in range(300)]
+        made = [author(settings).propose(ask, random.Random(n)) for n in range(300)]
         return statistics.mean(m.choices["vector"] == 4 for m in made)
 
     assert share(only) > share({**only, "without": [*only["without"], "retrieval"]}) + 0.15
-    made = [mind(only).propose(ask, random.Random(n)) for n in range(50)]
+    made = [author(only).propose(ask, random.Random(n)) for n in range(50)]
     assert {key for m in made for key in m.notes.get("retrieved", [])} == {"vector", "fuse", "UNROLL"}
 
 
@@ -83,7 +83,7 @@ def test_a_remembered_failure_is_drawn_again(tmp_path: Path) -> None:
         for seed in range(5):
             settings = {"without": [*without, "screener"]}
             with Archive(tmp_path / f"{without}{seed}") as archive:
-                begin(archive, Judge(), budget=32, seed=seed, settings={"agents": settings}, source=mind(settings))
+                begin(archive, Judge(), budget=32, seed=seed, settings={"agents": settings}, source=author(settings))
                 log = read_log(archive.events(archive.run("latest").id))
                 count += sum(not e.evaluation.passed for e in log.evaluated.values())
         return count
@@ -93,7 +93,7 @@ def test_a_remembered_failure_is_drawn_again(tmp_path: Path) -> None:
 
 def test_notes_say_how_a_program_came_about(tmp_path: Path) -> None:
     with Archive(tmp_path) as archive:
-        begin(archive, Judge(), budget=24, seed=5, settings={"agents": OFFER}, source=mind(OFFER))
+        begin(archive, Judge(), budget=24, seed=5, settings={"agents": OFFER}, source=author(OFFER))
         log = read_log(archive.events(archive.run("latest").id))
     notes = [p.notes for p in log.proposed.values()]
     assert all(n["mind"] == "engine" for n in notes)
@@ -112,26 +112,26 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
             def stop() -> bool:
                 return stop_after is not None and len(judge.calls) >= stop_after
 
-            begin(archive, judge, budget=24, seed=9, settings=settings, source=mind(OFFER), stop_requested=stop)
+            begin(archive, judge, budget=24, seed=9, settings=settings, source=author(OFFER), stop_requested=stop)
             if stop_after is not None:
-                go_on(archive, Judge(), source=mind(OFFER))
+                go_on(archive, Judge(), source=author(OFFER))
             return export(archive, "latest", canonical=True)
 
     assert exported("whole", None) == exported("resumed", 9)
 
 
 def test_what_a_key_means_does_not_depend_on_the_kernel() -> None:
-    assert meaning("map:softmax_mul_where") == meaning("map:gelu_2") == "map"
-    assert meaning("split:batch_norm_rest") == "split:rest" != meaning("split:batch_norm_sum")
-    assert meaning("BLOCK") == "BLOCK" and meaning("cache:add_layer_norm") == "cache"
+    assert choice_kind("map:softmax_mul_where") == choice_kind("map:gelu_2") == "map"
+    assert choice_kind("split:batch_norm_rest") == "split:rest" != choice_kind("split:batch_norm_sum")
+    assert choice_kind("BLOCK") == "BLOCK" and choice_kind("cache:add_layer_norm") == "cache"
     settings = {"neighbours": ["a", "b"], "choices": {"a": {"map:x": "lanes"}}, "likeness": {"a": 0.5}}
-    assert hints(settings) == {"map": [("lanes", 0.5)]}
+    assert similar_values(settings) == {"map": [("lanes", 0.5)]}
 
 
 def test_a_neighbours_value_is_taken_only_where_it_is_an_option() -> None:
     settings = {"neighbours": ["n"], "choices": {"n": {"vector": 3, "order": "spirals"}}}
     ask = ProposalRequest(Expansion(number=3, operator="random"), (), SearchView(0, 40))
-    made = [mind(settings).propose(ask, random.Random(n)) for n in range(40)]
+    made = [author(settings).propose(ask, random.Random(n)) for n in range(40)]
     assert all("retrieved" not in m.notes for m in made)
 
 

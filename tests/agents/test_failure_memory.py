@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hipwright.agents.failure_memory import HALF_LIFE, FailureMemory, recent_failures
+from hipwright.agents.failure_memory import HALF_LIFE, FailureMemory
 from hipwright.archive import Proposed
 from hipwright.records import Decision, Evaluation, Expansion
 from hipwright.search import SearchView, Trial
@@ -37,11 +37,11 @@ def memory(*trials: Trial) -> FailureMemory:
 def test_a_single_change_that_failed_is_remembered_and_cleared_when_it_passes() -> None:
     failed = trial(1, {**GOOD, "vector": 8}, "wrong_value")
     told = memory(trial(0, GOOD), failed)
-    assert told.weight({**GOOD, "vector": 8}) >= 0.45
-    assert told.weight({**GOOD, "vector": 8, "BLOCK": 128}) >= 0.45
-    assert told.weight({**GOOD, "vector": 4}) == 0.0
+    assert told.redraw_probability({**GOOD, "vector": 8}) >= 0.45
+    assert told.redraw_probability({**GOOD, "vector": 8, "BLOCK": 128}) >= 0.45
+    assert told.redraw_probability({**GOOD, "vector": 4}) == 0.0
     cleared = memory(trial(0, GOOD), failed, trial(2, {**GOOD, "vector": 8, "fuse": True}))
-    assert cleared.weight({"BLOCK": 512, "vector": 8, "fuse": True}) == 0.0
+    assert cleared.redraw_probability({"BLOCK": 512, "vector": 8, "fuse": True}) == 0.0
 
 
 def test_a_pair_that_failed_is_remembered_where_each_of_it_passed() -> None:
@@ -54,8 +54,8 @@ def test_a_pair_that_failed_is_remembered_where_each_of_it_passed() -> None:
         trial(5, {**GOOD, "fuse": True, "vector": 8, "BLOCK": 128}),
     ]
     told = memory(*trials)
-    assert told.weight({"BLOCK": 512, "vector": 8, "fuse": False}) > 0.7
-    assert told.weight({"BLOCK": 512, "vector": 8, "fuse": True}) == 0.0
+    assert told.redraw_probability({"BLOCK": 512, "vector": 8, "fuse": False}) > 0.7
+    assert told.redraw_probability({"BLOCK": 512, "vector": 8, "fuse": True}) == 0.0
 
 
 def test_blame_halves_with_age() -> None:
@@ -63,45 +63,26 @@ def test_blame_halves_with_age() -> None:
     later = [trial(n, GOOD) for n in range(2, 2 + HALF_LIFE)]
     young, old = memory(*trials), memory(*trials, *later)
     bad = {**GOOD, "vector": 8}
-    assert old.weight(bad) == pytest.approx(young.weight(bad) / 2)
+    assert old.redraw_probability(bad) == pytest.approx(young.redraw_probability(bad) / 2)
 
 
 def test_the_machines_faults_are_not_remembered() -> None:
     told = memory(trial(0, GOOD), trial(1, {**GOOD, "vector": 8}, "unscorable", fault="device"))
-    assert told.weight({**GOOD, "vector": 8}) == 0.0 and told.blame == {}
+    assert told.redraw_probability({**GOOD, "vector": 8}) == 0.0 and told.blame == {}
 
 
-def test_a_clear_loss_against_the_parent_is_half_remembered() -> None:
+def test_a_clear_slowdown_against_the_parent_is_half_remembered() -> None:
     parent = trial(0, GOOD, score=10.0, best=True)
     told = memory(parent, trial(1, {**GOOD, "BLOCK": 1024}, score=15.0, parents=("p0",)))
-    assert told.weight({**GOOD, "BLOCK": 1024}) == pytest.approx(0.5)
+    assert told.redraw_probability({**GOOD, "BLOCK": 1024}) == pytest.approx(0.5)
     near = memory(parent, trial(1, {**GOOD, "BLOCK": 1024}, score=10.5, parents=("p0",)))
-    assert near.weight({**GOOD, "BLOCK": 1024}) == 0.0
+    assert near.redraw_probability({**GOOD, "BLOCK": 1024}) == 0.0
     best_has_it = trial(2, {**GOOD, "BLOCK": 1024, "fuse": True}, score=5.0, best=True)
     innocent = memory(parent, trial(1, {**GOOD, "BLOCK": 1024}, score=15.0, parents=("p0",)), best_has_it)
-    assert innocent.weight({**GOOD, "BLOCK": 1024}) == 0.0
+    assert innocent.redraw_probability({**GOOD, "BLOCK": 1024}) == 0.0
 
 
 def test_nothing_is_ruled_out_for_good() -> None:
     bad = {**GOOD, "vector": 8}
     told = memory(trial(0, GOOD), *(trial(n, {**bad, "BLOCK": n}, "timeout") for n in range(1, 12)))
-    assert 0.5 < told.weight(bad) <= 0.9
-
-
-def test_recent_failures_are_grouped_and_counted_latest_first() -> None:
-    told = [
-        trial(0, GOOD),
-        trial(1, GOOD, "wrong_value", message="element 3: 1.5, expected 2"),
-        trial(2, GOOD, "compile_error", message="no member named x"),
-        trial(3, GOOD, "wrong_value", message="element 17: 0.25, expected 4"),
-        trial(4, GOOD, "unscorable", fault="service", message="the worker died"),
-    ]
-    declined = Proposed(expansion=Expansion(number=5, operator="improve"), round=5, error="two programs in one answer")
-    failures = recent_failures(SearchView(0, 40, (*told, Trial(declined))), 8)
-    assert [(f.status, f.trial.number, f.count) for f in failures] == [
-        ("no program", 5, 1),
-        ("wrong_value", 3, 2),
-        ("compile_error", 2, 1),
-    ]
-    assert failures[1].message == "element 17: 0.25, expected 4"
-    assert [f.trial.number for f in recent_failures(SearchView(0, 40, tuple(told)), 1)] == [3]
+    assert 0.5 < told.redraw_probability(bad) <= 0.9

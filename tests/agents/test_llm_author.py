@@ -1,4 +1,4 @@
-"""The LLM mind as a source: rounds side by side, answers mended or declined, faults in their place; and over HTTP."""
+"""Language models as author: concurrent rounds, fixed and rejected answers, errors per proposal; also over HTTP."""
 
 from __future__ import annotations
 
@@ -52,41 +52,41 @@ def improved() -> SearchView:
 
 
 def test_a_candidate_says_how_it_came_about(archive: Archive) -> None:
-    writer, client = source(archive, lambda request: answer_with(NEW))
+    author, client = source(archive, lambda request: answer_with(NEW))
     one = ask(improved(), "improve", 4, [OLD])
-    writer.prepare([one])
-    made = writer.propose(one, RNG)
+    author.prepare([one])
+    made = author.propose(one, RNG)
     assert made.program == NEW and made.redraw is False and made.choices == {}
     notes = json.loads(json.dumps(made.notes))
     assert notes["mind"] == "llm" and notes["role"] == "optimizer" and notes["model"] == client.requests[0].model
     assert notes["calls"] == [client.requests[0].key] and notes["bottleneck"]["name"] == "narrow_access"
     assert notes["retrieved"] and "cost" not in json.dumps(notes)
-    assert writer.propose(one, RNG) == made and len(client.requests) == 1
+    assert author.propose(one, RNG) == made and len(client.requests) == 1
 
 
 def test_hazards_of_what_was_written_are_noted(archive: Archive) -> None:
     unguarded = program("bare", guard="")
-    writer, _ = source(archive, lambda request: answer_with(unguarded))
-    made = writer.propose(ask(EMPTY, "translate"), RNG)
+    author, _ = source(archive, lambda request: answer_with(unguarded))
+    made = author.propose(ask(EMPTY, "translate"), RNG)
     assert made.notes["hazards"] == ["missing_tail_guard"]
-    writer, client = source(archive, lambda request: answer_with(NEW))
+    author, client = source(archive, lambda request: answer_with(NEW))
     archive.put(unguarded)
     seen = SearchView(seed=1, budget=9, trials=(trial(0, unguarded, failed(unguarded)),))
-    made = writer.propose(ask(seen, "repair", action={"failed": unguarded.key, "of": 0, "tries": 1}), RNG)
+    made = author.propose(ask(seen, "repair", action={"failed": unguarded.key, "of": 0, "tries": 1}), RNG)
     assert "missing_tail_guard in line 6" in text_of(client.requests[0]) and "hazards" not in made.notes
     assert made.notes["repairs"] == unguarded.key and made.notes["role"] == "translator"
 
 
 def test_an_operator_of_the_engines_is_answered_too(archive: Archive) -> None:
-    writer, client = source(archive, lambda request: answer_with(NEW))
-    writer.prepare([ask(EMPTY, "default", 0), ask(improved(), "mutate", 1, [OLD])])
+    author, client = source(archive, lambda request: answer_with(NEW))
+    author.prepare([ask(EMPTY, "default", 0), ask(improved(), "mutate", 1, [OLD])])
     assert [request.role for request in client.requests] == ["translator", "optimizer"]
 
 
 def test_models_are_drawn_by_seed_number_and_role_alone(archive: Archive) -> None:
     def models() -> list[str]:
-        writer, client = source(archive, lambda request: answer_with(NEW))
-        writer.prepare([ask(EMPTY, "translate", number) for number in range(12)])
+        author, client = source(archive, lambda request: answer_with(NEW))
+        author.prepare([ask(EMPTY, "translate", number) for number in range(12)])
         return [request.model for request in client.requests]
 
     assert models() == models() and len(set(models())) > 1
@@ -99,8 +99,8 @@ def test_a_malformed_answer_gets_its_one_precise_repair_prompt(archive: Archive)
     def script(request: Request) -> str:
         return "I would use float4." if request.index == 0 else answer_with(NEW)
 
-    writer, client = source(archive, script)
-    made = writer.propose(ask(EMPTY, "translate"), RNG)
+    author, client = source(archive, script)
+    made = author.propose(ask(EMPTY, "translate"), RNG)
     first, second = client.requests
     problem = read_answer("I would use float4.")
     assert isinstance(problem, Unusable)
@@ -114,22 +114,22 @@ def test_a_malformed_answer_gets_its_one_precise_repair_prompt(archive: Archive)
 @pytest.mark.parametrize("tries", [0, 1, 2])
 def test_after_the_last_format_try_the_proposal_is_declined(archive: Archive, tries: int) -> None:
     limits = PromptLimits(prompt_tokens=40_000, format_tries=tries)
-    writer, client = source(archive, lambda request: "", limits=limits)
+    author, client = source(archive, lambda request: "", limits=limits)
     one = ask(EMPTY, "translate")
-    writer.prepare([one])
+    author.prepare([one])
     with pytest.raises(NoProposal, match=f"no usable answer in {tries + 1} tries") as declined:
-        writer.propose(one, RNG)
+        author.propose(one, RNG)
     assert len(client.requests) == tries + 1 and len(declined.value.notes["calls"]) == tries + 1
     assert declined.value.notes["mind"] == "llm" and json.dumps(declined.value.notes)
     assert all(message.text for request in client.requests for message in request.messages)
 
 
 def test_nothing_to_repair_is_declined_without_a_call(archive: Archive) -> None:
-    writer, client = source(archive, lambda request: answer_with(NEW))
+    author, client = source(archive, lambda request: answer_with(NEW))
     one = ask(EMPTY, "repair", action={"failed": OLD.key, "tries": 1})
-    writer.prepare([one])
+    author.prepare([one])
     with pytest.raises(NoProposal, match="no failed program"):
-        writer.propose(one, RNG)
+        author.propose(one, RNG)
     assert client.requests == []
 
 
@@ -152,8 +152,8 @@ def test_plans_are_read_leniently(text: str, titles: list[str]) -> None:
 
 
 def test_without_a_readable_plan_the_model_follows_its_own_idea(archive: Archive) -> None:
-    writer, client = source(archive, lambda r: "Let me think." if r.role == "planner" else answer_with(NEW))
-    made = writer.propose(ask(improved(), "plan", 4, [OLD]), RNG)
+    author, client = source(archive, lambda r: "Let me think." if r.role == "planner" else answer_with(NEW))
+    made = author.propose(ask(improved(), "plan", 4, [OLD]), RNG)
     assert made.notes["plan"] == {"listed": []} and "exactly one change" in text_of(client.requests[1])
 
 
@@ -168,32 +168,32 @@ def test_the_first_calls_of_a_round_go_out_together_and_chains_side_by_side(arch
             meeting.wait()  # all three second calls are open at once
         return '[{"title": "A", "change": "a"}]' if request.role == "planner" else answer_with(NEW)
 
-    writer, client = source(archive, script)
+    author, client = source(archive, script)
     asks = [ask(improved(), "plan", number, [OLD]) for number in (4, 5, 6)]
-    writer.prepare([*asks, ask(improved(), "translate", 7)])
+    author.prepare([*asks, ask(improved(), "translate", 7)])
     assert client.together == [4] and len(client.requests) == 7
-    assert [writer.propose(one, RNG).program for one in asks] == [NEW] * 3
+    assert [author.propose(one, RNG).program for one in asks] == [NEW] * 3
 
 
 def test_an_empty_budget_fails_its_own_proposal_only(archive: Archive) -> None:
     def script(request: Request) -> str | Exception:
         return OutOfBudget("$1.00 would be passed") if request.number == 5 else answer_with(NEW)
 
-    writer, _ = source(archive, script)
+    author, _ = source(archive, script)
     asks = [ask(EMPTY, "translate", number) for number in (4, 5)]
-    writer.prepare(asks)
-    assert writer.propose(asks[0], RNG).program == NEW
+    author.prepare(asks)
+    assert author.propose(asks[0], RNG).program == NEW
     for _ in range(2):
         with pytest.raises(OutOfBudget, match="would be passed"):
-            writer.propose(asks[1], RNG)
+            author.propose(asks[1], RNG)
 
 
 def test_a_budget_that_ends_within_a_chain_is_raised_by_propose(archive: Archive) -> None:
-    writer, _ = source(archive, lambda r: OutOfBudget("spent") if r.index == 1 else "no program here")
+    author, _ = source(archive, lambda r: OutOfBudget("spent") if r.index == 1 else "no program here")
     one = ask(EMPTY, "translate", 4)
-    writer.prepare([one])
+    author.prepare([one])
     with pytest.raises(OutOfBudget):
-        writer.propose(one, RNG)
+        author.propose(one, RNG)
 
 
 @pytest.mark.parametrize("index", [0, 1])
@@ -203,26 +203,26 @@ def test_a_provider_that_stays_away_ends_the_round_when_all_others_are_done(arch
             return ProviderError("stays away", retryable=True) if request.index == index else "no program"
         return answer_with(NEW) if request.index == 1 else "no program"
 
-    writer, client = source(archive, script)
+    author, client = source(archive, script)
     with pytest.raises(ProviderError, match="stays away") as raised:
-        writer.prepare([ask(EMPTY, "translate", number) for number in (4, 5)])
+        author.prepare([ask(EMPTY, "translate", number) for number in (4, 5)])
     assert raised.value.retryable
     assert [(r.number, r.index) for r in client.requests if r.number == 5] == [(5, 0), (5, 1)], "the other went on"
 
 
 def test_a_program_that_the_archive_lacks_is_no_models_fault(archive: Archive) -> None:
-    writer, _ = source(archive, lambda request: answer_with(NEW))
+    author, _ = source(archive, lambda request: answer_with(NEW))
     seen = SearchView(seed=1, budget=9, settings={"agents": {"neighbours": ["0" * 20]}})
     with pytest.raises(BadInput):
-        writer.prepare([ask(seen, "translate")])
+        author.prepare([ask(seen, "translate")])
 
 
 def test_an_ask_that_was_not_prepared_is_answered_and_kept_apart(archive: Archive) -> None:
-    writer, client = source(archive, lambda r: answer_with(NEW if r.role == "translator" else OTHER))
+    author, client = source(archive, lambda r: answer_with(NEW if r.role == "translator" else OTHER))
     first, second = ask(EMPTY, "translate", 4), ask(improved(), "improve", 4, [OLD])
-    writer.prepare([first])
-    assert writer.propose(second, RNG).program == OTHER, "same number, other expansion"
-    assert writer.propose(ask(EMPTY, "translate", 5), RNG).program == NEW and len(client.requests) == 3
+    author.prepare([first])
+    assert author.propose(second, RNG).program == OTHER, "same number, other expansion"
+    assert author.propose(ask(EMPTY, "translate", 5), RNG).program == NEW and len(client.requests) == 3
 
 
 # ---------------------------------------------------------------- over HTTP, judged by the real verifier

@@ -215,8 +215,8 @@ def test_predictions_of_real_runs_are_better_than_the_base_rate(tmp_path: Path) 
     """Over runs on the made-up landscape the prediction that a child beats its parent carries information."""
     with Archive(tmp_path) as archive:
         for seed in range(4):
-            mind = EngineAuthor(EngineSource(SPACE, write), {}, problem=lambda program: "")
-            begin(archive, Judge(), budget=32, seed=seed, source=mind)
+            author = EngineAuthor(EngineSource(SPACE, write), {}, static_check=lambda program: "")
+            begin(archive, Judge(), budget=32, seed=seed, source=author)
         better = calibration(archive).events["better"]
     assert better.predictions > 40
     assert better.brier < better.base_brier and (better.auc or 0) > 0.65

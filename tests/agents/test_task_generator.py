@@ -56,7 +56,7 @@ def by_detail(source: str, seed: int = 0) -> dict[str, str]:
     return {change.detail: change.source for change in mutations(source, random.Random(seed))}
 
 
-# ---------------------------------------------------------------- the engine mind, without a process
+# ---------------------------------------------------------------- by the engine, without a process
 
 
 def test_every_kind_of_change_is_found_and_says_what_it_did() -> None:

@@ -1,13 +1,13 @@
-"""Archive manager: what each trial of a run was, in labels, and the rows that training can be made of. Deterministic.
+"""The archive manager: labels of a run's trials, and rows for training. Deterministic.
 
-    labels   one for each proposal: outcome, whose fault, figures
-    sft      only verified programs: from the task; and steps: a repair, or a gain of 5 % and more over the parent
-    pairs    rows of a data set: verified programs, repairs and steps, and wrong ones with their evidence
-    rl       every judged program, right or wrong: the prompt's parts, the task as ground truth, and what a reward is
-             made of; wrong ones with the verifier's evidence. The machine's faults give no row: they teach nothing.
+    labels   one row per proposal: outcome, whose fault, figures
+    sft      verified programs only: from the task, and steps (a repair, or a gain of at least 5 % over the parent)
+    pairs    rows of a data set: verified programs, repairs and steps, and wrong programs with their evidence
+    rl       every judged program: prompt, task as ground truth, the inputs of a reward; wrong ones with the evidence.
+             Machine faults give no row.
 
-A program that the second verification refused counts as wrong. Each row says where it comes from; none holds a path, a
-seed of the verifier or an expected output beyond the first wrong element.
+A program that the second verification refused counts as wrong. Each row holds its provenance, and no path, no seed of
+the verifier and no expected output beyond the first wrong element.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HACKS = ("hack", "untrusted")
 
 
 class Labels(Record, frozen=True, kw_only=True):
-    """What became of one proposal. outcome "void": the machine failed, and nothing is known of the program.
+    """The labels of one proposal. outcome "void": the machine failed, and nothing is known of the program.
 
     score: in microseconds, of `score_kind`. author: "engine" or "llm", "" where nothing was written.
     """
@@ -58,7 +58,7 @@ class Labels(Record, frozen=True, kw_only=True):
 
 
 def label(trial: Trial) -> Labels:
-    """A trial's labels."""
+    """Returns the labels of a trial."""
     proposed, e, decision = trial.proposed, trial.evaluation, trial.decision
     known: dict[str, Any] = {"number": trial.number, "operator": proposed.expansion.operator, "author": proposed.author}
     if e is None:
@@ -91,19 +91,19 @@ def _outcome(e: Evaluation) -> Outcome:
 
 
 def sft_records(archive: Archive, run: str) -> list[dict[str, Any]]:
-    """Rows for supervised training: kind "program" (from the task alone), "repair" or "step". Plain JSON types."""
+    """Rows for supervised training in plain JSON types: kind "program" (from the task alone), "repair" or "step"."""
     history = _History.read(archive, run)
-    return [row for trial in history.trials if history.verified(trial) for row in _lessons(history, trial)]
+    return [row for trial in history.trials if history.verified(trial) for row in _sft_rows(history, trial)]
 
 
 def rl_records(archive: Archive, run: str) -> list[dict[str, Any]]:
-    """Rows for reinforcement: one for each judged program, with what a reward is made of. Plain JSON types."""
+    """Rows for reinforcement learning in plain JSON types: one per judged program, with the inputs of a reward."""
     history = _History.read(archive, run)
-    return [_rollout(history, t) for t in history.trials if t.evaluation and _outcome(t.evaluation) != "void"]
+    return [_rl_row(history, t) for t in history.trials if t.evaluation and _outcome(t.evaluation) != "void"]
 
 
 def label_records(archive: Archive, run: str) -> list[dict[str, Any]]:
-    """Every proposal's labels, with where it comes from."""
+    """The labels and provenance of every proposal."""
     history = _History.read(archive, run)
     return [{"kind": "labels", **label(t).to_dict(), "provenance": history.provenance(t)} for t in history.trials]
 
@@ -116,16 +116,16 @@ KINDS: dict[str, Callable[[Archive, str], list[dict[str, Any]]]] = {
 
 
 def records(archive: Archive, run: str, kind: str) -> Iterator[dict[str, Any]]:
-    """The rows of one kind. BadInput for a kind or a run that does not exist."""
+    """Yields the rows of one kind. BadInput for an unknown kind or run."""
     if kind not in KINDS:
         raise BadInput(f"unknown kind of record {kind!r}", hint=f"kinds: {', '.join(KINDS)}")
     yield from KINDS[kind](archive, run)
 
 
 def pairs(archive: Archive, run: str) -> Iterator[Pair]:
-    """A run's rows for a data set (docs/dataset.md): verified programs, what they mend or better, and wrong ones.
+    """Yields a run's rows for a data set (docs/dataset.md): verified programs, repairs, steps and wrong programs.
 
-    What the second verification refused is left out: its stored verdict says that it passed.
+    Programs that the second verification refused are left out: their stored verdict says that they passed.
     """
     history = _History.read(archive, run)
     for trial in history.trials:
@@ -135,14 +135,14 @@ def pairs(archive: Archive, run: str) -> Iterator[Pair]:
         if e.passed:
             first = trial.proposed.expansion.operator == "default" and not trial.proposed.notes.get("model")
             yield _pair(history, trial, e, "engine" if first else "variant")
-            yield from _betters(history, trial, e)
+            yield from _repairs_and_steps(history, trial, e)
         elif e.fault == "candidate" and e.status in WRONG:
             yield _pair(history, trial, e, "negative", evidence=evidence(e, history.program(trial)))
 
 
-def _betters(history: _History, trial: Trial, e: Evaluation) -> Iterator[Pair]:
-    """The repair and the step that a verified program is."""
-    failed = history.failed_before(trial)
+def _repairs_and_steps(history: _History, trial: Trial, e: Evaluation) -> Iterator[Pair]:
+    """The rows of a verified program as a repair of a failed one and as a step from a slower parent."""
+    failed = history.failed_step_prompt(trial)
     if failed is not None and failed.evaluation is not None and failed.evaluation.status in WRONG:
         before = history.program(failed)
         yield _pair(history, trial, e, "repair", evidence=evidence(failed.evaluation, before), before=before)
@@ -183,7 +183,7 @@ def _pair(
 
 @dataclass(frozen=True)
 class _History:
-    """A run's trials, and the programs that they name."""
+    """A run's trials and their programs."""
 
     archive: Archive
     run: Run
@@ -216,18 +216,18 @@ class _History:
     def program(self, trial: Trial) -> Program:
         return self.archive.program(trial.proposed.program)
 
-    def of(self, key: str) -> Trial | None:
-        """The trial that brought a program."""
+    def trial(self, key: str) -> Trial | None:
+        """The trial that proposed a program."""
         return next((t for t in self.trials if t.proposed.program == key and t.proposed.evaluable), None)
 
-    def failed_before(self, trial: Trial) -> Trial | None:
-        """The failed program that a trial set out to mend."""
-        failed = self.of(str(trial.proposed.expansion.action.get("failed", "")))
+    def failed_step_prompt(self, trial: Trial) -> Trial | None:
+        """The trial of the failed program that this trial repairs."""
+        failed = self.trial(str(trial.proposed.expansion.action.get("failed", "")))
         return failed if failed is not None and failed.evaluation is not None and not failed.passed else None
 
     def slower_parent(self, trial: Trial) -> Trial | None:
-        """The verified parent, if the trial betters it by `STEP_GAIN` and more, and certainly so (fitness.faster)."""
-        parent = next((self.of(key) for key in trial.proposed.expansion.parents[:1]), None)
+        """The verified parent, if the trial is certainly faster (fitness.faster) by at least `STEP_GAIN`."""
+        parent = next((self.trial(key) for key in trial.proposed.expansion.parents[:1]), None)
         if parent is None or parent.evaluation is None or trial.evaluation is None or not self.verified(parent):
             return None
         certain = fitness.faster(trial.evaluation, parent.evaluation)
@@ -235,7 +235,7 @@ class _History:
 
     @cached_property
     def first(self) -> Evaluation | None:
-        """What speedups are against: the run's first verified program."""
+        """The run's first verified program, which gains are relative to."""
         return next((t.evaluation for t in self.trials if self.verified(t)), None)
 
     def provenance(self, trial: Trial) -> dict[str, Any]:
@@ -256,10 +256,10 @@ class _History:
         }
 
 
-def _lessons(history: _History, trial: Trial) -> Iterator[dict[str, Any]]:
-    """What a verified program teaches: itself, and the step that led to it."""
+def _sft_rows(history: _History, trial: Trial) -> Iterator[dict[str, Any]]:
+    """The SFT rows of a verified program: the program itself, the repair and the step that led to it."""
     yield _row(history, trial, "program", {})
-    failed = history.failed_before(trial)
+    failed = history.failed_step_prompt(trial)
     if failed is not None and failed.evaluation is not None:
         before = history.program(failed)
         yield _row(
@@ -267,12 +267,12 @@ def _lessons(history: _History, trial: Trial) -> Iterator[dict[str, Any]]:
         )
     parent = history.slower_parent(trial)
     if parent is not None and parent.evaluation is not None:
-        prompt = _before(history, parent, parent.evaluation)
+        prompt = _step_prompt(history, parent, parent.evaluation)
         yield {**_row(history, trial, "step", prompt), "gain": round(_gain(trial, parent), 4)}
 
 
-def _before(history: _History, trial: Trial, e: Evaluation) -> dict[str, Any]:
-    """The program that a step begins from, and what was known of it."""
+def _step_prompt(history: _History, trial: Trial, e: Evaluation) -> dict[str, Any]:
+    """The prompt of a step: the program to improve and its evidence."""
     program = history.program(trial)
     return {"program": program.to_dict(), "evidence": evidence(e, program)}
 
@@ -294,26 +294,26 @@ def _row(history: _History, trial: Trial, kind: str, prompt: dict[str, Any]) -> 
     }
 
 
-def _rollout(history: _History, trial: Trial) -> dict[str, Any]:
+def _rl_row(history: _History, trial: Trial) -> dict[str, Any]:
     assert trial.evaluation is not None
-    e, right = trial.evaluation, history.verified(trial)
-    parent = next((history.of(key) for key in trial.proposed.expansion.parents[:1]), None)
+    e, correct = trial.evaluation, history.verified(trial)
+    parent = next((history.trial(key) for key in trial.proposed.expansion.parents[:1]), None)
     prompt = {"program": history.program(parent).to_dict()} if parent else {}
-    row = _row(history, trial, "positive" if right else "negative", prompt)
+    row = _row(history, trial, "positive" if correct else "negative", prompt)
     row["ground_truth"] = {"task": history.run.task, "tolerance": _tolerance(history)}
     row["reward"] = {
         "compiled": row["labels"]["compiled"],
-        "correct": right,
+        "correct": correct,
         "hack": _outcome(e) == "hack",
         "coverage": e.coverage,
-        "score": e.score if right else None,
-        "score_kind": e.score_kind if right else "none",
-        "gain_over_first": _over(e, history.first) if right else None,
-        "gain_over_parent": _over(e, parent.evaluation) if right and parent else None,
+        "score": e.score if correct else None,
+        "score_kind": e.score_kind if correct else "none",
+        "gain_over_first": _relative_gain(e, history.first) if correct else None,
+        "gain_over_parent": _relative_gain(e, parent.evaluation) if correct and parent else None,
     }
-    if not right:
-        again = "it passed once and was refused on fresh inputs" if e.passed else ""
-        row["evidence"] = again or evidence(e, history.program(trial))
+    if not correct:
+        refusal = "it passed once and was refused on fresh inputs" if e.passed else ""
+        row["evidence"] = refusal or evidence(e, history.program(trial))
     return row
 
 
@@ -321,8 +321,8 @@ def _tolerance(history: _History) -> dict[str, Any]:
     return history.archive.task(history.run.task).tolerance.to_dict()
 
 
-def _over(e: Evaluation, before: Evaluation | None) -> float | None:
-    """Share of the time saved; None where the two have no figures of one kind."""
+def _relative_gain(e: Evaluation, before: Evaluation | None) -> float | None:
+    """The share of time saved; None where the two have no figures of the same kind."""
     if before is None or fitness.score(e) is None or fitness.score(before) is None:
         return None
     return round(fitness.gain(e, before), 4)

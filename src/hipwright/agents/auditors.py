@@ -1,8 +1,8 @@
-"""The offline auditors: one makes broken and deceptive variants of verified programs, one scores the verifiers.
+"""The offline auditors: a generator of broken and deceptive variants of verified programs, and a scorer of verifiers.
 
-Variants come from the engine mind (the mutants of hipwright.audit) or from a model, which also claims how each cheats.
-A claim is kept and never believed: what a variant is, a differential check says (hipwright.audit.differential). The
-confusion matrices count only what is known for sure, beside the corpus, whose table says what everything is.
+Variants are mutants by the engine (hipwright.audit) or written by a model, which also claims how each cheats. A claim
+is recorded, never trusted: a differential check labels every variant (hipwright.audit.differential). The confusion
+matrices count only variants with a certain label, besides the corpus, whose labels are given.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from hipwright.records import Record, content_key
 
 ROLE = "auditor"
 ANSWER_TOKENS = 16_384
-A_CALL = 4
-"""Variants that one call asks for."""
+VARIANTS_PER_CALL = 4
+"""Variants per call."""
 MAX_TEXT = 64_000
 
 VerifierAnswer = Literal["accepted", "refused", "no verdict"]
 
 
 class Variant(Record, frozen=True, kw_only=True):
-    """A changed program. of: the verified one, a case of the corpus. claim: what its maker says is wrong with it."""
+    """A changed program. of: the corpus case that it was made from. claim: what its author says is wrong with it."""
 
     of: str
     author: Author = msgspec.field(name="mind")
@@ -47,7 +47,7 @@ class Variant(Record, frozen=True, kw_only=True):
 
 
 class ScoredVariant(Record, frozen=True, kw_only=True):
-    """What a variant is, and what each verifier said of it: {verifier: accepted, refused, or no verdict}."""
+    """A variant with its label (truth, why) and each verifier's answer: {verifier: accepted, refused or no verdict}."""
 
     variant: Variant
     truth: str
@@ -74,21 +74,21 @@ class Confusion(Record, frozen=True, kw_only=True):
 
     @property
     def fooled(self) -> bool:
-        """Whether it was wrong about anything."""
+        """Whether the verifier made any error."""
         return bool(self.right_refused or self.wrong_accepted)
 
     @property
     def false_accepts(self) -> tuple[float, float]:
-        """The 95 % interval (Wilson) of the share of wrong programs that it accepts."""
+        """The 95 % interval (Wilson) of the share of wrong programs that are accepted."""
         return wilson(self.wrong_accepted, self.wrong_accepted + self.wrong_refused)
 
     @property
     def false_rejects(self) -> tuple[float, float]:
-        """The same of right programs that it refuses."""
+        """The 95 % interval (Wilson) of the share of correct programs that are refused."""
         return wilson(self.right_refused, self.right_refused + self.right_accepted)
 
     def figures(self) -> dict[str, Any]:
-        """Plain JSON types, with the shares' intervals."""
+        """The matrix and both intervals in plain JSON types."""
         return {**self.to_dict(), "false_accepts": list(self.false_accepts), "false_rejects": list(self.false_rejects)}
 
 
@@ -96,7 +96,7 @@ class Confusion(Record, frozen=True, kw_only=True):
 
 
 def engine_variants(count: int, seed: int, patterns: Sequence[str] = ()) -> list[Variant]:
-    """Mutants of the honest programs of the corpus, programs and kinds of change taking turns."""
+    """Draws mutants of the honest corpus programs, alternating programs and kinds of change."""
     cases = {case.name: case for case in _verified(patterns)}
     drawn = sample([mutants(name, parse(case.text)) for name, case in cases.items()], seed)[:count]
     return [Variant(of=cases[one.program].id, author="engine", claim=one.said(), text=one.text) for one in drawn]
@@ -105,15 +105,15 @@ def engine_variants(count: int, seed: int, patterns: Sequence[str] = ()) -> list
 def llm_variants(
     count: int, seed: int, client: Asker, lineup: Chooser, patterns: Sequence[str] = ()
 ) -> tuple[list[Variant], list[HipwrightError]]:
-    """At most `count` variants that models wrote of honest programs of the corpus, and the calls that failed."""
+    """Asks models for variants of honest corpus programs; returns at most `count` of them, and the failed calls."""
     rng = Random(content_key("auditor", str(seed)))
     cases = rng.sample(_verified(patterns), k=len(_verified(patterns)))
     requests, asked = [], []
-    for number in range(-(-count // A_CALL)):
+    for number in range(-(-count // VARIANTS_PER_CALL)):
         case = cases[number % len(cases)]
         prompt = render(
             "auditor",
-            count=A_CALL,
+            count=VARIANTS_PER_CALL,
             task=fence(case.task_path.read_text(encoding="utf-8"), "python"),
             program=fence(case.text, "python"),
         )
@@ -142,7 +142,7 @@ _BLOCK = re.compile(r"^(`{3,})(?:python|py)?[ \t]*\n(?P<text>.*?)^\1[ \t]*$", re
 
 
 def read_variants(of: str, text: str) -> list[Variant]:
-    """The variants in an answer: each block with the claim that stands before it. Nothing is executed."""
+    """Reads the variants of an answer: each code block with the claim before it. Executes nothing."""
     found, end = [], 0
     for block in _BLOCK.finditer(text):
         claims = _CLAIM.findall(text, end, block.start())
@@ -161,7 +161,7 @@ def _verified(patterns: Sequence[str]) -> list[CorpusCase]:
 
 @dataclass
 class Auditor:
-    """Scores the verifiers of an audit's bench. name: the role's."""
+    """Scores the verifiers of an audit bench. name: of the role."""
 
     bench: AuditBench
     gates: Sequence[Gate] = ("full", "fast")
@@ -175,7 +175,7 @@ class Auditor:
         workers: int = 2,
         listener: Callable[[ScoredVariant], None] = lambda _: None,
     ) -> list[ScoredVariant]:
-        """Label every variant, then ask each verifier for its verdict, in the order of `variants`."""
+        """Labels every variant and asks each verifier for its verdict; results are in the order of `variants`."""
         done = []
         with ThreadPoolExecutor(max_workers=workers) as pool:
             for scored in pool.map(self._score, variants):
@@ -212,13 +212,13 @@ def corpus_confusions(judged: Iterable[JudgedCase]) -> list[Confusion]:
     for one in judged:
         said: VerifierAnswer | None = None if one.found.not_run else _verifier_answer(one.found)
         if one.case.honest and said == "refused" and one.found.status == "pass":
-            said = "accepted"  # an honest program that leaves the work to the library passes, and earns nothing
+            said = "accepted"  # an honest program that calls the library passes, and earns nothing
         cells.append((one.verifier, one.case.form, "equivalent" if one.case.honest else "wrong", said))
     return _counted(cells)
 
 
 def variant_confusions(scored: Iterable[ScoredVariant]) -> list[Confusion]:
-    """A matrix for each verifier, from variants; those of which nobody knows what they are count as unseen."""
+    """A matrix for each verifier, from variants; those without a certain label count as unseen."""
     known = [(one, verifier, said) for one in scored for verifier, said in one.said.items()]
     return _counted((verifier, "program", one.truth, said) for one, verifier, said in known)
 

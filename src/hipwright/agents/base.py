@@ -1,4 +1,4 @@
-"""What every role shares: its name, its minds, the tools that a role with a language model gets, and its prompts."""
+"""Shared by all roles: authors, switches, the tools of a role that asks a language model, and prompt templates."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 Author = Literal["engine", "llm"]
-"""Who does a role's work: hipwright itself, or a language model."""
+"""Who does a role's work: the built-in engine or a language model."""
 
 
 ROLES = ("task_generator", "translator", "optimizer", "planner", "judge", "lessons", "screener", "auditor")
 """The roles that a model may play: what `--llm ROLE=PROVIDER:MODEL` names."""
 
 SWITCHES = ("tuned", "archive_parents", "retrieval", "failure_memory", "screener", "planner", "judge", "lessons")
-"""What `--without` may leave out. The rest is not to be left out: nothing is found without it, or nothing is true."""
+"""Roles and parts that `--without` may switch off; the others are needed to find or to verify a program."""
 
 
 class Role(Protocol):
-    """One of the cooperating roles. name: as `--without` and `--llm ROLE=...` say it."""
+    """One of the cooperating roles. name: as in `--without` and `--llm ROLE=...`."""
 
     @property
     def name(self) -> str:
@@ -37,31 +37,31 @@ class Role(Protocol):
 
 
 class Asker(Protocol):
-    """What a role needs of `hipwright.llm.client.Client`."""
+    """The part of `hipwright.llm.client.Client` that roles use."""
 
     def ask(self, request: Request) -> ModelAnswer:
-        """The answer to one request; raises OutOfBudget or ProviderError."""
+        """Returns the answer to one request. Raises OutOfBudget or ProviderError."""
         ...
 
     def ask_all(self, requests: Sequence[Request]) -> list[ModelAnswer | HipwrightError]:
-        """The answers in the requests' order, asked for side by side; a failed call's error in its place."""
+        """Sends requests concurrently; returns answers in their order, or the error of a failed call in its place."""
         ...
 
 
 class Chooser(Protocol):
-    """What a role needs of `hipwright.llm.specs.Lineup`."""
+    """The part of `hipwright.llm.specs.Lineup` that roles use."""
 
     def choose(self, role: str, rng: random.Random) -> str:
-        """The model that a role asks this time."""
+        """Draws the model that a role asks."""
         ...
 
 
 @dataclass(frozen=True)
 class PromptLimits:
-    """How much is asked, and how often.
+    """Size limits of prompts and answers.
 
-    prompt_tokens: what a prompt may hold, estimated (context.py). answer_tokens: what an answer may hold. format_tries:
-    extra calls for an answer that cannot be used. exemplars, pages, kernels, failures: how many a prompt shows at most.
+    prompt_tokens: of a prompt, estimated (context.py). answer_tokens: of an answer. format_tries: extra calls after an
+    unusable answer. exemplars, pages, kernels, failures: the most that one prompt shows.
     """
 
     prompt_tokens: int = 16_000
@@ -75,10 +75,10 @@ class PromptLimits:
 
 @dataclass(frozen=True)
 class Tools:
-    """What a role with a language model works with.
+    """The dependencies of a role that asks a language model.
 
     graph_text: the reference's source as prompts show it. without: roles and parts that are switched off.
-    llm_roles: further roles that ask a model instead of the engine mind ("judge", "lessons").
+    llm_roles: optional roles that ask a model instead of the engine ("judge", "lessons").
     """
 
     client: Asker
@@ -93,12 +93,12 @@ class Tools:
 
 
 def render(name: str, **values: Any) -> str:
-    """The prompt `prompts/NAME.md` with its values; a value that it needs and lacks is an error."""
+    """Renders the template `prompts/NAME.md`; a missing value is an error."""
     return _environment().get_template(f"{name}.md").render(**values).strip() + "\n"
 
 
 def fence(text: str, language: str = "") -> str:
-    """`text` as a Markdown code block that it cannot close: the fence is longer than any run of backticks in it."""
+    """Returns `text` as a Markdown code block whose fence is longer than any run of backticks in the text."""
     longest = run = 0
     for sign in text:
         run = run + 1 if sign == "`" else 0

@@ -1,7 +1,7 @@
-"""What a prompt holds, fitted to a token budget: the least important parts go first, and what went is said.
+"""Fits the sections of a prompt into a token budget by dropping the least important ones.
 
-A part is one section of the prompt. `IMPORTANCE` orders the kinds of parts, the most important first; of a kind, later
-parts go before earlier ones. Parts with no place in it (the task, the program at hand, the evidence) are never dropped.
+`IMPORTANCE` orders the kinds of sections, the most important first; within a kind, later sections are dropped before
+earlier ones. Sections of other kinds (the task, the current program, the evidence) are never dropped.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from hipwright.llm.knowledge_base import Page, retrieve
 from hipwright.records import Task, TensorSpec, Workload
 
 IMPORTANCE = ("bottleneck", "hazards", "exemplar", "failures", "lessons", "target", "kernel", "page")
-"""Kinds of parts by importance: what is last here is dropped first."""
+"""Kinds of sections by importance: the last is dropped first."""
 
 BYTES_A_TOKEN = 3
-"""Of English and code: fewer than most tokenizers need, so that the estimate errs on the long side."""
+"""Bytes per token of English and code: fewer than with most tokenizers, so that estimates err on the high side."""
 
 
 @dataclass(frozen=True)
 class PromptSection:
-    """One section. kind: as in IMPORTANCE, or anything else for what must stay; name: what notes call it."""
+    """One section. kind: of IMPORTANCE, or any other for a section that must stay; name: as in a proposal's notes."""
 
     kind: str
     title: str
@@ -31,63 +31,63 @@ class PromptSection:
     name: str = ""
 
     @property
-    def section(self) -> str:
-        """As it stands in the prompt."""
+    def markdown(self) -> str:
+        """The section as it stands in the prompt."""
         return f"## {self.title}\n{self.text.strip()}\n"
 
 
 @dataclass(frozen=True)
 class PromptContext:
-    """A prompt's parts. dropped: kinds and names of those that did not fit, in the order in which they went."""
+    """The sections of a prompt. dropped: kinds and names of those that did not fit, in the order dropped."""
 
-    parts: tuple[PromptSection, ...]
+    sections: tuple[PromptSection, ...]
     dropped: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
-        """The sections, one after the other."""
-        return "\n".join(part.section for part in self.parts)
+        """All sections as one text."""
+        return "\n".join(section.markdown for section in self.sections)
 
     def names(self, kind: str) -> list[str]:
-        """The names of the parts of one kind that are in."""
-        return [part.name for part in self.parts if part.kind == kind]
+        """The names of the included sections of one kind."""
+        return [section.name for section in self.sections if section.kind == kind]
 
 
 @dataclass
 class ContextBuilder:
-    """Collects parts and fits them into `budget` tokens."""
+    """Collects sections and fits them into `budget` tokens."""
 
     budget: int
-    parts: list[PromptSection] = field(default_factory=list)
+    sections: list[PromptSection] = field(default_factory=list)
 
     def add(self, kind: str, title: str, text: str, name: str = "") -> None:
-        """Add a section; an empty text adds nothing."""
+        """Adds a section; an empty text adds nothing."""
         if text.strip():
-            self.parts.append(PromptSection(kind, title, text, name))
+            self.sections.append(PromptSection(kind, title, text, name))
 
     def build(self) -> PromptContext:
-        """The parts that fit, in the order in which they were added."""
-        kept, dropped = list(self.parts), list[str]()
-        while sum(tokens(part.section) for part in kept) > self.budget:
-            loose = [place for place, part in enumerate(kept) if part.kind in IMPORTANCE]
-            if not loose:
+        """Returns the sections that fit, in the order they were added."""
+        kept, dropped = list(self.sections), list[str]()
+        while sum(tokens(section.markdown) for section in kept) > self.budget:
+            optional = [place for place, section in enumerate(kept) if section.kind in IMPORTANCE]
+            if not optional:
                 break
-            last = max(loose, key=lambda place: (IMPORTANCE.index(kept[place].kind), place))
-            part = kept.pop(last)
-            dropped.append(f"{part.kind} {part.name}".strip())
+            last = max(optional, key=lambda place: (IMPORTANCE.index(kept[place].kind), place))
+            section = kept.pop(last)
+            dropped.append(f"{section.kind} {section.name}".strip())
         return PromptContext(tuple(kept), tuple(dropped))
 
 
 def tokens(text: str) -> int:
-    """An estimate of the tokens of a text, rather too many than too few."""
+    """Estimates the tokens of a text, on the high side."""
     return -(-len(text.encode()) // BYTES_A_TOKEN)
 
 
-# ---------------------------------------------------------------- parts that every writer shares
+# ---------------------------------------------------------------- texts of common sections
 
 
 def task_text(task: Task, source: str) -> str:
-    """The reference's source, the workloads' inputs, and how close is right."""
+    """The reference's source and the inputs of its workloads."""
     lines = [fence(source, "python"), "Workloads:"]
     lines += [f"- {_workload(one)}" for one in task.workloads]
     lines.append("Other shapes are tried as well: read sizes from the tensors, never write them down as numbers.")
@@ -109,22 +109,22 @@ def _spec(spec: TensorSpec) -> str:
 
 
 def target_pages(targets: Sequence[str], query: str) -> list[Page]:
-    """The facts of each target."""
+    """The knowledge page of each target."""
     return retrieve(query, targets=targets, k=max(len(targets), 1), kinds=("arch",))
 
 
 def technique_pages(query: str, targets: Sequence[str], k: int) -> list[Page]:
-    """The pages of techniques and of the program form that are most like a task."""
+    """The k pages on techniques and on the program form that are most similar to a task."""
     return retrieve(query, targets=targets, k=k, kinds=("technique", "api")) if k else []
 
 
-def facts(page: Page) -> str:
-    """A page without its example, which stands at its end: of a target the facts are wanted."""
+def without_example(page: Page) -> str:
+    """A page's text without the example at its end."""
     return re.split(r"^(?:The program\b|```python )", page.text, maxsplit=1, flags=re.MULTILINE)[0]
 
 
-def demoted(text: str) -> str:
-    """A page's own headings two levels down, so that they stay inside its section; code is left as it is."""
+def demote_headings(text: str) -> str:
+    """Moves headings two levels down, so that a page stays inside its section; code is unchanged."""
     lines, inside = [], False
     for line in text.splitlines():
         inside ^= line.startswith("```")

@@ -1,13 +1,13 @@
-"""The engine mind: the built-in engine's proposals, guided by the archive and by the run's own trials. No model.
+"""The engine as an author: its proposals guided by the archive and by the run's own trials, without any model.
 
-    tuned             choices that an earlier search on this device found best for these shapes are the first answer
-    archive parents   the best programs of earlier runs of the task are tried right after the engine's own choices
-    retrieval         what is drawn anew takes, now and then, the value that served a similar verified kernel
-    failure memory    a draw that repeats a remembered failure or a clear loss is drawn again
-    screener          of several draws, the one that promises most is proposed
+    tuned             tries first the choices that an earlier search on this device found best for these shapes
+    archive_parents   tries the best programs of earlier runs of the task right after the engine's defaults
+    retrieval         sometimes replaces a redrawn value by the one that a similar verified kernel uses
+    failure_memory    redraws what repeats a remembered failure or slowdown
+    screener          proposes the most promising of several draws
 
-Each can be switched off by the run setting {"agents": {"without": [...]}}. What the archive gave is in that setting
-too (`pipeline.snapshot`), so a proposal depends on the run's record, its view and the random numbers only.
+The run setting {"agents": {"without": [...]}} switches parts off. The same setting holds the archive's snapshot
+(`pipeline.snapshot`), so a proposal depends on the run's record, its view and the random numbers only.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from hipwright.search import EngineSource, Proposal, ProposalRequest, SearchView
 from hipwright.search.operators import Choices, complete, operator
 
 DRAWS = 4
-"""Draws for one ask, of which the screener proposes one."""
+"""Draws per proposal, of which the screener selects one."""
 RETRIEVED = 0.35
-"""How often something drawn anew takes a similar kernel's value instead."""
+"""The probability that a redrawn choice takes a similar kernel's value."""
 REDRAWS = 6
+"""The most redraws for the failure memory."""
 
-_FRESH = {"mutate", "random"}  # operators that draw values anew; the others move or mix what is there
+_FRESH = {"mutate", "random"}  # operators that redraw values; the others move or mix the parents' values
 
 
 class EngineAuthor:
-    """A ProposalSource around the engine's.
+    """A ProposalSource around EngineSource.
 
-    settings: what the run's setting "agents" holds (`pipeline.snapshot`); targets: where programs are judged. problem:
-    the screener's static check, in place of its own.
+    settings: the run setting "agents" (`pipeline.snapshot`); targets: where programs are judged. static_check: replaces
+    the screener's own (program -> problem, "" for none).
     """
 
     name = "optimizer"
@@ -50,20 +51,20 @@ class EngineAuthor:
         settings: Mapping[str, Any],
         targets: Sequence[str] = (),
         *,
-        problem: Callable[[Program], str] | None = None,
+        static_check: Callable[[Program], str] | None = None,
     ) -> None:
         self.engine = engine
         self.without = frozenset(settings.get("without", ()))
         self._tuned: Mapping[str, Any] = settings.get("tuned") or {} if self._has("tuned") else {}
         self._known = _choices_of(settings, "known") if self._has("archive_parents") else []
-        self._hints = hints(settings) if self._has("retrieval") else {}
-        self.problem = problem or partial(static_problem, targets=tuple(targets))
-        self._screener = EngineScreener(engine.space, self.problem) if self._has("screener") else None
+        self._similar_values = similar_values(settings) if self._has("retrieval") else {}
+        self.static_check = static_check or partial(static_problem, targets=tuple(targets))
+        self._screener = EngineScreener(engine.space, self.static_check) if self._has("screener") else None
         self._memory: tuple[SearchView, FailureMemory] | None = None
         self._written: dict[tuple[tuple[str, Any], ...], Proposal] = {}
 
     def initial(self) -> Sequence[dict[str, Any]]:
-        """Tuned choices, the engine's own, then those of the best programs of earlier runs."""
+        """Returns the tuned choices, the engine's defaults, then those of the best programs of earlier runs."""
         actions = list(self.engine.initial())
         seen = [complete(self.engine.space, {})]
         if self._tuned and (tuned := complete(self.engine.space, self._tuned["choices"])) not in seen:
@@ -77,10 +78,10 @@ class EngineAuthor:
         return actions
 
     def prepare(self, asks: Sequence[ProposalRequest]) -> None:
-        """Nothing here takes long enough."""
+        """Does nothing: proposals of the engine are fast."""
 
     def propose(self, ask: ProposalRequest, rng: random.Random) -> Proposal:
-        """The most promising of a few draws, with how it came about in its notes."""
+        """Returns the most promising of a few draws; its notes say how it was made."""
         if ask.expansion.operator == "default":
             tuned = {"tuned": on} if (on := ask.expansion.action.get("tuned")) else {}
             return replace(self.engine.propose(ask, rng), notes={AUTHOR_NOTE: "engine", **tuned})
@@ -89,8 +90,8 @@ class EngineAuthor:
             return replace(self._write(choices), notes=notes)
         draws = [self._draw(ask, rng) for _ in range(DRAWS)]
         chosen, made, prediction = self._screener.choose(ask, [choices for choices, _ in draws], self._write)
-        told = {"drawn": len(draws), **prediction.notes()}
-        return replace(made, notes={**draws[chosen][1], "screener": told})
+        screened = {"drawn": len(draws), **prediction.notes()}
+        return replace(made, notes={**draws[chosen][1], "screener": screened})
 
     # ---------------------------------------------------------------- drawing
 
@@ -98,33 +99,33 @@ class EngineAuthor:
         return part not in self.without
 
     def _draw(self, ask: ProposalRequest, rng: random.Random) -> tuple[Choices, dict[str, Any]]:
-        memory, redrawn = self._remembered(ask.view), 0
+        memory, redrawn = self._failures(ask.view), 0
         while True:
-            choices, taken = self._drawn(ask, rng)
-            if memory is None or redrawn == REDRAWS or rng.random() >= memory.weight(choices):
+            choices, retrieved = self._apply_operator(ask, rng)
+            if memory is None or redrawn == REDRAWS or rng.random() >= memory.redraw_probability(choices):
                 break
             redrawn += 1
         notes: dict[str, Any] = {AUTHOR_NOTE: "engine"}
-        if taken:
-            notes["retrieved"] = taken
+        if retrieved:
+            notes["retrieved"] = retrieved
         if redrawn:
             notes["redrawn"] = redrawn
         return choices, notes
 
-    def _drawn(self, ask: ProposalRequest, rng: random.Random) -> tuple[Choices, list[str]]:
-        """One draw of the ask's operator, and the keys whose value came from a similar kernel."""
+    def _apply_operator(self, ask: ProposalRequest, rng: random.Random) -> tuple[Choices, list[str]]:
+        """Applies the ask's operator once; also returns the keys whose value came from a similar kernel."""
         space, name = self.engine.space, ask.expansion.operator
         parents = [parent.choices for parent in ask.parents]
-        drawn, taken = operator(name)(space, parents, rng), list[str]()
-        if self._hints and name in _FRESH:
+        drawn, retrieved = operator(name)(space, parents, rng), list[str]()
+        if self._similar_values and name in _FRESH:
             before = complete(space, parents[0] if parents else {})
             for key in sorted(drawn):
                 if (name == "random" or drawn[key] != before[key]) and rng.random() < RETRIEVED:
-                    offers = [o for o in self._hints.get(meaning(key), ()) if o[0] in space[key].options]
+                    offers = [o for o in self._similar_values.get(choice_kind(key), ()) if o[0] in space[key].options]
                     if offers:
                         drawn[key] = rng.choices([v for v, _ in offers], [w for _, w in offers])[0]
-                        taken.append(key)
-        return complete(space, {**drawn, **ask.expansion.action.get("choices", {})}), taken
+                        retrieved.append(key)
+        return complete(space, {**drawn, **ask.expansion.action.get("choices", {})}), retrieved
 
     def _write(self, choices: Choices) -> Proposal:
         key = tuple(sorted(choices.items()))
@@ -132,7 +133,7 @@ class EngineAuthor:
             self._written[key] = self.engine.written(choices)
         return self._written[key]
 
-    def _remembered(self, view: SearchView) -> FailureMemory | None:
+    def _failures(self, view: SearchView) -> FailureMemory | None:
         if not self._has("failure_memory"):
             return None
         if self._memory is None or self._memory[0] is not view:
@@ -140,22 +141,22 @@ class EngineAuthor:
         return self._memory[1]
 
 
-def meaning(key: str) -> str:
-    """What a choice decides, whichever kernel it belongs to: "map:softmax_2" -> "map", "BLOCK" -> "BLOCK".
+def choice_kind(key: str) -> str:
+    """A choice's key without the name of its kernel: "map:softmax_2" -> "map", "BLOCK" -> "BLOCK".
 
-    Of a split the last word stays: a sum is not split for the reasons that a rest is.
+    A split keeps the last word of its subject, which says what is split: "split:rows_sum" -> "split:sum".
     """
     kind, _, subject = key.partition(":")
     return f"split:{subject.rpartition('_')[2]}" if kind == "split" else kind
 
 
-def hints(settings: Mapping[str, Any]) -> dict[str, list[tuple[Any, float]]]:
-    """What similar kernels chose, by meaning: (value, likeness)."""
+def similar_values(settings: Mapping[str, Any]) -> dict[str, list[tuple[Any, float]]]:
+    """The values that similar kernels use, by kind of choice: (value, similarity)."""
     found: dict[str, list[tuple[Any, float]]] = {}
-    likeness = settings.get("likeness", {})
+    similarity = settings.get("likeness", {})
     for program, choices in zip(settings.get("neighbours", ()), _choices_of(settings, "neighbours"), strict=True):
         for key, value in sorted(choices.items()):
-            found.setdefault(meaning(key), []).append((value, max(float(likeness.get(program, 1.0)), 1e-3)))
+            found.setdefault(choice_kind(key), []).append((value, max(float(similarity.get(program, 1.0)), 1e-3)))
     return found
 
 

@@ -1,7 +1,7 @@
-"""What the verifier and the tools found, as short text for a prompt: why a program failed, or a good one's figures.
+"""Formats verdicts and figures as short text for a prompt: why a program failed, or how fast a correct one is.
 
-Of the right outputs only the first wrong element is told, and never a seed. Nothing that differs from one machine to
-the next gets in: no path, no address, no time of this computer.
+The text reveals at most one expected element and never a seed. It holds nothing that differs between machines: no path,
+no address, no local time.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _MESSAGE, _ERRORS = 600, 4
 
 
 def clean(text: str, limit: int = _MESSAGE) -> str:
-    """One line without addresses and paths, cut at `limit`."""
+    """Returns `text` as one line without addresses and paths, cut at `limit` characters."""
     line = " ".join(_PATH.sub(_last_part, _ADDRESS.sub("an address", text)).split())
     return line if len(line) <= limit else line[: limit - 3] + "..."
 
 
 def evidence(evaluation: Evaluation, program: Program) -> str:
-    """Why a program failed, as a short list; of a program that passed, its figures."""
+    """A list of why a program failed; for a program that passed, its figures."""
     if evaluation.passed:
         return figures(evaluation)
     target, verdict = deciding_verdict(evaluation)
@@ -79,14 +79,14 @@ def evidence(evaluation: Evaluation, program: Program) -> str:
 
 
 def reason(evaluation: Evaluation) -> str:
-    """A failure in one line: status, and the message without the inputs' name."""
+    """A failure in one line: status and message, without the name of the inputs."""
     _, verdict = deciding_verdict(evaluation)
     message = verdict.message if verdict is not None else evaluation.message
     return f"{evaluation.status}: {clean(re.sub(r' [(]on [^()]*[)]$', '', message), 200)}"
 
 
 def deciding_verdict(evaluation: Evaluation) -> tuple[str, Verdict | None]:
-    """The target and the verdict that decided; ("", None) where no target has one that failed."""
+    """Returns the target and the verdict that decided a failure; ("", None) where no verdict failed."""
     failed = {name: r.verdict for name, r in evaluation.targets.items() if r.verdict and not r.verdict.passed}
     for name in sorted(failed):
         if failed[name].message == evaluation.message:
@@ -99,7 +99,7 @@ def deciding_verdict(evaluation: Evaluation) -> tuple[str, Verdict | None]:
 
 
 def _compiler(verdict: Verdict, program: Program) -> list[str]:
-    """The compiler's errors, each with its line of the program file; notes and other files' lines are left out."""
+    """The compiler's errors, each with its line of the program file; notes and other files are left out."""
     found = _LOCATED.findall(str(verdict.evidence.get("log", "")))
     errors = [(int(line), text) for line, _, kind, text in found if "error" in kind]
     if not errors:
@@ -125,7 +125,7 @@ def _inputs(verdict: Verdict) -> list[str]:
 
 
 def _element(verdict: Verdict) -> list[str]:
-    """What the message leaves out: how many elements are wrong, the first one's tolerance, and the launches."""
+    """Details beyond the message: number of wrong elements, tolerance of the first one, launches."""
     told, lines = verdict.evidence, []
     if told.get("wrong_elements") and "elements wrong" not in verdict.message:
         lines.append(f"{told['wrong_elements']} of {told.get('elements')} elements wrong")
@@ -138,7 +138,7 @@ def _element(verdict: Verdict) -> list[str]:
 
 
 def _place(verdict: Verdict, program: Program) -> list[str]:
-    """The access that went wrong, and the lines of the program that the evidence names."""
+    """The invalid access, and the program lines that the evidence names."""
     told, found = verdict.evidence, list[str]()
     if told.get("argument") and told.get("element") is not None:
         held = told.get("elements")
@@ -146,7 +146,7 @@ def _place(verdict: Verdict, program: Program) -> list[str]:
         found.append(f"element {told['element']} of argument {told['argument']} ({told.get('kind', 'access')}){size}")
     other = told.get("other")
     named = [told.get("line"), other.get("line") if isinstance(other, Mapping) else None]
-    shift = 0 if _of_the_plan(verdict) else _hip_line(program.text) - 1
+    shift = 0 if _has_file_lines(verdict) else _hip_line(program.text) - 1
     numbers = [number + shift for number in dict.fromkeys(named) if isinstance(number, int) and number > 0]
     lines = program.text.splitlines()
     return found + [
@@ -154,15 +154,15 @@ def _place(verdict: Verdict, program: Program) -> list[str]:
     ]
 
 
-def _of_the_plan(verdict: Verdict) -> bool:
-    """Whether lines are the file's: what the plan or the parser says begins with one, a kernel's are its source's."""
+def _has_file_lines(verdict: Verdict) -> bool:
+    """Whether line numbers count from the file's start (plan, parser) and not from the HIP source's (kernel)."""
     return verdict.message.startswith("line ") or "kernel" not in verdict.evidence
 
 
 def _message(verdict: Verdict, program: Program) -> str:
-    """The message with lines of the program file, and without the inputs' name, which has a line of its own."""
+    """The message with line numbers of the program file, without the inputs' name, which is a separate line."""
     text = re.sub(r" [(]on [^()]*[)]$", "", verdict.message)
-    if _of_the_plan(verdict):
+    if _has_file_lines(verdict):
         return clean(text)
     shift = _hip_line(program.text) - 1
     return clean(re.sub(r"\bline (\d+)", lambda match: f"line {int(match[1]) + shift}", text))
@@ -173,7 +173,7 @@ def _size(value: Any) -> str:
 
 
 def _hip_line(text: str) -> int:
-    """The line of the program file on which its HIP source starts."""
+    """The line of the program file where its HIP source starts."""
     start = re.search(r"^HIP\s*=\s*[rR](?:'''|\"\"\")", text, re.MULTILINE)
     return text.count("\n", 0, start.end()) + 1 if start else 1
 
@@ -186,7 +186,7 @@ def _last_part(match: re.Match[str]) -> str:
 
 
 def figures(evaluation: Evaluation) -> str:
-    """What is known of a program that passed: estimate or timing, resources, instruction mix, library share."""
+    """The figures of a program that passed: estimate or timing, resources, instruction mix, library share."""
     lines = list(_score(evaluation))
     for name in sorted(evaluation.targets):
         lines += _target(name, evaluation.targets[name])
@@ -200,7 +200,7 @@ def figures(evaluation: Evaluation) -> str:
 
 
 def score_words(evaluation: Evaluation) -> str:
-    """The score in a few words, always with its kind: "4.78 us by static estimate"."""
+    """The score with its kind, such as "4.78 us by static estimate"."""
     if evaluation.score is None:
         return "no figure"
     return f"{evaluation.score:.4g} us {'measured' if evaluation.score_kind == 'measured' else 'by static estimate'}"
@@ -241,7 +241,7 @@ def _row(row: Mapping[str, Any]) -> str:
 
 
 def resources(kernel: KernelResources) -> str:
-    """One kernel's registers, LDS, spills, occupancy and instruction mix in a line."""
+    """One kernel's registers, LDS, spills, occupancy and instruction mix as one line."""
     mix = ", ".join(f"{count} {kind}" for kind, count in sorted(kernel.instructions.items()) if count)
     return (
         f"kernel {kernel.name}: {kernel.vgpr} VGPRs, {kernel.sgpr} SGPRs, {kernel.lds_bytes} bytes of LDS, "
@@ -251,7 +251,7 @@ def resources(kernel: KernelResources) -> str:
 
 
 def program_block(program: Program) -> str:
-    """A program as data in a prompt: a block that its text cannot close, and the knobs that it ran with."""
+    """A program as a Markdown block that its text cannot close, with the knobs that it ran with."""
     block = fence(program.text, "python")
     knobs = ", ".join(f"{name} = {value}" for name, value in sorted(program.knobs.items()))
     return f"{block}\nrun with {knobs}" if knobs else block

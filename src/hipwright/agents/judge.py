@@ -1,7 +1,7 @@
-"""The judge: exactly one bottleneck of a verified program, so that the next change has one aim (after CudaForge).
+"""The judge role: names exactly one bottleneck of a verified program, the aim of the next change (after CudaForge).
 
-The engine mind reads the static estimate, the compiler's resource report and the instruction mix, or a timing where
-there is one. A model may be asked instead; what it names is kept only when it names one thing.
+The engine's rules read the static estimate, the compiler's resource report and the instruction mix, or else a timing. A
+model may be asked instead; its answer counts only if it names one thing.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from hipwright.targets import OFFLINE
 
 NAME = "judge"
 WIDE_BYTES = 16  # a lane's widest load or store
-FEW_WAVES = 4  # waves a SIMD: below it, little hides the latency of memory
-AT_ROOFLINE = 0.85  # of the roofline: what is left is noise of the model
-REREAD_SHARE = 0.5  # bytes read again, of those needed once
-LAUNCH_SHARE = 0.5  # of the whole time goes to launches
-MIX_SHARE = 0.4  # of the issue cycles go to one class of instructions
+FEW_WAVES = 4  # waves per SIMD: below it, memory latency is hardly hidden
+AT_ROOFLINE = 0.85  # share of the roofline from which the rest is model noise
+REREAD_SHARE = 0.5  # of the bytes needed once, above which rereads are the bottleneck
+LAUNCH_SHARE = 0.5  # of the time, above which launches are the bottleneck
+MIX_SHARE = 0.4  # of the issue cycles, from which one class of instructions is the bottleneck
 
 
 class ProgramBottleneck(Record, frozen=True, kw_only=True):
-    """What holds a program back. name: a short tag; what: the finding with its figures; advice: what to try."""
+    """The bottleneck of a program. name: a short tag; what: the finding with its figures; advice: what to try."""
 
     name: str
     what: str
@@ -36,17 +36,17 @@ class ProgramBottleneck(Record, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """One line for a prompt."""
+        """The bottleneck as one line for a prompt."""
         return f"{self.name}: {self.what}" + (f" {self.advice}" if self.advice else "")
 
 
 def bottleneck(evaluation: Evaluation) -> ProgramBottleneck | None:
-    """The engine mind's one bottleneck; None for a program without any figure."""
+    """The bottleneck by the engine's rules; None for a program without figures."""
     if not evaluation.passed:
         return None
     estimated = {name: r for name, r in evaluation.targets.items() if r.estimate is not None and r.estimate.detail}
     if estimated:
-        # the target on which most is left to gain; ties by name
+        # the target farthest from its roofline; ties by name
         name = min(sorted(estimated), key=lambda n: _fraction(estimated[n]))
         return next(_found(name, estimated[name]))
     timed = next((r for _, r in sorted(evaluation.targets.items()) if r.timing is not None), None)
@@ -58,9 +58,9 @@ def _fraction(result: TargetResult) -> float:
 
 
 def _found(target: str, result: TargetResult) -> Iterator[ProgramBottleneck]:
-    """Findings by weight, the decisive one first; the last one always holds."""
-    told: Estimate | None = result.estimate
-    parts = [row for row in (told.detail if told else ()) if row["kind"] != FITTED]
+    """Yields findings, the most important first; the last rule always applies."""
+    estimate: Estimate | None = result.estimate
+    parts = [row for row in (estimate.detail if estimate else ()) if row["kind"] != FITTED]
     rows = sorted(parts, key=lambda row: (-row["seconds"], row["name"]))
     whole, row = sum(item["seconds"] for item in rows), rows[0]
     if len(rows) > 1 and LAUNCH * len(rows) > LAUNCH_SHARE * whole:
@@ -146,7 +146,7 @@ _MIX = {
 
 
 def _compute(target: str, row: Mapping[str, Any], kernel: KernelResources) -> ProgramBottleneck:
-    """The class of instructions that takes the most issue cycles."""
+    """The class of instructions that takes most issue cycles."""
     cycles = {kind: ISSUE_CYCLES.get(kind, 1) * count for kind, count in sorted(kernel.instructions.items())}
     heaviest = max(sorted(cycles), key=lambda kind: cycles[kind], default="")
     share = cycles[heaviest] / sum(cycles.values()) if heaviest else 0.0
@@ -160,7 +160,7 @@ def _compute(target: str, row: Mapping[str, Any], kernel: KernelResources) -> Pr
 
 
 def _timed(result: TargetResult) -> ProgramBottleneck | None:
-    """From a timing alone: launches, the library, or the side of the roofline."""
+    """The bottleneck by a timing alone: the library, or the side of the roofline."""
     timing = result.timing
     if timing is None:
         return None
@@ -190,16 +190,16 @@ def _timed(result: TargetResult) -> ProgramBottleneck | None:
     return ProgramBottleneck(name=timing.bound or "unknown", what=f"{timing.median_ms:.4g} ms a call, {what}.")
 
 
-# ---------------------------------------------------------------- a model's mind
+# ---------------------------------------------------------------- by a language model
 
 
-def question(program: Program, evaluation: Evaluation) -> str:
-    """The prompt that asks a model for one bottleneck."""
+def bottleneck_prompt(program: Program, evaluation: Evaluation) -> str:
+    """Returns the prompt that asks a model for one bottleneck."""
     return render("judge", program=program_block(program), figures=figures(evaluation))
 
 
-def answered(text: str) -> ProgramBottleneck | None:
-    """The one bottleneck that an answer names; None when it names none, or a list of them."""
+def read_bottleneck(text: str) -> ProgramBottleneck | None:
+    """The one bottleneck that an answer names; None when it names none or several."""
     found = re.search(r"\{.*\}", text, re.DOTALL)
     try:
         told = json.loads(found.group()) if found else None

@@ -1,7 +1,6 @@
-"""The lesson summarizer: a run's failures by kind, each with how often it was seen and what to do about it.
+"""The lessons role: a run's failures grouped by kind, with counts and guidance.
 
-The engine mind groups and counts; the guidance of each kind is written here. A model may word the guidance instead, but
-never the counts: those are the log's.
+Grouping and counts come from the log. The guidance of each kind is written here; a model may word it instead.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ NAME = "lessons"
 MOST = 5
 
 _KINDS: tuple[tuple[str, str, str], ...] = (
-    # kind, what its status and message look like, guidance
+    # kind, pattern of "status: message", guidance
     ("form", r"^parse_error", "Stay within the program form: only what the form's rules name exists in a plan."),
     (
         "types",
@@ -70,7 +69,7 @@ _KINDS: tuple[tuple[str, str, str], ...] = (
 
 
 class Lesson(Record, frozen=True, kw_only=True):
-    """Failures of one kind. count: trials; of: all trials that were judged; numbers: the proposals, oldest first."""
+    """Failures of one kind. count: trials; of: all judged trials; numbers: the proposals, oldest first."""
 
     kind: str
     guidance: str
@@ -81,28 +80,28 @@ class Lesson(Record, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """One line for a prompt, the count with it."""
+        """The lesson with its count, as one line for a prompt."""
         return f"{self.guidance} (seen in {self.count} of {self.of} programs; the last: {self.example})"
 
 
 def kind_of(evaluation: Evaluation) -> str:
-    """The kind of a failure, "other" where no rule fits."""
+    """The kind of a failure; "other" where no pattern matches."""
     _, verdict = deciding_verdict(evaluation)
-    return kind_of_words(f"{evaluation.status}: {verdict.message if verdict else evaluation.message}")
+    return kind_of_message(f"{evaluation.status}: {verdict.message if verdict else evaluation.message}")
 
 
-def kind_of_words(text: str) -> str:
-    """The same, of "status: message"."""
+def kind_of_message(text: str) -> str:
+    """The kind of a failure given as "status: message"."""
     return next((kind for kind, pattern, _ in _KINDS if re.search(pattern, text)), "other")
 
 
 def guidance(kind: str) -> str:
-    """What to do about failures of a kind."""
+    """The guidance for failures of a kind."""
     return next((text for name, _, text in _KINDS if name == kind), "Look at the last message of this kind.")
 
 
 def lessons(view: SearchView) -> list[Lesson]:
-    """The engine mind's lessons, the most frequent kind first; ties by name. Machine faults teach nothing."""
+    """The lessons of a run, the most frequent kind first; ties by name. Machine faults are left out."""
     judged = [t for t in view.trials if t.evaluation is not None and t.evaluation.fault not in INFRASTRUCTURE]
     groups: dict[str, list[Trial]] = {}
     for trial in judged:
@@ -123,7 +122,7 @@ def lessons(view: SearchView) -> list[Lesson]:
 
 
 def recent_failures(view: SearchView, most: int) -> list[str]:
-    """The last failures, oldest first, one line each: what was tried and why it failed."""
+    """The last failures, oldest first: one line each with what was tried and why it failed."""
     lines = []
     for trial in view.trials:
         if trial.evaluation is None or trial.passed or trial.evaluation.fault in INFRASTRUCTURE:
@@ -133,27 +132,27 @@ def recent_failures(view: SearchView, most: int) -> list[str]:
 
 
 def _tried(trial: Trial) -> str:
-    """What a trial set out to do, as its own notes say."""
+    """The operator of a trial, with the planned strategy if any."""
     plan = trial.proposed.notes.get("plan")
     if isinstance(plan, Mapping) and plan.get("title"):
         return f"{trial.proposed.expansion.operator} ({clean(str(plan['title']), 80)})"
     return trial.proposed.expansion.operator
 
 
-# ---------------------------------------------------------------- a model's mind
+# ---------------------------------------------------------------- by a language model
 
 
-def question(found: Sequence[Lesson]) -> str:
-    """The prompt that asks a model for one sentence a group."""
+def guidance_prompt(found: Sequence[Lesson]) -> str:
+    """Returns the prompt that asks a model for one sentence of guidance per kind."""
     return render("lessons", groups=[(one.kind, one.count, one.of, one.example) for one in found])
 
 
-def reworded(found: Sequence[Lesson], text: str) -> list[Lesson]:
-    """The lessons with a model's sentences in place of ours where its answer has one; counts stay the log's."""
+def with_guidance(found: Sequence[Lesson], text: str) -> list[Lesson]:
+    """Returns the lessons with the guidance that an answer gives, where it gives one; counts are unchanged."""
     match = re.search(r"\{.*\}", text, re.DOTALL)
     try:
-        told = json.loads(match.group()) if match else {}
+        answer = json.loads(match.group()) if match else {}
     except (ValueError, RecursionError):
         return list(found)
-    said = {k: v for k, v in told.items() if isinstance(v, str) and v.strip()} if isinstance(told, dict) else {}
+    said = {k: v for k, v in answer.items() if isinstance(v, str) and v.strip()} if isinstance(answer, dict) else {}
     return [replace(one, guidance=clean(said.get(one.kind, one.guidance), 240)) for one in found]

@@ -1,4 +1,4 @@
-"""The LLM mind as a source of proposals: the asks of a round are worked on side by side before any is handed out."""
+"""Language models as a proposal source: the conversations of a round run concurrently."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ WRITING_ROLES: Mapping[str, Callable[[], WritingRole]] = {
     "improve": Optimizer,
     "plan": StrategyPlanner,
 }
-"""Which role answers an operator; any other operator is an "improve" where there is a parent."""
+"""The role for each operator; any other operator counts as "improve" with a parent, else as "translate"."""
 
 
 @dataclass
 class _ProposalConversation:
-    """One proposal's conversation: what it asks next, or how it ended."""
+    """One proposal's conversation: its next request, or its outcome."""
 
     ask: ProposalRequest
     steps: Conversation[Proposal] | None = None
@@ -38,18 +38,18 @@ class _ProposalConversation:
     outcome: Outcome | None = None
 
     def advance(self, answer: ModelAnswer | None) -> None:
-        """Up to the next request or the end. None starts it."""
+        """Runs to the next request or the end; None starts it."""
         if self.steps is None:
             return
         try:
             self.request = next(self.steps) if answer is None else self.steps.send(answer)
         except StopIteration as end:
             self.request, self.outcome = None, end.value
-        except Exception as problem:  # kept: propose raises it, and the round's other proposals still count
+        except Exception as problem:  # kept for propose, so that the round's other proposals still count
             self.request, self.outcome = None, problem
 
     def fail(self, error: Exception) -> None:
-        """A call brought no answer; the conversation ends with that."""
+        """Ends the conversation with the error of a failed call."""
         self.request, self.outcome = None, error
 
 
@@ -57,21 +57,21 @@ class _ProposalConversation:
 class LlmAuthor:
     """A ProposalSource for "translate", "repair", "improve" and "plan". Pure in (ask, answers).
 
-    prepare sends the first call of every ask at once, and goes on with each conversation in a thread of its own. A
-    fault of the provider ends the round and is raised by prepare, when every other conversation has ended and its calls
-    are logged; all else is raised by propose, for its own proposal: Declined, OutOfBudget.
+    `prepare` sends the first calls of all asks together and continues each conversation in its own thread. It raises a
+    provider's fault after all conversations have ended and their calls are logged; `propose` raises the other errors of
+    its own proposal: NoProposal, OutOfBudget.
     """
 
     tools: Tools
-    writers: Mapping[str, Callable[[], WritingRole]] = field(default_factory=lambda: WRITING_ROLES)
+    roles: Mapping[str, Callable[[], WritingRole]] = field(default_factory=lambda: WRITING_ROLES)
     _outcomes: dict[int, tuple[Expansion, Outcome]] = field(default_factory=dict)
 
     def initial(self) -> Sequence[dict[str, Any]]:
-        """One action, from the reference alone."""
+        """Returns one action: a translation of the reference."""
         return [{}]
 
     def prepare(self, asks: Sequence[ProposalRequest]) -> None:
-        """Have every ask of a round answered. Raises ProviderError and other faults that are not the models'."""
+        """Runs the conversations of a round. Raises ProviderError and other faults that no answer caused."""
         self._outcomes = {}
         conversations = [_ProposalConversation(ask, self._steps(ask)) for ask in asks]
         for conversation in conversations:
@@ -89,7 +89,7 @@ class LlmAuthor:
                 raise conversation.outcome
 
     def propose(self, ask: ProposalRequest, rng: random.Random) -> Proposal:
-        """What prepare got for this ask; an ask that it has not seen is answered now. rng is not used."""
+        """Returns what `prepare` got for this ask; an ask that it has not seen is answered now. rng is unused."""
         number = ask.expansion.number
         if number not in self._outcomes or self._outcomes[number][0] != ask.expansion:
             kept = self._outcomes
@@ -104,11 +104,11 @@ class LlmAuthor:
 
     def _steps(self, ask: ProposalRequest) -> Conversation[Proposal]:
         usual = "improve" if ask.parents else "translate"
-        name = ask.expansion.operator if ask.expansion.operator in self.writers else usual
-        return self.writers[name]().converse(PromptSession(self.tools, ask))
+        name = ask.expansion.operator if ask.expansion.operator in self.roles else usual
+        return self.roles[name]().converse(PromptSession(self.tools, ask))
 
     def _send_first_calls(self, conversations: Sequence[_ProposalConversation]) -> None:
-        """The first call of each, side by side."""
+        """Sends the first request of each conversation, all concurrently."""
         requests = [conversation.request for conversation in conversations if conversation.request is not None]
         answers = self.tools.client.ask_all(requests) if requests else []
         for conversation, answer in zip(conversations, answers, strict=True):
@@ -121,7 +121,7 @@ class LlmAuthor:
         while conversation.request is not None:
             try:
                 answer = self.tools.client.ask(conversation.request)
-            except Exception as error:  # an error of one call is the end of its own conversation only
+            except Exception as error:  # the error of one call ends its own conversation only
                 conversation.fail(error)
             else:
                 conversation.advance(answer)

@@ -1,4 +1,4 @@
-"""The optimizer's LLM mind: a verified program, its figures and one bottleneck in, a program with one change out."""
+"""The optimizer role of a language model: one change to a verified program, given its figures and bottleneck."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hipwright.agents.base import render
 from hipwright.agents.context import ContextBuilder
 from hipwright.agents.evidence import figures, program_block
-from hipwright.agents.prompt_sections import add_lessons, context_builder, find_bottleneck, finish
+from hipwright.agents.prompt_sections import add_lessons, build_context, context_builder, find_bottleneck
 from hipwright.agents.prompt_session import Conversation, PromptSession
 from hipwright.agents.translator import Translator
 from hipwright.search.interfaces import Proposal
@@ -16,12 +16,12 @@ NAME = "optimizer"
 
 
 class Optimizer:
-    """Improves parents[0] by one change; with no parent there is only the reference to translate."""
+    """Improves parents[0] by one change; without a parent it translates the reference."""
 
     name = NAME
 
     def converse(self, session: PromptSession) -> Conversation[Proposal]:
-        """A call for the change, after those that the judge and the lessons may need."""
+        """Asks for the change, after the calls of the judge and the lessons if they ask a model."""
         if not session.ask.parents:
             return (yield from Translator().converse(session))
         builder, judged = yield from improvement_context(session)
@@ -29,7 +29,7 @@ class Optimizer:
 
 
 def improvement_context(session: PromptSession) -> Conversation[tuple[ContextBuilder, bool]]:
-    """What improving and planning have in common; True when a bottleneck is among it."""
+    """Returns the sections for improving or planning, and whether they name a bottleneck."""
     parent = session.ask.parents[0].program
     evaluation = session.evaluation(parent.key)
     builder = context_builder(session)
@@ -47,6 +47,6 @@ def improvement_context(session: PromptSession) -> Conversation[tuple[ContextBui
 def write_change(
     session: PromptSession, builder: ContextBuilder, judged: bool, strategy: Mapping[str, str] | None = None
 ) -> Conversation[Proposal]:
-    """The call that writes the changed program: by a strategy, or by the model's own idea."""
-    prompt = render("optimizer", context=finish(session, builder).text, judged=judged, strategy=strategy)
+    """Asks for the changed program: by a strategy, or by the model's own idea."""
+    prompt = render("optimizer", context=build_context(session, builder).text, judged=judged, strategy=strategy)
     return (yield from session.write_program(NAME, prompt))

@@ -1,7 +1,7 @@
-"""The pipeline: one source of proposals out of two minds. Each ask goes to the engine or to the models by its operator.
+"""The pipeline: one proposal source over two authors. The operator of an ask decides between engine and models.
 
-When the models' budget is spent the engine takes over what they were asked for, and says so in the notes. A provider
-that fails pauses the run: its error passes through. What models wrote is screened before it costs an evaluation.
+When the models' budget is spent, the engine proposes in their place and notes it. A provider's error passes through and
+pauses the run. Programs of models are screened before they cost an evaluation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hipwright.agents.base import Tools
 
 KNOWN, NEIGHBOURS = 2, 4
-"""Programs of the same task and of similar tasks that a run starts with."""
+"""The numbers of programs of the same task, and of similar tasks, that a run takes from the archive."""
 
 Draft = Proposal | Exception
 
@@ -38,10 +38,10 @@ def snapshot(
     *,
     without: frozenset[str] = frozenset(),
 ) -> dict[str, Any]:
-    """What the archive offers a run as it begins, drawn once: the run depends on its own record from then on.
+    """Takes from the archive what a new run may use; from then on the run depends on its own record only.
 
-    known: keys of the best programs of the task; neighbours: of at most k similar verified kernels; choices and
-    likeness: by program key.
+    Returns {"known": keys of the task's best programs, "neighbours": keys of at most k similar verified programs,
+    "choices" and "likeness" (similarity): by program key}.
     """
     from hipwright.archive.similar import known_for, similar
 
@@ -58,75 +58,75 @@ def snapshot(
 
 
 def llm_screener(tools: Tools) -> LlmScreener | None:
-    """The screener's model mind, where the command line named a model for it (`--llm screener=...`)."""
+    """The screener that asks a model, if the command line names one (`--llm screener=...`), else None."""
     return LlmScreener(tools) if LlmScreener.name in tools.llm_roles else None
 
 
 class Pipeline:
-    """A ProposalSource. writer: the models' source, None without any; settings: the run's setting "agents"."""
+    """A ProposalSource. llm: the models' source, None without models; settings: the run setting "agents"."""
 
     def __init__(
         self,
         engine: EngineAuthor,
-        writer: ProposalSource | None,
+        llm: ProposalSource | None,
         settings: Mapping[str, Any],
         screener: LlmScreener | None = None,
     ) -> None:
         self.engine = engine
-        self.writer = writer
+        self.llm = llm
         self._screens = "screener" not in settings.get("without", ())
         self._screener = screener
         self._drafts: dict[int, Draft] = {}
 
     def initial(self) -> Sequence[dict[str, Any]]:
-        """The engine's: its verified program is the first parent, whoever goes on."""
+        """Returns the engine's actions: its program is the first verified parent of both authors."""
         return self.engine.initial()
 
     def prepare(self, asks: Sequence[ProposalRequest]) -> None:
-        """Have the models write their part of the round, and screen it."""
-        theirs = [ask for ask in asks if ask.expansion.operator in MODEL_OPERATORS]
+        """Has the models write their share of the round, and screens it."""
+        for_models = [ask for ask in asks if ask.expansion.operator in MODEL_OPERATORS]
         self._drafts = {}
-        if not theirs or self.writer is None:
+        if not for_models or self.llm is None:
             return
         try:
-            self.writer.prepare(theirs)
+            self.llm.prepare(for_models)
         except OutOfBudget as error:
-            self._drafts = {ask.expansion.number: error for ask in theirs}
+            self._drafts = {ask.expansion.number: error for ask in for_models}
             return
-        self._drafts = {ask.expansion.number: self._draft(ask) for ask in theirs}
+        self._drafts = {ask.expansion.number: self._draft(ask) for ask in for_models}
         if self._screens:
-            self._screen(theirs, len(asks))
+            self._screen(for_models, len(asks))
 
     def propose(self, ask: ProposalRequest, rng: random.Random) -> Proposal:
-        """The engine's program, or the models' as `prepare` left it."""
+        """Returns the engine's program, or what the models wrote in `prepare`."""
         if ask.expansion.operator not in MODEL_OPERATORS:
             return self.engine.propose(ask, rng)
-        if self.writer is None:
-            return self._taken_over(ask, rng, "no model is configured")
+        if self.llm is None:
+            return self._by_engine_instead(ask, rng, "no model is configured")
         draft = self._drafts.get(ask.expansion.number) or self._draft(ask)
         if isinstance(draft, OutOfBudget):
-            return self._taken_over(ask, rng, draft.message)
+            return self._by_engine_instead(ask, rng, draft.message)
         if isinstance(draft, Exception):
             raise draft
         return draft
 
-    # ---------------------------------------------------------------- the models' part
+    # ---------------------------------------------------------------- the models' share
 
     def _draft(self, ask: ProposalRequest) -> Draft:
-        """What the models made of one ask. An InfrastructureError (a provider's too) is raised: the run pauses."""
-        assert self.writer is not None
+        """The models' proposal or its error. Raises InfrastructureError (of a provider too): the run pauses."""
+        assert self.llm is not None
         try:
-            made = self.writer.propose(ask, random.Random(f"{ask.expansion.seed}/model/{ask.expansion.number}"))
+            made = self.llm.propose(ask, random.Random(f"{ask.expansion.seed}/model/{ask.expansion.number}"))
         except OutOfBudget as error:
             return error
         except InfrastructureError:
             raise
-        except Exception as error:  # a declined or failed proposal, raised again when its turn comes
+        except Exception as error:  # raised again by `propose`
             return error
         return replace(made, notes={AUTHOR_NOTE: "llm", **made.notes})
 
     def _screen(self, asks: Sequence[ProposalRequest], round_size: int) -> None:
-        """Predictions into the notes; the poorest proposals become Declined."""
+        """Adds predictions to the notes; the poorest proposals become NoProposal."""
         known = {trial.proposed.program for trial in asks[0].view.trials}
         written = {n: d for n, d in self._drafts.items() if isinstance(d, Proposal)}
         fresh = {number: draft for number, draft in written.items() if draft.program.key not in known}
@@ -145,12 +145,12 @@ class Pipeline:
     def _predictions(self, asks: Sequence[ProposalRequest], fresh: Mapping[int, Proposal]) -> dict[int, Prediction]:
         view = asks[0].view
         if self._screener is None:
-            check = self.engine.problem
+            check = self.engine.static_check
             return {number: prediction_from_rates(draft, view, check(draft.program)) for number, draft in fresh.items()}
         return self._screener.judge(fresh, view.seed)
 
-    def _taken_over(self, ask: ProposalRequest, rng: random.Random, why: str) -> Proposal:
-        """The engine's proposal in the models' place: a mutation, of its own program where the parents are theirs."""
+    def _by_engine_instead(self, ask: ProposalRequest, rng: random.Random, why: str) -> Proposal:
+        """The engine's proposal in place of the models': a mutation, or the defaults while there is no trial."""
         instead = ask.expansion.operator
         operator = "mutate" if ask.view.trials else "default"
         made = self.engine.propose(

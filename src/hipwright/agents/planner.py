@@ -1,4 +1,4 @@
-"""The planner: strategies before code. One call lists them; the optimizer's next call implements the first untried."""
+"""The planner role: one call lists strategies, a second one implements the first untried strategy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from hipwright.agents.base import render
 from hipwright.agents.evidence import clean, reason
 from hipwright.agents.optimizer import improvement_context, write_change
-from hipwright.agents.prompt_sections import finish
+from hipwright.agents.prompt_sections import build_context
 from hipwright.agents.prompt_session import Conversation, PromptSession, system
 from hipwright.agents.translator import Translator
 from hipwright.llm.records import Message
@@ -19,11 +19,11 @@ from hipwright.search.interfaces import Proposal
 from hipwright.search.view import Trial
 
 NAME = "planner"
-MOST = 8  # strategies of one answer that are read
+MOST = 8  # strategies read of one answer
 
 
 class Strategy(Record, frozen=True, kw_only=True):
-    """One way to make the program faster. title: a few words, which also tell whether it was tried."""
+    """One way to make the program faster. title: a few words, which identify it."""
 
     title: str
     change: str = ""
@@ -31,24 +31,24 @@ class Strategy(Record, frozen=True, kw_only=True):
 
     @property
     def tag(self) -> str:
-        """The title without case and punctuation."""
+        """The title without case and punctuation, for comparison."""
         return re.sub(r"[^a-z0-9]+", " ", self.title.lower()).strip()
 
 
 class StrategyPlanner:
-    """Plans, then has the first untried strategy implemented. With no parent there is nothing to plan yet."""
+    """Asks for strategies, then for the program of the first untried one; without a parent it translates."""
 
     name = NAME
 
     def converse(self, session: PromptSession) -> Conversation[Proposal]:
-        """The call for the plan, then the one for the code; an unreadable plan leaves the model its own idea."""
+        """Asks for the plan, then for the code; after an unreadable plan the model follows its own idea."""
         if not session.ask.parents:
             return (yield from Translator().converse(session))
         builder, judged = yield from improvement_context(session)
         if not session.enabled(NAME):
             return (yield from write_change(session, builder, judged))
         done = tried(session)
-        prompt = render("planner", context=finish(session, builder).text, tried=[line for _, line in done])
+        prompt = render("planner", context=build_context(session, builder).text, tried=[line for _, line in done])
         opening = [Message(role="system", text=system(session.tools.targets)), Message(role="user", text=prompt)]
         answer = yield from session.ask_model(NAME, opening)
         listed = strategies(answer.text)
@@ -62,7 +62,7 @@ class StrategyPlanner:
 
 
 def tried(session: PromptSession) -> list[tuple[str, str]]:
-    """(tag, line) of each strategy that this run has tried, oldest first, with what became of it."""
+    """(tag, line with the outcome) of each strategy that this run has tried, oldest first."""
     found = []
     for trial in session.ask.view.trials:
         plan = trial.proposed.notes.get("plan")
@@ -84,7 +84,7 @@ def _outcome(trial: Trial) -> str:
 
 
 def strategies(text: str) -> list[Strategy]:
-    """What an answer lists, however it wrapped it: JSON, JSON that was cut off, or a numbered list."""
+    """Reads the strategies of an answer: JSON, truncated JSON, or a numbered list."""
     found = [one for item in _objects(text) if (one := _strategy(item)) is not None] or _numbered(text)
     unique: dict[str, Strategy] = {}
     for one in found:
@@ -93,7 +93,7 @@ def strategies(text: str) -> list[Strategy]:
 
 
 def _objects(text: str) -> Iterator[Any]:
-    """Every JSON object that stands whole in the text and holds no list of others."""
+    """Yields every complete JSON object of the text that holds no list."""
     decoder, at = json.JSONDecoder(), 0
     while (at := text.find("{", at)) >= 0:
         try:
@@ -109,17 +109,19 @@ def _objects(text: str) -> Iterator[Any]:
 
 
 def _strategy(item: Any) -> Strategy | None:
-    told = {str(key).lower(): clean(str(value)) for key, value in item.items() if isinstance(value, (str, int, float))}
-    title = next((told[key] for key in ("title", "strategy", "name", "change") if told.get(key)), "")
+    fields = {
+        str(key).lower(): clean(str(value)) for key, value in item.items() if isinstance(value, (str, int, float))
+    }
+    title = next((fields[key] for key in ("title", "strategy", "name", "change") if fields.get(key)), "")
     if not title:
         return None
-    change = next((told[key] for key in ("change", "description", "how", "details") if told.get(key)), "")
-    strategy = Strategy(title=title[:120], change=change, why=told.get("why", ""))
+    change = next((fields[key] for key in ("change", "description", "how", "details") if fields.get(key)), "")
+    strategy = Strategy(title=title[:120], change=change, why=fields.get("why", ""))
     return strategy if strategy.tag else None
 
 
 def _numbered(text: str) -> list[Strategy]:
-    """Lines such as "1. Vectorise loads: use float4"."""
+    """Reads lines such as "1. Vectorise loads: use float4"."""
     found = []
     for line in re.findall(r"^\s*(?:\d+[.)]|[-*])\s+(.+)$", text, re.MULTILINE):
         title, _, change = clean(re.sub(r"[*`_]{1,3}", "", line)).partition(": ")

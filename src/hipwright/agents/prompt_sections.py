@@ -1,4 +1,4 @@
-"""What the writers' prompts have in common: which parts they get, from where, and what the notes say of it."""
+"""The sections shared by prompts of translator, optimizer and planner, and the notes about them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hipwright.agents import judge, lessons
 from hipwright.agents.context import (
     ContextBuilder,
     PromptContext,
-    demoted,
-    facts,
+    demote_headings,
     target_pages,
     task_text,
     technique_pages,
     tokens,
+    without_example,
 )
 from hipwright.agents.evidence import program_block, score_words
 from hipwright.agents.prompt_session import Conversation, PromptSession, system
@@ -25,23 +25,23 @@ from hipwright.search import fitness
 from hipwright.search.policies.llm_share import exemplars
 
 INSTRUCTION_TOKENS = 400
-"""Kept free of the budget for a template's own words."""
+"""The part of the budget that is reserved for the template's own text."""
 
 
 def context_builder(session: PromptSession, *, failure: str = "") -> ContextBuilder:
-    """A builder with the task, the targets' facts and what retrieval, the archive and the failures bring.
+    """Returns a builder with the task, target facts, retrieved pages, kernels, exemplars and recent failures.
 
-    failure: the evidence of a repair, which gets one page that fits it, and no other programs or failures.
+    failure: the evidence of a repair, whose prompt gets one page similar to it, and no other programs or failures.
     """
     tools, limits = session.tools, session.tools.limits
     builder = ContextBuilder(limits.prompt_tokens - tokens(system(tools.targets)) - INSTRUCTION_TOKENS)
     builder.add("task", "The reference", task_text(tools.task, tools.graph_text))
     for page in target_pages(tools.targets, tools.graph_text):
-        builder.add("target", f"The target: {page.title}", demoted(facts(page)), page.name)
+        builder.add("target", f"The target: {page.title}", demote_headings(without_example(page)), page.name)
     if session.enabled("retrieval"):
         query, most = f"{failure}\n{tools.graph_text}", min(limits.pages, 1) if failure else limits.pages
         for page in technique_pages(query, tools.targets, most):
-            builder.add("page", f"A technique that may fit: {page.title}", demoted(page.text), page.name)
+            builder.add("page", f"A technique that may fit: {page.title}", demote_headings(page.text), page.name)
     if failure:
         return builder
     if session.enabled("retrieval"):
@@ -53,8 +53,8 @@ def context_builder(session: PromptSession, *, failure: str = "") -> ContextBuil
     return builder
 
 
-def finish(session: PromptSession, builder: ContextBuilder) -> PromptContext:
-    """The parts that fit; the notes say which pages, kernels and exemplars are in, and what was dropped."""
+def build_context(session: PromptSession, builder: ContextBuilder) -> PromptContext:
+    """Builds the context; notes which pages, kernels and exemplars it holds, and what was dropped."""
     context = builder.build()
     if retrieved := context.names("page") + context.names("kernel"):
         session.notes["retrieved"] = retrieved
@@ -69,7 +69,7 @@ def finish(session: PromptSession, builder: ContextBuilder) -> PromptContext:
 
 
 def _add_kernels(session: PromptSession, builder: ContextBuilder) -> None:
-    """The run's snapshot of the archive: verified programs of this task's earlier runs, then of similar tasks."""
+    """Adds programs of the run's archive snapshot: of this task's earlier runs, then of similar tasks."""
     told = [
         ("A verified program for this task, from an earlier run", one) for one in session.settings.get("known") or ()
     ]
@@ -82,7 +82,7 @@ def _add_kernels(session: PromptSession, builder: ContextBuilder) -> None:
 
 
 def _add_exemplars(session: PromptSession, builder: ContextBuilder) -> None:
-    """Scored programs of this run from different performance buckets: those the policy named, or else the view's."""
+    """Adds scored programs of this run from different performance buckets: the policy's, else the view's."""
     parent = session.ask.parents[0].program.key if session.ask.parents else ""
     named = session.ask.expansion.inspirations or exemplars(session.ask.view, parent)
     best = fitness.score(session.ask.view.best.evaluation) if session.ask.view.best else None
@@ -106,26 +106,26 @@ def _add_exemplars(session: PromptSession, builder: ContextBuilder) -> None:
 def find_bottleneck(
     session: PromptSession, program: Program, evaluation: Evaluation
 ) -> Conversation[judge.ProgramBottleneck | None]:
-    """The one bottleneck, by the engine mind or a model; None where the judge is off or nothing is known."""
+    """Finds the one bottleneck, by the engine's rules or a model; None without the judge or without figures."""
     if not session.enabled(judge.NAME):
         return None
     found, author = judge.bottleneck(evaluation), "engine"
     if judge.NAME in session.tools.llm_roles:
-        asked = Message(role="user", text=judge.question(program, evaluation))
+        asked = Message(role="user", text=judge.bottleneck_prompt(program, evaluation))
         answer = yield from session.ask_model(judge.NAME, [asked])
-        told = judge.answered(answer.text)
-        found, author = (told, "llm") if told is not None else (found, "engine")
+        named = judge.read_bottleneck(answer.text)
+        found, author = (named, "llm") if named is not None else (found, "engine")
     if found is not None:
         session.notes["bottleneck"] = {"name": found.name, "what": found.what, AUTHOR_NOTE: author}
     return found
 
 
 def add_lessons(session: PromptSession, builder: ContextBuilder) -> Conversation[None]:
-    """Add the lessons of the run so far, worded by the engine mind or a model; the counts are the log's."""
+    """Adds the run's lessons, worded by the engine or a model; the counts are the log's."""
     found = lessons.lessons(session.ask.view) if session.enabled(lessons.NAME) else []
     if found and lessons.NAME in session.tools.llm_roles:
-        answer = yield from session.ask_model(lessons.NAME, [Message(role="user", text=lessons.question(found))])
-        found = lessons.reworded(found, answer.text)
+        answer = yield from session.ask_model(lessons.NAME, [Message(role="user", text=lessons.guidance_prompt(found))])
+        found = lessons.with_guidance(found, answer.text)
     if found:
         builder.add("lessons", "Lessons of this run", "\n".join(f"- {one.text}" for one in found))
         session.notes["lessons"] = [{"kind": one.kind, "count": one.count, "guidance": one.guidance} for one in found]

@@ -1,7 +1,7 @@
-"""One proposal's conversation with models: its calls in order, its format repairs, and the notes that are kept.
+"""A prompt session: the calls to models for one proposal, repairs of unusable answers, and the proposal's notes.
 
-A conversation is a generator: it yields requests and is sent answers. It reads nothing but the ask, the run's archive
-and the answers, so the same answers give the same requests byte for byte, which replay relies on.
+A conversation is a generator that yields requests and is sent answers. It depends on the ask, the run's archive and the
+answers alone, so the same answers give the same requests byte for byte, which replay relies on.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from hipwright.targets import NVIDIA, OFFLINE, TARGETS
 
 T = TypeVar("T")
 Conversation = Generator[Request, ModelAnswer, T]
-"""A conversation, or a part of one, that ends with a T."""
+"""A conversation, or a part of one, that returns a T."""
 
 SHORT_TOKENS = 4096
-"""What an answer without a program may hold."""
+"""The token limit of an answer without a program."""
 
 
 class PromptSession:
-    """Where the roles of one proposal work. notes: of the candidate, in plain JSON types."""
+    """The state that the roles of one proposal share. notes: of the proposal, in plain JSON types."""
 
     def __init__(self, tools: Tools, ask: ProposalRequest) -> None:
         self.tools = tools
@@ -40,7 +40,7 @@ class PromptSession:
         self.notes: dict[str, Any] = {AUTHOR_NOTE: "llm", "role": "", "model": "", "calls": []}
         self._asked = 0
 
-    # ---------------------------------------------------------------- what is known
+    # ---------------------------------------------------------------- the run so far
 
     @property
     def number(self) -> int:
@@ -48,35 +48,35 @@ class PromptSession:
         return self.ask.expansion.number
 
     def enabled(self, name: str) -> bool:
-        """Whether a role or a part takes part in this run."""
+        """Whether a role or part is switched on in this run."""
         return name not in self.without
 
     def trial(self, program: str) -> Trial | None:
-        """The trial that brought a program."""
+        """The trial that proposed a program."""
         found = (t for t in self.ask.view.trials if t.proposed.program == program and t.proposed.evaluable)
         return next(found, None)
 
     def evaluation(self, program: str) -> Evaluation | None:
-        """What was found of a program in this run."""
+        """A program's evaluation in this run."""
         trial = self.trial(program)
         return trial.evaluation if trial is not None else None
 
     def hazard_lines(self, program: Program) -> list[str]:
-        """The linter's findings in a program, each with its fix, in a line."""
+        """The linter's findings in a program, one line each with the fix."""
         found = hazards(program.text, self.tools.targets)
         return [f"{one.name} in line {one.line}: {one.message}. {one.fix}".strip() for one in found]
 
     # ---------------------------------------------------------------- calls
 
     def model(self, role: str) -> str:
-        """The model that a role asks for this proposal: drawn from the run's seed and the number alone."""
+        """Draws the model that a role asks for this proposal, from the run's seed and the number alone."""
         rng = random.Random(f"{self.ask.view.seed}/llm/{role}/{self.number}")
         return self.tools.lineup.choose(role, rng)
 
     def ask_model(
         self, role: str, messages: Sequence[Message], max_tokens: int = SHORT_TOKENS
     ) -> Conversation[ModelAnswer]:
-        """One call."""
+        """Makes one call."""
         request = Request(
             role=role,
             number=self.number,
@@ -91,9 +91,9 @@ class PromptSession:
         return answer
 
     def write_program(self, role: str, prompt: str) -> Conversation[Proposal]:
-        """A program from a prompt; an answer that cannot be used gets one precise repair prompt at a time.
+        """Asks for a program; an unusable answer is followed by a repair prompt, up to `format_tries` times.
 
-        Declined when the answers cannot be used to the end.
+        NoProposal when no answer is usable.
         """
         self.notes |= {"role": role, "model": self.model(role)}
         opening = (Message(role="system", text=system(self.tools.targets)), Message(role="user", text=prompt))
@@ -103,14 +103,14 @@ class PromptSession:
             answer = yield from self.ask_model(role, messages, self.tools.limits.answer_tokens)
             read = read_answer(answer.text, answer.finish, task_source=self.tools.task.source)
             if not isinstance(read, Unusable):
-                return self._candidate(read.program, read.mended)
+                return self._proposal(read.program, read.mended)
             problem = f"{read.kind}: {read.message}"
             self.notes.setdefault("unusable", []).append(read.kind)
             said = Message(role="assistant", text=answer.text if answer.text.strip() else "(nothing)")
             messages = (*opening, said, Message(role="user", text=read.repair))
         raise NoProposal(f"no usable answer in {len(self.notes['unusable'])} tries: {problem}"[:500], self.notes)
 
-    def _candidate(self, program: Program, mended: Sequence[str]) -> Proposal:
+    def _proposal(self, program: Program, mended: Sequence[str]) -> Proposal:
         if mended:
             self.notes["mended"] = list(mended)
         if found := hazards(program.text, self.tools.targets):
@@ -122,16 +122,16 @@ class WritingRole(Role, Protocol):
     """A role that writes programs by asking a model."""
 
     def converse(self, session: PromptSession) -> Conversation[Proposal]:
-        """The conversation for one proposal; Declined when no program comes of it."""
+        """The conversation for one proposal. Raises NoProposal when it yields no program."""
         ...
 
 
 def system(targets: Sequence[str]) -> str:
-    """What every writer is told first: the program form, an example, what goes wrong here, how to answer."""
+    """The system prompt: the program form, an example, common mistakes on these targets, how to answer."""
     known = [OFFLINE[name] for name in targets if name in OFFLINE]
     # the same source, built by NVRTC: 32 lanes, 48 KiB of LDS unless a kernel opts in to more
     nvidia = any(one.vendor == NVIDIA for one in map(TARGETS.get, targets) if one)
     waves = sorted({target.wave for target in known} | ({32} if nvidia else set())) or [64]
     lds = min([target.lds_per_block >> 10 for target in known] + [48 if nvidia else 64])
     names = [name for name in targets if not TARGETS.is_host(name)]
-    return render("program", targets=names, waves=waves, lds_kib=lds, nvidia=nvidia)
+    return render("system", targets=names, waves=waves, lds_kib=lds, nvidia=nvidia)

@@ -1,7 +1,7 @@
-"""Samples of a model for a benchmark: K answers a task, one call each, and what came of every one.
+"""Samples a model for a benchmark: K answers per task, one call each, without repair or verification in between.
 
-Single-shot: the translator's prompt once, no repair, no verifier in between. An answer is read and never executed. What
-is asked is decided by the task, the sample's number and the settings alone, so an answered call is found again.
+An answer is parsed, never executed. A request depends on the task, the sample's number and the settings alone, so an
+answered call is found again in the log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ANSWER_TOKENS = 8192
 
 @dataclass(frozen=True)
 class SampleRequest:
-    """One sample to be asked for. number: of this task's samples; model: a spec without role and weight."""
+    """One sample to ask for. number: among this task's samples; model: a spec without role and weight."""
 
     task: Task
     number: int
@@ -41,7 +41,7 @@ class SampleRequest:
 
 @dataclass(frozen=True)
 class SampleResult:
-    """What came of it: a program; or why there is none (`message`); or the error that no answer came for."""
+    """The result of one sample: a program, or why there is none (`message`), or the error of the call."""
 
     sample: SampleRequest
     asked: ModelSample
@@ -54,7 +54,7 @@ Prompt = Callable[[Task], Sequence[Message]]
 
 
 def sample_model(lineup: Chooser, seed: int, task: str, number: int) -> str:
-    """Which of several models a sample asks: drawn by weight, the same whenever it is asked again."""
+    """Draws the model of a sample by weight; the same arguments give the same model."""
     return lineup.choose(ROLE, random.Random(content_key("bench sample", str(seed), task, str(number))))
 
 
@@ -68,7 +68,7 @@ def draw(
     max_tokens: int = ANSWER_TOKENS,
     temperature: float | None = None,
 ) -> list[SampleResult]:
-    """All samples, asked for side by side, in the order of `wants`. A failed call is in its own place."""
+    """Asks for all samples concurrently; results are in the order of `samples`, with the error of a failed call."""
     prompts = {sample.task.key: tuple(prompt(sample.task)) for sample in samples}
     requests = [
         Request(
@@ -84,13 +84,13 @@ def draw(
     answers = client.ask_all(requests)
     lost = _by_key(log.lost())
     return [
-        _drawn(sample, answer, lost.get(request.key, []), form)
+        _result(sample, answer, lost.get(request.key, []), form)
         for sample, request, answer in zip(samples, requests, answers, strict=True)
     ]
 
 
 def program_prompt(targets: Sequence[str], archive: Archive) -> Prompt:
-    """The translator's own prompt for a first try, with the knowledge pages and nothing of any earlier run."""
+    """Returns the translator's prompt for a first try: with knowledge pages, without anything from earlier runs."""
 
     def prompt(task: Task) -> Sequence[Message]:
         from hipwright.agents.prompt_session import PromptSession
@@ -104,66 +104,66 @@ def program_prompt(targets: Sequence[str], archive: Archive) -> Prompt:
 
 
 class _UnusedClient:
-    """Stands where a prompt needs no model: it is the first call's request that is taken, and sent by `draw`."""
+    """A placeholder client: only the conversation's first request is used, and `draw` sends it."""
 
     def ask(self, request: Request) -> ModelAnswer:
-        raise AssertionError("a prompt asks nobody")
+        raise AssertionError("rendering a prompt calls no model")
 
     def ask_all(self, requests: Sequence[Request]) -> list[ModelAnswer | HipwrightError]:
-        raise AssertionError("a prompt asks nobody")
+        raise AssertionError("rendering a prompt calls no model")
 
     def choose(self, role: str, rng: random.Random) -> str:
-        return "nobody"
+        return "unused"
 
 
 SAMPLE_NUMBERS = 10_000
-"""Proposals of one sample's search have numbers from its own range, so that no two samples share a call."""
+"""The range of proposal numbers of one sample's search, so that no two samples share a call."""
 
 
 class SampleClient:
-    """A line to the models for one sample of the pipeline: an Asker whose calls are its own, and are counted."""
+    """An Asker for one sample of the pipeline agent: keeps its calls apart from other samples' and counts them."""
 
     def __init__(self, client: Asker, log: CallLog, model: str, sample: int, temperature: float | None) -> None:
         self._client, self._log, self._model, self._temperature = client, log, model, temperature
         self._offset = sample * SAMPLE_NUMBERS
         self._answers: dict[str, ModelAnswer] = {}
         self._sent: set[str] = set()
-        self._starved = False
+        self._budget_spent = False
 
     def ask(self, request: Request) -> ModelAnswer:
-        """As Client.ask."""
+        """As `Client.ask`."""
         try:
-            return self._seen(self._client.ask(self._own(request)))
+            return self._record(self._client.ask(self._renumbered(request)))
         except OutOfBudget:
-            self._starved = True
+            self._budget_spent = True
             raise
 
     def ask_all(self, requests: Sequence[Request]) -> list[ModelAnswer | HipwrightError]:
-        """As Client.ask_all."""
-        answers = self._client.ask_all([self._own(request) for request in requests])
-        self._starved |= any(isinstance(one, OutOfBudget) for one in answers)
-        return [self._seen(one) if isinstance(one, ModelAnswer) else one for one in answers]
+        """As `Client.ask_all`."""
+        answers = self._client.ask_all([self._renumbered(request) for request in requests])
+        self._budget_spent |= any(isinstance(one, OutOfBudget) for one in answers)
+        return [self._record(one) if isinstance(one, ModelAnswer) else one for one in answers]
 
     def asked(self, found: bool) -> ModelSample:
-        """What the sample's calls came to."""
+        """The cost of the sample's calls."""
         lost = [one for one in self._log.lost() if one.request.key in self._sent]
         asked = _asked(self._model, list(self._answers.values()), lost)
         answer = "program" if found else "nothing verified"
-        return replace(asked, agent="pipeline", answer=f"{answer}, budget spent" if self._starved else answer)
+        return replace(asked, agent="pipeline", answer=f"{answer}, budget spent" if self._budget_spent else answer)
 
-    def _own(self, request: Request) -> Request:
+    def _renumbered(self, request: Request) -> Request:
         temperature = self._temperature if request.temperature is None else request.temperature
         own = replace(request, number=self._offset + request.number, temperature=temperature)
         self._sent.add(own.key)
         return own
 
-    def _seen(self, answer: ModelAnswer) -> ModelAnswer:
+    def _record(self, answer: ModelAnswer) -> ModelAnswer:
         self._answers[answer.request] = answer
         return answer
 
 
 def modelnew_prompt(targets: Sequence[str]) -> Prompt:
-    """The prompt for a file in KernelBench's form."""
+    """Returns the prompt for a file in KernelBench's form."""
 
     def prompt(task: Task) -> Sequence[Message]:
         system = render("bench_modelnew", targets=", ".join(targets))
@@ -173,7 +173,7 @@ def modelnew_prompt(targets: Sequence[str]) -> Prompt:
 
 
 def read_modelnew(text: str, finish: str) -> tuple[Program | None, str, str]:
-    """(program, kind, why not) of an answer that should hold a class ModelNew. Nothing is executed."""
+    """Returns (program, kind, why there is none) of an answer that should hold a class ModelNew; executes nothing."""
     code = code_of(text)
     if form_of(code) == "modelnew":
         return Program(form="modelnew", text=code), "modelnew", ""
@@ -182,7 +182,7 @@ def read_modelnew(text: str, finish: str) -> tuple[Program | None, str, str]:
     return None, "no_modelnew", "the answer holds no class ModelNew"
 
 
-def _drawn(
+def _result(
     sample: SampleRequest, answer: ModelAnswer | HipwrightError, lost: Sequence[Reserved], form: Form
 ) -> SampleResult:
     asked = _asked(sample.model, [answer] if isinstance(answer, ModelAnswer) else [], lost)
@@ -205,7 +205,7 @@ def _read(answer: ModelAnswer, form: Form, source: str) -> tuple[Program | None,
 
 
 def _asked(model: str, answers: Sequence[ModelAnswer], lost: Sequence[Reserved]) -> ModelSample:
-    """What some calls cost. A lost attempt counts at what it reserved, as output: which it was nobody knows."""
+    """Sums the cost of calls. A lost attempt counts what it had reserved, all as output tokens."""
     return ModelSample(
         model=model,
         calls=len(answers) + len(lost),

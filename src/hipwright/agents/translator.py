@@ -1,19 +1,19 @@
-"""The translator: a reference becomes a program, and a failed program with the verifier's evidence a better one.
+"""The translator role: writes a program from the reference, and repairs a failed one with the verifier's evidence.
 
-The first try is asked for by operator "translate", each further one by "repair", with the failed program's key in the
-expansion's action; how many tries a chain gets is the policy's business (search/policies/llm_share.py).
+Operator "translate" asks for the first try, "repair" for each further one, with the failed program's key in the
+expansion's action; the policy limits the tries (search/policies/llm_share.py).
 """
 
 from __future__ import annotations
 
 from hipwright.agents.base import render
 from hipwright.agents.evidence import evidence, program_block, reason
-from hipwright.agents.prompt_sections import context_builder, finish
+from hipwright.agents.prompt_sections import build_context, context_builder
 from hipwright.agents.prompt_session import Conversation, PromptSession
 from hipwright.search.interfaces import NoProposal, Proposal
 
 NAME = "translator"
-EARLIER = 4  # earlier tries of a chain that a repair prompt tells of
+EARLIER = 4  # earlier tries of a chain that a repair prompt lists
 
 
 class Translator:
@@ -22,18 +22,18 @@ class Translator:
     name = NAME
 
     def converse(self, session: PromptSession) -> Conversation[Proposal]:
-        """One call for "translate" or "repair", and its format repairs."""
+        """Asks for a translation or a repair; unusable answers are asked for again."""
         prompt = repair_prompt(session) if session.ask.expansion.operator == "repair" else translate_prompt(session)
         return (yield from session.write_program(NAME, prompt))
 
 
 def translate_prompt(session: PromptSession) -> str:
-    """The reference, the targets' facts, and what was found that may help."""
-    return render("translator", context=finish(session, context_builder(session)).text)
+    """The prompt for a program from the reference alone."""
+    return render("translator", context=build_context(session, context_builder(session)).text)
 
 
 def repair_prompt(session: PromptSession) -> str:
-    """The failed program, what the verifier found, and the call for one change. Declined where there is nothing."""
+    """The prompt for one change to the failed program. NoProposal where there is no failed program."""
     action = session.ask.expansion.action
     failed = session.evaluation(str(action.get("failed", "")))
     if failed is None:
@@ -47,12 +47,11 @@ def repair_prompt(session: PromptSession) -> str:
     builder.add("evidence", "What the verifier found", found)
     builder.add("hazards", "What a linter says of it", "\n".join(f"- {line}" for line in session.hazard_lines(program)))
     session.notes |= {"repairs": failed.program, "tries": int(action.get("tries", 1))}
-    return render("repair", context=finish(session, builder).text, tries=int(action.get("tries", 1)))
+    return render("repair", context=build_context(session, builder).text, tries=int(action.get("tries", 1)))
 
 
 def _chain(session: PromptSession) -> list[str]:
-    """The tries that led to the failed program, oldest first, each with how it failed; the failed one itself is not
-    among them."""
+    """The earlier tries that led to the failed program, oldest first, each with its failure."""
     trials = {trial.number: trial for trial in session.ask.view.trials}
     lines: list[str] = []
     trial = trials.get(int(session.ask.expansion.action.get("of", -1)))

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from typing import Any
 
 from hipwright.agents.evidence import clean
-from hipwright.agents.lessons import Lesson, guidance, kind_of_words
+from hipwright.agents.lessons import Lesson, guidance, kind_of_message
 from hipwright.train.records import AnswerOutcome, ScoredOutcome, TrainingProblem
 
 GAP = 0.1
@@ -82,7 +82,7 @@ class FailureCounts:
         self._judged += 1
         if outcome.status != "pass":
             text = f"{outcome.status}: {outcome.message}"
-            entry = self._kinds.setdefault(kind_of_words(text), {"count": 0, "example": ""})
+            entry = self._kinds.setdefault(kind_of_message(text), {"count": 0, "example": ""})
             entry["count"] += 1
             entry["example"] = clean(text, 200)
 
