@@ -6,7 +6,15 @@ import pytest
 from author_tools import TASK
 
 from hipwright.agents.base import fence, render
-from hipwright.agents.context import IMPORTANCE, ContextBuilder, demoted, facts, target_pages, task_text, tokens
+from hipwright.agents.context import (
+    IMPORTANCE,
+    ContextBuilder,
+    demote_headings,
+    target_pages,
+    task_text,
+    tokens,
+    without_example,
+)
 from hipwright.llm.knowledge_base import pages
 from hipwright.records import Task, TensorSpec, Workload
 
@@ -23,14 +31,14 @@ def filled(budget: int) -> ContextBuilder:
 
 def test_everything_stays_where_there_is_room() -> None:
     context = filled(100_000).build()
-    assert not context.dropped and len(context.parts) == len(IMPORTANCE) + 3
+    assert not context.dropped and len(context.sections) == len(IMPORTANCE) + 3
     assert context.text.index("## The task") < context.text.index("## Evidence")
 
 
 def test_parts_go_in_the_stated_order_and_the_last_of_a_kind_first() -> None:
     everything = filled(100_000).build()
-    sizes = {part.kind: tokens(part.section) for part in everything.parts}
-    whole = sum(tokens(part.section) for part in everything.parts)
+    sizes = {part.kind: tokens(part.markdown) for part in everything.sections}
+    whole = sum(tokens(part.markdown) for part in everything.sections)
     assert filled(whole).build().dropped == ()
     assert filled(whole - 1).build().dropped == ("page second",)
     assert filled(whole - sizes["page"] - 1).build().dropped == ("page second", "page first")
@@ -39,13 +47,13 @@ def test_parts_go_in_the_stated_order_and_the_last_of_a_kind_first() -> None:
 
 
 def test_the_task_and_the_evidence_are_never_dropped() -> None:
-    assert [part.kind for part in filled(0).build().parts] == ["task", "evidence"]
+    assert [part.kind for part in filled(0).build().sections] == ["task", "evidence"]
 
 
 @pytest.mark.parametrize("budget", range(0, 1300, 100))
 def test_what_is_kept_fits_or_cannot_be_less(budget: int) -> None:
     context = filled(budget).build()
-    assert sum(tokens(part.section) for part in context.parts) <= max(budget, 210)
+    assert sum(tokens(part.markdown) for part in context.sections) <= max(budget, 210)
 
 
 def test_an_empty_part_is_none() -> None:
@@ -87,12 +95,12 @@ def test_of_a_target_the_facts_are_told_and_no_example() -> None:
     arch = [page for page in pages() if page.kind == "arch"]
     assert len(arch) >= 5
     for page in arch:
-        text = facts(page)
+        text = without_example(page)
         assert len(text) > 800 and " lanes" in text and "HIP = r" not in text and "The program" not in text
 
 
 def test_headings_of_a_page_stay_inside_its_section() -> None:
-    assert demoted("# A\n```\n# code\n```\n## B") == "### A\n```\n# code\n```\n#### B"
+    assert demote_headings("# A\n```\n# code\n```\n## B") == "### A\n```\n# code\n```\n#### B"
 
 
 def test_a_prompt_that_lacks_a_value_is_an_error() -> None:

@@ -9,7 +9,7 @@ from author_tools import evaluator, failed, passed, program
 from msgspec.structs import replace
 
 from hipwright.agents.evidence import clean, deciding_verdict, evidence, figures, reason
-from hipwright.agents.judge import answered, bottleneck
+from hipwright.agents.judge import bottleneck, read_bottleneck
 from hipwright.agents.lessons import kind_of
 from hipwright.audit.cases import CORPUS
 from hipwright.evaluation.pipeline import Evaluator
@@ -214,5 +214,5 @@ def test_the_judge_has_nothing_to_say_of_a_failure_or_without_figures() -> None:
     ],
 )
 def test_a_models_judgement_counts_when_it_names_one_thing(text: str, name: str | None) -> None:
-    found = answered(text)
+    found = read_bottleneck(text)
     assert (found.name if found else None) == name

@@ -234,7 +234,7 @@ def test_without_the_planner_there_is_one_call(archive: Archive) -> None:
 # ---------------------------------------------------------------- judge and lessons by a model
 
 
-def author(request: Any) -> str:
+def judge_script(request: Any) -> str:
     told = {
         "judge": '{"name": "tail", "what": "Half of the lanes idle.", "advice": "Use a smaller block."}',
         "lessons": '{"bounds": "Compare with n before every load.", "made_up": "x"}',
@@ -243,7 +243,7 @@ def author(request: Any) -> str:
 
 
 def test_a_model_may_judge_and_word_the_lessons_but_not_count(archive: Archive) -> None:
-    author, client = source(archive, author, llm_roles=frozenset({"judge", "lessons"}))
+    author, client = source(archive, judge_script, llm_roles=frozenset({"judge", "lessons"}))
     one = ask(view(), "improve", 22, [FAST])
     author.prepare([one])
     assert [request.role for request in client.requests] == ["lessons", "judge", "optimizer"]
