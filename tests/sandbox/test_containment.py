@@ -106,7 +106,7 @@ def test_kill_9_of_the_parent_leaves_no_process(tmp_path, unsafe):
         from hipwright.sandbox import Zygote
         zygote = Zygote(preload=(), ro=[Path({str(HERE)!r})], unsafe={unsafe})
         session = zygote.session({SERVICE!r}, {{"mark": {mark!r}}})
-        print(zygote._keeper._process.pid, flush=True)
+        print(zygote._process._process.pid, flush=True)
         try:
             session.call("sleep", {{"s": 300}}, timeout_s=300)
         finally:

@@ -24,7 +24,7 @@ from hipwright.sandbox import (
 )
 from hipwright.sandbox.cgroup import TaskGroup
 from hipwright.sandbox.gpu.nvidia import gpu_nodes
-from hipwright.sandbox.keeper import count_tasks
+from hipwright.sandbox.zygote_process import count_tasks
 from hipwright.targets import CUDA, ROCM
 from tests.load import Watch
 
@@ -58,9 +58,9 @@ def test_processes_are_counted_once_for_all_who_wait(monkeypatch):
     counted = []
     monkeypatch.setattr("hipwright.sandbox.zygote.count_tasks", lambda pid, enough: counted.append(pid) or enough + 1)
     zygote = fake_zygote()
-    zygote._keeper = type("Keeper", (), {"pid": 1, "end": lambda self: None})()
+    zygote._process = type("ZygoteProcess", (), {"pid": 1, "end": lambda self: None})()
     assert [zygote.flooded() > 0 for _ in range(5)] == [True, False, False, False, False] and counted == [1]
-    zygote._glanced -= 1.0
+    zygote._counted_at -= 1.0
     assert zygote.flooded() > 0
 
 
@@ -202,7 +202,7 @@ def test_a_fork_bomb_among_allowed_processes_is_seen_and_killed(monkeypatch, ker
     with fake_zygote() as zygote:
         session = zygote.session(SERVICE, {})
         session.call("lock", {"profile": "tools"}, timeout_s=20)
-        root = zygote._keeper.pid
+        root = zygote._process.pid
         with Watch() as watch, pytest.raises(WorkerDied) as caught:
             session.call("bomb", {"doublings": 11}, timeout_s=20)
         assert watch.seconds < 20 + GRACE and not session.alive
@@ -215,7 +215,7 @@ def test_a_fork_bomb_among_allowed_processes_is_seen_and_killed(monkeypatch, ker
 
 def test_the_task_group_holds_root_and_leaves_nothing(tmp_path):
     group = TaskGroup(5)
-    if not group.made:
+    if not group.limited:
         pytest.skip("this system does not let us make a pids control group")
     script = "for i in 1 2 3 4 5 6 7 8; do sleep 5 & done; wait"
     done = subprocess.run(group.wrap(["/bin/sh", "-c", script]), capture_output=True, text=True, timeout=60)
@@ -229,7 +229,7 @@ def test_without_control_groups_there_is_none(tmp_path):
     (tmp_path / "self/cgroup").write_text("8:pids:/here\n0::/\n")
     (tmp_path / "pids/here").mkdir(parents=True)
     group = TaskGroup(5, proc=tmp_path, root=tmp_path)
-    assert not group.made and group.wrap(["x"]) == ["x"]
+    assert not group.limited and group.wrap(["x"]) == ["x"]
     assert list((tmp_path / "pids/here").iterdir()) == [], "a folder without the kernel's files is no control group"
 
 

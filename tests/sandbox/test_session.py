@@ -201,7 +201,7 @@ def test_two_hundred_sessions_leak_nothing(zygote):
 def test_a_dead_zygote_is_replaced():
     with Zygote(preload=(), ro=[HERE]) as zygote:
         with zygote.session(SERVICE, {}) as session:
-            zygote._keeper.end()
+            zygote._process.end()
             select.select([session._pidfd], [], [], 10)  # its namespace ends a moment later
             with pytest.raises(WorkerError):
                 session.call("echo", timeout_s=20)

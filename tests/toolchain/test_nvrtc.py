@@ -341,7 +341,7 @@ def test_a_pool_that_is_closed_while_it_warms_leaves_nothing_behind(after: float
         pool.close()
         zygote.close()
         time.sleep(0.2)
-        assert zygote._keeper is None and not pool._idle
+        assert zygote._process is None and not pool._idle
         assert not [t for t in threading.enumerate() if t.name == "warm compilers" and t.is_alive()]
 
 

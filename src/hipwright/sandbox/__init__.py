@@ -1,4 +1,4 @@
-"""Run something hostile, with limits (docs/sandbox.md)."""
+"""Runs hostile code under limits (docs/sandbox.md)."""
 
 from hipwright.sandbox.bwrap import SANDBOX_HINT, available
 from hipwright.sandbox.child import crash_page, lockdown

@@ -1,4 +1,4 @@
-"""bubblewrap: how a process is cut off from files, network, environment and other processes."""
+"""bubblewrap command lines: a process without files, network, environment or view of other processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOADER = ("/etc/ld.so.cache", "/etc/alternatives")
 
 
 def available() -> tuple[bool, str]:
-    """Whether a sandbox can be made here, and if not, why not."""
+    """(whether a sandbox can be made here, the path of bwrap or the reason why not)."""
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         return False, "bubblewrap (bwrap) is not installed"
@@ -67,7 +67,7 @@ def command(
 
 
 def _isolation() -> list[str]:
-    # uid 65534 inside and no capabilities, whoever starts it: root inside the namespace would own what it can reach
+    # uid 65534 inside and no capabilities, even if root starts it: root inside would own the files it can reach
     return [
         "--unshare-all",
         "--unshare-user",
@@ -95,15 +95,15 @@ def _system_mounts(devices: Sequence[str] = (), tmp_mb: int = 0) -> list[str]:
             mounts += ["--ro-bind", name, name]
     for name in _LOADER:
         mounts += ["--ro-bind-try", name, name]
-    # /proc read-only: started by root, the owner of /proc/sys would be the real one (bwrap covers it for others only)
+    # /proc read-only: started by root, the process would own /proc/sys (bwrap covers that for other users only)
     proc = ["--proc", "/proc", *(_proc_covers() if devices else ["--remount-ro", "/proc"])]
     mounts += [*proc, "--dev", "/dev", *devices, "--remount-ro", "/dev"]
     return [*mounts, *(["--size", str(tmp_mb << 20)] if tmp_mb else []), "--tmpfs", "/tmp"]
 
 
 def _proc_covers() -> list[str]:
-    """All of /proc but the processes' own folders read-only: CUDA does not start (error 304) unless a process may write
-    to its own."""
+    """Mounts that make /proc read-only but for the processes' own folders: CUDA does not start (error 304) unless a
+    process may write to its own."""
     covered: list[str] = []
     for path in sorted(Path("/proc").iterdir()):
         if path.name.isdigit() or path.is_symlink():

@@ -1,4 +1,4 @@
-"""A kernel limit on how many tasks a zygote has, for root: RLIMIT_NPROC spares processes whose real user is root."""
+"""A control group that limits a zygote's tasks when root starts it: RLIMIT_NPROC spares processes of root."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _PREFIX = "hipwright-"
 
 
 class TaskGroup:
-    """A control group of its own with at most `limit` tasks, below this process's group; `made` is False where the
-    system does not let us (containers often mount control groups read-only)."""
+    """A new control group with at most `limit` tasks, below this process's group. `limited` is False where the system
+    does not allow one (containers often mount control groups read-only)."""
 
     def __init__(self, limit: int, *, proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")) -> None:
         self._folder: Path | None = None
@@ -22,7 +22,7 @@ class TaskGroup:
             folder = base / f"{_PREFIX}{os.getpid()}-{time.monotonic_ns()}"
             try:
                 folder.mkdir()
-                with (folder / "pids.max").open("r+") as stream:  # never created by us: only the kernel makes it
+                with (folder / "pids.max").open("r+") as stream:  # opened, not created: only the kernel makes this file
                     stream.write(str(limit))
             except OSError:
                 with contextlib.suppress(OSError):
@@ -32,16 +32,16 @@ class TaskGroup:
             return
 
     @property
-    def made(self) -> bool:
-        """Whether there is a limit."""
+    def limited(self) -> bool:
+        """Whether there is such a group."""
         return self._folder is not None
 
     def wrap(self, command: list[str]) -> list[str]:
-        """`command`, begun inside the group."""
+        """`command`, started inside the group."""
         return ["/bin/sh", "-c", _ENTER, str(self._folder / "cgroup.procs"), *command] if self._folder else command
 
     def remove(self) -> None:
-        """Once its processes have ended; a second's wait for those that are ending."""
+        """Remove the group once its processes have ended; waits up to a second for them."""
         deadline = time.monotonic() + 1
         while self._folder is not None:
             try:
@@ -54,7 +54,7 @@ class TaskGroup:
 
 
 def _bases(proc: Path, root: Path) -> list[Path]:
-    """Where this process's own groups of version 1 (controller pids) and version 2 would be."""
+    """The folders of this process's groups of version 1 (controller pids) and version 2."""
     try:
         lines = (proc / "self/cgroup").read_text().splitlines()
     except OSError:
@@ -70,7 +70,7 @@ def _bases(proc: Path, root: Path) -> list[Path]:
 
 
 def _remove_stale(base: Path, proc: Path) -> None:
-    """Empty groups of processes that were killed before they could tidy up."""
+    """Remove empty groups whose processes were killed before they could do so."""
     for folder in base.glob(f"{_PREFIX}*"):
         owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
         if not (proc / owner).exists():

@@ -1,6 +1,7 @@
-"""The inside: the zygote's loop, the session's loop, and the two calls that service code makes (lockdown, crash_page).
+"""The contained side: the zygote's loop, the session's loop, and the two calls of service code (lockdown, crash_page).
 
-The zygote imports what sessions need once, then forks one process per session on request. It never runs anything else.
+The zygote imports the modules that sessions need once, then forks one process per session on request. It never runs
+anything else. Modules and services are named by the parent, so they are imported by name (importlib).
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ _state: dict[str, Any] = {"crash_page": None, "locked": None}
 
 
 def crash_page() -> mmap.mmap:
-    """4096 writable bytes shared with the parent: JSON left there reaches it as WorkerDied.note, whatever ends us.
+    """4096 writable bytes shared with the parent: JSON left there becomes WorkerDied.note, however the process ends.
 
-    Outside a session it is private memory that nobody reads.
+    Outside a session it is private memory without a reader.
     """
     if _state["crash_page"] is None:
         _state["crash_page"] = mmap.mmap(-1, CRASH_PAGE_BYTES)
@@ -44,8 +45,8 @@ def crash_page() -> mmap.mmap:
 
 
 def lockdown(profile: seccomp.Profile = "candidate") -> None:
-    """Give up, for good, every system call that `profile` does not need (hipwright.sandbox.seccomp). Call it once,
-    just before code that is not ours runs; a second call with the same profile does nothing.
+    """Give up for good every system call that `profile` does not need (hipwright.sandbox.seccomp). To be called once,
+    just before untrusted code runs; a second call with the same profile does nothing.
 
     Raises SandboxMissing where the kernel has no filters, RuntimeError when asked to change profile.
     """
@@ -60,7 +61,7 @@ def lockdown(profile: seccomp.Profile = "candidate") -> None:
 
 
 def zygote_main(control_fd: int, preload: Sequence[str]) -> None:
-    """Import `preload`, say so, and fork sessions until the parent hangs up."""
+    """Import `preload`, report readiness, and fork sessions until the parent closes the socket."""
     _die_with_parent()
     for name in preload:
         importlib.import_module(name)
@@ -75,8 +76,8 @@ def zygote_main(control_fd: int, preload: Sequence[str]) -> None:
     while True:
         message, fds, _, _ = socket.recv_fds(control, 4096, 3)
         if not message:
-            os._exit(0)  # the parent is gone: the namespace, and every session, ends with us
-        _answer(control, json.loads(message), fds)
+            os._exit(0)  # the parent is gone: the namespace, with every session, ends with this process
+        _answer_control(control, json.loads(message), fds)
 
 
 def _warm_torch() -> None:
@@ -88,7 +89,7 @@ def _warm_torch() -> None:
         torch.nn.functional.linear(torch.ones(4, 4), torch.ones(4, 4)).double().sum().item()
 
 
-def _answer(control: socket.socket, message: dict[str, Any], fds: list[int]) -> None:
+def _answer_control(control: socket.socket, message: dict[str, Any], fds: list[int]) -> None:
     reply: dict[str, Any]
     if message["op"] == "reap":
         _, status = os.waitpid(message["pid"], 0)
@@ -115,7 +116,7 @@ def _answer(control: socket.socket, message: dict[str, Any], fds: list[int]) -> 
 
 
 def _session_main(fds: list[int], limits: dict[str, int | float], zygote: int) -> None:
-    """Never returns."""
+    """Redirect output, set limits, serve. Never returns."""
     try:
         _die_with_parent()
         if os.getppid() != zygote:
@@ -126,7 +127,9 @@ def _session_main(fds: list[int], limits: dict[str, int | float], zygote: int) -
         _state["crash_page"] = mmap.mmap(crash_fd, CRASH_PAGE_BYTES)
         os.close(errors_fd)
         os.close(crash_fd)
-        sys.stdout = sys.stderr = io.TextIOWrapper(_Bounded(), encoding="utf-8", errors="replace", write_through=True)
+        sys.stdout = sys.stderr = io.TextIOWrapper(
+            _BoundedStream(), encoding="utf-8", errors="replace", write_through=True
+        )
         _limit(limits)
         _serve(socket.socket(fileno=channel_fd))
     except BaseException as error:
@@ -136,8 +139,8 @@ def _session_main(fds: list[int], limits: dict[str, int | float], zygote: int) -
     os._exit(0)
 
 
-class _Bounded(io.RawIOBase):
-    """File descriptor 2, a fixed-size memfd; what does not fit is dropped instead of failing a harmless print."""
+class _BoundedStream(io.RawIOBase):
+    """File descriptor 2, a memfd of fixed size; text that does not fit is dropped, so that no print fails."""
 
     def writable(self) -> bool:
         return True
@@ -157,7 +160,7 @@ def _limit(limits: dict[str, int | float]) -> None:
         resource.RLIMIT_FSIZE: memory,
         resource.RLIMIT_NOFILE: int(limits["files"]),
     }
-    if limits["contained"]:  # counted per namespace; outside one it would count the user's other processes
+    if limits["contained"]:  # counted per namespace; without one the user's other processes would count too
         wanted[resource.RLIMIT_NPROC] = _PROCESSES
     for kind, value in wanted.items():
         hard = resource.getrlimit(kind)[1]
@@ -168,9 +171,9 @@ def _limit(limits: dict[str, int | float]) -> None:
 def _serve(channel: socket.socket) -> None:
     service: Any = None
     while True:
-        message, fds, _, _ = socket.recv_fds(channel, protocol.QUICK_BYTES, 2)
-        if message.startswith(protocol.QUICK) and service is not None and not fds:
-            if not _serve_quick(channel, service, message):
+        message, fds, _, _ = socket.recv_fds(channel, protocol.MESSAGE_BYTES, 2)
+        if message.startswith(protocol.JSON) and service is not None and not fds:
+            if not _serve_json(channel, service, message):
                 return
             continue
         if message != protocol.CALL or len(fds) != 2:
@@ -179,7 +182,7 @@ def _serve(channel: socket.socket) -> None:
         try:
             call = read_bundle(request_fd)
             if service is None:
-                service = _make(call["method"], call["header"], call["bundle"])
+                service = _construct(call["method"], call["header"], call["bundle"])
                 reply: Tree = {"header": {}, "bundle": None}
             else:
                 header, bundle = getattr(service, call["method"])(call["header"], call["bundle"])
@@ -193,14 +196,14 @@ def _serve(channel: socket.socket) -> None:
         channel.send(protocol.DONE)
 
 
-def _serve_quick(channel: socket.socket, service: Any, message: bytes) -> bool:
-    """Answer a quick call; False when the parent has hung up."""
+def _serve_json(channel: socket.socket, service: Any, message: bytes) -> bool:
+    """Answer a JSON call; False when the parent has closed the socket."""
     try:
-        method, given = json.loads(message.removeprefix(protocol.QUICK))
+        method, given = json.loads(message.removeprefix(protocol.JSON))
         header, bundle = getattr(service, method)(given, None)
         reply: Tree = {"header": header, "bundle": bundle}
-        answer = protocol.QUICK + json.dumps(header).encode()
-        if bundle is None and len(answer) <= protocol.QUICK_BYTES:
+        answer = protocol.JSON + json.dumps(header).encode()
+        if bundle is None and len(answer) <= protocol.MESSAGE_BYTES:
             channel.send(answer)
             return True
     except Exception as error:
@@ -215,7 +218,8 @@ def _serve_quick(channel: socket.socket, service: Any, message: bytes) -> bool:
     return True
 
 
-def _make(service: str, init: dict[str, Any], bundle: Tree) -> Any:
+def _construct(service: str, init: dict[str, Any], bundle: Tree) -> Any:
+    """Class(init, bundle) of "module:Class" or "/path/file.py:Class"."""
     source, _, name = service.rpartition(":")
     if not source.endswith(".py"):
         return getattr(importlib.import_module(source), name)(init, bundle)
@@ -230,4 +234,4 @@ def _make(service: str, init: dict[str, Any], bundle: Tree) -> Any:
 def _die_with_parent() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # nobody reads our memory through /proc
+    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # no other process may read this memory through /proc

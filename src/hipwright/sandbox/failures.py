@@ -1,4 +1,4 @@
-"""How a session can fail. The caller decides whose fault it is: these say only what happened."""
+"""Errors of a session. They tell what happened; the caller decides whose fault it is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RemoteFailure(WorkerError):
 class WorkerDied(WorkerError):
     """The process ended in the middle of a call. `note` is the JSON it left in its crash page, if any.
 
-    signal: what killed it, or None; returncode: its own exit status, or None; both None when even that is unknown.
+    signal: what killed it, or None; returncode: its own exit status, or None; both None when neither is known.
     """
 
     def __init__(self, signal: int | None, returncode: int | None, stderr: str = "", note: Any = None) -> None:

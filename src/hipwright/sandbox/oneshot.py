@@ -1,4 +1,4 @@
-"""Warm zygotes that are used once: hostile host code leaves no file, process or memory behind for the next candidate.
+"""Warm zygotes that are used once: host code of a candidate leaves no file, process or memory behind for the next.
 
 A fork of a shared zygote would start faster, but shares its /tmp and process namespace with its neighbours, and a fork
 cannot get private ones without privileges. So the slow start (importing torch) happens earlier, in the background.
@@ -18,9 +18,9 @@ from hipwright.sandbox.zygote import Zygote
 
 
 class OneShotPool:
-    """`ready` zygotes started ahead; `take` gives each away once. Safe to use from several threads.
+    """Keeps `ready` zygotes started ahead; `take` lends each once. Safe to use from several threads.
 
-    Starting one costs a core for seconds: a pool larger than what one candidate's work hides only disturbs the clock.
+    Starting one occupies a core for seconds: a pool larger than one candidate's work can hide disturbs timings.
     """
 
     def __init__(self, make: Callable[[], Zygote], *, ready: int = 2) -> None:
@@ -41,7 +41,7 @@ class OneShotPool:
     def take(self) -> Iterator[Zygote]:
         """The zygote that has waited longest, ended afterwards with all that ran in it; its successor starts now.
 
-        One that failed to start says so at its first session (SandboxMissing, InfrastructureError).
+        A zygote that failed to start raises at its first session (SandboxMissing, InfrastructureError).
         """
         with self._lock:
             if self._closed:
@@ -54,7 +54,7 @@ class OneShotPool:
             zygote.close()
 
     def close(self) -> None:
-        """End those that wait; those taken end with their `take`."""
+        """End the waiting zygotes; lent ones end with their `take`."""
         with self._lock:
             self._closed = True
             waiting, self._waiting = self._waiting, deque()

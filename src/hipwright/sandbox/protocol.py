@@ -1,11 +1,11 @@
-"""What parent and session say to each other.
+"""The messages between a parent and a session.
 
 A call is one socket message, b"call" with two memfds: the request, a bundle, and an empty one for the reply. The child
 answers b"done" when it has filled the second. The parent seals that memfd before it looks at it (a peer that shrinks a
-mapped file kills the reader) and believes nothing in it: whatever is malformed becomes a WorkerError.
+mapped file kills the reader) and validates all of it: whatever is malformed becomes a WorkerError.
 
-A quick call is one message each way, plain JSON without tensors: b"quick" and the call, b"quick" and the answer. What
-does not fit, errors too, is announced by b"large"; the parent then sends a memfd for it, which is answered as above.
+A JSON call has no tensors and takes one message each way: b"quick" and the call, b"quick" and the answer. An answer
+that does not fit, or an error, is announced by b"large"; the parent then sends a memfd for it, filled as above.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from hipwright.sandbox.failures import RemoteFailure
 from hipwright.tensors import BITS, Tree, read_bundle, tensor_leaves, write_bundle
 
 CALL, DONE, READY = b"call", b"done", b"ready"
-QUICK, LARGE = b"quick", b"large"
-QUICK_BYTES = 16 << 10
+JSON, LARGE = b"quick", b"large"
+MESSAGE_BYTES = 16 << 10
 TEXT_LIMIT = 20_000  # characters kept of each message of a failing child
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 
 
 def memory_file(name: str, size: int = 0) -> int:
-    """A memfd; with a size, fixed to it."""
+    """A memfd, of a fixed size where one is given."""
     fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     if size:
         os.ftruncate(fd, size)
@@ -39,7 +39,7 @@ def memory_file(name: str, size: int = 0) -> int:
 
 
 def request(method: str, header: dict[str, Any], bundle: Tree) -> int:
-    """A memfd that holds one call."""
+    """A memfd that holds one call of a service's method."""
     fd = memory_file("request")
     try:
         write_bundle(fd, {"method": method, "header": header, "bundle": bundle})
@@ -49,18 +49,18 @@ def request(method: str, header: dict[str, Any], bundle: Tree) -> int:
     return fd
 
 
-def quick(method: str, header: dict[str, Any]) -> bytes:
-    """A quick call's message. ValueError where the header is too long for one."""
-    message = QUICK + json.dumps([method, header]).encode()
-    if len(message) > QUICK_BYTES:
-        raise ValueError(f"{len(message)} bytes are too many for a quick call")
+def json_call(method: str, header: dict[str, Any]) -> bytes:
+    """The message of a JSON call. ValueError where the header is too long for one."""
+    message = JSON + json.dumps([method, header]).encode()
+    if len(message) > MESSAGE_BYTES:
+        raise ValueError(f"{len(message)} bytes are too many for a JSON call")
     return message
 
 
-def read_quick(message: bytes) -> dict[str, Any]:
-    """The answer to a quick call. WorkerError for what no service answers."""
+def read_json_answer(message: bytes) -> dict[str, Any]:
+    """The header of the answer to a JSON call. WorkerError where it is malformed."""
     try:
-        header = json.loads(message.removeprefix(QUICK))
+        header = json.loads(message.removeprefix(JSON))
         if not isinstance(header, dict):
             raise ValueError("the reply's header is not a dict")
     except (ValueError, RecursionError) as error:
@@ -69,7 +69,7 @@ def read_quick(message: bytes) -> dict[str, Any]:
 
 
 def read_reply(fd: int, limit: int) -> tuple[dict[str, Any], Tree]:
-    """The child's answer, in memory of our own; `limit` bounds its bytes, stored and logical.
+    """The child's answer, copied into private memory; `limit` bounds its bytes, stored and logical.
 
     Raises the child's HipwrightError, RemoteFailure for its other exceptions, and WorkerError for anything malformed.
     """
@@ -103,7 +103,7 @@ def _read_untrusted(fd: int, limit: int) -> Tree:
 
 
 def describe(error: BaseException) -> Tree:
-    """An exception as a tree. Exceptions of modules above this one carry the names of their bases too."""
+    """An exception as a tree. A HipwrightError carries all its classes' names: the reader may not know the last."""
     tail = "".join(traceback.format_exception(error))[-TEXT_LIMIT:]
     if not isinstance(error, HipwrightError):
         return {"error": {"type": type(error).__qualname__, "message": str(error)[:TEXT_LIMIT], "traceback": tail}}
@@ -120,7 +120,7 @@ def describe(error: BaseException) -> Tree:
 
 
 def plain(value: Any) -> Any:
-    """JSON types only; anything else by its repr."""
+    """A value in JSON types, anything else by its repr."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -128,22 +128,22 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
 
 
-def _failure(said: dict[str, Any]) -> HipwrightError:
-    if "classes" not in said:
-        return RemoteFailure(*(str(said[key])[:TEXT_LIMIT] for key in ("type", "message", "traceback")))
-    cls = next((cls for name in said["classes"] if (cls := _error_class(str(name)))), WorkerError)
-    # not through cls.__init__: a ProgramError's message already names its line
+def _failure(told: dict[str, Any]) -> HipwrightError:
+    if "classes" not in told:
+        return RemoteFailure(*(str(told[key])[:TEXT_LIMIT] for key in ("type", "message", "traceback")))
+    cls = next((cls for name in told["classes"] if (cls := _error_class(str(name)))), WorkerError)
+    # without cls.__init__, which would put a ProgramError's line in front of the message once more
     error: HipwrightError = cls.__new__(cls)
-    evidence = said["evidence"] if isinstance(said["evidence"], dict) else {}
-    if str(said["classes"][0]) != cls.__name__:
-        evidence = {**evidence, "type": str(said["classes"][0])[:200]}
+    evidence = told["evidence"] if isinstance(told["evidence"], dict) else {}
+    if str(told["classes"][0]) != cls.__name__:
+        evidence = {**evidence, "type": str(told["classes"][0])[:200]}
     HipwrightError.__init__(
-        error, str(said["message"])[:TEXT_LIMIT], hint=str(said["hint"])[:TEXT_LIMIT], evidence=evidence
+        error, str(told["message"])[:TEXT_LIMIT], hint=str(told["hint"])[:TEXT_LIMIT], evidence=evidence
     )
-    if said["status"] in get_args(Status):
-        error.status = said["status"]
-    if said["stage"] in get_args(Stage):
-        error.stage = said["stage"]
+    if told["status"] in get_args(Status):
+        error.status = told["status"]
+    if told["stage"] in get_args(Stage):
+        error.stage = told["stage"]
     if isinstance(error, errors.ProgramError):
         line = evidence.get("line", 0)
         error.line = line if isinstance(line, int) else 0

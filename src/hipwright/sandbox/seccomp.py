@@ -1,4 +1,4 @@
-"""seccomp filters: what a process may still ask of the kernel once it runs code that is not ours.
+"""seccomp filters: the system calls that a process keeps once it runs untrusted code.
 
 Four profiles. "candidate" is an allow-list: compute, memory, read-only opens and the open session socket; no new
 threads or processes, no writable opens, no sockets, no signals to others. "task" is a deny-list for the host that runs
@@ -77,9 +77,9 @@ socket fork vfork execve execveat tkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_
 setpriority seccomp
 """
 
-# what a GPU runtime, its profiler or a NUMA library may ask for, and lives without
+# calls that a GPU runtime, its profiler or a NUMA library may try, and does without
 _PROBED = "userfaultfd perf_event_open migrate_pages move_pages kcmp process_madvise syslog"
-# what a compiler driver and Python's subprocess need beyond that
+# calls that a compiler driver and Python's subprocess need beyond that
 _TOOLS_ALLOWED = "fork vfork execve tkill setpriority pidfd_open kill tgkill"
 
 _EPERM, _ENOSYS = 1, 38
@@ -107,7 +107,7 @@ def _ret(value: int) -> list[Instruction]:
 
 
 def _if_bits(arg: int, mask: int, yes: int, no: int) -> list[Instruction]:
-    """`yes` when any bit of mask is set in the argument."""
+    """Returns `yes` where any bit of mask is set in the argument, else `no`."""
     return [(_LD, 0, 0, _ARG[arg]), (_JSET, 0, 1, mask), *_ret(yes), *_ret(no)]
 
 
@@ -124,7 +124,7 @@ def _mmap() -> list[Instruction]:
 
 
 def _read_only_prlimit() -> list[Instruction]:
-    """Only prlimit64(0, what, NULL, old)."""
+    """Allows only prlimit64(0, what, NULL, old)."""
     checks: list[Instruction] = []
     for offset in (_ARG[0], _ARG[2], _ARG[2] + 4):
         checks += [(_LD, 0, 0, offset), (_JEQ, 1, 0, 0), *_ret(_DENY)]
@@ -132,7 +132,7 @@ def _read_only_prlimit() -> list[Instruction]:
 
 
 def _rules(profile: Profile, pid: int) -> tuple[dict[str, list[Instruction]], int]:
-    """What each call does, and what the calls not named do."""
+    """({call: its instructions}, the verdict on calls that are not named)."""
     own = _if_one_of(0, (pid,), _ALLOW, _DENY)
     rules = {name: _ret(_KILL) for name in _ATTACK.split()}
     # glibc falls back from clone3 to clone, whose flags a filter can read
@@ -152,7 +152,7 @@ def _rules(profile: Profile, pid: int) -> tuple[dict[str, list[Instruction]], in
 
 
 def _deny_list(profile: Profile, pid: int) -> dict[str, list[Instruction]]:
-    """What "task", "gpu" and "tools" refuse beyond the attacks."""
+    """The calls that "task", "gpu" and "tools" refuse beyond `_ATTACK`."""
     rules = {name: _ret(_DENY) for name in _TASK_DENIED.split()}
     rules |= {
         "clone": _if_bits(0, _CLONE_THREAD, _ALLOW, _DENY),

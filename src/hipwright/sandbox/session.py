@@ -1,4 +1,4 @@
-"""A session's parent side: one contained process that serves one object."""
+"""The parent's side of a session: one contained process that serves one object."""
 
 from __future__ import annotations
 
@@ -11,34 +11,53 @@ import socket
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
 from hipwright.errors import WorkerError
 from hipwright.sandbox import protocol
 from hipwright.sandbox.child import CRASH_PAGE_BYTES
 from hipwright.sandbox.failures import WorkerDied, WorkerFlood, WorkerTimeout
-from hipwright.sandbox.keeper import STDERR_BYTES, printable
 from hipwright.sandbox.limits import Limits
+from hipwright.sandbox.zygote_process import STDERR_BYTES, printable
 from hipwright.tensors import Tree
 
-if TYPE_CHECKING:
-    from hipwright.sandbox.zygote import Zygote
+COUNT_PERIOD_S = 0.1
+"""Seconds between two counts of the tasks of a zygote whose sessions may fork."""
 
-GLANCE_S = 0.1  # between two looks at how many processes a zygote that may fork has
+
+class SessionHost(Protocol):
+    """What a session needs of the zygote that forked it."""
+
+    @property
+    def watched(self) -> bool:
+        """Whether sessions may start processes, so that tasks must be counted."""
+        ...
+
+    def flooded(self) -> int:
+        """The number of tasks where it is over the limit, else 0."""
+        ...
+
+    def reap(self, pid: int, generation: int) -> int | None:
+        """The exit code of an ended session (minus the signal), None where it cannot be told."""
+        ...
+
+    def close(self) -> None:
+        """Kill the zygote and all its sessions."""
+        ...
 
 
 class Session:
     """One process that serves one object. Use as a context manager; not for several threads at once.
 
-    pid: its number there, and in which life of the zygote. late: asked, again and again, when a call's time is over;
-    while it says True the call is waited for still.
+    pid: (process number, the zygote's generation in which it holds). extend: called repeatedly when a call's time is
+    over; the call is waited for as long as it returns True.
     """
 
-    late: Callable[[], bool] | None = None
+    extend: Callable[[], bool] | None = None
 
     def __init__(
         self,
-        zygote: Zygote,
+        zygote: SessionHost,
         channel: socket.socket,
         pid: tuple[int, int],
         pidfd: int,
@@ -48,7 +67,7 @@ class Session:
     ) -> None:
         self._zygote = zygote
         self._channel = channel
-        self._pid, self._life = pid
+        self._pid, self._generation = pid
         self._pidfd = pidfd
         self._stderr = stderr
         self._crash = crash
@@ -72,7 +91,7 @@ class Session:
 
     @property
     def running(self) -> bool:
-        """Whether the process runs now, as the system says."""
+        """Whether the operating system still runs the process."""
         if not self._alive:
             return False
         watch = select.poll()
@@ -82,37 +101,39 @@ class Session:
     def call(
         self, method: str, header: dict[str, Any] | None = None, bundle: Tree = None, *, timeout_s: float
     ) -> tuple[dict[str, Any], Tree]:
-        """method(header, bundle) in the session.
+        """Call method(header, bundle) of the service; returns its (header, bundle).
 
         Raises the service's own HipwrightError, RemoteFailure for its other exceptions, WorkerDied, WorkerTimeout, and
-        WorkerError for a reply that is malformed or larger than the memory limit; after the last three it is dead.
+        WorkerError for a reply that is malformed or larger than the memory limit; after the last three the session has
+        ended.
         """
         if not self._alive:
             raise WorkerError("the session has ended")
-        ask = protocol.request(method, header or {}, bundle)
+        request = protocol.request(method, header or {}, bundle)
         reply = protocol.memory_file("reply")
         try:
-            self._exchange(method, ask, reply, timeout_s)
+            self._exchange(method, request, reply, timeout_s)
             return protocol.read_reply(reply, self._reply_limit)
         except BaseException as error:
             if type(error) is WorkerError or not isinstance(error, Exception):
                 self.close()
             raise
         finally:
-            os.close(ask)
+            os.close(request)
             os.close(reply)
 
-    def quick(self, method: str, header: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
-        """A call without tensors in either direction, plain JSON: a fraction of the time of `call`. Raises as that."""
+    def call_json(self, method: str, header: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
+        """A call whose headers are JSON and that carries no tensors; takes a fraction of the time of `call`. Raises the
+        same errors."""
         if not self._alive:
             raise WorkerError("the session has ended")
         try:
-            told = self._told(method, [protocol.quick(method, header)], [], timeout_s)
-            if told != protocol.LARGE:
-                return protocol.read_quick(told)
+            answer = self._send(method, [protocol.json_call(method, header)], [], timeout_s)
+            if answer != protocol.LARGE:
+                return protocol.read_json_answer(answer)
             reply = protocol.memory_file("reply")
             try:
-                self._finished(self._told(method, [protocol.LARGE], [reply], timeout_s))
+                self._check_done(self._send(method, [protocol.LARGE], [reply], timeout_s))
                 return protocol.read_reply(reply, self._reply_limit)[0]
             finally:
                 os.close(reply)
@@ -121,15 +142,15 @@ class Session:
                 self.close()
             raise
 
-    def _exchange(self, method: str, ask: int, reply: int, timeout_s: float) -> None:
-        self._finished(self._told(method, [protocol.CALL], [ask, reply], timeout_s))
+    def _exchange(self, method: str, request: int, reply: int, timeout_s: float) -> None:
+        self._check_done(self._send(method, [protocol.CALL], [request, reply], timeout_s))
 
-    def _finished(self, told: bytes) -> None:
-        if told != protocol.DONE:
+    def _check_done(self, answer: bytes) -> None:
+        if answer != protocol.DONE:
             raise WorkerError("malformed reply from a worker: not an answer")
 
-    def _told(self, method: str, message: list[bytes], fds: list[int], timeout_s: float) -> bytes:
-        """What the session answers to a message, within the time."""
+    def _send(self, method: str, message: list[bytes], fds: list[int], timeout_s: float) -> bytes:
+        """Send a message and return the answer. Raises WorkerDied, WorkerTimeout, WorkerFlood."""
         deadline = time.monotonic() + timeout_s
         try:
             socket.send_fds(self._channel, message, fds)
@@ -137,34 +158,34 @@ class Session:
             raise self._died() from None
         if not self._wait(deadline):
             self._kill()
-            stderr, note = self._last_words()
+            stderr, note = self._diagnostics()
             self.close()
             raise WorkerTimeout(method, timeout_s, stderr, note)
         try:
-            told = self._channel.recv(protocol.QUICK_BYTES, socket.MSG_DONTWAIT)
+            answer = self._channel.recv(protocol.MESSAGE_BYTES, socket.MSG_DONTWAIT)
         except OSError:
-            told = b""
-        if not told:
+            answer = b""
+        if not answer:
             raise self._died()
-        return told
+        return answer
 
     def _wait(self, deadline: float) -> bool:
-        """Whether it answered, or ended, in time. Raises WorkerFlood, after ending its zygote, for a fork bomb."""
+        """Whether the process answered or ended in time. Ends the zygote of a fork bomb and raises WorkerFlood."""
         watch = select.poll()
         watch.register(self._channel, select.POLLIN)
         watch.register(self._pidfd, select.POLLIN)
         while True:
             left = max(0.0, deadline - time.monotonic())
-            slice_s = min(left, GLANCE_S) if self._zygote.watched else left
+            slice_s = min(left, COUNT_PERIOD_S) if self._zygote.watched else left
             if watch.poll(slice_s * 1000):
                 return True
             if left <= slice_s:
-                if self.late is None or not self.late():
+                if self.extend is None or not self.extend():
                     return False
-                deadline = time.monotonic() + GLANCE_S
+                deadline = time.monotonic() + COUNT_PERIOD_S
             if flood := self._zygote.flooded():
                 self._zygote.close()
-                stderr, note = self._last_words()
+                stderr, note = self._diagnostics()
                 self._kill()
                 self._release()
                 raise WorkerFlood(flood, stderr, note)
@@ -174,13 +195,13 @@ class Session:
         if not self._alive:
             return
         self._kill()
-        self._zygote._reap(self._pid, self._life)
+        self._zygote.reap(self._pid, self._generation)
         self._release()
 
     def _died(self) -> WorkerDied:
         self._kill()  # it may only have closed its socket
-        code = self._zygote._reap(self._pid, self._life)
-        stderr, note = self._last_words()
+        code = self._zygote.reap(self._pid, self._generation)
+        stderr, note = self._diagnostics()
         self._release()
         if code is None:
             return WorkerDied(None, None, stderr, note)
@@ -193,8 +214,8 @@ class Session:
         gone.register(self._pidfd, select.POLLIN)
         gone.poll(30_000)
 
-    def _last_words(self) -> tuple[str, Any]:
-        """The tail of its stderr, and the JSON in its crash page."""
+    def _diagnostics(self) -> tuple[str, Any]:
+        """(the tail of its stderr, the JSON in its crash page)."""
         text = printable(os.pread(self._stderr, STDERR_BYTES, 0).rstrip(b"\0"))[-protocol.TEXT_LIMIT :]
         page = os.pread(self._crash, CRASH_PAGE_BYTES, 0).split(b"\0", 1)[0]
         try:

@@ -1,4 +1,4 @@
-"""Run one compiler or other tool, contained."""
+"""Runs one compiler or other tool in a sandbox."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RLIMITS = 'ulimit -c 0; ulimit -t {cpu}; ulimit -d {data_kib}; ulimit -f {file_
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What a tool left. files: the outputs asked for that exist as regular files within the size limit."""
+    """The outcome of a tool. files: the requested outputs that are regular files within the size limit."""
 
     returncode: int
     stdout: str
@@ -48,9 +48,10 @@ def run_tool(
 ) -> ToolResult:
     """Run argv in a private folder that holds `files` and is its working directory; collect `outputs` from it.
 
-    It sees the system's libraries and `ro`, no network, and no environment but PATH, HOME, TMPDIR and `env`. A tool
-    that cannot be started ends with returncode 127 like in a shell; one killed by a signal with minus its number; one
-    over `wall_s` is killed with everything it started. Raises SandboxMissing without bwrap, unless unsafe.
+    The tool sees the system's libraries and `ro`, no network, and no environment but PATH, HOME, TMPDIR and `env`. The
+    returncode is 127 for a tool that cannot be started, as in a shell, and minus the signal's number for one that was
+    killed; a tool over `wall_s` is killed with everything it started. Raises SandboxMissing without bwrap, unless
+    unsafe.
     """
     file_mb = limits.file_mb or TOOL_FILE_MB
     with _scratch() as folder:
@@ -78,7 +79,7 @@ def _command(
         cpu=math.ceil(limits.cpu_s),
         data_kib=limits.memory_mb << 10,
         file_blocks=file_mb << 11,
-        # counted per namespace when contained; without one it would count the user's other processes
+        # counted per namespace when contained; otherwise the user's other processes would count too
         nproc="" if unsafe else f"ulimit -u {_PROCESSES} 2>/dev/null || ulimit -p {_PROCESSES};",
     )
     limited = ["/bin/sh", "-c", script, "sh", *argv]
@@ -90,7 +91,7 @@ def _command(
 
 
 def _run(command: list[str], folder: Path, env: Mapping[str, str], wall_s: float) -> tuple[int, tuple[str, str], bool]:
-    # memfds, not pipes: nothing to drain while waiting, and RLIMIT_FSIZE bounds them
+    # memfds instead of pipes: nothing to drain while waiting, and RLIMIT_FSIZE bounds them
     out, err = os.memfd_create("stdout"), os.memfd_create("stderr")
     try:
         timed_out = False
@@ -112,7 +113,7 @@ def _run(command: list[str], folder: Path, env: Mapping[str, str], wall_s: float
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill the whole group; under bwrap the rest of the namespace dies with it."""
+    """Kill the process group; under bwrap the rest of the namespace ends with it."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -121,7 +122,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _shell_code(code: int) -> int:
-    """bwrap and sh report a signal as 128 + n."""
+    """The return code with a signal as a negative number; bwrap and sh report 128 + n."""
     return -(code - 128) if 128 < code < 128 + 65 else code
 
 
@@ -139,7 +140,7 @@ def _parts(name: str) -> tuple[str, ...]:
 
 
 def _collect(folder: Path, name: str, limit: int) -> bytes | None:
-    """The bytes of one output; None if it is missing, not a regular file, reached by a link, or too large."""
+    """The bytes of one output; None if it is missing, not a regular file, behind a symbolic link, or too large."""
     *parents, last = _parts(name)
     opened = [os.open(folder, os.O_RDONLY | os.O_DIRECTORY)]
     try:
@@ -160,10 +161,10 @@ def _collect(folder: Path, name: str, limit: int) -> bytes | None:
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    """A private folder, in memory where there is room, gone afterwards."""
+    """A private temporary folder, in memory where there is room; deleted on exit."""
     shm = Path("/dev/shm")
-    roomy = shm.is_dir() and os.access(shm, os.W_OK) and shutil.disk_usage(shm).free > 2 << 30
-    folder = Path(tempfile.mkdtemp(prefix="hipwright-", dir=shm if roomy else None))
+    in_memory = shm.is_dir() and os.access(shm, os.W_OK) and shutil.disk_usage(shm).free > 2 << 30
+    folder = Path(tempfile.mkdtemp(prefix="hipwright-", dir=shm if in_memory else None))
     try:
         yield folder
     finally:

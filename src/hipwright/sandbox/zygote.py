@@ -1,4 +1,4 @@
-"""The outside: start a zygote, open sessions in it, call them."""
+"""The parent's side of a zygote: starts it and opens sessions in it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import hipwright
 from hipwright.errors import InfrastructureError, WorkerError
 from hipwright.sandbox import bwrap, protocol
 from hipwright.sandbox.child import CRASH_PAGE_BYTES
 from hipwright.sandbox.gpu import GpuAccess
-from hipwright.sandbox.keeper import STDERR_BYTES, Keeper, count_tasks
 from hipwright.sandbox.limits import Limits
-from hipwright.sandbox.session import GLANCE_S, Session
+from hipwright.sandbox.session import COUNT_PERIOD_S, Session
+from hipwright.sandbox.zygote_process import STDERR_BYTES, ZygoteProcess, count_tasks
 from hipwright.tensors import Tree
 
 START_LIMIT_S = 180.0
@@ -33,7 +32,7 @@ _BOOT = (
     "from hipwright.sandbox.child import zygote_main; zygote_main(fd, preload)"
 )
 _PACKAGES = ("site-packages", "dist-packages")
-# USER: without an /etc/passwd torch asks the environment who it is, already when it makes a meta tensor
+# USER: without an /etc/passwd torch takes the user's name from the environment, already for a meta tensor
 _ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/tmp",
@@ -44,16 +43,17 @@ _ENVIRONMENT = {
 }
 _FILES, _GPU_FILES = 256, 1024  # open files of a session; a GPU runtime holds a hundred by itself
 _TASKS = 1000  # threads of a zygote and all its sessions; a CUDA process has about thirty
-_TASKS_ROOM = 24  # the kernel's limit lies above ours, so that a flood is seen as one
+_TASKS_ROOM = 24  # the kernel's limit lies above ours, so that a fork bomb is reported as one
 
 
 class Zygote:
     """A contained process that has `preload` imported and forks a session in milliseconds.
 
     It starts with the first session, and again if it dies. Sessions of one zygote share its /tmp and its process
-    namespace, so what must not meet gets a zygote each: candidates one, the task host (which holds expected outputs)
-    another. `ro`: files and folders the sessions may read. gpu: the one GPU they may use, else none. tmp_mb: size of
-    /tmp. threads: what OMP_NUM_THREADS says. Methods may be called from any thread.
+    namespace, so processes that must be isolated from each other need a zygote each: candidates one, the task host
+    (which holds expected outputs) another. `ro`: files and folders the sessions may read. gpu: the one GPU they may
+    use, else none. tmp_mb: size of /tmp in MiB. threads: the value of OMP_NUM_THREADS. Methods may be called from any
+    thread.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class Zygote:
         self._ro = tuple(ro)
         self._lock = threading.RLock()
         self._control: socket.socket | None = None
-        self._life = 0  # how often it was started
-        self._keeper: Keeper | None = None
-        self._glanced = 0.0
+        self._generation = 0  # how often it was started
+        self._process: ZygoteProcess | None = None
+        self._counted_at = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -102,16 +102,16 @@ class Zygote:
 
     @property
     def watched(self) -> bool:
-        """Whether its sessions may start processes, so that somebody must count them: RLIMIT_NPROC spares root."""
+        """Whether its sessions may start processes, so that their tasks must be counted: RLIMIT_NPROC spares root."""
         return self.gpu is not None
 
     def flooded(self) -> int:
-        """How many threads and processes it has, if more than it may; else 0. Takes no lock: it is a glance, and one
-        for all who wait for its sessions."""
-        if (now := time.monotonic()) - self._glanced < GLANCE_S / 2:
+        """How many threads and processes it has where they are over the limit, else 0. Takes no lock, and counts once a
+        period for all threads that wait for sessions."""
+        if (now := time.monotonic()) - self._counted_at < COUNT_PERIOD_S / 2:
             return 0
-        self._glanced = now
-        pid = keeper.pid if (keeper := self._keeper) is not None else None
+        self._counted_at = now
+        pid = process.pid if (process := self._process) is not None else None
         tasks = count_tasks(pid, _TASKS) if pid is not None else 0
         return tasks if tasks > _TASKS else 0
 
@@ -121,9 +121,9 @@ class Zygote:
             if self._control is not None:
                 self._control.close()
                 self._control = None
-            if self._keeper is not None:
-                self._keeper.end()
-                self._keeper = None
+            if self._process is not None:
+                self._process.end()
+                self._process = None
 
     def session(
         self,
@@ -133,7 +133,7 @@ class Zygote:
         *,
         limits: Limits = Limits(),  # noqa: B008
     ) -> Session:
-        """A new process that has made `service` by Class(init, bundle), within limits.wall_s.
+        """A new process that serves Class(init, bundle), constructed within limits.wall_s.
 
         service: "module:Class", or "/path/file.py:Class" for a file under `ro`.
 
@@ -159,10 +159,10 @@ class Zygote:
         }
         try:
             with self._lock:
-                said, fds = self._ask({"op": "spawn", "limits": bounds}, [theirs.fileno(), stderr, crash])
-                life = self._life
-            if "error" in said or len(fds) != 1:
-                raise InfrastructureError(f"the {self.name} cannot start a session: {said.get('error', 'no handle')}")
+                reply, fds = self._ask({"op": "spawn", "limits": bounds}, [theirs.fileno(), stderr, crash])
+                generation = self._generation
+            if "error" in reply or len(fds) != 1:
+                raise InfrastructureError(f"the {self.name} cannot start a session: {reply.get('error', 'no handle')}")
         except BaseException:
             ours.close()
             os.close(stderr)
@@ -170,10 +170,10 @@ class Zygote:
             raise
         finally:
             theirs.close()
-        return Session(self, ours, (said["pid"], life), fds[0], stderr, crash, limits)
+        return Session(self, ours, (reply["pid"], generation), fds[0], stderr, crash, limits)
 
     def _ask(self, message: dict[str, Any], fds: Sequence[int]) -> tuple[dict[str, Any], list[int]]:
-        """One question to the zygote. One that died since the last session is replaced, once."""
+        """Send a control message and return the zygote's reply and descriptors. A zygote that died is replaced once."""
         with self._lock:
             for attempt in range(2):
                 if self._control is None:
@@ -181,13 +181,13 @@ class Zygote:
                 assert self._control is not None
                 try:
                     socket.send_fds(self._control, [json.dumps(message).encode()], list(fds))
-                    answer, got, _, _ = socket.recv_fds(self._control, 4096, 1)
+                    answer, received, _, _ = socket.recv_fds(self._control, 4096, 1)
                 except OSError:
-                    answer, got = b"", []
+                    answer, received = b"", []
                 if answer:
-                    said: dict[str, Any] = json.loads(answer)
-                    return said, got
-                log = self._keeper.log() if self._keeper else ""
+                    reply: dict[str, Any] = json.loads(answer)
+                    return reply, received
+                log = self._process.log() if self._process else ""
                 self.close()
                 if attempt or message["op"] != "spawn":
                     break
@@ -201,7 +201,7 @@ class Zygote:
                 )
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            self._keeper = Keeper(
+            self._process = ZygoteProcess(
                 self._command(theirs.fileno()), theirs.fileno(), self._env, _TASKS + _TASKS_ROOM if self.watched else 0
             )
         except BaseException:
@@ -215,12 +215,12 @@ class Zygote:
         except OSError:
             ready = False
         if not ready:
-            self._keeper.end()
-            log, self._keeper = self._keeper.log(), None
+            self._process.end()
+            log, self._process = self._process.log(), None
             ours.close()
             raise InfrastructureError(f"the {self.name} does not start: {log[-2000:] or 'no message'}")
         self._control = ours
-        self._life += 1
+        self._generation += 1
 
     def _command(self, control_fd: int) -> list[str]:
         paths = _import_paths()
@@ -229,20 +229,20 @@ class Zygote:
         argv = [python, "-I", "-S", "-B", "-c", _BOOT, argument]
         if self.unsafe:
             return argv
-        # a checkout shows its package alone; an installed package lies among the others, which are needed too
+        # of a checkout only the package is shown; an installed package lies beside the others, which are needed
         source = _source() if _source().name in _PACKAGES else _source() / "hipwright"
         visible = [path for path in paths if path != _source()] + [source, *_python_home()]
         visible += [*self._ro, *(self.gpu.paths() if self.gpu else [])]
         devices = self.gpu.mounts() if self.gpu else []
         return bwrap.command(argv, ro=visible, env=self._env, devices=devices, tmp_mb=self._tmp_mb)
 
-    def _reap(self, pid: int, life: int) -> int | None:
-        """The exit code of a session that has ended (minus the signal), None if the zygote cannot say.
+    def reap(self, pid: int, generation: int) -> int | None:
+        """The exit code of a session that has ended (minus the signal), None if the zygote cannot tell.
 
-        life: the zygote's of then. One that was started anew knows other processes by the same numbers.
+        generation: the zygote's when the session began; later ones know other processes by the same numbers.
         """
         with self._lock:
-            if self._control is None or life != self._life:
+            if self._control is None or generation != self._generation:
                 return None
             try:
                 code = self._ask({"op": "reap", "pid": pid}, [])[0]["code"]
@@ -253,11 +253,11 @@ class Zygote:
 
 def _source() -> Path:
     """The folder that holds the hipwright package."""
-    return Path(hipwright.__file__).absolute().parents[1]
+    return Path(__file__).absolute().parents[2]
 
 
 def _import_paths() -> list[Path]:
-    """Where a contained Python finds hipwright and the installed packages; never the working directory."""
+    """sys.path of a contained Python: hipwright and the installed packages, never the working directory."""
     paths = [_source()]
     paths += [Path(entry).absolute() for entry in sys.path if entry.endswith(_PACKAGES)]
     for name in ("torch", "numpy", "msgspec"):
@@ -268,6 +268,6 @@ def _import_paths() -> list[Path]:
 
 
 def _python_home() -> list[Path]:
-    """The interpreter and its standard library, under the names it goes by."""
+    """The folders of the interpreter and its standard library, by every path that leads to them."""
     base = Path(sys.base_prefix)
     return list(dict.fromkeys([base.absolute(), base.resolve(), Path(os.path.realpath(sys.executable)).parent]))

@@ -78,7 +78,7 @@ class Canary:
 
     def _pulse(self, session: Session, answered: threading.Event, asked: float) -> None:
         try:
-            session.quick("pulse", {}, timeout_s=ASK_S)
+            session.call_json("pulse", {}, timeout_s=ASK_S)
         except HipwrightError:
             session.close()  # it knows nothing of the GPU any more
         now = time.monotonic()

@@ -140,12 +140,12 @@ def test_a_late_session_lives_while_it_is_excused_and_no_longer(zygote: tuple[Zy
     host, service = zygote
     with host.session(f"{service}:Slow", {}, limits=Limits(wall_s=30)) as session:
         excused = iter([True, True, True, True, True, True, True, True])
-        session.late = lambda: next(excused, False)
-        assert session.quick("sleep", {"seconds": 0.5}, timeout_s=0.2) == {"slept": 0.5}
+        session.extend = lambda: next(excused, False)
+        assert session.call_json("sleep", {"seconds": 0.5}, timeout_s=0.2) == {"slept": 0.5}
         excused = iter([True, True])
         start = time.monotonic()
         with pytest.raises(WorkerTimeout, match=r"took longer than 0\.2 s"):
-            session.quick("sleep", {"seconds": 60}, timeout_s=0.2)
+            session.call_json("sleep", {"seconds": 60}, timeout_s=0.2)
         assert 0.3 < time.monotonic() - start < 5
 
 
@@ -155,7 +155,7 @@ def test_a_worker_answers_what_a_canary_is_asked() -> None:
         with worker:
             worker.open()
             assert worker.session is not None
-            assert worker.session.quick("pulse", {}, timeout_s=30) == {}
+            assert worker.session.call_json("pulse", {}, timeout_s=30) == {}
 
 
 def test_a_worker_asks_the_canary_and_a_lost_gpu_is_no_fault_of_the_program(zygote: tuple[Zygote, Path]) -> None:

@@ -135,7 +135,7 @@ class WorkerConnection:
             self.cases.clear()
             self.placed.clear()
             self._session = self.standby.take() if self.standby is not None else self.start()
-            self._session.late = self.canary.still if self.canary is not None else None
+            self._session.extend = self.canary.still if self.canary is not None else None
         return self._session
 
     def start(self) -> Session:
@@ -171,7 +171,7 @@ class WorkerConnection:
                 with attributed(case, header):
                     limit = limit_s or self.call_limit_s
                     if quick:
-                        return self._session.quick(method, dict(header), timeout_s=limit), None
+                        return self._session.call_json(method, dict(header), timeout_s=limit), None
                     told = self._session.call(method, dict(header), bundle, timeout_s=limit)
             except GuardFailed:
                 raise

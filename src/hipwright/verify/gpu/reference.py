@@ -307,7 +307,7 @@ class DeviceReference:
             try:
                 session = self._alive()
                 if quick:
-                    return session.quick(method, header or {}, timeout_s=self._limits.wall_s), None
+                    return session.call_json(method, header or {}, timeout_s=self._limits.wall_s), None
                 return session.call(method, header, bundle, timeout_s=self._limits.wall_s)
             except (WorkerDied, WorkerTimeout, RemoteFailure) as error:
                 raise self._blame(error) from error

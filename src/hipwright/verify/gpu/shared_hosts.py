@@ -107,7 +107,7 @@ class HostedTask:
     def quick(self, method: str, header: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
         """As `Session.quick`."""
         with self._process.lock, self.closing_on_fault():
-            return self._session.quick("call", self._request(method, header), timeout_s=timeout_s)
+            return self._session.call_json("call", self._request(method, header), timeout_s=timeout_s)
 
     def close(self) -> None:
         """Closes the task; the process stays."""

@@ -1,4 +1,4 @@
-"""The thread that holds a zygote's process, and what can be seen of that process from outside."""
+"""A zygote's operating-system process: started and held by a thread of its own, observed through /proc."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from hipwright.sandbox.cgroup import TaskGroup
 STDERR_BYTES = 64 << 10
 
 
-class Keeper(threading.Thread):
-    """The thread that starts the zygote and outlives it: PR_SET_PDEATHSIG fires when the starting *thread* ends."""
+class ZygoteProcess(threading.Thread):
+    """Starts a zygote's process and waits for its end: PR_SET_PDEATHSIG fires when the starting *thread* ends.
+
+    max_tasks: threads and processes that the kernel allows it when root starts it; 0 for no limit.
+    """
 
     def __init__(self, command: list[str], control_fd: int, env: Mapping[str, str], max_tasks: int = 0) -> None:
-        super().__init__(name="hipwright-keeper", daemon=True)
+        super().__init__(name="hipwright-zygote", daemon=True)
         self._log = os.memfd_create("zygote-log")
-        # only root escapes the kernel's own count of a user's processes
+        # RLIMIT_NPROC, which bounds a user's processes, spares root: root needs a control group
         self._group = TaskGroup(max_tasks) if max_tasks and os.geteuid() == 0 else None
         command = self._group.wrap(command) if self._group else command
         self._arguments = (command, control_fd, dict(env))
@@ -33,7 +36,7 @@ class Keeper(threading.Thread):
             raise InfrastructureError(f"cannot start {command[0]}: {self._problem}")
 
     def run(self) -> None:
-        """The thread's own work: start the process and wait for its end."""
+        """Start the process and wait for its end."""
         command, control_fd, env = self._arguments
         try:
             self._process = subprocess.Popen(
@@ -55,11 +58,11 @@ class Keeper(threading.Thread):
 
     @property
     def pid(self) -> int | None:
-        """The root of the tree of everything it started."""
+        """The process's number; None where it did not start."""
         return self._process.pid if self._process is not None else None
 
     def end(self) -> None:
-        """Kill it; its namespace dies with it."""
+        """Kill the process; its namespace, and every process in it, ends with it."""
         if self._process is not None:
             self._process.kill()
             self.join()
@@ -67,7 +70,7 @@ class Keeper(threading.Thread):
             self._group.remove()
 
     def log(self) -> str:
-        """What it printed last."""
+        """What it printed, at most STDERR_BYTES."""
         return printable(os.pread(self._log, STDERR_BYTES, 0))
 
     def __del__(self) -> None:
@@ -75,7 +78,7 @@ class Keeper(threading.Thread):
 
 
 def count_tasks(root: int, enough: int) -> int:
-    """Threads of `root` and of all that it started, counted until there are more than `enough`."""
+    """Counts the threads of process `root` and of all its descendants, until there are more than `enough`."""
     waiting, seen = [root], 0
     while waiting and seen <= enough:
         try:
@@ -83,10 +86,10 @@ def count_tasks(root: int, enough: int) -> int:
                 seen += 1
                 waiting += [int(child) for child in (task / "children").read_text().split()]
         except OSError:
-            continue  # it has ended meanwhile
+            continue  # the process has ended meanwhile
     return seen
 
 
 def printable(raw: bytes) -> str:
-    """Text without control characters: it ends up on terminals."""
+    """Text with control characters replaced by "?", fit for a terminal."""
     return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in raw.decode(errors="replace"))

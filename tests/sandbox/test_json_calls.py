@@ -43,31 +43,31 @@ def session(zygote: tuple[Zygote, Path]) -> Iterator[Session]:
 def test_what_goes_in_comes_back(session: Session) -> None:
     given: dict[str, Any] = {"a": 1.5, "b": [1, None, "x"], "c": 1e300}
     for _ in range(3):
-        assert session.quick("echo", given, timeout_s=10) == given
+        assert session.call_json("echo", given, timeout_s=10) == given
     assert session.call("echo", given, timeout_s=10)[0] == given  # both kinds in one session
 
 
 def test_answers_too_long_for_a_message_take_the_long_way(session: Session) -> None:
-    assert len(session.quick("long", {}, timeout_s=10)["text"]) == 100_000
-    assert session.quick("echo", {"n": 1}, timeout_s=10) == {"n": 1}
+    assert len(session.call_json("long", {}, timeout_s=10)["text"]) == 100_000
+    assert session.call_json("echo", {"n": 1}, timeout_s=10) == {"n": 1}
 
 
 def test_errors_are_those_of_other_calls(session: Session) -> None:
     with pytest.raises(CandidateError, match="it is wrong") as caught:
-        session.quick("wrong", {}, timeout_s=10)
+        session.call_json("wrong", {}, timeout_s=10)
     assert caught.value.status == "timeout"
     with pytest.raises(RemoteFailure, match="nothing"):
-        session.quick("bug", {}, timeout_s=10)
+        session.call_json("bug", {}, timeout_s=10)
     assert session.alive
 
 
 @pytest.mark.parametrize(("method", "error"), [("die", WorkerDied), ("sleep", WorkerTimeout), ("list", WorkerError)])
 def test_the_dead_the_slow_and_the_malformed(session: Session, method: str, error: type[Exception]) -> None:
     with pytest.raises(error):
-        session.quick(method, {}, timeout_s=2)
+        session.call_json(method, {}, timeout_s=2)
     assert not session.alive
 
 
 def test_a_header_too_long_is_the_callers_mistake(session: Session) -> None:
     with pytest.raises(ValueError, match="too many"):
-        session.quick("echo", {"text": "x" * 100_000}, timeout_s=10)
+        session.call_json("echo", {"text": "x" * 100_000}, timeout_s=10)
