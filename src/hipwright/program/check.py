@@ -1,7 +1,7 @@
-"""Syntactic checks of forward, prepare and backward: everything that can be said without torch or a model.
+"""Static checks of forward, prepare and backward, without torch or a model.
 
-Each function is walked once, statement by statement, with a small table of what every local is known to be ("tensor",
-"num", "shape", "seq", "str", "none" or "any"), so that a swapped kernel argument is named before anything is built.
+Each function is walked once, statement by statement, with a table of the static types of locals ("tensor", "num",
+"shape", "seq", "str", "none" or "any"), so that a swapped kernel argument is reported before anything is built.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from hipwright.program.ast_queries import bound_names, error_at, in_place, is_str, str_of
 from hipwright.program.check_calls import TYPE_NAMES, LocalTypes
-from hipwright.program.expressions import Expressions
+from hipwright.program.expressions import ExpressionChecker
 from hipwright.program.language import assigned_names, did_you_mean, is_self_path
 from hipwright.program.parsed import Parsed
 
@@ -39,7 +39,10 @@ _STATEMENT_HELP = {
 
 
 def check_functions(parsed: Parsed) -> Parsed:
-    """Check every function; returns `parsed` with the names of prepared values, self paths and launched kernels."""
+    """Checks every function; returns `parsed` with the names of prepared values, self paths and launched kernels.
+
+    Raises ProgramError with the line of the first mistake.
+    """
     prepared: tuple[str, ...] = ()
     paths: dict[str, None] = {}
     launched: dict[str, None] = {}
@@ -56,13 +59,13 @@ def check_functions(parsed: Parsed) -> Parsed:
     return replace(parsed, prepared=prepared, self_paths=tuple(paths), launched=tuple(launched))
 
 
-class _Checker(Expressions):
-    """Statements and launches of one function."""
+class _Checker(ExpressionChecker):
+    """Checks the statements and launches of one function."""
 
     # ------------------------------------------------------------ functions and statements
 
     def function(self, node: ast.FunctionDef) -> None:
-        """Check one def."""
+        """Checks one function definition."""
         args = node.args
         names = [a.arg for a in args.args]
         if node.decorator_list:
@@ -86,7 +89,7 @@ class _Checker(Expressions):
             raise error_at(node, f"{self.where} may end without a return; end every path with one")
 
     def block(self, body: list[ast.stmt], types: LocalTypes, *, first: bool = False) -> bool:
-        """Check statements in order; True when the block always returns. `types` is updated."""
+        """Checks statements in order; True when the block always returns. Updates `types`."""
         done = False
         for index, node in enumerate(body):
             if done:
@@ -97,7 +100,7 @@ class _Checker(Expressions):
         return done
 
     def statement(self, node: ast.stmt, types: LocalTypes) -> bool:
-        """Check one statement; True when it always returns."""
+        """Checks one statement; True when it always returns."""
         match node:
             case ast.Assign():
                 type_ = self.value(node.value, types)
@@ -132,9 +135,9 @@ class _Checker(Expressions):
     def branch(self, node: ast.If, types: LocalTypes) -> bool:
         """An if: kinds that differ between the two sides become "any"."""
         self.value(node.test, types)
-        yes, no = dict(types), dict(types)
-        ends = self.block(node.body, yes), bool(node.orelse) and self.block(node.orelse, no)
-        sides = [side for side, ended in zip((yes, no), ends, strict=True) if not ended]
+        then, otherwise = dict(types), dict(types)
+        ends = self.block(node.body, then), bool(node.orelse) and self.block(node.orelse, otherwise)
+        sides = [side for side, ended in zip((then, otherwise), ends, strict=True) if not ended]
         types.clear()
         for side in sides:
             for name, type_ in side.items():
@@ -142,7 +145,7 @@ class _Checker(Expressions):
         return all(ends)
 
     def loop(self, node: ast.For, types: LocalTypes) -> None:
-        """A for: the body may run before anything in it, so what it assigns is "any" at its start."""
+        """Checks a for: what the body assigns has the type "any" at its start, because an iteration may precede it."""
         if node.orelse:
             raise error_at(node.orelse[0], "for ... else is not allowed; write the else part after the loop")
         type_ = self.value(node.iter, types)
@@ -161,7 +164,7 @@ class _Checker(Expressions):
             types[name] = self.merge([types.get(name, value), value])
 
     def expression_statement(self, node: ast.Expr, types: LocalTypes) -> None:
-        """A launch, or an in-place method on a buffer; nothing else does anything."""
+        """Checks a launch or an in-place method on a buffer; other expressions have no effect and are refused."""
         call = node.value
         if isinstance(call, ast.Call):
             if isinstance(call.func, ast.Subscript) and isinstance(call.func.value, ast.Name):
@@ -179,7 +182,7 @@ class _Checker(Expressions):
         raise error_at(node, "this has no effect: assign the value to a name, or delete the line")
 
     def returns(self, node: ast.Return, types: LocalTypes) -> None:
-        """A return of a value; prepare returns a dict, forward of a differentiable program a pair."""
+        """Checks a return: prepare returns a dict, forward of a differentiable program a pair, others a value."""
         if node.value is None:
             raise error_at(node, "return needs a value")
         if self.where == "prepare":
@@ -213,7 +216,7 @@ class _Checker(Expressions):
     # ------------------------------------------------------------ launches
 
     def launch(self, node: ast.Call, func: ast.Subscript, name: str, types: LocalTypes) -> None:
-        """kernel[grid, block(, lds_bytes)](args...)."""
+        """Checks kernel[grid, block(, lds_bytes)](args...)."""
         kernels = self.parsed.kernels
         if name not in kernels.signatures:
             if name in kernels.unusable:

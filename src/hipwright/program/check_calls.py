@@ -1,4 +1,4 @@
-"""Checks of calls in a plan: host functions, the library's, and methods of tensors."""
+"""Static checks of the calls in a plan: host functions, library calls and tensor methods."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ _TENSOR_METHODS = frozenset(
     )
 )
 TYPE_NAMES = {"tensor": "tensor", "num": "number", "shape": "shape", "seq": "tuple", "str": "string", "none": "None"}
-LocalTypes = dict[str, str]  # local name -> what it is known to be
+LocalTypes = dict[str, str]
+"""Local name -> its static type."""
 
 
 class CallChecker:
@@ -66,11 +67,11 @@ class CallChecker:
     where: str
 
     def value(self, node: ast.expr, types: LocalTypes) -> str:
-        """Check an expression; returns what it is known to be."""
+        """Checks an expression; returns its static type."""
         raise NotImplementedError
 
     def call(self, node: ast.Call, types: LocalTypes) -> str:
-        """A host function, a library call or a method."""
+        """Checks a host function, a library call or a method."""
         func = node.func
         if isinstance(func, ast.Name):
             return self.call_name(node, func.id, types)
@@ -89,7 +90,7 @@ class CallChecker:
         return self.call_method(node, func, types)
 
     def call_self(self, node: ast.Call) -> NoReturn:
-        """Refuse self.conv(x)."""
+        """Refuses calls of modules, such as self.conv(x)."""
         what = ast.unparse(node.func)
         raise error_at(
             node,
@@ -98,7 +99,7 @@ class CallChecker:
         )
 
     def call_name(self, node: ast.Call, name: str, types: LocalTypes) -> str:
-        """min(a, b), range(n), ..."""
+        """Checks a call of a host function: min(a, b), range(n), ..."""
         kernels = self.parsed.kernels
         if name in kernels.signatures:
             raise error_at(node, f"{name} is a kernel: launch it with a grid and a block, {name}[grid, block](...)")
@@ -125,7 +126,7 @@ class CallChecker:
         return "seq" if name in ("range", "tuple", "enumerate", "zip", "reversed") else "num"
 
     def call_library(self, node: ast.Call, space: str, rest: tuple[str, ...], types: LocalTypes) -> str:
-        """torch.*, F.*, math.*; whether the operator exists and is functional is decided where torch is."""
+        """Checks a call of torch.*, F.* or math.*; `lower.ops` decides whether the operator is functional."""
         name, spelled = rest[-1], ast.unparse(node.func)
         for part in rest:
             if hint := refusal(part):
@@ -148,7 +149,7 @@ class CallChecker:
         return "tensor" if space == "torch" and name in _TENSOR_CALLS else "any"
 
     def call_method(self, node: ast.Call, func: ast.Attribute, types: LocalTypes) -> str:
-        """y.view(...), x.size(0), ..."""
+        """Checks a method call: y.view(...), x.size(0), ..."""
         name = func.attr
         type_ = self.value(func.value, types)
         if hint := refusal(name):
@@ -173,7 +174,7 @@ class CallChecker:
         return "tensor" if name in _TENSOR_METHODS else "any"
 
     def arguments(self, node: ast.Call, types: LocalTypes) -> list[str]:
-        """Check arguments; out=, inplace=True and generator= are refused."""
+        """Checks arguments; returns their types. Refuses out=, inplace=True and generator=."""
         found = [self.value(a.value if isinstance(a, ast.Starred) else a, types) for a in node.args]
         for keyword in node.keywords:
             if keyword.arg is None:
@@ -197,5 +198,5 @@ def _is_constant(node: ast.expr, value: object) -> bool:
 
 
 def _rooted_at_self(func: ast.expr) -> bool:
-    """self.method(...) itself, as against self.weight.t(), whose owner may be a tensor."""
+    """Whether a function is self.method, in contrast to self.weight.t, whose owner may be a tensor."""
     return isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name)

@@ -1,7 +1,7 @@
-"""Checks of expressions: names, attributes and indices. `check_calls` has calls, `check` adds statements and launches.
+"""Static checks of expressions: names, attributes and indices (calls: `check_calls`; statements and launches: `check`).
 
-Every expression has a kind, what it is known to be without torch: "tensor", "num", "shape", "seq", "str", "none",
-"self" (something of the model, perhaps a module) or "any".
+Every expression has a static type, known without torch: "tensor", "num", "shape", "seq", "str", "none", "self" (an
+attribute of the model, perhaps a module) or "any".
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _EXPRESSION_HELP = {
 
 
 @dataclass
-class Expressions(CallChecker):
-    """Walks the expressions of one function (`where`); `prepared` are the names that prepare returns."""
+class ExpressionChecker(CallChecker):
+    """Checks the expressions of one function, named `where`. prepared: the names that prepare returns."""
 
     parsed: Parsed
     where: str
@@ -58,7 +58,7 @@ class Expressions(CallChecker):
     # ------------------------------------------------------------ assignment
 
     def assign(self, target: ast.expr, type_: str, types: LocalTypes) -> None:
-        """Bind a name or unpack into names."""
+        """Binds a name, or unpacks into names."""
         if isinstance(target, ast.Name):
             self.bindable(target.id, target)
             types[target.id] = type_
@@ -71,7 +71,7 @@ class Expressions(CallChecker):
             self.refuse_target(target)
 
     def refuse_target(self, target: ast.expr) -> NoReturn:
-        """self.x = ..., y[0] = ... and the like."""
+        """Refuses targets other than names: self.x = ..., y[0] = ..."""
         if is_self_path(target):
             raise error_at(target, "self is read only; keep the value in a local name, or pack it in prepare")
         if isinstance(target, ast.Subscript):
@@ -81,7 +81,7 @@ class Expressions(CallChecker):
         raise error_at(target, "only names can be assigned")
 
     def bindable(self, name: str, node: ast.AST) -> None:
-        """Refuse names that mean something else."""
+        """Refuses names that have a meaning already."""
         if name in RESERVED or name in self.parsed.kernels.signatures:
             what = "a kernel" if name in self.parsed.kernels.signatures else "part of the plan language"
             raise error_at(node, f"{name} is {what}; choose another name")
@@ -93,7 +93,7 @@ class Expressions(CallChecker):
     # ------------------------------------------------------------ expressions
 
     def value(self, node: ast.expr, types: LocalTypes) -> str:
-        """Check an expression; returns what it is known to be."""
+        """Checks an expression; returns its static type."""
         match node:
             case ast.Constant():
                 return self.constant(node)
@@ -130,18 +130,18 @@ class Expressions(CallChecker):
                 )
 
     def item_type(self, node: ast.expr, type_: str, types: LocalTypes) -> str:
-        """What a loop over `node`, which is a `type_`, yields."""
+        """The type of the items of a loop over `node`, which has the type `type_`."""
         if is_range(node) or type_ == "shape":
             return "num"
         names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
         return "self" if any(n == "self" or types.get(n) == "self" for n in names) else "any"
 
     def merge(self, types: list[str]) -> str:
-        """The common kind, else "any"."""
+        """The common type: "self" if any is, else "any" where they differ."""
         return types[0] if len(set(types)) == 1 else "self" if "self" in types else "any"
 
     def arithmetic(self, left: str, right: str) -> str:
-        """What a binary operator gives."""
+        """The type of a binary operator's result."""
         if "tensor" in (left, right):
             return "tensor"
         if left == right == "num":
@@ -149,7 +149,7 @@ class Expressions(CallChecker):
         return "seq" if {left, right} <= {"shape", "seq"} else "any"
 
     def constant(self, node: ast.Constant) -> str:
-        """Numbers, strings, booleans, None and `...`."""
+        """Checks a literal: a number, a string, a boolean, None or `...`."""
         if isinstance(node.value, (bytes, complex)):
             raise error_at(node, f"a {type(node.value).__name__} literal is not allowed")
         if node.value is None:
@@ -157,7 +157,7 @@ class Expressions(CallChecker):
         return "str" if isinstance(node.value, str) else "num" if isinstance(node.value, (int, float)) else "any"
 
     def name(self, node: ast.Name, types: LocalTypes) -> str:
-        """A local, a knob or a constant."""
+        """Checks a name: a local, a knob or a constant."""
         name = node.id
         if name in types:
             return types[name]
@@ -179,7 +179,7 @@ class Expressions(CallChecker):
         raise error_at(node, f"unknown name {name}{did_you_mean(name, known)}")
 
     def attribute(self, node: ast.Attribute, types: LocalTypes) -> str:
-        """A torch constant, self.<path>, or a tensor's metadata."""
+        """Checks an attribute: a torch constant, self.<path> or metadata of a tensor."""
         library = library_name(node)
         if library is not None:
             return self.library_value(node, *library)
@@ -191,7 +191,7 @@ class Expressions(CallChecker):
             self.value(node.value, types)
             return "num"
         owner = self.value(node.value, types)
-        if owner == "self":  # what the model has is known where its state table is
+        if owner == "self":  # the state table, known at lowering, has the attribute's type
             return {"shape": "shape", "ndim": "num", "training": "num"}.get(node.attr, "self")
         if node.attr not in VALUE_ATTRIBUTES:
             hint = refusal(node.attr)
@@ -202,7 +202,7 @@ class Expressions(CallChecker):
         return {"shape": "shape", "ndim": "num"}.get(node.attr, "any")
 
     def library_value(self, node: ast.Attribute, space: str, rest: tuple[str, ...]) -> str:
-        """torch.float32, math.pi; functions are not values."""
+        """Checks a library name used as a value, such as torch.float32 or math.pi; functions are no values."""
         if space == "torch" and rest[0] in TORCH_VALUES and len(rest) == 1:
             return "num" if rest[0] in MATH_VALUES else "any"
         if space == "math" and rest[0] in MATH_VALUES:
@@ -212,7 +212,7 @@ class Expressions(CallChecker):
         raise error_at(node, f"{ast.unparse(node)} is not a value in a plan{other}")
 
     def self_path(self, node: ast.expr, types: LocalTypes) -> str:
-        """Record the path; `self.prepared.<name>` must be one of prepare's names."""
+        """Records a path of self; `self.prepared.<name>` must be one of prepare's names."""
         parts: list[str] = []
         base: ast.expr = node
         while isinstance(base, (ast.Attribute, ast.Subscript)):
@@ -234,7 +234,7 @@ class Expressions(CallChecker):
         return {"shape": "shape", "ndim": "num"}.get(parts[-1], "self") if isinstance(node, ast.Attribute) else "self"
 
     def prepared_value(self, node: ast.expr, parts: list[str]) -> str:
-        """self.prepared.<name>."""
+        """Checks self.prepared.<name>."""
         if self.where == "prepare":
             raise error_at(node, "prepare cannot read self.prepared; use the local name")
         if not self.parsed.has_prepare:
@@ -246,7 +246,7 @@ class Expressions(CallChecker):
         return "any"
 
     def subscript(self, node: ast.Subscript, types: LocalTypes) -> str:
-        """An index or a slice of a tensor, tuple or module list."""
+        """Checks an index or a slice of a tensor, tuple or module list."""
         if is_self_path(node):
             return self.self_path(node, types)
         if isinstance(node.value, ast.Name) and node.value.id in self.parsed.kernels.signatures:
@@ -260,7 +260,7 @@ class Expressions(CallChecker):
         return type_ if type_ in ("tensor", "self") else "any"
 
     def index(self, node: ast.expr, types: LocalTypes) -> None:
-        """The inside of brackets."""
+        """Checks the inside of brackets."""
         if isinstance(node, ast.Slice):
             for part in (node.lower, node.upper, node.step):
                 if part is not None:
@@ -274,7 +274,7 @@ class Expressions(CallChecker):
             self.value(node, types)
 
     def comprehension(self, node: ast.ListComp, types: LocalTypes) -> str:
-        """One `for`, over what a loop may run over; no conditions."""
+        """Checks a list comprehension: one `for` over what a loop may run over, without conditions."""
         if len(node.generators) != 1 or node.generators[0].ifs:
             raise error_at(node, "a list comprehension has one for and no if; write a for loop and build a tuple")
         generator = node.generators[0]

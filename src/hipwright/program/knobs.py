@@ -1,4 +1,4 @@
-"""Knobs and integer constants: evaluated from syntax in the parent, so every expression is bounded."""
+"""Knobs and integer constants, evaluated from syntax in the parent process, so every expression is bounded."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _NAME = re.compile(r"[A-Z][A-Za-z0-9_]*\Z")
 
 
 class Knob(Record, frozen=True, kw_only=True):
-    """A number that search may change: -DNAME=value in HIP, NAME in the plan. bool knobs are 0 and 1 in HIP."""
+    """A tunable number: -DNAME=value in HIP, NAME in the plan. Boolean knobs are 0 and 1 in HIP."""
 
     default: int | bool
     choices: tuple[int | bool, ...]
     line: int = 0
 
     def value(self, chosen: int | bool) -> int | bool:
-        """`chosen` as the knob's own type."""
+        """`chosen` converted to the knob's type."""
         return bool(chosen) if isinstance(self.default, bool) else int(chosen)
 
 
 def check_name(name: str, line: int) -> None:
-    """A knob or constant is written NAME, so that -DNAME=... cannot hit a header's own names."""
+    """Checks that a knob or constant starts with a capital, so that -DNAME=... cannot redefine a header's names."""
     if name in RESERVED or name == "HIP":
         raise ProgramError(f"{name} has a meaning of its own in a program; choose another name", line)
     if not _NAME.match(name):
@@ -36,7 +36,7 @@ def check_name(name: str, line: int) -> None:
 
 
 def parse_knob(call: ast.Call, names: Mapping[str, int | bool]) -> Knob:
-    """`knob(default, choices=[...])` -> Knob. Raises ProgramError."""
+    """Parses `knob(default, choices=[...])`. Raises ProgramError."""
     line = call.lineno
     keywords = {k.arg: k.value for k in call.keywords}
     if len(call.args) != 1 or set(keywords) != {"choices"}:
@@ -46,8 +46,8 @@ def parse_knob(call: ast.Call, names: Mapping[str, int | bool]) -> Knob:
         raise ProgramError("choices is a list of integers, e.g. choices=[64, 128, 256]", line)
     default = evaluate(call.args[0], names)
     choices = tuple(evaluate(item, names) for item in listed.elts)
-    kinds = {type(v) for v in (default, *choices)}
-    if len(kinds) != 1:
+    value_types = {type(v) for v in (default, *choices)}
+    if len(value_types) != 1:
         raise ProgramError("a knob's default and choices are all integers or all booleans", line)
     if len(set(choices)) != len(choices):
         raise ProgramError("a knob's choices must differ from each other", line)
@@ -60,7 +60,7 @@ def evaluate(node: ast.expr, names: Mapping[str, int | bool]) -> int | bool:
     """The value of a constant integer expression; |value| < 2**63 at every step. Raises ProgramError."""
     value = _evaluate(node, names)
     if not isinstance(value, (bool, int)):
-        raise ProgramError(f"an integer is wanted here, not {value!r}", node.lineno)
+        raise ProgramError(f"an integer is expected here, not {value!r}", node.lineno)
     return value
 
 
@@ -90,7 +90,7 @@ def _evaluate(node: ast.expr, names: Mapping[str, int | bool]) -> int | bool:
 
 
 def _boolean(node: ast.BoolOp, names: Mapping[str, int | bool]) -> int | bool:
-    """and, or: the deciding operand, as in Python."""
+    """Evaluates `and` and `or` to the deciding operand, as Python does."""
     value: int | bool = False
     for operand in node.values:
         value = _evaluate(operand, names)

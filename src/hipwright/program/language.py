@@ -1,7 +1,7 @@
-"""The vocabulary of a plan: which names, attributes and calls exist, and why others do not. Torch-free.
+"""The vocabulary of a plan: its names, attributes and calls, and why others are refused. Torch-free.
 
-`parse` and `check` (parent side) use it for everything that can be said without torch; `ops` (worker side) decides
-library calls by their ATen schema. docs/program.md is the same for people.
+`parse` and `check` (parent process) use it for everything that needs no torch; `lower.ops` (worker) decides library
+calls by their ATen schema. docs/program.md documents the same vocabulary.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LIBRARY_ROOTS: dict[tuple[str, ...], str] = {
 
 ROOTS = ("torch", "F", "nn", "math")
 IMPORTS = ("import torch", "import torch.nn as nn", "import torch.nn.functional as F", "import math")
-"""Allowed at the top of a program, and without effect: the names exist anyway."""
+"""Imports that a program may start with. They have no effect: the names always exist."""
 
 HOST_FUNCTIONS = (
     "min",
@@ -128,7 +128,7 @@ METADATA_METHODS = (
 CAST_METHODS = ("float", "double", "half", "bfloat16", "long", "int", "short", "bool", "char", "byte")
 
 EMPTIES = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
-"""Allocations; the launcher makes them, so that the verifier can poison and fence them."""
+"""Allocations. The launcher makes them, so that the verifier can poison and guard them."""
 FACTORIES = (
     "zeros",
     "ones",
@@ -153,7 +153,7 @@ FACTORIES = (
     "randint",
     "randperm",
 )
-"""Calls that make a tensor out of host numbers only: they get the plan's device unless the plan names one."""
+"""Calls that make a tensor from host numbers alone: they get the plan's device unless the plan names one."""
 
 REFUSED: dict[str, str] = {
     "item": "it reads device data on the host; keep the value in a tensor and let a kernel read it",
@@ -177,11 +177,11 @@ REFUSED: dict[str, str] = {
     "append": "values are not changed in place; build a tuple: parts = (*parts, y)",
     "extend": "values are not changed in place; build a tuple: parts = (*parts, *more)",
 }
-"""Names that people reach for, with what to do instead."""
+"""Refused names that are often tried, with what to do instead."""
 
 
 def refusal(name: str) -> str | None:
-    """Why a library name is refused whatever its schema says, or None."""
+    """Why a library name is refused regardless of its schema, or None."""
     if name in REFUSED:
         return REFUSED[name]
     if name.startswith(("set_", "use_", "enable_", "disable_")):
@@ -223,7 +223,7 @@ HOST: dict[str, Callable[..., object]] = {
 MATH: dict[str, Callable[..., object]] = {name: getattr(math, name) for name in MATH_FUNCTIONS}
 
 
-# ---------------------------------------------------------------- small helpers on syntax
+# ---------------------------------------------------------------- syntax helpers
 
 
 def dotted(node: ast.expr) -> tuple[str, ...] | None:

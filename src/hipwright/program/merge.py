@@ -1,4 +1,4 @@
-"""Several programs' texts in one: each keeps its kernels, knobs and constants under names of its own. Torch-free."""
+"""Merges the texts of several programs into one, with distinct names for kernels, knobs and constants. Torch-free."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class RenamedProgram:
-    """A program whose names have been made its own. includes: its lines; hip: the rest, in a namespace; heads: its
-    knobs and constants, as top-level lines; functions: syntax trees by name."""
+    """A program with distinct names.
+
+    includes: its #include lines; hip: the rest of its source, in a namespace; heads: knobs and constants as top-level
+    lines; functions: syntax trees by name.
+    """
 
     includes: tuple[str, ...]
     hip: str
@@ -30,9 +33,9 @@ class RenamedProgram:
 def rename_apart(
     parsed: Parsed, knobs: Mapping[str, int], suffix: str, *, rename_locals: bool = False
 ) -> RenamedProgram:
-    """`parsed` with `suffix` at the end of its kernels', knobs' and constants' names; chosen knobs become defaults.
+    """Appends `suffix` to the names of kernels, knobs and constants; chosen knob values become defaults.
 
-    rename_locals: at the end of the plan's own names too, but for the inputs, which are shared.
+    rename_locals: also renames the locals of the plan, except the inputs, which are shared.
     """
     names = {name: f"{name}{suffix}" for name in (*parsed.signatures, *parsed.knobs, *parsed.constants)}
     chosen = parsed.choose(knobs)
@@ -51,7 +54,7 @@ def rename_apart(
 
 
 def join(parts: Iterable[RenamedProgram], functions: Iterable[ast.FunctionDef]) -> str:
-    """One program of the parts' sources and heads and of these functions."""
+    """The text of one program with the parts' sources and knobs, and these functions."""
     parts = list(parts)
     includes = dict.fromkeys(line for one in parts for line in one.includes)
     hip = "\n".join([*includes, "", *(one.hip for one in parts)]).strip("\n")
@@ -62,7 +65,7 @@ def join(parts: Iterable[RenamedProgram], functions: Iterable[ast.FunctionDef]) 
 
 
 def _namespace(hip: str, suffix: str) -> str:
-    """The source where its helpers cannot meet another's of the same name; its macros end with it."""
+    """The source in a namespace of its own; its macros are undefined at the end."""
     if not suffix or not hip.strip():
         return hip.strip("\n")
     macros = dict.fromkeys(_DEFINE.findall(blank(hip)))
@@ -71,7 +74,7 @@ def _namespace(hip: str, suffix: str) -> str:
 
 
 def _renamed(source: str, names: Mapping[str, str]) -> str:
-    """Whole words replaced; a member after a dot or an arrow keeps its name."""
+    """Replaces whole words, except members after a dot or an arrow."""
     if not names:
         return source
     pattern = rf"(?<![\w.])(?<!->)(?:{'|'.join(map(re.escape, names))})\b"
@@ -79,7 +82,7 @@ def _renamed(source: str, names: Mapping[str, str]) -> str:
 
 
 class NameRewriter(ast.NodeTransformer):
-    """Names of a plan replaced; attributes and keywords stay."""
+    """Renames the names of a plan; attributes and keywords stay."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self.names = names

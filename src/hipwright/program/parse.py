@@ -1,4 +1,4 @@
-"""Text -> Parsed: the top level of a program file. Nothing of the text is ever executed."""
+"""Parses program files: text -> Parsed. Nothing of the text is ever executed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_TEXT = 2_000_000  # characters; ast.parse takes about 100 times that in byte
 
 
 def parse(text: str) -> Parsed:
-    """Parse and check a program's text. Raises ProgramError with the line of the first mistake."""
+    """Parses and checks a program's text. Raises ProgramError with the line of the first mistake."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if len(text) > MAX_TEXT:
         raise ProgramError(f"the program has {len(text)} characters; the limit is {MAX_TEXT}")
@@ -110,7 +110,7 @@ def _hip(text: str, node: ast.Assign) -> tuple[str, int]:
 
 
 def _segment(text: str, node: ast.expr) -> str:
-    """As ast.get_source_segment, which goes through the whole text character by character; lines end with \\n here."""
+    """The text of a node: ast.get_source_segment in linear time, for text whose lines end with \\n."""
     assert node.end_lineno is not None
     lines = text.encode().split(b"\n")[node.lineno - 1 : node.end_lineno]
     lines[-1] = lines[-1][: node.end_col_offset]

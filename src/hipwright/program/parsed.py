@@ -1,4 +1,4 @@
-"""Parsed: a checked program, as the parser leaves it."""
+"""Parsed: a parsed and checked program."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from hipwright.program.signature import KernelSignatures, Signature
 
 @dataclass(frozen=True)
 class Parsed:
-    """A checked program. `hip_line` is the program line on which the HIP literal starts, so line i of `hip` (from 1)
-    is program line hip_line + i - 1. `functions` holds the checked syntax trees by name.
+    """A parsed and checked program.
+
+    hip_line: the program line on which the HIP literal starts, so line i of `hip` (from 1) is program line
+    hip_line + i - 1. functions: the checked syntax trees by name. prepared: the names that prepare returns.
+    self_paths: the paths of self that are read. launched: the kernels that are launched.
     """
 
     text: str
@@ -56,7 +59,7 @@ class Parsed:
         return {name: knob.value(chosen.get(name, knob.default)) for name, knob in self.knobs.items()}
 
     def defines(self, knobs: Mapping[str, int] | None = None) -> dict[str, int]:
-        """What the compiler gets as -DNAME=value: the knobs, booleans as 0 and 1."""
+        """The knobs as the compiler gets them (-DNAME=value), booleans as 0 and 1."""
         return {name: int(value) for name, value in self.choose(knobs).items()}
 
     def values(self, knobs: Mapping[str, int] | None = None) -> dict[str, int | bool]:

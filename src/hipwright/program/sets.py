@@ -1,8 +1,8 @@
-"""Shape-aware dispatch: several programs of one task as one, the first whose guards hold runs. Torch-free.
+"""Program sets: several programs of one task combined into one that dispatches by shape. Torch-free.
 
-A member claims a call by its `assert` guards and by `when`, one more condition on the inputs' shapes, dtypes and
-scalars. The set is itself a program: each guard becomes an `if`, so verification, timing and export need not know of
-sets. The last member is the fallback and keeps its own guards as they are.
+The first member whose guards hold runs: its `assert` statements, and `when`, a further condition on the inputs' shapes,
+dtypes and scalars. The set is itself a program, in which each guard is an `if`, so verification, timing and export need
+no special case. The last member is the fallback and keeps its guards.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from hipwright.records import Program, Record
 
 
 class SetMember(Record, frozen=True, kw_only=True):
-    """A program of a set. when: a condition in the plan language over forward's parameters, "" for none."""
+    """A program of a set. when: a condition in the plan language on forward's parameters, "" for none."""
 
     program: Program
     when: str = ""
 
 
 def combine(members: Sequence[SetMember]) -> Program:
-    """The set as one program; member i's kernels and knobs end with `_s<i>`.
+    """Combines programs into one; the kernels and knobs of member i end with `_s<i>`.
 
     Raises ProgramError for members that cannot be combined: other parameters, a backward, a guard after a launch.
     """
@@ -43,12 +43,12 @@ def combine(members: Sequence[SetMember]) -> Program:
         functions.append(_prepare(parts))
     functions.append(_forward(parts, members))
     program = Program(text=merge.join(parts, functions))
-    parse(program.text)  # what is written must be a program
+    parse(program.text)  # the result must be a valid program
     return program
 
 
 def owner(launches: Sequence[str]) -> int | None:
-    """Which member a call went to, told by the kernels that it launched; None for one that launched none."""
+    """The member that served a call, from the kernels it launched; None if it launched none."""
     found = {int(name.rpartition("_s")[2]) for name in launches}
     return found.pop() if len(found) == 1 else None
 
@@ -67,7 +67,7 @@ def _check(sources: Sequence[Parsed]) -> None:
 
 
 def _prepare(parts: Sequence[merge.RenamedProgram]) -> ast.FunctionDef:
-    """Every member's packed weights, each under its own names."""
+    """One prepare that returns every member's packed weights, with suffixed names."""
     body: list[ast.stmt] = []
     keys: list[ast.expr | None] = []
     values: list[ast.expr] = []
@@ -84,19 +84,19 @@ def _prepare(parts: Sequence[merge.RenamedProgram]) -> ast.FunctionDef:
 
 
 class _Prepared(ast.NodeTransformer):
-    """self.prepared.w -> self.prepared.w_s1."""
+    """Renames self.prepared.w to self.prepared.w_s1."""
 
     def __init__(self, suffix: str) -> None:
         self.suffix = suffix
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """Attribute form."""
+        """self.prepared.w."""
         if ast.unparse(node.value) == "self.prepared":
             return ast.Attribute(node.value, node.attr + self.suffix, node.ctx)
         return self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        """Item form."""
+        """self.prepared["w"]."""
         if ast.unparse(node.value) == "self.prepared" and isinstance(node.slice, ast.Constant):
             return ast.Subscript(node.value, ast.Constant(f"{node.slice.value!s}{self.suffix}"), node.ctx)
         return self.generic_visit(node)
@@ -106,11 +106,11 @@ class _Prepared(ast.NodeTransformer):
 
 
 def _forward(parts: Sequence[merge.RenamedProgram], members: Sequence[SetMember]) -> ast.FunctionDef:
-    """The members one after the other, each as far as its guards hold."""
+    """The members' bodies in order, each inside its guards."""
     body: list[ast.stmt] = []
     for number, (part, member) in enumerate(zip(parts, members, strict=True)):
         function = _Prepared(f"_s{number}").visit(part.functions["forward"])
-        own = [node for node in function.body if not _is_text(node)]
+        own = [node for node in function.body if not _is_docstring(node)]
         own = _renamed_inputs(own, [a.arg for a in function.args.args][1:], f"_s{number}")
         if number == len(parts) - 1:
             body += own
@@ -126,7 +126,7 @@ def _forward(parts: Sequence[merge.RenamedProgram], members: Sequence[SetMember]
 
 
 def _guarded(body: Sequence[ast.stmt], number: int) -> list[ast.stmt]:
-    """`assert c; rest` -> `if c: rest`; what stands before it runs in any case, and must have no effect."""
+    """Turns `assert c; rest` into `if c: rest`. Statements before it always run, so they must have no effect."""
     for place, node in enumerate(body):
         if isinstance(node, ast.Assert):
             return [*body[:place], ast.If(node.test, _guarded(body[place + 1 :], number), [])]
@@ -141,7 +141,7 @@ def _guarded(body: Sequence[ast.stmt], number: int) -> list[ast.stmt]:
 
 
 def _renamed_inputs(body: list[ast.stmt], inputs: Sequence[str], suffix: str) -> list[ast.stmt]:
-    """A member that reassigns an input works on a name of its own: the next member gets the input as it came."""
+    """Copies inputs that a member reassigns to names of its own, so that the next member gets them unchanged."""
     bound = {n.id for node in body for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     own = {name: f"{name}{suffix}" for name in inputs if f"{name}{suffix}" in bound}
     start = [ast.Assign([ast.Name(new, ast.Store())], ast.Name(old, ast.Load())) for old, new in own.items()]
@@ -155,7 +155,7 @@ def _condition(text: str, number: int) -> ast.expr:
         raise ProgramError(f"member {number}: `{text}` is no condition: {error.msg}") from None
 
 
-def _is_text(node: ast.stmt) -> bool:
+def _is_docstring(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
@@ -167,5 +167,5 @@ def _function(name: str, args: list[str], defaults: list[ast.expr], body: list[a
     arguments = ast.arguments(
         posonlyargs=[], args=[ast.arg(a) for a in args], kwonlyargs=[], kw_defaults=[], defaults=defaults
     )
-    made = ast.FunctionDef(name=name, args=arguments, body=body, decorator_list=[])
-    return ast.fix_missing_locations(made)
+    function = ast.FunctionDef(name=name, args=arguments, body=body, decorator_list=[])
+    return ast.fix_missing_locations(function)

@@ -1,7 +1,7 @@
-"""What HIP source may not say, on any target: state between calls, and questions about who is looking.
+"""Refuses HIP source that keeps state between calls, or detects the compiler or verifier, on any target.
 
-Textual and early, so that it holds where nothing but a GPU's own compiler is at hand. The cpu target reads the compiled
-code as well (toolchain/cpu/state.py), where no macro hides anything.
+The check is textual and runs at parse time, so it also holds where only a GPU's own compiler is available. The cpu
+target also checks the compiled code (toolchain/cpu/state.py), where macros hide nothing.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from hipwright.errors import ProgramError
 from hipwright.program.signature import blank, spaces
 
-# names that are defined on a machine that verifies and not on a GPU, or by one way of compiling only
+# names that are defined on the verifying host but not on a GPU, or by one compiler only
 _PROBES = re.compile(
     r"\b(?:__x86_64__|__x86_64|__amd64__|__amd64|__i386__|__aarch64__|__arm__|__SSE\w*__|__AVX\w*__|__FMA__|__F16C__|"
     r"__linux__|__linux|__unix__|_WIN32|__APPLE__|__CUDACC_RTC__|__HIPCC_RTC__|HW_(?:AMD|OCML|CPU|HOST|FN|DEV|NVIDIA)|__hw_\w+|__has_include\w*|"
     r"__has_embed|__FILE__|__FILE_NAME__|__BASE_FILE__|__DATE__|__TIME__|__TIMESTAMP__|__INCLUDE_LEVEL__)\b"
 )
-# What a source must hold for one of the patterns to find anything: few programs do, and looking for words is cheap
+# a pattern is only tried when the source contains one of its stems: few do, and substring search is cheap
 _PROBE_STEMS = (
     "__x86_64",
     "__amd64",
@@ -47,16 +47,16 @@ _ATTRIBUTE_STEMS = ("__attribute__", "[[")
 _HOST_STEMS = ("structor", "init_priority", "ifunc", "weakref", ".incbin", ".include")
 _STEMS = (_PROBE_STEMS, _ATTRIBUTE_STEMS, _HOST_STEMS)
 _LITERAL = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|' + r"'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+'|//[^\n]*+"
-_REST = re.compile(_LITERAL, re.DOTALL)
+_NO_BLOCK_COMMENTS = re.compile(_LITERAL, re.DOTALL)
 _COMMENTS = re.compile(_LITERAL + r"|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?+", re.DOTALL)
-# code or data for the machine that loads the source, not for the GPU: an exported file would carry it there
+# code or data for the host that loads the program: an exported file would bring it there
 _ATTRIBUTE = re.compile(r"__attribute__(?<!\w__attribute__)\s*\(\(.*?\)\s*\)|\[\[.*?\]\]", re.DOTALL)
 _HOST_ATTRIBUTE = re.compile(r"\b(?:__)?(?:section|alias)(?:__)?\b")
-_HOST = re.compile(
+_HOST_NAMES = re.compile(
     r"\b(?:__)?(?:constructor|destructor|init_priority|ifunc|weakref)(?:__)?\b|\.(?:incbin|include)\b(?=\s*\\?\")"
 )
-# `__device__ float kept[64];`, `static int calls = 0;`: a declaration that is no function and not constant. It is tried
-# at the first word after punctuation only, with possessive repeats: long comments (blanks here) cost linear time
+# a variable declaration that is not constant: `__device__ float kept[64];`, `static int calls = 0;`. Tried only
+# at the first word after punctuation, with possessive repeats, so that long comments (blanked) cost linear time
 _STORED = re.compile(r"(?:__device__|__managed__|static)\b")
 _PUNCTUATION = re.compile(r"[^\w\s]")
 _VARIABLE = re.compile(
@@ -67,13 +67,13 @@ _CONSTANT = re.compile(
     r"\b(?:const|constexpr|__constant__|__shared__|struct|class|enum|union|using|typedef|namespace|return)\b"
 )
 
-# `T operator[](int k) const` declares no variable, unless `operator` is a macro: a directive that names it, or lines
-# that are joined and may
+# `T operator[](int k) const` declares no variable, unless `operator` is a macro: a directive names it, or joined lines
+# might
 _RENAMED = re.compile(r"(?:#|%:|\?\?=)[^\n]*\boperator\b|(?:\\|\?\?/)\s*\n")
 
 
 def check_source(source: str, first_line: int) -> None:
-    """Raise ProgramError for the first thing that HIP source may not say. first_line: of the source in the program."""
+    """Raises ProgramError for the first violation in HIP source. first_line: the program line of the source's first."""
     probes, attributes, host = (any(stem in source for stem in stems) for stems in _STEMS)
     if probes or attributes or host:
         bare = _COMMENTS.sub(_bare, source)
@@ -93,7 +93,7 @@ def check_source(source: str, first_line: int) -> None:
 
 
 def _check_probes(bare: str, first_line: int) -> None:
-    """Words that ask who is looking; bare: without comments."""
+    """Refuses macros that identify the compiler or host. bare: the source without comments."""
     if found := _PROBES.search(bare):
         raise ProgramError(
             f"HIP asks for {found.group()}, which tells who compiles or verifies it; a kernel does the same "
@@ -103,16 +103,18 @@ def _check_probes(bare: str, first_line: int) -> None:
 
 
 def _check_host(bare: str, first_line: int, *, attributes: bool, host: bool) -> None:
-    """Words that act on the machine that compiles or loads; attributes, host: which of them there may be."""
-    told = "|".join(match.group() for match in _ATTRIBUTE.finditer(bare)) if attributes else ""
-    if (found := _HOST_ATTRIBUTE.search(told)) or (found := _HOST.search(bare) if host else None):
-        line = _line(bare, found.start(), first_line) if found.re is _HOST else first_line
+    """Refuses attributes and directives that act on the compiling or loading host.
+
+    attributes, host: whether the source may contain attributes, or names of either.
+    """
+    attribute_text = "|".join(match.group() for match in _ATTRIBUTE.finditer(bare)) if attributes else ""
+    if (found := _HOST_ATTRIBUTE.search(attribute_text)) or (found := _HOST_NAMES.search(bare) if host else None):
+        line = _line(bare, found.start(), first_line) if found.re is _HOST_NAMES else first_line
         raise ProgramError(f"HIP says {found.group()}, which acts on the machine that compiles or loads it", line)
 
 
 def _variables(code: str) -> Iterator[re.Match[str]]:
-    """Declarations of what is stored: group 1 their types and qualifiers, 2 the name. Only what lies between two
-    punctuation marks and holds one of the words is looked at."""
+    """Variable declarations with __device__, __managed__ or static: group 1 has type and qualifiers, 2 the name."""
     backwards, size, before, end = "", len(code), 0, 0
     for word in _STORED.finditer(code):
         backwards = backwards or code[::-1]
@@ -128,8 +130,10 @@ def _bare(match: re.Match[str]) -> str:
     text = match.group()
     if text[0] in "\"'":
         return text
-    if text[1] == "*" and (len(text) < 4 or text[-2:] != "*/"):  # it never ends, and so is none, nor is any after it
-        return text[:2] + _REST.sub(_bare, text[2:])
+    if text[1] == "*" and (
+        len(text) < 4 or text[-2:] != "*/"
+    ):  # an unterminated comment is none, and nothing after it is
+        return text[:2] + _NO_BLOCK_COMMENTS.sub(_bare, text[2:])
     return spaces(text)
 
 

@@ -1,10 +1,10 @@
-"""What C++ host statements do, read off their tree: the names that they assign, and whether they return."""
+"""Control flow of C++ host statements: the names that they assign, and whether they return."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hipwright.program.convert.cpp_parse import Node
+from hipwright.program.convert.cpp_expression_parser import Node
 
 
 def assigned(nodes: Sequence[Node]) -> list[str]:

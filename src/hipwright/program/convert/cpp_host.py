@@ -1,7 +1,7 @@
-"""C++ host functions -> statements of a plan: checks, sizes, allocations, launches, returns.
+"""Converts C++ host functions to statements of a plan: checks, sizes, allocations, launches, returns.
 
-Each call of a host function is written out where it stands, since a plan has no functions. An early return becomes the
-other branch of its `if`. Launched kernels are noted, with their template arguments, for `cuda_device`.
+Calls of host functions are inlined, since a plan has no functions. The statements after an early return become the
+other branch of its `if`. Launched kernels and their template arguments are recorded for `cuda_device`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from hipwright.program.convert.cpp_expression_parser import Node
 from hipwright.program.convert.cpp_flow import ends, returns
-from hipwright.program.convert.cpp_parse import Node, Parser
-from hipwright.program.convert.cpp_statements import Launched, Statements
+from hipwright.program.convert.cpp_parse import CppParser
+from hipwright.program.convert.cpp_statements import HostStatementConverter, LaunchKernel
 from hipwright.program.convert.cpp_text import CppItem, ExtensionSource, Inconvertible, tokens, without_template
 from hipwright.program.convert.host_value import NONE, HostValue, kind_of, of_type
 from hipwright.program.convert.plan_writer import PlanLines
@@ -41,10 +42,10 @@ def parameters(head: str) -> list[tuple[str, str]]:
     return found
 
 
-class HostTranslator(Statements):
-    """Writes out calls of the host functions of one extension."""
+class HostTranslator(HostStatementConverter):
+    """Inlines calls of the host functions of one extension."""
 
-    def __init__(self, source: ExtensionSource, writer: PlanLines, launched: Launched) -> None:
+    def __init__(self, source: ExtensionSource, writer: PlanLines, launched: LaunchKernel) -> None:
         self.source = source
         self.writer = writer
         self.launched = launched
@@ -54,8 +55,8 @@ class HostTranslator(Statements):
         self.env: dict[str, HostValue] = {}
         self.types: dict[str, str] = {}
         self.depth = 0
-        self.literals: dict[str, str] = {}  # locals that are a number and were not assigned again
-        self.own: set[str] = set()  # locals of the call being written, which it may assign again
+        self.literals: dict[str, str] = {}  # locals that hold a literal and were not reassigned
+        self.own: set[str] = set()  # locals of the call being written, which it may reassign
         self.globals = self.constants()
 
     def constants(self) -> dict[str, HostValue]:
@@ -66,7 +67,7 @@ class HostTranslator(Statements):
             if item.kind != "other" or "__device__" in item.text or "__constant__" in item.text:
                 continue
             try:
-                node = Parser(tokens(item.text, self.source.macros)).statement()
+                node = CppParser(tokens(item.text, self.source.macros)).statement()
                 if node[0] == "alias":
                     self.types[node[1]] = of_type(node[2], self.types)
                 elif node[0] == "decl":
@@ -81,14 +82,14 @@ class HostTranslator(Statements):
     # ------------------------------------------------------------ functions
 
     def call_own(self, name: str, args: Sequence[Node]) -> HostValue | None:
-        """Write out a helper that host code calls."""
+        """Inlines a helper that host code calls; None when there is none of that name."""
         item = self.functions.get(name.split("::")[-1])
         if item is None:
             return None
         return self.run(item, [self.value(a) for a in args])
 
     def run(self, item: CppItem, args: Sequence[HostValue]) -> HostValue:
-        """Write out one call with these arguments; its value."""
+        """Inlines one call with these arguments; returns its value."""
         if without_template(item.head)[0]:
             raise Inconvertible(f"{item.name} is a template")
         if self.depth >= _DEPTH:
@@ -100,9 +101,9 @@ class HostTranslator(Statements):
         self.env, self.types, self.own = dict(self.globals), dict(self.types), set()
         try:
             for (ctype, name), arg in zip(params, [*args, *self.defaults(item, len(args))], strict=True):
-                self.env[name] = self.taken(ctype, arg)
+                self.env[name] = self.argument_as(ctype, arg)
             self.depth += 1
-            body = Parser(tokens(item.body, self.source.macros)).block()
+            body = CppParser(tokens(item.body, self.source.macros)).block()
             return self.body(body, item.name)
         finally:
             self.depth -= 1
@@ -115,10 +116,10 @@ class HostTranslator(Statements):
         known = dict(texts)
         if any(name not in known for _, name in missing):
             raise Inconvertible(f"{item.name} is called with too few arguments")
-        return [self.value(Parser(tokens(known[name])).expression()) for _, name in missing]
+        return [self.value(CppParser(tokens(known[name])).expression()) for _, name in missing]
 
-    def taken(self, ctype: str, arg: HostValue) -> HostValue:
-        """An argument as its parameter's type."""
+    def argument_as(self, ctype: str, arg: HostValue) -> HostValue:
+        """Converts an argument to its parameter's type."""
         kind = kind_of(ctype, self.types)
         if kind == "any":
             raise Inconvertible(f"a parameter of type {ctype}")
@@ -129,48 +130,44 @@ class HostTranslator(Statements):
         return arg
 
     def body(self, nodes: list[Node], name: str) -> HostValue:
-        """Write the statements of a function; its value."""
+        """Writes the statements of a function; returns its value."""
         if nodes and nodes[-1][0] == "return" and not any(map(returns, nodes[:-1])):
             for node in nodes[:-1]:
                 self.statement(node)
-            return NONE if nodes[-1][1] is None else self.returned(nodes[-1][1])
+            return NONE if nodes[-1][1] is None else self.value(nodes[-1][1])
         if not any(map(returns, nodes)):
             for node in nodes:
                 self.statement(node)
             return NONE
         result = self.writer.fresh(f"{name}_result")
-        kinds: list[HostValue] = []
-        self.branching(nodes, result, kinds)
-        if len({v.kind for v in kinds}) != 1:
+        values: list[HostValue] = []
+        self.early_returns(nodes, result, values)
+        if len({v.kind for v in values}) != 1:
             raise Inconvertible(f"{name} returns values of different kinds")
-        return HostValue(kinds[0].kind, result)
+        return HostValue(values[0].kind, result)
 
-    def returned(self, node: Node) -> HostValue:
-        """A returned value; braces are a tuple."""
-        return self.value(node)
-
-    def branching(self, nodes: list[Node], result: str, kinds: list[HostValue]) -> None:
-        """Statements of which an `if` returns: what follows it moves into the other branch."""
+    def early_returns(self, nodes: list[Node], result: str, values: list[HostValue]) -> None:
+        """Writes statements in which an `if` returns: the statements after it move into the other branch."""
         for index, node in enumerate(nodes):
             if node[0] == "return":
-                value = NONE if node[1] is None else self.returned(node[1])
-                kinds.append(value)
+                value = NONE if node[1] is None else self.value(node[1])
+                values.append(value)
                 self.writer.line(f"{result} = {value.text}")
                 return
             if node[0] == "block" and returns(node):
-                self.branching([*node[1], *nodes[index + 1 :]], result, kinds)
+                self.early_returns([*node[1], *nodes[index + 1 :]], result, values)
                 return
             if node[0] == "if" and returns(node):
                 rest = nodes[index + 1 :]
-                self.fork(
+                self.branch(
                     node,
                     [*node[2], *rest] if not ends(node[2]) else node[2],
                     [*node[3], *rest] if not ends(node[3]) else node[3],
-                    lambda part: self.branching(part, result, kinds),
+                    lambda part: self.early_returns(part, result, values),
                 )
                 return
             if returns(node):
                 raise Inconvertible("a return inside a loop")
             self.statement(node)
-        kinds.append(NONE)
+        values.append(NONE)
         self.writer.line(f"{result} = None")

@@ -1,17 +1,15 @@
-"""Statements of a C++ host function -> statements of a plan: variables, branches, loops and launches.
-
-`cpp_host` writes out whole functions with it.
-"""
+"""Converts statements of a C++ host function to statements of a plan: variables, branches, loops and launches."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
 
+from hipwright.program.convert.cpp_calls import RETURNS_NO_ERROR
+from hipwright.program.convert.cpp_expression_parser import Node
 from hipwright.program.convert.cpp_flow import assigned, returns
-from hipwright.program.convert.cpp_parse import Node
 from hipwright.program.convert.cpp_text import CppItem, Inconvertible
-from hipwright.program.convert.cpp_values import OKAY, CppExpressions
+from hipwright.program.convert.cpp_values import HostExpressionConverter
 from hipwright.program.convert.host_value import CTYPES, NONE, OK, STREAM, HostValue, kind_of, of_type
 from hipwright.program.convert.plan_writer import PlanLines
 
@@ -27,7 +25,11 @@ _DISPATCH = {
     "FLOATING_TYPES_AND_HALF": (*_FLOATING, "float16"),
     "REDUCED_FLOATING_TYPES": ("float16", "bfloat16"),
 }
-_CHECKS = (
+_WITHOUT_EFFECT = (
+    "static_assert",
+    "printf",
+    "fprintf",
+    "TORCH_WARN",
     "C10_CUDA_CHECK",
     "AT_CUDA_CHECK",
     "C10_HIP_CHECK",
@@ -36,37 +38,39 @@ _CHECKS = (
     "C10_HIP_KERNEL_LAUNCH_CHECK",
     "CUDA_KERNEL_LAUNCH_CHECK",
 )
-Launched = Callable[[str, Sequence[str] | None, Sequence[HostValue], dict[str, str]], tuple[str, Sequence[str]]]
-"""(kernel, template arguments, arguments, types in scope) -> (entry kernel, its parameters' kinds)."""
+LaunchKernel = Callable[[str, Sequence[str] | None, Sequence[HostValue], dict[str, str]], tuple[str, Sequence[str]]]
+"""(kernel, template arguments, arguments, types in scope) -> (entry kernel, kinds of its parameters)."""
 
 
-class Statements(CppExpressions):
-    """Writes statements of one function. functions: by name, lambdas among them; literals: locals that are a number
-    and were not assigned again; own: locals of the call being written, which it may assign again.
+class HostStatementConverter(HostExpressionConverter):
+    """Writes the statements of one function.
+
+    functions: by name, including lambdas. literals: locals that hold a literal and were not reassigned. own: locals of
+    the call being written, which it may reassign.
     """
 
     writer: PlanLines
-    launched: Launched
+    launched: LaunchKernel
     functions: dict[str, CppItem]
     literals: dict[str, str]
     own: set[str]
 
     def statement(self, node: Node) -> None:
-        """Write one statement."""
+        """Writes one statement."""
         match node[0]:
             case "decl":
                 self.declare(node[1], node[2])
             case "assign":
                 self.assign(node)
             case "expr":
-                self.effect(node[1])
+                self.call_statement(node[1])
             case "launch":
                 self.launch(node)
             case "block":
                 for inner in node[1]:
                     self.statement(inner)
             case "if":
-                self.fork(node, node[2], node[3], self.statements)
+                self.branch(node, node[2], node[3], self.statements)
             case "for":
                 self.loop(node)
             case "alias":
@@ -82,12 +86,12 @@ class Statements(CppExpressions):
                 raise Inconvertible(f"a {node[0]} statement")
 
     def statements(self, nodes: list[Node]) -> None:
-        """Write several."""
+        """Writes statements in order."""
         for node in nodes:
             self.statement(node)
 
     def declare(self, ctype: str, variables: Sequence[tuple[str, bool, str, list[Node]]]) -> None:
-        """Variables: numbers and tensors become locals, pointers and streams stand for what they are made of."""
+        """Declares variables: numbers and tensors become locals; pointers and streams are replaced by their values."""
         if _GUARDS.fullmatch(ctype):
             return
         for name, pointer, form, args in variables:
@@ -113,7 +117,7 @@ class Statements(CppExpressions):
             self.bind(name, value, pointer or value.kind in ("stream", "ok", "options", "device", "dim3", "none"))
 
     def bind(self, name: str, value: HostValue, symbolic: bool) -> None:
-        """Give a name a value: a local of the plan, or what it stands for."""
+        """Binds a C++ name to a new local of the plan, or to its value where `symbolic`."""
         if symbolic or value.known is not None:
             self.env[name] = value
             return
@@ -124,13 +128,13 @@ class Statements(CppExpressions):
             self.literals[local] = value.text
 
     def local(self, name: str) -> str:
-        """A new local that this call may assign again."""
+        """A new local that this call may reassign."""
         found = self.writer.fresh(name)
         self.own.add(found)
         return found
 
     def assign(self, node: Node) -> None:
-        """x = y, n *= y."""
+        """Writes an assignment: x = y, n *= y."""
         _, target, op, given = node
         if target[0] == "member" and target[2] in ("x", "y", "z"):
             owner = self.env.get(target[1][1], NONE)
@@ -156,8 +160,8 @@ class Statements(CppExpressions):
         self.writer.line(f"{local} = {value.text}")
         self.env[target[1]] = HostValue(value.kind if kind == "any" else kind, local, ctype=old.ctype)
 
-    def owned(self, nodes: Sequence[Node]) -> None:
-        """Give every variable that `nodes` assign a local beforehand, so that branches and loops agree on it."""
+    def assign_locals(self, nodes: Sequence[Node]) -> None:
+        """Gives every variable that `nodes` assign a local beforehand, so that branches and loops use the same one."""
         for name in assigned(nodes):
             old = self.env.get(name)
             if old is None or old.text in self.own or old.kind in ("ok", "stream", "options", "dim3"):
@@ -167,15 +171,15 @@ class Statements(CppExpressions):
                 self.writer.line(f"{local} = {old.text}")
             self.env[name] = HostValue(old.kind, local, ctype=old.ctype)
 
-    def effect(self, node: Node) -> None:
-        """A call for its effect: checks become guards, error codes vanish."""
+    def call_statement(self, node: Node) -> None:
+        """Writes a call statement: checks become guards, calls that only return an error code are dropped."""
         if node[0] != "call" or node[1][0] != "name":
             self.value(node)
             raise Inconvertible("an expression without effect on the plan")
         name, args = node[1][1], node[2]
         if name in ("TORCH_CHECK", "AT_ASSERT", "AT_ASSERTM", "TORCH_INTERNAL_ASSERT", "assert", "TORCH_CHECK_EQ"):
             self.check(args)
-        elif name in _CHECKS or OKAY.fullmatch(name) or name in ("static_assert", "printf", "fprintf", "TORCH_WARN"):
+        elif name in _WITHOUT_EFFECT or RETURNS_NO_ERROR.fullmatch(name):
             return
         elif name.startswith("AT_DISPATCH_"):
             self.dispatch(name.removeprefix("AT_DISPATCH_"), args)
@@ -185,22 +189,22 @@ class Statements(CppExpressions):
             raise Inconvertible(f"{name}() for its effect")
 
     def check(self, args: Sequence[Node]) -> None:
-        """TORCH_CHECK(condition, ...) -> a guard."""
+        """Writes TORCH_CHECK(condition, ...) as a guard."""
         value = self.value(args[0])
         words = "".join(str(a[1]) for a in args[1:] if a[0] == "str") or "a check of the host code"
         if value.known is not True:
             self.writer.line(f"assert {value.text}, {words!r}")
 
-    def fork(self, node: Node, yes: list[Node], no: list[Node], write: Callable[[list[Node]], None]) -> None:
-        """An if: only the branch that is taken where that is known now."""
+    def branch(self, node: Node, then: list[Node], otherwise: list[Node], write: Callable[[list[Node]], None]) -> None:
+        """Writes an if; only the taken branch where the condition is known at conversion."""
         test = self.value(node[1])
         if test.known is not None:
-            write(yes if test.known else no)
+            write(then if test.known else otherwise)
             return
-        self.owned([*yes, *no])
+        self.assign_locals([*then, *otherwise])
         before = dict(self.env)
         sides = []
-        for lead, part in ((f"if {test.text}:", yes), ("else:", no)):
+        for lead, part in ((f"if {test.text}:", then), ("else:", otherwise)):
             self.env = dict(before)
             self.writer.line(lead)
             indent, start = self.writer.indent, len(self.writer.lines)
@@ -210,10 +214,12 @@ class Statements(CppExpressions):
                 self.writer.line("pass")
             self.writer.indent = indent
             sides.append(self.env)
-        self.env = self.joined(before, sides)
+        self.env = self.merge_bindings(before, sides)
 
-    def joined(self, before: dict[str, HostValue], sides: Sequence[dict[str, HostValue]]) -> dict[str, HostValue]:
-        """Names after an if: those that both branches leave alike, or assign to the same local."""
+    def merge_bindings(
+        self, before: dict[str, HostValue], sides: Sequence[dict[str, HostValue]]
+    ) -> dict[str, HostValue]:
+        """The bindings after an if. Raises Inconvertible where the branches leave different ones."""
         after = dict(before)
         for name in before:
             a, b = (side[name] for side in sides)
@@ -223,7 +229,7 @@ class Statements(CppExpressions):
         return after
 
     def loop(self, node: Node) -> None:
-        """for (int i = a; i < b; ++i) -> for i in range(a, b)."""
+        """Writes for (int i = a; i < b; ++i) as for i in range(a, b)."""
         _, init, test, step, body = node
         if init[0] != "decl" or len(init[2]) != 1 or test[0] != "binary" or test[2][1:2] != (init[2][0][0],):
             raise Inconvertible("a for loop that does not count")
@@ -232,7 +238,7 @@ class Statements(CppExpressions):
         sign = {"<": ("+=", ""), "<=": ("+=", " + 1"), ">": ("-=", ""), ">=": ("-=", " - 1")}.get(test[1])
         if sign is None or step[0] != "assign" or step[1][1] != name or step[2] != sign[0]:
             raise Inconvertible("a for loop that does not count")
-        self.owned(body)
+        self.assign_locals(body)
         local = self.writer.fresh(name)
         stride = f"-({by.text})" if sign[0] == "-=" else by.text
         self.writer.line(f"for {local} in range({start.text}, ({stop.text}){sign[1]}, {stride}):")
@@ -246,7 +252,7 @@ class Statements(CppExpressions):
     # ------------------------------------------------------------ launches
 
     def launch(self, node: Node) -> None:
-        """kernel<<<grid, block, lds, stream>>>(args)."""
+        """Writes kernel<<<grid, block, lds, stream>>>(args) as a launch."""
         _, kernel, config, args = node
         if kernel[0] != "name":
             raise Inconvertible("a kernel that is not launched by its name")
@@ -261,7 +267,7 @@ class Statements(CppExpressions):
         self.writer.line(f"{entry}[{spelled}]({', '.join(passed)})")
 
     def constant_names(self, text: str) -> str:
-        """A template argument, locals that are plain numbers filled in."""
+        """A template argument with the values of locals that are literals."""
 
         def number(match: re.Match[str]) -> str:
             known = self.env.get(match.group())
@@ -272,7 +278,7 @@ class Statements(CppExpressions):
         return re.sub(r"[A-Za-z_]\w*", number, text)
 
     def dispatch(self, macro: str, args: Sequence[Node]) -> None:
-        """AT_DISPATCH_...(dtype, "name", [&] { ... }): one branch a dtype, scalar_t bound in each."""
+        """Writes AT_DISPATCH_...(dtype, "name", [&] { ... }): one branch for each dtype, which binds scalar_t."""
         body = args[-1]
         if body[0] != "lambda":
             raise Inconvertible(f"AT_DISPATCH_{macro} without a lambda")
@@ -288,7 +294,7 @@ class Statements(CppExpressions):
             raise Inconvertible(f"AT_DISPATCH_{macro} over a {subject.kind}")
         listed = " or ".join(f"{subject.text} == torch.{t}" for t in types)
         self.writer.line(f"assert {listed}, 'this dtype is not dispatched'")
-        self.owned(body[1])
+        self.assign_locals(body[1])
         before, outer = dict(self.env), dict(self.types)
         for index, dtype in enumerate(types):
             self.env, self.types = dict(before), {**outer, "scalar_t": CTYPES[dtype]}
@@ -308,7 +314,7 @@ class Statements(CppExpressions):
 
 
 def _argument(kind: str, value: HostValue) -> str:
-    """One kernel argument: a tensor for a pointer, a number otherwise."""
+    """The text of a kernel argument: a tensor for a pointer, a number otherwise."""
     if kind == "pointer":
         if value.kind not in ("pointer", "none"):
             raise Inconvertible(f"a {value.kind} is passed as a pointer")

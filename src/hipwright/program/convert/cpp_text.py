@@ -1,6 +1,6 @@
-"""C++ and CUDA text of an extension -> its top-level items and tokens. No compiler: what is not understood is refused.
+"""Splits the C++ and CUDA text of an extension into top-level items and tokens. Text that is not understood is refused.
 
-Comments are blanked first. Namespaces and `extern "C"` blocks are opened, so that every function stands at the top.
+Comments are blanked first. Namespaces and `extern "C"` blocks are opened, so that every function is a top-level item.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hipwright.errors import ProgramError
 
 
 class Inconvertible(ProgramError):
-    """The host code holds something that has no counterpart in a plan."""
+    """The host code has something without a counterpart in a plan."""
 
     def __init__(self, message: str) -> None:
         super().__init__(f"cannot be converted: {message}")
@@ -21,8 +21,11 @@ class Inconvertible(ProgramError):
 
 @dataclass(frozen=True)
 class CppItem:
-    """One top-level piece. kind: "include", "define", "directive", "kernel", "device", "host", "prototype", "binding"
-    or "other" (types, constants, aliases). name: of a function or macro; head: a function's text before its body."""
+    """One top-level item.
+
+    kind: "include", "define", "directive", "kernel", "device", "host", "prototype", "binding" or "other" (types,
+    constants, aliases). name: of a function or macro. head: a function's text before its body.
+    """
 
     kind: str
     text: str
@@ -41,7 +44,7 @@ class Macro:
 
 @dataclass
 class ExtensionSource:
-    """An extension's text, taken apart."""
+    """The items and macros of an extension's text."""
 
     items: list[CppItem] = field(default_factory=list)
     macros: dict[str, Macro] = field(default_factory=dict)
@@ -54,12 +57,12 @@ class ExtensionSource:
 _COMMENT = re.compile(
     r'//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Za-z_])\'(?:\\.|[^\'\\\n])+\'', re.DOTALL
 )
-_SPACE_NAME = re.compile(r"\s*(?:inline\s+)?namespace\s*(?P<name>[\w:]*)\s*\{")
+_NAMESPACE = re.compile(r"\s*(?:inline\s+)?namespace\s*(?P<name>[\w:]*)\s*\{")
 _EXTERN = re.compile(r'\s*extern\s*"C"\s*\{')
 
 
-def take_apart(texts: Sequence[str]) -> ExtensionSource:
-    """The items of several source texts in order. Raises Inconvertible for unbalanced text."""
+def split_items(texts: Sequence[str]) -> ExtensionSource:
+    """Splits several source texts into items, in order. Raises Inconvertible for unbalanced text."""
     source = ExtensionSource()
     for text in texts:
         _items(uncomment(text), source)
@@ -67,7 +70,7 @@ def take_apart(texts: Sequence[str]) -> ExtensionSource:
 
 
 def uncomment(text: str) -> str:
-    """Comments as blanks; literals and line breaks stay."""
+    """Replaces comments by blanks; literals and line breaks stay."""
 
     def blank(match: re.Match[str]) -> str:
         found = match.group()
@@ -90,7 +93,7 @@ def _items(code: str, source: ExtensionSource) -> None:
             at, closers = at + 1, closers - 1
         elif code[at] == ";":
             at += 1
-        elif (match := _SPACE_NAME.match(code, at)) or (match := _EXTERN.match(code, at)):
+        elif (match := _NAMESPACE.match(code, at)) or (match := _EXTERN.match(code, at)):
             at, closers = match.end(), closers + 1
         else:
             end = _item_end(code, at)
@@ -121,7 +124,7 @@ _TYPE_HEAD = re.compile(r"(?:typedef\s+)?(?:struct|class|enum|union)\b")
 
 
 def _item_end(code: str, at: int) -> int:
-    """Past the `;` or the body that ends the item at `at`."""
+    """The position after the `;` or the body that ends the item at `at`."""
     depth, start = 0, at
     for match in re.compile(r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'|[(){};\[\]]").finditer(code, at):
         token = match.group()
@@ -219,7 +222,8 @@ class Token:
 
 
 def tokens(code: str, macros: Mapping[str, Macro] | None = None) -> list[Token]:
-    """The tokens of host code, its own macros expanded. Raises Inconvertible for directives and odd characters."""
+    """The tokens of host code with its own macros expanded. Raises Inconvertible for directives and unknown
+    characters."""
     found, at = [], 0
     while code[at:].strip():
         match = _TOKEN.match(code, at)
@@ -233,12 +237,12 @@ def tokens(code: str, macros: Mapping[str, Macro] | None = None) -> list[Token]:
     return _expand(found, macros or {}, frozenset())
 
 
-def _expand(given: list[Token], macros: Mapping[str, Macro], busy: frozenset[str]) -> list[Token]:
+def _expand(given: list[Token], macros: Mapping[str, Macro], expanding: frozenset[str]) -> list[Token]:
     out: list[Token] = []
     at = 0
     while at < len(given):
         token = given[at]
-        macro = macros.get(token.text) if token.kind == "name" and token.text not in busy else None
+        macro = macros.get(token.text) if token.kind == "name" and token.text not in expanding else None
         if macro is None:
             out.append(token)
             at += 1
@@ -250,13 +254,13 @@ def _expand(given: list[Token], macros: Mapping[str, Macro], busy: frozenset[str
                 out.append(token)
                 continue
             parts, at = _arguments(given, at)
-            arguments = _bound(macro, parts)
-        body = _pasted(macro, arguments)
-        out += _expand(body, macros, busy | {token.text})
+            arguments = _bind_arguments(macro, parts)
+        body = _substituted(macro, arguments)
+        out += _expand(body, macros, expanding | {token.text})
     return out
 
 
-def _bound(macro: Macro, parts: list[list[Token]]) -> dict[str, list[Token]]:
+def _bind_arguments(macro: Macro, parts: list[list[Token]]) -> dict[str, list[Token]]:
     assert macro.params is not None
     if macro.params and macro.params[-1] == "...":
         fixed = len(macro.params) - 1
@@ -267,8 +271,9 @@ def _bound(macro: Macro, parts: list[list[Token]]) -> dict[str, list[Token]]:
     return dict(zip(macro.params, parts, strict=False))
 
 
-def _pasted(macro: Macro, arguments: Mapping[str, list[Token]]) -> list[Token]:
-    """The macro's body with its arguments; # makes an empty string (it is only ever a message)."""
+def _substituted(macro: Macro, arguments: Mapping[str, list[Token]]) -> list[Token]:
+    """The macro's body with its arguments; # gives an empty string, since stringised arguments only occur in
+    messages."""
     code = re.sub(r"(?<!#)#\s*\w+", '""', macro.body)
     if "##" in code:
         raise Inconvertible("a macro that joins names")
@@ -279,7 +284,7 @@ def _pasted(macro: Macro, arguments: Mapping[str, list[Token]]) -> list[Token]:
 
 
 def _arguments(given: Sequence[Token], at: int) -> tuple[list[list[Token]], int]:
-    """The comma-separated parts in the parentheses that open at `at`, and the place after them."""
+    """The comma-separated parts in the parentheses that open at `at`, and the position after them."""
     parts: list[list[Token]] = [[]]
     depth = 0
     while at < len(given):

@@ -1,4 +1,4 @@
-"""The types among the tokens of a C++ host function, in one spelling each. What is no type is given back."""
+"""Parses C++ types among the tokens of a host function, each to one spelling."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _NOT_TYPES = {
 }
 
 
-class Types:
-    """A place in one function's tokens, and the type that stands there."""
+class TypeParser:
+    """A cursor over one function's tokens that parses C++ types."""
 
-    def __init__(self, given: list[Token]) -> None:
-        self.given = given
+    def __init__(self, tokens: list[Token]) -> None:
+        self.tokens = tokens
         self.at = 0
 
     def peek(self, ahead: int = 0) -> str:
         """The text of a token ahead, "" past the end."""
         index = self.at + ahead
-        return self.given[index].text if index < len(self.given) else ""
+        return self.tokens[index].text if index < len(self.tokens) else ""
 
     def kind(self, ahead: int = 0) -> str:
         """The kind of a token ahead."""
         index = self.at + ahead
-        return self.given[index].kind if index < len(self.given) else ""
+        return self.tokens[index].kind if index < len(self.tokens) else ""
 
     def take(self, text: str = "") -> str:
-        """The next token, which must be `text` if given."""
+        """Consumes the next token, which must be `text` if given; returns its text. Raises Inconvertible."""
         found = self.peek()
         if not found or (text and found != text):
             raise Inconvertible(f"`{text or 'more'}` is expected before `{found or 'the end'}`")
@@ -49,7 +49,7 @@ class Types:
         return found
 
     def skip(self, text: str) -> bool:
-        """Take the next token if it is `text`."""
+        """Consumes the next token if it is `text`; whether it was."""
         if self.peek() != text:
             return False
         self.at += 1
@@ -58,7 +58,7 @@ class Types:
     # ------------------------------------------------------------ types
 
     def type_name(self) -> str:
-        """A type in one spelling, e.g. "float*", "torch::Tensor", "std::vector<int64_t>". Raises Inconvertible."""
+        """Parses a type to one spelling: "float*", "torch::Tensor", "std::vector<int64_t>". Raises Inconvertible."""
         words: list[str] = []
         while True:
             if self.peek() in _CV:
@@ -78,7 +78,7 @@ class Types:
         return " ".join(words) + stars
 
     def qualified_type(self) -> str:
-        """name(::name)* with template arguments."""
+        """Parses name(::name)* with template arguments."""
         self.skip("::")
         text = self.take()
         while True:
@@ -94,9 +94,9 @@ class Types:
                 return text
 
     def template_arguments(self) -> list[str] | None:
-        """The arguments from `<` to `>`, as text; None (and nothing taken) when this is a comparison."""
+        """Parses the arguments from `<` to `>`, as text; None (and nothing consumed) for a comparison."""
         start, depth, parts = self.at, 0, [""]
-        while self.at < len(self.given):
+        while self.at < len(self.tokens):
             text = self.peek()
             if text in (";", "{", "}", "&&", "||", "?", "=", "<<<"):
                 break
@@ -117,8 +117,8 @@ class Types:
         self.at = start
         return None
 
-    def tried_type(self, after: tuple[str, ...]) -> str | None:
-        """A type that is followed by one of `after` ("name" for any identifier), else None and nothing taken."""
+    def type_before(self, after: tuple[str, ...]) -> str | None:
+        """Parses a type that one of `after` follows ("name" for any identifier); else None, and nothing is consumed."""
         start = self.at
         try:
             found = self.type_name()

@@ -1,9 +1,8 @@
-"""The device half of an extension: its kernels, helpers, types and macros as the HIP source of a program.
+"""Converts the device code of an extension (kernels, helpers, types, macros) to the HIP source of a program.
 
-Kernels go over unchanged but for their head: an entry kernel becomes extern "C"; a template becomes a device function
-with one thin extern "C" kernel for each set of arguments that host code launches it with. CUDA's own spellings are
-mapped by a preamble. Lane groups of CUDA have 32 lanes, so shuffles get a width of 32, and votes are cut to half a wave
-where a wave has 64.
+Kernels keep their bodies. An entry kernel becomes extern "C"; a template becomes a device function, with one thin
+extern "C" kernel for each set of template arguments that host code launches. A preamble maps CUDA's spellings: CUDA
+warps have 32 lanes, so shuffles get a width of 32, and votes are cut to half of a wave of 64.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ _NAMES = {
     "C10_RESTRICT": "__restrict__",
 }
 
-PREAMBLE = """// CUDA's lane groups have 32 lanes, whatever the wave
+PREAMBLE = """// CUDA warps have 32 lanes, whatever the wave size
 #undef __activemask
 #undef warpSize
 #define CU_SHUFFLE(op, v, a, w, ...) op(v, a, w)
@@ -91,7 +90,7 @@ PREAMBLE = """// CUDA's lane groups have 32 lanes, whatever the wave
 
 @dataclass
 class DeviceSource:
-    """Collects what host code launches; `text()` is then the HIP source."""
+    """Collects the kernels that host code launches; `text()` is then the HIP source."""
 
     source: ExtensionSource
     wrappers: dict[tuple[str, tuple[str, ...]], str] = field(default_factory=dict)
@@ -129,14 +128,14 @@ class DeviceSource:
         return entry, ["pointer" if p.pointer else p.kind for p in params]
 
     def aliases(self) -> str:
-        """Type aliases of the source: signatures follow them."""
+        """The type aliases and macros of the source, which signatures use."""
         kinds = [i.text for i in self.source.items if i.kind == "other" and re.match(r"typedef|using", i.text)]
         return "\n".join([*map(_portable, kinds), *(i.text for i in self.source.items if i.kind == "define"), ""])
 
     def template_values(
         self, item: CppItem, header: str, targs: Sequence[str], args: Sequence[HostValue], types: dict[str, str]
     ) -> dict[str, str]:
-        """{template parameter: argument}, given, deduced from pointers, or by default."""
+        """{template parameter: argument}: given, deduced from pointers, or the default."""
         given = list(targs)
         values: dict[str, str] = {}
         kernel_params = _parameter_texts(item.head)
@@ -159,7 +158,7 @@ class DeviceSource:
         return values
 
     def constant(self, text: str, types: dict[str, str]) -> str:
-        """A non-type template argument: a number, or a name the device code knows."""
+        """A non-type template argument: a number, or a name that the device code defines."""
         known = set(self.source.macros) | {"true", "false"}
         known |= set(re.findall(r"(\w+)\s*=", " ".join(i.text for i in self.source.items if i.kind == "other")))
         names = re.findall(r"[A-Za-z_]\w*", text)
@@ -168,7 +167,7 @@ class DeviceSource:
         raise Inconvertible(f"the template argument {text} is not a constant")
 
     def wrapper(self, item: CppItem, header: str, values: dict[str, str]) -> str:
-        """The extern "C" kernel for a template and its arguments."""
+        """The name of the extern "C" kernel for a template and its arguments."""
         key = (item.name, tuple(values.values()))
         entry = re.sub(r"\W+", "_", "_".join((item.name, *values.values()))).strip("_")
         if key not in self.wrappers:
@@ -181,7 +180,7 @@ class DeviceSource:
         return entry
 
     def entry(self, item: CppItem) -> str:
-        """A plain kernel as extern "C"."""
+        """The text of a non-template kernel as extern "C"."""
         head = re.sub(r'\bextern\s*"C"|\bstatic\b|\binline\b|\b__forceinline__\b', " ", item.head)
         return f'extern "C" {_portable(head).strip()} {_portable(item.body)}\n'
 
@@ -204,7 +203,7 @@ class DeviceSource:
         return "\n".join([*lines, *rest, *self.wrappers.values()])
 
     def piece(self, item: CppItem) -> str | None:
-        """One item as it goes over, None for what stays behind."""
+        """The text of one item in the HIP source, None for one that is left out."""
         if item.kind == "kernel" and item.body:
             if item.name not in self.used:
                 return None
@@ -219,7 +218,7 @@ class DeviceSource:
         return None
 
     def as_function(self, item: CppItem) -> str:
-        """A template kernel as a device function, which wrappers call."""
+        """The text of a template kernel as a device function, which wrappers call."""
         head = re.sub(r"\b__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", " ", item.head)
         head = re.sub(r"\b__global__\b", "__device__ __forceinline__", head).replace("static ", " ")
         return _portable(f"{head} {item.body}")
@@ -243,7 +242,7 @@ def _bounds(head: str) -> str:
 
 
 def _template_parameters(header: str) -> list[tuple[str, str, str]]:
-    """(kind, name, default) of each."""
+    """(kind, name, default) of each template parameter."""
     inner = header[header.index("<") + 1 : header.rindex(">")]
     found = []
     for part in _split(inner):
@@ -255,7 +254,7 @@ def _template_parameters(header: str) -> list[tuple[str, str, str]]:
 
 
 def _parameter_texts(head: str) -> list[str]:
-    """A kernel's parameters as written."""
+    """The texts of a kernel's parameters."""
     _, plain = without_template(head)
     plain = re.sub(r"\b__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", " ", plain)
     return [p.strip() for p in _split(plain[plain.index("(") + 1 : plain.rindex(")")]) if p.strip()]

@@ -1,4 +1,4 @@
-"""A file that `modelnew.export` wrote -> the program it came from (with the chosen knobs as the only choices)."""
+"""Recovers the program from a file that `modelnew.export` wrote; the chosen knob values become the only choices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hipwright.records import Program
 
 
 def exported_program(tree: ast.Module, extensions: Sequence[Extension]) -> Program | None:
-    """The program, or None when the file is not an export of ours: both native halves must be, to the letter."""
+    """The program, or None when the file is not an unchanged export: both native sources must match to the letter."""
     if len(extensions) != 1 or len(extensions[0].cpp) != 1 or len(extensions[0].cuda) != 1:
         return None
     hip = KERNEL_SOURCE.match(extensions[0].cuda[0])
@@ -44,7 +44,7 @@ def _program(tree: ast.Module, hip: str, extension: Extension) -> str:
     for name in ("prepare", "forward"):
         found = method(owner, name)
         if found is not None:
-            back = _Back()
+            back = _PlanRestorer()
             text, constants = back.function(found)
             functions.append(text)
             values = {**constants, **values}
@@ -56,14 +56,14 @@ def _program(tree: ast.Module, hip: str, extension: Extension) -> str:
     return head + "\n\n\n" + "\n\n\n".join(functions) + "\n"
 
 
-class _Back(ast.NodeTransformer):
-    """Undoes modelnew._Rewrite."""
+class _PlanRestorer(ast.NodeTransformer):
+    """Undoes the rewriting of `modelnew.export`."""
 
     def __init__(self) -> None:
         self.device = self.prepared = ""
 
     def function(self, node: ast.FunctionDef) -> tuple[str, dict[str, str]]:
-        """(text of the plan's function, constants that its head defined)."""
+        """(text of the plan's function, constants that it defined at its start)."""
         head: dict[str, str] = {}
         body: list[ast.stmt] = []
         for item in node.body:

@@ -1,12 +1,13 @@
-"""Values of C++ host code as a plan knows them, and how C++ types are spelled there.
+"""Values of converted C++ host code, and the spelling of C++ types in kernel signatures.
 
-Kinds: "int" "float" "bool" "tensor" "pointer" "tensors" "shape" "dtype" "options" "device" "stream" "ok" (an error
-code: no error) "none" "str" "dim3" "any".
+Kinds of values: "int" "float" "bool" "tensor" "pointer" "tensors" "shape" "dtype" "options" "device" "stream" "ok" (the
+error code of success) "none" "str" "dim3" "any", and "unset <kind>" for a variable without a value.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hipwright.program.signature import SCALARS, canonical
@@ -59,8 +60,11 @@ ALIASES: dict[str, str | None] = {
 
 @dataclass(frozen=True)
 class HostValue:
-    """A converted expression. text: Python; ctype: the element type a pointer was taken as; dtype: of options;
-    parts: of a dim3; known: True or False where the condition is decided now."""
+    """A converted expression.
+
+    text: Python. ctype: the element type of a pointer. dtype: of tensor options. parts: of a dim3. known: the value of
+    a condition that is decided at conversion.
+    """
 
     kind: str
     text: str
@@ -75,7 +79,7 @@ OK, NONE, STREAM = HostValue("ok", "0"), HostValue("none", "None"), HostValue("s
 
 
 def of_type(text: str, types: dict[str, str]) -> str:
-    """A C++ type in the spelling of kernel signatures; its own text when it is none of those."""
+    """A C++ type in the spelling of kernel signatures; unchanged when it is not one of those."""
     name = text.replace("const ", "").strip()
     name = types.get(name, name)
     aliases: dict[str, str | None] = {**ALIASES, **types}
@@ -103,10 +107,20 @@ def kind_of(ctype: str, types: dict[str, str]) -> str:
 
 
 def number(text: str) -> HostValue:
-    """A literal, without its suffixes."""
+    """Converts a numeric literal, without its suffixes."""
     plain = text.replace("'", "")
     if re.match(r"0[xX]", plain):
         return HostValue("int", str(int(plain.rstrip("uUlL"), 16)))
     if re.fullmatch(r"\d+[uUlL]*", plain):
         return HostValue("int", str(int(plain.rstrip("uUlL"))))
     return HostValue("float", repr(float(plain.rstrip("fFlL"))))
+
+
+def condition(text: str, known: bool | None = None) -> HostValue:
+    """A boolean; its constant where the condition is decided at conversion."""
+    return HostValue("bool", f"({text})" if known is None else str(known), known=known)
+
+
+def tuple_text(items: Sequence[str]) -> str:
+    """The text of a tuple of expressions."""
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"

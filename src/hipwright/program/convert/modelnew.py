@@ -1,6 +1,6 @@
-"""A ModelNew file -> a program, where its host code is simple enough. Torch-free; nothing of the file is executed.
+"""Converts a ModelNew file to a program where its host code is simple enough. Torch-free; nothing is executed.
 
-The kernels go over unchanged (`cuda_device`), the C++ host functions become statements of the plan (`cpp_host`), and
+The kernels keep their bodies (`cuda_device`), the C++ host functions become statements of the plan (`cpp_host`), and
 so does ModelNew.forward (`program.convert.forward_plan`). What has no counterpart raises ProgramError with the reason;
 the file can then still be run as it is. A conversion is never trusted: the program it gives is verified like any other.
 """
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from hipwright import syntax
 from hipwright.errors import ProgramError
 from hipwright.program.convert.cpp_host import HostTranslator
-from hipwright.program.convert.cpp_text import CppItem, ExtensionSource, Inconvertible, take_apart
+from hipwright.program.convert.cpp_text import CppItem, ExtensionSource, Inconvertible, split_items
 from hipwright.program.convert.cuda_device import DeviceSource
 from hipwright.program.convert.exported import exported_program
 from hipwright.program.convert.forward_expression import Extensions
@@ -29,7 +29,7 @@ from hipwright.records import Program
 
 
 def from_modelnew(text: str, task_source: str) -> Program:
-    """The program of a ModelNew file for a task. Raises ProgramError, with the reason, where there is none."""
+    """Converts a ModelNew file for a task. Raises ProgramError with the reason where that is impossible."""
     tree = parse_model_new(text)
     try:
         found = static_extensions(tree)
@@ -38,7 +38,7 @@ def from_modelnew(text: str, task_source: str) -> Program:
         raise Inconvertible(f"the extension's arguments are not constants ({error})") from None
     except RecursionError:
         raise Inconvertible("the file is nested too deeply") from None
-    parse(program.text)  # what is written must be a program
+    parse(program.text)  # the result must be a valid program
     return program
 
 
@@ -48,7 +48,7 @@ def _converted(tree: ast.Module, found: Sequence[tuple[ast.Call, Extension]], ta
     forward = method(owner, "forward")
     if forward is None:
         raise Inconvertible("ModelNew has no forward of its own")
-    sources = [take_apart((*e.cpp, *e.cuda)) for _, e in found]
+    sources = [split_items((*e.cpp, *e.cuda)) for _, e in found]
     if not any(source.functions("kernel") for source in sources):
         raise Inconvertible("the file has no kernels of its own")
     if len(sources) > 1:
@@ -61,7 +61,7 @@ def _converted(tree: ast.Module, found: Sequence[tuple[ast.Call, Extension]], ta
     extensions = Extensions(_names(tree, [call for call, _ in found]), functions, hosts)
     attributes = read(tree, task_source)
     plan = Forward(tree, owner, attributes, extensions, writer, constants(tree.body, imports(tree))).convert(forward)
-    plan = ast.unparse(syntax.parse(plan))  # without the brackets that writing needed
+    plan = ast.unparse(syntax.parse(plan))  # drops redundant brackets
     hip = "\n".join(device.text() for device in devices)
     hip = _defines(found) + hip
     if "'''" in hip:
@@ -70,14 +70,14 @@ def _converted(tree: ast.Module, found: Sequence[tuple[ast.Call, Extension]], ta
 
 
 def _defines(found: Sequence[tuple[ast.Call, Extension]]) -> str:
-    """-D flags of the build as macros."""
+    """The -D flags of the build as macros."""
     given = dict.fromkeys(f for _, e in found for f in e.cuda_cflags if re.match(r"-D[A-Za-z_]\w*(=-?\d+)?$", f))
     pairs = [f[2:].partition("=") for f in given if not f.startswith("-D__")]
     return "".join(f"#define {name} {value or 1}\n" for name, _, value in pairs)
 
 
 def _no_clash(sources: Sequence[ExtensionSource]) -> None:
-    """Several extensions become one source: their names must differ."""
+    """Checks that extensions, which become one source, define different names."""
     seen: set[str] = set()
     for source in sources:
         names = {i.name for i in source.items if i.name and i.kind in ("kernel", "device", "define")}
@@ -87,7 +87,7 @@ def _no_clash(sources: Sequence[ExtensionSource]) -> None:
 
 
 def _exported(extension: Extension, source: ExtensionSource) -> dict[str, CppItem]:
-    """{Python name: host function} of an extension."""
+    """{exported Python name: host function} of an extension."""
     hosts = source.functions("host")
     found = {name: hosts[name] for name in extension.functions if name in hosts}
     for item in source.items:
@@ -99,7 +99,7 @@ def _exported(extension: Extension, source: ExtensionSource) -> dict[str, CppIte
 
 
 def _names(tree: ast.Module, calls: Sequence[ast.Call]) -> dict[str, int]:
-    """Every name that holds an extension: a variable, self.attribute, or what a function that builds one returns."""
+    """Every name bound to an extension (a variable or self.attribute) -> its index; calls of builders are followed."""
     makers: dict[str, int] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name != "__init__":

@@ -1,4 +1,4 @@
-"""Where the statements of a converted plan are written, by `cpp_host` and `program.convert.forward_plan` alike."""
+"""Collects the statements of a converted plan, for `cpp_host` and `forward_plan`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 class PlanLines:
-    """Lines of a plan, and names that are not yet used in it."""
+    """The lines of a plan, and the names used in it."""
 
     def __init__(self, used: set[str]) -> None:
         self.lines: list[str] = []
@@ -14,11 +14,11 @@ class PlanLines:
         self.indent = "    "
 
     def line(self, text: str) -> None:
-        """One statement."""
+        """Appends one statement."""
         self.lines.append(self.indent + text)
 
     def fresh(self, name: str) -> str:
-        """A name like `name` that is free."""
+        """Reserves an unused name like `name`."""
         base = re.sub(r"\W", "_", name).lower().strip("_") or "v"
         found, number = base, 1
         while found in self.used:
