@@ -19,7 +19,7 @@ from author_tools import answer_with, program
 from landscape import SPACE, Judge, write
 
 from hipwright.agents.ablation.arms import Arm, ArmOutcome, arms, csv, table
-from hipwright.agents.ablation.run import AblationPlan, Opened, Translating, ablate
+from hipwright.agents.ablation.run import AblationPlan, Opened, TranslationOnly, ablate
 from hipwright.agents.engine_author import EngineAuthor
 from hipwright.agents.pipeline import Pipeline
 from hipwright.archive import Archive, Evaluated, Proposed, RunLog, read_log
@@ -242,7 +242,7 @@ def test_prompting_alone_never_falls_back_on_the_engine() -> None:
     asks = [
         ProposalRequest(Expansion(number=n, operator="random", parents=("p",)), (), SearchView(0, 4)) for n in range(2)
     ]
-    alone = Translating(inner)
+    alone = TranslationOnly(inner)
     alone.prepare(asks)
     assert inner.asks == ["translate", "translate"]
     assert alone.propose(asks[0], random.Random(0)).program.text == "0"

@@ -1,8 +1,8 @@
-"""Role 1, the task generator: new tasks in the KernelBench form, by both minds, and none that the self-check refuses.
+"""The task generator role: new tasks in the KernelBench form, each accepted by the self-check.
 
-The engine mind changes a given task's syntax tree (synth/mutate.py). The LLM mind is asked for a mutation of a
-given task, a composition of operators, or a task under a constraint in words, and is told what the self-check
-(synth/check.py) said, up to `TRIES` times. What was dropped is counted with the reason.
+The engine mutates the syntax tree of a given task (synth/mutate.py). A language model is asked for a mutation of a
+given task, a composition of operators, or a task under a constraint in words; after a refusal by the self-check
+(synth/check.py) it gets the message, up to `TRIES` times. Dropped tasks are reported with the reason.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ OPERATORS = (
     "a transpose",
     "a masked fill",
 )
-"""What a composition is drawn from."""
+"""The operators that a composition is drawn from."""
 
 CONSTRAINTS = (
     "a reduction over a dimension that is not contiguous in memory, then a pointwise tail.",
@@ -60,12 +60,12 @@ CONSTRAINTS = (
     "attention with a mask, on small sizes.",
 )
 
-Wish = Literal["mutation", "composition", "constraint"]
-WISHES: tuple[Wish, ...] = ("mutation", "composition", "constraint")
+TaskIdea = Literal["mutation", "composition", "constraint"]
+TASK_IDEAS: tuple[TaskIdea, ...] = ("mutation", "composition", "constraint")
 
 
 class NewTask(Record, frozen=True, kw_only=True):
-    """An accepted task. how: the mutation or the wish, in words; parent: the task it came from, "" for none."""
+    """An accepted task. how: the mutation or the idea in words; parent: the task it came from, "" for none."""
 
     task: Task
     author: Author = msgspec.field(name="mind")
@@ -76,7 +76,7 @@ class NewTask(Record, frozen=True, kw_only=True):
 
 
 class DroppedTask(Record, frozen=True, kw_only=True):
-    """What was not taken. stage: of synth.check.Stage."""
+    """A refused task. stage: of synth.check.Stage."""
 
     author: Author = msgspec.field(name="mind")
     how: str
@@ -86,7 +86,7 @@ class DroppedTask(Record, frozen=True, kw_only=True):
 
 
 class TaskBatch(Record, frozen=True, kw_only=True):
-    """What one call made. Every refusal is in `dropped`, also those that a later try mended."""
+    """The tasks of one call. dropped: every refusal, also those that a later try corrected."""
 
     accepted: tuple[NewTask, ...] = ()
     dropped: tuple[DroppedTask, ...] = ()
@@ -99,7 +99,7 @@ class TaskBatch(Record, frozen=True, kw_only=True):
 
 @dataclass
 class TaskGenerator:
-    """The role. zygote: contained processes that have torch; client, lineup: for the LLM mind alone."""
+    """The role. zygote: of sandboxed processes with torch; client, lineup: needed for tasks by a model only."""
 
     zygote: Zygote
     seed: int = 0
@@ -109,7 +109,7 @@ class TaskGenerator:
     _known: set[str] = field(default_factory=set)
 
     def mutated(self, parents: Mapping[str, str], count: int) -> TaskBatch:
-        """Up to `count` tasks by the engine mind, the parents ({name: source}) and the kinds of change taking turns."""
+        """Makes up to `count` tasks by the engine, alternating parents ({name: source}) and kinds of change."""
         rng = random.Random(content_key("task generator", str(self.seed), *parents))
         self._known.update(map(same_task, parents.values()))
         queue = _in_turn({name: mutations(source, rng) for name, source in parents.items()}, rng)
@@ -128,9 +128,9 @@ class TaskGenerator:
         return TaskBatch(accepted=tuple(accepted), dropped=tuple(dropped))
 
     def asked(self, parents: Mapping[str, str], count: int) -> TaskBatch:
-        """Up to `count` tasks by the LLM mind, the three wishes taking turns.
+        """Asks models for up to `count` tasks, alternating the three kinds of ideas.
 
-        Raises OutOfBudget and ProviderError; answered calls are not repeated when it is called again.
+        Raises OutOfBudget and ProviderError; a repeated call does not repeat answered requests.
         """
         self._known.update(map(same_task, parents.values()))
         accepted: list[NewTask] = []
@@ -143,19 +143,19 @@ class TaskGenerator:
 
     def _ask(self, parents: Mapping[str, str], number: int) -> tuple[NewTask | None, list[DroppedTask]]:
         rng = self._rng(number)
-        return self._tried(number, rng, *_wish(WISHES[number % len(WISHES)], parents, rng))
+        return self._tried(number, rng, *_idea_prompt(TASK_IDEAS[number % len(TASK_IDEAS)], parents, rng))
 
     def one(
-        self, kind: Wish, number: int, parents: Mapping[str, str], constraint: str = ""
+        self, kind: TaskIdea, number: int, parents: Mapping[str, str], constraint: str = ""
     ) -> tuple[NewTask | None, list[DroppedTask]]:
-        """The task of one wish by the LLM mind, and what was refused on the way. constraint: "" draws one.
+        """Asks a model for one task; also returns the refusals on the way. constraint: "" draws one.
 
-        What it becomes depends on the arguments and the seed alone, not on earlier wishes. Raises OutOfBudget and
-        ProviderError; answered calls are not repeated when it is called again.
+        The result depends on the arguments and the seed alone, not on earlier calls. Raises OutOfBudget and
+        ProviderError; a repeated call does not repeat answered requests.
         """
         self._known = set(map(same_task, parents.values()))
         rng = self._rng(number)
-        return self._tried(number, rng, *_wish(kind, parents, rng, constraint))
+        return self._tried(number, rng, *_idea_prompt(kind, parents, rng, constraint))
 
     def _rng(self, number: int) -> random.Random:
         return random.Random(content_key("task wish", str(self.seed), str(number)))
@@ -164,7 +164,7 @@ class TaskGenerator:
         self, number: int, rng: random.Random, how: str, parent: str, prompt: str
     ) -> tuple[NewTask | None, list[DroppedTask]]:
         messages = [Message(role="user", text=prompt)]
-        assert self.client is not None and self.lineup is not None, "the LLM mind needs a client and a lineup"
+        assert self.client is not None and self.lineup is not None, "tasks by a model need a client and a lineup"
         model = self.lineup.choose(self.name, rng)
         dropped: list[DroppedTask] = []
         for attempt in range(TRIES):
@@ -198,13 +198,15 @@ class TaskGenerator:
 
 
 def code_of(text: str) -> str:
-    """The Python of an answer: its longest fenced block, or all of it where there is none. Nothing is executed."""
+    """The Python of an answer: its longest fenced block, or the whole text without one. Executes nothing."""
     blocks = re.findall(r"^(`{3,})(?:python|py)?[ \t]*\n(.*?)^\1[ \t]*$", text, re.DOTALL | re.MULTILINE)
     return max((body for _, body in blocks), key=len, default=text)
 
 
-def _wish(kind: Wish, parents: Mapping[str, str], rng: random.Random, constraint: str = "") -> tuple[str, str, str]:
-    """In words, the parent, and the prompt. Without parents a mutation becomes a composition."""
+def _idea_prompt(
+    kind: TaskIdea, parents: Mapping[str, str], rng: random.Random, constraint: str = ""
+) -> tuple[str, str, str]:
+    """Returns (the idea in words, the parent, the prompt). Without parents a mutation becomes a composition."""
     sizes = {"max_elements": MAX_ELEMENTS, "max_text": MAX_TEXT}
     if kind == "mutation" and parents:
         name = rng.choice(sorted(parents))
@@ -223,7 +225,7 @@ def _dropped(author: Author, how: str, parent: str, refused: TaskRefused) -> Dro
 
 
 def _in_turn(found: Mapping[str, Sequence[Mutated]], rng: random.Random) -> list[tuple[str, Mutated]]:
-    """Every mutation with its parent: parents in turn, and within each the kinds of change in turn."""
+    """Orders all mutations with their parent: parents alternate, and within each the kinds of change."""
     queues = {}
     for parent, changes in found.items():
         kinds: dict[str, list[Mutated]] = {}

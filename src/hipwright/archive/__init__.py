@@ -1,4 +1,4 @@
-"""Everything that happened: append-only events, programs by content, and what can be asked of them (docs/search.md)."""
+"""The archive of runs: append-only events, programs by content key, and queries on them (docs/search.md)."""
 
 from hipwright.archive.export import export
 from hipwright.archive.log import Called, Confirmed, Evaluated, Finished, Proposed, RunLog, as_stored, read_log

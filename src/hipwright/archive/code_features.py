@@ -1,6 +1,6 @@
-"""What a task computes and how a kernel goes about it, read from source text alone: for search by likeness.
+"""Features of tasks and kernels, read from source text alone, for similarity search.
 
-Nothing is executed. Features are names with weights, so that two texts compare by the cosine of their vectors.
+Nothing is executed. Features are weights by name, so that two texts compare by the cosine of their vectors.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from math import log2
 
 from hipwright import syntax
 
-# operator -> families: what makes two operators alike although their names differ
-_MEMBERS = {
+# family -> operators: makes operators with different names similar
+_FAMILY_OPERATORS = {
     "softmax": "softmax log_softmax softmin gumbel_softmax logsumexp scaled_dot_product_attention cross_entropy",
     "reduction": "sum mean max min amax amin prod var std norm logsumexp softmax log_softmax argmax argmin any all "
     "layer_norm rms_norm group_norm instance_norm batch_norm normalize mse_loss cross_entropy cosine_similarity",
@@ -31,7 +31,7 @@ _MEMBERS = {
     "softsign exp log sqrt rsqrt abs pow clamp add sub mul div neg sin cos erf square where lerp dropout reciprocal",
 }
 FAMILIES: dict[str, tuple[str, ...]] = {}
-for _family, _names in _MEMBERS.items():
+for _family, _names in _FAMILY_OPERATORS.items():
     for _name in _names.split():
         FAMILIES[_name] = (*FAMILIES.get(_name, ()), _family)
 
@@ -60,8 +60,8 @@ _BINARY = {
     ast.Pow: "pow",
     ast.MatMult: "matmul",
 }
-_MAKERS = frozenset({"randn", "rand", "randint", "ones", "zeros", "empty", "full", "arange"})
-_SILENT = frozenset(
+_TENSOR_FACTORIES = frozenset({"randn", "rand", "randint", "ones", "zeros", "empty", "full", "arange"})
+_NOT_OPERATORS = frozenset(
     {
         "module",
         "parameter",
@@ -97,7 +97,7 @@ _SILENT = frozenset(
         "identity",
     }
 )
-_NOISE = frozenset(
+_STOP_WORDS = frozenset(
     {
         "self",
         "torch",
@@ -169,13 +169,13 @@ KERNEL_FEATURES: dict[str, re.Pattern[str]] = {
 
 
 def tokens(text: str) -> list[str]:
-    """Words of code or prose in lower case: names whole and in their parts, with other names for the same dtype."""
+    """Lower-case words of code or prose: whole names, their parts, and the canonical names of dtypes."""
     found: list[str] = []
     for word in re.findall(r"[A-Za-z_][A-Za-z_0-9]*|\d+", text):
         name = snake(word).strip("_")
         parts = [part for part in name.split("_") if part] if "_" in name else []
         for item in (name, *parts):
-            if item and item not in _NOISE:
+            if item and item not in _STOP_WORDS:
                 found.append(item)
                 if (dtype := _DTYPES.get(item, item)) != item:
                     found.append(dtype)
@@ -183,7 +183,7 @@ def tokens(text: str) -> list[str]:
 
 
 def snake(name: str) -> str:
-    """An operator's name as its function has it: LayerNorm -> layer_norm, Conv2d and conv2d -> conv, ReLU -> relu."""
+    """The functional name of an operator: LayerNorm -> layer_norm, Conv2d and conv2d -> conv, ReLU -> relu."""
     if name in ("ReLU", "GELU", "SiLU", "ELU", "SELU", "CELU", "GLU", "ReLU6", "PReLU", "RReLU", "LSTM", "GRU", "RNN"):
         return name.lower()
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
@@ -191,16 +191,16 @@ def snake(name: str) -> str:
 
 
 def task_features(source: str) -> dict[str, float]:
-    """Operators, their families, dtypes, ranks and row widths of a task (or of any text), as weighted names.
+    """Weights of the operators, families, dtypes, ranks and row widths of a task or any text.
 
-    Python is read by its syntax tree; other text by the operators' names that occur in it.
+    Python is read by its syntax tree, other text by the operator names that occur in it.
     """
     features: dict[str, float] = {}
     tree = python_tree(source)
     if tree is None:
         words = {snake(word) for word in re.findall(r"[A-Za-z_]\w*", source)}
         operators = {word for word in words if word in FAMILIES}
-        families = {word for word in words if word in _MEMBERS}
+        families = {word for word in words if word in _FAMILY_OPERATORS}
         dtypes, shapes = {_DTYPES[word] for word in words if word in _DTYPES}, _widths(source)
     else:
         operators, dtypes = _operators(tree), _dtypes(tree)
@@ -213,7 +213,7 @@ def task_features(source: str) -> dict[str, float]:
 
 
 def python_tree(source: str) -> ast.Module | None:
-    """The syntax tree of a text that is Python with a class or a function in it, else None."""
+    """The syntax tree of Python text with a class or a function, else None."""
     try:
         tree = syntax.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -222,12 +222,12 @@ def python_tree(source: str) -> ast.Module | None:
 
 
 def kernel_features(text: str) -> dict[str, float]:
-    """How a program goes about it: 1.0 under each name of KERNEL_FEATURES that its text shows."""
+    """1.0 for each of KERNEL_FEATURES that occurs in a program's text."""
     return {name: 1.0 for name, pattern in KERNEL_FEATURES.items() if pattern.search(text)}
 
 
 def words_of(features: Mapping[str, float]) -> list[str]:
-    """The names of features as words for a text search, without their kind."""
+    """The names of features without their kind, as words for text search."""
     return [name.partition(":")[2] or name for name in sorted(features) if not name.startswith(("rank:", "width:"))]
 
 
@@ -235,7 +235,7 @@ def words_of(features: Mapping[str, float]) -> list[str]:
 
 
 def _operators(tree: ast.Module) -> set[str]:
-    """Operators of everything but the functions that make inputs."""
+    """The operators of all classes and functions except those that make inputs."""
     found = set()
     for node in _computing(tree):
         name = ""
@@ -245,7 +245,7 @@ def _operators(tree: ast.Module) -> set[str]:
         elif isinstance(node, (ast.BinOp, ast.AugAssign)):
             name = _BINARY.get(type(node.op), "") if _tensor_like(node) else ""
         name = snake(name).strip("_")
-        if name and name not in _SILENT and name not in _MAKERS and not name.startswith("get_"):
+        if name and name not in _NOT_OPERATORS and name not in _TENSOR_FACTORIES and not name.startswith("get_"):
             found.add(name)
     return found
 
@@ -257,7 +257,7 @@ def _computing(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _tensor_like(node: ast.BinOp | ast.AugAssign) -> bool:
-    """Arithmetic of sizes (`a // b`, `2 * k`) is no operator of the task; a number beside a number is not either."""
+    """Whether arithmetic may be on tensors: not so for two constants."""
     sides = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.target, node.value)
     return not all(isinstance(side, ast.Constant) for side in sides)
 
@@ -268,7 +268,7 @@ def _dtypes(tree: ast.Module) -> set[str]:
 
 
 def _shapes(tree: ast.Module) -> set[str]:
-    """Rank and width of each tensor that the file makes with literal sizes, or with names of integers."""
+    """Rank and row width of each tensor that is made with literal sizes or named integer constants."""
     sizes = {
         target.id: node.value.value
         for node in tree.body
@@ -279,7 +279,7 @@ def _shapes(tree: ast.Module) -> set[str]:
     found = set()
     for node in ast.walk(tree):
         name = getattr(node.func, "attr", "") if isinstance(node, ast.Call) else ""
-        if not isinstance(node, ast.Call) or name not in _MAKERS:
+        if not isinstance(node, ast.Call) or name not in _TENSOR_FACTORIES:
             continue
         nested = next((arg for arg in node.args if isinstance(arg, (ast.Tuple, ast.List))), None)
         args = nested.elts if nested is not None else node.args

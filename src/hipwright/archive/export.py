@@ -1,7 +1,7 @@
-"""A run as JSON lines. The canonical form is the same, byte for byte, for every run with the same seed and task.
+"""Exports a run as JSON lines. The canonical form is byte-identical for all runs with the same task, seed and settings.
 
-Canonical means: only what decides the outcome, in proposal order, without what a clock, a machine or a path put there.
-`STRIPPED` and `MASKS` below are the whole list of what is left out (docs/search.md says why of each).
+Canonical: only what decides the outcome, in proposal order, without data of clocks, machines and paths. `STRIPPED` and
+`MASKS` list all that is left out (docs/search.md gives the reasons).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STRIPPED = frozenset(
         "timing",
         "samples_ms",
         "baseline_ms",
-        # what the caches already held, and what broke and was tried again
+        # caches and retries
         "cached",
         "attempts",
         # the machine and its files
@@ -44,7 +44,10 @@ STRIPPED = frozenset(
 )
 
 MASKS = (
-    (re.compile(r"(?<![\w./>])/(?:[\w.+@~-]+/)+[\w.+@~-]*"), "<path>"),  # two or more components: not a division sign
+    (
+        re.compile(r"(?<![\w./>])/(?:[\w.+@~-]+/)+[\w.+@~-]*"),
+        "<path>",
+    ),  # two or more components, so that a division sign stays
     (re.compile(r"\b0x[0-9a-fA-F]{6,}\b"), "<address>"),
 )
 
@@ -52,10 +55,10 @@ _KINDS = ("proposed", "evaluated", "decided")
 
 
 def export(archive: Archive, run: str, *, canonical: bool = False) -> str:
-    """All of a run as JSON lines, programs included. BadInput when there is no such run.
+    """Returns a run as JSON lines, programs included. BadInput when there is no such run.
 
-    Not canonical: every event as it was appended, each `proposed` one with its program's text, and `run_started` with
-    the programs of earlier runs that this one was shown: so the file alone is enough to do the run again.
+    Not canonical: every event as stored, `proposed` with the program, and `run_started` with the programs of earlier
+    runs that the run's settings name, so that the file suffices to replay the run.
     """
     name = archive.run(run).id
     events = archive.events(name)
@@ -64,7 +67,7 @@ def export(archive: Archive, run: str, *, canonical: bool = False) -> str:
 
 
 def strip(value: Any) -> Any:
-    """`value` (plain JSON types) without the fields in STRIPPED, at any depth, and with paths and addresses masked."""
+    """Returns plain JSON without the fields in STRIPPED, at any depth, and with paths and addresses masked."""
     if isinstance(value, dict):
         return {key: strip(item) for key, item in value.items() if key not in STRIPPED}
     if isinstance(value, (list, tuple)):
@@ -79,13 +82,13 @@ def _full(archive: Archive, event: Event) -> dict[str, Any]:
     line = event.to_dict()
     if program := event.data.get("program") if event.kind == "proposed" else None:
         line["program"] = archive.program(program).to_dict()
-    if event.kind == "run_started" and (shown := _shown(event)):
+    if event.kind == "run_started" and (shown := _programs_of_earlier_runs(event)):
         line["programs"] = [archive.program(key).to_dict() for key in shown]
     return line
 
 
-def _shown(event: Event) -> list[str]:
-    """Keys of the programs of earlier runs that a run's record names."""
+def _programs_of_earlier_runs(event: Event) -> list[str]:
+    """Keys of the programs of earlier runs that a run's settings name."""
     agents = event.data.get("run", {}).get("settings", {}).get("agents") or {}
     return sorted({*agents.get("known", ()), *agents.get("neighbours", ())})
 
@@ -94,14 +97,14 @@ def _canonical(archive: Archive, log: RunLog) -> Iterator[dict[str, Any]]:
     run = {key: value for key, value in log.started.get("run", {}).items() if key != "id"}
     yield {"kind": "run_started", "run": strip(run)}
     for called in sorted(log.called.values(), key=lambda c: (c.number, c.role, c.index, c.request)):
-        yield {"kind": "called", **called.to_dict()}  # an answer is replayed bit for bit, so nothing is masked in it
+        yield {"kind": "called", **called.to_dict()}  # not masked: answers are replayed bit for bit
     for number in sorted(log.proposed):
         for kind in _KINDS:
             record = getattr(log, kind).get(number)
             if record is not None:
                 yield {"kind": kind, "number": number, **_event(archive, kind, record)}
     for number, confirmed in log.confirmed.items():
-        # the second verification draws secret seeds: its figures differ, its verdict is what counts
+        # the second verification draws secret seeds: its figures differ, so only the verdict is kept
         yield {"kind": "confirmed", "number": number, "program": confirmed.program, "passed": confirmed.passed}
     if log.finished is not None:
         yield {"kind": "finished", **strip(log.finished.to_dict())}
@@ -110,7 +113,7 @@ def _canonical(archive: Archive, log: RunLog) -> Iterator[dict[str, Any]]:
 def _event(archive: Archive, kind: str, record: Record) -> dict[str, Any]:
     plain: dict[str, Any] = strip(record.to_dict())
     if isinstance(record, Evaluated) and record.evaluation.score_kind == "measured":
-        plain["evaluation"]["score"] = None  # a stopwatch's figure
+        plain["evaluation"]["score"] = None  # measured by a clock
     if kind == "proposed" and plain["program"]:
         plain["program"] = {"key": plain["program"], **archive.program(plain["program"]).to_dict()}
     return plain

@@ -1,4 +1,4 @@
-"""Who came from whom: the ancestors of a program, and a run's family tree as text."""
+"""Ancestors of a program, and a run's programs as an indented tree."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def by_program(log: RunLog) -> dict[str, Proposed]:
 
 
 def origins(expansion: Expansion) -> tuple[str, ...]:
-    """What an expansion was made from: its parents, or the failed program that it repairs."""
+    """The keys an expansion was made from: its parents, or the failed program that it repairs."""
     failed = expansion.action.get("failed")
     return expansion.parents or ((str(failed),) if failed else ())
 
 
 def ancestors(log: RunLog, program: str) -> list[Proposed]:
-    """The line of first parents that led to `program`, oldest first, itself last; [] for an unknown program."""
+    """The chain of first parents of `program`, oldest first, itself last; [] for an unknown program."""
     first = by_program(log)
     line: list[Proposed] = []
     current = first.get(program)
@@ -35,13 +35,13 @@ def ancestors(log: RunLog, program: str) -> list[Proposed]:
 
 
 def tree(log: RunLog) -> list[str]:
-    """The run's programs as an indented tree, a line each: number, operator, status, score, kept or not."""
+    """The run's programs as an indented tree, one line each: number, operator, status, score, kept or not."""
     first = by_program(log)
     children: dict[str, list[Proposed]] = {}
     for proposed in first.values():
         parents = origins(proposed.expansion)
         parent = parents[0] if parents and parents[0] in first else ""
-        # a parent is always proposed earlier, which also rules out a cycle in a damaged log
+        # a parent is proposed earlier; this also prevents cycles in a damaged log
         if parent and first[parent].number >= proposed.number:
             parent = ""
         children.setdefault(parent, []).append(proposed)

@@ -1,4 +1,4 @@
-"""One process at a time works on a run: an flock that the kernel releases however that process ends."""
+"""An exclusive lock on a run: an flock, which the kernel releases when its process ends in any way."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 from hipwright.errors import BadInput
 
-_PROBE_GRACE = 0.25  # seconds: `is_locked` of another process holds the lock for microseconds
+_PROBE_GRACE = 0.25  # seconds; `is_locked` of another process holds the lock for microseconds
 
 
 @contextmanager
 def run_lock(path: Path, run: str) -> Iterator[None]:
-    """Hold the run's lock file. BadInput when another process works on the run."""
+    """Holds the run's lock file. BadInput when another process holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as stream:
         deadline = time.monotonic() + _PROBE_GRACE
@@ -30,7 +30,7 @@ def run_lock(path: Path, run: str) -> Iterator[None]:
 
 
 def is_locked(path: Path) -> bool:
-    """True while some process holds the lock."""
+    """Whether some process holds the lock."""
     try:
         with path.open("r") as stream:
             return not _try(stream.fileno(), fcntl.LOCK_SH)

@@ -1,15 +1,15 @@
-"""A run's events read back as records: the one reader behind resume, query, lineage and export.
+"""Reads a run's events back as records; used by resume, queries, lineage and export.
 
 The events of a search, in the order they are appended:
 
     run_started           the Run, the task's key and name, the evaluator's fingerprint
-    proposed   n          the Expansion, the program's key and choices, the round; all of one round at once
-    evaluated  n          the Evaluation, as soon as it is there
-    decided    n          the Decision; all of one round at once
+    proposed   n          the Expansion, the program's key and choices, the round; a whole round in one transaction
+    evaluated  n          the Evaluation, as soon as it is known
+    decided    n          the Decision; a whole round in one transaction
     confirmed  n          the winner verified again on fresh inputs
     call_reserved, call_released, call_settled, call_refused  n   a language model's call (docs/llm-budget.md)
     interrupted, resumed  not part of the outcome
-    finished              why, and the best
+    finished              the reason and the best program
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ AUTHOR_NOTE = "mind"
 
 
 class Proposed(Record, frozen=True, kw_only=True):
-    """One proposal. program: "" when the operator failed (`error` says how).
+    """One proposal. program: its key, "" when writing failed with `error`.
 
-    duplicate_of: the number of the earlier proposal with the same program, which is not evaluated again. notes: what
-    the source says of how it came about.
+    duplicate_of: the number of an earlier proposal with the same program, which is not evaluated again. notes: the
+    source's notes on its origin.
     """
 
     expansion: Expansion
@@ -54,7 +54,7 @@ class Proposed(Record, frozen=True, kw_only=True):
 
     @property
     def evaluable(self) -> bool:
-        """True when it brings a program that the run has not seen."""
+        """Whether it has a program that is new in the run."""
         return bool(self.program) and self.duplicate_of is None
 
 
@@ -67,7 +67,7 @@ class Evaluated(Record, frozen=True, kw_only=True):
 
 
 class Confirmed(Record, frozen=True, kw_only=True):
-    """A winner verified once more; `evaluation` is the second one."""
+    """The second verification of a winner."""
 
     program: str
     passed: bool
@@ -108,7 +108,7 @@ class Called(Record, frozen=True, kw_only=True):
 
 @dataclass
 class RunLog:
-    """Everything known of one run, by proposal number; `called` by the request's key."""
+    """All records of one run, by proposal number; `called` by the request's key."""
 
     started: dict[str, Any] = field(default_factory=dict)
     proposed: dict[int, Proposed] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class RunLog:
     clock_ended: float = 0.0
 
     def add(self, event: Event) -> None:
-        """Take in one event; kinds of later versions are left out. InfrastructureError when it cannot be read."""
+        """Adds one event; unknown kinds are ignored. InfrastructureError when it cannot be read."""
         try:
             self._add(event)
         except (msgspec.ValidationError, KeyError) as error:
@@ -143,7 +143,7 @@ class RunLog:
             self.confirmed[event.number] = Confirmed.from_dict(event.data)
         elif event.kind == "call_settled":
             called = Called.of(event)
-            self.called.setdefault(called.request, called)  # the first answer is the one that was used
+            self.called.setdefault(called.request, called)  # the first answer is the one that the run used
         elif event.kind == "finished":
             self.finished = Finished.from_dict(event.data)
         elif event.kind == "resumed":
@@ -151,9 +151,9 @@ class RunLog:
 
 
 def as_stored(evaluation: Evaluation) -> Evaluation:
-    """The evaluation as the archive will give it back (NaN has no JSON), so that who goes on from it sees the same.
+    """Returns the evaluation as the archive will return it (JSON has no NaN), so that a resumed run sees the same.
 
-    One that cannot be stored at all says nothing about the program: it is as if the machine had failed.
+    One that cannot be stored becomes a fault of the service.
     """
     try:
         return Evaluation.from_json(evaluation.to_json())
@@ -168,7 +168,7 @@ def as_stored(evaluation: Evaluation) -> Evaluation:
 
 
 def read_log(events: Iterable[Event]) -> RunLog:
-    """The events of one run as a RunLog."""
+    """Reads the events of one run into a RunLog."""
     log = RunLog()
     for event in events:
         log.add(event)

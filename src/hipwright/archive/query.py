@@ -1,4 +1,4 @@
-"""What people ask of the archive: which runs there are, how one went, how two differ. Readers only."""
+"""Read-only queries on the archive: list runs, show one run, compare two. A new query is a function here."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ RunStatus = Literal["running", "finished", "interrupted"]
 
 
 class TrialDetail(Record, frozen=True, kw_only=True):
-    """One proposal with all that became of it. status: "duplicate" or "not proposed" where nothing was evaluated.
+    """One proposal with its outcome. status: "duplicate", "not proposed" or "pending" without an evaluation.
 
-    notes: what the source says of how it came about (who wrote it, from what).
+    notes: the source's notes on its origin (author, model, retrieved programs).
     """
 
     number: int
@@ -43,7 +43,7 @@ class TrialDetail(Record, frozen=True, kw_only=True):
 
 
 class RunSummary(Record, frozen=True, kw_only=True):
-    """One line of `hipwright runs`. score: the best program's; started: seconds since 1970; seconds: of evaluation."""
+    """One line of `hipwright runs`. score: of the best program; started: Unix time; seconds: of evaluation."""
 
     id: str
     task: str
@@ -64,7 +64,7 @@ class RunSummary(Record, frozen=True, kw_only=True):
 
 
 class RunDetail(Record, frozen=True, kw_only=True):
-    """`hipwright show`: the winner and how the run came to it. lineage: the winner's ancestors, oldest first.
+    """The data of `hipwright show`: all trials, the winner, and its ancestors (lineage), oldest first.
 
     costs: evaluations, cached, retries, duplicates, failed_proposals, resumes; seconds (evaluation time, summed) and
     wall_seconds (first to last event, pauses included).
@@ -81,7 +81,7 @@ class RunDetail(Record, frozen=True, kw_only=True):
 
 
 class RunComparison(Record, frozen=True, kw_only=True):
-    """`hipwright compare`: two runs side by side. diff: unified, of the winners' texts.
+    """The data of `hipwright compare`. diff: unified, of the winners' texts.
 
     ratio: b's best score over a's (below 1: b is better), None unless both runs are of one task and kind of score.
     """
@@ -95,12 +95,12 @@ class RunComparison(Record, frozen=True, kw_only=True):
 
 
 def list_runs(archive: Archive) -> list[RunSummary]:
-    """All runs, newest first."""
+    """Summaries of all runs, newest first."""
     return [_summary(archive, run, read_log(archive.events(run.id))) for run in reversed(archive.runs())]
 
 
 def show(archive: Archive, name: str) -> RunDetail:
-    """Everything about one run. BadInput when there is no such run."""
+    """All details of one run. BadInput when there is no such run."""
     run = archive.run(name)
     log = read_log(archive.events(run.id))
     summary = _summary(archive, run, log)
@@ -118,7 +118,7 @@ def show(archive: Archive, name: str) -> RunDetail:
 
 
 def compare(archive: Archive, first: str, second: str) -> RunComparison:
-    """Two runs side by side. BadInput when one does not exist."""
+    """Compares two runs. BadInput when one does not exist."""
     runs = [archive.run(first), archive.run(second)]
     logs = [read_log(archive.events(run.id)) for run in runs]
     a, b = (_summary(archive, run, log) for run, log in zip(runs, logs, strict=True))
@@ -136,12 +136,12 @@ def compare(archive: Archive, first: str, second: str) -> RunComparison:
 
 
 def trials(log: RunLog) -> list[TrialDetail]:
-    """Every proposal of a run with its outcome, in order."""
+    """Every proposal of a run with its outcome, in proposal order."""
     return [_trial(log, number) for number in sorted(log.proposed)]
 
 
 def best_trial(log: RunLog) -> int | None:
-    """The winner's number; of a run that is not over, the last decided best, else the fastest that passed."""
+    """The winner's number; for an unfinished run the latest best, else the fastest that passed."""
     if log.finished is not None:
         return log.finished.number if log.finished.best else None
     decided = [number for number, decision in log.decided.items() if decision.best]
@@ -220,11 +220,11 @@ def _costs(log: RunLog) -> dict[str, float]:
 def _diff(archive: Archive, a: RunSummary, b: RunSummary) -> tuple[str, ...]:
     if not a.best or not b.best or a.best == b.best:
         return ()
-    before, after = _shown(archive.program(a.best)), _shown(archive.program(b.best))
+    before, after = _text_lines(archive.program(a.best)), _text_lines(archive.program(b.best))
     names = (f"{a.id}/{a.best[:8]}", f"{b.id}/{b.best[:8]}")
     return tuple(difflib.unified_diff(before, after, *names, lineterm=""))
 
 
-def _shown(program: Program) -> list[str]:
+def _text_lines(program: Program) -> list[str]:
     knobs = [f"# {name} = {value}" for name, value in sorted(program.knobs.items())]
     return [*knobs, *program.text.splitlines()]

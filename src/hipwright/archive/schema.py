@@ -1,16 +1,15 @@
 """The archive's tables, and the triggers that make its log append-only.
 
-Everything is in one SQLite file, `archive.sqlite`, so that an event and the program it names are committed together:
-a kill or a power cut between them cannot be seen. WAL lets readers look while a run writes; synchronous=FULL costs one
-fsync an event (about a millisecond against an evaluation of about a second) and means that a committed evaluation also
-outlives a power cut, where NORMAL would only outlive a kill.
+All data is in one SQLite file, `archive.sqlite`, so that an event and the program it names are committed together. WAL
+lets readers read while a run writes. synchronous=FULL costs one fsync per event (about a millisecond against about a
+second of evaluation); committed events then survive a power cut, while with NORMAL they would survive only a kill.
 """
 
 from __future__ import annotations
 
 import sqlite3
 
-APPLICATION_ID = 0x68697077  # "hipw", in the file's header: tells our file from another program's
+APPLICATION_ID = 0x68697077  # "hipw" in the file's header identifies our files
 SCHEMA_VERSION = 1
 
 TABLES = (
@@ -31,12 +30,12 @@ _NEXT_SEQ = """CREATE TRIGGER events_in_order BEFORE INSERT ON events
 
 TRIGGERS = (
     *(_FROZEN.format(table=table, verb=verb) for table in ("runs", "events", "blobs") for verb in ("UPDATE", "DELETE")),
-    _NEXT_SEQ,  # also stops INSERT OR REPLACE, which would be an update by another name
+    _NEXT_SEQ,  # also prevents INSERT OR REPLACE, which is an update in effect
 )
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Write the schema inside the caller's transaction."""
+    """Writes the schema inside the caller's transaction."""
     for statement in (*TABLES, *TRIGGERS):
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

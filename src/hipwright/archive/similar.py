@@ -1,7 +1,7 @@
-"""Verified kernels of earlier runs that may help with a task: of the same task, or of tasks that are alike.
+"""Finds verified programs of earlier runs that may help with a task: of the same task, or of similar tasks.
 
-Verified means: the run's log says passed, and the second verification, where there was one, did not refuse it. Likeness
-is of the tasks (docs/knowledge.md); among the programs of one task the fastest of each kind of kernel is given.
+Verified: the program passed, and no second verification refused it. Similarity is between tasks (docs/knowledge.md);
+of one task, the fastest program of each kind of kernel is returned.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from hipwright.errors import BadInput
 from hipwright.records import Evaluation, Record, Run
 from hipwright.targets import TARGETS
 
-_FURTHER = 0.85  # a task's second kernel competes at this share of its likeness, its third at the square of it
+_FURTHER = 0.85  # weight of a task's second kernel relative to its first; the third has the square of it
 
 
 class SimilarProgram(Record, frozen=True, kw_only=True):
     """A verified program of an earlier run.
 
-    score: speedup against that run's first verified program by the kind in score_kind, 0.0 where there is no figure.
+    score: speedup over that run's first verified program by the kind in score_kind, 0.0 without a figure.
     microseconds: as evaluated. similarity: of the tasks, 0 to 1. features: of the kernels (archive/code_features.py).
     """
 
@@ -43,28 +43,28 @@ class SimilarProgram(Record, frozen=True, kw_only=True):
 def similar(
     archive: Archive, task_source: str, *, targets: Sequence[str], k: int, exclude_task: str = ""
 ) -> list[SimilarProgram]:
-    """Up to k programs of the tasks most like `task_source` (the text of a task file), the likeliest first.
+    """Returns up to k programs of the tasks most similar to `task_source` (the text of a task file), best first.
 
-    Only runs that share a GPU target with `targets` count, all runs where `targets` names none ("cpu" alone). Programs
-    of the task with key `exclude_task` are left out. Tasks with nothing in common with the query are too.
+    Only runs that share a GPU target with `targets` count; all runs do where `targets` has none ("cpu" alone). Left out
+    are programs of the task with key `exclude_task`, and tasks with similarity 0.
     """
     by_task = _verified(archive, targets)
     by_task.pop(exclude_task, None)
     sources = {key: source for key in sorted(by_task) if (source := _source(archive, key)) is not None}
     query = _text(task_source)
-    likeness = dict(zip(sources, rank(query, [_text(source) for source in sources.values()]), strict=True))
-    nearest = sorted((key for key in likeness if likeness[key] > 0), key=lambda key: (-likeness[key], key))[:k]
+    similarity = dict(zip(sources, rank(query, [_text(source) for source in sources.values()]), strict=True))
+    nearest = sorted((key for key in similarity if similarity[key] > 0), key=lambda key: (-similarity[key], key))[:k]
     offers: list[tuple[float, SimilarProgram]] = []
     for key in nearest:
         for place, known in enumerate(_kinds(archive, by_task[key], k)):
-            known = msgspec.structs.replace(known, similarity=likeness[key])
-            offers.append((likeness[key] * _FURTHER**place, known))
+            known = msgspec.structs.replace(known, similarity=similarity[key])
+            offers.append((similarity[key] * _FURTHER**place, known))
     offers.sort(key=lambda offer: (-offer[0], *_order(offer[1])))
     return [known for _, known in offers[:k]]
 
 
 def known_for(archive: Archive, task_key: str, targets: Sequence[str], k: int) -> list[SimilarProgram]:
-    """Up to k verified programs of earlier runs of the same task, the fastest first; targets as for `similar`."""
+    """Returns up to k verified programs of earlier runs of one task, the fastest first; targets as for `similar`."""
     found = _verified(archive, targets, task_key).get(task_key, [])
     return [_with_features(archive, known) for known in found[:k]]
 
@@ -75,7 +75,7 @@ def _text(source: str) -> Text:
 
 
 def _source(archive: Archive, task: str) -> str | None:
-    """The task's text; None where the archive does not hold it."""
+    """The task's source; None if the archive does not hold it."""
     try:
         return archive.task(task).source
     except BadInput:
@@ -83,7 +83,7 @@ def _source(archive: Archive, task: str) -> str | None:
 
 
 def _verified(archive: Archive, targets: Sequence[str], task: str = "") -> dict[str, list[SimilarProgram]]:
-    """Verified programs by task, fastest first, each program once."""
+    """Verified programs by task, fastest first, without repeats."""
     best: dict[tuple[str, str], SimilarProgram] = {}
     refused: set[tuple[str, str]] = set()
     for run in archive.runs():
@@ -119,20 +119,20 @@ def _of_run(run: Run, log: RunLog) -> list[SimilarProgram]:
 
 
 def _speedup(evaluation: Evaluation, first: Evaluation | None) -> float:
-    """How many times as fast as the run's first; 0.0 where the two have no figures of one kind."""
+    """The speedup over the run's first verified program; 0.0 if their scores are of different kinds."""
     if first is None or not first.score or not evaluation.score or first.score_kind != evaluation.score_kind:
         return 0.0
     return round(first.score / evaluation.score, 4)
 
 
 def _order(known: SimilarProgram) -> tuple[int, float, str, str]:
-    """Measured before estimated before neither, then the fastest; ties by key."""
+    """The sort key: measured before estimated before neither, then the fastest, then the key."""
     kind = {"measured": 0, "estimate": 1}.get(known.score_kind, 2)
     return kind, float("inf") if known.microseconds is None else known.microseconds, known.task, known.program
 
 
 def _kinds(archive: Archive, found: Sequence[SimilarProgram], limit: int) -> list[SimilarProgram]:
-    """The fastest program of each kind of kernel: an example of another way is worth more than a near copy."""
+    """The fastest program of each kind of kernel, so that the examples differ."""
     kinds: dict[frozenset[str], SimilarProgram] = {}
     for known in found[: 8 * limit]:
         told = _with_features(archive, known)
@@ -146,6 +146,6 @@ def _with_features(archive: Archive, known: SimilarProgram) -> SimilarProgram:
 
 
 def _shares(run: Sequence[str], asked: Sequence[str]) -> bool:
-    """Whether a run's programs were judged for a GPU that is asked for; "cpu" proves, and selects nothing."""
+    """Whether a run has one of the requested GPU targets; without a requested GPU every run does."""
     gpus = {name for name in asked if not TARGETS.is_host(name)}
     return not gpus or bool(gpus & set(run))

@@ -6,10 +6,10 @@
 
 The contract, which tests/archive/archive_contract.py checks and the search relies on:
 
-- What `append` or `append_all` returned from is durable: a kill -9 or a power cut loses none of it.
-- `append_all` is all or nothing, blobs included. Events are never changed or removed; `seq` counts 0, 1, 2, ... a run.
-- Any number of processes and threads may append and read at once. Work on one run is guarded by `lock`.
-- Records are stored by their content key: `put` of the same record twice stores it once, and a damaged one is noticed.
+- Events are durable when `append` or `append_all` returns: a kill -9 or a power cut loses none of them.
+- `append_all` is atomic, blobs included. Events are never changed or removed; `seq` counts 0, 1, 2, ... in each run.
+- Any number of processes and threads may append and read concurrently. `lock` guards the work on one run.
+- Records are stored under their content key: the same record is stored once, and a damaged one is detected.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 
 def new_id() -> str:
-    """A run's id: when it was begun (UTC), and four digits that nobody else has."""
+    """Returns a new run id: the UTC time and four random hex digits."""
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
 
 
@@ -63,7 +63,7 @@ class Archive:
         self._db = self._open()
 
     def close(self) -> None:
-        """Close the file; a closed archive cannot be used."""
+        """Closes the file; a closed archive cannot be used."""
         with self._mutex:
             self._db.close()
 
@@ -76,7 +76,7 @@ class Archive:
     # ---------------------------------------------------------------- writing
 
     def begin_run(self, run: Run, data: Mapping[str, Any] | None = None, records: Sequence[Record] = ()) -> Event:
-        """Enter a new run and its first event, run_started. BadInput when the id is taken."""
+        """Adds a run and its first event, run_started. BadInput when the id is taken."""
         with self._transaction() as db:
             if db.execute("SELECT 1 FROM runs WHERE id = ?", (run.id,)).fetchone():
                 raise BadInput(f"there is already a run {run.id}", hint=f"resume it: --resume {run.id}")
@@ -86,11 +86,11 @@ class Archive:
             return self._insert(db, run.id, [started])[0]
 
     def append(self, run: str, kind: str, number: int = -1, data: Mapping[str, Any] | None = None) -> Event:
-        """Append one event; durable on return."""
+        """Appends one event; durable on return."""
         return self.append_all(run, [LogEntry(kind, number, data or {})])[0]
 
     def append_all(self, run: str, entries: Sequence[LogEntry], records: Sequence[Record] = ()) -> list[Event]:
-        """Append events and store the records they name, all or nothing; durable on return."""
+        """Appends events and stores the records they name, atomically; durable on return."""
         with self._transaction() as db:
             if not db.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).fetchone():
                 raise BadInput(f"no run {run} in {self.home}")
@@ -98,7 +98,7 @@ class Archive:
             return self._insert(db, run, entries)
 
     def put(self, record: Record) -> str:
-        """Store a record under its content key, and return the key."""
+        """Stores a record under its content key and returns the key."""
         with self._transaction() as db:
             self._put_all(db, [record])
         return record.key
@@ -118,7 +118,7 @@ class Archive:
         return [Run.from_json(row[0]) for row in self._rows("SELECT data FROM runs ORDER BY ordinal")]
 
     def run(self, name: str) -> Run:
-        """The run called `name`: "latest", an id, or the start of one id only. BadInput otherwise."""
+        """The run called `name`: "latest", an id, or a unique prefix of an id. BadInput otherwise."""
         runs = self.runs()
         if not runs:
             raise BadInput(f"no runs in {self.home}", hint="run `hipwright optimize` first, or set HIPWRIGHT_HOME")
@@ -139,25 +139,25 @@ class Archive:
         return self._get(key, Task)
 
     def has(self, key: str) -> bool:
-        """True when a record is stored under `key`."""
+        """Whether a record is stored under `key`."""
         return bool(self._rows("SELECT 1 FROM blobs WHERE key = ?", key))
 
     def evaluation(self, cache_key: str) -> Evaluation | None:
-        """The evaluation that any run stored under this cache key, else None."""
+        """The evaluation stored under this cache key by any run, else None."""
         rows = self._rows("SELECT data FROM events WHERE cache_key = ? LIMIT 1", cache_key)
         return Evaluation.from_dict(json.loads(rows[0][0])["evaluation"]) if rows else None
 
     # ---------------------------------------------------------------- locks
 
     def lock(self, run: str) -> AbstractContextManager[None]:
-        """Hold a run while working on it. BadInput when another process does; released however we end."""
+        """Holds the lock of a run. BadInput when another process holds it; released however this process ends."""
         return run_lock(self._lock_path(run), run)
 
     def is_locked(self, run: str) -> bool:
-        """True while a process works on the run."""
+        """Whether a process holds the run's lock."""
         return is_locked(self._lock_path(run))
 
-    # ---------------------------------------------------------------- inside
+    # ---------------------------------------------------------------- SQLite
 
     def _lock_path(self, run: str) -> Path:
         return self.home / "locks" / f"{run}.lock"
@@ -174,8 +174,8 @@ class Archive:
             return db
 
     def _check(self, db: sqlite3.Connection) -> None:
-        """Recognise the file before anything is written to it, and give a new one its schema."""
-        db.execute("BEGIN")  # all is looked at in one moment: another process may be giving it its schema
+        """Checks that the file is an archive before writing to it; creates the schema in a new file."""
+        db.execute("BEGIN")  # one consistent read: another process may be creating the schema
         try:
             new = self._is_new(db)
         finally:
@@ -183,7 +183,7 @@ class Archive:
         if new:
             _enter_wal(db)
             db.execute("BEGIN IMMEDIATE")
-            if self._is_new(db):  # another process may have been faster
+            if self._is_new(db):  # another process may have created it
                 schema.create(db)
             db.execute("COMMIT")
         db.execute("PRAGMA synchronous = FULL")
@@ -211,7 +211,7 @@ class Archive:
             try:
                 yield self._db
                 self._db.execute("COMMIT")
-            except BaseException:  # a KeyboardInterrupt too must leave nothing half done
+            except BaseException:  # a KeyboardInterrupt too must roll back
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
@@ -227,7 +227,7 @@ class Archive:
             text = msgspec.json.encode(entry.data, order="deterministic").decode()
             row = (run, seq, entry.kind, entry.number, text, clock, entry.cache_key)
             db.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-            # the data as it will be read back, so that a live run and a resumed one see the same values
+            # the data as it will be read back, so that a live run and a resumed one see equal values
             data = json.loads(text)
             events.append(Event(run=run, seq=seq, kind=entry.kind, number=entry.number, data=data, clock=clock))
         return events
@@ -248,7 +248,7 @@ class Archive:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """SQLite's and the file system's errors as one clear line."""
+        """Turns errors of SQLite and the file system into one-line errors of ours."""
         hint = "move the file away to start a new archive; `sqlite3 FILE .recover` may save what it holds"
         try:
             yield
@@ -266,7 +266,7 @@ class Archive:
 
 
 def _enter_wal(db: sqlite3.Connection) -> None:
-    """Switch to WAL. The switch does not wait for other processes by itself, so wait here."""
+    """Switches to WAL; SQLite does not wait for other processes here, so this retries."""
     deadline = time.monotonic() + _BUSY_SECONDS
     while True:
         try:

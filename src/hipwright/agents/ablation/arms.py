@@ -1,4 +1,4 @@
-"""What an ablation compares, and how: arms as data, outcomes of their runs, and the figures with intervals.
+"""The data of an ablation: arms, outcomes of their runs, and their comparison with intervals.
 
 Every arm gets the same budget of evaluations on each task and seed. An outcome is a curve: the best verified score
 after 1, 2, ... evaluations. Arms are compared by the ratio of their last points, paired over tasks and seeds.
@@ -17,14 +17,14 @@ from hipwright.records import Record
 
 SINGLE_SHOT, BEST_OF_N, PIPELINE, PLAIN = "single-shot", "best-of-n", "pipeline", "plain"
 ARMS = (SINGLE_SHOT, BEST_OF_N, PIPELINE, PLAIN)
-"""The first program only; independent programs; everything; the policy with the engine's bare operators."""
+"""single-shot: the first program only. best-of-n: independent programs. plain: the policy with bare operators."""
 CLOSE = 1.05
-"""Within 5 % of the best that any arm found for the task counts as reached."""
+"""A score within 5 % of the best that any arm found for the task counts as reached."""
 RESAMPLES = 4000
 
 
 class Arm(Record, frozen=True, kw_only=True):
-    """One way to search. without: roles switched off. policy: who chooses parents."""
+    """One way to search. policy: selects parents. without: roles switched off."""
 
     name: str
     kind: Literal["single-shot", "best-of-n", "pipeline", "plain"]
@@ -33,9 +33,9 @@ class Arm(Record, frozen=True, kw_only=True):
 
 
 class ArmOutcome(Record, frozen=True, kw_only=True):
-    """What one run found. curve: the best verified score after each evaluation, None before the first.
+    """The outcome of one run. curve: the best verified score after each evaluation, None before the first.
 
-    evaluations: as many as the arm used; failed: those of programs that did not pass. known: it was there already.
+    evaluations: used by the run; failed: of programs that did not pass. known: the run was finished before.
     """
 
     task: str
@@ -58,12 +58,12 @@ class ArmOutcome(Record, frozen=True, kw_only=True):
 
 
 class ArmRow(Record, frozen=True, kw_only=True):
-    """One arm in the table. ratio: geometric mean of its best over the reference arm's (below 1: it found better), with
-    the 95 % bootstrap interval over tasks and the seeds within; pairs: how many it rests on.
+    """One arm of the table. ratio: geometric mean of its best over the reference arm's (below 1 is better).
 
-    reached: runs within 5 % of the best known for their task, of `runs`; after: the median number of evaluations that
-    took, over all runs, None where most never did. excess: geometric mean of best / best known after each evaluation,
-    over the runs that had something by then.
+    interval: 95 % bootstrap over tasks, and seeds within tasks; pairs: the number of pairs. reached: runs within 5 % of
+    the best known for their task, of `runs`; after: the median number of evaluations until then over all runs, None
+    where most never reached it. excess: geometric mean of best / best known after each evaluation, over the runs with a
+    verified program by then.
     """
 
     arm: str
@@ -79,7 +79,7 @@ class ArmRow(Record, frozen=True, kw_only=True):
 
 
 class Ablation(Record, frozen=True, kw_only=True):
-    """The whole comparison. notes: what a reader must know (what the archive was filled with, which figure this is)."""
+    """The whole comparison. notes: conditions to report (initial contents of the archive, kind of score)."""
 
     tasks: tuple[str, ...]
     seeds: int
@@ -93,7 +93,7 @@ class Ablation(Record, frozen=True, kw_only=True):
 
 
 def arms(names: Sequence[str], without: Sequence[str], policies: Sequence[str]) -> list[Arm]:
-    """The arms of a command line: each name, the pipeline without each role, the pipeline under each further policy."""
+    """The arms of a command line: each name, the pipeline without each role, the pipeline by each further policy."""
     found: list[Arm] = []
     first = policies[0] if policies else "islands"
     for name in names:
@@ -107,7 +107,7 @@ def arms(names: Sequence[str], without: Sequence[str], policies: Sequence[str]) 
 
 
 def outcome(log: RunLog, *, task: str, arm: str, seed: int, run: str, budget: int, known: bool) -> ArmOutcome:
-    """A run's log as a curve of `budget` points; one that ended early stays where it was."""
+    """Turns a run's log into a curve of `budget` points; a run that ended early keeps its last score."""
     evaluated = [log.evaluated[number] for number in sorted(log.evaluated)]
     curve: list[float | None] = []
     best: float | None = None
@@ -134,7 +134,7 @@ def outcome(log: RunLog, *, task: str, arm: str, seed: int, run: str, budget: in
 
 
 def table(outcomes: Sequence[ArmOutcome], names: Sequence[str], reference: str, seed: int = 0) -> list[ArmRow]:
-    """A row for each arm, compared with the reference arm."""
+    """Returns a row per arm, compared with the reference arm."""
     best_known: dict[str, float] = {}
     for one in outcomes:
         if one.best is not None:
@@ -174,7 +174,7 @@ def _row(
 
 
 def _interval(logs: Mapping[str, Sequence[float]], seed: int) -> tuple[float | None, tuple[float, float] | None]:
-    """exp of the mean over tasks of the mean over seeds; the interval resamples tasks, then seeds within each."""
+    """exp of the mean over tasks of the mean over seeds; the interval resamples tasks, then seeds within tasks."""
     if not logs:
         return None, None
     import numpy as np
@@ -182,7 +182,7 @@ def _interval(logs: Mapping[str, Sequence[float]], seed: int) -> tuple[float | N
     values = [np.array(logs[task]) for task in sorted(logs)]
     ratio = exp(float(np.mean([v.mean() for v in values])))
     rng = np.random.default_rng(seed)
-    # means of resampled seeds for every task first, shape (tasks, resamples); then one task drawn for each place
+    # means of resampled seeds for each task, shape (tasks, resamples); then one task drawn for each place
     means = np.stack([rng.choice(v, (RESAMPLES, v.size)).mean(axis=1) for v in values])
     drawn = rng.integers(0, len(values), (len(values), RESAMPLES))
     low, high = np.quantile(means[drawn, np.arange(RESAMPLES)].mean(axis=0), [0.025, 0.975])
@@ -190,7 +190,7 @@ def _interval(logs: Mapping[str, Sequence[float]], seed: int) -> tuple[float | N
 
 
 def _steps(one: ArmOutcome, best: float | None) -> int | None:
-    """Evaluations until within 5 % of the best known; None where it never got there."""
+    """The number of evaluations until within 5 % of the best known; None if never."""
     if best is None:
         return None
     return next((n for n, score in enumerate(one.curve, 1) if score is not None and score <= CLOSE * best), None)
@@ -205,7 +205,7 @@ def _excess(outcomes: Sequence[ArmOutcome], best_known: Mapping[str, float]) -> 
 
 
 def csv(ablation: Ablation) -> str:
-    """A line for each run: task, arm, seed, counts, best, and the curve in columns."""
+    """One CSV line per run: task, arm, seed, counts, best, and the curve in columns."""
     head = ["task", "arm", "seed", "run", "evaluations", "failed", "duplicates", "cached", "score_kind", "best"]
     lines = [[*head, *(f"after_{n}" for n in range(1, ablation.budget + 1))]]
     for o in ablation.outcomes:

@@ -1,10 +1,9 @@
-"""Ablation: the same tasks, seeds and budget for every arm, in an archive that makes it resumable and cheap.
+"""Runs an ablation: the same tasks, seeds and budget for every arm, in archives that make it resumable.
 
-    OUT/fill     short runs of every task with the bare engine: what retrieval and archive parents draw from
-    OUT/runs     one run for each (task, arm, seed); a finished one is not repeated, and what any arm has evaluated is
-                 not evaluated again
+    OUT/fill     short runs of every task with the bare engine, the source of retrieval and archive parents
+    OUT/runs     one run per (task, arm, seed); finished runs and evaluations of any arm are reused
 
-A run's id is a hash of all that decides it, so another budget, target or version starts new ones.
+A run's id is a hash of all its inputs, so another budget, target or version starts new runs.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ from hipwright.search import (
 )
 
 FILL_SEED = 999_983
-"""Of the runs that fill the archive: none of the arms' own."""
+"""The seed of the runs that fill the archive; no arm uses it."""
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A task ready to be searched."""
+    """An opened task with its engine source and evaluator."""
 
     task: Task
     engine: EngineSource
@@ -53,14 +52,14 @@ Source = Callable[[Archive, Run, Task, EngineSource], AbstractContextManager[Pro
 
 @contextmanager
 def engine_source(archive: Archive, run: Run, task: Task, engine: EngineSource) -> Iterator[ProposalSource]:
-    """The source of the engine mind's arms."""
+    """The source of the arms without models."""
     settings = dict(run.settings.get("agents") or {})
     yield Pipeline(EngineAuthor(engine, settings, run.targets), None, settings)
 
 
 @dataclass
 class AblationPlan:
-    """What is compared. settings: of the models, merged into every run's setting "agents"; empty without any."""
+    """The comparison to run. settings: of the models, merged into every run's setting "agents"; empty without."""
 
     tasks: Sequence[Path]
     arms: Sequence[Arm]
@@ -76,7 +75,7 @@ class AblationPlan:
 
 
 def ablate(plan: AblationPlan, open_task: Open) -> Ablation:
-    """Do what is missing and compare. Ctrl-C keeps all that was evaluated; the same call goes on."""
+    """Runs what is missing and compares. Ctrl-C keeps all evaluations; the same call continues."""
     _check(plan)
     outcomes: list[ArmOutcome] = []
     with Archive(plan.out / "fill") as fill, Archive(plan.out / "runs") as archive:
@@ -93,7 +92,7 @@ def ablate(plan: AblationPlan, open_task: Open) -> Ablation:
 
 
 def compared(plan: AblationPlan, outcomes: Sequence[ArmOutcome]) -> Ablation:
-    """The figures and what must be said of them."""
+    """Compares the outcomes; adds the notes to report with them."""
     kinds = sorted({o.score_kind for o in outcomes if o.best is not None})
     return Ablation(
         tasks=tuple(path.stem for path in plan.tasks),
@@ -143,7 +142,7 @@ def _fill(plan: AblationPlan, archive: Archive, opened: Opened) -> None:
 def _one(
     plan: AblationPlan, archive: Archive, opened: Opened, arm: Arm, seed: int, offer: Mapping[str, Any]
 ) -> ArmOutcome:
-    """One (task, arm, seed), done now or found in the archive."""
+    """The outcome of one (task, arm, seed), run now or found in the archive."""
     settings: dict[str, Any] = {}
     alone = arm.kind in ("single-shot", "best-of-n")
     if plan.settings or not alone:
@@ -151,7 +150,9 @@ def _one(
     if arm.kind == "plain":
         settings = {}
     if alone and plan.settings:
-        settings["agents"]["llm"] = False  # the policy hands nothing over: every ask is the models' (Translating)
+        settings["agents"]["llm"] = (
+            False  # the policy assigns nothing to models, since every ask goes to them (TranslationOnly)
+        )
     budget = 1 if arm.kind == "single-shot" else plan.budget
     plan.listener("stage", {"text": f"{opened.task.name}: {arm.name}, seed {seed}"})
     name, known = _search(plan, archive, opened, None, arm.policy, seed, budget, settings, arm.name)
@@ -170,7 +171,7 @@ def _search(
     settings: Mapping[str, Any],
     arm: str,
 ) -> tuple[str, bool]:
-    """(the run's id, it was finished before). source: None for what the settings say."""
+    """Returns (the run's id, whether it was finished before). source: None for the one of the settings."""
     task, evaluator = opened.task, opened.evaluator
     wanted = Run(
         id="", task=task.key, targets=plan.targets, budget=budget, policy=policy, seed=seed, settings=dict(settings)
@@ -201,25 +202,25 @@ def _source(
         yield given or opened.engine
         return
     with plan.source(archive, wanted, opened.task, opened.engine) as source:
-        yield Translating(source) if plan.settings and not agents.get("llm") else source
+        yield TranslationOnly(source) if plan.settings and not agents.get("llm") else source
 
 
-class Translating:
-    """Every ask as a translation from the reference alone: prompting once, or again and again, without cooperation."""
+class TranslationOnly:
+    """Turns every ask into a translation of the reference: repeated independent prompting, without other roles."""
 
     def __init__(self, source: ProposalSource) -> None:
         self._source = source
 
     def initial(self) -> Sequence[dict[str, Any]]:
-        """One action; what it says does not matter."""
+        """Returns one empty action."""
         return [{}]
 
     def prepare(self, asks: Sequence[ProposalRequest]) -> None:
-        """The round's translations."""
+        """Prepares the round's translations."""
         self._source.prepare([_translation(ask) for ask in asks])
 
     def propose(self, ask: ProposalRequest, rng: Any) -> Proposal:
-        """The model's program; Declined where the engine would have had to step in."""
+        """Returns the model's program. NoProposal where the engine proposed in its place."""
         made = self._source.propose(_translation(ask), rng)
         if "instead_of" in made.notes:
             raise NoProposal(f"the models wrote nothing: {made.notes.get('why', '')}", made.notes)
@@ -232,4 +233,4 @@ def _translation(ask: ProposalRequest) -> ProposalRequest:
     return ProposalRequest(replace(ask.expansion, operator="translate", parents=(), action={}), (), ask.view)
 
 
-__all__ = ["NEIGHBOURS", "AblationPlan", "Opened", "Translating", "ablate", "compared", "engine_source"]
+__all__ = ["NEIGHBOURS", "AblationPlan", "Opened", "TranslationOnly", "ablate", "compared", "engine_source"]

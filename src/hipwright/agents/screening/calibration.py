@@ -1,6 +1,6 @@
-"""How good the screener's predictions were: Brier score, reliability with intervals, AUC, over all runs of an archive.
+"""Calibration of the screener over all runs of an archive: Brier score, reliability with intervals, AUC.
 
-Only what was proposed is judged, so the figures are for programs that the screener let through.
+Only proposed programs are judged, so the figures hold for programs that the screener let through.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Z = 1.96  # 95 %
 
 @dataclass(frozen=True)
 class Bin:
-    """Predictions between low and high: their mean, the share that came true, and its 95 % interval (Wilson 1927)."""
+    """Predictions between low and high: their mean, the observed share, and its 95 % interval (Wilson 1927)."""
 
     low: float
     high: float
@@ -34,7 +34,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class EventCalibration:
-    """One event's predictions. base_brier: of always predicting the share that came true. auc: None if all are alike.
+    """One event's predictions. base_brier: of always predicting the observed share. auc: None if all outcomes agree.
 
     event: "compiles", "passes" (verified), or "better" (verified and faster than the parent beyond the noise band).
     """
@@ -49,14 +49,14 @@ class EventCalibration:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The screener over an archive. runs: those with predictions; events: by name, only those that were predicted."""
+    """The calibration over an archive. runs: with predictions; events: by name, only those that were predicted."""
 
     runs: int
     events: Mapping[str, EventCalibration]
 
 
 def calibration(archive: Archive, author: str | None = None, bins: int = 5) -> Calibration:
-    """Compare every stored prediction with what happened; the machine's faults are left out.
+    """Compares every stored prediction with the outcome; machine faults are left out.
 
     author: "engine" or "llm", None for both. bins: of equal width between 0 and 1; empty ones are left out.
     """
@@ -125,7 +125,7 @@ def _bins(pairs: Sequence[tuple[float, bool]], bins: int) -> Iterator[Bin]:
 
 
 def _auc(pairs: Sequence[tuple[float, bool]]) -> float | None:
-    """The chance that something that happened was predicted higher than something that did not; ties count half."""
+    """The probability that an event was predicted higher than a non-event; ties count half."""
     yes = [p for p, happened in pairs if happened]
     no = [p for p, happened in pairs if not happened]
     if not yes or not no:

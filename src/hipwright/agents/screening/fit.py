@@ -1,8 +1,8 @@
-"""What the trials of a run say about the next one: two small regressions on one-hot choices, in numpy.
+"""Two small regressions on one-hot choices, fitted to the trials of a run, in numpy.
 
-`chance`: logistic regression with a ridge prior around the base rate (Newton's method). `Scores`: Bayesian linear
-regression of the log score, the prior's and the noise's width by the marginal likelihood (Bishop 2006, chapter 3).
-Deterministic: the same rows give the same figures, which callers round before they compare.
+`Chance`: logistic regression with a ridge prior around the base rate (Newton's method). `Scores`: Bayesian linear
+regression of the log score; the widths of prior and noise maximise the marginal likelihood (Bishop 2006, chapter 3).
+Deterministic: the same rows give the same figures, which callers round before comparing.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 Choices = Mapping[str, Any]
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
-PRIOR_RIGHT, PRIOR_WRONG = 4.0, 1.0
-"""What stands for experience before there is any: four programs of five are right."""
+PRIOR_PASSES, PRIOR_FAILURES = 4.0, 1.0
+"""Pseudo-counts of the prior: four programs of five pass."""
 _SPREAD = 1.5  # standard deviation of a choice's effect on the log odds
 _EFFECTS = (0.05, 0.15, 0.4)  # of a choice's effect on the log score
 _NOISES = (0.02, 0.06, 0.2)
@@ -26,13 +26,13 @@ _NOISES = (0.02, 0.06, 0.2)
 
 @dataclass(frozen=True)
 class Coding:
-    """Columns for every (key, value) of a space."""
+    """The column of every (key, value) of a space."""
 
     columns: Mapping[tuple[str, Any], int]
 
     @classmethod
     def of(cls, options: Mapping[str, Sequence[Any]]) -> Coding:
-        """One column for each option of each choice that has more than one."""
+        """One column per option of each choice with several options."""
         pairs = [(key, value) for key in sorted(options) if len(options[key]) > 1 for value in options[key]]
         return cls({pair: number for number, pair in enumerate(pairs)})
 
@@ -49,7 +49,7 @@ class Coding:
 
 @dataclass(frozen=True)
 class Chance:
-    """A fitted probability of one event."""
+    """The fitted probability of one event."""
 
     coding: Coding
     weights: Array
@@ -57,17 +57,17 @@ class Chance:
 
     @classmethod
     def fit(cls, coding: Coding, rows: Sequence[Choices], happened: Sequence[bool]) -> Chance:
-        """Fit to what happened; without rows, the prior."""
-        right, wrong = PRIOR_RIGHT + sum(happened), PRIOR_WRONG + len(happened) - sum(happened)
-        offset = float(np.log(right / wrong))
+        """Fits to observed outcomes; without rows it is the prior."""
+        passes, failures = PRIOR_PASSES + sum(happened), PRIOR_FAILURES + len(happened) - sum(happened)
+        offset = float(np.log(passes / failures))
         x = coding.rows(rows)
         weights = np.zeros(x.shape[1])
-        if 0 < sum(happened) < len(happened):  # of one kind only, nothing tells choices apart
+        if 0 < sum(happened) < len(happened):  # with one outcome only, choices cannot be told apart
             weights = _newton(x, np.array(happened, dtype=np.float64), offset)
         return cls(coding, weights, offset)
 
     def of(self, many: Sequence[Choices]) -> list[float]:
-        """The event's probability for each."""
+        """The event's probability for each set of choices."""
         logits = np.clip(self.coding.rows(many) @ self.weights + self.offset, -30, 30)
         return [float(value) for value in 1.0 / (1.0 + np.exp(-logits))]
 
@@ -96,7 +96,7 @@ class Scores:
 
     @classmethod
     def fit(cls, coding: Coding, rows: Sequence[Choices], logs: Sequence[float]) -> Scores:
-        """Fit to log scores; at least one."""
+        """Fits to log scores; needs at least one."""
         x, y = coding.rows(rows), np.array(logs, dtype=np.float64)
         centre = float(y.mean())
         best = max((_evidence(x, y - centre, e, n), -e, -n) for e in _EFFECTS for n in _NOISES)
@@ -107,7 +107,7 @@ class Scores:
         return cls(coding, centre, weights, covariance, noise)
 
     def of(self, many: Sequence[Choices]) -> list[tuple[float, float]]:
-        """(mean, standard deviation) of each log score, noise included."""
+        """(mean, standard deviation) of the log score of each set of choices, noise included."""
         x = self.coding.rows(many)
         means = x @ self.weights + self.mean
         variances = np.einsum("ij,jk,ik->i", x, self.covariance, x) + self.noise**2

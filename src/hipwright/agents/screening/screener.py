@@ -1,8 +1,8 @@
-"""Plausibility screener: which of several programs is worth an evaluation. It ranks, and never decides a verdict.
+"""The plausibility screener: ranks programs by whether they are worth an evaluation; it never decides a verdict.
 
-The engine mind reads the program (parse, check, hazards and limits) and asks two small regressions fitted on the run's
-own trials; the model mind asks a language model for two probabilities. Each prediction is stored with the proposal, so
-that `calibration` can say how good the screener was.
+The engine's screener reads the program's text (parser, hazards, limits) and two small regressions on the run's own
+trials; the other asks a language model for two probabilities. Each prediction is stored with its proposal, so that
+`calibration` can compare it with the outcome.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ if TYPE_CHECKING:
 Write = Callable[[Choices], Proposal]
 
 FEWEST = 4
-"""Scored trials before the score regression speaks."""
-_REFUSED = 0.02  # a program that does not even parse
+"""The least number of scored trials for the score regression."""
+_REFUSED = 0.02  # factor on the predictions of a program with a static problem
 _WORST = 0.3
-"""A model's compile x plausible below this may be screened out."""
+"""A usefulness below which a model's program may be screened out."""
 _ANSWER_TOKENS = 1024
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """compiles, passes, better (than the first parent): probabilities, None where nothing is known of them.
+    """A prediction for one program. compiles, passes, better (than the first parent): probabilities, None if unknown.
 
-    score: the predicted figure in the view's own kind; gain: expected relative improvement on the best so far.
+    author: who predicts, "engine" or "llm". score: predicted, in the view's kind of score; gain: expected relative
+    improvement on the best so far.
     """
 
     author: str
@@ -54,26 +55,26 @@ class Prediction:
 
     @property
     def usefulness(self) -> float:
-        """What ranks: the chance to pass times the gain, where one is predicted."""
+        """The ranking figure: the probability to pass times the gain, if predicted."""
         chance = 1.0 if self.passes is None else self.passes
         return float(f"{chance * (1.0 if self.gain is None else self.gain):.6g}")
 
     def refused(self, why: str) -> Prediction:
-        """The same for a program whose text speaks against it."""
+        """Returns the prediction for a program with a static problem."""
         compiles, passes, better = (
             None if p is None else _REFUSED * p for p in (self.compiles, self.passes, self.better)
         )
         return replace(self, compiles=compiles, passes=passes, better=better, why=why)
 
     def notes(self) -> dict[str, Any]:
-        """As stored with a proposal: short figures, nothing that is unknown."""
+        """The prediction as stored with a proposal: rounded figures, unknown ones left out."""
         figures = {name: getattr(self, name) for name in ("compiles", "passes", "better", "score", "gain")}
         known = {name: float(f"{value:.4g}") for name, value in figures.items() if value is not None}
         return {AUTHOR_NOTE: self.author, **known, **({"why": self.why} if self.why else {})}
 
 
 def static_problem(program: Program, targets: Sequence[str] = ()) -> str:
-    """Why a program will hardly compile or run, from its text alone; "" where nothing is seen."""
+    """The problem that a program's text alone shows (parse error, hazard); "" for none."""
     if program.form != "program":
         return ""
     try:
@@ -86,13 +87,13 @@ def static_problem(program: Program, targets: Sequence[str] = ()) -> str:
     return f"{found.name}: {found.message}"[:200] if found else ""
 
 
-# ---------------------------------------------------------------- the engine mind
+# ---------------------------------------------------------------- by the engine
 
 
 class EngineScreener:
-    """Predictions from a run's own trials. Deterministic; no state but a cache of what a view taught.
+    """Predicts from a run's own trials. Deterministic; its only state is a cache of the latest view's fit.
 
-    problem: what a program's text alone says against it, "" for nothing.
+    problem: program -> static problem, "" for none.
     """
 
     name = "screener"
@@ -104,16 +105,14 @@ class EngineScreener:
         self._problems: dict[str, str] = {}
 
     def choose(self, ask: ProposalRequest, draws: Sequence[Choices], write: Write) -> tuple[int, Proposal, Prediction]:
-        """The draw worth proposing, its program, and what is expected of it: the most useful new one that can be
-        written and whose text has nothing against it.
+        """Returns (index, program, prediction) of the most useful draw that is new and without a static problem.
 
-        Written and read one after the other in that order, as both cost more than the regressions. Where no draw is
-        such, the most useful of those that are known already, else of those with a problem. Raises what `write` raised
-        when it wrote none.
+        Draws are written and checked in order of usefulness, as both cost more than the regressions. Without such a
+        draw it returns the most useful duplicate, else one with a problem. Raises the error of `write` if all failed.
         """
         known = {trial.proposed.program for trial in ask.view.trials}
         found = self.predict(ask, draws)
-        second: list[tuple[bool, int, Proposal, Prediction]] = []
+        fallback: list[tuple[bool, int, Proposal, Prediction]] = []
         problem: Exception | None = None
         for n in sorted(range(len(draws)), key=lambda n: (-found[n].usefulness, n)):
             try:
@@ -124,14 +123,14 @@ class EngineScreener:
             why = self._problem(made.program)
             if not why and made.program.key not in known:
                 return n, made, found[n]
-            second.append((bool(why), n, made, found[n].refused(why) if why else found[n]))
-        if not second and problem is not None:
+            fallback.append((bool(why), n, made, found[n].refused(why) if why else found[n]))
+        if not fallback and problem is not None:
             raise problem
-        _, *chosen = min(second, key=lambda one: one[0])
+        _, *chosen = min(fallback, key=lambda one: one[0])
         return tuple(chosen)  # type: ignore[return-value]
 
     def predict(self, ask: ProposalRequest, draws: Sequence[Choices]) -> list[Prediction]:
-        """A prediction for each set of choices drawn for one ask, from the run's trials alone."""
+        """Predicts each set of choices drawn for one ask, from the run's trials alone."""
         if self._fitted is None or self._fitted[0] is not ask.view:
             self._fitted = ask.view, _Fit.of(self._options, ask.view)
         fit = self._fitted[1]
@@ -163,9 +162,9 @@ def _prediction(
 
 @dataclass(frozen=True)
 class _Fit:
-    """What a view taught. best: the smallest log score of the kind that is fitted.
+    """The regressions fitted to a view. best: the smallest log score of the fitted kind.
 
-    moves: how often a child's figure differs from its parent's beyond the noise: many changes change nothing.
+    moves: how often a child's score differs from its parent's beyond the noise; many changes have no effect.
     """
 
     compiles: Chance
@@ -179,7 +178,7 @@ class _Fit:
         from hipwright.agents.screening.fit import Chance, Coding, Scores  # numpy: 60 ms that other commands save
 
         coding = Coding.of(options)
-        judged = [t for t in view.trials if _told(t, options)]
+        judged = [t for t in view.trials if _informative(t, options)]
         statuses = [t.evaluation.status for t in judged if t.evaluation is not None]
         rows = [t.proposed.choices for t in judged]
         compiled = [status not in ("parse_error", "compile_error") for status in statuses]
@@ -194,21 +193,21 @@ class _Fit:
         )
 
 
-def _told(trial: Trial, options: Mapping[str, Sequence[Any]]) -> bool:
-    """The trial says something about choices: it was evaluated, not by a broken machine, and the engine wrote it."""
+def _informative(trial: Trial, options: Mapping[str, Sequence[Any]]) -> bool:
+    """Whether a trial says something about choices: evaluated without a machine fault, and written by the engine."""
     e, choices = trial.evaluation, trial.proposed.choices
     return e is not None and e.fault not in INFRASTRUCTURE and bool(choices) and choices.keys() <= options.keys()
 
 
 def _scored(trials: Sequence[Trial]) -> tuple[list[Trial], list[float]]:
-    """The trials with a figure of the kind that the latest has, and its logarithm: kinds are never mixed."""
+    """The trials with a score of the latest one's kind and basis, and their log scores; kinds are never mixed."""
     found = [(t, s) for t in trials if (s := fitness.score(t.evaluation)) is not None and s.value > 0]
     kept = [(t, s) for t, s in found if (s.kind, s.basis) == (found[-1][1].kind, found[-1][1].basis)]
     return [t for t, _ in kept], [log(s.value) for _, s in kept]
 
 
 def _moves(view: SearchView, judged: Sequence[Trial]) -> float:
-    """The share of verified children whose figure moved beyond the noise band, from one of two on."""
+    """The share of verified children whose score moved beyond the noise band, with a prior of one in two."""
     by_program = {t.proposed.program: t.evaluation for t in view.verified}
     pairs = [(t.evaluation, by_program.get(key)) for t in judged for key in t.proposed.expansion.parents[:1]]
     gains = [fitness.gain(e, before) for e, before in pairs if e is not None and e.passed and before is not None]
@@ -216,9 +215,9 @@ def _moves(view: SearchView, judged: Sequence[Trial]) -> float:
 
 
 def prediction_from_rates(draft: Proposal, view: SearchView, problem: str) -> Prediction:
-    """A model's program before any model judged it: how its like fared in this run, and what its text says."""
-    told = [t.evaluation for t in view.trials if t.evaluation is not None and t.proposed.author == "llm"]
-    judged = [e for e in told if e.fault not in INFRASTRUCTURE]
+    """Predicts a model's program from the pass rates of models' programs in this run and its static problem."""
+    evaluations = [t.evaluation for t in view.trials if t.evaluation is not None and t.proposed.author == "llm"]
+    judged = [e for e in evaluations if e.fault not in INFRASTRUCTURE]
     compiled = sum(e.status not in ("parse_error", "compile_error") for e in judged)
     compiles = (compiled + 2.0) / (len(judged) + 3.0)
     passes = (sum(e.passed for e in judged) + 1.5) / (len(judged) + 3.0)
@@ -231,11 +230,11 @@ def _parent(ask: ProposalRequest) -> Trial | None:
     return next((t for t in ask.view.verified if t.proposed.program in keys), None)
 
 
-# ---------------------------------------------------------------- the model mind
+# ---------------------------------------------------------------- by a language model
 
 
 class LlmScreener:
-    """Predictions from a language model, for programs that a language model wrote."""
+    """Asks a language model for predictions of programs that a language model wrote."""
 
     name = "screener"
 
@@ -243,9 +242,9 @@ class LlmScreener:
         self._tools = tools
 
     def judge(self, drafts: Mapping[int, Proposal], seed: int) -> dict[int, Prediction]:
-        """Predictions by proposal number, asked for side by side; those that a model would not give are missing.
+        """Returns predictions by proposal number, asked for concurrently; unreadable answers are left out.
 
-        Raises ProviderError; a spent budget only means that nothing more is screened.
+        Raises ProviderError; with a spent budget the remaining programs are not screened.
         """
         requests = [self._request(number, draft, seed) for number, draft in sorted(drafts.items())]
         found: dict[int, Prediction] = {}
@@ -283,7 +282,7 @@ class LlmScreener:
 
 
 def read_prediction(text: str) -> Prediction | None:
-    """compile and plausible out of an answer, whatever stands around them; None when one is missing."""
+    """Reads "compile" and "plausible" from an answer with any text around them; None when one is missing."""
     compiles, plausible = (_probability(text, name) for name in ("compile", "plausible"))
     if compiles is None or plausible is None:
         return None
@@ -295,7 +294,7 @@ _WORDS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 
 
 def _probability(text: str, name: str) -> float | None:
-    """The last figure given for a name: thoughts come before conclusions. Per cent where marked or above 1."""
+    """The last figure given for a name, since conclusions come last. Percent where marked or above 1."""
     found = re.findall(_NUMBER.format(name=name), text, re.IGNORECASE)
     if not found:
         return None
@@ -308,15 +307,15 @@ def _probability(text: str, name: str) -> float | None:
 
 
 def screened_out(predictions: Mapping[int, Prediction], written: int, round_size: int) -> list[int]:
-    """The numbers of the proposals not worth an evaluation, the worst first.
+    """Returns the numbers of the proposals that are not worth an evaluation, the worst first.
 
-    written: proposals of models in the round; at most half of the round goes, and never the last of them.
+    written: the round's proposals by models. At most half of the round is screened out, and never all of them.
     """
     allowed = min(round_size // 2, written - 1)
     poor = [
         (p.usefulness, number)
         for number, p in predictions.items()
-        if p.usefulness < _WORST and (p.why or p.author == "llm")  # a poor run so far says nothing against one program
+        if p.usefulness < _WORST and (p.why or p.author == "llm")  # pass rates alone say nothing against one program
     ]
     return [number for _, number in sorted(poor)[: max(allowed, 0)]]
 
