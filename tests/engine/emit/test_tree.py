@@ -114,5 +114,5 @@ def test_reads_are_kept_once_and_writes_never(variant: StaticShapeVariant | None
     function = twice()
     function.variant, function.keep_reads = variant, True
     text = function.text()
-    assert text.count("    x = kept(x);\n    const long i") == 1
-    assert text.count("kept(") == 1
+    assert text.count("    x = retain_in_cache(x);\n    const long i") == 1
+    assert text.count("retain_in_cache(") == 1

@@ -89,12 +89,12 @@ def test_one_division_a_row(shape: tuple[int, int], dtype: torch.dtype, wave: in
     by[:7, 0] = torch.tensor([0.0, float("inf"), -0.7, 1e-39, 3e38, float("nan"), -1e-40])
     x[3], x[6] = 0, 0
     text = check(Op(cooled), [x, by], wave=wave, other=[x[:, :24].contiguous(), by])
-    assert "over(x_1" in text
+    assert "saturated_reciprocal(x_1" in text
 
 
 def test_float_results_keep_their_divisions() -> None:
     text = write(captured(Op(lambda x, t: (x / t).softmax(-1)), [torch.empty(64, 61), torch.empty(64, 1)])).text
-    assert "over(" not in text
+    assert "saturated_reciprocal(" not in text
 
 
 def test_a_division_a_row_in_ptx() -> None:

@@ -1,7 +1,7 @@
 #pragma once
 #include <hip/hip_runtime.h>
 
-// a / b to two units in the last place, 0 where |b| is above 2^126: for denominators of 1 and more.
+// Returns a / b with an error of at most 2 ulp, and 0 where |b| exceeds 2^126. For denominators of 1 and more.
 __device__ float fast_divide(float a, float b) {
     return __fdividef(a, b);
 }
@@ -9,7 +9,7 @@ __device__ double fast_divide(double a, double b) {
     return a / b;
 }
 
-// a - b, each rounded before: never one instruction with the product that a or b may be.
+// Returns a - b for operands that are rounded first: a product in a or b is never contracted into a fused multiply-add.
 __device__ __forceinline__ float sub_rn(float a, float b) {
 #ifdef __clang__
 #pragma clang fp contract(off)

@@ -2,25 +2,25 @@
 #include <hip/hip_runtime.h>
 #include "lanes.h"
 
-// Combine one value per thread over the block; every thread gets the result. Whole waves only.
+// Reduces one value per thread over the block, which consists of whole waves. Every thread returns the result.
 template <int BLOCK_SIZE, typename T, typename Op>
 __device__ T block_reduce(T v, Op op) {
     for (int distance = warpSize / 2; distance > 0; distance >>= 1) v = op(v, shuffle_xor(v, distance));
     if (BLOCK_SIZE <= warpSize) return v;
     __shared__ T partial[BLOCK_SIZE / 32];
-    __syncthreads();  // an earlier use of `partial` has been read
+    __syncthreads();  // `partial` may still be read from the previous call
     if (threadIdx.x % warpSize == 0) partial[threadIdx.x / warpSize] = v;
     __syncthreads();
-    const int waves = BLOCK_SIZE / warpSize;  // a power of two, at most a wave
+    const int waves = BLOCK_SIZE / warpSize;  // a power of two, at most warpSize
     v = partial[threadIdx.x % waves];
     for (int distance = waves / 2; distance > 0; distance >>= 1) {
         const T other = shuffle_xor(v, distance);
-        v = threadIdx.x & distance ? op(other, v) : op(v, other);  // in one order, so all threads have the same bits
+        v = threadIdx.x & distance ? op(other, v) : op(v, other);  // in the same order in all threads
     }
     return v;
 }
 
-// The same for N values at once: they wait together.
+// Reduces N values per thread over the block, with the barriers of one reduction.
 template <int BLOCK_SIZE, int N, typename T, typename Op>
 __device__ void block_reduce_array(T (&v)[N], Op op) {
     for (int distance = warpSize / 2; distance > 0; distance >>= 1) {
@@ -29,7 +29,7 @@ __device__ void block_reduce_array(T (&v)[N], Op op) {
     }
     if (BLOCK_SIZE <= warpSize) return;
     __shared__ T partial[N][BLOCK_SIZE / 32];
-    __syncthreads();  // an earlier use of `partial` has been read
+    __syncthreads();  // `partial` may still be read from the previous call
 #pragma unroll
     for (int n = 0; n < N; ++n)
         if (threadIdx.x % warpSize == 0) partial[n][threadIdx.x / warpSize] = v[n];
@@ -46,7 +46,7 @@ __device__ void block_reduce_array(T (&v)[N], Op op) {
     }
 }
 
-// A value of another lane, word by word: states of any type.
+// shuffle_xor for a struct, word by word.
 template <typename T>
 __device__ T shuffle_xor_words(T v, int distance) {
     static_assert(sizeof(T) % 4 == 0, "whole words");
@@ -58,36 +58,38 @@ __device__ T shuffle_xor_words(T v, int distance) {
     return v;
 }
 
-// Combine the N columns of each thread down the block; every thread gets the results. First the rows of a wave by
-// shuffles, then those of all waves: a thread goes down one column.
+// Reduces N columns per thread over the rows of a block, WIDTH threads wide. Every thread returns the results: lanes of
+// a wave combine by shuffles, then waves through LDS, where a thread combines one column.
 template <int BLOCK_SIZE, int WIDTH, int N, typename T, typename Op>
 __device__ void column_reduce(T (&v)[N], Op op) {
     if (BLOCK_SIZE <= WIDTH) return;
-    constexpr int ROWS = WIDTH < 32 ? BLOCK_SIZE / 32 : BLOCK_SIZE / WIDTH;  // at most; half as many with waves of 64
-    constexpr int FIT = 32768 / (ROWS * WIDTH * (int)sizeof(T)), SOME = FIT < 1 ? 1 : FIT < N ? FIT : N;
-    __shared__ T partial[ROWS][WIDTH * SOME];
+    constexpr int MAX_ROWS = WIDTH < 32 ? BLOCK_SIZE / 32 : BLOCK_SIZE / WIDTH;  // half with waves of 64
+    constexpr int LDS_COLUMNS = 32768 / (MAX_ROWS * WIDTH * (int)sizeof(T)),
+                  CHUNK = LDS_COLUMNS < 1 ? 1 : LDS_COLUMNS < N ? LDS_COLUMNS : N;
+    __shared__ T partial[MAX_ROWS][WIDTH * CHUNK];
 #pragma unroll
     for (int j = 0; j < N; ++j)
-        for (int distance = WIDTH; distance < warpSize; distance *= 2) v[j] = op(v[j], shuffle_xor_words(v[j], distance));
+        for (int distance = WIDTH; distance < warpSize; distance *= 2)
+            v[j] = op(v[j], shuffle_xor_words(v[j], distance));
     const int step = WIDTH < warpSize ? warpSize : WIDTH, rows = BLOCK_SIZE / step;
     const int row = threadIdx.x / step, column = threadIdx.x % WIDTH;
 #pragma unroll
-    for (int first = 0; first < N; first += SOME) {
-        __syncthreads();  // an earlier use of `partial` has been read
+    for (int first = 0; first < N; first += CHUNK) {
+        __syncthreads();  // `partial` may still be read from the previous call
         if ((int)threadIdx.x % step < WIDTH) {
 #pragma unroll
-            for (int j = 0; j < SOME; ++j)
-                if (first + j < N) partial[row][column * SOME + j] = v[first + j];
+            for (int j = 0; j < CHUNK; ++j)
+                if (first + j < N) partial[row][column * CHUNK + j] = v[first + j];
         }
         __syncthreads();
-        for (int k = threadIdx.x; k < WIDTH * SOME; k += BLOCK_SIZE) {
-            T all = partial[0][k];
-            for (int w = 1; w < rows; ++w) all = op(all, partial[w][k]);
-            partial[0][k] = all;
+        for (int k = threadIdx.x; k < WIDTH * CHUNK; k += BLOCK_SIZE) {
+            T total = partial[0][k];
+            for (int w = 1; w < rows; ++w) total = op(total, partial[w][k]);
+            partial[0][k] = total;
         }
         __syncthreads();
 #pragma unroll
-        for (int j = 0; j < SOME; ++j)
-            if (first + j < N) v[first + j] = partial[0][column * SOME + j];
+        for (int j = 0; j < CHUNK; ++j)
+            if (first + j < N) v[first + j] = partial[0][column * CHUNK + j];
     }
 }

@@ -2,7 +2,7 @@
 #include <hip/hip_runtime.h>
 
 //@ with ByteVector load_bytes byte_to_float
-// N neighbouring bytes as the words in which they are read: one of them is part of a word, not put together again.
+// N neighbouring bytes, kept in the words that were loaded; an element is extracted on access.
 template <typename T, int N>
 struct ByteWords {
     unsigned words[N / 4];
@@ -16,31 +16,31 @@ struct ByteVector {
 
 template <int N, typename T>
 __device__ __forceinline__ ByteVector<T, N> load_bytes(const T* p) {
-    ByteVector<T, N> pack;
+    ByteVector<T, N> vector;
     if constexpr (N % 16 == 0) {
 #pragma unroll
         for (int k = 0; k < N / 16; ++k) {
-            const uint4 four = reinterpret_cast<const uint4*>(p)[k];
-            __builtin_memcpy(pack.v.words + 4 * k, &four, 16);
+            const uint4 quad = reinterpret_cast<const uint4*>(p)[k];
+            __builtin_memcpy(vector.v.words + 4 * k, &quad, 16);
         }
     } else if constexpr (N == 8) {
-        const uint2 two = *reinterpret_cast<const uint2*>(p);
-        __builtin_memcpy(pack.v.words, &two, 8);
+        const uint2 pair = *reinterpret_cast<const uint2*>(p);
+        __builtin_memcpy(vector.v.words, &pair, 8);
     } else {
 #pragma unroll
-        for (int k = 0; k < N / 4; ++k) pack.v.words[k] = reinterpret_cast<const unsigned*>(p)[k];
+        for (int k = 0; k < N / 4; ++k) vector.v.words[k] = reinterpret_cast<const unsigned*>(p)[k];
     }
-    return pack;
+    return vector;
 }
 
-// v[k] - less, as small_int_to_float.
+// Returns v[k] - offset as a float, exactly (see small_int_to_float).
 template <typename T, int N>
-__device__ __forceinline__ float byte_to_float(const ByteWords<T, N>& v, int k, float less) {
+__device__ __forceinline__ float byte_to_float(const ByteWords<T, N>& v, int k, float offset) {
 #ifdef __CUDA_ARCH__
-    const unsigned high = T(-1) < T(0) ? 128 : 0;  // a signed byte and 128
+    const unsigned high = T(-1) < T(0) ? 128 : 0;  // 128 is added to signed bytes
     const unsigned bits = __byte_perm(v.words[k / 4] ^ high * 0x01010101u, 0x4b000000u, 0x7540 | k % 4);
-    return __int_as_float(bits) - (8388608.0f + high + less);
+    return __int_as_float(bits) - (8388608.0f + high + offset);
 #else
-    return (float)v[k] - less;
+    return (float)v[k] - offset;
 #endif
 }

@@ -2,13 +2,13 @@
 #include <hip/hip_runtime.h>
 #include "tile.h"
 
-// Packs of `width` <= N neighbouring columns from ITEMS rows (base, base + step, ...) below n;
-// rows are `stride` elements apart.
+// Loads vectors of `width` <= N neighbouring columns from the rows base, base + step, ... (ITEMS of them) below n. Rows
+// are `stride` elements apart.
 template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_columns(const T* __restrict__ p, I base, I step, I n, I stride, int width) {
     Tile<T, ITEMS * N> tile;
-    const bool fit = width == N && is_vector_aligned<T, N>(p) && (N == 1 || is_vector_aligned<T, N>(p + stride));
-    if (fit && n > 0) {  // instead of rows that are not there the last once more
+    const bool aligned = width == N && is_vector_aligned<T, N>(p) && (N == 1 || is_vector_aligned<T, N>(p + stride));
+    if (aligned && n > 0) {  // beyond the last row, the last one is loaded again
 #pragma unroll
         for (int k = 0; k < ITEMS; ++k) {
             const I row = base + k * step;
@@ -20,7 +20,7 @@ __device__ Tile<T, ITEMS * N> load_columns(const T* __restrict__ p, I base, I st
     for (int k = 0; k < ITEMS; ++k) {
         const I row = base + k * step;
         if (row >= n) continue;
-        if (fit) {
+        if (aligned) {
             load_vector<N>(p + row * stride, tile.v + k * N);
         } else {
 #pragma unroll
@@ -31,15 +31,16 @@ __device__ Tile<T, ITEMS * N> load_columns(const T* __restrict__ p, I base, I st
     return tile;
 }
 
+// Stores a tile, laid out as load_columns has it.
 template <int ITEMS, int N, typename T, typename V, typename I>
 __device__ void store_columns(T* __restrict__ p, I base, I step, I n, I stride, int width,
                               const Tile<V, ITEMS * N>& tile) {
-    const bool fit = width == N && is_vector_aligned<T, N>(p) && (N == 1 || is_vector_aligned<T, N>(p + stride));
+    const bool aligned = width == N && is_vector_aligned<T, N>(p) && (N == 1 || is_vector_aligned<T, N>(p + stride));
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         const I row = base + k * step;
         if (row >= n) continue;
-        if (fit) {
+        if (aligned) {
             store_vector<N>(p + row * stride, tile.v + k * N);
         } else {
 #pragma unroll
@@ -49,14 +50,14 @@ __device__ void store_columns(T* __restrict__ p, I base, I step, I n, I stride, 
     }
 }
 
-// Packs of `width` <= N neighbouring columns from the first `count` of ITEMS rows that lie anywhere.
+// Loads vectors of `width` <= N neighbouring columns from the first `count` of ITEMS rows, given by their addresses.
 template <int ITEMS, int N, typename T>
 __device__ Tile<T, ITEMS * N> load_gathered_columns(const T* const (&rows)[ITEMS], int count, int width) {
     Tile<T, ITEMS * N> tile;
-    bool fit = width == N;
+    bool aligned = width == N;
 #pragma unroll
-    for (int k = 0; k < ITEMS; ++k) fit = fit && (k >= count || is_vector_aligned<T, N>(rows[k]));
-    if (fit && count == ITEMS) {
+    for (int k = 0; k < ITEMS; ++k) aligned = aligned && (k >= count || is_vector_aligned<T, N>(rows[k]));
+    if (aligned && count == ITEMS) {
 #pragma unroll
         for (int k = 0; k < ITEMS; ++k) load_vector<N>(rows[k], tile.v + k * N);
         return tile;
@@ -64,7 +65,7 @@ __device__ Tile<T, ITEMS * N> load_gathered_columns(const T* const (&rows)[ITEMS
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         if (k >= count) continue;
-        if (fit) {
+        if (aligned) {
             load_vector<N>(rows[k], tile.v + k * N);
         } else {
 #pragma unroll

@@ -170,13 +170,13 @@ __device__ float exp_fast(float x) {
 }
 
 __device__ float sqrt_fast(float x) {
-    // by the device's own instruction, a unit of float off: the exact one takes twice as many, and a branch
+    // the hardware instruction, 1 ulp off; sqrtf takes twice as many instructions and a branch
 #if defined(__CUDA_ARCH__)
     float y;
     asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 #elif defined(__AMDGCN__)
-    const bool tiny = x < 0x1p-96f;  // it takes numbers below the smallest normal one for 0
+    const bool tiny = x < 0x1p-96f;  // the instruction treats subnormal numbers as 0
     const float y = __builtin_amdgcn_sqrtf(tiny ? x * 0x1p32f : x);
     return tiny ? y * 0x1p-16f : y;
 #else
@@ -184,21 +184,21 @@ __device__ float sqrt_fast(float x) {
 #endif
 }
 
-__device__ float small_int_to_float(int x, float less) {
-    // x - less for |x| and |less| below 2^22, less a whole number
+__device__ float small_int_to_float(int x, float offset) {
+    // x - offset for |x| and |offset| below 2^22 and a whole offset: adding x to the bits of 1.5 * 2^23 is exact
 #ifdef __CUDA_ARCH__
-    return __int_as_float(0x4b400000 + x) - (12582912.0f + less);
+    return __int_as_float(0x4b400000 + x) - (12582912.0f + offset);
 #else
-    return (float)x - less;
+    return (float)x - offset;
 #endif
 }
 
-__device__ float small_uint_to_float(int x, float less) {
-    // the same for x of 0 and more, whose bits may be put beside others
+__device__ float small_uint_to_float(int x, float offset) {
+    // as small_int_to_float for x >= 0, whose bits can be combined by `or`
 #ifdef __CUDA_ARCH__
-    return __int_as_float(0x4b000000 | x) - (8388608.0f + less);
+    return __int_as_float(0x4b000000 | x) - (8388608.0f + offset);
 #else
-    return (float)x - less;
+    return (float)x - offset;
 #endif
 }
 

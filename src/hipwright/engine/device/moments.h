@@ -3,57 +3,59 @@
 #include "arithmetic.h"
 
 //@ with fast_fraction MergeMoments add_tile_moments
-// How many, their mean as one of them and an offset (so that a large mean costs no digits), and the sum of
-// their squared distances from it.
+// Moments of a set of values: their number, the mean as pivot + offset, so that a large mean costs no digits, and the
+// sum of squared deviations from the mean.
 template <typename T>
 struct Moments {
     T count, pivot, offset, squares;
     __device__ T mean() const { return pivot + offset; }
-    __device__ T rest() const { return pivot - mean() + offset; }  // what the rounded mean leaves over
+    __device__ T rest() const { return pivot - mean() + offset; }  // the part of the mean that rounding to T loses
 };
 
+// Returns part / all with an error of at most 2 ulp.
 __device__ float fast_fraction(float part, float all) {
-    return __fdividef(part, all);  // a bit short of exact, as the sums are
+    return __fdividef(part, all);
 }
 __device__ double fast_fraction(double part, double all) {
     return part / all;
 }
 
-// The moments of two sets together (Chan, Golub & LeVeque 1983).
+// Combines the moments of two sets (Chan, Golub & LeVeque 1983).
 struct MergeMoments {
     template <typename T>
     __device__ Moments<T> operator()(Moments<T> a, Moments<T> b) const {
         if (b.count == T(0)) return a;
         if (a.count == T(0)) return b;
-        const T count = a.count + b.count, share = fast_fraction(b.count, count);
-        const T distance = b.pivot - a.pivot + (b.offset - a.offset), offset = a.offset + distance * share;
-        const T mean = a.pivot + offset;  // the next pivot: a far one would cost the sum its digits
-        return {count, mean, a.pivot - mean + offset, a.squares + b.squares + distance * distance * a.count * share};
+        const T count = a.count + b.count, fraction = fast_fraction(b.count, count);
+        const T distance = b.pivot - a.pivot + (b.offset - a.offset), offset = a.offset + distance * fraction;
+        const T mean = a.pivot + offset;  // the new pivot; a distant one would cost the sum digits
+        return {count, mean, a.pivot - mean + offset,
+                a.squares + b.squares + distance * distance * a.count * fraction};
     }
 };
 
 //@ key add_tile_moments
-// The moments with a tile's first `count` values: their mean, then the distances from it (corrected two-pass
-// algorithm, Chan, Golub & LeVeque 1983). One of the values would do in its place, but for a far one's rounding.
+// Adds the first `count` values of a tile: their mean, then the deviations from it (corrected two-pass algorithm,
+// Chan, Golub & LeVeque 1983).
 template <typename T, int SIZE>
 __device__ Moments<T> add_tile(Moments<T> state, const T (&v)[SIZE], int count) {
     if (count == 0) return state;
-    T sum = T(0), rest = T(0), squares = T(0);
+    T sum = T(0), residual = T(0), squares = T(0);
 #pragma unroll
     for (int k = 0; k < SIZE; ++k) sum += k < count ? v[k] : T(0);
     const T pivot = fast_fraction(sum, T(count));
 #pragma unroll
     for (int k = 0; k < SIZE; ++k) {
         const T distance = k < count ? v[k] - pivot : T(0);
-        rest += distance;
+        residual += distance;
         squares += distance * distance;
     }
-    const T offset = fast_fraction(rest, T(count));
-    return MergeMoments()(state, Moments<T>{T(count), pivot, offset, squares - rest * offset});
+    const T offset = fast_fraction(residual, T(count));
+    return MergeMoments()(state, Moments<T>{T(count), pivot, offset, squares - residual * offset});
 }
 
-// The moments of `lanes` neighbouring lanes together: a sum for the mean, then those of the
-// distances from it, as in a tile.
+// Combines the moments of `lanes` neighbouring lanes: a sum for the mean, then sums of the deviations from it, as
+// add_tile does.
 template <typename T>
 __device__ Moments<T> reduce_moments(Moments<T> v, int lanes) {
     T count = v.count, sum = v.count == T(0) ? T(0) : v.count * v.mean();
@@ -62,13 +64,14 @@ __device__ Moments<T> reduce_moments(Moments<T> v, int lanes) {
         sum += __shfl_xor(sum, step);
     }
     const T pivot = count == T(0) ? T(0) : fast_fraction(sum, count), distance = v.pivot - pivot + v.offset;
-    T rest = v.count == T(0) ? T(0) : v.count * distance, squares = v.count == T(0) ? T(0) : v.squares + distance * rest;
+    T residual = v.count == T(0) ? T(0) : v.count * distance,
+      squares = v.count == T(0) ? T(0) : v.squares + distance * residual;
     for (int step = lanes / 2; step > 0; step >>= 1) {
-        rest += __shfl_xor(rest, step);
+        residual += __shfl_xor(residual, step);
         squares += __shfl_xor(squares, step);
     }
-    const T offset = count == T(0) ? T(0) : fast_fraction(rest, count);
-    return {count, pivot, offset, squares - rest * offset};
+    const T offset = count == T(0) ? T(0) : fast_fraction(residual, count);
+    return {count, pivot, offset, squares - residual * offset};
 }
 
 //@ key lane_reduce_moments
@@ -84,7 +87,7 @@ __device__ Moments<T> block_reduce(Moments<T> v, MergeMoments) {
     v = reduce_moments(v, warpSize);
     if (BLOCK_SIZE <= warpSize) return v;
     __shared__ Moments<T> partial[BLOCK_SIZE / 32];
-    __syncthreads();  // an earlier use of `partial` has been read
+    __syncthreads();  // `partial` may still be read from the previous call
     if (threadIdx.x % warpSize == 0) partial[threadIdx.x / warpSize] = v;
     __syncthreads();
     const int waves = BLOCK_SIZE / warpSize;

@@ -2,73 +2,76 @@
 #include <hip/hip_runtime.h>
 #include "tile.h"
 
-// As load_tile, of a row that is walked backwards: element `at` lies at p[-at].
+// load_tile for a row that is traversed backwards: element `index` lies at p[-index].
 template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_reversed(const T* __restrict__ p, I base, I step, I n, bool full = false) {
     Tile<T, ITEMS * N> tile;
-    const bool fit = is_vector_aligned<T, N>(p - (N - 1));
+    const bool aligned = is_vector_aligned<T, N>(p - (N - 1));
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
-        const I at = base + k * step;
-        if (fit && (full || at + N <= n)) {
-            T pack[N];
-            load_vector<N>(p - (at + (N - 1)), pack);
+        const I index = base + k * step;
+        if (aligned && (full || index + N <= n)) {
+            T vector[N];
+            load_vector<N>(p - (index + (N - 1)), vector);
 #pragma unroll
-            for (int j = 0; j < N; ++j) tile.v[k * N + j] = pack[N - 1 - j];
+            for (int j = 0; j < N; ++j) tile.v[k * N + j] = vector[N - 1 - j];
         } else {
 #pragma unroll
             for (int j = 0; j < N; ++j)
-                if (full || at + j < n) tile.v[k * N + j] = p[-(at + j)];
+                if (full || index + j < n) tile.v[k * N + j] = p[-(index + j)];
         }
     }
     return tile;
 }
 
+// store_tile for a row that is traversed backwards.
 template <int ITEMS, int N, typename T, typename V, typename I>
-__device__ void store_reversed(T* __restrict__ p, I base, I step, I n, const Tile<V, ITEMS * N>& tile, bool full = false) {
-    const bool fit = is_vector_aligned<T, N>(p - (N - 1));
+__device__ void store_reversed(T* __restrict__ p, I base, I step, I n, const Tile<V, ITEMS * N>& tile,
+                               bool full = false) {
+    const bool aligned = is_vector_aligned<T, N>(p - (N - 1));
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
-        const I at = base + k * step;
-        if (fit && (full || at + N <= n)) {
-            V pack[N];
+        const I index = base + k * step;
+        if (aligned && (full || index + N <= n)) {
+            V vector[N];
 #pragma unroll
-            for (int j = 0; j < N; ++j) pack[N - 1 - j] = tile.v[k * N + j];
-            store_vector<N>(p - (at + (N - 1)), pack);
+            for (int j = 0; j < N; ++j) vector[N - 1 - j] = tile.v[k * N + j];
+            store_vector<N>(p - (index + (N - 1)), vector);
         } else {
 #pragma unroll
             for (int j = 0; j < N; ++j)
-                if (full || at + j < n) p[-(at + j)] = T(tile.v[k * N + j]);
+                if (full || index + j < n) p[-(index + j)] = T(tile.v[k * N + j]);
         }
     }
 }
 
 //@ with store_whole_vectors_reversed
-// As load_whole_vectors and store_whole_vectors for a row walked from its end, where p is; on the borders of packs.
+// load_whole_vectors for a row that is traversed backwards from p, at aligned addresses.
 template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_whole_vectors_reversed(const T* __restrict__ p, I base, I step, I n) {
     Tile<T, ITEMS * N> tile = {};
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
-        const I at = base + k * step;
-        if (at >= n) continue;
-        T pack[N];
-        load_vector<N>(p - (at + (N - 1)), pack);
+        const I index = base + k * step;
+        if (index >= n) continue;
+        T vector[N];
+        load_vector<N>(p - (index + (N - 1)), vector);
 #pragma unroll
-        for (int j = 0; j < N; ++j) tile.v[k * N + j] = pack[N - 1 - j];
+        for (int j = 0; j < N; ++j) tile.v[k * N + j] = vector[N - 1 - j];
     }
     return tile;
 }
 
+// store_whole_vectors for a row that is traversed backwards from p, at aligned addresses.
 template <int ITEMS, int N, typename T, typename I>
 __device__ void store_whole_vectors_reversed(T* __restrict__ p, I base, I step, I n, const Tile<T, ITEMS * N>& tile) {
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
-        const I at = base + k * step;
-        if (at >= n) continue;
-        T pack[N];
+        const I index = base + k * step;
+        if (index >= n) continue;
+        T vector[N];
 #pragma unroll
-        for (int j = 0; j < N; ++j) pack[N - 1 - j] = tile.v[k * N + j];
-        store_vector<N>(p - (at + (N - 1)), pack);
+        for (int j = 0; j < N; ++j) vector[N - 1 - j] = tile.v[k * N + j];
+        store_vector<N>(p - (index + (N - 1)), vector);
     }
 }

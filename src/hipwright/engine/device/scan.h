@@ -2,7 +2,7 @@
 #include <hip/hip_runtime.h>
 #include "block_reduce.h"
 
-// Inclusive scan of the packs of a wave, lane after lane, pack after pack; returns the wave's total.
+// Inclusive scan of a wave's vectors, in the order of vectors and then lanes, starting from `total`. Returns the total.
 template <int ITEMS, int N, typename T, typename Op>
 __device__ T scan_tile(T* v, T total, Op op) {
     const int lane = threadIdx.x % warpSize;
@@ -24,7 +24,8 @@ __device__ T scan_tile(T* v, T total, Op op) {
     return total;
 }
 
-// Adds the totals of the block's earlier waves to `before`, of all waves to `all`; `flip` alternates.
+// Adds the totals of the block's earlier waves to `before` and those of all waves to `all`. flip: 0 and 1 in turn, so
+// that one barrier per call suffices.
 template <int BLOCK_SIZE, typename T, typename Op>
 __device__ void combine_wave_totals(T total, int flip, Op op, T& before, T& all) {
     __shared__ T partial[2][BLOCK_SIZE / 32];
@@ -37,19 +38,20 @@ __device__ void combine_wave_totals(T total, int flip, Op op, T& before, T& all)
     }
 }
 
-// What the tiles before this one come to. Tiles form groups of BLOCK_SIZE: sums[0 .. tiles) are theirs,
-// the second half holds what comes before each group. Blocks wait for earlier tickets only, and add in one order.
+// Returns the combined totals of all tiles before this one. sums[0, tiles) holds the totals of tiles; sums[tiles + g]
+// the total of all tiles before group g of BLOCK_SIZE tiles; flags say which are stored. Blocks wait only for earlier
+// tickets, and combine in a fixed order.
 template <int BLOCK_SIZE, typename T, typename Op>
-__device__ T await_tile_prefix(T total, T* sums, int* flags, int tiles, int tile, T none, Op op) {
-    __shared__ T carried;
-    const int group = tile / BLOCK_SIZE, place = tile % BLOCK_SIZE, first = tile - place;
+__device__ T await_tile_prefix(T total, T* sums, int* flags, int tiles, int tile, T identity, Op op) {
+    __shared__ T group_prefix;
+    const int group = tile / BLOCK_SIZE, rank = tile % BLOCK_SIZE, first = tile - rank;
     if (threadIdx.x == 0) {
         sums[tile] = total;
         __threadfence();
         atomicExch(flags + tile, 1);
     }
-    T before = none;
-    if (threadIdx.x < place) {
+    T before = identity;
+    if (threadIdx.x < rank) {
         while (atomicAdd(flags + first + threadIdx.x, 0) == 0) {
         }
         __threadfence();
@@ -57,31 +59,32 @@ __device__ T await_tile_prefix(T total, T* sums, int* flags, int tiles, int tile
     }
     before = block_reduce<BLOCK_SIZE>(before, op);
     if (threadIdx.x == 0) {
-        carried = none;
+        group_prefix = identity;
         if (group > 0) {
             while (atomicAdd(flags + tiles + group, 0) == 0) {
             }
             __threadfence();
-            carried = sums[tiles + group];
+            group_prefix = sums[tiles + group];
         }
-        if (place == BLOCK_SIZE - 1 && tile + 1 < tiles) {
-            sums[tiles + group + 1] = op(op(carried, before), total);
+        if (rank == BLOCK_SIZE - 1 && tile + 1 < tiles) {
+            sums[tiles + group + 1] = op(op(group_prefix, before), total);
             __threadfence();
             atomicExch(flags + tiles + group + 1, 1);
         }
     }
     __syncthreads();
-    return op(carried, before);
+    return op(group_prefix, before);
 }
 
-// Down each of N columns: what the rows of threads before this one and the tiles above come to.
-// sums[0 .. tiles) are of tiles, the second half is what comes before each group of BLOCK_SIZE / WIDTH tiles.
+// Computes, for each of N columns, the combined totals of all rows above those of this thread: of the threads above it
+// in the tile and of the tiles above. sums[0, tiles) holds the totals of tiles; sums[tiles + g] those of all tiles
+// before group g of BLOCK_SIZE / WIDTH tiles.
 template <int BLOCK_SIZE, int WIDTH, int N, typename T, typename Op>
-__device__ void await_column_prefixes(const T (&total)[N], T (&before)[N], T* sums, int* flags, int tiles, int tile, T none,
-                               Op op) {
+__device__ void await_column_prefixes(const T (&total)[N], T (&before)[N], T* sums, int* flags, int tiles, int tile,
+                                      T identity, Op op) {
     constexpr int LANES = BLOCK_SIZE / WIDTH;
     __shared__ T partial[N][BLOCK_SIZE];
-    const int lane = threadIdx.x / WIDTH, place = threadIdx.x % WIDTH;
+    const int lane = threadIdx.x / WIDTH, rank = threadIdx.x % WIDTH;
     const int group = tile / LANES, number = tile % LANES;
     T all[N], above[N];
 #pragma unroll
@@ -89,38 +92,38 @@ __device__ void await_column_prefixes(const T (&total)[N], T (&before)[N], T* su
     __syncthreads();
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-        before[j] = all[j] = none;
+        before[j] = all[j] = identity;
         for (int l = 0; l < LANES; ++l) {
             if (l == lane) before[j] = all[j];
-            all[j] = op(all[j], partial[j][l * WIDTH + place]);
+            all[j] = op(all[j], partial[j][l * WIDTH + rank]);
         }
-        if (lane == 0) sums[(tile * WIDTH + place) * N + j] = all[j];
+        if (lane == 0) sums[(tile * WIDTH + rank) * N + j] = all[j];
     }
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) atomicExch(flags + tile, 1);
-    const bool carries = lane == LANES - 1 && group > 0;  // the last row of threads has no tile to wait for
-    const int from = carries ? tiles + group : tile - number + lane;
-    if (place == 0 && (carries || lane < number)) {
-        while (atomicAdd(flags + from, 0) == 0) {
+    const bool carries = lane == LANES - 1 && group > 0;  // the last row of threads reads the total before the group
+    const int source = carries ? tiles + group : tile - number + lane;
+    if (rank == 0 && (carries || lane < number)) {
+        while (atomicAdd(flags + source, 0) == 0) {
         }
     }
     __syncthreads();
     __threadfence();
 #pragma unroll
     for (int j = 0; j < N; ++j)
-        partial[j][threadIdx.x] = carries || lane < number ? sums[(from * WIDTH + place) * N + j] : none;
+        partial[j][threadIdx.x] = carries || lane < number ? sums[(source * WIDTH + rank) * N + j] : identity;
     __syncthreads();
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-        above[j] = partial[j][(LANES - 1) * WIDTH + place];
-        for (int l = 0; l < LANES - 1; ++l) above[j] = op(above[j], partial[j][l * WIDTH + place]);
+        above[j] = partial[j][(LANES - 1) * WIDTH + rank];
+        for (int l = 0; l < LANES - 1; ++l) above[j] = op(above[j], partial[j][l * WIDTH + rank]);
         before[j] = op(above[j], before[j]);
     }
     if (number == LANES - 1 && tile + 1 < tiles) {
 #pragma unroll
         for (int j = 0; j < N; ++j)
-            if (lane == 0) sums[((tiles + group + 1) * WIDTH + place) * N + j] = op(above[j], all[j]);
+            if (lane == 0) sums[((tiles + group + 1) * WIDTH + rank) * N + j] = op(above[j], all[j]);
         __threadfence();
         __syncthreads();
         if (threadIdx.x == 0) atomicExch(flags + tiles + group + 1, 1);

@@ -3,22 +3,22 @@
 #include "tile.h"
 
 //@ with is_aligned_to
-// PACKS neighbouring packs from p, all on their borders.
-template <int PACKS, int N, typename T>
-__device__ Tile<T, PACKS * N> load_span(const T* __restrict__ p) {
-    Tile<T, PACKS * N> span;
+// Loads PACKS neighbouring vectors at aligned addresses.
+template <int VECTORS, int N, typename T>
+__device__ Tile<T, VECTORS * N> load_span(const T* __restrict__ p) {
+    Tile<T, VECTORS * N> span;
 #pragma unroll
-    for (int k = 0; k < PACKS; ++k) load_vector<N>(p + k * N, span.v + k * N);
+    for (int k = 0; k < VECTORS; ++k) load_vector<N>(p + k * N, span.v + k * N);
     return span;
 }
 
-// Is the address a multiple of N elements? Then no pack reaches beyond a row whose length is one too.
+// Whether the address is a multiple of N elements.
 template <int N, typename T>
 __device__ bool is_aligned_to(const T* p) {
     return (size_t)p % (N * sizeof(T)) == 0;
 }
 
-// Half types as floats, once for all that read them.
+// Converts a tile of half types, once for all uses.
 template <typename T, int SIZE>
 __device__ Tile<float, SIZE> to_floats(const Tile<T, SIZE>& span) {
     Tile<float, SIZE> out;

@@ -1,13 +1,13 @@
 #pragma once
 #include <hip/hip_runtime.h>
 
-// N neighbours; as wide an access as the device has.
+// N neighbouring elements, loaded or stored by one access of at most 16 bytes.
 template <typename T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) AlignedVector {
     T v[N];
 };
 
-// Does the address suit packs? AMD reads and writes them anywhere.
+// Whether vectors of N elements can be accessed at the address. AMD accesses them at any address.
 template <typename T, int N>
 __device__ bool is_vector_aligned(const T* p) {
 #ifdef __AMDGCN__
@@ -17,7 +17,7 @@ __device__ bool is_vector_aligned(const T* p) {
 #endif
 }
 
-// 16 bytes at any address; nobody needs them again soon, so they leave the caches first.
+// 16 bytes at any address, for streaming accesses.
 #ifdef __clang__
 typedef unsigned UnalignedBits128 __attribute__((ext_vector_type(4), aligned(1)));
 #else

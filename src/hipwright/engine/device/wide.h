@@ -2,12 +2,13 @@
 #include <hip/hip_runtime.h>
 
 //@ with is_wide_aligned load_aligned load_wide store_wide
-// N neighbours, moved 16 bytes at a time where the address allows it.
+// N neighbouring elements, accessed 16 bytes at a time where the address allows it.
 template <typename T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) WideVector {
     T v[N];
 };
 
+// Whether the address allows accesses of a whole WideVector, or of 16 bytes of it.
 template <int N, typename T>
 __device__ __forceinline__ bool is_wide_aligned(const T* p) {
     return (unsigned long long)p % alignof(WideVector<T, N>) == 0;
@@ -35,36 +36,37 @@ __device__ __forceinline__ void store_wide(T* p, const WideVector<T, N>& in) {
     }
 }
 
-// At an address that suits it.
+// Stores a vector at an aligned address.
 template <int N, typename T>
-__device__ __forceinline__ void store_aligned(T* p, const WideVector<T, N>& pack) {
-    if constexpr (sizeof(pack) == 16) {  // NVRTC may take the store of a pack's elements apart, but not this
+__device__ __forceinline__ void store_aligned(T* p, const WideVector<T, N>& vector) {
+    if constexpr (sizeof(vector) == 16) {  // NVRTC may split the store of a struct, but not this
         uint4 words;
-        __builtin_memcpy(&words, pack.v, 16);
+        __builtin_memcpy(&words, vector.v, 16);
         *reinterpret_cast<uint4*>(p) = words;
     } else {
-        *reinterpret_cast<WideVector<T, N>*>(p) = pack;
+        *reinterpret_cast<WideVector<T, N>*>(p) = vector;
     }
 }
 
-// Half types as their bits.
+// Half types as their bit patterns.
 template <typename T>
 __device__ __forceinline__ const unsigned short* as_uint16(const T* p) {
     return reinterpret_cast<const unsigned short*>(p);
 }
 
-// 16 bytes read at once, as neighbouring elements; the address is a multiple of 16.
+// The neighbouring elements in 16 bytes.
 template <typename T>
 struct Vector16B {
     T v[16 / sizeof(T)];
 };
 
 #if defined(__AMDGCN__)
-typedef unsigned Bits128 __attribute__((ext_vector_type(4)));  // a struct would be read word by word
+typedef unsigned Bits128 __attribute__((ext_vector_type(4)));  // a struct would be loaded word by word
 #else
 typedef uint4 Bits128;
 #endif
 
+// Loads 16 bytes at once; the address is a multiple of 16.
 template <typename T>
 __device__ __forceinline__ Vector16B<T> load_16_bytes(const T* p) {
     const Bits128 raw = *reinterpret_cast<const Bits128*>(p);

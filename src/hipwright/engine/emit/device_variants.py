@@ -42,7 +42,7 @@ VARIANTS = (
         "ArgMax",
         {
             "struct ArgMax": "struct ArgMin",
-            "the larger value": "the smaller value",
+            "Selects the larger value; NaN counts as larger": "Selects the smaller value; NaN counts as smaller",
             "b.value > a.value": "b.value < a.value",
             "value <= best.value": "value >= best.value",
         },
@@ -65,7 +65,7 @@ VARIANTS = (
         "add_products_to_moments",
         "add_tile_moments",
         {
-            "The moments with a tile's": "Of products, which are rounded first: the moments with a tile's",
+            "Adds the first `count` values of a tile": "As add_tile, for values that are products, rounded first",
             "add_tile": "add_products_to_moments",
             "v[k] - pivot": "sub_rn(v[k], pivot)",
         },
@@ -73,7 +73,7 @@ VARIANTS = (
     DefinitionVariant(
         "softmax_of_products",
         "softmax_of_tile",
-        {"softmax_of_tile": "softmax_of_products", "seen[k] - shift": "sub_rn(seen[k], shift)"},
+        {"softmax_of_tile": "softmax_of_products", "values[k] - shift": "sub_rn(values[k], shift)"},
     ),
     DefinitionVariant(
         "add_products_to_softmax",

@@ -107,7 +107,7 @@ class ReducerState:
         if self.by_tile:
             emit.line(f"{self.name}_tile[{k}] = {text};")
         elif self.kind.startswith("arg"):
-            emit.line(f"{self.operator}().take({name}, {text}, {flat});")  # a thread goes through a row in order
+            emit.line(f"{self.operator}().update({name}, {text}, {flat});")  # a thread goes through a row in order
         elif self.kind in ("sum", "prod"):
             emit.line(f"{name} {'+' if self.kind == 'sum' else '*'}= {text};")
         elif self.quiet:
@@ -213,7 +213,7 @@ def states(
         elif name in sums:
             total, read = sums[name]
             state = ReducerState(emit.fresh(name), "softmax", COMPUTE[m.item.dtype], m.value, [m])
-            state.results = {name: ".top", total: read}
+            state.results = {name: ".max", total: read}
             out.append(state)
         else:
             ctype = "int" if kind in ("any", "all") else COMPUTE[m.item.dtype]

@@ -2,12 +2,12 @@
 #include <hip/hip_runtime.h>
 #include "block_reduce.h"
 
-// A value and where it was found: at no index, its type's largest, where nothing beat the worst value.
+// The state of argmax and argmin. `index` is the largest of its type as long as no value was better than the start.
 template <typename T, typename I>
 struct IndexedValue {
     T value;
     I index;
-    // Where no value beat the worst, all are the worst, and the first is the one.
+    // The index, or 0 where no value was better than the start: all values then equal it, and the first one counts.
     __device__ long first() const {
         return index == (I)(sizeof(I) == 4 ? 0x7fffffffL : 0x7fffffffffffffffL) ? 0 : index;
     }
@@ -20,7 +20,7 @@ __device__ IndexedValue<T, I> shuffle_xor(IndexedValue<T, I> v, int distance) {
 }
 
 //@ with IndexedValue shuffle_xor_indexed
-// the larger value; NaN beats numbers, the first of equals wins
+// Selects the larger value; NaN counts as larger than any number, and of equal values the lower index wins.
 struct ArgMax {
     template <typename T, typename I>
     __device__ IndexedValue<T, I> operator()(IndexedValue<T, I> a, IndexedValue<T, I> b) const {
@@ -29,9 +29,9 @@ struct ArgMax {
         const bool second = same ? b.index < a.index : !a_nan && (b_nan || b.value > a.value);
         return {second ? b.value : a.value, second ? b.index : a.index};
     }
-    // A value that stands behind all that `best` has seen: no equal one can replace it, so no index is compared.
+    // Includes the value at an index above all of `best`: an equal value cannot replace it, so no index is compared.
     template <typename T, typename I>
-    __device__ void take(IndexedValue<T, I>& best, decltype(best.value) value, decltype(best.index) index) const {
+    __device__ void update(IndexedValue<T, I>& best, decltype(best.value) value, decltype(best.index) index) const {
         const bool better = !(value <= best.value) && best.value == best.value;
         best.value = better ? value : best.value;
         best.index = better ? index : best.index;
@@ -39,11 +39,11 @@ struct ArgMax {
 };
 
 //@ key wave_reduce_argmax
-// NVIDIA joins a wave's integers in one instruction: the best key (keys are in the order of the values,
-// NaN is the best of all), then the first index that has it.
+// Reduces over a wave by NVIDIA's integer reduction (redux.sync): first the best key, an integer in the order of the
+// values with NaN as the best, then the lowest index that has it. Elsewhere returns v.
 __device__ __forceinline__ IndexedValue<float, int> wave_reduce(IndexedValue<float, int> v, ArgMax) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    const unsigned bits = __float_as_uint(v.value + 0.0f);  // -0 is 0
+    const unsigned bits = __float_as_uint(v.value + 0.0f);  // -0 becomes 0
     const unsigned order = bits >> 31 ? ~bits : bits | 0x80000000u;
     const unsigned key = v.value != v.value ? 0xffffffffu : order;
     const unsigned best = __reduce_max_sync(0xffffffffu, key);
@@ -63,7 +63,7 @@ __device__ IndexedValue<float, int> block_reduce(IndexedValue<float, int> v, Arg
     v = wave_reduce(v, op);
     if (BLOCK_SIZE <= 32) return v;
     __shared__ IndexedValue<float, int> partial[BLOCK_SIZE / 32];
-    __syncthreads();  // an earlier use of `partial` has been read
+    __syncthreads();  // `partial` may still be read from the previous call
     if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = v;
     __syncthreads();
     return wave_reduce(partial[threadIdx.x % (BLOCK_SIZE / 32)], op);
