@@ -21,7 +21,7 @@ from hipwright.api.workbench import open_workbench
 from hipwright.errors import HipwrightError
 from hipwright.evaluation.baselines import Kept
 from hipwright.events import silent
-from hipwright.measure.bench import time_pairs
+from hipwright.measure.paired_timing import time_pairs
 from hipwright.measure.roofline import rotation
 from hipwright.measure.settings import FULL
 from hipwright.program import parse

@@ -20,8 +20,8 @@ from hipwright.program.lower.closures import lower
 from hipwright.program.signature import parse_signatures
 from hipwright.torchio import to_torch, tree_from_torch
 from hipwright.verify.worker import live, trees
-from hipwright.verify.worker.live import Live, ProgramSubject, Setting
 from hipwright.verify.worker.staging import PinnedStaging
+from hipwright.verify.worker.watched import Live, ProgramSubject, Setting
 
 from .fake_driver import FakeDriver, pointer
 

@@ -7,7 +7,7 @@ import torch
 
 from hipwright.device.placement import LARGE, PAGE, placed, room
 from hipwright.records import TensorSpec
-from hipwright.verify.gpu.sets import ZONE, Sets
+from hipwright.verify.gpu.resident_inputs import ZONE, Sets
 
 
 @pytest.mark.parametrize("margin", [0, 4096])

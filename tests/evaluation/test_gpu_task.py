@@ -153,7 +153,7 @@ def test_a_slow_build_keeps_nobody_waiting(bench: Evaluator, monkeypatch: pytest
 def test_large_inputs_lie_on_the_device_once(bench: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
     """A winner is measured again after the processes of the first measurement have ended."""
     task = bench.gpus["cuda"]
-    monkeypatch.setattr("hipwright.evaluation.gpu_grounds.BIG_BYTES", 0)
+    monkeypatch.setattr("hipwright.evaluation.timing_context.BIG_BYTES", 0)
     task._known.clear()
     opened: list[bool] = []
     fresh = GpuTask._open_measured

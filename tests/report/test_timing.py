@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from report_sample import measured, sample
 
-from hipwright.measure.words import device_words
+from hipwright.measure.describe import describe_device
 from hipwright.records import TargetResult, Timing, Verdict, Versus
 from hipwright.report import render
 from hipwright.report.pair_plot import HEIGHT, pair_plot
@@ -49,8 +49,8 @@ def test_the_page_shows_what_was_measured_and_where() -> None:
 def test_an_nvidia_figure_is_never_anything_else() -> None:
     words = re.sub(r"<[^>]+>", " ", render(sample()))
     assert words.count("H200") == words.count("HIP on NVIDIA H200") >= 3
-    assert device_words("rocm", timing("rocm")) == "AMD Instinct MI300X"
-    assert device_words("cuda", timing()) == "HIP on NVIDIA H200"
+    assert describe_device("rocm", timing("rocm")) == "AMD Instinct MI300X"
+    assert describe_device("cuda", timing()) == "HIP on NVIDIA H200"
 
 
 def test_a_baseline_that_may_be_equal_is_not_called_beaten() -> None:

@@ -17,7 +17,7 @@ from hipwright.errors import BadInput
 from hipwright.train import grpo, tiny
 from hipwright.train.adapters import openenv, trl, verl
 from hipwright.train.environment import Environment
-from hipwright.train.judging import opening
+from hipwright.train.judging import settings
 from hipwright.train.log import Log
 from hipwright.train.records import TrainingProblem
 from hipwright.train.rewards import reward
@@ -143,12 +143,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Environment]]:
     """Every environment that `shared` opens is one with the word judge."""
     made: list[Environment] = []
 
-    def environment(asked: opening.Opening, gpus: Any = ()) -> Environment:
+    def environment(asked: settings.EnvironmentSettings, gpus: Any = ()) -> Environment:
         made.append(Environment(fakes.WordJudge(faults=4), reward(asked.reward.name, **asked.reward.options)))
         return made[-1]
 
-    monkeypatch.setattr(opening, "environment", environment)
-    monkeypatch.setattr(opening, "_open", {})
+    monkeypatch.setattr(settings, "environment", environment)
+    monkeypatch.setattr(settings, "_open", {})
     yield made
 
 
@@ -171,13 +171,13 @@ def test_verl_scores_and_raises_for_the_unscorable(opened: list[Environment]) ->
 
 
 def test_what_other_processes_are_handed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(opening.VARIABLE, '{"reward": {"name": "source"}, "judge": {"targets": ["cuda"]}}')
-    assert opening.given().judge.targets == ("cuda",)
-    assert opening.given({"reward": {"name": "milestones"}}).reward.name == "milestones"
+    monkeypatch.setenv(settings.VARIABLE, '{"reward": {"name": "source"}, "judge": {"targets": ["cuda"]}}')
+    assert settings.given().judge.targets == ("cuda",)
+    assert settings.given({"reward": {"name": "milestones"}}).reward.name == "milestones"
     for text in ("{", '{"rewards": {}}', '{"judge": {"workers": "many"}}'):
-        monkeypatch.setenv(opening.VARIABLE, text)
-        with pytest.raises(BadInput, match=opening.VARIABLE):
-            opening.given()
+        monkeypatch.setenv(settings.VARIABLE, text)
+        with pytest.raises(BadInput, match=settings.VARIABLE):
+            settings.given()
 
 
 # ---------------------------------------------------------------- OpenEnv, and judging over HTTP
@@ -271,11 +271,11 @@ def test_a_judge_on_another_machine() -> None:
     judge = fakes.WordJudge(faults=1)
     with served(Environment(judge, reward("hipwright"))) as url:
         told = {"judge": {"urls": [url]}}
-        with opening.environment(opening.given(told)) as remote:
+        with settings.environment(settings.given(told)) as remote:
             assert (remote.judge.device, remote.judge.clock) == ("none", "device")
             assert [one.reward for one in remote.score_group(ROW_SUM, texts)] == [one.reward for one in here]
             assert sorted(judge.asked) == sorted(words[:3]), "equal programs are asked for once"
             assert remote.score(ROW_SUM, fakes.answer("broken")).reward is None
             assert remote.score(ROW_SUM, fakes.answer("broken")).reward is not None, "a fault is not remembered"
     with pytest.raises(BadInput, match="no judge answers"):
-        opening.environment(opening.given(told)).__enter__()
+        settings.environment(settings.given(told)).__enter__()

@@ -28,9 +28,9 @@ from hipwright.measure.profiler import ProfiledProgram, ProfileReport
 from hipwright.records import Build, Evaluation, Program
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.train.environment import Environment, outcome
+from hipwright.train.judging.backends import SPARE, GpuJudgeBackend, TimingWorker
 from hipwright.train.judging.counters import shares
 from hipwright.train.judging.judges import LocalJudge, slim
-from hipwright.train.judging.lanes import SPARE, GpuJudgeBackend, TimingWorker
 from hipwright.train.mini.corpus import at_shape, captured, schedules
 from hipwright.train.mini.form import read
 from hipwright.train.mini.tasks import Composition
@@ -506,7 +506,7 @@ def test_counters_join_the_features_and_a_profiler_that_fails_is_a_fault(
         return ProfileReport(target="cuda", profiles=(profile,), tool="ncu", contained=True)
 
     monkeypatch.setattr("hipwright.train.judging.counters.profile_program", profiled)
-    monkeypatch.setattr("hipwright.train.judging.lanes.find_tool", lambda target: Path("ncu"))
+    monkeypatch.setattr("hipwright.train.judging.backends.find_tool", lambda target: Path("ncu"))
     with LocalJudge(("cuda",), workers=1, counters=True, opener=partial(processor_machine, cache)) as judge:
         found = judge.submit(problem("row_sum"), program("row_sum_wave")).result(timeout=240)
         lost = judge.submit(problem("row_sum"), program("row_sum_tree")).result(timeout=240)

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hipwright.agents.base import fence
+from hipwright.measure.describe import describe_device, describe_interval
 from hipwright.measure.fit import FITTED
-from hipwright.measure.words import device_words, interval_words
 from hipwright.records import Evaluation, KernelResources, Program, TargetResult, Verdict
 from hipwright.targets import TARGETS
 
@@ -220,8 +220,8 @@ def _target(name: str, result: TargetResult) -> Iterator[str]:
         for row in sorted(parts, key=lambda row: (-row["seconds"], row["name"]))[:6]:
             yield f"{name}: {_row(row)}"
     if (timing := result.timing) is not None:
-        yield f"{device_words(name, timing)}: {timing.median_ms:.4g} ms" + "".join(
-            f", {interval_words(one.speedup, one.interval)} against {base}"
+        yield f"{describe_device(name, timing)}: {timing.median_ms:.4g} ms" + "".join(
+            f", {describe_interval(one.speedup, one.interval)} against {base}"
             for base, one in sorted(timing.versus.items())
         )
     if result.build is not None and not TARGETS.is_host(name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hipwright.measure.words import device_words
+from hipwright.measure.describe import describe_device
 from hipwright.records import Build, Evaluation, TargetResult
 
 LOG_LIMIT = 4000  # characters of a compiler log in a result; the archive has all of it
@@ -69,7 +69,7 @@ def not_measured(targets: Sequence[str], evaluation: Evaluation | None) -> list[
     ]
     others = {target.name: timed[target.name] for target in TARGETS.gpus if target.name in timed and not target.is_amd}
     lines += [
-        f"the figures of the {name} target are {device_words(name, timing)}: no AMD GPU's speed"
+        f"the figures of the {name} target are {describe_device(name, timing)}: no AMD GPU's speed"
         for name, timing in others.items()
     ]
     if CPU.name not in targets and not any(result.verdict for result in results.values()):

@@ -26,8 +26,8 @@ from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
 from hipwright.verify.candidate import POISON_A, CallReply, CandidateSession, Rejected
 from hipwright.verify.inputs import with_values
-from hipwright.verify.ledger import first_difference
 from hipwright.verify.oracle import VerificationCase as Trial
+from hipwright.verify.verification import first_difference
 
 TRIES = 1000
 LABEL_TRIES = 40

@@ -29,7 +29,7 @@ def print_evaluation(out: Console, name: str, evaluation: Evaluation, notes: Seq
         Text.assemble((evaluation.status, style), "  ", (clean(name), "bold"), f"  {seconds(evaluation.seconds)}")
     )
     if evaluation.passed:
-        from hipwright.verify.cpu.left_out import unseen
+        from hipwright.verify.cpu.skipped import unseen
 
         out.print(_proof(evaluation))
         for name, why in unseen(one.verdict for one in evaluation.targets.values() if one.verdict).items():

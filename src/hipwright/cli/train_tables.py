@@ -9,7 +9,7 @@ from rich.table import Table
 
 from hipwright.report import views
 from hipwright.report.train_data import Folder, ends, rates, read
-from hipwright.report.train_views import by_split, clock_words, columns_of, differences, interval_words
+from hipwright.report.train_views import by_split, clock_words, columns_of, describe_interval, differences
 
 
 def tables(folder: Path) -> list[Table]:
@@ -61,5 +61,5 @@ def _table(title: str, first: str, *columns: str) -> Table:
 
 
 def _cell(value: Any, metric: str) -> str:
-    figure, interval = interval_words(value, metric)
+    figure, interval = describe_interval(value, metric)
     return f"{figure} ({interval})" if interval else figure

@@ -159,7 +159,7 @@ def run_mini(
     import msgspec
 
     from hipwright.api.files import prepare_folder
-    from hipwright.train.judging.opening import targets_of
+    from hipwright.train.judging.settings import targets_of
     from hipwright.train.mini.settings import MiniSettings, preset
     from hipwright.train.mini.stages import run
     from hipwright.train.recipe import Judging, change, refuse_unknown
@@ -245,7 +245,7 @@ def run_serve(
     from hipwright.train.adapters import openenv
     from hipwright.train.data import problems
     from hipwright.train.judging import serve
-    from hipwright.train.judging.opening import TOKEN, Opening, environment
+    from hipwright.train.judging.settings import TOKEN, EnvironmentSettings, environment
     from hipwright.train.recipe import Judging, RewardSettings
 
     missing = [name for name in ("starlette", "uvicorn", "websockets") if find_spec(name) is None]
@@ -255,7 +255,7 @@ def run_serve(
     if split not in known:
         raise BadInput(f"{data} has no split {split!r}", hint=f"splits: {', '.join(known)}")
     judge = Judging(targets=choose(list(targets)) if targets else ())
-    opening = Opening(reward=RewardSettings(name=reward), judge=judge, unsafe=unsafe)
+    opening = EnvironmentSettings(reward=RewardSettings(name=reward), judge=judge, unsafe=unsafe)
     with environment(opening, gpus) as opened:
         arena = openenv.EpisodeStore(opened, known[split], turns=turns)
         output.say(

@@ -3,7 +3,7 @@
 One call is too short to be launched and timed by itself, so where it can be captured all slots are captured together,
 and a block replays that graph: a launch from Python costs more than a small kernel. Before its clocks start each block
 wakes the GPU: the first work after another process used it waits about 150 µs for the switch (measured on an H200).
-What the numbers mean is decided in the parent (hipwright.measure.bench).
+What the numbers mean is decided in the parent (hipwright.measure.paired_timing).
 """
 
 from __future__ import annotations

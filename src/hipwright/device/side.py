@@ -1,7 +1,7 @@
 """A side of a timed comparison: one thing, in one process, that can be called again and again (docs/measurement.md).
 
 The candidate and each baseline is a `TimedSide`. Whatever implements one only runs calls and reads clocks; which side
-runs when, how often, and what the numbers mean is decided in the parent process by `hipwright.measure.bench`.
+runs when, how often, and what the numbers mean is decided in the parent process by `hipwright.measure.paired_timing`.
 
 Rules for an implementation:
 

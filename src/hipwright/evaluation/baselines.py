@@ -9,11 +9,11 @@ from hipwright.device.side import LaunchMode, TimedBlock
 from hipwright.errors import WorkerError
 from hipwright.tensors import Tree
 from hipwright.verify.gpu.reference import BASELINES, DeviceReference
-from hipwright.verify.gpu.reference_ends import BaselineMissing, ReferenceSide
+from hipwright.verify.gpu.reference_handles import BaselineMissing, ReferenceSide
 
 
 @dataclass
-class Kept:
+class WarmBaseline:
     """A baseline that is prepared once for each policy. A comparison that must use the stream leaves the graphs be.
 
     moved: bytes that the side "copy" moves. graphs: False where there is no room for the outputs that a graph keeps.
@@ -96,7 +96,7 @@ class Kept:
 class Baselines:
     """What a candidate is compared with, the ranking one first. missing: {name: why} of those that cannot be had."""
 
-    sides: tuple[Kept, ...]
+    sides: tuple[WarmBaseline, ...]
     missing: dict[str, str]
 
 
@@ -112,13 +112,13 @@ def open_baselines(
     graphs: bool = True,
 ) -> Baselines:
     """Every baseline on the same slots of the same inputs. torch.compile is compiled here. moved: bytes of a "copy"."""
-    sides: list[Kept] = []
+    sides: list[WarmBaseline] = []
     missing: dict[str, str] = {}
     for name in names:
         if name == "copy" and not moved:
             missing[name] = "the task's bytes at its own shapes are not known"
             continue
-        kept = Kept(reference, name, workload, state, seed, slots, moved, graphs)
+        kept = WarmBaseline(reference, name, workload, state, seed, slots, moved, graphs)
         try:
             kept.open()
         except BaselineMissing as error:

@@ -19,26 +19,26 @@ from msgspec import structs
 from hipwright.device.side import TimedSide
 from hipwright.errors import HipwrightError
 from hipwright.evaluation.gpu import GpuContext
-from hipwright.evaluation.gpu_grounds import SHARE, Gate, Grounds, TimingContext
-from hipwright.measure import bench
-from hipwright.measure.bench import BenchResult
-from hipwright.measure.settings import FULL, SCORE, BenchSettings
+from hipwright.evaluation.timing_context import SHARE, Gate, TimedTask, TimingContext
+from hipwright.measure import paired_timing
+from hipwright.measure.paired_timing import TimingResult
+from hipwright.measure.settings import FULL, SCORE, TimingSettings
 from hipwright.program import Parsed
 from hipwright.records import Build, Program, Verdict, content_key
 from hipwright.task import Outline, TaskHandle
 from hipwright.verify import Oracle
 from hipwright.verify.candidate import Rejected
 from hipwright.verify.gpu.client import CandidateWorker
-from hipwright.verify.gpu.large import judge_on_device, judge_set
+from hipwright.verify.gpu.device_judging import judge_on_device, judge_set
+from hipwright.verify.gpu.large_shapes import TimedInputs
 from hipwright.verify.gpu.loaded import LoadedProgram
 from hipwright.verify.gpu.side import GpuSide
-from hipwright.verify.gpu.stages import TimedInputs
 from hipwright.verify.gpu.verifier import verify_gpu, verify_timed
 
-TimeIt = Callable[[], BenchResult]
+TimeIt = Callable[[], TimingResult]
 
 
-class GpuTask(Grounds):
+class GpuTask(TimedTask):
     """One task on one GPU. A context manager; safe to use from several threads.
 
     more: sides beside the baselines that a full timing measures too ("max-autotune", "copy"); set before the first.
@@ -136,7 +136,7 @@ class GpuTask(Grounds):
         known: bool = False,
         worker: CandidateWorker | None = None,
         more: Mapping[str, Any] | None = None,
-    ) -> BenchResult:
+    ) -> TimingResult:
         """Is it fast? Against every baseline, alone on the GPU. again: once more in fresh processes.
 
         known: its result was judged at the size that is timed; behind the fast gate it is judged here otherwise.
@@ -171,11 +171,11 @@ class GpuTask(Grounds):
                 side = self._placed(loaded, at, own_time=False)
                 wrong = None if known else self._wrong(loaded, at)
                 if wrong is None:
-                    side.prepare(bench.WARM_CALLS)
+                    side.prepare(paired_timing.WARM_CALLS)
 
-            def timed() -> BenchResult:
+            def timed() -> TimingResult:
                 if wrong is not None:
-                    return BenchResult(None, wrong)
+                    return TimingResult(None, wrong)
                 with self._turn, self.gpu.timing_lock.exclusive():
                     result = self._pairs(side, program, outline, at, SCORE)
                     if result.verdict is not None:
@@ -230,8 +230,8 @@ class GpuTask(Grounds):
         worker: CandidateWorker,
         more: Mapping[str, Any] | None,
         known: bool,
-        settings: BenchSettings | None = None,
-    ) -> BenchResult:
+        settings: TimingSettings | None = None,
+    ) -> TimingResult:
         """Timed with the GPU to itself. What is compiled for that, or tuned, shares it with others first."""
         at = self._measured(gate)
         with self._turn, self.gpu.timing_lock.exclusive():
@@ -254,20 +254,20 @@ class GpuTask(Grounds):
         at: TimingContext,
         more: Mapping[str, Any] | None,
         known: bool,
-        settings: BenchSettings | None = None,
-    ) -> BenchResult:
+        settings: TimingSettings | None = None,
+    ) -> TimingResult:
         with worker.load(program, build, at.state, more=more) as loaded:
             side = self._placed(loaded, at, own_time=gate == "full" and not at.large)
             wrong = self._wrong(loaded, at) if gate == "fast" and not known else None
             if wrong is not None:
-                return BenchResult(None, wrong)
+                return TimingResult(None, wrong)
             result = self._pairs(side, program, outline, at, settings or (FULL if gate == "full" else SCORE))
             if result.verdict is not None or gate == "fast" or at.large:
                 return self._noted(result, at)
             try:
                 self._revealed(side, loaded, at)
             except Rejected as rejected:
-                return BenchResult(None, rejected.verdict)
+                return TimingResult(None, rejected.verdict)
         return self._noted(result, at)
 
     def _placed(self, loaded: LoadedProgram, at: TimingContext, *, own_time: bool) -> GpuSide:
@@ -276,10 +276,10 @@ class GpuTask(Grounds):
         return GpuSide(loaded, at.set_name, graph=at.graphs, own_time=own_time)
 
     def _pairs(
-        self, side: GpuSide, program: Program, outline: Outline, at: TimingContext, settings: BenchSettings
-    ) -> BenchResult:
+        self, side: GpuSide, program: Program, outline: Outline, at: TimingContext, settings: TimingSettings
+    ) -> TimingResult:
         terms = self._terms(program, outline, at.slots)
-        return bench.time_pairs(side, at.baselines.sides, settings=settings, memory=at.memory, **terms)
+        return paired_timing.time_pairs(side, at.baselines.sides, settings=settings, memory=at.memory, **terms)
 
     def _wrong(self, loaded: LoadedProgram, at: TimingContext) -> Verdict | None:
         """What is wrong with a program's result at the size that is timed, on inputs that nobody knows. The fast gate
@@ -308,8 +308,8 @@ class GpuTask(Grounds):
         loaded.drop(run)
 
     def _remeasured(
-        self, first: BenchResult, program: Program, build: Build | None, outline: Outline, slots: int
-    ) -> BenchResult:
+        self, first: TimingResult, program: Program, build: Build | None, outline: Outline, slots: int
+    ) -> TimingResult:
         """The figures of a winner: fresh processes, fresh inputs."""
         seed = secrets.randbits(31)
 
@@ -325,9 +325,9 @@ class GpuTask(Grounds):
                     side = GpuSide(loaded, at.set_name, graph=at.graphs, own_time=not at.large)
                     yield side, at.baselines.sides
 
-        return bench.remeasure(first, fresh, **self._terms(program, outline, slots))
+        return paired_timing.remeasure(first, fresh, **self._terms(program, outline, slots))
 
-    def _noted(self, result: BenchResult, at: TimingContext) -> BenchResult:
+    def _noted(self, result: TimingResult, at: TimingContext) -> TimingResult:
         """With why a baseline is missing."""
         notes = [f"no {name} baseline: {why}" for name, why in at.baselines.missing.items()]
         notes += [f"{side.name}: {note}" for side in at.baselines.sides for note in side.notes]

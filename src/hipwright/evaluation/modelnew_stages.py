@@ -17,8 +17,8 @@ from hipwright.evaluation.context import EvaluationContext
 from hipwright.evaluation.program_stages import keep_assessment, keep_verdict, time_stage, untimed
 from hipwright.evaluation.results import Assessment, library_shares
 from hipwright.evaluation.stages import EvaluationStage, EvaluationState, advance
-from hipwright.measure.bench import BenchResult
 from hipwright.measure.cost import coverage
+from hipwright.measure.paired_timing import TimingResult
 from hipwright.program import parse
 from hipwright.program.convert.modelnew import from_modelnew
 from hipwright.program.modelnew.build import PreparedModelNew, arguments, check_target, prepare
@@ -171,11 +171,11 @@ class ModelNewSchedule:
 
         return EvaluationStage("trace", work, lambda state, trace: replace(state, trace=trace))
 
-    def _time_stage(self, name: str, worker: CandidateWorker, more: Mapping[str, Any]) -> EvaluationStage[BenchResult]:
+    def _time_stage(self, name: str, worker: CandidateWorker, more: Mapping[str, Any]) -> EvaluationStage[TimingResult]:
         """Times the file in its own worker, against every baseline of the gate."""
         gpu, outline = self.context.gpus[name], self.context.outline()
 
-        def work(state: EvaluationState) -> BenchResult:
+        def work(state: EvaluationState) -> TimingResult:
             known = state.found.verified_at(name, gpu.workload)
             return gpu.time(
                 state.program,

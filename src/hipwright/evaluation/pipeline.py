@@ -27,8 +27,7 @@ from hipwright.records import Evaluation, Program
 from hipwright.targets import CPU
 from hipwright.verify import Oracle
 from hipwright.verify.cpu.verifier import Gate
-from hipwright.verify.static import Warning as LintWarning
-from hipwright.verify.static import lint
+from hipwright.verify.hip_lint import LintWarning, lint
 
 
 class Evaluator(EvaluationContext):

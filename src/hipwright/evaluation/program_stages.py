@@ -14,9 +14,9 @@ from hipwright.evaluation.context import EvaluationContext
 from hipwright.evaluation.features import features
 from hipwright.evaluation.results import NOT_ASKED, Assessment, Builds, Findings, build_verdict, library_shares
 from hipwright.evaluation.stages import EvaluationStage, EvaluationState, advance
-from hipwright.measure.bench import BenchResult
 from hipwright.measure.cost import coverage
 from hipwright.measure.estimate import estimate
+from hipwright.measure.paired_timing import TimingResult
 from hipwright.program import Parsed, parse
 from hipwright.records import Estimate, Program, Verdict
 from hipwright.targets import CPU, OFFLINE, TARGETS
@@ -26,12 +26,12 @@ from hipwright.toolchain.cpu import build as cpu
 from hipwright.verify import WORKER, Oracle, checked_trace, verify_cpu
 from hipwright.verify.cpu.verifier import Gate
 from hipwright.verify.gpu.client import CandidateWorker
-from hipwright.verify.ledger import UNCLAIMED
+from hipwright.verify.verification import UNCLAIMED
 
 if TYPE_CHECKING:
     from hipwright.evaluation.gpu import GpuContext
 
-TimeIt = Callable[[], BenchResult]
+TimeIt = Callable[[], TimingResult]
 
 
 def _parse(state: EvaluationState) -> Parsed:
@@ -242,11 +242,11 @@ def _estimates(context: EvaluationContext, trace: Mapping[str, Any], found: Find
 
 
 def time_stage(
-    context: EvaluationContext, target: str, time_it: Callable[[EvaluationState], BenchResult]
-) -> EvaluationStage[BenchResult]:
+    context: EvaluationContext, target: str, time_it: Callable[[EvaluationState], TimingResult]
+) -> EvaluationStage[TimingResult]:
     """Times a verified candidate on a GPU. Ends one whose timing was refused."""
 
-    def keep(state: EvaluationState, result: BenchResult) -> EvaluationState:
+    def keep(state: EvaluationState, result: TimingResult) -> EvaluationState:
         state = replace(state, found=state.found.with_timing(target, result, context.gpus[target].workload))
         return state.ended(result.verdict, target) if result.verdict is not None else state
 
@@ -255,12 +255,12 @@ def time_stage(
 
 def full_timing(
     context: EvaluationContext, target: str, gate: Gate, *, again: bool = False
-) -> EvaluationStage[BenchResult]:
+) -> EvaluationStage[TimingResult]:
     """Times a program against every baseline of its gate, in the task's own worker. again: once more in fresh
     processes."""
     gpu = context.gpus[target]
 
-    def work(state: EvaluationState) -> BenchResult:
+    def work(state: EvaluationState) -> TimingResult:
         known = state.found.verified_at(target, gpu.workload)
         build = state.found.builds.gpu[target]
         return gpu.time(state.program, build, gate=gate, outline=context.outline(), again=again, known=known)

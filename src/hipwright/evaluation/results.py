@@ -12,8 +12,8 @@ from msgspec import structs
 
 import hipwright
 from hipwright.evaluation.features import features
-from hipwright.measure.bench import BenchResult
 from hipwright.measure.cost import OpCall, total_seconds
+from hipwright.measure.paired_timing import TimingResult
 from hipwright.records import Build, Estimate, Evaluation, Program, TargetResult, Timing, Verdict
 from hipwright.targets import TARGETS
 from hipwright.toolchain import clang
@@ -74,7 +74,7 @@ class Findings:
         """With the verdict on these targets."""
         return replace(self, verdicts={**self.verdicts, **dict.fromkeys(targets, verdict)})
 
-    def with_timing(self, target: str, result: BenchResult, workload: str) -> Findings:
+    def with_timing(self, target: str, result: TimingResult, workload: str) -> Findings:
         """With a timing of a workload. What is timed was verified at that workload, at the latest right before
         (`GpuTask.time`): the target's verdict rests on it too."""
         timings = self.timings if result.timing is None else {**self.timings, target: result.timing}

@@ -37,7 +37,7 @@ from hipwright.evaluation.program_stages import (
 from hipwright.evaluation.results import Findings
 from hipwright.evaluation.stages import EvaluationStage, EvaluationState, Run, advance, conclude, in_place
 from hipwright.evaluation.timing_queue import TimingQueue
-from hipwright.measure.bench import BenchResult
+from hipwright.measure.paired_timing import TimingResult
 from hipwright.program import Parsed
 from hipwright.records import Evaluation, Program
 from hipwright.targets import TARGETS
@@ -88,7 +88,7 @@ def prepare(
     except HipwrightError as error:
         met = error
 
-    def refused() -> BenchResult:
+    def refused() -> TimingResult:
         raise met
 
     return refused
@@ -109,7 +109,7 @@ def measure(
     target: str,
     state: EvaluationState,
     time_it: TimeIt | None,
-    run: Run[BenchResult] = in_place,
+    run: Run[TimingResult] = in_place,
 ) -> EvaluationState:
     """Times and assesses a verified program. time_it: None leaves the clock out; run: runs what needs the GPU for
     itself, and nothing else."""

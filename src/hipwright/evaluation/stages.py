@@ -6,7 +6,7 @@
 | build | `Builds`, or a `PreparedModelNew` | the first build that failed |
 | verify | `Verdict` | one that is not "pass" |
 | trace | library calls and launches | |
-| time | `BenchResult` | the verdict of a refused timing |
+| time | `TimingResult` | the verdict of a refused timing |
 | assess | `Assessment`: coverage, estimates, features | |
 
 Each stage is an `EvaluationStage`: its work computes the typed result, and `keep` folds that into the next

@@ -18,7 +18,7 @@ import numpy as np
 
 from hipwright.device.side import TimedBlock, TimedSide
 from hipwright.measure.clocks import Overhead, overhead_of, sound
-from hipwright.measure.settings import BenchSettings
+from hipwright.measure.settings import TimingSettings
 
 MOST_CALLS = 4096
 GRACE_MS = 1.0
@@ -63,7 +63,7 @@ class Rounds:
     after: list[list[TimedBlock]] = field(default_factory=list)
     spent_ms: float = 0.0
 
-    def warm(self, settings: BenchSettings, memory: Memory | None = None, policy: str = "") -> None:
+    def warm(self, settings: TimingSettings, memory: Memory | None = None, policy: str = "") -> None:
         """Calibrate the empty block and warm up every side, baselines first; fixes the calls of a block.
 
         A baseline that `memory` knows needs one block; what is learnt of the others is put there.
@@ -99,7 +99,7 @@ class Rounds:
         fresh = [overhead_of(blocks[1:]) for blocks in found]
         self.overheads = [warm.overhead if warm else new for warm, new in zip(known, fresh, strict=True)]
 
-    def _warm_side(self, index: int, settings: BenchSettings, known: int) -> int:
+    def _warm_side(self, index: int, settings: TimingSettings, known: int) -> int:
         """Run blocks until the side is warm and their length settled: a secret number of them, one if it was known."""
         calls, fewest, warm_ms = 1, int(self.rng.integers(3, 7)), settings.warm_ms
         if known:

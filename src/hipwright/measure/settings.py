@@ -8,7 +8,7 @@ from hipwright.measure.clocks import ABSOLUTE_MS
 
 
 @dataclass(frozen=True)
-class BenchSettings:
+class TimingSettings:
     """Milliseconds, and counts.
 
     block_ms: length of a block, on every side. warm_ms: least warm-up of a side. quads: before the first look at the
@@ -37,8 +37,8 @@ class BenchSettings:
     clocks_ms: float = ABSOLUTE_MS
 
 
-FULL = BenchSettings()
-SCORE = BenchSettings(
+FULL = TimingSettings()
+SCORE = TimingSettings(
     block_ms=0.3,
     warm_ms=1.0,
     quads=4,

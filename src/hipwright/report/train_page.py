@@ -18,7 +18,7 @@ from hipwright import __version__
 from hipwright.report import html, train_plots, views
 from hipwright.report.train_data import Folder, TrainingLog, ends, mean, pooled, rank, rates, read, seconds_of
 from hipwright.report.train_tables import figures
-from hipwright.report.train_views import by_split, clock_words, columns_of, differences, interval_words, labelled
+from hipwright.report.train_views import by_split, clock_words, columns_of, describe_interval, differences, labelled
 
 __all__ = ["PAGE", "figures", "render", "write"]
 
@@ -92,7 +92,7 @@ def render(data: Folder) -> str:
             settings=_flat(data.run),
             command=str(data.run.get("command") or ""),
             code_css=html._code_css(),
-            interval=interval_words,
+            interval=describe_interval,
             labelled=labelled,
         )
     )

@@ -48,7 +48,7 @@ def by_split(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Arms]]:
     return list(found.items())
 
 
-def interval_words(value: Any, metric: str = "") -> tuple[str, str]:
+def describe_interval(value: Any, metric: str = "") -> tuple[str, str]:
     """(figure, its interval) for a cell; ("–", "") for none."""
     found = triple(value)
     if found is None:

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from hipwright.archive import TrialDetail
-from hipwright.measure.words import device_words, interval_words
+from hipwright.measure.describe import describe_device, describe_interval
 from hipwright.records import Evaluation, TargetResult, Timing, Verdict, Versus
 from hipwright.report.data import ReportData
 from hipwright.report.pair_plot import pair_plot
@@ -142,7 +142,7 @@ def resources(evaluation: Evaluation | None) -> list[dict[str, Any]]:
 
 def timing_tiles(target: str, timing: Timing) -> list[dict[str, str]]:
     """A tile a baseline: the measured speedup, whose machine it is, and its interval."""
-    where = device_words(target, timing)
+    where = describe_device(target, timing)
     return [
         {
             "label": f"{target} speedup",
@@ -174,7 +174,7 @@ def timing_view(target: str, timing: Timing) -> dict[str, Any]:
         facts.append(("packing weights", f"{number(timing.prepare_ms)} ms, once"))
     rows = [_versus_row(versus) for versus in timing.versus.values()]
     return {
-        "where": device_words(target, timing),
+        "where": describe_device(target, timing),
         "architecture": timing.architecture,
         "facts": facts,
         "rows": rows,
@@ -191,7 +191,7 @@ def _versus_row(versus: Versus) -> dict[str, Any]:
     latency = "–" if versus.latency_speedup is None else f"{versus.latency_speedup:.2f}×"
     return {
         "baseline": versus.baseline,
-        "speedup": interval_words(versus.speedup, versus.interval),
+        "speedup": describe_interval(versus.speedup, versus.interval),
         "tone": GOOD if low > 1 else (BAD if high < 1 else UNSURE),
         "base_ms": number(median(versus.baseline_ms) if versus.baseline_ms else None),
         "latency": latency,
@@ -202,7 +202,7 @@ def _versus_row(versus: Versus) -> dict[str, Any]:
 
 
 STOPPED = {"precise": "precise enough", "budget": "time was up", "loser": "clearly slower: dropped early"}
-"""Why the sampling ended, in words (hipwright.measure.bench)."""
+"""Why the sampling ended, in words (hipwright.measure.paired_timing)."""
 
 
 def in_order(evaluation: Evaluation | None) -> list[TargetResult]:

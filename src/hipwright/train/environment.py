@@ -20,7 +20,7 @@ from hipwright.llm.answers.read import read_answer
 from hipwright.llm.answers.repair import Unusable
 from hipwright.records import Evaluation, Program, Timing
 from hipwright.train.evidence import unusable_words, words
-from hipwright.train.judging.lanes import FLOOR_US, REFERENCE_US
+from hipwright.train.judging.backends import FLOOR_US, REFERENCE_US
 from hipwright.train.judging.protocols import ProgramJudge
 from hipwright.train.records import AnswerOutcome, Clock, ScoredOutcome, TrainingProblem, Turn
 from hipwright.train.rewards import RewardFunction

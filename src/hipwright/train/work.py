@@ -19,7 +19,7 @@ import msgspec
 
 from hipwright.errors import HipwrightError
 from hipwright.train import data, grpo, hf, sft
-from hipwright.train.judging.opening import Opening, environment
+from hipwright.train.judging.settings import EnvironmentSettings, environment
 from hipwright.train.log import Log, Telling
 from hipwright.train.recipe import Recipe, Stage, changed
 from hipwright.train.records import AnswerOutcome, ScoredOutcome, TrainingProblem
@@ -130,7 +130,7 @@ def _rl(work: StageWork, say: Say) -> dict[str, Any]:
     say(f"{len(problems)} problems to answer; held out: {sum(map(len, splits.values())) - len(problems)}")
     model, tokenizer = _model(work, [data.system_prompt(), *(problem.source for problem in problems)])
     with ExitStack() as stack:
-        opening = Opening(reward=recipe.reward, judge=recipe.judge, unsafe=work.unsafe)
+        opening = EnvironmentSettings(reward=recipe.reward, judge=recipe.judge, unsafe=work.unsafe)
         judging = stack.enter_context(environment(opening))
         if work.dry:
             judging.reward = DryRunReward(judging.reward)
@@ -258,7 +258,7 @@ def _watch(stack: ExitStack, work: StageWork, tokenizer: Any, log: Telling | Non
         return None
     from hipwright.train.watch import SampleWatch
 
-    opening = Opening(reward=work.recipe.reward, judge=work.recipe.judge, unsafe=work.unsafe)
+    opening = EnvironmentSettings(reward=work.recipe.reward, judge=work.recipe.judge, unsafe=work.unsafe)
     judging = stack.enter_context(environment(opening)) if log is not None else None
     splits = data.problems(Path(work.data), limit=work.recipe.data.problems or None)
     held = [one for name, known in splits.items() if name != data.TRAIN for one in known]

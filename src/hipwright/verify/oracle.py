@@ -22,10 +22,10 @@ from hipwright.records import Status, TolerancePolicy, Workload
 from hipwright.task import TaskHandle
 from hipwright.tensors import Tree, tensor_leaves
 from hipwright.verify import inputs as draws
-from hipwright.verify.cpu.left_out import too_many
+from hipwright.verify.cpu.skipped import too_many
+from hipwright.verify.degenerate import degenerate
 from hipwright.verify.expectation import Expectations
 from hipwright.verify.expected import Expected, rules
-from hipwright.verify.lint import degenerate
 from hipwright.verify.tolerance import ALIKE, LARGEST
 
 SMALL_ELEMENTS = 4096  # per workload on which every family runs

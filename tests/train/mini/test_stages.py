@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from hipwright.device import topology
 from hipwright.errors import BadInput, DeviceError
 from hipwright.records import Evaluation, Program
-from hipwright.train.judging.lanes import FLOOR_US, REFERENCE_US
+from hipwright.train.judging.backends import FLOOR_US, REFERENCE_US
 from hipwright.train.mini import bench, corpus, model, settings, stages
 from hipwright.train.mini.settings import CPU, GPU, MiniSettings, preset
 from hipwright.train.records import Clock, TrainingProblem

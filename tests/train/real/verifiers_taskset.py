@@ -11,11 +11,11 @@ import verifiers.v1 as vf
 from verifiers.v1.types import AssistantMessage, UserMessage
 
 from hipwright.train.adapters import verifiers as adapter
-from hipwright.train.judging import opening
+from hipwright.train.judging import settings
 from tests.train import fakes
 
 judge = fakes.WordJudge()
-opening.environment = lambda asked, gpus=(): fakes.environment(asked.reward.name)
+settings.environment = lambda asked, gpus=(): fakes.environment(asked.reward.name)
 
 
 def trace(task: Any, word: str) -> Any:

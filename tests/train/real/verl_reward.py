@@ -20,10 +20,10 @@ from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
 from verl.trainer.ppo.reward import load_reward_manager
 from verl.trainer.ppo.v1.agent_loop_tq import _settle_session_tasks
 
-from hipwright.train.judging import opening
+from hipwright.train.judging import settings
 from tests.train import fakes
 
-opening.environment = lambda asked, gpus=(): fakes.environment(asked.reward.name)
+settings.environment = lambda asked, gpus=(): fakes.environment(asked.reward.name)
 WORDS = ["fast", "wrong", "broken", "slow"]
 
 

@@ -17,7 +17,7 @@ from hipwright.task.device.compare import LeafComparison, best_constant, blocks_
 from hipwright.task.device.leaf import DeviceLeaf, find_gather, honest_errors, median, pieces, ties
 from hipwright.task.device.stream import Incoming
 from hipwright.torchio import DTYPES, from_torch
-from hipwright.verify import lint, tolerance
+from hipwright.verify import degenerate, tolerance
 from hipwright.verify.compare import compare_leaf
 from hipwright.verify.gpu.budget import budget, comparison
 
@@ -247,8 +247,8 @@ def test_pieces_are_whole_rows_or_within_one(start, count, length, limit):
 def test_lint_agrees_on_zeros_and_constants(case):
     dtype, native, exact, moved, got = case
     rule, leaf = _rule(native, exact, moved, 4.0), _leaf(native, exact, moved, dtype, 4.0)
-    assert passes(leaf, constant_blocks(leaf, 0)) == lint._passes(np.zeros_like(rule.expected), rule)
-    assert best_constant(leaf) == pytest.approx(float(lint._constant(rule).flat[0]), rel=1e-9, abs=1e-300)
+    assert passes(leaf, constant_blocks(leaf, 0)) == degenerate._passes(np.zeros_like(rule.expected), rule)
+    assert best_constant(leaf) == pytest.approx(float(degenerate._constant(rule).flat[0]), rel=1e-9, abs=1e-300)
     assert passes(leaf, blocks_of(got)) == compare_leaf(from_torch(got), rule).ok
 
 

@@ -19,14 +19,14 @@ from hipwright.task import TaskHandle
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
 from hipwright.verify import Oracle
+from hipwright.verify.gpu.chunk_source import HostSource
 from hipwright.verify.gpu.client import CandidateWorker
-from hipwright.verify.gpu.large import judge_on_device
+from hipwright.verify.gpu.device_judging import judge_on_device
+from hipwright.verify.gpu.large_shapes import TimedInputs
 from hipwright.verify.gpu.reference import open_reference
 from hipwright.verify.gpu.side import GpuSide
-from hipwright.verify.gpu.source import HostSource
-from hipwright.verify.gpu.stages import TimedInputs
 from hipwright.verify.gpu.verifier import judge_timed, verify_gpu, verify_timed
-from hipwright.verify.ledger import UNCLAIMED
+from hipwright.verify.verification import UNCLAIMED
 from tests.load import Watch
 
 ROOT = Path(__file__).parents[2] / "programs"

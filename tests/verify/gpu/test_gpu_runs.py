@@ -14,10 +14,10 @@ from hipwright.device.gpu import GpuLauncher
 from hipwright.program import parse
 from hipwright.tensors import HostTensor, Tree
 from hipwright.torchio import tree_from_torch
-from hipwright.verify.gpu.made import WorkerCandidate
-from hipwright.verify.gpu.runs import Runs
-from hipwright.verify.worker.live import Live, ProgramSubject, Setting
+from hipwright.verify.gpu.calls import CandidateCalls
+from hipwright.verify.gpu.subject_factory import LoadedCandidate
 from hipwright.verify.worker.staging import PinnedStaging
+from hipwright.verify.worker.watched import ProgramSubject, RunSetting, WatchedCandidate
 from tests.device.fake_driver import FakeDriver, pointer
 
 HIP = """#include <hip/hip_runtime.h>
@@ -67,7 +67,7 @@ class Kernel:
             self.first = y
 
 
-def made(kernel: Kernel, staging: PinnedStaging | None) -> WorkerCandidate:
+def made(kernel: Kernel, staging: PinnedStaging | None) -> LoadedCandidate:
     driver = FakeDriver(sizes={"add": (8, 8, 8, 8, 4)}, bodies={"add": kernel})
     parsed = parse(TEXT)
     table = {
@@ -79,7 +79,7 @@ def made(kernel: Kernel, staging: PinnedStaging | None) -> WorkerCandidate:
     }
     launchers: list[Any] = []
 
-    def subject(setting: Setting, state: Tree) -> ProgramSubject:
+    def subject(setting: RunSetting, state: Tree) -> ProgramSubject:
         launchers.append(
             GpuLauncher(
                 driver,
@@ -94,10 +94,10 @@ def made(kernel: Kernel, staging: PinnedStaging | None) -> WorkerCandidate:
         launchers[-1].sync = lambda: (kernel.log.append("wait"), inner())[1]
         return ProgramSubject(parsed, {}, state, launchers[-1], "cpu")
 
-    live = Live(subject, {"params": {}, "buffers": {}}, "cpu", staging)
+    live = WatchedCandidate(subject, {"params": {}, "buffers": {}}, "cpu", staging)
     live.table = table
-    loaded = WorkerCandidate(live, parsed, b"code", {}, launchers)
-    live.prepare(Setting())
+    loaded = LoadedCandidate(live, parsed, b"code", {}, launchers)
+    live.prepare(RunSetting())
     return loaded
 
 
@@ -111,7 +111,7 @@ def told(
     """(what was told, results as lists, what ran and was waited for) of a last message: those before make room."""
     kernel = Kernel()
     loaded = made(kernel, PinnedStaging("cpu"))
-    runs = Runs(None)
+    runs = CandidateCalls(None)
     settings: list[dict[str, Any]] = [{"poison": (0xA5, 0x3C)[n == 2]} for n in range(len(sizes))]
     for _ in range(4):
         runs.many(loaded, {"runs": settings, "together": together}, given(*[n + 40 for n in sizes]))
@@ -178,6 +178,6 @@ def test_a_second_call_at_the_same_addresses(odd: dict[int, str], sizes: tuple[i
 def test_what_does_not_fit_is_waited_for_at_once() -> None:
     kernel = Kernel()
     loaded = made(kernel, PinnedStaging("cpu"))
-    info, trees = Runs(None).many(loaded, {"runs": [{}, {}, {}], "together": True}, given(4, 5, 6))
+    info, trees = CandidateCalls(None).many(loaded, {"runs": [{}, {}, {}], "together": True}, given(4, 5, 6))
     assert [_plain(tree)["buffers"]["b"] for tree in trees] == [[1.0]] * 3, "not what a later call left there"
     assert [len(_plain(tree)["outputs"]) for tree in trees] == [4, 5, 6] and len(info["runs"]) == 3

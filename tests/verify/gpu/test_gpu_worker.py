@@ -17,17 +17,17 @@ from hipwright.tensors import HostTensor
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify.atomics import adds_floats
 from hipwright.verify.candidate import CallReply, Rejected, judge
+from hipwright.verify.gpu.chunk_source import HostSource
 from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.connection import RunInfo
 from hipwright.verify.gpu.loaded import LoadedProgram
-from hipwright.verify.gpu.sets import Sets
+from hipwright.verify.gpu.resident_inputs import ResidentInputs
 from hipwright.verify.gpu.side import GpuSide
-from hipwright.verify.gpu.source import HostSource
-from hipwright.verify.gpu.subjects import Foreign
+from hipwright.verify.gpu.subjects import ModelNewSubject
 from hipwright.verify.gpu.timing import SubjectTimer
-from hipwright.verify.ledger import first_difference
-from hipwright.verify.worker.live import Live, Setting
+from hipwright.verify.verification import first_difference
 from hipwright.verify.worker.trees import differing
+from hipwright.verify.worker.watched import RunSetting, WatchedCandidate
 from tests.verify.test_reply import CASE, INFO, TREE, X, junk, trees
 
 ONE = {"runs": [INFO]}
@@ -36,8 +36,8 @@ ONE = {"runs": [INFO]}
 # ---------------------------------------------------------------- resident sets
 
 
-def placed() -> tuple[Sets, Any]:
-    sets = Sets("cpu")
+def placed() -> tuple[ResidentInputs, Any]:
+    sets = ResidentInputs("cpu")
     values = HostTensor.of(np.arange(60, dtype=np.float32).reshape(5, 12))
     gaps = HostTensor("int16", (3, 4), (10, 2), 1, HostTensor.of(np.arange(40, dtype=np.int16)).storage)
     source = HostSource([[values, 7, gaps]])
@@ -208,7 +208,7 @@ def test_junk_about_results_and_times_never_crashes_the_parent(info: Any, tree: 
     run(lambda one: one.place("a", HostSource([[X]])))
     run(lambda one: one.audit())
     run(lambda one: one.read(RunInfo(1, {}, {})))
-    run(lambda one: GpuSide(one, "a", False, "c").prepare(3))
+    run(lambda one: GpuSide(one, "a", graph=False).prepare(3))
 
 
 @pytest.mark.parametrize(
@@ -255,9 +255,9 @@ class Model:
         return self.act(self, x)
 
 
-def foreign(act: Any) -> Live:
+def foreign(act: Any) -> WatchedCandidate:
     table = {"params": {"w": torch.ones(3)}, "buffers": {"mask": torch.zeros(2)}, "attrs": {}, "modules": {}}
-    return Live(lambda setting, state: Foreign(Model(act), state, "cpu", setting.poison), table)
+    return WatchedCandidate(lambda setting, state: ModelNewSubject(Model(act), state, "cpu", setting.poison), table)
 
 
 def test_foreign_code_is_judged_by_what_it_leaves() -> None:
@@ -291,7 +291,7 @@ def test_foreign_code_that_raises_or_writes_beside_its_input() -> None:
 
 def test_a_timer_rotates_and_shows_late_values() -> None:
     live = foreign(lambda m, x: x * 2)
-    live.prepare(Setting())
+    live.prepare(RunSetting())
     slots = [[torch.full((4,), float(i))] for i in range(3)]
     timer = SubjectTimer(live.subject, slots, "cpu", graph=True)
     assert timer.prepare(4)["policy"] == "stream"

@@ -18,7 +18,7 @@ from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.torchio import to_torch
 from hipwright.verify.compare import compare
 from hipwright.verify.gpu.reference import DeviceReference, open_reference
-from hipwright.verify.gpu.reference_ends import BaselineMissing
+from hipwright.verify.gpu.reference_handles import BaselineMissing
 from hipwright.verify.gpu.shared_hosts import SharedHosts
 from tests.verify.conftest import TASKS, Tasks
 

@@ -29,7 +29,7 @@ _MAX_PARTS = 1024
 
 @dataclass
 class DeviceExpectation:
-    """An expectation: its leaves, and how it came about (`verify.reference_ends.ExpectInfo` documents these)."""
+    """An expectation: its leaves, and how it came about (`verify.reference_ends.ExpectationInfo` documents these)."""
 
     leaves: list[DeviceLeaf]
     tree: Any

@@ -22,7 +22,7 @@ import verifiers.v1 as vf
 from hipwright.train.adapters.trl import rates
 from hipwright.train.data import problems
 from hipwright.train.forms import ChatForm
-from hipwright.train.judging.opening import shared
+from hipwright.train.judging.settings import shared
 from hipwright.train.records import ScoredOutcome, TrainingProblem
 
 __all__ = ["ProgramTaskset"]
@@ -33,7 +33,8 @@ class VerifiersUnscorable(RuntimeError):
 
 
 class ProgramTaskConfig(vf.TaskConfig):
-    """environment: as opening.Opening; empty: the variable HIPWRIGHT_ENVIRONMENT, else all defaults."""
+    """environment: as judging.settings.EnvironmentSettings; empty: the variable HIPWRIGHT_ENVIRONMENT, else all
+    defaults."""
 
     environment: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
 

@@ -33,10 +33,10 @@ def compute_score(
 ) -> dict[str, float]:
     """The reward of one answer as `score`, and rates that verl logs. ground_truth: the reference's source.
 
-    environment: as opening.Opening, by reward_kwargs; without it from the variable HIPWRIGHT_ENVIRONMENT. Raises
-    Unscorable, and ValueError for rows of another data source.
+    environment: as judging.settings.EnvironmentSettings, by reward_kwargs; without it from the variable
+    HIPWRIGHT_ENVIRONMENT. Raises Unscorable, and ValueError for rows of another data source.
     """
-    from hipwright.train.judging.opening import shared
+    from hipwright.train.judging.settings import shared
     from hipwright.train.records import TrainingProblem
 
     if data_source != SOURCE:

@@ -24,9 +24,9 @@ from hipwright.evaluation.faults import failed, retried
 from hipwright.machine import Machine, machine
 from hipwright.records import Evaluation, Program, TargetResult, content_key
 from hipwright.targets import CPU, REPRESENTATIVE, TARGETS
-from hipwright.train.judging.account import Account
+from hipwright.train.judging.open_tasks import OpenTaskCache, key_of
 from hipwright.train.judging.protocols import JudgeBackend
-from hipwright.train.judging.shelf import OpenTaskCache, key_of
+from hipwright.train.judging.stage_times import StageTimes
 from hipwright.train.records import Clock, TrainingProblem
 
 _GPUS = TARGETS.gpu_choices()
@@ -77,7 +77,7 @@ class LocalJudge:
         self.targets = _checked(tuple(dict.fromkeys(targets)))
         self.clock: Clock = _clock(self.targets)
         self.device = ""
-        self.account = Account()
+        self.account = StageTimes()
         self.counts: Counter[str] = Counter()  # judged, hits, retries, faults
         where: dict[str, Any] = {
             "unsafe": unsafe,
@@ -230,7 +230,7 @@ class LocalJudge:
 
     @contextmanager
     def _lane_of(self, made: Machine) -> Iterator[JudgeBackend]:
-        from hipwright.train.judging.lanes import CpuJudgeBackend, GpuJudgeBackend
+        from hipwright.train.judging.backends import CpuJudgeBackend, GpuJudgeBackend
 
         lane: JudgeBackend
         if self.clock == "device":
@@ -247,7 +247,7 @@ class LocalJudge:
     # ---------------------------------------------------------------- what is told and kept
 
     def figures(self) -> dict[str, Any]:
-        """Counts, tasks opened, and where the time goes (`Account.figures`); `an_hour`: programs judged anew."""
+        """Counts, tasks opened, and where the time goes (`StageTimes.figures`); `an_hour`: programs judged anew."""
         told = self.account.figures()
         with self._lock:
             counts = {name: self.counts[name] for name in ("judged", "hits", "retries", "faults")}

@@ -10,7 +10,7 @@ from typing import Protocol, Self
 
 from hipwright.machine import Workbench
 from hipwright.records import Evaluation, Program
-from hipwright.train.judging.shelf import OpenTaskCache
+from hipwright.train.judging.open_tasks import OpenTaskCache
 from hipwright.train.records import Clock, TrainingProblem
 
 

@@ -31,10 +31,10 @@ from hipwright.verify.candidate import (
     judge,
     judge_again,
 )
-from hipwright.verify.cpu.left_out import too_long
-from hipwright.verify.ledger import Ledger, elements, first_difference, unstable
+from hipwright.verify.cpu.skipped import too_long
 from hipwright.verify.oracle import MUTATED, Oracle
 from hipwright.verify.reply import believable
+from hipwright.verify.verification import Verification, elements, first_difference, unstable
 
 Gate = Literal["full", "fast"]
 
@@ -91,7 +91,7 @@ def verify_cpu(
 
 
 @dataclass(kw_only=True)
-class _Verification(Ledger):
+class _Verification(Verification):
     program: Program
     builds: Builds
     zygote: Zygote

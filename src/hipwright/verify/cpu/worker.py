@@ -13,7 +13,7 @@ from hipwright.program import parse
 from hipwright.program.lower.trace import NoopLauncher, trace
 from hipwright.sandbox import lockdown
 from hipwright.tensors import Tree
-from hipwright.verify.worker.live import Live, ProgramSubject, Setting
+from hipwright.verify.worker.watched import ProgramSubject, RunSetting, WatchedCandidate
 
 
 class CpuWorker:
@@ -30,14 +30,14 @@ class CpuWorker:
         self._parsed = parse(init["text"])
         self._knobs = {str(k): int(v) for k, v in init.get("knobs", {}).items()}
         if self.mode != "trace":
-            self._live = Live(self._subject, table)
-            self._live.prepare(Setting.of({"poison": init.get("poison", 0xA5)}))
+            self._live = WatchedCandidate(self._subject, table)
+            self._live.prepare(RunSetting.of({"poison": init.get("poison", 0xA5)}))
 
     # ---------------------------------------------------------------- methods of the service
 
     def run(self, header: dict[str, Any], inputs: Tree) -> tuple[dict[str, Any], Tree]:
-        """One forward call, as `Live.run`."""
-        self._live.prepare(Setting.of(header))
+        """One forward call, as `WatchedCandidate.run`."""
+        self._live.prepare(RunSetting.of(header))
         lockdown()
         return self._live.run(header, inputs)
 
@@ -57,7 +57,7 @@ class CpuWorker:
 
     # ---------------------------------------------------------------- inside
 
-    def _subject(self, setting: Setting, table: Tree) -> ProgramSubject:
+    def _subject(self, setting: RunSetting, table: Tree) -> ProgramSubject:
         if self.mode == "noop":
             launcher: Any = NoopLauncher(poison=setting.poison)
         else:

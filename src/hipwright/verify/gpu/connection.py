@@ -20,7 +20,7 @@ from hipwright.toolchain.cache import BuildCache
 from hipwright.verify.canary import Canary
 from hipwright.verify.candidate import LAUNCH_LIMIT_S, Rejected, attributed
 from hipwright.verify.oracle import VerificationCase
-from hipwright.verify.sent import SentCases
+from hipwright.verify.sent_inputs import SentInputs
 from hipwright.verify.standby import Standby
 
 Mode = Literal["run", "noop"]
@@ -78,7 +78,7 @@ class WorkerConnection:
         self._ids = itertools.count(1)
         self._tables: dict[int, tuple[Tree, str]] = {}
         self._sent: set[str] = set()
-        self.cases = SentCases()
+        self.cases = SentInputs()
         self.placed: dict[str, dict[int, Hashable]] = {}
         self.sizes: dict[str, int] = {}  # bytes of a slot, by set
         self.call_limit_s = self.limit_s or (CPU_LIMIT_S if TARGETS.is_host(self.driver) else LIMIT_S)

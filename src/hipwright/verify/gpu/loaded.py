@@ -13,8 +13,8 @@ from hipwright.records import Program, TensorSpec, Verdict
 from hipwright.sandbox import Session
 from hipwright.tensors import HostTensor, Tree, leaves
 from hipwright.verify.candidate import POISON_A, CallReply, Rejected, placed
+from hipwright.verify.gpu.chunk_source import CHUNK_BYTES, ChunkSource, span_bytes
 from hipwright.verify.gpu.connection import BULK_LIMIT_S, Mode, RunInfo, WorkerConnection
-from hipwright.verify.gpu.source import CHUNK_BYTES, ChunkSource, span_bytes
 from hipwright.verify.oracle import VerificationCase
 from hipwright.verify.reply import (
     Malformed,

@@ -24,7 +24,13 @@ from hipwright.verify.compare import check_structure
 from hipwright.verify.comparison import OutputComparison
 from hipwright.verify.expectation import NATIVE_SLACK, alias_pairs
 from hipwright.verify.gpu import budget as rules
-from hipwright.verify.gpu.reference_ends import BaselineMissing, ExpectInfo, InputSetId, InputSource, ReferenceSide
+from hipwright.verify.gpu.reference_handles import (
+    BaselineMissing,
+    ExpectationInfo,
+    InputSetId,
+    InputSource,
+    ReferenceSide,
+)
 from hipwright.verify.gpu.shared_hosts import HostedTask, SharedHosts
 
 BASELINES = ("eager", "compile")
@@ -77,7 +83,7 @@ class DeviceReference:
         self._known: dict[tuple[Any, ...], Any] = {}
         self._states: dict[int, tuple[Tree, int]] = {}
         self._sent: set[int] = set()
-        self._expected: dict[tuple[Any, ...], ExpectInfo] = {}
+        self._expected: dict[tuple[Any, ...], ExpectationInfo] = {}
         self._keys: dict[int, tuple[tuple[Any, ...], tuple[Tree, TolerancePolicy]]] = {}  # of every case ever made
         try:
             self.info: dict[str, Any] = self.ask("describe")[0]
@@ -148,7 +154,7 @@ class DeviceReference:
 
     def expect(
         self, workload: str, seed: int, state: Tree, policy: TolerancePolicy, *, family: str = "given", slot: int = 0
-    ) -> ExpectInfo:
+    ) -> ExpectationInfo:
         """The reference on one set of inputs with its state set to `state`; kept until freed.
 
         Raises TaskError where the reference fails on them; a family's inputs that it refuses are `rejected` instead.
@@ -164,10 +170,10 @@ class DeviceReference:
                     if family == "given":
                         raise
                     why = f"the reference refuses these inputs: {error.message[:200]}"
-                    self._expected[key] = ExpectInfo(0, drawn, {"outputs": None, "buffers": {}}, rejected=why)
+                    self._expected[key] = ExpectationInfo(0, drawn, {"outputs": None, "buffers": {}}, rejected=why)
             return self._expected[key]
 
-    def _make(self, drawn: InputSetId, state: Tree, policy: TolerancePolicy) -> ExpectInfo:
+    def _make(self, drawn: InputSetId, state: Tree, policy: TolerancePolicy) -> ExpectationInfo:
         case, strict = next(self._ids), policy.mode == "strict"
         header = {"case": case, "drawn": self.header(drawn), "state": self._state(state), "strict": strict}
         told, tree = self.ask("run", header)
@@ -175,7 +181,7 @@ class DeviceReference:
         c = policy.c * (NATIVE_SLACK if told["reference"] == "native" else 1.0)
         budgets = [rules.budget(leaf, arguments, state, c) for leaf in told["leaves"]]
         shares = self.ask("budgets", {"case": case, "strict": strict, "budgets": budgets})[0]["shares"]
-        info = ExpectInfo(
+        info = ExpectationInfo(
             case=case,
             drawn=drawn,
             tree=tree,
@@ -198,7 +204,7 @@ class DeviceReference:
         return replace(info, degenerate=rules.degenerate(found["passes"]), notes=(*info.notes, *notes))
 
     def compare(
-        self, expected: ExpectInfo, got: Tree, stream: Iterable[tuple[int, int, HostTensor]]
+        self, expected: ExpectationInfo, got: Tree, stream: Iterable[tuple[int, int, HostTensor]]
     ) -> OutputComparison:
         """What `verify.compare.compare` says, worked out on the device.
 
@@ -225,7 +231,7 @@ class DeviceReference:
                 worst = one
         return worst
 
-    def _begin(self, expected: ExpectInfo, strides: list[list[int]]) -> int:
+    def _begin(self, expected: ExpectationInfo, strides: list[list[int]]) -> int:
         """The case to compare with: made again, from the same draws, where the host had to make room."""
         for _ in range(2):
             if not self.ask("compare_begin", {"case": expected.case, "strides": strides})[0].get("gone"):

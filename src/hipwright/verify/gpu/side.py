@@ -8,9 +8,9 @@ from typing import Any
 
 from hipwright.device.side import LaunchMode, TimedBlock
 from hipwright.verify.candidate import POISON_B
+from hipwright.verify.gpu.chunk_source import ChunkSource
 from hipwright.verify.gpu.connection import Mode, RunInfo, as_candidate_error
 from hipwright.verify.gpu.loaded import LoadedProgram
-from hipwright.verify.gpu.source import ChunkSource
 from hipwright.verify.reply import numbers, whole_numbers
 
 

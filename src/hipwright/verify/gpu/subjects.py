@@ -47,7 +47,7 @@ def tidy_gpu(device: str, pool: GraphPool) -> None:
         torch.cuda.empty_cache()
 
 
-class Noise:
+class BackgroundLoad:
     """Work on another stream, so that blocks are scheduled differently."""
 
     def __init__(self, device: str) -> None:
@@ -64,7 +64,7 @@ class Noise:
                 values.add_(1.0)
 
 
-class Foreign:
+class ModelNewSubject:
     """A `modelnew` candidate. inner: what program.modelnew.run.load gives, which is called and has params and buffers.
 
     Its own code runs in this process, so nothing it says of itself is evidence; its inputs lie between red zones.
@@ -140,7 +140,7 @@ class Foreign:
         return [{"argument_bytes": 0, **entry} for entry in getattr(self.inner, "launches", None) or []]
 
 
-class PlainNothing:
+class NoopTimingLauncher:
     """A launcher for timing a plan without its kernels: launches do nothing, new tensors are made once and are zero.
 
     Zero, because library operators may take what a kernel should have written as an index.

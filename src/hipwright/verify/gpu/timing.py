@@ -15,8 +15,8 @@ import torch
 from hipwright.device.memory import pattern
 from hipwright.device.rotation import Rotation
 from hipwright.errors import CandidateError
-from hipwright.verify.worker.live import CallableSubject
 from hipwright.verify.worker.trees import address, tensors_of
+from hipwright.verify.worker.watched import CallableSubject
 
 
 class SubjectTimer:

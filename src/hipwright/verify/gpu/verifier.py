@@ -32,14 +32,14 @@ from hipwright.verify.candidate import (
 )
 from hipwright.verify.cpu.verifier import Gate
 from hipwright.verify.gpu.client import CandidateWorker
-from hipwright.verify.gpu.large import (
+from hipwright.verify.gpu.device_judging import (
     large_verdict,
 )
+from hipwright.verify.gpu.large_shapes import LargeShapeVerification, TimedInputs
 from hipwright.verify.gpu.loaded import LoadedProgram, Outcome
 from hipwright.verify.gpu.side import GpuSide
-from hipwright.verify.gpu.stages import OnDevice, TimedInputs
-from hipwright.verify.ledger import first_difference, unstable
 from hipwright.verify.oracle import MUTATED, Oracle, VerificationCase
+from hipwright.verify.verification import first_difference, unstable
 
 if TYPE_CHECKING:
     from hipwright.verify.gpu.reference import DeviceReference
@@ -103,7 +103,7 @@ def verify_timed(
 
 
 @dataclass(kw_only=True)
-class _Verification(OnDevice):
+class _Verification(LargeShapeVerification):
     def of(self, stages: Callable[[], None]) -> Verdict:
         """The verdict that some stages come to."""
         try:

@@ -24,15 +24,15 @@ from hipwright.sandbox import lockdown
 from hipwright.targets import TARGETS
 from hipwright.tensors import HostTensor, Tree
 from hipwright.torchio import map_torch
-from hipwright.verify.gpu.made import SubjectFactory, WorkerCandidate, faults, parsed_text
-from hipwright.verify.gpu.runs import Runs
-from hipwright.verify.gpu.sets import Sets, Slot, look
-from hipwright.verify.gpu.subjects import Noise, spec_of, start_gpu, tidy_gpu
-from hipwright.verify.gpu.tables import StateTables
+from hipwright.verify.gpu.calls import CandidateCalls
+from hipwright.verify.gpu.resident_inputs import InputSlot, ResidentInputs, look
+from hipwright.verify.gpu.state_tables import StateTables
+from hipwright.verify.gpu.subject_factory import LoadedCandidate, SubjectFactory, faults, parsed_text
+from hipwright.verify.gpu.subjects import BackgroundLoad, spec_of, start_gpu, tidy_gpu
 from hipwright.verify.gpu.timing import SubjectTimer
-from hipwright.verify.worker.live import Live, Setting
 from hipwright.verify.worker.staging import PinnedStaging
 from hipwright.verify.worker.trees import on_device, tensors_of, to_host
+from hipwright.verify.worker.watched import RunSetting, WatchedCandidate
 
 Answer = tuple[dict[str, Any], Tree]
 
@@ -50,12 +50,12 @@ class GpuWorker:
         limit = int(init.get("memory_limit_bytes", 0))
         driver = None if TARGETS.is_host(init["driver"]) else open_driver(str(init["driver"]), _index(self.device))
         self._states = StateTables(self.device)
-        self._programs: dict[int, WorkerCandidate] = {}
-        self._sets = Sets(self.device)
+        self._programs: dict[int, LoadedCandidate] = {}
+        self._sets = ResidentInputs(self.device)
         self._staging = PinnedStaging(self.device) if self.on_gpu else None
         self._pool = GraphPool(self.device) if self.on_gpu else None
         self._count = 0
-        self._runs = Runs(Noise(self.device).make if self.on_gpu else None)
+        self._runs = CandidateCalls(BackgroundLoad(self.device).make if self.on_gpu else None)
         if self.on_gpu:
             limit = start_gpu(self.device, limit)
         self._maker = SubjectFactory(init, driver, limit)
@@ -82,11 +82,11 @@ class GpuWorker:
                 return {"stale": True}, None
             code = bundle["code"].storage.tobytes() if bundle["code"] is not None else b""
             program = header["lane"] == "program"
-            live = Live(
+            live = WatchedCandidate(
                 lambda setting, state: self._maker.subject(loaded, setting, state), table, self.device, self._staging
             )
-            loaded = WorkerCandidate(live, parsed_text(header["text"]) if program else None, code, header)
-            loaded.live.prepare(Setting.of(header))
+            loaded = LoadedCandidate(live, parsed_text(header["text"]) if program else None, code, header)
+            loaded.live.prepare(RunSetting.of(header))
             self._count += 1
             self._programs[self._count] = loaded
         return {"program": self._count}, None
@@ -108,7 +108,7 @@ class GpuWorker:
         return {}, None
 
     def run_many(self, header: dict[str, Any], given: Tree) -> Answer:
-        """`Runs.many`."""
+        """`CandidateCalls.many`."""
         return self._runs.many(self._programs[int(header["program"])], header, given)
 
     def operators(self, header: dict[str, Any], inputs: Tree) -> Answer:
@@ -128,7 +128,7 @@ class GpuWorker:
         return trace(loaded.parsed, knobs, state, inputs, meta=True), None
 
     def again(self, header: dict[str, Any], bundle: Tree) -> Answer:
-        """`Runs.again`."""
+        """`CandidateCalls.again`."""
         return self._runs.again(self._programs[int(header["program"])], header, bundle)
 
     # ---------------------------------------------------------------- resident inputs
@@ -172,7 +172,7 @@ class GpuWorker:
         loaded = self._programs[int(header["program"])]
         slot = self._sets.slot(str(header["set"]), int(header["slot"]))
         with faults(loaded, self.on_gpu):
-            loaded.live.prepare(Setting.of(header))
+            loaded.live.prepare(RunSetting.of(header))
             info, outputs = loaded.live.call(slot.arguments)
             info["inputs_changed"] = _looked_at(slot)
             buffers = map_torch(loaded.live.subject.buffers, lambda tensor: tensor.clone())
@@ -260,7 +260,7 @@ class GpuWorker:
 
     # ---------------------------------------------------------------- inside
 
-    def _keep(self, loaded: WorkerCandidate, info: dict[str, Any], result: dict[str, Any]) -> Answer:
+    def _keep(self, loaded: LoadedCandidate, info: dict[str, Any], result: dict[str, Any]) -> Answer:
         self._count += 1
         loaded.results[self._count] = result
         try:
@@ -278,7 +278,7 @@ class GpuWorker:
             yield loaded.timers[int(header["timer"])]
 
 
-def _looked_at(slot: Slot) -> list[int]:
+def _looked_at(slot: InputSlot) -> list[int]:
     """Leaves of a slot that were written to. CandidateError for a write beside one."""
     ((strays, changed),) = look([slot])
     if strays:

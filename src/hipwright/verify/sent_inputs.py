@@ -14,7 +14,7 @@ LARGE_BYTES = 16 << 20  # inputs above this are sent each time
 
 
 @dataclass
-class SentCases:
+class SentInputs:
     """The parent's side of one worker process: which inputs lie there, under what names.
 
     A tree is known by its identity, and held as long as its name is, so that no other can take its place.

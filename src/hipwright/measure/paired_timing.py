@@ -21,11 +21,11 @@ from msgspec import structs
 
 from hipwright.device.side import LaunchMode, Policy, TimedSide
 from hipwright.measure.clocks import Doubt, believed, forged, gap, hidden, slowed
+from hipwright.measure.describe import describe_interval
 from hipwright.measure.roofline import Floor
 from hipwright.measure.rounds import Memory, Rounds, UnsoundClock, grow, latencies
-from hipwright.measure.settings import FULL, SCORE, BenchSettings
+from hipwright.measure.settings import FULL, SCORE, TimingSettings
 from hipwright.measure.stats import Ratio, paired_ratio
-from hipwright.measure.words import interval_words
 from hipwright.records import CandidateForm, Timing, Verdict, Versus
 
 PLACEMENT = 0.004
@@ -36,7 +36,7 @@ medians of 182 A/A comparisons had a standard deviation of 0.25 to 0.35 %, 0.79 
 LOOK_LEVEL = 0.97
 """Confidence of the sampled part: looking again and again makes a 95 % interval miss more often than 5 %."""
 
-__all__ = ["FULL", "SCORE", "BenchResult", "BenchSettings", "remeasure", "time_pairs"]
+__all__ = ["FULL", "SCORE", "TimingResult", "TimingSettings", "remeasure", "time_pairs"]
 
 
 MOST_QUADS = 400
@@ -47,7 +47,7 @@ share of it, and a forged clock shows."""
 
 
 @dataclass(frozen=True)
-class BenchResult:
+class TimingResult:
     """timing: None only when a side told a time that is no time. verdict: None when the figures can be used."""
 
     timing: Timing | None
@@ -60,7 +60,7 @@ class PairedComparison:
 
     candidate: TimedSide
     baselines: Sequence[TimedSide]
-    settings: BenchSettings
+    settings: TimingSettings
     device: str
     architecture: str
     form: CandidateForm
@@ -80,14 +80,14 @@ def time_pairs(
     candidate: TimedSide,
     baselines: Sequence[TimedSide],
     *,
-    settings: BenchSettings = FULL,
+    settings: TimingSettings = FULL,
     floor: Floor | None = None,
     device: str = "",
     architecture: str = "",
     form: CandidateForm = "program",
     memory: Memory | None = None,
     seed: int | None = None,
-) -> BenchResult:
+) -> TimingResult:
     """Time the candidate against every baseline in turn. The first baseline ranks: a clear loser to it is dropped.
 
     memory: what is known of baselines that stay open and warm for many candidates; kept by the caller, filled here.
@@ -117,15 +117,15 @@ def time_pairs(
 
 
 def remeasure(
-    first: BenchResult,
+    first: TimingResult,
     open_sides: Callable[[], AbstractContextManager[tuple[TimedSide, Sequence[TimedSide]]]],
     *,
-    settings: BenchSettings = FULL,
+    settings: TimingSettings = FULL,
     floor: Floor | None = None,
     device: str = "",
     architecture: str = "",
     form: CandidateForm = "program",
-) -> BenchResult:
+) -> TimingResult:
     """A winner measured again in fresh processes with fresh inputs: the final number is this one.
 
     open_sides: a context that starts new processes under new seeds and yields (candidate, baselines). Where the two
@@ -168,7 +168,7 @@ def _prepare(candidate: TimedSide, baselines: Sequence[TimedSide]) -> tuple[Poli
     return "stream", prepared[-1], (f"all sides launch on the stream: {why}",)
 
 
-def _measure(bench: PairedComparison, rng: np.random.Generator) -> BenchResult:
+def _measure(bench: PairedComparison, rng: np.random.Generator) -> TimingResult:
     settings = bench.settings
     rounds = Rounds(bench.sides, rng)
     try:
@@ -180,19 +180,19 @@ def _measure(bench: PairedComparison, rng: np.random.Generator) -> BenchResult:
     except UnsoundClock as lie:
         block = {"device_ms": repr(lie.block.device_ms), "host_ms": repr(lie.block.host_ms)}
         unsound = Doubt("sound", f"a block is said to last {lie}", {})
-        return BenchResult(None, _untrusted(bench, lie.side, unsound, block))
+        return TimingResult(None, _untrusted(bench, lie.side, unsound, block))
     timing = _timing(bench, rounds, stopped)
     if found is not None:
         side, why = found
-        return BenchResult(timing, _untrusted(bench, side, why, dict(why.numbers)))
+        return TimingResult(timing, _untrusted(bench, side, why, dict(why.numbers)))
     if bench.floor is not None and timing.median_ms < bench.floor.lowest_ms:
-        return BenchResult(timing, _impossible(bench.floor, timing.median_ms))
+        return TimingResult(timing, _impossible(bench.floor, timing.median_ms))
     if settings.latency_rounds and stopped != "loser":
         timing = _with_latency(timing, bench, rng)
-    return BenchResult(timing)
+    return TimingResult(timing)
 
 
-def _enough(rounds: Rounds, settings: BenchSettings, pairs: int) -> str:
+def _enough(rounds: Rounds, settings: TimingSettings, pairs: int) -> str:
     """Why sampling can end after this many pairs, "" to go on."""
     own = rounds.per_call(0)
     if pairs >= 8 and all(
@@ -208,7 +208,7 @@ def _enough(rounds: Rounds, settings: BenchSettings, pairs: int) -> str:
     return "precise"
 
 
-def _sampled(own: Sequence[float], base: Sequence[float], settings: BenchSettings) -> Ratio:
+def _sampled(own: Sequence[float], base: Sequence[float], settings: TimingSettings) -> Ratio:
     return _ratio(tuple(own), tuple(base), settings.resamples)
 
 
@@ -217,7 +217,7 @@ def _ratio(own: tuple[float, ...], base: tuple[float, ...], resamples: int) -> R
     return paired_ratio(own, base, level=LOOK_LEVEL, resamples=resamples)
 
 
-def _first_doubt(rounds: Rounds, settings: BenchSettings, form: CandidateForm) -> tuple[int, Doubt] | None:
+def _first_doubt(rounds: Rounds, settings: TimingSettings, form: CandidateForm) -> tuple[int, Doubt] | None:
     """The first side that is not believed and why: baselines before the candidate. What only host code could break is
     looked at for `modelnew` candidates alone."""
     count = len(rounds.sides)
@@ -295,7 +295,7 @@ def _timing(bench: PairedComparison, rounds: Rounds, stopped: str) -> Timing:
     )
 
 
-def _versus(name: str, own: list[float], base: list[float], settings: BenchSettings, stopped: str) -> Versus:
+def _versus(name: str, own: list[float], base: list[float], settings: TimingSettings, stopped: str) -> Versus:
     systematic = NormalDist().inv_cdf(0.975) * PLACEMENT
     ratio = _sampled(own, base, settings).widened(systematic)
     return Versus(
@@ -326,4 +326,4 @@ def _noted(timing: Timing, *notes: str) -> Timing:
 
 
 def _words(versus: Versus) -> str:
-    return interval_words(versus.speedup, versus.interval)
+    return describe_interval(versus.speedup, versus.interval)

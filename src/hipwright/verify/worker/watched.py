@@ -40,7 +40,7 @@ MANY_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class Setting:
+class RunSetting:
     """Under what a candidate runs: the order of threads (where that can be chosen), and what fresh memory holds."""
 
     order: str = "forward"
@@ -48,7 +48,7 @@ class Setting:
     poison: int = POISON
 
     @classmethod
-    def of(cls, header: Mapping[str, Any]) -> Setting:
+    def of(cls, header: Mapping[str, Any]) -> RunSetting:
         """As a call's header has it."""
         return cls(str(header.get("order", "forward")), int(header.get("seed", 0)), int(header.get("poison", POISON)))
 
@@ -86,13 +86,13 @@ class SubjectLauncher(Protocol):
         """A contiguous tensor of undefined contents."""
 
 
-class Live:
+class WatchedCandidate:
     """One candidate over state of its own. make: (setting, state table of device tensors) -> Subject. staging: for a
     lowered plan's inputs and outputs; a candidate with host code may leave work on other streams."""
 
     def __init__(
         self,
-        make: Callable[[Setting, Tree], CallableSubject],
+        make: Callable[[RunSetting, Tree], CallableSubject],
         table: Tree,
         device: str = "cpu",
         staging: PinnedStaging | None = None,
@@ -103,11 +103,11 @@ class Live:
         self.table: Any  # on the device; nobody but this class writes to it
         self._make = make
         self.table = on_device(table, device)
-        self._setting: Setting | None = None
+        self._setting: RunSetting | None = None
         self._kept: dict[str, Any] = {}
         self._inputs: Any = None
 
-    def prepare(self, setting: Setting) -> CallableSubject:
+    def prepare(self, setting: RunSetting) -> CallableSubject:
         """Subject and state for this setting; kept while it stays the same."""
         if setting != self._setting:
             if self._setting is not None and self.device != "cpu" and self._held() > MANY_BYTES:
@@ -125,7 +125,7 @@ class Live:
     def run(self, header: Mapping[str, Any], inputs: Tree) -> tuple[dict[str, Any], Tree]:
         """One call on host tensors -> (info, outputs and buffers on the host).
 
-        header: `Setting`'s keys; reuse: new values at the addresses of the last call's inputs; keep: a name under
+        header: `RunSetting`'s keys; reuse: new values at the addresses of the last call's inputs; keep: a name under
         which `kept` finds the outputs again. info: stats, aliases, inputs_changed, params_changed (leaf numbers).
         """
         return self.begin(header, inputs)()
@@ -137,7 +137,7 @@ class Live:
 
         follows: one begun before has not been waited for (see `may_follow`).
         """
-        self.prepare(Setting.of(header))
+        self.prepare(RunSetting.of(header))
         staging = self._staged
         if staging is not None and not follows:
             staging.begin()

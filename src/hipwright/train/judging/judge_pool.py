@@ -13,8 +13,8 @@ from typing import Any, Self
 from hipwright.errors import BadInput
 from hipwright.evaluation.faults import failed_by_machine
 from hipwright.records import Evaluation, Program
+from hipwright.train.judging.open_tasks import key_of
 from hipwright.train.judging.protocols import ProgramJudge
-from hipwright.train.judging.shelf import key_of
 from hipwright.train.records import Clock, TrainingProblem
 
 AHEAD = 8  # programs more than another judge has that send a task's next one there, where it is to be opened too

@@ -20,17 +20,17 @@ from hipwright.program import Parsed, parse
 from hipwright.program.lower.trace import NoopLauncher
 from hipwright.program.signature import REMEMBERED
 from hipwright.tensors import Tree
-from hipwright.verify.gpu.subjects import Foreign, PlainNothing
+from hipwright.verify.gpu.subjects import ModelNewSubject, NoopTimingLauncher
 from hipwright.verify.gpu.timing import SubjectTimer
-from hipwright.verify.worker.live import CallableSubject, Live, ProgramSubject, Setting
 from hipwright.verify.worker.recorder import too_much_memory
+from hipwright.verify.worker.watched import CallableSubject, ProgramSubject, RunSetting, WatchedCandidate
 
 
 @dataclass
-class WorkerCandidate:
+class LoadedCandidate:
     """One candidate. launchers: to be closed with it; results: outputs that stay on the device, by handle."""
 
-    live: Live
+    live: WatchedCandidate
     parsed: Parsed | None
     code: bytes
     init: dict[str, Any]
@@ -58,24 +58,24 @@ class SubjectFactory:
         self._driver = driver
         self._limit = limit_bytes
 
-    def subject(self, loaded: WorkerCandidate, setting: Setting, table: Tree) -> CallableSubject:
+    def subject(self, loaded: LoadedCandidate, setting: RunSetting, table: Tree) -> CallableSubject:
         """The candidate on a state table, as it is verified."""
         if loaded.parsed is None:
             from hipwright.program.modelnew import run  # only workers of such files have it preloaded
 
-            subject = Foreign(run.load(loaded.init, table, self._device), table, self._device, setting.poison)
+            subject = ModelNewSubject(run.load(loaded.init, table, self._device), table, self._device, setting.poison)
             loaded.launchers.append(subject)
             return subject
         return self._program(loaded, table, self._launcher(loaded, setting))
 
-    def timed(self, loaded: WorkerCandidate, mode: str) -> CallableSubject:
+    def timed(self, loaded: LoadedCandidate, mode: str) -> CallableSubject:
         """A subject for timing: nothing but what the plan asks for, no poison, no zones. mode: "run" or "noop"."""
         if loaded.parsed is None:
             return loaded.live.subject
         if mode == "noop":
-            return self._program(loaded, loaded.live.table, PlainNothing(self._device), record=False)
+            return self._program(loaded, loaded.live.table, NoopTimingLauncher(self._device), record=False)
         if self._driver is None:
-            return self._program(loaded, loaded.live.table, self._launcher(loaded, Setting()), record=False)
+            return self._program(loaded, loaded.live.table, self._launcher(loaded, RunSetting()), record=False)
         launcher = GpuLauncher(
             self._driver,
             loaded.code,
@@ -88,7 +88,7 @@ class SubjectFactory:
         launcher.record = False
         return self._program(loaded, loaded.live.table, launcher, record=False)
 
-    def _program(self, loaded: WorkerCandidate, table: Tree, launcher: Any, *, record: bool = True) -> ProgramSubject:
+    def _program(self, loaded: LoadedCandidate, table: Tree, launcher: Any, *, record: bool = True) -> ProgramSubject:
         assert loaded.parsed is not None
         loaded.launchers.append(launcher)
         knobs = {str(k): int(v) for k, v in loaded.init["knobs"].items()}
@@ -96,7 +96,7 @@ class SubjectFactory:
             loaded.parsed, knobs, table, launcher, self._device, limit_bytes=self._limit, record=record
         )
 
-    def _launcher(self, loaded: WorkerCandidate, setting: Setting) -> Any:
+    def _launcher(self, loaded: LoadedCandidate, setting: RunSetting) -> Any:
         assert loaded.parsed is not None
         if loaded.init["mode"] == "noop":
             return NoopLauncher(device=self._device, poison=setting.poison)
@@ -122,7 +122,7 @@ class SubjectFactory:
 
 
 @contextmanager
-def faults(loaded: WorkerCandidate | None, on_gpu: bool) -> Iterator[None]:
+def faults(loaded: LoadedCandidate | None, on_gpu: bool) -> Iterator[None]:
     """Whose fault an exception is, and whether this process can go on."""
     try:
         yield
@@ -153,6 +153,6 @@ def faults(loaded: WorkerCandidate | None, on_gpu: bool) -> Iterator[None]:
         raise found from error
 
 
-def _module(loaded: WorkerCandidate) -> GpuLauncher | None:
+def _module(loaded: LoadedCandidate) -> GpuLauncher | None:
     """Who has the code on the device already: loading and unloading it wait for the whole device."""
     return next((one for one in loaded.launchers if isinstance(one, GpuLauncher) and not one.broken), None)

@@ -25,9 +25,9 @@ from hipwright.evaluation.timing_queue import TimingQueue
 from hipwright.machine import Machine, Workbench
 from hipwright.measure.profilers import find_tool
 from hipwright.records import Evaluation, Program
-from hipwright.train.judging.account import Account
 from hipwright.train.judging.counters import counters
-from hipwright.train.judging.shelf import OpenTaskCache
+from hipwright.train.judging.open_tasks import OpenTaskCache
+from hipwright.train.judging.stage_times import StageTimes
 from hipwright.train.records import Clock, TrainingProblem
 from hipwright.verify.canary import Canary
 from hipwright.verify.gpu.client import CandidateWorker
@@ -47,7 +47,7 @@ PATIENCE_S = 2.0  # a verified program waits no longer for others to be timed wi
 class CpuJudgeBackend:
     """No GPU: verification on the cpu target, and estimates for the AMD targets."""
 
-    def __init__(self, made: Machine, account: Account, seed: int | None, workers: int, clock: Clock) -> None:
+    def __init__(self, made: Machine, account: StageTimes, seed: int | None, workers: int, clock: Clock) -> None:
         self.device, self.clock = "", clock
         self._machine, self._account, self._seed = made, account, seed
         self._turns = threading.BoundedSemaphore(workers or len(os.sched_getaffinity(0)))
@@ -121,7 +121,7 @@ class GpuJudgeBackend:
         self,
         made: Machine,
         target: str,
-        account: Account,
+        account: StageTimes,
         seed: int | None,
         workers: int,
         limit_s: float | None,
@@ -270,7 +270,7 @@ class GpuJudgeBackend:
 
 
 @contextmanager
-def leased(shelf: OpenTaskCache, problem: TrainingProblem, account: Account) -> Iterator[Workbench]:
+def leased(shelf: OpenTaskCache, problem: TrainingProblem, account: StageTimes) -> Iterator[Workbench]:
     """The shelf's task; waiting for it is told apart."""
     with ExitStack() as stack:
         with account.during("wait: task"):

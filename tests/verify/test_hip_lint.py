@@ -8,7 +8,7 @@ import pytest
 
 from hipwright.audit.cases import CORPUS
 from hipwright.program import parse
-from hipwright.verify.static import lint
+from hipwright.verify.hip_lint import lint
 
 PROGRAM = """# a comment, so that lines are shifted
 HIP = r'''

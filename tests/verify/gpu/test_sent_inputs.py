@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hipwright.tensors import HostTensor
-from hipwright.verify import sent
-from hipwright.verify.sent import SentCases
+from hipwright.verify import sent_inputs
+from hipwright.verify.sent_inputs import SentInputs
 
 
 def tree(count: int = 16) -> list[HostTensor]:
@@ -14,7 +14,7 @@ def tree(count: int = 16) -> list[HostTensor]:
 
 
 def test_inputs_are_sent_once() -> None:
-    cases, first, second = SentCases(), tree(), tree()
+    cases, first, second = SentInputs(), tree(), tree()
     names, drop, bundle = cases.ask([first, second, first])
     assert names[0] == names[2] != names[1] and not drop and bundle == [first, second, None]
     again, drop, bundle = cases.ask([second])
@@ -22,7 +22,7 @@ def test_inputs_are_sent_once() -> None:
 
 
 def test_a_new_process_and_a_new_task_start_from_nothing() -> None:
-    cases, first = SentCases(), tree()
+    cases, first = SentInputs(), tree()
     (name,), _, _ = cases.ask([first])
     cases.clear()
     (other,), drop, bundle = cases.ask([first])
@@ -33,8 +33,8 @@ def test_a_new_process_and_a_new_task_start_from_nothing() -> None:
 
 
 def test_the_oldest_make_room_but_never_those_under_way(monkeypatch) -> None:
-    monkeypatch.setattr(sent, "KEPT_BYTES", 200)
-    cases, trees = SentCases(), [tree() for _ in range(4)]  # 64 bytes each
+    monkeypatch.setattr(sent_inputs, "KEPT_BYTES", 200)
+    cases, trees = SentInputs(), [tree() for _ in range(4)]  # 64 bytes each
     (first, *_), drop, _ = cases.ask(trees)
     assert not drop  # all of them are needed now
     _, drop, bundle = cases.ask([tree()])
@@ -44,6 +44,6 @@ def test_the_oldest_make_room_but_never_those_under_way(monkeypatch) -> None:
 
 
 def test_large_inputs_are_not_kept(monkeypatch) -> None:
-    monkeypatch.setattr(sent, "LARGE_BYTES", 32)
-    cases, first = SentCases(), tree()
+    monkeypatch.setattr(sent_inputs, "LARGE_BYTES", 32)
+    cases, first = SentInputs(), tree()
     assert cases.ask([first]) == ([""], [], [first]) == cases.ask([first])

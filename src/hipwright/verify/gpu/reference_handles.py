@@ -31,7 +31,7 @@ class InputSetId:
 
 
 @dataclass(frozen=True)
-class ExpectInfo:
+class ExpectationInfo:
     """What is right for one set of inputs and one state; the values themselves are in the host as `case`.
 
     tree: {"outputs": nesting, "buffers": {path: leaf}} with a TensorSpec for each tensor. reference: "float64",

@@ -12,16 +12,16 @@ from hipwright.records import Build, Program, TensorSpec
 from hipwright.tensors import Tree, leaves
 from hipwright.verify.atomics import adds_floats
 from hipwright.verify.candidate import Rejected
+from hipwright.verify.gpu.chunk_source import span_bytes
 from hipwright.verify.gpu.client import CandidateWorker
-from hipwright.verify.gpu.large import Seen, judge_on_device, judge_set, twice_on_device, wild
+from hipwright.verify.gpu.device_judging import AcceptedDigests, judge_on_device, judge_set, twice_on_device, wild
 from hipwright.verify.gpu.loaded import LoadedProgram
-from hipwright.verify.gpu.source import span_bytes
-from hipwright.verify.ledger import Ledger
 from hipwright.verify.oracle import MUTATED
+from hipwright.verify.verification import Verification
 
 if TYPE_CHECKING:
     from hipwright.verify.gpu.reference import DeviceReference
-    from hipwright.verify.gpu.reference_ends import ExpectInfo
+    from hipwright.verify.gpu.reference_handles import ExpectationInfo
 
 BIG_BYTES = 4 << 30  # inputs above this are verified with given values alone
 
@@ -36,11 +36,11 @@ class TimedInputs:
     workload: str
     seed: int
     slots: int
-    seen: Seen | None = None
+    seen: AcceptedDigests | None = None
 
 
 @dataclass(kw_only=True)
-class OnDevice(Ledger):
+class LargeShapeVerification(Verification):
     """Verifies one program on the worker's device; reference: judges what the oracle calls too large."""
 
     parsed: Parsed | None
@@ -119,9 +119,9 @@ class OnDevice(Ledger):
         self,
         session: LoadedProgram,
         reference: DeviceReference,
-        expected: ExpectInfo,
+        expected: ExpectationInfo,
         set_name: str,
-        seen: Seen | None = None,
+        seen: AcceptedDigests | None = None,
     ) -> None:
         """One call on the first slot of a set, judged there."""
         name, family = expected.drawn.workload, expected.drawn.family

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hipwright.records import Verdict
-from hipwright.verify.cpu.left_out import too_long, too_many, unseen
+from hipwright.verify.cpu.skipped import too_long, too_many, unseen
 
 
 def test_a_shape_that_nobody_ran_is_told_of() -> None:

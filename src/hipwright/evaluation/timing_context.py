@@ -16,9 +16,9 @@ from hipwright.measure.traffic import Traffic, count_traffic
 from hipwright.records import Program, TensorSpec
 from hipwright.task import Outline, TaskHandle
 from hipwright.tensors import Tree, leaves
-from hipwright.verify.gpu.large import Seen
+from hipwright.verify.gpu.device_judging import AcceptedDigests
+from hipwright.verify.gpu.large_shapes import BIG_BYTES
 from hipwright.verify.gpu.reference import BASELINES, DeviceReference
-from hipwright.verify.gpu.stages import BIG_BYTES
 
 Gate = Literal["full", "fast"]
 SCORE_SLOTS = 4
@@ -43,10 +43,10 @@ class TimingContext:
     graphs: bool
     bytes: int
     memory: Memory = field(default_factory=dict)
-    seen: Seen = field(default_factory=Seen)
+    seen: AcceptedDigests = field(default_factory=AcceptedDigests)
 
 
-class Grounds:
+class TimedTask:
     """One task on one GPU, as far as a timing needs it beside a candidate."""
 
     gpu: GpuContext

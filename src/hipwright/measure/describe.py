@@ -6,7 +6,7 @@ from hipwright.records import Timing
 from hipwright.targets import TARGETS
 
 
-def device_words(target: str, timing: Timing) -> str:
+def describe_device(target: str, timing: Timing) -> str:
     """The machine that a figure belongs to: "HIP on NVIDIA H200" for the cuda target, else the device's own name."""
     measured = TARGETS.get(target)
     if measured is None or measured.runtime is None or not measured.runtime.measured_as:
@@ -14,7 +14,7 @@ def device_words(target: str, timing: Timing) -> str:
     return f"{measured.runtime.measured_as} {timing.device.removeprefix(f'{measured.maker} ')}"
 
 
-def interval_words(speedup: float, interval: tuple[float, float]) -> str:
+def describe_interval(speedup: float, interval: tuple[float, float]) -> str:
     """A speedup with its interval: "1.52× (1.49 to 1.55)"; more digits where the interval is narrow."""
     low, high = interval
     digits = 3 if high - low < 0.02 and high < 10 else 2

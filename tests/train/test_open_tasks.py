@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hipwright.errors import TaskError, WorkerError
-from hipwright.train.judging.shelf import OpenTaskCache
+from hipwright.train.judging.open_tasks import OpenTaskCache
 from hipwright.train.records import TrainingProblem
 
 

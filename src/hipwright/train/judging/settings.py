@@ -14,10 +14,10 @@ import msgspec
 from hipwright.errors import BadInput
 from hipwright.targets import TARGETS
 from hipwright.train.environment import Environment
+from hipwright.train.judging.judge_pool import JudgePool
 from hipwright.train.judging.judges import ESTIMATED, LocalJudge
 from hipwright.train.judging.protocols import ProgramJudge
 from hipwright.train.judging.remote import RemoteJudge
-from hipwright.train.judging.spread import JudgePool
 from hipwright.train.recipe import Judging, RewardSettings
 from hipwright.train.rewards import reward
 
@@ -28,7 +28,7 @@ TOKEN = "HIPWRIGHT_JUDGE_TOKEN"
 """What servers that judge ask for; no recipe and no command line holds it."""
 
 
-class Opening(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The parts of a recipe that decide what an answer is worth."""
 
     reward: RewardSettings = RewardSettings()
@@ -36,7 +36,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     unsafe: bool = False
 
 
-def environment(opening: Opening, gpus: Sequence[int] = ()) -> Environment:
+def environment(opening: EnvironmentSettings, gpus: Sequence[int] = ()) -> Environment:
     """Closed as yet: a context manager. gpus: the numbers of those that judge; none: this process's (LOCAL_RANK).
 
     BadInput for an unknown reward or target.
@@ -51,7 +51,7 @@ def environment(opening: Opening, gpus: Sequence[int] = ()) -> Environment:
     return Environment(judges[0] if len(judges) == 1 else JudgePool(judges), rewarded)
 
 
-def _local(opening: Opening, gpu: int) -> LocalJudge:
+def _local(opening: EnvironmentSettings, gpu: int) -> LocalJudge:
     chosen = opening.judge
     return LocalJudge(
         targets_of(chosen), workers=chosen.workers, gpu=gpu, gpu_memory_gb=chosen.gpu_memory_gb, unsafe=opening.unsafe
@@ -68,11 +68,11 @@ def targets_of(judge: Judging) -> tuple[str, ...]:
     return (here,) if here else ESTIMATED
 
 
-def given(plain: Mapping[str, Any] | None = None) -> Opening:
+def given(plain: Mapping[str, Any] | None = None) -> EnvironmentSettings:
     """What other libraries were handed: a mapping, else the variable HIPWRIGHT_ENVIRONMENT, else all defaults."""
     text = os.environ.get(VARIABLE, "")
     try:
-        return msgspec.convert(json.loads(text or "{}") if plain is None else _plain(plain), Opening)
+        return msgspec.convert(json.loads(text or "{}") if plain is None else _plain(plain), EnvironmentSettings)
     except (ValueError, TypeError) as error:  # msgspec's errors are ValueErrors
         raise BadInput(f"{VARIABLE}: {error}", hint='e.g. {"reward": {"name": "hipwright"}}') from error
 

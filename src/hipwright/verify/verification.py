@@ -34,7 +34,7 @@ class Runner(Protocol):
 
 
 @dataclass(kw_only=True)
-class Ledger:
+class Verification:
     """Evidence for a verdict. main: the workload that all families run on; worst: largest error over its tolerance."""
 
     oracle: Oracle

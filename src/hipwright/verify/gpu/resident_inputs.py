@@ -24,7 +24,7 @@ ZONE_BYTE = 0xA5
 
 
 @dataclass
-class Slot:
+class InputSlot:
     """One set of arguments. wholes: each tensor's memory, zones included. digests: what its span must hash to."""
 
     arguments: list[Any]
@@ -49,7 +49,7 @@ class Slot:
         return look([self])[0][0]
 
 
-def look(slots: Sequence[Slot]) -> list[tuple[list[int], list[int]]]:
+def look(slots: Sequence[InputSlot]) -> list[tuple[list[int], list[int]]]:
     """(strays, changed) of each slot, in one wait for the device: many processes share it."""
     zones = [[(torch.cat(_zones(whole)) != ZONE_BYTE).any() for whole in slot.wholes] for slot in slots]
     totals = [sums(slot.tensors(), slot.seed) if slot.digests is not None else [] for slot in slots]
@@ -65,7 +65,7 @@ def look(slots: Sequence[Slot]) -> list[tuple[list[int], list[int]]]:
     return found
 
 
-def _changed(slot: Slot, told: Iterator[int]) -> list[int]:
+def _changed(slot: InputSlot, told: Iterator[int]) -> list[int]:
     tensors = slot.tensors()
     if slot.digests is None:
         return list(range(len(tensors)))
@@ -73,12 +73,12 @@ def _changed(slot: Slot, told: Iterator[int]) -> list[int]:
     return [leaf for leaf, (one, was) in enumerate(zip(now, slot.digests, strict=True)) if one != was]
 
 
-class Sets:
+class ResidentInputs:
     """The resident sets of one worker, by name."""
 
     def __init__(self, device: str) -> None:
         self.device = device
-        self._slots: dict[str, dict[int, Slot]] = {}
+        self._slots: dict[str, dict[int, InputSlot]] = {}
 
     def open(self, name: str, number: int, arguments: Tree, seed: int) -> None:
         """Make room for a slot, or get ready to overwrite it at its addresses where the same tensors lie there."""
@@ -91,7 +91,7 @@ class Sets:
         slots.pop(number, None)
         wholes: list[Any] = []
         made = [_make(argument, self.device, wholes) for argument in arguments]
-        slots[number] = Slot(made, wholes, seed)
+        slots[number] = InputSlot(made, wholes, seed)
 
     def fill(self, name: str, number: int, leaf: int, offset: int, chunk: HostTensor) -> None:
         """Bytes of a leaf's span (hipwright.digest.span)."""
@@ -105,7 +105,7 @@ class Sets:
         slot.digests = found if digests is None else digests
         return slot.digests == found
 
-    def slot(self, name: str, number: int) -> Slot:
+    def slot(self, name: str, number: int) -> InputSlot:
         """The slot. KeyError if there is none."""
         return self._slots[name][number]
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from hipwright.errors import CandidateError, GuardFailed
 from hipwright.tensors import Tree
-from hipwright.verify.gpu.made import WorkerCandidate, faults
+from hipwright.verify.gpu.subject_factory import LoadedCandidate, faults
 
 Entry = tuple[dict[str, Any], Tree]
 
 
-class Runs:
+class CandidateCalls:
     """The calls of one worker's candidates. noise: starts other work on the device; None where there is no GPU."""
 
     def __init__(self, noise: Callable[[], None] | None) -> None:
@@ -25,9 +25,10 @@ class Runs:
         self._cases: dict[str, Tree] = {}  # inputs on the host, by the parent's names
 
     def many(
-        self, loaded: WorkerCandidate, header: Mapping[str, Any], given: Sequence[Tree]
+        self, loaded: LoadedCandidate, header: Mapping[str, Any], given: Sequence[Tree]
     ) -> tuple[dict[str, Any], Tree]:
-        """`Live.run` for each of header["runs"] on its entry of `given` -> one entry each in {"runs"} and in the tree.
+        """`WatchedCandidate.run` for each of header["runs"] on its entry of `given` -> one entry each in {"runs"} and
+        in the tree.
 
         header["cases"]: names under which inputs are kept here, whose entry is None from then on; "drop": names that
         are no longer needed; "together": wait once for all where there is room to. {"stale"} where a name is not known.
@@ -44,7 +45,7 @@ class Runs:
         return row.answer()
 
     def again(
-        self, loaded: WorkerCandidate, header: Mapping[str, Any], bundle: Sequence[Tree]
+        self, loaded: LoadedCandidate, header: Mapping[str, Any], bundle: Sequence[Tree]
     ) -> tuple[dict[str, Any], Tree]:
         """Two calls at the same addresses, new values and parameters in between; then the first outputs once more.
 
@@ -82,7 +83,7 @@ class Runs:
 class _Row:
     """Calls that are waited for together, or one by one."""
 
-    def __init__(self, loaded: WorkerCandidate, noise: Callable[[], None] | None, *, together: bool) -> None:
+    def __init__(self, loaded: LoadedCandidate, noise: Callable[[], None] | None, *, together: bool) -> None:
         self._loaded, self._noise, self._together = loaded, noise, together
         self._found: list[Entry] = []
         self._waiting: list[Callable[[], Entry]] = []

@@ -31,7 +31,7 @@ class _Stage:
     since: float = 0.0
 
 
-class Account:
+class StageTimes:
     """Seconds by stage. Safe to use from several threads."""
 
     def __init__(self) -> None:

@@ -46,7 +46,7 @@ ELEMENT_BYTES = {
 }
 
 
-class Warning(Record, frozen=True, kw_only=True):
+class LintWarning(Record, frozen=True, kw_only=True):
     """One finding. `fix` says what to do instead."""
 
     line: int
@@ -95,7 +95,7 @@ _PATTERNS: tuple[tuple[str, Kind, str, str], ...] = (
 )
 
 
-def lint(parsed: Parsed, targets: Sequence[str] = ()) -> list[Warning]:
+def lint(parsed: Parsed, targets: Sequence[str] = ()) -> list[LintWarning]:
     """Findings in line order. targets: names from `OFFLINE`; wave-size findings need one with 64 lanes."""
     source = parsed.hip
     code = blank(source)
@@ -109,28 +109,28 @@ def lint(parsed: Parsed, targets: Sequence[str] = ()) -> list[Warning]:
     return sorted((_shifted(w, shift) for w in found), key=lambda w: (w.line, w.message))
 
 
-def _shifted(warning: Warning, lines: int) -> Warning:
-    return Warning(line=warning.line + lines, kind=warning.kind, message=warning.message, fix=warning.fix)
+def _shifted(warning: LintWarning, lines: int) -> LintWarning:
+    return LintWarning(line=warning.line + lines, kind=warning.kind, message=warning.message, fix=warning.fix)
 
 
 def _line(code: str, at: int) -> int:
     return code.count("\n", 0, at) + 1
 
 
-def _patterns(code: str) -> Iterator[Warning]:
+def _patterns(code: str) -> Iterator[LintWarning]:
     for pattern, kind, message, fix in _PATTERNS:
         for match in re.finditer(pattern, code):
             name = match.group().rstrip("([ ")
-            yield Warning(line=_line(code, match.start()), kind=kind, message=message.format(name), fix=fix)
+            yield LintWarning(line=_line(code, match.start()), kind=kind, message=message.format(name), fix=fix)
 
 
-def _shuffles(code: str) -> Iterator[Warning]:
+def _shuffles(code: str) -> Iterator[LintWarning]:
     """A butterfly that starts at 16 reduces 32 lanes: half a wave64."""
     loop = r"for\s*\(\s*(?:unsigned\s+)?\w+\s+(\w+)\s*=\s*16\s*;[^)]*(?:>>=|/=)[^)]*\)(?P<body>[^;{]*;|[^}]*\})"
     for match in re.finditer(loop, code):
         body = match["body"]
         if "__shfl" in body and not re.search(r"__shfl\w*\([^;]*,\s*32\s*\)", body):
-            yield Warning(
+            yield LintWarning(
                 line=_line(code, match.start()),
                 kind="wave_size",
                 message="this shuffle reduction starts at 16: it covers 32 lanes, and a wave has 64 on "
@@ -139,7 +139,7 @@ def _shuffles(code: str) -> Iterator[Warning]:
             )
 
 
-def _lds(code: str) -> Iterator[Warning]:
+def _lds(code: str) -> Iterator[LintWarning]:
     """Static shared arrays whose literal sizes add up to more than a block may have."""
     total = 0
     for match in re.finditer(r"__shared__\s+(?:volatile\s+)?(\w+)\s+\w+((?:\s*\[\s*\d+\s*\])+)", code):
@@ -148,7 +148,7 @@ def _lds(code: str) -> Iterator[Warning]:
             count *= int(extent)
         total = max(total, count * ELEMENT_BYTES.get(match[1], 4))
         if total > LDS_LIMIT:
-            yield Warning(
+            yield LintWarning(
                 line=_line(code, match.start()),
                 kind="resources",
                 message=f"{total} bytes of LDS; a block has {LDS_LIMIT} ({_MORE_LDS})",
@@ -157,14 +157,14 @@ def _lds(code: str) -> Iterator[Warning]:
             return
 
 
-def _tails(code: str) -> Iterator[Warning]:
+def _tails(code: str) -> Iterator[LintWarning]:
     """A kernel that indexes by block and thread but compares with nothing."""
     for match in re.finditer(r"__global__[^;{]*?\b(\w+)\s*\([^{;]*\)\s*\{", code):
         end = _block_end(code, match.end() - 1)
         body = code[match.end() : end]
         indexed = re.search(r"blockIdx\.x\s*\*\s*(?:blockDim\.x|\w+)\s*\+\s*threadIdx\.x", body)
         if indexed and not re.search(r"[<>]=?|\bmin\s*\(", body.replace("<<", "").replace(">>", "")):
-            yield Warning(
+            yield LintWarning(
                 line=_line(code, match.end() + indexed.start()),
                 kind="bounds",
                 message=f"kernel {match[1]} compares no index with a size: the last block may run past the end",
@@ -181,11 +181,11 @@ def _block_end(code: str, at: int) -> int:
     return len(code)
 
 
-def _headers(source: str) -> Iterator[Warning]:
+def _headers(source: str) -> Iterator[LintWarning]:
     for number, text in enumerate(source.splitlines(), 1):
         match = re.match(r"\s*#\s*include\s*[<\"]([^>\"]+)[>\"]", text)
         if match and not KNOWN_HEADERS.fullmatch(match[1]):
-            yield Warning(
+            yield LintWarning(
                 line=number,
                 kind="portability",
                 message=f"<{match[1]}> is not there when the kernel is compiled",

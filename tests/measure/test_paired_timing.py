@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from fake_sides import FakeSide, Machine
 
-from hipwright.measure.bench import FULL, PLACEMENT, SCORE, BenchResult, BenchSettings, remeasure, time_pairs
+from hipwright.measure.paired_timing import FULL, PLACEMENT, SCORE, TimingResult, TimingSettings, remeasure, time_pairs
 from hipwright.measure.roofline import Floor, rotation
 from hipwright.measure.rounds import CANDIDATE
 from hipwright.records import Timing, Verdict
@@ -25,12 +25,12 @@ def compare(
     base_ms: float = 0.05,
     *,
     seed: int = 1,
-    settings: BenchSettings = QUICK,
+    settings: TimingSettings = QUICK,
     machine: Machine | None = None,
     baselines: int = 1,
     how: dict[str, Any] | None = None,
     **lies: Any,
-) -> BenchResult:
+) -> TimingResult:
     """A candidate (with `lies`) against baselines on a machine with a little noise."""
     here = machine or Machine(seed)
     noise = {"noise": 0.003, "latency_ms": 0.08}
@@ -40,13 +40,13 @@ def compare(
     return time_pairs(candidate, sides, settings=settings, seed=seed, **(how or {}))
 
 
-def timing(result: BenchResult) -> Timing:
+def timing(result: TimingResult) -> Timing:
     assert result.timing is not None
     assert result.verdict is None, result.verdict
     return result.timing
 
 
-def verdict(result: BenchResult) -> Verdict:
+def verdict(result: TimingResult) -> Verdict:
     assert result.verdict is not None
     return result.verdict
 
@@ -54,7 +54,7 @@ def verdict(result: BenchResult) -> Verdict:
 # ---------------------------------------------------------------- what honest sides get
 
 
-def equals(seed: int, settings: BenchSettings, alike: float) -> Timing:
+def equals(seed: int, settings: TimingSettings, alike: float) -> Timing:
     """A kernel against itself in another process: 4 % drift, 2 % spikes, 1 % noise, 0.3 % placement bias."""
     machine, g = Machine(seed, drift=0.04), np.random.default_rng(10**6 + seed)
     noise = {"noise": 0.01, "alike": alike, "spikes": 0.02}
@@ -72,7 +72,7 @@ def equals(seed: int, settings: BenchSettings, alike: float) -> Timing:
     ids=["full", "full-alike", "score"],
 )
 def test_equals_are_called_equal_though_sampling_stops_when_it_likes(
-    settings: BenchSettings, alike: float, most: float, runs: int
+    settings: TimingSettings, alike: float, most: float, runs: int
 ) -> None:
     found = [equals(seed, settings, alike).versus["b"] for seed in range(runs)]
     assert sum(one.interval[0] <= 1.0 <= one.interval[1] for one in found) >= 0.92 * runs
@@ -82,7 +82,7 @@ def test_equals_are_called_equal_though_sampling_stops_when_it_likes(
 
 def test_without_the_placement_term_equals_would_be_denied(monkeypatch: pytest.MonkeyPatch) -> None:
     """The term is needed: where processes differ by more than it says, coverage breaks."""
-    monkeypatch.setattr("hipwright.measure.bench.PLACEMENT", 0.0)
+    monkeypatch.setattr("hipwright.measure.paired_timing.PLACEMENT", 0.0)
 
     def inside(seed: int) -> bool:
         machine, g = Machine(seed), np.random.default_rng(seed)
@@ -207,7 +207,7 @@ def test_hardly_anything_that_is_not_a_loser_is_dropped() -> None:
         ("zero", 0.0, "sound"),
     ],
 )
-def test_a_lying_candidate_is_untrusted(settings: BenchSettings, lie: Any, share: float, rule: str) -> None:
+def test_a_lying_candidate_is_untrusted(settings: TimingSettings, lie: Any, share: float, rule: str) -> None:
     found = verdict(compare(settings=settings, how={"form": "modelnew"}, lie=lie, share=share))
     assert (found.status, found.fault, found.stage) == ("untrusted", "candidate", "measure")
     assert found.evidence["rule"] == rule or lie == "early", found  # its leftovers slow the neighbours too
@@ -260,7 +260,7 @@ def test_a_doubt_that_does_not_come_back_is_forgotten_and_noted() -> None:
 
 
 @pytest.mark.parametrize("settings", [QUICK, SCORE], ids=["full", "score"])
-def test_long_messages_and_busy_hosts_are_no_lies(settings: BenchSettings) -> None:
+def test_long_messages_and_busy_hosts_are_no_lies(settings: TimingSettings) -> None:
     """Compilers keep the host busy while the GPU is timed: messages are late, by a hundred microseconds."""
     doubts = 0
     for seed in range(60):

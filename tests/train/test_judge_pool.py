@@ -11,8 +11,8 @@ import pytest
 
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.records import Evaluation, Program
+from hipwright.train.judging.judge_pool import AHEAD, JudgePool
 from hipwright.train.judging.judges import LocalJudge
-from hipwright.train.judging.spread import AHEAD, JudgePool
 from hipwright.train.records import TrainingProblem
 
 PROGRAM = Program(text="x")

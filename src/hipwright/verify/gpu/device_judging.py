@@ -14,18 +14,18 @@ from hipwright.records import TensorSpec, Verdict
 from hipwright.tensors import BITS, HostTensor, leaves
 from hipwright.verify.candidate import POISON_B, Rejected, launches
 from hipwright.verify.comparison import OutputComparison
+from hipwright.verify.gpu.chunk_source import ChunkSource, span_bytes
 from hipwright.verify.gpu.connection import RunInfo
 from hipwright.verify.gpu.loaded import LoadedProgram
-from hipwright.verify.gpu.source import ChunkSource, span_bytes
-from hipwright.verify.ledger import different
+from hipwright.verify.verification import different
 
 if TYPE_CHECKING:
     from hipwright.verify.gpu.reference import DeviceReference
-    from hipwright.verify.gpu.reference_ends import ExpectInfo
+    from hipwright.verify.gpu.reference_handles import ExpectationInfo
 
 
 def judge_on_device(
-    session: LoadedProgram, run: RunInfo, reference: DeviceReference, expected: ExpectInfo, prefix: str = ""
+    session: LoadedProgram, run: RunInfo, reference: DeviceReference, expected: ExpectationInfo, prefix: str = ""
 ) -> OutputComparison:
     """Raise Rejected unless a result that lies on the device is right. Buffers are judged where the result has them."""
     name, family = expected.drawn.workload, expected.drawn.family
@@ -39,7 +39,7 @@ def judge_on_device(
     return found
 
 
-def _untouched(run: RunInfo, expected: ExpectInfo, prefix: str = "") -> None:
+def _untouched(run: RunInfo, expected: ExpectationInfo, prefix: str = "") -> None:
     """Raise Rejected for a call that wrote to what it was given, or returned that."""
     name, family = expected.drawn.workload, expected.drawn.family
     for key, what in (("inputs_changed", "input"), ("params_changed", "parameter")):
@@ -53,7 +53,7 @@ def _untouched(run: RunInfo, expected: ExpectInfo, prefix: str = "") -> None:
 
 
 @dataclass
-class Seen:
+class AcceptedDigests:
     """Results on one set of inputs that were judged right, by their bits: specs, and a digest of each tensor.
 
     What a right program gives has nearly always been given before, and judging it sends all of it through the host. The
@@ -65,7 +65,11 @@ class Seen:
 
 
 def judge_set(
-    session: LoadedProgram, reference: DeviceReference, expected: ExpectInfo, set_name: str, seen: Seen | None = None
+    session: LoadedProgram,
+    reference: DeviceReference,
+    expected: ExpectationInfo,
+    set_name: str,
+    seen: AcceptedDigests | None = None,
 ) -> OutputComparison:
     """One call on the first slot of a set, judged there. Raises Rejected, also where the program's guards refuse it.
 
@@ -95,7 +99,7 @@ def judge_set(
 def twice_on_device(
     session: LoadedProgram,
     reference: DeviceReference,
-    cases: Sequence[ExpectInfo],
+    cases: Sequence[ExpectationInfo],
     sources: Sequence[ChunkSource],
     open_order: Callable[[Sequence[Mapping[str, Any]]], bool],
 ) -> bool:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.train.judging import account
-from hipwright.train.judging.account import Account
+from hipwright.train.judging import stage_times
+from hipwright.train.judging.stage_times import StageTimes
 
 
 class Clock:
@@ -24,12 +24,12 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(account, "time", made)
+    monkeypatch.setattr(stage_times, "time", made)
     return made
 
 
 def test_what_overlaps_is_summed_and_counted_once(clock: Clock) -> None:
-    told = Account()
+    told = StageTimes()
     first, second = told.during("verify", "gpu"), told.during("time", "gpu")
     clock.now = 1.0
     with first:
@@ -43,7 +43,7 @@ def test_what_overlaps_is_summed_and_counted_once(clock: Clock) -> None:
 
 
 def test_what_is_under_way_is_busy_already(clock: Clock) -> None:
-    told = Account()
+    told = StageTimes()
     with told.during("open"):
         clock.now = 2.0
         assert told.figures()["stages"]["open"] == {"count": 0, "sum_s": 0.0, "busy_s": 2.0, "busy_share": 1.0}
@@ -58,7 +58,7 @@ def test_what_is_under_way_is_busy_already(clock: Clock) -> None:
 
 
 def test_an_error_ends_a_stage_too(clock: Clock) -> None:
-    told = Account()
+    told = StageTimes()
     with pytest.raises(KeyError), told.during("build"):
         clock.now = 1.0
         raise KeyError
@@ -67,7 +67,7 @@ def test_an_error_ends_a_stage_too(clock: Clock) -> None:
 
 
 def test_many_threads(tmp_path: Path) -> None:
-    told, barrier = Account(), threading.Barrier(8)
+    told, barrier = StageTimes(), threading.Barrier(8)
 
     def work() -> None:
         barrier.wait(5)
