@@ -19,7 +19,7 @@ from pathlib import Path
 
 from hipwright.api.workbench import open_workbench
 from hipwright.errors import HipwrightError
-from hipwright.evaluation.baselines import Kept
+from hipwright.evaluation.baselines import WarmBaseline
 from hipwright.events import silent
 from hipwright.measure.paired_timing import time_pairs
 from hipwright.measure.roofline import rotation
@@ -103,7 +103,7 @@ def main() -> None:
                 refs = [of.enter_context(open_reference(handle, hosts, "cuda:0")) for _ in range(2)]
                 state = handle.init_state(0)
                 slots = rotation(8 * size, int(refs[0].info["llc_bytes"]), int(refs[0].info["memory_bytes"]) // 4)
-                sides = [Kept(ref, "eager", "given", state, 1, slots) for ref in refs]
+                sides = [WarmBaseline(ref, "eager", "given", state, 1, slots) for ref in refs]
                 found, start = [], time.monotonic()
                 for _ in range(chosen.pairs // len(SIZES)):
                     result = time_pairs(sides[0], sides[1:], settings=FULL)

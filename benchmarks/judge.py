@@ -18,7 +18,8 @@ from pathlib import Path
 
 import hipwright
 from hipwright.records import Program
-from hipwright.train.judging.judges import GPUS, LocalJudge
+from hipwright.targets import TARGETS
+from hipwright.train.judging.judges import LocalJudge
 from hipwright.train.records import TrainingProblem
 
 CORPUS = Path(hipwright.__file__).parent / "audit/corpus"
@@ -66,7 +67,7 @@ def main() -> int:
     parser.add_argument("--trace", type=Path)
     given = parser.parse_args()
     asked = corpus(given.target, given.repeat)
-    targets = (given.target,) if given.target in GPUS else ("cpu", "gfx942")
+    targets = (given.target,) if TARGETS.is_gpu(given.target) else ("cpu", "gfx942")
     ended = threading.Event()
     with LocalJudge(targets, open_tasks=given.open_tasks, limit_s=given.limit_s) as judge:
         judge.prefetch([problem for problem, _, _ in asked])

@@ -19,9 +19,9 @@ from hipwright.program import parse
 from hipwright.program.lower.closures import lower
 from hipwright.program.signature import parse_signatures
 from hipwright.torchio import to_torch, tree_from_torch
-from hipwright.verify.worker import live, trees
+from hipwright.verify.worker import trees, watched
 from hipwright.verify.worker.staging import PinnedStaging
-from hipwright.verify.worker.watched import Live, ProgramSubject, Setting
+from hipwright.verify.worker.watched import ProgramSubject, RunSetting, WatchedCandidate
 
 from .fake_driver import FakeDriver, pointer
 
@@ -348,13 +348,15 @@ def test_a_call_is_waited_for_once(driver: FakeDriver, monkeypatch: pytest.Monke
     buffers = {"b": torch.zeros(2)}
     table = {"params": params, "buffers": buffers, "attrs": {}, "modules": {}, "training": False}
     subject = ProgramSubject(parsed, {}, {**table, "params": {"w": params["w"].clone()}}, run, "cpu")
-    candidate = Live(lambda setting, state: subject, {"params": {}, "buffers": {}}, "cpu", PinnedStaging("cpu"))
+    candidate = WatchedCandidate(
+        lambda setting, state: subject, {"params": {}, "buffers": {}}, "cpu", PinnedStaging("cpu")
+    )
     candidate.table = table
-    candidate.prepare(Setting())
+    candidate.prepare(RunSetting())
     for owner, name in ((GuardedDevice, "looking"), (GpuLauncher, "sync")):
         inner = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *a, f=inner, n=name: (waits.append(n), f(*a))[1])
-    for module in (live, trees):
+    for module in (watched, trees):
         plain = trees.read
         monkeypatch.setattr(module, "read", lambda flags, f=plain: (waits.extend(["read"][: len(flags)]), f(flags))[1])
     x = torch.randn(5)

@@ -7,7 +7,7 @@ import torch
 
 from hipwright.device.placement import LARGE, PAGE, placed, room
 from hipwright.records import TensorSpec
-from hipwright.verify.gpu.resident_inputs import ZONE, Sets
+from hipwright.verify.gpu.resident_inputs import ZONE, ResidentInputs
 
 
 @pytest.mark.parametrize("margin", [0, 4096])
@@ -24,7 +24,7 @@ def test_a_small_room_takes_no_page(nbytes: int) -> None:
 
 
 def test_what_a_candidate_gets_begins_a_page_and_what_lies_beside_it_is_watched() -> None:
-    sets = Sets("cpu")
+    sets = ResidentInputs("cpu")
     spec = TensorSpec(dtype="float32", shape=(512, 1024), stride=(1024, 1))
     sets.open("timed", 0, (spec, TensorSpec(dtype="int64", shape=(3,), stride=(1,))), 0)
     slot = sets.slot("timed", 0)
