@@ -27,7 +27,7 @@ class Gpu:
         self.goes, self.alive, self.asked = threading.Event(), True, 0
         self.goes.set()
 
-    def quick(self, method: str, header: dict[str, object], *, timeout_s: float) -> dict[str, object]:
+    def call_json(self, method: str, header: dict[str, object], *, timeout_s: float) -> dict[str, object]:
         """An answer once the GPU goes on."""
         assert method == "pulse"
         self.asked += 1

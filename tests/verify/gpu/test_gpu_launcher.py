@@ -110,7 +110,7 @@ class InProcess:
     def call(self, method: str, header: Any, bundle: Any = None, *, timeout_s: float) -> Any:
         return getattr(self.worker, method)(header, bundle)
 
-    def quick(self, method: str, header: Any, *, timeout_s: float) -> Any:
+    def call_json(self, method: str, header: Any, *, timeout_s: float) -> Any:
         return getattr(self.worker, method)(header, None)[0]
 
     def close(self) -> None:

@@ -127,7 +127,7 @@ class Fake:
             raise self.reply
         return self.reply
 
-    def quick(self, method: str, *given: object, **more: object) -> Any:
+    def call_json(self, method: str, *given: object, **more: object) -> Any:
         return self.call(method, *given, **more)[0]
 
     def close(self) -> None:

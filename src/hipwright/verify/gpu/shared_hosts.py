@@ -105,7 +105,7 @@ class HostedTask:
             return self._session.call("call", self._request(method, header), bundle, timeout_s=timeout_s)
 
     def call_json(self, method: str, header: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
-        """As `Session.quick`."""
+        """As `Session.call_json`."""
         with self._process.lock, self.closing_on_fault():
             return self._session.call_json("call", self._request(method, header), timeout_s=timeout_s)
 
