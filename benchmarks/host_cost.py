@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from hipwright.capture.graph import Graph
-from hipwright.device.gpu import GpuLauncher
+from hipwright.device.gpu.launcher import GpuLauncher
 from hipwright.engine.write import write
 from hipwright.errors import HipwrightError
 from hipwright.program import parse

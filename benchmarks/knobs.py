@@ -31,8 +31,8 @@ import torch
 
 from hipwright.capture.graph import Graph
 from hipwright.device import topology
-from hipwright.device.cpu import CpuLauncher
-from hipwright.device.gpu import GpuLauncher
+from hipwright.device.cpu.launcher import CpuLauncher
+from hipwright.device.gpu.launcher import GpuLauncher
 from hipwright.device.open import open_driver
 from hipwright.device.rotation import Rotation
 from hipwright.engine.write import space, write

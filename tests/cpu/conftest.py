@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from hipwright.device.cpu import CpuLauncher
+from hipwright.device.cpu.launcher import CpuLauncher
 from hipwright.program.signature import parse_signatures
 from hipwright.records import Build
 from hipwright.toolchain.cache import BuildCache

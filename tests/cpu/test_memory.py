@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hipwright.device.memory import Guarded
+from hipwright.device.cpu.memory import Guarded
 from tests.cpu.conftest import Gpu
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]

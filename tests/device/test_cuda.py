@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from hipwright.device import cuda
-from hipwright.device.gpu import GpuLauncher
+from hipwright.device.gpu.launcher import GpuLauncher
+from hipwright.device.nvidia import driver as cuda
 from hipwright.device.open import open_driver
 from hipwright.errors import BadInput, CandidateError, DeviceError
 from hipwright.program.signature import parse_signatures

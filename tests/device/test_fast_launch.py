@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hipwright.device.gpu import GpuLauncher
+from hipwright.device.gpu.launcher import GpuLauncher
 from hipwright.errors import CandidateError
 from hipwright.program import parse
 from hipwright.program.lower.arguments import Allocator, make_launch

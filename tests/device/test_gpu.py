@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from hipwright.device.gpu import GpuLauncher, fault_status
-from hipwright.device.gpu_memory import GuardedDevice, zone_bytes
-from hipwright.device.memory import pattern
+from hipwright.device.gpu.faults import fault_status
+from hipwright.device.gpu.launcher import GpuLauncher
+from hipwright.device.gpu.memory import GuardedDevice, zone_bytes
+from hipwright.device.poison import pattern
 from hipwright.errors import CandidateError
 from hipwright.program import parse
 from hipwright.program.lower.closures import lower

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hipwright.device.pack import ArgumentLayout, bfloat16_bits, pack
+from hipwright.device.gpu.pack import ArgumentLayout, bfloat16_bits, pack
 from hipwright.errors import CandidateError
 from hipwright.program.signature import SIZES, Param, Signature, parse_signatures
 

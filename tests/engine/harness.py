@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from hipwright.capture.forward import capture
 from hipwright.capture.graph import Graph
-from hipwright.device.cpu import CpuLauncher
+from hipwright.device.cpu.launcher import CpuLauncher
 from hipwright.engine.write import explain, write
 from hipwright.program import parse
 from hipwright.program.lower.closures import lower

@@ -11,7 +11,7 @@ import torch
 
 from hipwright.capture.forward import capture
 from hipwright.capture.graph import Graph
-from hipwright.device.cpu import CpuLauncher
+from hipwright.device.cpu.launcher import CpuLauncher
 from hipwright.engine.training import gradient_task, inlined, program
 from hipwright.engine.write import explain, write
 from hipwright.program import parse

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from hipwright.device.side import LaunchMode, Policy, TimedBlock
+from hipwright.device.timed_side import LaunchMode, Policy, TimedBlock
 
 
 @dataclass

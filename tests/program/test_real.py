@@ -10,7 +10,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from hipwright.device.cpu import CpuLauncher
+from hipwright.device.cpu.launcher import CpuLauncher
 from hipwright.program import parse
 from hipwright.program.lower.closures import lower
 from hipwright.program.lower.plan import LoweredPlan

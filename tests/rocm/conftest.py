@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hipwright.device.rocm import RocmDriver
+from hipwright.device.amd.driver import RocmDriver
 from hipwright.toolchain import clang
 from hipwright.toolchain.amd import isa
 from hipwright.toolchain.amd import offline as amdgpu

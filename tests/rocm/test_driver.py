@@ -11,11 +11,13 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from hipwright.device import hip_api, hip_check
-from hipwright.device.gpu import GpuLauncher, fault_status
-from hipwright.device.hip_faults import from_last_words
-from hipwright.device.pack import pack
-from hipwright.device.rocm import RocmDriver, made_for
+from hipwright.device import hip_check
+from hipwright.device.amd import hip_api
+from hipwright.device.amd.abort_messages import from_last_words
+from hipwright.device.amd.driver import RocmDriver, made_for
+from hipwright.device.gpu.faults import fault_status
+from hipwright.device.gpu.launcher import GpuLauncher
+from hipwright.device.gpu.pack import pack
 from hipwright.errors import CandidateError, DeviceError, ToolchainError
 from hipwright.program.signature import parse_signatures
 from hipwright.sandbox import WorkerDied

@@ -15,8 +15,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hipwright.device.pack import ArgumentLayout, pack
-from hipwright.device.rocm import check_signatures
+from hipwright.device.amd.driver import check_signatures
+from hipwright.device.gpu.pack import ArgumentLayout, pack
 from hipwright.errors import CandidateError, ToolchainError
 from hipwright.program.signature import SCALARS, Param, parse_signatures
 from hipwright.targets import OFFLINE

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.device import kfd, nvml, topology
+from hipwright.device import topology
+from hipwright.device.amd import kfd
+from hipwright.device.amd.kfd import gfx_name
 from hipwright.device.gpu_info import GpuInfo
-from hipwright.device.kfd import gfx_name
+from hipwright.device.nvidia import nvml
 from hipwright.device.topology import choose, find
 from hipwright.errors import BadInput, DeviceError
 from hipwright.targets import CUDA, ROCM, TARGETS

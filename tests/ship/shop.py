@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from hipwright.device.cpu import CpuLauncher
+from hipwright.device.cpu.launcher import CpuLauncher
 from hipwright.program import parse
 from hipwright.program.lower.arguments import make_launch
 from hipwright.records import Program

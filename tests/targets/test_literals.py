@@ -15,7 +15,7 @@ ALLOWED = {
     "targets/*": "where they are defined",
     "ship/runtime/*": "copied into users' packages, which do not have hipwright",
     "dataset/export/card.py": "tags of a dataset card",
-    "device/cuda.py": "the key of an error's evidence",
+    "device/nvidia/driver.py": "the key of an error's evidence",
     "llm/answers/blocks.py": "languages of code fences in models' answers",
     "llm/answers/checks.py": "attributes of torch in a program's text",
     "program/convert/cpp_values.py": "methods of at::Tensor in C++ text",

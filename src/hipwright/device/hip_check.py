@@ -13,8 +13,8 @@ import tempfile
 from array import array
 from typing import Any
 
-from hipwright.device.pack import ArgumentLayout
-from hipwright.device.rocm import RocmDriver, check_signatures
+from hipwright.device.amd.driver import RocmDriver, check_signatures
+from hipwright.device.gpu.pack import ArgumentLayout
 from hipwright.errors import DeviceError, HipwrightError
 from hipwright.records import Record
 from hipwright.toolchain.amd import offline as amdgpu

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from hipwright.device.gpu import GpuDriver
-from hipwright.device.pack import SignatureLike
+from hipwright.device.gpu.driver import GpuDriver
+from hipwright.device.signature import KernelSignature
 from hipwright.errors import BadInput
 from hipwright.targets import CUDA, ROCM, TARGETS, Target
 
 
 def _cuda(index: int) -> GpuDriver:
-    from hipwright.device.cuda import CudaDriver
+    from hipwright.device.nvidia.driver import CudaDriver
 
     return CudaDriver(index)
 
 
 def _rocm(index: int) -> GpuDriver:
-    from hipwright.device.rocm import RocmDriver
+    from hipwright.device.amd.driver import RocmDriver
 
     return RocmDriver(index)
 
@@ -37,12 +37,12 @@ def open_driver(name: str, index: int = 0) -> GpuDriver:
     return DRIVERS[target](index)
 
 
-def check_arguments(name: str, code: bytes, signatures: Mapping[str, SignatureLike]) -> None:
+def check_arguments(name: str, code: bytes, signatures: Mapping[str, KernelSignature]) -> None:
     """Check the arguments of a code object's kernels against the plan's signatures, where the runtime tells them.
 
     Raises CandidateError(launch_error) naming the parameter that differs.
     """
     if TARGETS.gpu(name).is_amd:
-        from hipwright.device.rocm import check_signatures
+        from hipwright.device.amd.driver import check_signatures
 
         check_signatures(code, signatures)

@@ -9,8 +9,9 @@ import os
 import re
 from collections.abc import Callable
 
-from hipwright.device import kfd, nvml
+from hipwright.device.amd import kfd
 from hipwright.device.gpu_info import GpuInfo
+from hipwright.device.nvidia import nvml
 from hipwright.errors import BadInput, DeviceError
 from hipwright.targets import CUDA, ROCM, TARGETS, Target
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hipwright.device.side import LaunchMode, TimedBlock
+from hipwright.device.timed_side import LaunchMode, TimedBlock
 from hipwright.errors import WorkerError
 from hipwright.tensors import Tree
 from hipwright.verify.gpu.reference import BASELINES, DeviceReference

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import structs
 
-from hipwright.device.side import TimedSide
+from hipwright.device.timed_side import TimedSide
 from hipwright.errors import HipwrightError
 from hipwright.evaluation.gpu import GpuContext
 from hipwright.evaluation.timing_context import SHARE, Gate, TimedTask, TimingContext

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from math import isfinite, sqrt
 from statistics import median
 
-from hipwright.device.side import TimedBlock
+from hipwright.device.timed_side import TimedBlock
 
 RELATIVE = 0.03
 ABSOLUTE_MS = 0.003

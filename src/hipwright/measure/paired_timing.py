@@ -1,9 +1,9 @@
 """Paired timing that a candidate cannot fool (docs/measurement.md).
 
 `time_pairs` decides everything from the parent process: which side runs when, how often, and whether the clocks can be
-believed. Sides only run calls (hipwright.device.side). What it gives is a `Timing` and, where the figures must not be
-used, a `Verdict`: UNTRUSTED when the clocks disagree, IMPOSSIBLE when the candidate is faster than its work can be
-done. Both are measured again before they are said.
+believed. Sides only run calls (hipwright.device.timed_side). What it gives is a `Timing` and, where the figures must
+not be used, a `Verdict`: UNTRUSTED when the clocks disagree, IMPOSSIBLE when the candidate is faster than its work can
+be done. Both are measured again before they are said.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from statistics import NormalDist, median
 import numpy as np
 from msgspec import structs
 
-from hipwright.device.side import LaunchMode, Policy, TimedSide
+from hipwright.device.timed_side import LaunchMode, Policy, TimedSide
 from hipwright.measure.clocks import Doubt, believed, forged, gap, hidden, slowed
 from hipwright.measure.describe import describe_interval
 from hipwright.measure.roofline import Floor

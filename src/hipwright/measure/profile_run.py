@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 
-from hipwright.device.gpu import GpuDriver, GpuLauncher
+from hipwright.device.gpu.driver import GpuDriver
+from hipwright.device.gpu.launcher import GpuLauncher
 from hipwright.device.open import check_arguments, open_driver
 from hipwright.errors import HipwrightError
 from hipwright.measure.profiler import CODE, DATA, JOB, MARK, WARM_CALLS, ProfileJob

@@ -16,7 +16,7 @@ from statistics import median
 
 import numpy as np
 
-from hipwright.device.side import TimedBlock, TimedSide
+from hipwright.device.timed_side import TimedBlock, TimedSide
 from hipwright.measure.clocks import Overhead, overhead_of, sound
 from hipwright.measure.settings import TimingSettings
 

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from hipwright.device.hip_faults import from_last_words
+from hipwright.device.amd.abort_messages import from_last_words
 from hipwright.errors import BadInput, CandidateError, GuardFailed, TaskError, WorkerError
 from hipwright.records import Program, Status, Verdict
 from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
@@ -25,8 +25,8 @@ WORKER = "hipwright.verify.cpu.worker:CpuWorker"
 """The service that candidate sessions run; a zygote for candidates preloads its module."""
 
 POISON_A, POISON_B = 0xA5, 0x5A  # a NaN, and a huge number but for float16, where it is a NaN too
-POISON_C = 0x1A5  # numbers that could be results (device.memory.NOISE): who looks for poison finds none
-# the word that memory then repeats (device.memory.pattern, which needs torch)
+POISON_C = 0x1A5  # numbers that could be results (device.poison.NOISE): who looks for poison finds none
+# the word that memory then repeats (device.poison.pattern, which needs torch)
 POISON_WORDS = {POISON_A: 0x7FF5, POISON_B: 0x7F5A, POISON_C: 0x7FF5}
 LAUNCH_LIMIT_S = 2.0  # processor seconds of one launch at verified shapes
 SERVICE_FAILED = 70  # how a session's own loop exits when it fails (sandbox.child)

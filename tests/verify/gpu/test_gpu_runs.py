@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from hipwright.device.gpu import GpuLauncher
+from hipwright.device.gpu.launcher import GpuLauncher
 from hipwright.program import parse
 from hipwright.tensors import HostTensor, Tree
 from hipwright.torchio import tree_from_torch

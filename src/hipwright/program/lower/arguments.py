@@ -17,7 +17,7 @@ Dim3 = tuple[int, int, int]
 
 
 class KernelLauncher(Protocol):
-    """What runs kernels and makes the tensors they write (device/cpu.py and its siblings)."""
+    """What runs kernels and makes the tensors they write (device/cpu/launcher.py and its siblings)."""
 
     def launch(self, kernel: str, grid: Dim3, block: Dim3, lds_bytes: int, args: Sequence[Argument]) -> None:
         """Run one kernel. Raises CandidateError when it misbehaves."""

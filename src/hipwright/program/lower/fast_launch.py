@@ -11,13 +11,13 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeGuard
 
-from hipwright.device.kernels import Geometries, Geometry
-from hipwright.device.pack import FLOAT32_MOST, ArgumentLayout
+from hipwright.device.gpu.kernels import Geometries, Geometry
+from hipwright.device.gpu.pack import FLOAT32_MOST, ArgumentLayout
 from hipwright.program.signature import SIZES, Param, Signature
 
 
 class FastLauncher(Protocol):
-    """What the fast path needs of a launcher (device/gpu.py)."""
+    """What the fast path needs of a launcher (device/gpu/launcher.py)."""
 
     index: int
     """The launcher's device, as `Tensor.get_device` numbers it."""

@@ -1,5 +1,4 @@
-"""The baselines, eager and torch.compile, and the copy, as things that can be timed (hipwright.device.side). Runs in
-the device host.
+"""The timed sides of the device host: eager, torch.compile and the copy (hipwright.device.timed_side).
 
 The model runs as the file has it: its own dtype, the mode its constructor left, torch.no_grad(), the flags that the
 file set (which hold in this process alone) and torch's defaults otherwise.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hipwright.device.cpu import CpuLauncher
+from hipwright.device.cpu.launcher import CpuLauncher
 from hipwright.program import parse
 from hipwright.program.lower.trace import NoopLauncher, trace
 from hipwright.sandbox import lockdown

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from hipwright.device.side import LaunchMode, TimedBlock
+from hipwright.device.timed_side import LaunchMode, TimedBlock
 from hipwright.errors import TaskError, WorkerError
 from hipwright.records import TensorSpec
 from hipwright.tensors import HostTensor, Tree, leaves
@@ -136,7 +136,7 @@ class InputSource:
 
 
 class ReferenceSide:
-    """A baseline as `hipwright.device.side.TimedSide`. notes: how it runs, such as flags that the file set."""
+    """A baseline as `hipwright.device.timed_side.TimedSide`. notes: how it runs, such as flags that the file set."""
 
     def __init__(self, reference: ReferenceHost, name: str, side: int, generation: int, notes: tuple[str, ...]) -> None:
         self.name = name

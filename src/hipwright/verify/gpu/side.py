@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from hipwright.device.side import LaunchMode, TimedBlock
+from hipwright.device.timed_side import LaunchMode, TimedBlock
 from hipwright.verify.candidate import POISON_B
 from hipwright.verify.gpu.chunk_source import ChunkSource
 from hipwright.verify.gpu.connection import Mode, RunInfo, as_candidate_error
@@ -15,7 +15,7 @@ from hipwright.verify.reply import numbers, whole_numbers
 
 
 class GpuSide:
-    """A loaded program as `hipwright.device.side.TimedSide`, over all slots of a set that was placed.
+    """A loaded program as `hipwright.device.timed_side.TimedSide`, over all slots of a set that was placed.
 
     `reveal` and `timed_output` show that the timed calls did the work. own_time: find the share of the program's own
     kernels too. Raises CandidateError where the program fails, as every side does.

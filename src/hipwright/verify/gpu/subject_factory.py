@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 
-from hipwright.device.cpu import CpuLauncher
-from hipwright.device.gpu import DEVICE_FAULT, GpuLauncher
+from hipwright.device.cpu.launcher import CpuLauncher
+from hipwright.device.gpu.faults import DEVICE_FAULT
+from hipwright.device.gpu.launcher import GpuLauncher
 from hipwright.errors import CandidateError, DeviceError, HipwrightError
 from hipwright.program import Parsed, parse
 from hipwright.program.lower.trace import NoopLauncher

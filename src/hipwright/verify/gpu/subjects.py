@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from hipwright.device.gpu import DEVICE_FAULT, fault_status
-from hipwright.device.gpu_memory import GuardedDevice
+from hipwright.device.gpu.faults import DEVICE_FAULT, fault_status
+from hipwright.device.gpu.memory import GuardedDevice
 from hipwright.device.graph_pool import GraphPool
 from hipwright.errors import CandidateError, HipwrightError
 from hipwright.records import TensorSpec

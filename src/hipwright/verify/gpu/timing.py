@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from hipwright.device.memory import pattern
+from hipwright.device.poison import pattern
 from hipwright.device.rotation import Rotation
 from hipwright.errors import CandidateError
 from hipwright.verify.worker.trees import address, tensors_of

@@ -13,61 +13,23 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal
 
 import torch
 
-from hipwright.device import cpu_abi as abi
-from hipwright.device.memory import Guarded, GuardedRegion, pattern, raw_bytes
+from hipwright.device.cpu import abi
+from hipwright.device.cpu.memory import Guarded, GuardedRegion, raw_bytes
+from hipwright.device.poison import pattern
+from hipwright.device.signature import SCALAR_FORMATS, Argument, KernelParam, KernelSignature
 from hipwright.errors import CandidateError
 from hipwright.records import Status
 from hipwright.sandbox import crash_page
 
 Order = Literal["forward", "reverse", "shuffle"]
-Argument: TypeAlias = torch.Tensor | int | float | bool | None
 LDS_LIMIT = 64 << 10  # bytes a block may use; 160 KiB on gfx950
 MAX_THREADS = 1024
 NULL_REACH = 1 << 32  # an address below this, where nothing of ours lies, comes from a null pointer
 MAX_GRID = (2**31 - 1, 65535, 65535)
-
-_PACK = {
-    "bool": "?",
-    "int8": "b",
-    "uint8": "B",
-    "int16": "h",
-    "uint16": "H",
-    "int32": "i",
-    "uint32": "I",
-    "int64": "q",
-    "uint64": "Q",
-    "float16": "e",
-    "float32": "f",
-    "float64": "d",
-}
-
-
-class CpuParam(Protocol):
-    """What is read of program.Param."""
-
-    @property
-    def name(self) -> str:
-        """The parameter's name."""
-
-    @property
-    def pointer(self) -> bool:
-        """Whether it is a pointer."""
-
-    @property
-    def kind(self) -> str:
-        """A torch dtype name, uint16/uint32/uint64, or "void"."""
-
-
-class CpuSignature(Protocol):
-    """What is read of program.Signature."""
-
-    @property
-    def params(self) -> Sequence[CpuParam]:
-        """The parameters in order."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +46,13 @@ class CpuLauncher:
     """Runs the kernels of one shared library. One launch at a time; not for several threads.
 
     order: in which order threads, waves and blocks run between barriers; `seed` decides a shuffled one. poison: the
-    byte that marks memory never written (`memory.pattern`). launch_limit_s: processor seconds a launch may take.
+    byte that marks memory never written (`poison.pattern`). launch_limit_s: processor seconds a launch may take.
     """
 
     def __init__(
         self,
         so_path: str,
-        signatures: Mapping[str, CpuSignature],
+        signatures: Mapping[str, KernelSignature],
         *,
         wave: int = 64,
         order: Order = "forward",
@@ -191,13 +153,13 @@ class CpuLauncher:
             message = f"{static_lds} static + {lds_bytes} dynamic LDS bytes; the limit is {self._lds_limit}"
             raise refuse(message, lds_bytes=lds_bytes)
 
-    def _params(self, kernel: str, built: Sequence[str], args: Sequence[Argument]) -> Sequence[CpuParam]:
+    def _params(self, kernel: str, built: Sequence[str], args: Sequence[Argument]) -> Sequence[KernelParam]:
         params = self._signatures[kernel].params
         if not len(params) == len(built) == len(args):
             raise self._error("launch_error", f"{len(args)} arguments for {len(params)} parameters", kernel)
         return params
 
-    def _buffers(self, kernel: str, params: Sequence[CpuParam], args: Sequence[Argument]) -> list[_Buffer]:
+    def _buffers(self, kernel: str, params: Sequence[KernelParam], args: Sequence[Argument]) -> list[_Buffer]:
         moved: dict[int, torch.Tensor] = {}  # storage address -> its guarded copy
         buffers = []
         for index, (param, arg) in enumerate(zip(params, args, strict=True)):
@@ -221,7 +183,7 @@ class CpuLauncher:
         return buffers
 
     def _slots(
-        self, kernel: str, params: Sequence[CpuParam], args: Sequence[Argument], buffers: list[_Buffer]
+        self, kernel: str, params: Sequence[KernelParam], args: Sequence[Argument], buffers: list[_Buffer]
     ) -> ctypes.Array[ctypes.c_char]:
         addresses = {buffer.index: buffer.tensor.data_ptr() or buffer.region.start for buffer in buffers}
         packed = []
@@ -234,18 +196,18 @@ class CpuLauncher:
                 packed.append(self._scalar(kernel, param, arg))
         return ctypes.create_string_buffer(b"".join(packed) + bytes(8))
 
-    def _scalar(self, kernel: str, param: CpuParam, value: Argument) -> bytes:
+    def _scalar(self, kernel: str, param: KernelParam, value: Argument) -> bytes:
         if isinstance(value, torch.Tensor) or value is None:
             raise self._error("launch_error", f"argument {param.name} must be a number", kernel)
         try:
             if param.kind == "bfloat16":
                 raw = bytes(torch.tensor(float(value), dtype=torch.bfloat16).view(torch.uint8).tolist())
             elif param.kind.startswith("float"):
-                raw = struct.pack("<" + _PACK[param.kind], float(value))
+                raw = struct.pack("<" + SCALAR_FORMATS[param.kind], float(value))
             elif param.kind == "bool":
                 raw = struct.pack("<?", bool(value))
             else:
-                raw = struct.pack("<" + _PACK[param.kind], int(value))
+                raw = struct.pack("<" + SCALAR_FORMATS[param.kind], int(value))
         except (struct.error, OverflowError) as error:
             raise self._error("launch_error", f"{value!r} does not fit argument {param.name}", kernel) from error
         return raw.ljust(8, b"\0")
@@ -286,7 +248,7 @@ class CpuLauncher:
 
     # ------------------------------------------------------------ after
 
-    def _check_red_zones(self, kernel: str, buffers: list[_Buffer], params: Sequence[CpuParam]) -> None:
+    def _check_red_zones(self, kernel: str, buffers: list[_Buffer], params: Sequence[KernelParam]) -> None:
         for buffer in buffers:
             stray = buffer.region.stray()
             if stray is not None:
@@ -307,7 +269,7 @@ class CpuLauncher:
         kernel: str,
         launch: abi.LaunchRecord,
         buffers: list[_Buffer],
-        params: Sequence[CpuParam],
+        params: Sequence[KernelParam],
         nulls: Sequence[str],
     ) -> CandidateError:
         status = abi.STATUS[launch.status]
@@ -326,7 +288,7 @@ class CpuLauncher:
             evidence["other"] = _party(launch.other, with_access=launch.status == 4)
         return self._error(status, f"{message}{_told(evidence)}", kernel, **evidence)
 
-    def _place(self, launch: abi.LaunchRecord, buffers: list[_Buffer], params: Sequence[CpuParam]) -> dict[str, Any]:
+    def _place(self, launch: abi.LaunchRecord, buffers: list[_Buffer], params: Sequence[KernelParam]) -> dict[str, Any]:
         if launch.region < 0:
             names = {abi.LDS: "LDS", abi.STACK: "stack", abi.MODULE: "module variable"}
             return {"buffer": names.get(launch.region, "none")}

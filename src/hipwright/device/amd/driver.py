@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hipwright.device.hip_api import DEVICE_ATTRIBUTES, FUNCTION_ATTRIBUTES, STICKY, SUCCESS, Hip, problem, told
-from hipwright.device.pack import ArgumentLayout, SignatureLike
+from hipwright.device.amd.hip_api import DEVICE_ATTRIBUTES, FUNCTION_ATTRIBUTES, STICKY, SUCCESS, Hip, problem, told
+from hipwright.device.gpu.pack import ArgumentLayout
+from hipwright.device.signature import KernelSignature
 from hipwright.errors import CandidateError, DeviceError, HipwrightError, ToolchainError
 from hipwright.targets import OFFLINE
 from hipwright.toolchain.amd import codeobject, isa
@@ -162,7 +163,7 @@ def made_for(code: bytes) -> str:
     return names[0] if names else f"ELF machine {machine:#x}"
 
 
-def check_signatures(code: bytes, signatures: Mapping[str, SignatureLike], kernels: Iterable[str] = ()) -> None:
+def check_signatures(code: bytes, signatures: Mapping[str, KernelSignature], kernels: Iterable[str] = ()) -> None:
     """Hold a code object's own argument metadata against the signatures that the plan was checked by.
 
     kernels: those to check; all signatures without it. Raises CandidateError(launch_error) naming the parameter: the
@@ -187,7 +188,7 @@ def check_signatures(code: bytes, signatures: Mapping[str, SignatureLike], kerne
         raise CandidateError(message, stage="launch", evidence={"kernel": name})
 
 
-def _expected(signature: SignatureLike) -> list[tuple[int, int, str]]:
+def _expected(signature: KernelSignature) -> list[tuple[int, int, str]]:
     """(size, offset, kind) of each parameter, as `isa.kernel_args` tells them."""
     layout = ArgumentLayout(signature)
     kinds = ["global_buffer" if param.pointer else "by_value" for param in signature.params]

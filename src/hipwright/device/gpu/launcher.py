@@ -8,57 +8,27 @@ at `check_zones` (a write beside a buffer).
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from hipwright.device.gpu_memory import Fetch, GuardedDevice, Stray, allocator
-from hipwright.device.kernels import Dim3, Geometries, Geometry, LoadedKernel
-from hipwright.device.memory import pattern
-from hipwright.device.pack import Argument, ArgumentLayout, SignatureLike
+from hipwright.device.gpu.driver import GpuDriver
+from hipwright.device.gpu.faults import DEVICE_FAULT, fault_status
+from hipwright.device.gpu.kernels import Dim3, Geometries, Geometry, LoadedKernel
+from hipwright.device.gpu.memory import Fetch, GuardedDevice, Stray, allocator
+from hipwright.device.gpu.pack import ArgumentLayout
+from hipwright.device.poison import pattern
+from hipwright.device.signature import Argument, KernelSignature
 from hipwright.errors import CandidateError, HipwrightError
-from hipwright.records import Status
 from hipwright.targets import TORCH_GPU
-
-
-class GpuDriver(Protocol):
-    """What a GPU's driver API must offer (device/cuda.py, device/rocm.py). Errors of the calls themselves are raised:
-    CandidateError for what the code object or the launch asks, DeviceError for a device that fails."""
-
-    def load(self, code: bytes) -> int:
-        """A module handle; CandidateError(launch_error) for an image that the device does not take."""
-
-    def unload(self, module: int) -> None:
-        """Give a module back."""
-
-    def function(self, module: int, kernel: str) -> int:
-        """A kernel's handle; CandidateError(launch_error) if the module has none of that name."""
-
-    def attributes(self, function: int) -> dict[str, int]:
-        """registers, static_lds (bytes), local_bytes (a thread), max_threads (a block of this kernel)."""
-
-    def allow_lds(self, function: int, bytes_: int) -> None:
-        """Opt in to that many bytes of dynamic LDS, where the default is less."""
-
-    def limits(self) -> dict[str, int]:
-        """max_threads, max_grid_x, max_grid_y, max_grid_z, lds_per_block (bytes, after opting in), wave (lanes)."""
-
-    def launch(
-        self, function: int, grid: Dim3, block: Dim3, lds_bytes: int, stream: int, params: ctypes.Array[ctypes.c_void_p]
-    ) -> None:
-        """Enqueue; the parameters are copied before it returns."""
-
-    def peek_error(self) -> str:
-        """ "" when healthy, else a sticky error of the context in words. Not during a graph capture."""
 
 
 class GpuLauncher:
     """Runs the kernels of one code object. For one thread.
 
     device: "cuda:0" (also on ROCm), or "cpu" with a fake driver. poison: the byte that fresh memory is made of
-    (`memory.pattern`), None to leave it as it comes. zones: red zones around what `empty` and `guard` make; with zones
+    (`poison.pattern`), None to leave it as it comes. zones: red zones around what `empty` and `guard` make; with zones
     off and poison None `empty` is torch.empty, which is what timing and graph capture want. record: whether `stats`
     grows. shares: a launcher of the same code, closed with this one, whose module serves both.
     """
@@ -67,7 +37,7 @@ class GpuLauncher:
         self,
         driver: GpuDriver,
         code: bytes,
-        signatures: Mapping[str, SignatureLike],
+        signatures: Mapping[str, KernelSignature],
         *,
         device: str,
         poison: int | None = 0xA5,
@@ -295,22 +265,6 @@ class GpuLauncher:
             hint="compile for the cpu target: it names the access",
             evidence={"kernels": kernels},
         )
-
-
-DEVICE_FAULT = re.compile(
-    r"illegal memory|illegal address|misaligned|illegal instruction|invalid program counter|unspecified launch|launch "
-    r"(failure|failed|timed out|timeout)|device-side assert|memory access fault|hardware exception|ECC|hipError|"
-    r"CUDA error",
-    re.IGNORECASE,
-)
-
-
-def fault_status(said: str) -> Status:
-    """The status that a sticky device error in words amounts to."""
-    text = said.lower().replace("_", " ")
-    if re.search(r"illegal ?(memory|address)|misaligned|invalid address|memory access fault", text):
-        return "out_of_bounds"
-    return "timeout" if re.search(r"timed out|timeout", text) else "launch_error"
 
 
 def _refusal(kernel: str, message: str, **evidence: Any) -> CandidateError:

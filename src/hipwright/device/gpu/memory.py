@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from hipwright.device.memory import NOISE, contiguous, pattern, plausible
+from hipwright.device.poison import NOISE, contiguous, pattern, plausible
 from hipwright.targets import TORCH_GPU
 
 ALIGN = 512  # bytes, torch's own alignment of device memory

@@ -15,6 +15,8 @@ from math import prod
 
 import torch
 
+from hipwright.device.poison import NOISE, contiguous, pattern, plausible
+
 PAGE = mmap.PAGESIZE
 ALIGN, FRONT = 16, 64
 _PROT_NONE, _PROT_RW = 0, 3
@@ -25,20 +27,6 @@ _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
 _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-
-
-def pattern(poison: int) -> int:
-    """The 16-bit word that fresh memory repeats, made of a poison byte.
-
-    From 0x80 on it is a NaN as float64, float32, float16 and bfloat16; below, a huge finite number (1e38 and more as
-    float32 and bfloat16, 1e304 as float64) except as float16, where it is a NaN too. As an integer it is out of any
-    index range. `NOISE` changes what tensors hold, not this word (red zones, LDS).
-    """
-    return 0x7FF0 | (poison & 0x0F) if poison & 0x80 else 0x7F00 | (poison & 0xFF)
-
-
-NOISE = 0x100
-"""Added to a poison byte: fresh tensors hold numbers that could be results, drawn from the byte as a seed."""
 
 
 @dataclass(frozen=True)
@@ -132,24 +120,6 @@ def as_dtype(
     """A strided view of a uint8 buffer as another dtype."""
     typed = torch.empty(0, dtype=dtype)
     return typed.set_(flat.untyped_storage(), offset, shape, stride)
-
-
-def plausible(tensor: torch.Tensor, seed: int) -> torch.Tensor:
-    """Fill a tensor with numbers that nobody can tell from results: (-1, 1), or small integers."""
-    generator = torch.Generator(device=tensor.device).manual_seed(seed)
-    if tensor.is_floating_point():
-        return tensor.uniform_(-1.0, 1.0, generator=generator)
-    return tensor.random_(0, 2 if tensor.dtype == torch.bool else 100, generator=generator)
-
-
-def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides, in elements."""
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
 
 
 def _fill(start: int, nbytes: int, word: int) -> None:

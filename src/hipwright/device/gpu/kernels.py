@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hipwright.device.pack import ArgumentLayout
+from hipwright.device.gpu.pack import ArgumentLayout
 
 Dim3 = tuple[int, int, int]
 Geometry = tuple[int, Dim3, Dim3, int]  # the kernel's handle, blocks, threads of a block, bytes of dynamic LDS

@@ -10,57 +10,13 @@ import ctypes
 import math
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
+from hipwright.device.signature import SCALAR_FORMATS, Argument, KernelParam, KernelSignature
 from hipwright.errors import CandidateError
 
-Argument = Any  # torch.Tensor | int | float | bool | None
-
-_FORMATS = {
-    "bool": "?",
-    "int8": "b",
-    "uint8": "B",
-    "int16": "h",
-    "uint16": "H",
-    "int32": "i",
-    "uint32": "I",
-    "int64": "q",
-    "uint64": "Q",
-    "float16": "e",
-    "bfloat16": "H",
-    "float32": "f",
-    "float64": "d",
-}
 _POINTER = "P"
 FLOAT32_MOST = 3.4028235677973366e38  # what rounds to more than this is no float32
-
-
-class ParamLike(Protocol):
-    """What is read of program.Param."""
-
-    @property
-    def name(self) -> str:
-        """The parameter's name."""
-
-    @property
-    def pointer(self) -> bool:
-        """Whether it is a pointer."""
-
-    @property
-    def kind(self) -> str:
-        """A torch dtype name, uint16/uint32/uint64, or "void"."""
-
-
-class SignatureLike(Protocol):
-    """What is read of program.Signature."""
-
-    @property
-    def name(self) -> str:
-        """The kernel's name."""
-
-    @property
-    def params(self) -> Sequence[ParamLike]:
-        """The parameters in order."""
 
 
 class ArgumentLayout:
@@ -69,9 +25,9 @@ class ArgumentLayout:
     pointers: void *[] into `block`, one for each parameter. offsets, size: bytes, at natural alignment.
     """
 
-    def __init__(self, signature: SignatureLike) -> None:
+    def __init__(self, signature: KernelSignature) -> None:
         self._name, self._params = signature.name, tuple(signature.params)
-        formats = [_POINTER if p.pointer else _FORMATS[p.kind] for p in self._params]
+        formats = [_POINTER if p.pointer else SCALAR_FORMATS[p.kind] for p in self._params]
         self.struct = struct.Struct("@" + "".join(formats))
         self._converts = tuple(_convert(p) for p in self._params)
         self.offsets = tuple(
@@ -97,7 +53,7 @@ class ArgumentLayout:
         """Which argument does not fit, found by packing each alone."""
         for param, convert, arg in zip(self._params, self._converts, args, strict=True):
             try:
-                struct.pack("@" + (_POINTER if param.pointer else _FORMATS[param.kind]), convert(arg))
+                struct.pack("@" + (_POINTER if param.pointer else SCALAR_FORMATS[param.kind]), convert(arg))
             except (struct.error, OverflowError, AttributeError, TypeError, ValueError):
                 what = "must be a tensor or None" if param.pointer else f"does not fit {param.kind}"
                 return self._refuse(f"argument {param.name} = {_said(arg)} {what}", argument=param.name)
@@ -112,7 +68,7 @@ class ArgumentLayout:
         )
 
 
-def pack(signature: SignatureLike, args: Sequence[Argument]) -> ArgumentLayout:
+def pack(signature: KernelSignature, args: Sequence[Argument]) -> ArgumentLayout:
     """One packed argument block of its own: `.pointers` is the void *[], which lives as long as the result."""
     layout = ArgumentLayout(signature)
     layout.pack(args)
@@ -131,7 +87,7 @@ def bfloat16_bits(value: float) -> int:
     return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
 
 
-def _convert(param: ParamLike) -> Callable[[Argument], Any]:
+def _convert(param: KernelParam) -> Callable[[Argument], Any]:
     if param.pointer:
         return _address
     if param.kind == "bfloat16":

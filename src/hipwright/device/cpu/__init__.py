@@ -1,0 +1,1 @@
+"""The cpu target: kernels launched in this process, with guarded memory."""

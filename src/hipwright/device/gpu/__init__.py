@@ -1,0 +1,1 @@
+"""GPU targets: kernels launched through a driver, with guarded memory."""

@@ -1,0 +1,1 @@
+"""NVIDIA GPUs: the driver through libcuda, and NVML."""
