@@ -1,1 +1,1 @@
-"""The ground on which "kernels that win" is measured: docs/kernels.md."""
+"""The suite of kernels and its records: docs/kernels.md."""

@@ -25,7 +25,7 @@ from hipwright.errors import BadInput, HipwrightError
 
 
 def options() -> argparse.ArgumentParser:
-    """What the command line takes."""
+    """The command line's parser."""
     raw = argparse.RawTextHelpFormatter
     made = argparse.ArgumentParser(prog="benchmarks.suite", description=__doc__, formatter_class=raw)
     made.add_argument("--out", type=Path, required=True, help="JSON lines; appended")
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def after(asked: argparse.Namespace) -> int:
-    """What needs no GPU: merge, report, table, fit."""
+    """Merges, reports, tabulates and fits records; needs no GPU."""
     asked_of = asked.merge or [asked.out]
     if missing := [path for path in asked_of if not path.is_file()]:
         raise BadInput(f"{missing[0]} is no file of records", hint="a run of the suite writes one to --out")
@@ -84,7 +84,7 @@ def after(asked: argparse.Namespace) -> int:
 
 
 def fit_models(rows: Sequence[Measured]) -> None:
-    """A cost model for each architecture that was measured."""
+    """Fits a cost model for each architecture of the records, and keeps it beside the build cache."""
     from hipwright.measure.fit import fit, save
 
     for architecture in sorted({row.architecture for row in rows if row.architecture}):
@@ -95,26 +95,26 @@ def fit_models(rows: Sequence[Measured]) -> None:
 
 
 def measure(asked: argparse.Namespace, started: float) -> int:
-    """Go through the tasks until the time is over."""
-    from benchmarks.suite.measure import Options
-    from benchmarks.suite.run import Runner
+    """Measures the tasks until the time is over."""
+    from benchmarks.suite.measure import SuiteSettings
+    from benchmarks.suite.run import SuiteRun
     from hipwright.machine import machine
 
     tasks = find(asked.root, asked.family, asked.task)
     records, home = Records(asked.out), config.home()
     home.mkdir(parents=True, exist_ok=True)
-    chosen = Options(
+    settings = SuiteSettings(
         target=asked.target,
         evaluations=asked.search,
         policy=asked.policy,
         seed=asked.seed,
-        lanes=asked.lanes,
+        workers=asked.lanes,
         timed=not asked.no_timing,
     )
     try:
         with machine((asked.target,), unsafe=False) as made:
-            runner = Runner(made, records, chosen, started + asked.seconds, home, again=not asked.only_missing)
-            left = runner.run(tasks)
+            until, again = started + asked.seconds, not asked.only_missing
+            left = SuiteRun(made, records, settings, until, home, again=again).run(tasks)
     except HipwrightError as error:
         print(f"{error.message} ({error.hint})", file=sys.stderr)
         return error.exit_code
@@ -125,4 +125,4 @@ def measure(asked: argparse.Namespace, started: float) -> int:
 if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
-    os._exit(code)  # a lane that hangs in a system call must not keep the run from ending
+    os._exit(code)  # a worker that hangs in a system call must not keep the run from ending

@@ -1,11 +1,10 @@
-"""One task on one GPU: the engine's first answer verified and timed, then what a search makes of it."""
+"""One task on one GPU: the engine's first answer verified and timed, then the best of a search."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import median
 from typing import Any
 
@@ -14,19 +13,19 @@ from msgspec.structs import replace
 import hipwright
 from benchmarks.suite.records import Against, Measured, Stage, Trial
 from benchmarks.suite.tasks import SuiteTask
-from hipwright import search
 from hipwright.agents.engine_author import EngineAuthor
 from hipwright.agents.pipeline import Pipeline
+from hipwright.api.bench.search import SearchSetup, search_task
+from hipwright.api.task_engine import task_engine
 from hipwright.archive import Archive, RunLog, read_log
-from hipwright.capture.graph import Graph
-from hipwright.engine.tuned import TuningCache, tuned_of
-from hipwright.engine.write import space, write
+from hipwright.engine.tuned import TuningCache
 from hipwright.evaluation import Evaluator
 from hipwright.evaluation.gpu_task import GpuTask
 from hipwright.evaluation.score import BatchScorer
 from hipwright.machine import Workbench
 from hipwright.program import parse
 from hipwright.records import Estimate, Evaluation, Program, Timing, Verdict, content_key
+from hipwright.search import SearchResult
 from hipwright.verify import Oracle
 
 ROUND = 12
@@ -36,101 +35,94 @@ FINALISTS = 3
 
 
 @dataclass(frozen=True)
-class Options:
-    """How tasks are measured. evaluations: of a search, 0 for none; workers: programs judged at a time in it."""
+class SuiteSettings:
+    """How tasks are measured. evaluations: of a search, 0 for none; judges: programs judged at a time in it.
+
+    workers: tasks side by side; timed: False measures only the time to the first verified program.
+    """
 
     target: str = "cuda"
     evaluations: int = 0
     policy: str = "islands"
     seed: int = 0
-    workers: int = 4
-    lanes: int = 1
+    judges: int = 4
+    workers: int = 1
     timed: bool = True
 
 
 class FastGate:
-    """An evaluator whose verdicts and timings are those of score mode: what a search can afford."""
+    """An evaluator with the verdicts and timings of score mode, which a search can afford."""
 
     def __init__(self, evaluator: Evaluator, scorer: BatchScorer) -> None:
         self._scorer = scorer
         self.fingerprint = content_key("fast gate", evaluator.fingerprint)
 
     def evaluate(self, program: Program) -> Evaluation:
-        """The fast gate's evaluation."""
+        """The evaluation by the fast gate."""
         return self._scorer.score([program])[0]
 
     def evaluate_many(self, programs: Sequence[Program]) -> list[Evaluation]:
-        """A round's, side by side."""
+        """The evaluations of a round, side by side."""
         return self._scorer.score(programs)
 
 
-class OneTask:
-    """A task that is open on a GPU. started: when its opening began (time.perf_counter)."""
+class OpenSuiteTask:
+    """A task that is open on a GPU. begun: when its opening began (time.perf_counter)."""
 
-    def __init__(self, task: SuiteTask, bench: Workbench, options: Options, started: float) -> None:
-        self.task, self.bench, self.options = task, bench, options
-        self._started = started
-        self.gpu: GpuTask = bench.evaluator.gpus[options.target]
+    def __init__(self, task: SuiteTask, bench: Workbench, settings: SuiteSettings, begun: float) -> None:
+        self.task, self.bench, self.settings = task, bench, settings
+        self._begun = begun
+        self.gpu: GpuTask = bench.evaluator.gpus[settings.target]
         self.gpu.more = ("max-autotune", "copy") if task.max_autotune else ("copy",)
-        self.graph = Graph.from_dict(bench.handle.capture(bench.handle.task.workloads[0].name))
-        self.space = space(self.graph)
+        self.engine = task_engine(bench)
 
     def waited(self, seconds: float) -> None:
-        """Time that was spent waiting for other tasks counts for nobody."""
-        self._started += seconds
+        """Takes the time spent waiting for other tasks out of the task's own."""
+        self._begun += seconds
 
     # ---------------------------------------------------------------- the two stages
 
     def first(self, stage: Stage = "first") -> Measured:
         """The engine's own answer, with the seconds until it was verified; timed too unless it is only "opened"."""
-        program = write(self.graph)
+        program = self.engine.default()
         judged = self.bench.evaluator.evaluate(program, timed=False)
-        spent = time.perf_counter() - self._started
+        spent = time.perf_counter() - self._begun
         row = self._row(stage, program, judged, choices={}, first_s=round(spent, 3))
         done = self._timed(row, program) if judged.passed and stage == "first" else row
-        return replace(done, seconds=round(time.perf_counter() - self._started, 2))
+        return replace(done, seconds=round(time.perf_counter() - self._begun, 2))
 
     def searched(self, archive: Archive, cache: TuningCache, stop: Callable[[], bool]) -> Measured | None:
-        """The best of a search, verified in full and timed as the first was; None where it was stopped in between."""
-        handle, options, begun = self.bench.handle, self.options, time.perf_counter()
-        run = search.new_run(
-            handle.task,
-            (options.target,),
-            budget=options.evaluations,
-            policy_name=options.policy,
-            seed=options.seed,
-            settings={"round": ROUND},
-        )
-        mind = EngineAuthor(search.EngineSource(self.space, partial(write, self.graph)), {}, run.targets)
-        with BatchScorer(self.bench.evaluator, options.target, workers=options.workers) as scorer:
-            found = search.run(
-                archive,
-                run,
-                handle.task,
-                evaluator=FastGate(self.bench.evaluator, scorer),
-                source=Pipeline(mind, None, {}),
-                confirm=self._confirm,
-                stop_requested=stop,
-            )
+        """The best of a search, verified in full and timed as the first was; None where it was stopped."""
+        settings, begun = self.settings, time.perf_counter()
+        found = self._search(archive, stop)
         if found.interrupted:
             return None
-        log = read_log(archive.events(run.id))
-        trials = trials_of(log, options.target)
+        log = read_log(archive.events(found.run))
+        trials = trials_of(log, settings.target)
         if found.program is None or found.evaluation is None:
             return self._bare("search", "unscorable", "candidate", "nothing that the search tried passed", trials)
         number, row = max(self._finals(archive, log, found, trials), key=lambda final: _merit(final[1]))
-        scored = log.evaluated[number].evaluation
-        tuned = tuned_of(self.graph, self.space, row.choices, scored, found.evaluations)
-        if tuned is not None and found.confirmed:
-            cache.remember(tuned)
+        if found.confirmed:
+            scored = log.evaluated[number].evaluation
+            self.engine.remember(cache, row.choices, scored, found.evaluations)
         return replace(row, seconds=round(time.perf_counter() - begun, 2))
 
+    def _search(self, archive: Archive, stop: Callable[[], bool]) -> SearchResult:
+        settings, targets = self.settings, (self.settings.target,)
+        setup = SearchSetup(
+            archive, targets, settings.evaluations, settings.seed, stop, settings.policy, {"round": ROUND}
+        )
+        author = EngineAuthor(self.engine.source, {}, targets)
+        with BatchScorer(self.bench.evaluator, settings.target, workers=settings.judges) as scorer:
+            gate = FastGate(self.bench.evaluator, scorer)
+            return search_task(setup, self.bench, Pipeline(author, None, {}), evaluator=gate, confirm=self._confirm)
+
     def _finals(
-        self, archive: Archive, log: RunLog, found: search.SearchResult, trials: tuple[Trial, ...]
+        self, archive: Archive, log: RunLog, found: SearchResult, trials: tuple[Trial, ...]
     ) -> list[tuple[int, Measured]]:
         """The winner and those next to it by their lower bounds, timed as the first answer was: of sixty short timings
         the best looks better than it is."""
-        others = [number for number in by_bound(log, self.options.target) if number != found.number]
+        others = [number for number in by_bound(log, self.settings.target) if number != found.number]
         rows = []
         for number in (found.number, *others[: FINALISTS - 1]):
             program = archive.program(log.proposed[number].program)
@@ -164,7 +156,7 @@ class OneTask:
         evaluations: int = 1,
         **more: Any,
     ) -> Measured:
-        estimate = _estimate(judged, self.options.target)
+        estimate = _estimate(judged, self.settings.target)
         return self._bare(
             stage,
             judged.status,
@@ -199,7 +191,7 @@ class OneTask:
             trials=trials,
             bytes=traffic.bytes if traffic else None,
             operations=traffic.operations if traffic else None,
-            lanes=self.options.lanes,
+            lanes=self.settings.workers,
             clock=time.time(),
             **more,
         )

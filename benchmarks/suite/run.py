@@ -1,140 +1,111 @@
-"""Through the suite in the time there is: tasks side by side, each record kept as soon as it is there."""
+"""The suite on the benchmark driver: tasks side by side until time is over, each record kept as soon as it is there."""
 
 from __future__ import annotations
 
-import queue
+import math
 import sys
 import tempfile
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
+from typing import Any
 
-from benchmarks.suite.measure import OneTask, Options, failed
+from benchmarks.suite.measure import OpenSuiteTask, SuiteSettings, failed
+from benchmarks.suite.memory import LIMIT_BYTES, MemoryQueue
 from benchmarks.suite.records import Measured, Records, Stage
 from benchmarks.suite.tasks import SuiteTask
+from hipwright.api.bench.driver import BenchDeadline, DeadlinePassed, TaskWorker, run_jobs
 from hipwright.archive import Archive
 from hipwright.engine.tuned import TuningCache
 from hipwright.errors import HipwrightError
-from hipwright.events import silent
-from hipwright.machine import Machine
+from hipwright.evaluation.pool import JobOutcome
+from hipwright.evaluation.schedule import EvaluationJob
+from hipwright.machine import Machine, Workbench
 
-ROOM_BYTES = 4 << 30
-"""What the tasks that are measured at a time may move together, unless one is alone: an expectation in float64 takes
-many times as much."""
 GUESS_S = 40.0  # of a task, before any was measured
 
 
-class Room:
-    """Lanes that share a machine: a task waits until there is room for its bytes, and nobody overtakes it."""
-
-    def __init__(self, most: int = ROOM_BYTES) -> None:
-        self._changed = threading.Condition()
-        self._most, self._held, self._inside = most, 0, 0
-        self._line: deque[object] = deque()
-
-    @contextmanager
-    def take(self, bytes_: int) -> Iterator[None]:
-        """Be inside; one that needs more than there is in all is alone."""
-        me = object()
-        with self._changed:
-            self._line.append(me)
-            self._changed.wait_for(lambda: self._line[0] is me and self._fits(bytes_))
-            self._line.popleft()
-            self._held, self._inside = self._held + bytes_, self._inside + 1
-            self._changed.notify_all()
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._held, self._inside = self._held - bytes_, self._inside - 1
-                self._changed.notify_all()
-
-    def _fits(self, bytes_: int) -> bool:
-        return not self._inside or self._held + bytes_ <= self._most
-
-
 @dataclass
-class Runner:
-    """One run of at most `deadline` (time.monotonic). home: of the search's archive and the tuning cache."""
+class SuiteRun:
+    """One run of at most `until` (time.monotonic). home: the folder of the searches' archives and the tuning cache.
+
+    again: measures tasks that the records hold already. It is the `TaskMeasurement` of the driver's workers.
+    """
 
     machine: Machine
     records: Records
-    options: Options
-    deadline: float
+    settings: SuiteSettings
+    until: float
     home: Path
     again: bool = False
-    _room: Room = field(default_factory=Room)
-    _spent: list[float] = field(default_factory=list)
+    _memory: MemoryQueue = field(default_factory=MemoryQueue)
     _write: threading.Lock = field(default_factory=threading.Lock)
+    _under_way: dict[str, Stage] = field(default_factory=dict)
 
     def run(self, tasks: Sequence[SuiteTask]) -> int:
-        """Measure what is missing, in order; returns how many tasks are left."""
-        todo: queue.SimpleQueue[SuiteTask] = queue.SimpleQueue()
-        wanted = [task for task in tasks if self.again or self._missing(task)]
-        for task in wanted:
-            todo.put(task)
-        threads = [threading.Thread(target=self._lane, args=(todo,), daemon=True) for _ in range(self.options.lanes)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(max(0.0, self.deadline - time.monotonic()))
-        if any(thread.is_alive() for thread in threads):
-            self.machine.close()  # what runs in it raises, and is measured again another time
-            for thread in threads:
-                thread.join(10.0)
+        """Measures what is missing, in order; returns how many tasks are left."""
+        todo = [task for task in tasks if self.again or self._missing(task)]
+        deadline = BenchDeadline(self.until, GUESS_S)
+        workers = [
+            TaskWorker(f"worker {number}", self.machine, self, deadline=deadline, keep_open=False)
+            for number in range(self.settings.workers)
+        ]
+        jobs = [EvaluationJob(task.name, task.name, task) for task in todo]
+        run_jobs(workers, jobs, on_done=self._done, attempts=1, hang_s=math.inf, deadline=deadline)
         return sum(bool(self._missing(task)) for task in tasks)
 
     def _missing(self, task: SuiteTask) -> list[Stage]:
         return [stage for stage in self._stages() if not self.records.done(task.name, task.key, stage)]
 
     def _stages(self) -> list[Stage]:
-        if not self.options.timed:
+        if not self.settings.timed:
             return ["opened"]
-        return ["first", "search"] if self.options.evaluations else ["first"]
+        return ["first", "search"] if self.settings.evaluations else ["first"]
 
     def _late(self) -> bool:
-        return time.monotonic() >= self.deadline
+        return time.monotonic() >= self.until
 
-    def _lane(self, todo: queue.SimpleQueue[SuiteTask]) -> None:
-        while time.monotonic() + (median(self._spent) if self._spent else GUESS_S) < self.deadline:
-            try:
-                task = todo.get_nowait()
-            except queue.Empty:
-                return
-            start = time.monotonic()
-            self._task(task)
-            self._spent.append(time.monotonic() - start)
+    # ---------------------------------------------------------------- the driver's measurement
 
-    def _task(self, task: SuiteTask) -> None:
-        stages = self._missing(task) or self._stages()
-        stage, start = stages[0], time.perf_counter()
-        try:
-            with self.machine.open(task.path, seed=None, listener=silent) as bench:
-                one = OneTask(task, bench, self.options, start)
-                waiting = time.perf_counter()
-                traffic = one.gpu.traffic  # nothing that a first answer needs
-                with self._room.take(traffic.bytes if traffic is not None else ROOM_BYTES):
-                    one.waited(time.perf_counter() - waiting)
-                    for stage in stages:
-                        self._keep(self._searched(one) if stage == "search" else one.first(stage))
-        except HipwrightError as error:
-            if not self._late():
-                self._keep(failed(task, stage, error.status, error.fault, error.message))
-        except Exception as error:  # a bug of ours costs a task, not the run
-            if not self._late():
-                self._keep(failed(task, stage, "unscorable", "service", f"{type(error).__name__}: {error}"))
+    def path(self, job: EvaluationJob) -> Path:
+        """The file of a job's task."""
+        task: SuiteTask = job.payload
+        return task.path
 
-    def _searched(self, one: OneTask) -> Measured | None:
+    def opened(self, job: EvaluationJob, bench: Workbench, begun: float) -> OpenSuiteTask:
+        """The task on its GPU, captured."""
+        return OpenSuiteTask(job.payload, bench, self.settings, begun)
+
+    def measure(self, job: EvaluationJob, opened: OpenSuiteTask, built: Any, stop: Callable[[], bool]) -> None:
+        """Measures the missing stages of a task, and keeps a record of each."""
+        task: SuiteTask = job.payload
+        waiting = time.perf_counter()
+        traffic = opened.gpu.traffic  # nothing that a first answer needs
+        with self._memory.take(traffic.bytes if traffic is not None else LIMIT_BYTES):
+            opened.waited(time.perf_counter() - waiting)
+            for stage in self._missing(task) or self._stages():
+                self._under_way[task.name] = stage
+                self._keep(self._searched(opened, stop) if stage == "search" else opened.first(stage))
+
+    def _searched(self, opened: OpenSuiteTask, stop: Callable[[], bool]) -> Measured | None:
         with (
             tempfile.TemporaryDirectory(prefix="suite-", dir=self.home) as folder,
             Archive(Path(folder)) as archive,
         ):
-            return one.searched(archive, TuningCache(self.home), self._late)
+            return opened.searched(archive, TuningCache(self.home), lambda: stop() or self._late())
+
+    def _done(self, outcome: JobOutcome) -> None:
+        """Keeps a record of a task that an error ended; of one that the end of the time cut off there is none."""
+        error, task = outcome.error, outcome.job.payload
+        if error is None or isinstance(error, DeadlinePassed) or self._late() or not outcome.device:
+            return
+        stage = self._under_way.get(task.name) or (self._missing(task) or self._stages())[0]
+        if isinstance(error, HipwrightError):
+            self._keep(failed(task, stage, error.status, error.fault, error.message))
+        else:  # a bug of ours costs a task, not the run
+            self._keep(failed(task, stage, "unscorable", "service", f"{type(error).__name__}: {error}"))
 
     def _keep(self, row: Measured | None) -> None:
         if row is None:

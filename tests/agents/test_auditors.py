@@ -25,7 +25,7 @@ from hipwright.audit.bench import AuditBench, open_bench
 from hipwright.audit.cases import select
 from hipwright.audit.differential import label
 from hipwright.audit.found import ObservedVerdict, compare
-from hipwright.cli import audit_tables
+from hipwright.cli.display import audit as audit_tables
 from hipwright.llm.call_log import MemoryCallLog
 from hipwright.llm.client import Client
 from hipwright.llm.cost.budget import Budget, SpendingLimits

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from hipwright.cli.display.progress import SearchProgress
 from hipwright.cli.output import rich_console
-from hipwright.cli.progress import SearchProgress
 
 
 def test_lines(capsys: pytest.CaptureFixture[str]) -> None:

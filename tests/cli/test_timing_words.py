@@ -9,7 +9,7 @@ from msgspec import structs
 from rich.console import Console
 
 from hipwright.api.outcome import not_measured, result_object
-from hipwright.cli.tables import print_evaluation
+from hipwright.cli.display.tables import print_evaluation
 from hipwright.records import Build, Evaluation, TargetResult, Timing, Verdict, Versus
 
 VERSUS = Versus(

@@ -11,8 +11,8 @@ import pytest
 from benchmarks.suite import figures, report
 from benchmarks.suite.__main__ import main
 from benchmarks.suite.measure import by_bound
+from benchmarks.suite.memory import MemoryQueue
 from benchmarks.suite.records import Measured, Records, merge, read
-from benchmarks.suite.run import Room
 from hipwright.archive import Evaluated, RunLog
 from hipwright.records import Evaluation, TargetResult, Timing, Versus
 from tests.kernels_suite.made_up import against, row, trials
@@ -169,7 +169,7 @@ def test_a_search_that_only_found_slower_programs_closed_nothing() -> None:
 
 
 def test_a_large_task_is_alone_and_is_not_overtaken() -> None:
-    room, order = Room(100), list[str]()
+    room, order = MemoryQueue(100), list[str]()
     most, inside = 0, list[int]()
 
     def go(name: str, bytes_: int) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.suite.measure import Options
+from benchmarks.suite.measure import SuiteSettings
 from benchmarks.suite.records import Records
-from benchmarks.suite.run import Runner
+from benchmarks.suite.run import SuiteRun
 from benchmarks.suite.tasks import find
 from hipwright.engine.tuned import TuningCache
 from hipwright.machine import Machine
@@ -51,7 +51,7 @@ def test_a_task_is_measured_searched_and_not_measured_again(machine: Machine, tm
 
     def run() -> int:
         late = time.monotonic() + 280
-        return Runner(machine, records, Options(evaluations=3, workers=1), late, tmp_path).run(tasks)
+        return SuiteRun(machine, records, SuiteSettings(evaluations=3, judges=1), late, tmp_path).run(tasks)
 
     assert run() == 1  # the broken one has no search
     rows = {(one.task, one.stage): one for one in records.rows}

@@ -15,7 +15,7 @@ from rich.console import Console
 from test_browser import BROWSER, look
 from train_sample import ARMS, SPLITS, training, write
 
-from hipwright.cli.train_tables import tables
+from hipwright.cli.display.train import tables
 from hipwright.errors import BadInput
 from hipwright.report import train_page, train_plots
 from hipwright.report.train_data import Points, read

@@ -106,7 +106,7 @@ def _corpus(
     from hipwright.audit.bench import TargetVerifier, open_bench
     from hipwright.audit.cases import select
     from hipwright.audit.run import matrix, run
-    from hipwright.cli import audit_tables
+    from hipwright.cli.display import audit as audit_tables
 
     chosen = select(only, form=form)
     if not chosen:

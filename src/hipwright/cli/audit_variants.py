@@ -13,30 +13,20 @@ from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
     from hipwright.agents.auditors import ScoredVariant, Variant
-    from hipwright.cli.bench_llm import Models
+    from hipwright.api.connection import ModelAccess
 
 
 def models(
     specs: Sequence[str], max_usd: float | None, max_tokens: int | None, prices: Sequence[str], out: Path | None
-) -> tuple[Models, Path | None] | None:
+) -> tuple[ModelAccess, Path | None] | None:
     """What the options say of models, None for the engine mind. Raises BadInput."""
     if not specs:
         if max_usd is not None or max_tokens is not None or prices:
             raise BadInput("limits and prices are a model's", hint="--llm PROVIDER:MODEL")
         return None
-    from hipwright.cli import bench_llm
+    from hipwright.api.connection import model_access
 
-    found = bench_llm.models(
-        specs,
-        samples=1,
-        agent="single-shot",
-        form="program",
-        max_usd=max_usd,
-        max_tokens=max_tokens,
-        prices=prices,
-        temperature=None,
-        replay=None,
-    )
+    found = model_access(specs, max_usd=max_usd, max_tokens=max_tokens, prices=prices)
     return found, out
 
 
@@ -48,12 +38,12 @@ def run(
     gates: Sequence[str],
     workers: int,
     unsafe: bool,
-    asked: tuple[Models, Path | None] | None,
+    asked: tuple[ModelAccess, Path | None] | None,
 ) -> tuple[dict[str, Any], bool]:
     """Make, label and score the variants; print. -> (the result, whether a verifier was wrong about one)."""
     from hipwright.agents.auditors import Auditor, variant_confusions
     from hipwright.audit.bench import open_bench
-    from hipwright.cli import audit_tables
+    from hipwright.cli.display import audit as audit_tables
 
     made = _made(output, count, seed, only, asked)
     with open_bench(seed=seed, unsafe=unsafe) as bench:
@@ -73,20 +63,20 @@ def run(
 
 
 def _made(
-    output: CommandOutput, count: int, seed: int, only: Sequence[str], asked: tuple[Models, Path | None] | None
+    output: CommandOutput, count: int, seed: int, only: Sequence[str], asked: tuple[ModelAccess, Path | None] | None
 ) -> list[Variant]:
     from hipwright.agents.auditors import engine_variants, llm_variants
     from hipwright.events import silent
 
     if asked is None:
         return _some(engine_variants(count, seed, only))
-    from hipwright.cli.bench_llm import open_line
+    from hipwright.api.connection import open_connection
 
     wanted, out = asked
     with ExitStack() as stack:
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
-        line = stack.enter_context(open_line(wanted, out, silent))
+        line = stack.enter_context(open_connection(wanted, out, silent))
         made, failed = llm_variants(count, seed, line.client, wanted.lineup, only)
     if failed and not made:
         raise failed[0]

@@ -24,7 +24,7 @@ def backward(
     """Write a program whose backward gives the gradients of TASK's inputs and parameters. Exit 1 if it is not right."""
     from hipwright.api.backward import write_backward
     from hipwright.api.outcome import result_object
-    from hipwright.cli.tables import print_evaluation
+    from hipwright.cli.display.tables import print_evaluation
 
     output, chosen = CommandOutput(json_mode=json_mode), targets.choose(target)
     written = write_backward(task, chosen, out, seed=seed, unsafe=unsafe, listener=output.stages())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,16 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hipwright.api import targets
+from hipwright.cli import exit_codes
 from hipwright.cli.options import Json, MaxTokens, MaxUsd, Price, Targets, Unsafe
 from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
-    from hipwright.cli.bench_llm import Models
+    from hipwright.api.bench.plan import BenchRequest
+    from hipwright.api.bench.report import BenchmarkReport
+    from hipwright.api.bench.samples import MeasuredModels
+    from hipwright.evaluation.bench import BenchRow
 
 
 class Mode(StrEnum):
-    """By which rule an output is right."""
+    """The rule by which an output is right."""
 
     strict = "strict"
     kernelbench = "kernelbench"
@@ -32,81 +37,91 @@ class Agent(StrEnum):
 
 
 class AnswerForm(StrEnum):
-    """What a model is asked to write."""
+    """The candidate form that a model is asked to write."""
 
     program = "program"
     modelnew = "modelnew"
 
 
+Suite = Annotated[Path, typer.Argument(help="Folder of tasks: *.py and levelN/*.py.", metavar="DIR")]
+Candidates = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of candidates, named like their tasks. Without it the engine writes its own.", metavar="DIR"
+    ),
+]
+Level = Annotated[int | None, typer.Option(help="Only DIR/levelN.", metavar="N")]
+Gpus = Annotated[str, typer.Option(help="GPUs to use: all, or numbers like 0,1.")]
+Rule = Annotated[Mode, typer.Option(help="strict, or KernelBench's own rule with the strict one beside it.")]
+Out = Annotated[
+    Path | None, typer.Option(help="Folder for rows, result.json, rows.csv, bench.html and programs.", metavar="DIR")
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with what --out already holds.")]
+Budget = Annotated[int, typer.Option(min=1, help="Evaluations a task, for the engine; a sample, for the pipeline.")]
+Seed = Annotated[
+    int | None, typer.Option(help="Seed of the verification inputs; drawn after the candidates were read without it.")
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=64, help="Tasks at a time: on each GPU [default: 2], or where none is used [default: cores / 2]."
+    ),
+]
+MeasuredLlm = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--llm",
+        metavar="[ROLE=]PROVIDER:MODEL[@URL][*WEIGHT]",
+        help="Measure this model: pass@k, fast_p@k, cost per correct kernel. Several are drawn by weight.",
+    ),
+]
+Samples = Annotated[int, typer.Option(min=1, max=1000, help="Samples a task, with --llm.", metavar="K")]
+AgentChoice = Annotated[
+    Agent, typer.Option(help="One call a sample, or a short search of all roles a sample (--budget).")
+]
+FormChoice = Annotated[AnswerForm, typer.Option(help="What the model is asked to write.")]
+Temperature = Annotated[float | None, typer.Option(min=0, max=2, help="Of every call. [default: the provider's]")]
+Replay = Annotated[
+    Path | None,
+    typer.Option(help="Answers come from this recording (calls.jsonl of an --out): nothing is sent.", metavar="F"),
+]
+
+
 def bench(
-    suite: Annotated[Path, typer.Argument(help="Folder of tasks: *.py and levelN/*.py.", metavar="DIR")],
-    candidates: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of candidates, named like their tasks. Without it the engine writes its own.", metavar="DIR"
-        ),
-    ] = None,
-    level: Annotated[int | None, typer.Option(help="Only DIR/levelN.", metavar="N")] = None,
-    gpus: Annotated[str, typer.Option(help="GPUs to use: all, or numbers like 0,1.")] = "all",
-    mode: Annotated[
-        Mode, typer.Option(help="strict, or KernelBench's own rule with the strict one beside it.")
-    ] = Mode.strict,
+    suite: Suite,
+    candidates: Candidates = None,
+    level: Level = None,
+    gpus: Gpus = "all",
+    mode: Rule = Mode.strict,
     target: Targets = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for rows, result.json, rows.csv, bench.html and programs.", metavar="DIR"),
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what --out already holds.")] = False,
-    budget: Annotated[
-        int, typer.Option(min=1, help="Evaluations a task, for the engine; a sample, for the pipeline.")
-    ] = 8,
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Seed of the verification inputs; drawn after the candidates were read without it."),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=64, help="Tasks at a time: on each GPU [default: 2], or where none is used [default: cores / 2]."
-        ),
-    ] = None,
-    llm: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--llm",
-            metavar="[ROLE=]PROVIDER:MODEL[@URL][*WEIGHT]",
-            help="Measure this model: pass@k, fast_p@k, cost per correct kernel. Several are drawn by weight.",
-        ),
-    ] = None,
-    samples: Annotated[int, typer.Option(min=1, max=1000, help="Samples a task, with --llm.", metavar="K")] = 1,
-    agent: Annotated[
-        Agent, typer.Option(help="One call a sample, or a short search of all roles a sample (--budget).")
-    ] = Agent.single_shot,
-    form: Annotated[AnswerForm, typer.Option(help="What the model is asked to write.")] = AnswerForm.program,
+    out: Out = None,
+    resume: Resume = False,
+    budget: Budget = 8,
+    seed: Seed = None,
+    workers: Workers = None,
+    llm: MeasuredLlm = None,
+    samples: Samples = 1,
+    agent: AgentChoice = Agent.single_shot,
+    form: FormChoice = AnswerForm.program,
     max_usd: MaxUsd = None,
     max_tokens: MaxTokens = None,
     price: Price = None,
-    temperature: Annotated[
-        float | None, typer.Option(min=0, max=2, help="Of every call. [default: the provider's]")
-    ] = None,
-    replay: Annotated[
-        Path | None,
-        typer.Option(help="Answers come from this recording (calls.jsonl of an --out): nothing is sent.", metavar="F"),
-    ] = None,
+    temperature: Temperature = None,
+    replay: Replay = None,
     unsafe: Unsafe = False,
     json_mode: Json = False,
 ) -> int:
     """Judge a whole folder: compiled, correct, fast_p, means, coverage and the worst ten, resumable."""
-    from hipwright.api.files import prepare_folder
-    from hipwright.cli import benching
+    from hipwright.api.bench.plan import BenchRequest
 
-    wanted = benching.BenchRequest(
+    chosen = targets.choose(target)
+    request = BenchRequest(
         suite=suite,
+        targets=chosen,
         candidates=candidates,
         level=level,
         gpus=gpus,
         mode=mode.value,
-        targets=targets.choose(target),
         out=out,
         resume=resume,
         budget=budget,
@@ -115,9 +130,7 @@ def bench(
         unsafe=unsafe,
         models=_models(candidates, llm, samples, agent, form, max_usd, max_tokens, price, temperature, replay),
     )
-    if out is not None:
-        prepare_folder(out)
-    return benching.run(CommandOutput(json_mode=json_mode), wanted)
+    return _run(CommandOutput(json_mode=json_mode), request)
 
 
 def _models(
@@ -131,17 +144,17 @@ def _models(
     price: list[str] | None,
     temperature: float | None,
     replay: Path | None,
-) -> Models | None:
-    """What is to be measured; None without --llm. BadInput for options that make no sense together."""
+) -> MeasuredModels | None:
+    """The models to measure; None without --llm. BadInput for options that cannot be used together."""
     if not llm:
         if any((max_usd, max_tokens, price, temperature, replay, samples > 1)):
             raise BadInput("samples, limits, prices and recordings are a model's", hint="--llm PROVIDER:MODEL")
         return None
     if candidates is not None:
         raise BadInput("either candidates are given or a model writes them", hint="leave --candidates or --llm out")
-    from hipwright.cli import bench_llm
+    from hipwright.api.bench.samples import measured_models
 
-    return bench_llm.models(
+    return measured_models(
         llm,
         samples=samples,
         agent=agent.value,
@@ -152,3 +165,37 @@ def _models(
         temperature=temperature,
         replay=replay,
     )
+
+
+def _run(output: CommandOutput, request: BenchRequest) -> int:
+    from hipwright.api.bench.run import run_benchmark
+    from hipwright.cli.display.bench import BenchProgress, print_benchmark
+
+    report = run_benchmark(request, listener=BenchProgress())
+    if request.out is not None:
+        report.write(request.out)
+    if output.json_mode:
+        output.result(report.summary())
+    else:
+        print_benchmark(output.console(), report)
+    return _exit_code(output, report)
+
+
+def _exit_code(output: CommandOutput, report: BenchmarkReport) -> int:
+    if report.interrupted:
+        again = "go on with --resume" if report.request.out is not None else "with --out DIR it could be resumed"
+        output.say(f"interrupted after {len(report.rows)} of {report.expected} rows: nothing is lost; {again}")
+        return exit_codes.INTERRUPTED
+    return exit_code(report.rows)
+
+
+def exit_code(rows: Sequence[BenchRow]) -> int:
+    """0 when all is done, 1 when the limits in dollars or tokens kept samples from being asked for, 3 for faults of the
+    machine or a provider."""
+    from hipwright.api.bench.samples import NOT_ASKED
+
+    failed = [row for row in rows if not row.judged and row.fault != "task"]
+    spent = [row for row in failed if row.asked is not None and row.asked.answer == NOT_ASKED]
+    if not failed:
+        return 0
+    return exit_codes.FAILED if len(spent) == len(failed) else exit_codes.INFRASTRUCTURE

@@ -71,7 +71,7 @@ def _print(
     output: CommandOutput, combined: CombinedProgram, programs: list[str], chosen: tuple[str, ...], out: Path
 ) -> int:
     from hipwright.api.outcome import result_object
-    from hipwright.cli.tables import plain_table, print_evaluation
+    from hipwright.cli.display.tables import plain_table, print_evaluation
 
     evaluation = combined.evaluation
     missed = [programs[place] for place in combined.unreached]

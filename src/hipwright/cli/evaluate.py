@@ -66,7 +66,7 @@ def _print(output: CommandOutput, judged: JudgedCandidate, path: Path, chosen: t
         }
         output.result(result_object(evaluation, chosen, **more))
     else:
-        from hipwright.cli.tables import print_evaluation
+        from hipwright.cli.display.tables import print_evaluation
 
         print_evaluation(output.console(), path.name, evaluation, judged.not_measured)
         if not evaluation.passed:

@@ -55,7 +55,7 @@ def optimize(
     from hipwright.api.inputs import task_source
     from hipwright.api.models import ModelOptions
     from hipwright.api.optimize import SearchRequest, policy_name, run_search
-    from hipwright.cli.progress import SearchProgress
+    from hipwright.cli.display.progress import SearchProgress
 
     request = SearchRequest(
         task=task_source(task),
@@ -102,7 +102,7 @@ def _hand_over(output: CommandOutput, result: Result, out: Path | None) -> int:
 
 def _print(output: CommandOutput, result: Result, out: Path | None) -> None:
     from hipwright.api.result import FILES
-    from hipwright.cli.tables import models_line, print_evaluation
+    from hipwright.cli.display.tables import models_line, print_evaluation
 
     console = output.console()
     if result.evaluation is not None:

@@ -42,7 +42,7 @@ def show(run: RunName, json_mode: Json = False) -> int:
         output.result({**detail.to_dict(), "models": models})
         return 0
     from hipwright.api.outcome import not_measured
-    from hipwright.cli.tables import models_line, plain_table, print_evaluation
+    from hipwright.cli.display.tables import models_line, plain_table, print_evaluation
 
     out = output.console()
     _print_runs(output, [detail.summary])
@@ -121,7 +121,7 @@ def export(
 
 
 def _print_runs(output: CommandOutput, found: list[RunSummary]) -> None:
-    from hipwright.cli.tables import plain_table
+    from hipwright.cli.display.tables import plain_table
     from hipwright.report.views import number, percent
 
     heads = ("run", "task", "status", "policy", "evaluations", "best", "coverage", "started")

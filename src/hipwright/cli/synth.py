@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hipwright.cli import exit_codes
+from hipwright.cli.display.synth import SynthProgress
 from hipwright.cli.options import Json, MaxTokens, MaxUsd, Price, Unsafe
 from hipwright.cli.output import CommandOutput
-from hipwright.cli.synth_progress import SynthProgress
 from hipwright.errors import BadInput, OutOfBudget, SandboxMissing
 
 if TYPE_CHECKING:
-    from hipwright.cli.bench_llm import ModelConnection, Models
+    from hipwright.api.connection import ModelAccess, ModelConnection
     from hipwright.sandbox import Zygote
     from hipwright.synth.records import Made, Mode
     from hipwright.synth.run import DraftWriter, SynthesisRequest, Written
@@ -107,7 +107,7 @@ class _Wanted:
     resume: bool
     workers: int
     unsafe: bool
-    models: Models | None
+    models: ModelAccess | None
     share: float
 
 
@@ -133,25 +133,15 @@ def _modes(given: list[str] | None, parents: list[Path] | None, constraint: str 
 
 def _models(
     llm: list[str] | None, share: float | None, max_usd: float | None, max_tokens: int | None, price: list[str] | None
-) -> Models | None:
+) -> ModelAccess | None:
     """The LLM mind; None without --llm. BadInput for a limit without a model and a model that cannot be used."""
     if not llm:
         if any((share is not None, max_usd is not None, max_tokens, price)):
             raise BadInput("a share, a limit or a price without a model", hint="name one: --llm PROVIDER:MODEL")
         return None
-    from hipwright.cli import bench_llm
+    from hipwright.api.connection import model_access
 
-    return bench_llm.models(
-        llm,
-        samples=1,
-        agent="single-shot",
-        form="program",
-        max_usd=max_usd,
-        max_tokens=max_tokens,
-        prices=price or (),
-        temperature=None,
-        replay=None,
-    )
+    return model_access(llm, max_usd=max_usd, max_tokens=max_tokens, prices=price or ())
 
 
 def _parents(wanted: _Wanted) -> dict[str, str]:
@@ -281,13 +271,13 @@ def _with_writer(wanted: _Wanted, plan: SynthesisRequest, listener: SynthProgres
     if wanted.models is None:
         yield plan
         return
-    from hipwright.cli import bench_llm
+    from hipwright.api.connection import open_connection
 
-    with bench_llm.open_line(wanted.models, wanted.out, listener) as line:
+    with open_connection(wanted.models, wanted.out, listener) as line:
         yield replace(plan, writer=_writer(wanted.models, line, wanted.seed))
 
 
-def _writer(models: Models, line: ModelConnection, seed: int) -> DraftWriter:
+def _writer(models: ModelAccess, line: ModelConnection, seed: int) -> DraftWriter:
     """agents/task_generator as synthesis asks for it."""
 
     def write(index: int, mode: Mode, parents: Mapping[str, str], constraint: str, zygote: Zygote) -> Written:

@@ -218,7 +218,7 @@ def run_report(output: CommandOutput, folder: Path) -> int:
     if output.json_mode:
         output.result({"page": str(page), **train_page.figures(folder)})
         return 0
-    from hipwright.cli.train_tables import tables
+    from hipwright.cli.display.train import tables
 
     screen = output.console()
     for table in tables(folder):

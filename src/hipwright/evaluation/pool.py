@@ -101,11 +101,16 @@ class Dispatcher:
         self._threads: list[_DeviceThread] = []
 
     def run(
-        self, jobs: Sequence[EvaluationJob], on_done: Callable[[JobOutcome], None] | None = None
+        self,
+        jobs: Sequence[EvaluationJob],
+        on_done: Callable[[JobOutcome], None] | None = None,
+        *,
+        until: float | None = None,
     ) -> list[JobOutcome]:
-        """Every job's outcome, in the order of `jobs`. on_done gets each as soon as it is there, in this thread.
+        """The outcomes of the jobs, in their order. on_done gets each as soon as it is there, in this thread.
 
-        Ctrl-C hands over what is finished, stops the devices and raises KeyboardInterrupt.
+        until: a time.monotonic after which what has not ended is aborted and has no outcome. Ctrl-C hands over what is
+        finished, stops the devices and raises KeyboardInterrupt.
         """
         if len({job.key for job in jobs}) != len(jobs):
             raise ValueError("two jobs have the same key")
@@ -115,7 +120,7 @@ class Dispatcher:
         self._start()
         done: dict[str, JobOutcome] = {}
         try:
-            while len(done) < len(jobs):
+            while len(done) < len(jobs) and (until is None or time.monotonic() < until):
                 self._collect(done, on_done)
         except KeyboardInterrupt:
             self.cancel()
@@ -124,7 +129,7 @@ class Dispatcher:
             raise
         finally:
             self.cancel()
-        return [done[job.key] for job in jobs]
+        return [done[job.key] for job in jobs if job.key in done]
 
     def cancel(self) -> None:
         """Start nothing more, and abort what runs on the devices."""

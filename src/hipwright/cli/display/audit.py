@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hipwright import config
-from hipwright.cli.tables import plain_table
+from hipwright.cli.display.tables import plain_table
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,0 +1,1 @@
+"""A folder of tasks judged as a whole: planned, run on every GPU, kept row by row, reported (docs/bench.md)."""

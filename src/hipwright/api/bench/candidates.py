@@ -1,0 +1,137 @@
+"""The measurement of `hipwright bench`: a candidate of an open task becomes a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hipwright.api.bench.search import SearchedProgram, SearchSetup, engine_search, pipeline_search
+from hipwright.api.files import write_file
+from hipwright.archive import Archive
+from hipwright.errors import ProviderError
+from hipwright.evaluation.bench import BenchRow, ModelSample, failed_row, row_of
+from hipwright.evaluation.faults import as_error, failed_by_machine
+from hipwright.evaluation.program_stages import compile_ahead
+from hipwright.evaluation.schedule import EvaluationJob
+from hipwright.machine import Machine, Workbench
+from hipwright.program.knobs import text_with_knobs
+from hipwright.records import Evaluation, Program, TolerancePolicy
+from hipwright.verify import Oracle
+
+if TYPE_CHECKING:
+    from hipwright.api.bench.plan import BenchEntry, BenchRequest
+    from hipwright.api.connection import ModelConnection
+
+
+@dataclass(frozen=True)
+class OpenBenchTask:
+    """An open task, and the oracle of KernelBench's rule where that is the benchmark's mode."""
+
+    bench: Workbench
+    kernelbench: Oracle | None
+
+
+@dataclass(frozen=True)
+class CandidateMeasurement:
+    """Judges a benchmark's candidates; without one, searches for one first. connection: to the models, if any."""
+
+    request: BenchRequest
+    archive: Archive
+    connection: ModelConnection | None = None
+
+    def path(self, job: EvaluationJob) -> Path:
+        """The file of a job's task."""
+        entry: BenchEntry = job.payload
+        return entry.task.path
+
+    def opened(self, job: EvaluationJob, bench: Workbench, begun: float) -> OpenBenchTask:
+        """The task with the oracles that its candidates need."""
+        oracle = None
+        if self.request.mode == "kernelbench":
+            policy = TolerancePolicy(mode="kernelbench")
+            oracle = Oracle(bench.handle, seed=self.request.seed, policy=policy)
+        return OpenBenchTask(bench, oracle)
+
+    def measure(self, job: EvaluationJob, opened: OpenBenchTask, built: Any, stop: Callable[[], bool]) -> BenchRow:
+        """The row of a job. built: its program, or None where one is to be searched for."""
+        entry: BenchEntry = job.payload
+        try:
+            if built is not None:
+                found = SearchedProgram(built, 0, entry.asked)
+            else:
+                found = self._searched(entry, opened.bench, stop)
+        except ProviderError as error:  # another worker would ask the same provider
+            return failed_row(error, **entry.names, asked=ModelSample(model=entry.candidate))
+        program = found.program
+        if isinstance(program, Evaluation):  # nothing that was written passed
+            return _row(entry, program, None, None, found)
+        judged, strict = self._judged(entry, opened, program)
+        return _row(entry, judged, strict, program, replace(found, evaluations=found.evaluations + 1))
+
+    def _judged(
+        self, entry: BenchEntry, opened: OpenBenchTask, program: Program
+    ) -> tuple[Evaluation, Evaluation | None]:
+        """The evaluation by the benchmark's rule, and in KernelBench's mode the strict one beside it.
+
+        The winner of a search is judged on fresh inputs, and measured again in fresh processes.
+        """
+        winner = entry.program is None
+        evaluate = opened.bench.evaluator.evaluate
+        judged = evaluate(program, opened.kernelbench or self._fresh(entry, opened.bench), thorough=winner)
+        if opened.kernelbench is None:
+            return judged, None
+        return judged, evaluate(program, self._fresh(entry, opened.bench))
+
+    def _fresh(self, entry: BenchEntry, bench: Workbench) -> Oracle | None:
+        """Inputs drawn after the program was fixed: a search used the evaluator's own; a given program did not."""
+        return None if entry.program is not None else Oracle(bench.handle, seed=self.request.seed)
+
+    def _searched(self, entry: BenchEntry, bench: Workbench, stop: Callable[[], bool]) -> SearchedProgram:
+        """A program for a row that has none: the engine's, or of one sample of the models with the engine."""
+        request = self.request
+        setup = SearchSetup(self.archive, request.targets, request.budget, request.seed or 0, stop)
+        if request.models is None or self.connection is None:
+            found = engine_search(setup, bench)
+        else:
+            found = pipeline_search(setup, bench, request.models, self.connection, entry.sample)
+        if isinstance(found.program, Program):
+            keep_program(request, entry, text_with_knobs(found.program))
+        return found
+
+
+def keep_program(request: BenchRequest, entry: BenchEntry, text: str) -> None:
+    """Writes a program into the benchmark's folder: programs/TASK.py, or programs/TASK/sample_N.py of models."""
+    if request.out is not None:
+        name = f"{entry.task.name}/sample_{entry.sample}" if request.models else entry.task.name
+        path = request.out / "programs" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, text)
+
+
+def build_ahead(machine: Machine, job: EvaluationJob) -> Program | None:
+    """Compiles a job's program for a machine's GPUs, so that evaluations find it in the cache; returns the program.
+
+    The GPUs of a benchmark are alike: one machine builds for all. What fails here fails again in the evaluation.
+    """
+    program: Program | None = job.payload.program
+    if program is not None:
+        compile_ahead(program, machine.gpus)
+    return program
+
+
+def _row(
+    entry: BenchEntry, judged: Evaluation, strict: Evaluation | None, program: Program | None, found: SearchedProgram
+) -> BenchRow:
+    """Raises the machine's faults, so that the dispatcher tries again."""
+    for one in (judged, strict):
+        if one is not None and failed_by_machine(one):
+            raise as_error(one)
+    names = entry.names
+    if program is not None:
+        names |= {"form": program.form, "program": program.key}
+    row = row_of(judged, strict=strict, **names)
+    return msgspec.structs.replace(row, evaluations=found.evaluations, asked=found.asked)

@@ -1,0 +1,205 @@
+"""The driver of benchmarks: tasks opened on machines and measured side by side, until all are done or time is over.
+
+`hipwright bench` and `benchmarks.suite` differ in what they measure on an open task (`TaskMeasurement`) and in how
+they keep it; opening, scheduling, retries, aborts and deadlines are here and in `hipwright.evaluation.pool`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Protocol
+
+from hipwright.device.gpu_info import GpuInfo
+from hipwright.evaluation.pool import Dispatcher, JobOutcome
+from hipwright.evaluation.schedule import EvaluationJob
+from hipwright.events import Listener, silent
+from hipwright.machine import Machine, Workbench, machine
+
+GPU_WORKERS = 4  # tasks at a time on one GPU, if there are four processors for each: opening one takes seconds
+HANG_S = 600.0  # one evaluation takes less: each of its steps has a limit of its own
+LEAVE_S = 10.0  # after the deadline, to end what was aborted
+
+
+class TaskMeasurement(Protocol):
+    """What a benchmark does with its tasks. One measurement serves all workers, from several threads."""
+
+    def path(self, job: EvaluationJob) -> Path:
+        """The file of a job's task."""
+        ...
+
+    def opened(self, job: EvaluationJob, bench: Workbench, begun: float) -> Any:
+        """What `measure` needs of a task that was just opened. begun: when its opening began (time.perf_counter)."""
+        ...
+
+    def measure(self, job: EvaluationJob, opened: Any, built: Any, stop: Callable[[], bool]) -> Any:
+        """The job's value. stop: whether this worker was aborted. A fault of the machine is raised, and retried."""
+        ...
+
+
+class DeadlinePassed(Exception):
+    """The time is over, or too short for another task: the job was not begun."""
+
+
+class BenchDeadline:
+    """The end of a benchmark's time. at: time.monotonic, or None; guess_s: a task's length before any was measured."""
+
+    def __init__(self, at: float | None, guess_s: float = 0.0) -> None:
+        self.at = at
+        self._guess_s = guess_s
+        self._spent: list[float] = []
+
+    def passed(self) -> bool:
+        """Whether the time is over."""
+        return self.at is not None and time.monotonic() >= self.at
+
+    def check(self) -> None:
+        """Raises DeadlinePassed unless a task of median length still fits."""
+        expected = median(self._spent) if self._spent else self._guess_s
+        if self.at is not None and time.monotonic() + expected >= self.at:
+            raise DeadlinePassed
+
+    def spent(self, seconds: float) -> None:
+        """Notes the length of one task."""
+        self._spent.append(seconds)
+
+
+class TaskWorker:
+    """A device of the dispatcher: one open task at a time. keep_open: until a job of another task comes; else each job
+    opens its task anew, and leaves no memory taken."""
+
+    def __init__(
+        self,
+        name: str,
+        machine: Machine,
+        measurement: TaskMeasurement,
+        *,
+        seed: int | None = None,
+        deadline: BenchDeadline | None = None,
+        keep_open: bool = True,
+    ) -> None:
+        self.name, self.machine = name, machine
+        self.idle = threading.Event()
+        self.idle.set()
+        self._measurement, self._seed, self._keep_open = measurement, seed, keep_open
+        self._deadline = deadline or BenchDeadline(None)
+        self._stack = ExitStack()
+        self._group: str | None = None
+        self._opened: Any = None
+        self._begun = 0.0
+        self._stopping = threading.Event()
+
+    def prepare(self, job: EvaluationJob) -> None:
+        """Opens the job's task, unless it is open. Raises what opening raises, and DeadlinePassed."""
+        self._stopping.clear()
+        self.idle.clear()
+        self._begun = time.monotonic()
+        try:
+            self._deadline.check()
+            if self._group is None or self._group != job.group:
+                self._open(job)
+        except BaseException:
+            self.idle.set()
+            raise
+
+    def _open(self, job: EvaluationJob) -> None:
+        self.close()
+        begun = time.perf_counter()
+        opening = self.machine.open(self._measurement.path(job), seed=self._seed, listener=silent)
+        bench = self._stack.enter_context(opening)
+        self._opened = self._measurement.opened(job, bench, begun)
+        self._group = job.group
+
+    def evaluate(self, job: EvaluationJob, built: Any) -> Any:
+        """The job's value. An evaluator times what it verified, behind the GPU's own gate."""
+        try:
+            return self._measurement.measure(job, self._opened, built, self._stopping.is_set)
+        finally:
+            if not self._keep_open:
+                self.close()
+            self._deadline.spent(time.monotonic() - self._begun)
+            self.idle.set()
+
+    def abort(self) -> None:
+        """Kills the machine's processes: what waits for one raises. They start again with the next job."""
+        self._stopping.set()
+        self.machine.close()
+
+    def close(self) -> None:
+        """Closes the task."""
+        self._group, self._opened = None, None
+        self._stack.close()
+        self._stack = ExitStack()
+
+
+@dataclass(frozen=True)
+class WorkerPlan:
+    """Which machines to start. gpus: one machine each; without any, one for each worker. workers: on each GPU, or in
+    all; None takes what the processors allow. jobs: how many there are to do."""
+
+    targets: tuple[str, ...]
+    gpus: Sequence[GpuInfo] = ()
+    workers: int | None = None
+    jobs: int = 1
+    unsafe: bool = False
+
+
+@contextmanager
+def open_workers(
+    plan: WorkerPlan, measurement: TaskMeasurement, *, seed: int | None = None
+) -> Iterator[list[TaskWorker]]:
+    """Workers on machines of their own. Those of one GPU share its processes and its gate: while one times, the others
+    open tasks and compile."""
+    cores = os.cpu_count() or 2
+    default = max(2, min(GPU_WORKERS, cores // (4 * len(plan.gpus)))) if plan.gpus else max(1, cores // 2)
+    each = plan.workers or default
+    with ExitStack() as stack:
+        workers: list[TaskWorker] = []
+        for gpu in plan.gpus:
+            made = stack.enter_context(machine(plan.targets, unsafe=plan.unsafe, gpu=gpu.index))
+            names = [f"{gpu.kind} {gpu.index} worker {number}" for number in range(each)]
+            workers += [TaskWorker(name, made, measurement, seed=seed) for name in names]
+        for number in range(0 if plan.gpus else min(each, plan.jobs)):
+            made = stack.enter_context(machine(plan.targets, unsafe=plan.unsafe))
+            workers.append(TaskWorker(f"cpu worker {number}", made, measurement, seed=seed))
+        for worker in workers:
+            stack.callback(worker.close)
+        yield workers
+
+
+def _no_build(job: EvaluationJob) -> None:
+    """The build of jobs that need none."""
+
+
+def run_jobs(
+    workers: Sequence[TaskWorker],
+    jobs: Sequence[EvaluationJob],
+    *,
+    on_done: Callable[[JobOutcome], None],
+    build: Callable[[EvaluationJob], Any] = _no_build,
+    build_workers: int = 1,
+    attempts: int = 3,
+    hang_s: float = HANG_S,
+    deadline: BenchDeadline | None = None,
+    listener: Listener | None = None,
+) -> None:
+    """Measures every job, in order as far as workers allow. on_done: called in this thread as each ends.
+
+    After the deadline the machines are closed, and jobs that have not ended have no outcome. Ctrl-C hands over what is
+    finished, stops the workers and raises KeyboardInterrupt.
+    """
+    dispatcher = Dispatcher(
+        workers, build, build_workers=build_workers, attempts=attempts, hang_s=hang_s, listener=listener
+    )
+    until = deadline.at if deadline is not None else None
+    dispatcher.run(jobs, on_done=on_done, until=until)
+    if deadline is not None and deadline.passed():
+        leave = time.monotonic() + LEAVE_S
+        for worker in workers:
+            worker.idle.wait(max(0.0, leave - time.monotonic()))

@@ -1,0 +1,163 @@
+"""What a benchmark judges: its tasks, their candidates, and the key of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import hipwright
+from hipwright.api.files import read_text
+from hipwright.api.inputs import program_of
+from hipwright.device import topology
+from hipwright.device.gpu_info import GpuInfo
+from hipwright.errors import BadInput
+from hipwright.evaluation.bench import BenchRow, ModelSample, RowStore
+from hipwright.evaluation.suite import BenchTask, CandidateFile, find_tasks, match_candidates
+from hipwright.records import Program, content_key
+from hipwright.targets import TARGETS
+
+if TYPE_CHECKING:
+    from hipwright.api.bench.samples import MeasuredModels
+
+Mode = Literal["strict", "kernelbench"]
+
+
+@dataclass(frozen=True)
+class BenchRequest:
+    """A benchmark to run. suite: a folder of tasks, KernelBench's levels included.
+
+    candidates: a folder of programs named like their tasks; models: language models whose samples are judged; without
+    both the engine searches with `budget` evaluations a task. gpus: "all" or numbers like "0,1". out: the folder that
+    holds rows and programs; resume: goes on with it. workers: tasks at a time, on each GPU or in all without one.
+    """
+
+    suite: Path
+    targets: tuple[str, ...]
+    candidates: Path | None = None
+    level: int | None = None
+    gpus: str = "all"
+    mode: Mode = "strict"
+    out: Path | None = None
+    resume: bool = False
+    budget: int = 8
+    seed: int | None = None
+    workers: int | None = None
+    unsafe: bool = False
+    models: MeasuredModels | None = None
+
+    @property
+    def programs_given(self) -> bool:
+        """Whether a row's program is there before it is judged; otherwise judging begins with a search."""
+        return self.candidates is not None or (self.models is not None and self.models.agent == "single-shot")
+
+
+@dataclass(frozen=True)
+class BenchEntry:
+    """One row to be made. candidate: a file's name, a model's, "engine", or "" when there is none.
+
+    program: None while it is still to be written. asked: the cost of a model's answer, once it is there.
+    """
+
+    task: BenchTask
+    candidate: str
+    sample: int
+    key: str
+    program: Program | None = None
+    asked: ModelSample | None = None
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The fields of the row that identify it."""
+        return {
+            "key": self.key,
+            "task": self.task.name,
+            "level": self.task.level,
+            "candidate": self.candidate,
+            "sample": self.sample,
+            "form": self.program.form if self.program else "",
+            "program": self.program.key if self.program else "",
+        }
+
+
+@dataclass
+class BenchmarkRun:
+    """A benchmark under way: its entries in order, the rows so far, its GPUs, candidate files of no task."""
+
+    request: BenchRequest
+    entries: list[BenchEntry]
+    store: RowStore
+    gpus: list[GpuInfo]
+    unmatched: list[Path] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def rows(self) -> list[BenchRow]:
+        """The rows so far, in the order of the entries."""
+        known = self.store.rows
+        return [known[entry.key] for entry in self.entries if entry.key in known]
+
+
+def plan_benchmark(request: BenchRequest) -> BenchmarkRun:
+    """The entries of a benchmark and what an earlier run left of it. BadInput for folders that cannot be used."""
+    gpus = chosen_gpus(request)
+    where = ",".join(sorted({gpu.name for gpu in gpus}))
+    tasks = find_tasks(request.suite, request.level)
+    matched = match_candidates(request.candidates, tasks) if request.candidates is not None else None
+    entries = []
+    for task in tasks:
+        text = read_text(task.path, "task")
+        if request.models is not None:
+            entries += _samples(request, request.models, where, task, text)
+        elif matched is None:
+            key = _key(request, where, task, text, f"engine budget {request.budget} seed {request.seed}")
+            entries.append(BenchEntry(task, "engine", 0, key))
+        else:
+            entries += _candidates(request, where, task, text, matched.candidates.get(task.name, []))
+    store = RowStore(request.out)
+    if store.rows and not request.resume:
+        raise BadInput(
+            f"{request.out} already holds a benchmark", hint="--resume goes on with it, or choose another --out"
+        )
+    return BenchmarkRun(request, entries, store, gpus, matched.strangers if matched else [])
+
+
+def chosen_gpus(request: BenchRequest) -> list[GpuInfo]:
+    """The GPUs to use; none where no target runs on one. BadInput for `gpus` that do not exist or are not needed."""
+    kind = next((target.name for target in TARGETS.gpus if target.name in request.targets), None)
+    if kind is not None:
+        return topology.choose(request.gpus, kind)
+    if request.gpus != "all":
+        hint = TARGETS.gpu_choices("--target {}")
+        raise BadInput(f"--gpus {request.gpus}: no target that runs on a GPU is chosen", hint=hint)
+    return []
+
+
+def _candidates(
+    request: BenchRequest, where: str, task: BenchTask, text: str, files: Sequence[CandidateFile]
+) -> list[BenchEntry]:
+    if not files:
+        return [BenchEntry(task, "", 0, _key(request, where, task, text, "no candidate"))]
+    entries = []
+    for file in files:
+        program = program_of(read_text(file.path, "candidate"))
+        key = _key(request, where, task, text, program.key, str(file.sample))
+        entries.append(BenchEntry(task, file.path.name, file.sample, key, program))
+    return entries
+
+
+def _samples(request: BenchRequest, models: MeasuredModels, where: str, task: BenchTask, text: str) -> list[BenchEntry]:
+    entries = []
+    for number in range(models.samples):
+        model = models.model(request.seed, task.name, number)
+        budget = str(request.budget) if models.agent == "pipeline" else ""
+        key = _key(request, where, task, text, "model", model, models.settings, budget, str(number))
+        entries.append(BenchEntry(task, model, number, key))
+    return entries
+
+
+def _key(request: BenchRequest, where: str, task: BenchTask, text: str, *program: str) -> str:
+    """A hash of all that decides a row: also the GPUs, since a time on another model is another figure."""
+    settings = (hipwright.__version__, request.mode, ",".join(request.targets), str(request.seed), where)
+    return content_key("bench", *settings, task.name, text, *program)

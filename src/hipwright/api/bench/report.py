@@ -1,0 +1,169 @@
+"""The report of a benchmark: its figures, and the files result.json, rows.csv and bench.html."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hipwright.api.bench.plan import BenchmarkRun, BenchRequest
+from hipwright.api.bench.samples import MeasuredModels
+from hipwright.api.files import write_files
+from hipwright.api.plain import finite
+from hipwright.evaluation.bench import BenchRow, to_csv
+from hipwright.evaluation.figures import figures, worst
+from hipwright.evaluation.model_figures import model_figures
+from hipwright.targets import OFFLINE, TARGETS
+
+
+@dataclass(frozen=True)
+class BenchmarkReport:
+    """What a benchmark came to. rows: those that are there, in order, of `expected`; unmatched: files of no task.
+
+    figures: `hipwright.evaluation.figures`; model: `hipwright.evaluation.model_figures`, None without models.
+    """
+
+    request: BenchRequest
+    rows: tuple[BenchRow, ...]
+    expected: int
+    unmatched: tuple[Path, ...]
+    interrupted: bool
+    figures: Mapping[str, Any]
+    model: Mapping[str, Any] | None
+
+    @classmethod
+    def of(cls, bench: BenchmarkRun) -> BenchmarkReport:
+        """The report of a run, finished or not."""
+        request, rows = bench.request, bench.rows
+        found = figures(rows, kernelbench=request.mode == "kernelbench")
+        model = model_figures(rows, request.models.samples) if request.models else None
+        unmatched = tuple(bench.unmatched)
+        return cls(request, tuple(rows), len(bench.entries), unmatched, bench.interrupted, found, model)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row is there."""
+        return len(self.rows) == self.expected and not self.interrupted
+
+    @property
+    def source(self) -> str:
+        """Where the programs come from: the engine, a folder, or models."""
+        if self.request.models is not None:
+            return " ".join(self.request.models.access.lineup.specs())
+        return "engine" if self.request.candidates is None else str(self.request.candidates)
+
+    @property
+    def not_measured(self) -> list[str]:
+        """The facts that the benchmark did not establish, a sentence each."""
+        return not_measured(self.request.targets, self.rows)
+
+    def summary(self) -> dict[str, Any]:
+        """The object that `bench --json` prints."""
+        request = self.request
+        searched = request.candidates is None and (request.models is None or request.models.agent == "pipeline")
+        model = None
+        if self.model is not None and request.models is not None:
+            model = {**_model_settings(request.models), **self.model}
+        return {
+            "suite": str(request.suite),
+            "mode": request.mode,
+            "source": self.source,
+            "budget": request.budget if searched else None,
+            "seed": request.seed,
+            "targets": list(request.targets),
+            "complete": self.complete,
+            "expected_rows": self.expected,
+            "left_out": [str(path) for path in self.unmatched],
+            "out": str(request.out) if request.out else None,
+            **self.figures,
+            "model": model,
+            "worst": [_brief(row) for row in worst(self.rows)],
+            "not_measured": self.not_measured,
+            "rows": [row.to_dict() for row in self.rows],
+        }
+
+    def write(self, folder: Path) -> None:
+        """Writes result.json, rows.csv and bench.html, each whole or not at all."""
+        from hipwright.report.bench_page import BenchPage, render_bench
+
+        page = BenchPage(
+            title=self.request.suite.resolve().name,
+            mode=self.request.mode,
+            source=self.source,
+            targets=self.request.targets,
+            complete=self.complete,
+            expected=self.expected,
+            figures=self.figures,
+            rows=self.rows,
+            not_measured=tuple(self.not_measured),
+            command=self.command(),
+            model=self.model,
+        )
+        files = {"result.json": json.dumps(finite(self.summary()), indent=2) + "\n", "rows.csv": to_csv(self.rows)}
+        write_files(folder, files | {"bench.html": render_bench(page)})
+
+    def command(self) -> str:
+        """The command line that repeats the benchmark."""
+        request = self.request
+        words = ["hipwright", "bench", str(request.suite)]
+        if request.candidates is not None:
+            words += ["--candidates", str(request.candidates)]
+        elif request.models is not None:
+            words += _model_options(request.models, request.budget)
+        else:
+            words += ["--budget", str(request.budget)]
+        if request.level is not None:
+            words += ["--level", str(request.level)]
+        words += ["--mode", request.mode, *(word for name in request.targets for word in ("--target", name))]
+        return shlex.join(words + (["--seed", str(request.seed)] if request.seed is not None else []))
+
+
+def _model_settings(models: MeasuredModels) -> dict[str, Any]:
+    """How the models were asked."""
+    access = models.access
+    return {
+        "specs": access.lineup.specs(),
+        "agent": models.agent,
+        "form": models.form,
+        "temperature": models.temperature,
+        "max_usd": access.limits.usd,
+        "max_tokens": access.limits.tokens,
+        "replay": str(access.replay) if access.replay else None,
+    }
+
+
+def _model_options(models: MeasuredModels, budget: int) -> list[str]:
+    """The options that measure the same models again, as words of a command line."""
+    words = [word for spec in models.access.lineup.specs() for word in ("--llm", spec)]
+    words += ["--samples", str(models.samples), "--agent", models.agent, "--form", models.form]
+    words += ["--budget", str(budget)] if models.agent == "pipeline" else []
+    return words + (["--temperature", str(models.temperature)] if models.temperature is not None else [])
+
+
+def _brief(row: BenchRow) -> dict[str, Any]:
+    return {
+        "task": row.task,
+        "candidate": row.candidate,
+        "status": row.status,
+        "message": row.message,
+        "coverage": row.coverage,
+        "speedups": {name: one.speedup for name, one in row.speedups.items()},
+    }
+
+
+def not_measured(targets: Sequence[str], rows: Sequence[BenchRow]) -> list[str]:
+    """The facts that rows on these targets do not establish, a sentence each."""
+    lines = []
+    if not any(row.timed_on for row in rows):
+        lines.append("nothing was timed: no GPU target ran, so fast_p, speedups and roofline fractions are null")
+    if not any(TARGETS.is_amd(row.timed_on) for row in rows):
+        offline = [name for name in targets if name in OFFLINE]
+        lines += [
+            f"no AMD GPU was used: speed on {OFFLINE[name].product} ({name}) was not measured" for name in offline
+        ]
+    if not any(TARGETS.runs(name) for name in targets):
+        lines.append("no target that runs was chosen: nothing ran, so no value was checked")
+    return lines

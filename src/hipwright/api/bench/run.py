@@ -1,0 +1,139 @@
+"""A benchmark run: what is missing is judged, every row is kept as it comes, and the whole is reported."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+
+from msgspec.structs import replace
+
+from hipwright import config
+from hipwright.api.bench.candidates import CandidateMeasurement, build_ahead, keep_program
+from hipwright.api.bench.driver import HANG_S, TaskWorker, WorkerPlan, open_workers, run_jobs
+from hipwright.api.bench.plan import BenchEntry, BenchmarkRun, BenchRequest, plan_benchmark
+from hipwright.api.bench.report import BenchmarkReport
+from hipwright.api.bench.samples import draw_samples
+from hipwright.api.connection import ModelConnection, open_connection
+from hipwright.api.files import prepare_folder
+from hipwright.api.sandbox import require_sandbox
+from hipwright.archive import Archive
+from hipwright.evaluation.bench import BenchRow, failed_row, missing_row
+from hipwright.evaluation.pool import JobOutcome
+from hipwright.evaluation.schedule import EvaluationJob
+from hipwright.events import Listener, silent
+
+
+def run_benchmark(request: BenchRequest, *, listener: Listener = silent) -> BenchmarkReport:
+    """Judges what a benchmark lacks. An interrupt ends it early, with nothing lost; the report says so.
+
+    The listener hears "note" {text}, "row" {row, done, total}, and "retry", "hang", "device_lost" and "llm_retry" as
+    they are met. Raises BadInput, and SandboxMissing once for all rows.
+    """
+    if request.out is not None:
+        prepare_folder(request.out)
+    bench = plan_benchmark(request)
+    require_sandbox(request.unsafe)
+    if bench.unmatched:
+        names = ", ".join(path.name for path in bench.unmatched[:5])
+        text = f"{len(bench.unmatched)} files belong to no task and are left out: {names}"
+        listener("note", {"text": text})
+    todo = [entry for entry in bench.entries if bench.store.done(entry.key) is None]
+    if done := len(bench.entries) - len(todo):
+        listener("note", {"text": f"{done} of {len(bench.entries)} rows are there already"})
+    try:
+        _judge(bench, todo, listener)
+    except KeyboardInterrupt:
+        bench.interrupted = True
+    return BenchmarkReport.of(bench)
+
+
+def _judge(bench: BenchmarkRun, todo: list[BenchEntry], listener: Listener) -> None:
+    todo = _without_candidates(bench, todo)
+    if not todo:
+        return
+    request, models = bench.request, bench.request.models
+    told = _RowCounter(listener, len(bench.entries), len(bench.entries) - len(todo))
+    with ExitStack() as stack:
+        archive = stack.enter_context(Archive(request.out / "archive" if request.out else config.home()))
+        connection = None
+        if models is not None:
+            connection = stack.enter_context(open_connection(models.access, request.out, listener))
+        measurement = CandidateMeasurement(request, archive, connection)
+        plan = WorkerPlan(request.targets, bench.gpus, request.workers, len(todo), request.unsafe)
+        workers = stack.enter_context(open_workers(plan, measurement, seed=request.seed))
+        if connection is not None and models is not None and models.agent == "single-shot":
+            listener("note", {"text": f"asking for {len(todo)} samples"})
+            todo = _with_samples(bench, workers, archive, connection, todo, told.row)
+        run_jobs(
+            workers,
+            [EvaluationJob(entry.key, entry.task.name, entry) for entry in todo],
+            on_done=lambda outcome: told.row(_keep(bench, outcome)),
+            build=partial(build_ahead, workers[0].machine),
+            build_workers=max(2, (os.cpu_count() or 2) // 2),
+            hang_s=HANG_S * (1 if request.programs_given else request.budget + 1),
+            listener=listener,
+        )
+
+
+def _without_candidates(bench: BenchmarkRun, todo: Sequence[BenchEntry]) -> list[BenchEntry]:
+    """Keeps a row for each task without a candidate; returns the other entries."""
+    for entry in todo:
+        if not entry.candidate:
+            names = {name: value for name, value in entry.names.items() if name != "candidate"}
+            bench.store.add(missing_row(**names))
+    return [entry for entry in todo if entry.candidate]
+
+
+def _with_samples(
+    bench: BenchmarkRun,
+    workers: Sequence[TaskWorker],
+    archive: Archive,
+    connection: ModelConnection,
+    todo: Sequence[BenchEntry],
+    on_row: Callable[[BenchRow], None],
+) -> list[BenchEntry]:
+    """Asks for every sample. An answer without a program is a row at once; returns the entries with a program."""
+    request = bench.request
+    assert request.models is not None
+    drawn = draw_samples(
+        request.models,
+        connection,
+        workers[0].machine.host,
+        archive,
+        todo,
+        targets=request.targets,
+        workers=len(workers),
+    )
+    left = []
+    for entry, row in drawn:
+        if row is not None:
+            bench.store.add(row)
+            on_row(row)
+        elif entry.program is not None:
+            keep_program(request, entry, entry.program.text)
+            left.append(entry)
+    return left
+
+
+def _keep(bench: BenchmarkRun, outcome: JobOutcome) -> BenchRow:
+    """The row of an outcome, with its seconds and attempts, put into the store."""
+    entry: BenchEntry = outcome.job.payload
+    row: BenchRow = outcome.value if outcome.error is None else failed_row(outcome.error, **entry.names)
+    seconds = round(sum(outcome.seconds.values()), 3)
+    row = replace(row, seconds=seconds, attempts=outcome.attempts, asked=row.asked or entry.asked)
+    bench.store.add(row)
+    return row
+
+
+class _RowCounter:
+    """Numbers rows for the listener."""
+
+    def __init__(self, listener: Listener, total: int, done: int) -> None:
+        self._listener, self._total, self._done = listener, total, done
+
+    def row(self, row: BenchRow) -> None:
+        """A row is there."""
+        self._done += 1
+        self._listener("row", {"row": row, "done": self._done, "total": self._total})

@@ -1,0 +1,130 @@
+"""A search inside a benchmark: the engine's own for one row, or engine and models together for one sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from hipwright import search
+from hipwright.api.task_engine import task_engine
+from hipwright.archive import Archive
+from hipwright.errors import ProviderError, WorkerError
+from hipwright.evaluation.bench import ModelSample
+from hipwright.events import Listener, silent
+from hipwright.machine import Workbench
+from hipwright.records import Evaluation, Program, content_key
+from hipwright.search import EvaluatorLike, ProposalSource, SearchResult
+
+if TYPE_CHECKING:
+    from hipwright.api.bench.samples import MeasuredModels
+    from hipwright.api.connection import ModelConnection
+
+POLICY = "islands"
+
+
+@dataclass(frozen=True)
+class SearchSetup:
+    """The settings of searches in a benchmark. settings: of the run (docs/search.md); stop: ends a search early."""
+
+    archive: Archive
+    targets: tuple[str, ...]
+    budget: int
+    seed: int
+    stop: Callable[[], bool]
+    policy: str = POLICY
+    settings: Mapping[str, Any] | None = None
+
+
+def search_task(
+    setup: SearchSetup,
+    bench: Workbench,
+    source: ProposalSource,
+    *,
+    evaluator: EvaluatorLike | None = None,
+    confirm: Callable[[Program], Evaluation] | None = None,
+    listener: Listener = silent,
+) -> SearchResult:
+    """A new run on an open task. evaluator: the workbench's own without one; confirm: verifies the winner again."""
+    task = bench.handle.task
+    run = search.new_run(
+        task,
+        setup.targets,
+        budget=setup.budget,
+        policy_name=setup.policy,
+        seed=setup.seed,
+        settings=setup.settings,
+    )
+    return search.run(
+        setup.archive,
+        run,
+        task,
+        evaluator=evaluator or bench.evaluator,
+        source=source,
+        listener=listener,
+        confirm=confirm,
+        stop_requested=setup.stop,
+    )
+
+
+@dataclass(frozen=True)
+class SearchedProgram:
+    """The best program, or the last rejection where nothing passed; evaluations spent; the models' part in it."""
+
+    program: Program | Evaluation
+    evaluations: int
+    asked: ModelSample | None = None
+
+
+def engine_search(setup: SearchSetup, bench: Workbench) -> SearchedProgram:
+    """The best program of a search by the engine alone. Raises WorkerError where it was stopped."""
+    return _searched(setup, bench, task_engine(bench).source)
+
+
+def pipeline_search(
+    setup: SearchSetup, bench: Workbench, models: MeasuredModels, connection: ModelConnection, sample: int
+) -> SearchedProgram:
+    """The best program of a search by engine and models together, which is one sample of the models.
+
+    The models are shown nothing of the archive, so samples are independent. Raises ProviderError; calls that were
+    answered by then are answered from the log when the sample is begun again.
+    """
+    from hipwright.agents.base import Tools
+    from hipwright.agents.engine_author import EngineAuthor
+    from hipwright.agents.llm_author import LlmAuthor
+    from hipwright.agents.pipeline import Pipeline, llm_screener
+    from hipwright.agents.sampler import SampleClient
+
+    task, lineup = bench.handle.task, models.access.lineup
+    settings: dict[str, Any] = {"llm": True, "specs": lineup.specs()}
+    client = SampleClient(connection.client, connection.log, " ".join(lineup.specs()), sample, models.temperature)
+    roles = frozenset(one.role for one in lineup.members if one.role)
+    tools = Tools(client, lineup, task, task.source, setup.targets, setup.archive, llm_roles=roles)
+    author = EngineAuthor(task_engine(bench).source, settings, setup.targets)
+    source = Pipeline(author, LlmAuthor(tools), settings, llm_screener(tools))
+    seed = int(content_key("bench pipeline", str(setup.seed), task.name, str(sample))[:7], 16)
+    found = _searched(replace(setup, seed=seed, settings={"agents": settings}), bench, source)
+    return replace(found, asked=client.asked(isinstance(found.program, Program)))
+
+
+def _searched(setup: SearchSetup, bench: Workbench, source: ProposalSource) -> SearchedProgram:
+    task = bench.handle.task
+    rejections: list[str] = []
+    stages = [""]
+
+    def listen(kind: str, data: dict[str, Any]) -> None:
+        if kind == "evaluated" and data.get("status") != "pass":
+            rejections.append(str(data.get("message") or data.get("status")))
+        elif kind == "stage":
+            stages.append(str(data.get("text")))
+
+    found = search_task(setup, bench, source, listener=listen)
+    if found.reason == "provider":
+        raise ProviderError(f"the search was {stages[-1]}", retryable=True, hint="--resume asks again")
+    if found.interrupted:
+        raise WorkerError(f"the search for {task.name} was stopped")
+    if found.program is None:
+        why = rejections[-1] if rejections else "nothing was written for this task"
+        rejected = Evaluation(task=task.key, program="", status="unscorable", fault="candidate", message=why)
+        return SearchedProgram(rejected, found.evaluations)
+    return SearchedProgram(found.program, found.evaluations)

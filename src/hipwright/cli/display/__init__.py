@@ -1,0 +1,1 @@
+"""What commands show on a terminal: tables, lines and progress."""
