@@ -21,6 +21,7 @@ from hipwright.evaluation.stages import EvaluationState
 from hipwright.program import parse
 from hipwright.records import Build, Program
 from hipwright.sandbox import Zygote
+from hipwright.targets import CUDA
 from hipwright.task import TaskHandle, open_task
 from hipwright.toolchain.cpu import build as cpu
 from hipwright.verify import Oracle
@@ -56,7 +57,7 @@ def bench() -> Iterator[Evaluator]:
         warm.candidates() as candidates,
         open_task(CORPUS / "tasks/row_sum.py", host) as handle,
     ):
-        gpu = Processor("cuda", 0, "sm_90", cache, None, hosts, workers)  # type: ignore[arg-type]
+        gpu = Processor(CUDA, 0, "sm_90", cache, None, hosts, workers)  # type: ignore[arg-type]
         with GpuTask(gpu, handle) as task:
             yield Evaluator(handle, Oracle(handle, seed=3), candidates, cache, ("cuda",), gpus={"cuda": task})
 

@@ -15,6 +15,7 @@ from benchmarks.suite.tasks import find
 from hipwright.engine.tuned import TuningCache
 from hipwright.machine import Machine
 from hipwright.sandbox import Zygote
+from hipwright.targets import CUDA
 from hipwright.verify.gpu.connection import GPU_WORKER
 from tests import warm
 from tests.evaluation.test_gpu_task import Processor
@@ -38,7 +39,7 @@ def machine() -> Iterator[Machine]:
         Zygote(("torch", GPU_WORKER.partition(":")[0]), ro=(cache.folder,), name="worker") as workers,
         warm.candidates() as candidates,
     ):
-        gpu = Processor("cuda", 0, "sm_90", cache, None, hosts, workers)  # type: ignore[arg-type]
+        gpu = Processor(CUDA, 0, "sm_90", cache, None, hosts, workers)  # type: ignore[arg-type]
         yield Machine(host, candidates, cache, ("cuda",), False, {"cuda": gpu})
 
 

@@ -11,6 +11,7 @@ from hipwright.evaluation.gpu import GpuContext
 from hipwright.machine import Machine
 from hipwright.records import Build, Program
 from hipwright.sandbox import Zygote
+from hipwright.targets import CUDA
 from hipwright.task import TaskHandle
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
@@ -69,7 +70,7 @@ def processor_machine(folder: Path, shared_hosts: int = 0) -> Iterator[Machine]:
         Zygote(("torch", GPU_WORKER.partition(":")[0]), ro=(folder,), name="worker") as workers,
         Zygote(warm, ro=(folder,), name="candidates") as candidates,
     ):
-        gpu = Processor("cuda", 0, "sm_90", cache, None, hosts, workers)  # type: ignore[arg-type]
+        gpu = Processor(CUDA, 0, "sm_90", cache, None, hosts, workers)  # type: ignore[arg-type]
         with SharedHosts(hosts, shared_hosts) as shared:
             gpu.shared = shared if shared_hosts else None
             yield Machine(host, candidates, cache, ("cuda",), False, {"cuda": gpu})
