@@ -10,7 +10,7 @@ from msgspec import structs
 from report_sample import history
 
 from hipwright.archive import TrialDetail
-from hipwright.report.plots import LEFT, MAX_LINEAGE, WIDTH, kind_of, lineage, score_plot
+from hipwright.report.run_plots import LEFT, MAX_LINEAGE, WIDTH, kind_of, lineage, score_plot
 
 
 @st.composite

@@ -15,8 +15,8 @@ from hipwright.measure.describe import describe_device
 from hipwright.records import TargetResult, Timing, Verdict, Versus
 from hipwright.report import render
 from hipwright.report.pair_plot import HEIGHT, pair_plot
-from hipwright.report.plots import LEFT, RIGHT, WIDTH
-from hipwright.report.views import timing_view
+from hipwright.report.run_plots import LEFT, RIGHT, WIDTH
+from hipwright.report.run_views import timing_view
 
 
 def timing(target: str = "cuda") -> Timing:

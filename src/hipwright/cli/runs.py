@@ -122,7 +122,7 @@ def export(
 
 def _print_runs(output: CommandOutput, found: list[RunSummary]) -> None:
     from hipwright.cli.display.tables import plain_table
-    from hipwright.report.views import number, percent
+    from hipwright.report.formatting import number, percent
 
     heads = ("run", "task", "status", "policy", "evaluations", "best", "coverage", "started")
     rows = []
@@ -135,7 +135,7 @@ def _print_runs(output: CommandOutput, found: list[RunSummary]) -> None:
 
 
 def _trial_row(trial: TrialDetail) -> tuple[object, ...]:
-    from hipwright.report.views import number
+    from hipwright.report.formatting import number
 
     decision = "best" if trial.best else "kept" if trial.kept else "-"
     why = trial.reason or trial.message

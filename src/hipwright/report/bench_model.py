@@ -1,11 +1,11 @@
-"""The figures of a measured model in words: curves over k, and what its kernels cost."""
+"""The figures of a measured model in words: curves over k, and the cost of its kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from hipwright.report import views
+from hipwright.report import formatting
 
 Curve = Mapping[str, Mapping[str, Any]]  # {k: an estimate}
 
@@ -19,16 +19,16 @@ def curves(model: Mapping[str, Any]) -> dict[str, Curve]:
 
 
 def share_words(one: Mapping[str, Any]) -> str:
-    """ "40 % (11-72) of 5 tasks"."""
+    """A share with its interval, such as "40 % (11-72) of 5 tasks"."""
     if one["value"] is None:
         return "no task has so many samples"
     low, high = one["interval"]
     out = f", {one['left_out']} left out" if one["left_out"] else ""
-    return f"{views.percent(one['value'])} ({100 * low:.0f}-{100 * high:.0f}) of {one['tasks']} tasks{out}"
+    return f"{formatting.percent(one['value'])} ({100 * low:.0f}-{100 * high:.0f}) of {one['tasks']} tasks{out}"
 
 
 def cost_lines(model: Mapping[str, Any]) -> list[str]:
-    """What was spent, and what one solved task cost."""
+    """The spending in all, and per solved task."""
     cost, solved = model["cost"], model["solved"]
     tokens = f"{cost['input_tokens']} tokens in, {cost['output_tokens']} out"
     lost = f", {cost['lost_calls']} of them lost and counted at what they may have cost" if cost["lost_calls"] else ""

@@ -1,4 +1,4 @@
-"""bench.html: a benchmark on one page that needs nothing else. No script, no request, everything escaped."""
+"""bench.html: a benchmark on one self-contained page."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from hipwright import __version__
 from hipwright.evaluation.bench import BenchRow
 from hipwright.evaluation.figures import worst
-from hipwright.report import bench_model, bench_plots, html, views
+from hipwright.report import bench_model, bench_plots, formatting, html
 
 
 @dataclass(frozen=True)
 class BenchPage:
-    """What the page shows.
+    """The data of the page.
 
-    figures: of hipwright.evaluation.figures; expected: how many rows there would be in all; model: of
+    figures: of hipwright.evaluation.figures; expected: the number of rows of a complete run; model: of
     hipwright.evaluation.model_figures, None where no model was measured.
     """
 
@@ -34,10 +34,10 @@ class BenchPage:
 
 
 def render_bench(page: BenchPage) -> str:
-    """The whole page."""
+    """Renders the page."""
     baselines = list(page.figures["fast_p"] or {})
     text: str = (
-        html._environment()
+        html.environment()
         .get_template("bench.html.j2")
         .render(
             page=page,
@@ -60,12 +60,12 @@ def render_bench(page: BenchPage) -> str:
 
 
 def row_tone(row: BenchRow) -> str:
-    """The colour of a row's status."""
-    return views.UNSURE if not row.judged else views.tone(row.status)
+    """The colour class of a row's status."""
+    return formatting.UNSURE if not row.judged else formatting.tone(row.status)
 
 
 def _model(model: Mapping[str, Any]) -> dict[str, Any]:
-    """The tables of a measured model: a row for each k, what the answers were, what they cost."""
+    """The tables of a measured model: a row per k, kinds of answers, costs."""
     found = bench_model.curves(model)
     return {
         "heads": list(found),
@@ -82,7 +82,7 @@ def _tiles(figures: Mapping[str, Any], model: Mapping[str, Any] | None) -> list[
     for k in dict.fromkeys(("1", str(model["samples"]))) if model is not None else ():
         assert model is not None
         one = model["pass_at"][k]
-        value, note = views.percent(one["value"]), bench_model.share_words(one)
+        value, note = formatting.percent(one["value"]), bench_model.share_words(one)
         tiles.append({"label": f"pass@{k}", "value": value, "note": note})
     tiles += [_share_tile("compiled", figures["compiled"]), _share_tile("correct", figures["correct"])]
     if "strict_correct" in figures:
@@ -96,12 +96,12 @@ def _tiles(figures: Mapping[str, Any], model: Mapping[str, Any] | None) -> list[
             tiles.append({"label": f"speedup over {name}", "value": f"{mean['value']:.2f}×", "note": note})
     if figures["coverage"]["rows"]:
         note = f"mean of {figures['coverage']['rows']} correct"
-        tiles.append({"label": "coverage", "value": views.percent(figures["coverage"]["mean"]), "note": note})
+        tiles.append({"label": "coverage", "value": formatting.percent(figures["coverage"]["mean"]), "note": note})
     return tiles
 
 
 def _share_tile(label: str, share: Mapping[str, Any]) -> dict[str, str]:
-    return {"label": label, "value": views.percent(share["share"]), "note": _share_words(share)}
+    return {"label": label, "value": formatting.percent(share["share"]), "note": _share_words(share)}
 
 
 def _share_words(share: Mapping[str, Any]) -> str:
@@ -110,12 +110,12 @@ def _share_words(share: Mapping[str, Any]) -> str:
 
 
 def _fast_table(figures: Mapping[str, Any]) -> dict[str, list[dict[str, str]]]:
-    """{baseline: a cell for each p}, KernelBench's own rule in rows of its own."""
+    """{baseline: a cell per p}; KernelBench's own rule has separate rows."""
     table = {}
     for key, suffix in (("fast_p", ""), ("fast_p_point", ", KernelBench's rule")):
         for name, levels in (figures.get(key) or {}).items():
             table[name + suffix] = [
-                {"p": p, "value": views.percent(share["share"]), "note": _share_words(share)}
+                {"p": p, "value": formatting.percent(share["share"]), "note": _share_words(share)}
                 for p, share in levels.items()
             ]
     return table

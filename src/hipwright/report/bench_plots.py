@@ -1,4 +1,4 @@
-"""The geometry of a benchmark's plots: speedup bars, the fast_p curve, roofline fractions. The template draws them."""
+"""The geometry of a benchmark's plots: speedup bars, the fast_p curve, roofline fractions."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from math import log10
 
 from hipwright.evaluation.bench import BenchRow
-from hipwright.report.plots import Tick
+from hipwright.report.ticks import Tick
 
 WIDTH = 960
 NAMES, RIGHT, TOP, BOTTOM = 260, 70, 24, 34
-LANE = 20
+ROW = 20
 CURVE_HEIGHT, CURVE_LEFT = 300, 56
-MAX_BARS = 120  # beyond that the table has them all
+MAX_BARS = 120  # the table has all rows
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 
 @dataclass(frozen=True)
 class SpeedupBar:
-    """One row: from x0 to x1, its interval from low to high, or a failure (kind "failed": only text)."""
+    """One bar from x0 to x1 with its interval from low to high; kind "failed" has text only."""
 
     y: float
     label: str
@@ -35,7 +35,7 @@ class SpeedupBar:
 
 @dataclass(frozen=True)
 class Bars:
-    """A bar chart. even: where the bars start (1x, or 0 %)."""
+    """A bar chart. even: where the bars start (1x or 0 %)."""
 
     bars: list[SpeedupBar]
     ticks: list[Tick]
@@ -47,7 +47,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Curve:
-    """The share of rows that are faster than p for sure, over p. lines: (name, kind, SVG path)."""
+    """The share of rows certainly faster than p, over p. lines: (name, kind, SVG path)."""
 
     lines: list[tuple[str, str, str]]
     x_ticks: list[Tick]
@@ -65,24 +65,24 @@ class LogAxis:
         self._start, self._end = start, end
 
     def __call__(self, value: float) -> float:
-        """Pixels of a value; one outside lies on the edge."""
+        """The pixel position of a value, clipped to the axis."""
         clipped = min(max(value, self.low), self.high)
         share = (log10(clipped) - log10(self.low)) / (log10(self.high) - log10(self.low))
         return round(self._start + share * (self._end - self._start), 1)
 
     def ticks(self) -> list[Tick]:
-        """Round values, thinned so that labels do not touch."""
+        """Round values within the axis."""
         inside = [step for step in _STEPS if self.low <= step <= self.high]
         return [Tick(self(step), f"{step:g}×") for step in inside]
 
 
 def label_of(row: BenchRow) -> str:
-    """The task, and which sample if it is not the first."""
+    """The task's name, with the sample's number unless it is the first."""
     return f"{row.task} #{row.sample}" if row.sample else row.task
 
 
 def speedup_bars(rows: Sequence[BenchRow], baseline: str) -> Bars | None:
-    """Judged rows by speedup, the fastest first, failures last; None when nothing was timed against the baseline."""
+    """Judged rows by speedup, the fastest first, failures last; None if nothing was timed against the baseline."""
     timed = [row for row in rows if row.judged and row.correct and baseline in row.speedups]
     if not timed:
         return None
@@ -91,8 +91,8 @@ def speedup_bars(rows: Sequence[BenchRow], baseline: str) -> Bars | None:
     axis = LogAxis(min(ends), max(ends), NAMES, WIDTH - RIGHT)
     failed = [row for row in rows if row.judged and not row.correct]
     shown = [*timed, *failed][:MAX_BARS]
-    bars = [_speedup_bar(row, baseline, axis, TOP + LANE * place) for place, row in enumerate(shown)]
-    height = TOP + LANE * len(shown) + BOTTOM
+    bars = [_speedup_bar(row, baseline, axis, TOP + ROW * place) for place, row in enumerate(shown)]
+    height = TOP + ROW * len(shown) + BOTTOM
     return Bars(bars, axis.ticks(), axis(1.0), height, len(timed) + len(failed) - len(shown))
 
 
@@ -110,7 +110,7 @@ def _speedup_bar(row: BenchRow, baseline: str, axis: LogAxis, y: float) -> Speed
 
 
 def roofline_bars(rows: Sequence[BenchRow]) -> Bars | None:
-    """Correct rows by the fraction of the roofline they reach, the best first; None when no floor is known."""
+    """Correct rows by roofline fraction, the best first; None if no floor is known."""
     known = [row for row in rows if row.judged and row.correct and row.roofline_fraction is not None]
     if not known:
         return None
@@ -124,16 +124,14 @@ def roofline_bars(rows: Sequence[BenchRow]) -> Bars | None:
         text = f"{100 * share:.0f} %" + (f" {row.bound}" if row.bound else "")
         tip = f"{label_of(row)}: {100 * share:.1f} % of the roofline"
         bars.append(
-            SpeedupBar(
-                TOP + LANE * place, label_of(row), text, tip, "plain", NAMES, round(x, 1), text_x=round(x, 1) + 6
-            )
+            SpeedupBar(TOP + ROW * place, label_of(row), text, tip, "plain", NAMES, round(x, 1), text_x=round(x, 1) + 6)
         )
     ticks = [Tick(NAMES + span * i / 4, f"{25 * i} %") for i in range(5)]
-    return Bars(bars, ticks, NAMES, TOP + LANE * len(shown) + BOTTOM, len(known) - len(shown))
+    return Bars(bars, ticks, NAMES, TOP + ROW * len(shown) + BOTTOM, len(known) - len(shown))
 
 
 def fast_curve(rows: Sequence[BenchRow], baselines: Sequence[str]) -> Curve | None:
-    """fast_p over p for each baseline; the denominator is every judged row. None when nothing was timed."""
+    """fast_p over p for each baseline, as a share of all judged rows; None if nothing was timed."""
     judged = [row for row in rows if row.judged]
     lows = {
         name: sorted(row.speedups[name].interval[0] for row in judged if row.correct and name in row.speedups)

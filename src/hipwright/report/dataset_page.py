@@ -1,4 +1,4 @@
-"""A data set on one page that needs nothing else: how much of what, and how it is spread. No script, no request."""
+"""A data set on one self-contained page: counts and distributions."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from math import ceil, log10
 from typing import Any
 
 from hipwright import __version__
-from hipwright.report import html, views
-from hipwright.report.plots import Tick
+from hipwright.report import formatting, html
+from hipwright.report.ticks import Tick
 
 WIDTH, HEIGHT = 460, 210
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 16, 40
 MOST = 40
-"""Bars of a list that are drawn; how many more there are is said."""
+"""The most bars that a list draws; the page states how many are left out."""
 
 
 @dataclass(frozen=True)
 class DatasetPage:
-    """What the page shows. figures: of hipwright.dataset.stats; unread: lines that could not be read."""
+    """The data of the page. figures: of hipwright.dataset.stats; unread: lines that could not be read."""
 
     title: str
     figures: Mapping[str, Any]
@@ -41,7 +41,7 @@ class Column:
 
 @dataclass(frozen=True)
 class HistogramPlot:
-    """Counts over an axis. summary: the same in words, for those who do not see it."""
+    """Counts over an axis. summary: the counts in words, for screen readers."""
 
     columns: list[Column]
     x_ticks: list[Tick]
@@ -54,7 +54,7 @@ class HistogramPlot:
 
 @dataclass(frozen=True)
 class BarRow:
-    """One line of a list of bars. share: of the longest."""
+    """One bar of a list. share: of the longest bar."""
 
     label: str
     count: int
@@ -64,17 +64,17 @@ class BarRow:
 
 @dataclass(frozen=True)
 class BarList:
-    """Counts by name; left_out: names that are not drawn."""
+    """Counts by name. left_out: the number of names not drawn."""
 
     rows: list[BarRow]
     left_out: int
 
 
 def render_dataset(page: DatasetPage) -> str:
-    """The whole page."""
+    """Renders the page."""
     figures = page.figures
     text: str = (
-        html._environment()
+        html.environment()
         .get_template("dataset.html.j2")
         .render(
             page=page,
@@ -140,18 +140,18 @@ def _tile(label: str, value: str, note: str) -> dict[str, str]:
 
 
 def _share(count: int, total: int) -> str:
-    """A percentage that is 100 only when nothing is missing."""
+    """A percentage that shows 100 only for a complete share."""
     if not total:
-        return views.percent(None)
+        return formatting.percent(None)
     share = count / total
-    return f"{100 * share:.1f} %" if 0.99 <= share < 1 else views.percent(share)
+    return f"{100 * share:.1f} %" if 0.99 <= share < 1 else formatting.percent(share)
 
 
 def bar_list(counts: Mapping[str, int], bad: Sequence[str] = ()) -> BarList:
     """Counts as bars, the first MOST of them."""
     longest = max(counts.values(), default=1)
     rows = [
-        BarRow(name, count, count / longest, views.BAD if name in bad else "plain")
+        BarRow(name, count, count / longest, formatting.BAD if name in bad else "plain")
         for name, count in list(counts.items())[:MOST]
     ]
     return BarList(rows, max(0, len(counts) - MOST))
@@ -168,7 +168,7 @@ def coverage_plot(bins: Sequence[Mapping[str, Any]]) -> HistogramPlot:
 
 
 def estimate_plots(estimates: Mapping[str, Mapping[str, Any]]) -> dict[str, HistogramPlot]:
-    """By target: verified programs over the estimate; all targets share one logarithmic axis, so that they compare."""
+    """Verified programs over the estimate, by target, on one common logarithmic axis."""
     lows = sorted({_place(one["low"]) for known in estimates.values() for one in known["bins"]})
     if not lows:
         return {}
@@ -195,7 +195,7 @@ def _micros(value: float, *, unit: bool = True) -> str:
 
 
 def gain_plot(bins: Sequence[Mapping[str, Any]]) -> HistogramPlot:
-    """Tasks by how many times faster, by estimate, the best program is than the engine's own."""
+    """Tasks by the estimated speedup of their best program over the engine's default program."""
     names = [f"{one['low']:g}× to {one['high']:g}×" if one["high"] else f"{one['low']:g}× and more" for one in bins]
     ends = [(place / len(bins), f"{one['low']:g}×") for place, one in enumerate(bins)]
     return histogram(names, [one["count"] for one in bins], ends, "estimate of the engine's own over the best")
@@ -204,7 +204,7 @@ def gain_plot(bins: Sequence[Mapping[str, Any]]) -> HistogramPlot:
 def histogram(
     names: Sequence[str], counts: Sequence[int], ends: Sequence[tuple[float, str]], axis: str
 ) -> HistogramPlot:
-    """Bars of equal width. names: of each bin, for tooltips; ends: (share of the axis, label) of the ticks below."""
+    """A histogram of equal bins. names: of the bins, for tooltips; ends: (share of the axis, label) of the x ticks."""
     span, inner = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
     top, step = _round_scale(max(counts))
     width = span / len(counts)
@@ -226,7 +226,7 @@ def histogram(
 
 
 def _round_scale(most: int) -> tuple[int, int]:
-    """(the axis' end, the step of its ticks): whole round numbers, at most five steps."""
+    """Returns (end of the axis, step of its ticks): round numbers, at most five steps."""
     steps = (s * 10**e for e in range(12) for s in (1, 2, 5))
     step = next(s for s in steps if 5 * s >= most)
     return step * max(1, ceil(most / step)), step

@@ -1,4 +1,4 @@
-"""The geometry of the paired-samples plot: one dot a pair, the median and its interval as a band."""
+"""The geometry of the paired-samples plot: one dot per pair, the median and its interval as a band."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from math import ceil, exp, floor, isfinite, log, log10
 
 from hipwright.records import Versus
-from hipwright.report.plots import BOTTOM, LEFT, RIGHT, TOP, WIDTH, Tick
+from hipwright.report.run_plots import BOTTOM, LEFT, RIGHT, TOP, WIDTH
+from hipwright.report.ticks import Tick
 
 HEIGHT = 200
-OUTSIDE = 1.0
-"""The axis spans the middle nine tenths of the pairs, and half this share of their span beyond; the rest is clipped."""
+MARGIN = 1.0
+"""The axis spans the middle 90 % of the pairs plus half this share of their span on each side; others are clipped."""
 
 
 @dataclass(frozen=True)
 class PairPoint:
-    """One pair. clipped: it lies off the axis and is drawn at its edge."""
+    """One pair. clipped: it lies outside the axis and is drawn at its edge."""
 
     x: float
     y: float
@@ -26,7 +27,7 @@ class PairPoint:
 
 @dataclass(frozen=True)
 class PairPlot:
-    """Speedup of each pair in the order taken, on a logarithmic axis; even is where speedup 1 lies, if it is shown."""
+    """The speedup of each pair in measured order, on a logarithmic axis. even: the place of speedup 1, if shown."""
 
     points: list[PairPoint]
     middle: float
@@ -42,7 +43,7 @@ class PairPlot:
 
 
 def pair_plot(versus: Versus) -> PairPlot | None:
-    """The plot of one comparison; None for fewer than two pairs or figures that cannot be drawn."""
+    """The plot of one comparison; None for fewer than two pairs or invalid figures."""
     pairs = zip(versus.samples_ms, versus.baseline_ms, strict=False)
     logs = [log(base / own) for own, base in pairs if own > 0 and base > 0 and isfinite(base / own)]
     if len(logs) < 2 or not 0 < versus.interval[0] <= versus.speedup <= versus.interval[1]:
@@ -58,15 +59,15 @@ def pair_plot(versus: Versus) -> PairPlot | None:
 
 
 class _Axis:
-    """A vertical axis over log speedup; faster lies higher."""
+    """A vertical axis over log speedup; faster is higher."""
 
     def __init__(self, logs: Sequence[float], must_show: Sequence[float]) -> None:
         ordered = sorted(logs)
         cut = len(ordered) // 20
         low, high = ordered[cut], ordered[-1 - cut]
-        pad = max(OUTSIDE * (high - low) / 2, 0.002)
+        pad = max(MARGIN * (high - low) / 2, 0.002)
         self.low, self.high = min(low - pad, *must_show), max(high + pad, *must_show)
-        for edge in (self.low, self.high):  # speedup 1 is worth showing when it is near
+        for edge in (self.low, self.high):  # include speedup 1 if it is near
             if abs(edge) < (self.high - self.low) / 2:
                 self.low, self.high = min(self.low, -0.002), max(self.high, 0.002)
 

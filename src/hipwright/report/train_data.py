@@ -1,7 +1,7 @@
-"""What a folder of training holds, read for its report: curves, samples, evaluation, settings. Any may be missing.
+"""Reads a training folder for its report: curves, samples, evaluation, settings; any of them may be missing.
 
-A training is a folder with metrics.jsonl (train/log.py); a run has one (a recipe's stage) or many (the miniature's
-arms, seed-0/work/grpo). Lines that cannot be read, as a killed run leaves at most one, are left out.
+A training is a folder with metrics.jsonl (train/log.py); a run has one (a recipe's stage) or several (the miniature's
+arms, seed-0/work/grpo). Unreadable lines are skipped: a killed run leaves at most one.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from hipwright.errors import BadInput
 
 METRICS, SAMPLES, EVALUATION = "metrics.jsonl", "samples.jsonl", "evaluation.json"
 RUNS = ("run.json", "work.json")
-"""What was asked for: the miniature's and a recipe's."""
+"""The settings files of the miniature and of a recipe."""
 ACCOUNT = "account.json"
-"""A judge's account of its time: {"wall_s", "stages": {name: {"count", "sum_s", "busy_s", "busy_share"}}}."""
+"""A judge's time by stage: {"wall_s", "stages": {name: {"count", "sum_s", "busy_s", "busy_share"}}}."""
 
 HOLE = "hole.json"
 """A hole planted in the verifier (benchmarks/planted_hole.py): {"along": {name: shares}, "after": {name: {...}}}."""
@@ -43,25 +43,25 @@ class TrainingLog:
     account: Mapping[str, Any] | None = None
 
     def values(self, stage: str, metric: str) -> list[float]:
-        """A curve without its steps; none where it was not logged."""
+        """The values of a curve; [] if it was not logged."""
         return [value for _, value in self.curves.get(stage, {}).get(metric, ())]
 
     @property
     def steps(self) -> int:
-        """The last step of the training's own stage."""
+        """The last step of SFT and RL."""
         ends = [curve[-1][0] for stage in ("sft", "rl") for curve in self.curves.get(stage, {}).values()]
         return max(ends, default=0)
 
     @property
     def minutes(self) -> float | None:
-        """Wall time, where the loop logs it."""
+        """The wall time, if logged."""
         known = self.values("rl", "minutes") or self.values("sft", "minutes")
         return known[-1] if known else None
 
 
 @dataclass(frozen=True)
-class Folder:
-    """All of it. device: what timed, "" for nothing; clock: "device", "estimate" or ""."""
+class TrainingFolder:
+    """The contents of a training folder. device: what timed programs, or ""; clock: "device", "estimate" or ""."""
 
     path: Path
     trainings: Sequence[TrainingLog]
@@ -72,8 +72,8 @@ class Folder:
     clock: str = ""
 
 
-def read(folder: Path) -> Folder:
-    """Read a folder. BadInput where it holds nothing of a training."""
+def read(folder: Path) -> TrainingFolder:
+    """Reads a folder. BadInput if it holds no training."""
     found = [_training(folder, path) for path in folder.rglob(METRICS)]
     trainings = sorted((one for one in found if one.curves), key=lambda one: (rank(one.arm), one.arm, one.seed or 0))
     evaluation = _object(folder / EVALUATION)
@@ -86,7 +86,7 @@ def read(folder: Path) -> Folder:
     if not clock:
         device, clock = _judged_by(trainings)
     hole = next((one for path in sorted(folder.rglob(HOLE)) if (one := _object(path))), {})
-    return Folder(folder, trainings, evaluation, run, hole, device, clock)
+    return TrainingFolder(folder, trainings, evaluation, run, hole, device, clock)
 
 
 def _training(folder: Path, path: Path) -> TrainingLog:
@@ -111,16 +111,16 @@ def _training(folder: Path, path: Path) -> TrainingLog:
 
 
 ORDER = ("base", "sft", "continued", "rft", "grpo")
-"""The miniature's arms, as they follow from one another."""
+"""The miniature's arms in training order."""
 
 
 def rank(arm: str) -> int:
-    """Where an arm stands in a list; others come last."""
+    """The sort position of an arm; unknown arms come last."""
     return ORDER.index(arm) if arm in ORDER else len(ORDER)
 
 
 def _judged_by(trainings: Sequence[TrainingLog]) -> tuple[str, str]:
-    """Device and clock of the last judged sample that says."""
+    """(device, clock) of the last judged sample that has them."""
     for training in trainings:
         for sample in reversed(training.samples):
             outcome = sample.get("outcome")
@@ -143,7 +143,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """A JSON object of a file; empty where there is none. BadInput where it cannot be read."""
+    """Reads a JSON object; {} if the file does not exist. BadInput if it cannot be read."""
     if not path.is_file():
         return {}
     try:
@@ -160,13 +160,13 @@ RATES = {
     "infrastructure": ("infra", "infrastructure"),
     "zero variance": ("zero_variance", "frac_reward_zero_std"),
 }
-"""What goes wrong in RL, by the names that our loop and TRL log: shares of answers, or of groups."""
+"""Failure rates of RL (shares of answers or groups) by the names that our loop and TRL log."""
 TAIL = 10
-"""The first and the last tenth of a curve are averaged, so that one lucky step is not a result."""
+"""The first and the last tenth of a curve are averaged, to reduce noise."""
 
 
 def rates(training: TrainingLog) -> dict[str, float | None]:
-    """Means over the whole of RL; None where a rate was not logged."""
+    """Mean rates over all of RL; None if not logged."""
     found: dict[str, float | None] = {}
     for rate, names in RATES.items():
         known = next((values for name in names if (values := training.values("rl", name))), [])
@@ -175,7 +175,7 @@ def rates(training: TrainingLog) -> dict[str, float | None]:
 
 
 def ends(values: Sequence[float]) -> tuple[float, float] | None:
-    """(mean of the first tenth, mean of the last); None of nothing."""
+    """(mean of the first tenth, mean of the last tenth); None without values."""
     if not values:
         return None
     count = max(1, len(values) // TAIL)
@@ -183,12 +183,12 @@ def ends(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """None of nothing."""
+    """The mean; None without values."""
     return sum(values) / len(values) if values else None
 
 
 def seconds_of(training: TrainingLog) -> dict[str, float]:
-    """Seconds of RL by phase, summed over its steps, and "step", which is all of them."""
+    """Seconds of RL by phase, summed over steps; "step" is the total."""
     curves = training.curves.get("rl", {})
     return {
         name.removeprefix("seconds_"): sum(value for _, value in curve)
@@ -198,13 +198,13 @@ def seconds_of(training: TrainingLog) -> dict[str, float]:
 
 
 def fast_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The fast_p columns that an evaluation has, by p."""
+    """The fast_p columns of an evaluation, by p."""
     names = {name for row in rows for name in row if re.fullmatch(r"fast_[0-9.]+", name)}
     return sorted(names, key=lambda name: float(name.removeprefix("fast_")))
 
 
 def pooled(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """One row for each arm and split: of all seeds together where there is one, else of the only seed."""
+    """One row per arm and split: of all seeds together if there is one, else of the only seed."""
     best: dict[tuple[Any, Any], Mapping[str, Any]] = {}
     for row in rows:
         key = (row.get("arm"), row.get("split"))

@@ -1,7 +1,6 @@
-"""report.html of a training: curves, fast_p by arm and split, rates, time, examples. No script, everything escaped.
+"""report.html of a training: curves, fast_p by arm and split, rates, time, examples.
 
-What a folder does not hold is left out: the page can be made while only SFT is done. docs/training.md says what each
-figure is.
+Sections without data are left out, so the page can be made after SFT alone. docs/training.md explains each figure.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from typing import Any
 from markupsafe import Markup
 
 from hipwright import __version__
-from hipwright.report import html, train_plots, views
-from hipwright.report.train_data import Folder, TrainingLog, ends, mean, pooled, rank, rates, read, seconds_of
+from hipwright.report import formatting, html, train_plots
+from hipwright.report.train_data import TrainingFolder, TrainingLog, ends, mean, pooled, rank, rates, read, seconds_of
 from hipwright.report.train_tables import figures
 from hipwright.report.train_views import by_split, clock_words, columns_of, describe_interval, differences, labelled
 
@@ -49,25 +48,25 @@ HELD_CURVES = (
     ("reward", "Held-out reward"),
 )
 PLOTTED = ("correct", "fast_1", "fast_1.2", "roofline", "reward")
-"""Of the evaluation, as dots with intervals; the table has every column."""
+"""The metrics of the evaluation that are plotted; the table has all."""
 SHOWN_SAMPLES = 3
 PHASES = ("generate", "submit", "wait", "wait_gpu", "train")
-"""What a step of RL is made of; the rest of it is "other"."""
+"""The phases of an RL step; the rest of its time is "other"."""
 
 
 def write(folder: Path) -> Path:
-    """Write FOLDER/report.html; BadInput where there is nothing to report."""
+    """Writes FOLDER/report.html. BadInput where there is nothing to report."""
     path = folder / PAGE
     path.write_text(render(read(folder)), encoding="utf-8")
     return path
 
 
-def render(data: Folder) -> str:
-    """The whole page."""
+def render(data: TrainingFolder) -> str:
+    """Renders the page."""
     palette = train_plots.colours(_arms(data))
     rows = data.evaluation.get("arms") or []
     text: str = (
-        html._environment()
+        html.environment()
         .get_template("train.html.j2")
         .render(
             data=data,
@@ -91,7 +90,7 @@ def render(data: Folder) -> str:
             samples=[found for one in data.trainings if (found := _samples(one))],
             settings=_flat(data.run),
             command=str(data.run.get("command") or ""),
-            code_css=html._code_css(),
+            code_css=html.code_css(),
             interval=describe_interval,
             labelled=labelled,
         )
@@ -99,17 +98,17 @@ def render(data: Folder) -> str:
     return text
 
 
-def _arms(data: Folder) -> list[str]:
+def _arms(data: TrainingFolder) -> list[str]:
     evaluated = [str(row.get("arm")) for row in data.evaluation.get("arms") or []]
     return sorted(dict.fromkeys([*evaluated, *(one.arm for one in data.trainings)]), key=rank)
 
 
-def _tiles(data: Folder) -> list[dict[str, str]]:
+def _tiles(data: TrainingFolder) -> list[dict[str, str]]:
     tiles = []
     minutes = [one.minutes for one in data.trainings if one.minutes is not None]
     if minutes:
         note = f"{len(minutes)} training{'s' if len(minutes) > 1 else ''}, wall time"
-        tiles.append({"label": "training", "value": views.seconds(60 * sum(minutes)), "note": note})
+        tiles.append({"label": "training", "value": formatting.seconds(60 * sum(minutes)), "note": note})
     for arm in dict.fromkeys(one.arm for one in data.trainings):
         known = [found for one in data.trainings if one.arm == arm and (found := ends(one.values("rl", "reward")))]
         if known:
@@ -119,21 +118,23 @@ def _tiles(data: Folder) -> list[dict[str, str]]:
     scored = sum(sum(one.values("rl", "scored")) for one in data.trainings)
     seconds = sum(seconds_of(one).get("step", 0.0) for one in data.trainings)
     if scored and seconds:
-        note = f"{views.number(scored)} answers scored in {views.seconds(seconds)}"
-        tiles.append({"label": "rewards an hour", "value": views.number(round(3600 * scored / seconds)), "note": note})
+        note = f"{formatting.number(scored)} answers scored in {formatting.seconds(seconds)}"
+        tiles.append(
+            {"label": "rewards an hour", "value": formatting.number(round(3600 * scored / seconds)), "note": note}
+        )
     return tiles
 
 
 # ---------------------------------------------------------------- curves
 
 
-def _curves(data: Folder, palette: Mapping[str, int]) -> list[tuple[str, list[train_plots.Chart]]]:
-    """(heading, charts); a heading without a chart is left out."""
+def _curves(data: TrainingFolder, palette: Mapping[str, int]) -> list[tuple[str, list[train_plots.Chart]]]:
+    """Returns (heading, charts) for each heading with a chart."""
 
     def one(stage: str, metric: str, title: str) -> train_plots.Chart | None:
         lines, title = train_plots.series(data.trainings, stage, metric, palette), labelled(title, metric, data.clock)
         if metric in BAD_SHARES and not any(value for line in lines for _, value in line.points):
-            return None  # nothing of the kind happened, as the table of rates says
+            return None  # all zero: the table of rates shows that
         share = metric in GOOD_SHARES | BAD_SHARES
         holds = [0.0, 1.0] if metric in GOOD_SHARES else [0.0] if share else []
         return train_plots.chart(title, lines, share=share, holds=holds, log=metric == "loss" and stage != "rl")
@@ -149,7 +150,7 @@ def _curves(data: Folder, palette: Mapping[str, int]) -> list[tuple[str, list[tr
 # ---------------------------------------------------------------- evaluation
 
 
-def _dots(data: Folder, palette: Mapping[str, int]) -> list[train_plots.Dots]:
+def _dots(data: TrainingFolder, palette: Mapping[str, int]) -> list[train_plots.Dots]:
     best, names = pooled(data.evaluation.get("arms") or []), {"roofline": "Share of the roofline"}
     found = []
     for metric in PLOTTED:
@@ -162,7 +163,7 @@ def _dots(data: Folder, palette: Mapping[str, int]) -> list[train_plots.Dots]:
 
 
 def _time(training: TrainingLog) -> dict[str, Any]:
-    """Where the steps of one training went; empty where that was not logged."""
+    """The time of one training's steps by phase; empty if not logged."""
     spent = seconds_of(training)
     whole = spent.get("step", 0.0)
     if not whole:
@@ -176,7 +177,7 @@ def _time(training: TrainingLog) -> dict[str, Any]:
 
 
 def _hole(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Shares of programs that go through a planted hole: along the way, and after; empty where none was planted."""
+    """The shares of programs that exploit a planted hole, during and after training; empty without one."""
     along, after = found.get("along") or {}, found.get("after") or {}
     if not along:
         return {}
@@ -208,7 +209,7 @@ def _examples(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _samples(training: TrainingLog) -> dict[str, Any]:
-    """First, middle and last answers of one training; empty where none were kept."""
+    """The first, middle and last answers of one training; empty if none were kept."""
     kept = [one for one in training.samples if isinstance(one.get("completion"), str)]
     if not kept:
         return {}
@@ -229,7 +230,7 @@ def _samples(training: TrainingLog) -> dict[str, Any]:
 
 
 def _answer(text: Any) -> Markup:
-    """A completion: a program is highlighted, anything else is plain text."""
+    """A completion as HTML: programs highlighted, other text plain."""
     shown = str(text)
     if re.search(r"^\s*HIP = |__global__", shown, re.MULTILINE):
         return html.highlight(shown, "program")
@@ -237,7 +238,7 @@ def _answer(text: Any) -> Markup:
 
 
 def _outcome(found: Any) -> dict[str, str]:
-    """A badge and a line for an outcome."""
+    """An outcome as a badge and a line of text."""
     if not isinstance(found, dict):
         return {"tone": "unsure", "badge": "not judged", "text": ""}
     fault, status = found.get("fault"), str(found.get("status", ""))
@@ -248,11 +249,11 @@ def _outcome(found: Any) -> dict[str, str]:
         unit = " ESTIMATE" if found.get("clock") == "estimate" else ""
         parts.append(f"{float(found['speedup']):.2f}× against {found.get('baseline') or 'the baseline'}{unit}")
     parts += [str(found["message"])] if found.get("message") and status != "pass" else []
-    return {"tone": views.tone(status), "badge": status, "text": "; ".join(parts)[:300]}
+    return {"tone": formatting.tone(status), "badge": status, "text": "; ".join(parts)[:300]}
 
 
 def _flat(run: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
-    """Settings as dotted names."""
+    """Flattens settings to (dotted name, value)."""
     found: list[tuple[str, str]] = []
     for name, value in run.items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The geometry of the training report's plots: curves over steps, and dots with intervals. The template draws them."""
+"""The geometry of the training report's plots: curves over steps, and dots with intervals."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Any
 
-from hipwright.report.plots import Tick
+from hipwright.report.ticks import Tick
 from hipwright.report.train_data import ORDER, Points, TrainingLog
 
 WIDTH, HEIGHT = 520, 230
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 26
-MOST_POINTS = 240  # of a line; more are averaged in pairs
-SMOOTH = 20  # a line is averaged over a window of this part of its length
-NAMES, LANE, HEAD = 92, 19, 24
+MAX_POINTS = 240  # of a line; more are averaged
+SMOOTH = 20  # the smoothing window is 1 / SMOOTH of a line
+NAMES, ROW, HEAD = 92, 19, 24
 COLOURS = {arm: place for place, arm in enumerate(ORDER)}
-"""The arms that have a colour of their own; others take what is left, in order."""
+"""Arms with a fixed colour; others take the remaining colours in order."""
 OTHERS = (5, 6, 7)
 
 
 @dataclass(frozen=True)
 class Series:
-    """A curve to draw. colour: 0 to 7; dashed: the second seed, or held-out data."""
+    """A curve to draw. colour: 0 to 7; dashed: for a second seed or held-out data."""
 
     name: str
     colour: int
@@ -32,7 +32,7 @@ class Series:
 
 @dataclass(frozen=True)
 class CurveLine:
-    """A drawn curve. path: smoothed; raw: as logged, "" where that is the same."""
+    """A drawn curve. path: smoothed; raw: as logged, "" if that is the same."""
 
     name: str
     colour: int
@@ -55,7 +55,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Dot:
-    """One arm's figure with its interval. high and low: pixels, None where there is no interval."""
+    """One arm's figure with its interval. low, high: in pixels, None without an interval."""
 
     y: float
     label: str
@@ -69,7 +69,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Dots:
-    """A figure by split (heads: y and name) and arm."""
+    """A metric by split (heads: y and name) and arm."""
 
     title: str
     heads: list[Tick]
@@ -80,7 +80,7 @@ class Dots:
 
 
 class PlotAxis:
-    """Values to pixels, with round ticks, linear or logarithmic. start, end: pixels of the lowest and highest value."""
+    """Maps values to pixels, linear or logarithmic. start, end: pixels of the lowest and highest value."""
 
     def __init__(self, values: Iterable[float], start: float, end: float, *, log: bool = False) -> None:
         known = list(values)
@@ -101,7 +101,7 @@ class PlotAxis:
 
     @classmethod
     def exact(cls, values: Iterable[float], start: float, end: float) -> PlotAxis:
-        """Of whole numbers, from the lowest to the highest, without room for the next round one."""
+        """An axis of whole numbers that ends exactly at the lowest and highest value."""
         known = list(values)
         axis = cls(known, start, end)
         axis._low, axis._high = min(known), max(known)
@@ -109,17 +109,17 @@ class PlotAxis:
         return axis
 
     def __call__(self, value: float) -> float:
-        """Pixels, to a tenth."""
+        """The pixel position of a value."""
         at = (log10(value) if self._log else value) - self._low
         return round(self._start + at / (self._high - self._low) * (self._end - self._start), 1)
 
     def labelled(self, label: Callable[[float], str]) -> list[Tick]:
-        """The ticks with their words."""
+        """The ticks with labels."""
         return [Tick(self(value), label(value)) for value in self.ticks]
 
 
 def nice(low: float, high: float, about: int = 4) -> list[float]:
-    """Round values from below `low` to above `high`, about so many steps apart."""
+    """Round values from below `low` to above `high` in about `about` steps."""
     span = (high - low) or abs(high) or 1.0
     rough = span / about
     unit = 10.0 ** floor(log10(rough))
@@ -129,12 +129,12 @@ def nice(low: float, high: float, about: int = 4) -> list[float]:
 
 
 def percent(value: float) -> str:
-    """A tick of a share."""
+    """The label of a share."""
     return f"{100 * value:.3g} %"
 
 
 def plain(value: float) -> str:
-    """A tick of anything else."""
+    """The label of any other value."""
     if 0 < abs(value) < 1e-3:
         mantissa, power = f"{value:.1e}".split("e")
         return f"{float(mantissa):g}e{int(power)}"
@@ -145,7 +145,7 @@ def plain(value: float) -> str:
 
 
 def colours(arms: Iterable[str]) -> dict[str, int]:
-    """A colour for each arm, the same on the whole page."""
+    """Assigns a colour to each arm for the whole page."""
     found: dict[str, int] = {}
     free = [*OTHERS, *(colour for arm, colour in COLOURS.items() if arm not in set(arms))]
     for arm in dict.fromkeys(arms):
@@ -154,7 +154,7 @@ def colours(arms: Iterable[str]) -> dict[str, int]:
 
 
 def series(trainings: Sequence[TrainingLog], stage: str, metric: str, palette: Mapping[str, int]) -> list[Series]:
-    """One metric of every training that logs it."""
+    """The curves of one metric, for every training that logs it."""
     found = []
     for training in trainings:
         points = training.curves.get(stage, {}).get(metric)
@@ -166,9 +166,9 @@ def series(trainings: Sequence[TrainingLog], stage: str, metric: str, palette: M
 def chart(
     title: str, lines: Sequence[Series], *, share: bool = False, holds: Sequence[float] = (), log: bool = False
 ) -> Chart | None:
-    """The plot of some curves; None where there is none. share: in percent. holds: values that the axis holds.
+    """The chart of some curves; None without points. share: values in percent. holds: values that the axis includes.
 
-    log: where the values span more than a decade.
+    log: use a logarithmic axis if the values span more than a decade.
     """
     values = [value for line in lines for _, value in line.points]
     steps = [step for line in lines for step, _ in line.points]
@@ -185,7 +185,7 @@ def chart(
 
 
 def smoothed(points: Points) -> Points:
-    """Each value averaged with its neighbours, over a twentieth of the curve; the ends over what there is."""
+    """Averages each value over a window of 1 / SMOOTH of the curve, shorter at the ends."""
     half = len(points) // SMOOTH // 2
     sums = [0.0]
     for _, value in points:
@@ -198,10 +198,10 @@ def smoothed(points: Points) -> Points:
 
 
 def thinned(points: Points) -> Points:
-    """At most MOST_POINTS: neighbours are averaged; the first and the last stay."""
-    if len(points) <= MOST_POINTS:
+    """Reduces a curve to about MAX_POINTS by averaging neighbours; keeps the first and last point."""
+    if len(points) <= MAX_POINTS:
         return points
-    size = -(-len(points) // MOST_POINTS)
+    size = -(-len(points) // MAX_POINTS)
     middle = points[1:-1]
     groups = [middle[start : start + size] for start in range(0, len(middle), size)]
     means = [(group[len(group) // 2][0], sum(value for _, value in group) / len(group)) for group in groups]
@@ -213,7 +213,7 @@ def _raw(points: Points, x: PlotAxis, y: PlotAxis) -> str:
 
 
 def _path(points: Points, x: PlotAxis, y: PlotAxis) -> str:
-    """A polyline; a single point is a short dash."""
+    """The SVG path of a polyline; a single point becomes a short dash."""
     if len(points) == 1:
         (step, value) = points[0]
         return f"M{x(step) - 3},{y(value)}h6"
@@ -226,7 +226,7 @@ def _path(points: Points, x: PlotAxis, y: PlotAxis) -> str:
 def dots(
     title: str, rows: Sequence[Mapping[str, Any]], metric: str, palette: Mapping[str, int], *, share: bool = True
 ) -> Dots | None:
-    """A metric of evaluation rows (pooled ones) by split and arm; None where no row has it."""
+    """Plots a metric of pooled evaluation rows by split and arm; None if no row has it."""
     known = [row for row in rows if triple(row.get(metric)) is not None]
     if not known:
         return None
@@ -239,7 +239,7 @@ def dots(
         for row in known:
             if row.get("split") == split:
                 drawn.append(_dot(row, metric, axis, y, palette, share))
-                y += LANE
+                y += ROW
     return Dots(title, heads, drawn, axis.labelled(percent if share else plain), y + BOTTOM)
 
 
@@ -253,7 +253,7 @@ def _dot(row: Mapping[str, Any], metric: str, axis: PlotAxis, y: float, palette:
 
 
 def triple(value: Any) -> tuple[float, float, float] | None:
-    """[value, low, high] of evaluation.json; None for anything else."""
+    """Reads [value, low, high] of evaluation.json; None for anything else."""
     if isinstance(value, (list, tuple)) and len(value) == 3 and all(isinstance(one, (int, float)) for one in value):
         return float(value[0]), float(value[1]), float(value[2])
     return None

@@ -1,19 +1,19 @@
-"""The training report's words and tables, shared by the page and the terminal."""
+"""The words and tables of a training's report, for the page and the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hipwright.report.train_data import Folder, fast_names, pooled
+from hipwright.report.train_data import TrainingFolder, fast_names, pooled
 from hipwright.report.train_plots import triple
 
 Arms = list[tuple[Mapping[str, Any], list[Mapping[str, Any]]]]
 """(an arm's row of all seeds, the rows of its seeds)."""
 
 
-def clock_words(data: Folder) -> dict[str, str]:
-    """{"tone", "badge", "text"}: what speeds rest on, in one sentence."""
+def clock_words(data: TrainingFolder) -> dict[str, str]:
+    """{"tone", "badge", "text"}: whether speeds are measured or estimated."""
     if data.clock == "device":
         where = f"{data.device} (HIP on NVIDIA)" if "nvidia" in data.device.lower() else data.device
         return {
@@ -28,19 +28,19 @@ def clock_words(data: Folder) -> dict[str, str]:
 
 
 def labelled(title: str, metric: str, clock: str) -> str:
-    """A heading, marked where its figures rest on estimates of speed."""
+    """A heading, marked ESTIMATE where its figures depend on estimated speeds."""
     timed = metric.startswith("fast_") or metric in ("speedup", "roofline", "reward")
     return f"{title} (ESTIMATE)" if timed and clock == "estimate" else title
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The figures of the table, in order; those that no row has are left out."""
+    """The columns of the evaluation table, in order; columns without data are left out."""
     names = ["compiled", "correct", *fast_names(rows), "roofline", "reward", "speedup"]
     return [name for name in names if any(triple(row.get(name)) for row in rows)]
 
 
 def by_split(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Arms]]:
-    """The rows of each split, seeds under their arm."""
+    """The rows of each split, with seeds under their arm."""
     found: dict[str, Arms] = {}
     for row in pooled(rows):
         seeds = [one for one in rows if one is not row and all(one.get(k) == row.get(k) for k in ("arm", "split"))]
@@ -49,7 +49,7 @@ def by_split(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Arms]]:
 
 
 def describe_interval(value: Any, metric: str = "") -> tuple[str, str]:
-    """(figure, its interval) for a cell; ("–", "") for none."""
+    """(figure, interval) of a cell as text; ("–", "") for none."""
     found = triple(value)
     if found is None:
         return "–", ""
@@ -59,7 +59,7 @@ def describe_interval(value: Any, metric: str = "") -> tuple[str, str]:
 
 
 def signed(value: float, digits: int) -> str:
-    """A difference with its sign; none on 0."""
+    """Formats a difference with its sign; 0 has none."""
     text = f"{value:+.{digits}f}"
     return text.replace("-", "−") if float(text) else text[1:]
 

@@ -11,7 +11,7 @@ from hipwright.api.plain import clean
 from hipwright.cli.display.tables import plain_table
 from hipwright.evaluation.figures import worst
 from hipwright.report.bench_model import cost_lines, curves, share_words
-from hipwright.report.views import number, percent, seconds
+from hipwright.report.formatting import number, percent, seconds
 
 if TYPE_CHECKING:
     from rich.console import Console

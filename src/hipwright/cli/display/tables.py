@@ -10,7 +10,8 @@ from rich.text import Text
 
 from hipwright.api.plain import OWNERS, clean
 from hipwright.records import Evaluation, Timing, Verdict
-from hipwright.report.views import byte_count, in_order, number, percent, seconds, timing_view, tone, verdict_of
+from hipwright.report.formatting import byte_count, number, percent, seconds, tone
+from hipwright.report.run_views import in_order, timing_view, verdict_of
 from hipwright.targets import TARGETS
 
 if TYPE_CHECKING:

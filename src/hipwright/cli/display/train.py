@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.table import Table
 
-from hipwright.report import views
-from hipwright.report.train_data import Folder, ends, rates, read
+from hipwright.report import formatting
+from hipwright.report.train_data import TrainingFolder, ends, rates, read
 from hipwright.report.train_views import by_split, clock_words, columns_of, describe_interval, differences
 
 
@@ -33,7 +33,7 @@ def tables(folder: Path) -> list[Table]:
     return found
 
 
-def _training_table(data: Folder) -> Table:
+def _training_table(data: TrainingFolder) -> Table:
     table = _table(
         "", "training", "steps", "minutes", "loss", "reward", "correct", "hack", "infrastructure", "no variance"
     )
@@ -44,7 +44,7 @@ def _training_table(data: Folder) -> Table:
             for name in ("loss", "reward", "correct")
             for found in [ends(one.values(stage, name))]
         ]
-        shares = [views.percent(rates(one)[name]) if stage == "rl" else "–" for name in rates(one)]
+        shares = [formatting.percent(rates(one)[name]) if stage == "rl" else "–" for name in rates(one)]
         minutes = "–" if one.minutes is None else f"{one.minutes:.1f}"
         table.add_row(one.name, str(one.steps), minutes, *(text or "–" for text in last), *shares)
     return table

@@ -1,4 +1,4 @@
-"""Records turned into the few lists and words that the report's templates lay out."""
+"""The words, tables and tiles of a run's report, from records."""
 
 from __future__ import annotations
 
@@ -10,61 +10,14 @@ from typing import Any
 from hipwright.archive import TrialDetail
 from hipwright.measure.describe import describe_device, describe_interval
 from hipwright.records import Evaluation, TargetResult, Timing, Verdict, Versus
-from hipwright.report.data import ReportData
+from hipwright.report.formatting import BAD, GOOD, UNSURE, number, percent, seconds, tone
 from hipwright.report.pair_plot import pair_plot
+from hipwright.report.run_data import ReportData
 from hipwright.targets import TARGETS
-
-GOOD, BAD, UNSURE = "good", "bad", "unsure"
-UNSURE_STATUSES = ("untrusted", "impossible", "unscorable", "degenerate")
-NEUTRAL_STATUSES = ("duplicate", "not proposed", "pending")
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    """A figure with `digits` significant digits, an en dash for None."""
-    if value is None:
-        return "–"
-    if value != value or abs(value) == float("inf"):
-        return str(value)
-    if isinstance(value, int) or (abs(value) >= 1000 and value == int(value)):
-        return f"{int(value):,}"
-    if value and not 1e-3 <= abs(value) < 1e6:
-        return f"{value:.{digits - 1}e}"
-    text = f"{value:.{digits}g}"
-    return f"{float(text):,.0f}" if "e" in text else text
-
-
-def percent(share: float | None) -> str:
-    """A share of 1 as a percentage."""
-    return "–" if share is None else f"{100 * share:.0f} %"
-
-
-def seconds(value: float) -> str:
-    """A duration for people."""
-    if value < 1:
-        return f"{value * 1000:.0f} ms"
-    return f"{value:.1f} s" if value < 120 else f"{value / 60:.1f} min"
-
-
-def byte_count(value: float) -> str:
-    """Bytes in the largest binary unit that keeps a figure of at least 1."""
-    for unit in ("B", "KiB", "MiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if value == int(value) else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} GiB"
-
-
-def tone(status: str) -> str:
-    """The colour of a status: good, bad, unsure (nothing was learnt about the program), or neutral."""
-    if status == "pass":
-        return GOOD
-    if status in NEUTRAL_STATUSES:
-        return "neutral"
-    return UNSURE if status in UNSURE_STATUSES else BAD
 
 
 def headline(data: ReportData) -> dict[str, str]:
-    """The verdict in one badge and one sentence."""
+    """The verdict as one badge and one sentence."""
     evaluation = data.evaluation
     if evaluation is None:
         return {"tone": BAD, "badge": "no program", "text": data.note or "No program passed verification."}
@@ -93,7 +46,7 @@ def _proof(evaluation: Evaluation) -> str:
 
 
 def tiles(data: ReportData) -> list[dict[str, str]]:
-    """The figures at the top of the page."""
+    """The tiles with the figures at the top of the page."""
     evaluation, found = data.evaluation, []
     if evaluation is not None:
         note = "of the reference's modelled cost runs in this program's own kernels"
@@ -121,7 +74,7 @@ def tiles(data: ReportData) -> list[dict[str, str]]:
 
 
 def verdict_of(evaluation: Evaluation | None) -> Verdict | None:
-    """The verdict that decided: of a run whose status is the evaluation's, else the first one found."""
+    """The deciding verdict: the first with the evaluation's status, else the first one."""
     found = _deciding(evaluation)
     return found.verdict if found else None
 
@@ -136,12 +89,12 @@ def _deciding(evaluation: Evaluation | None) -> TargetResult | None:
 
 
 def resources(evaluation: Evaluation | None) -> list[dict[str, Any]]:
-    """One entry per target: its build, its kernels with their estimate rows, and why something is missing."""
+    """One entry per target: build, kernels, estimate rows, and reasons for what is missing."""
     return [_target_view(result) for result in in_order(evaluation)]
 
 
 def timing_tiles(target: str, timing: Timing) -> list[dict[str, str]]:
-    """A tile a baseline: the measured speedup, whose machine it is, and its interval."""
+    """One tile per baseline: the measured speedup, the device and the interval."""
     where = describe_device(target, timing)
     return [
         {
@@ -155,7 +108,7 @@ def timing_tiles(target: str, timing: Timing) -> list[dict[str, str]]:
 
 
 def timing_view(target: str, timing: Timing) -> dict[str, Any]:
-    """A measured target: its facts in words, a row and a plot for each baseline, and the notes."""
+    """A measured target: facts in words, a row and a plot per baseline, and notes."""
     facts = [
         ("device time", f"{number(timing.median_ms)} ms a call, median"),
         ("launched as", POLICIES[timing.policy]),
@@ -202,11 +155,11 @@ def _versus_row(versus: Versus) -> dict[str, Any]:
 
 
 STOPPED = {"precise": "precise enough", "budget": "time was up", "loser": "clearly slower: dropped early"}
-"""Why the sampling ended, in words (hipwright.measure.paired_timing)."""
+"""Why sampling ended, in words (hipwright.measure.paired_timing)."""
 
 
 def in_order(evaluation: Evaluation | None) -> list[TargetResult]:
-    """The targets by name, the cpu last."""
+    """The results by target name, the CPU last."""
     return sorted(
         evaluation.targets.values() if evaluation else (), key=lambda r: (TARGETS.is_host(r.target), r.target)
     )
@@ -232,7 +185,7 @@ def _target_view(result: TargetResult) -> dict[str, Any]:
 
 
 def verification(evaluation: Evaluation | None) -> dict[str, Any] | None:
-    """The evidence of the verdict: error table, checks, skipped workloads, and the failure if there is one."""
+    """The evidence of the verdict: error table, checks, skipped workloads, and the failure if any."""
     verdict = verdict_of(evaluation)
     if verdict is None:
         return None
@@ -255,11 +208,11 @@ CHECKS = {
     "races": "data races, accesses out of bounds, divergent barriers",
     "traffic": "bytes moved, as a multiple of the arguments' size",
 }
-"""What the checks of a verdict mean, in words."""
+"""The checks of a verdict in words."""
 
 
 def _checks(verdict: Verdict) -> dict[str, str]:
-    """The checks as a list to read: what has a table of its own or only timed them is left out."""
+    """The checks to list, without those that have their own table and without their time."""
     shown = {
         name: value for name, value in verdict.checks.items() if name not in ("errors", "shapes", "families", "seconds")
     }
@@ -277,7 +230,7 @@ def _check_text(name: str, value: Any) -> str:
 
 
 def error_table(checks: Mapping[str, Any]) -> dict[str, Any] | None:
-    """checks["errors"], {workload: {family: worst error / tolerance}}: a row a family, a column a workload."""
+    """The table of checks["errors"], {workload: {family: worst error / tolerance}}: families are rows."""
     errors, shapes = checks.get("errors"), checks.get("shapes", {})
     if not isinstance(errors, Mapping) or not all(isinstance(row, Mapping) for row in errors.values()):
         return None
@@ -299,7 +252,7 @@ def _cell(value: Any) -> dict[str, str]:
 
 
 def fusion(explanation: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Which operations a kernel took over, and which stayed library calls and why, from `engine.explain`."""
+    """The operations of each kernel, and the library calls with reasons, from `engine.explain`."""
     kernels = [
         {"name": str(item["name"]), "ops": [str(node) for node in item["nodes"]], "how": str(item.get("mapping", ""))}
         for item in explanation.get("kernels", ())

@@ -1,4 +1,4 @@
-"""The geometry of the report's two plots. The template draws it, so that every label passes its escaping."""
+"""The geometry of a run's plots: score over proposals, and lineage. The template draws them, escaping all labels."""
 
 from __future__ import annotations
 
@@ -7,30 +7,23 @@ from dataclasses import dataclass
 from math import floor, log10
 
 from hipwright.archive import TrialDetail
+from hipwright.report.ticks import Tick
 
 WIDTH = 960
 SCORE_HEIGHT = 260
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 18, 36
-LANE, WIDE_LANE = 30, 64  # pixels between two rows of the lineage: many, few
+ROW, WIDE_ROW = 30, 64  # pixels between two rows of the lineage: many, few
 NOT_EVALUATED = ("duplicate", "not proposed", "pending")  # statuses of a trial without an evaluation
 MAX_LINEAGE = 160  # nodes; beyond that only kept programs and their parents are drawn
 
 
 @dataclass(frozen=True)
 class Point:
-    """One proposal on a plot. kind: best, kept, rejected or failed; label is its tooltip."""
+    """One proposal on a plot. kind: best, kept, rejected or failed; label: the tooltip."""
 
     x: float
     y: float
     kind: str
-    label: str
-
-
-@dataclass(frozen=True)
-class Tick:
-    """A labelled place on an axis."""
-
-    at: float
     label: str
 
 
@@ -49,7 +42,7 @@ class ScorePlot:
 
 @dataclass(frozen=True)
 class Edge:
-    """From a parent to its child, as an SVG path. main: it lies on the way to the best program."""
+    """The SVG path from a parent to its child. main: it leads to the best program."""
 
     path: str
     main: bool
@@ -57,7 +50,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Lineage:
-    """Who came from whom: x is the proposal's number, y its row."""
+    """The tree of programs: x is the proposal's number, y its row."""
 
     points: list[Point]
     edges: list[Edge]
@@ -68,7 +61,7 @@ class Lineage:
 
 
 def kind_of(proposal: TrialDetail) -> str:
-    """How a proposal ended: best, kept, rejected, failed, or skipped (nothing was evaluated)."""
+    """The outcome of a proposal: best, kept, rejected, failed, or skipped (not evaluated)."""
     if proposal.status in NOT_EVALUATED:
         return "skipped"
     if proposal.status != "pass":
@@ -79,16 +72,16 @@ def kind_of(proposal: TrialDetail) -> str:
 
 
 def label_of(proposal: TrialDetail) -> str:
-    """A proposal's tooltip."""
+    """The tooltip of a proposal."""
     score = f", {proposal.score:.2f} µs ({proposal.score_kind})" if proposal.score is not None else ""
     why = proposal.reason or proposal.message
     return f"#{proposal.number} {proposal.operator}: {proposal.status}{score}{' — ' + why if why else ''}"
 
 
 def score_plot(proposals: Sequence[TrialDetail]) -> ScorePlot | None:
-    """Score over proposals, logarithmic when it spans more than a decade; None when nothing was scored.
+    """Score over proposals, on a logarithmic axis over more than a decade; None without a score.
 
-    Measured and estimated figures are never on one axis: where anything was measured, only what was is drawn.
+    Measured and estimated scores never share an axis: if anything was measured, only measurements are drawn.
     """
     scored = [p for p in proposals if p.score is not None and p.score > 0 and p.status == "pass"]
     kind = "measured" if any(p.score_kind == "measured" for p in scored) else "estimate"
@@ -106,7 +99,7 @@ def score_plot(proposals: Sequence[TrialDetail]) -> ScorePlot | None:
 
 
 def _best_path(scored: Sequence[TrialDetail], last: int, y_of: _Scale) -> str:
-    """The best score so far as a staircase."""
+    """The SVG path of the best score so far."""
     parts: list[str] = []
     best = float("inf")
     for proposal in sorted(scored, key=lambda p: p.number):
@@ -130,7 +123,7 @@ class _Scale:
 
     def __call__(self, value: float) -> float:
         share = ((log10(value) if self.log else value) - self.low) / (self.high - self.low)
-        inner = SCORE_HEIGHT - TOP - BOTTOM - 14  # failures have the row below
+        inner = SCORE_HEIGHT - TOP - BOTTOM - 14  # failures are drawn below
         return round(TOP + (1 - share) * inner, 1)
 
 
@@ -158,7 +151,7 @@ def _number_ticks(last: int) -> list[Tick]:
 
 
 def lineage(proposals: Sequence[TrialDetail]) -> Lineage | None:
-    """The tree of first parents (other parents are dashed in the table only); None for fewer than two programs."""
+    """The tree of first parents; None for fewer than two programs."""
     shown = _shown(proposals)
     evaluated = sum(kind_of(p) != "skipped" for p in proposals)
     if len(shown) < 2:
@@ -166,20 +159,20 @@ def lineage(proposals: Sequence[TrialDetail]) -> Lineage | None:
     first: dict[str, TrialDetail] = {}
     for proposal in shown:
         first.setdefault(proposal.program, proposal)
-    main = _way_to_best(shown, first)
+    main = _path_to_best(shown, first)
     row = _rows(shown, first, main)
     last = max(p.number for p in proposals)
-    lane = max(LANE, min(WIDE_LANE, 200 // max(1, *row.values())))
-    where = {p.number: (_x(p.number, last), TOP + lane * row[p.number]) for p in shown}
+    spacing = max(ROW, min(WIDE_ROW, 200 // max(1, *row.values())))
+    where = {p.number: (_x(p.number, last), TOP + spacing * row[p.number]) for p in shown}
     edges = []
     for proposal in shown:
         parent = _parent(proposal, first)
         if parent is not None:
-            on_way = proposal.number in main and parent.number in main
+            on_path = proposal.number in main and parent.number in main
             (x0, y0), (x1, y1) = where[parent.number], where[proposal.number]
-            edges.append(Edge(f"M{x0},{y0}L{x1},{y1}", on_way))
+            edges.append(Edge(f"M{x0},{y0}L{x1},{y1}", on_path))
     points = [Point(*where[p.number], kind_of(p), label_of(p)) for p in shown]
-    height = TOP + lane * max(row.values()) + BOTTOM
+    height = TOP + spacing * max(row.values()) + BOTTOM
     edges.sort(key=lambda edge: edge.main)
     return Lineage(points, edges, _number_ticks(last), evaluated - len(shown), height)
 
@@ -200,37 +193,37 @@ def _parent(proposal: TrialDetail, first: dict[str, TrialDetail]) -> TrialDetail
     return None
 
 
-def _way_to_best(shown: Sequence[TrialDetail], first: dict[str, TrialDetail]) -> set[int]:
+def _path_to_best(shown: Sequence[TrialDetail], first: dict[str, TrialDetail]) -> set[int]:
     node = next((p for p in reversed(shown) if p.best), None)
-    way: set[int] = set()
-    while node is not None and node.number not in way:
-        way.add(node.number)
+    path: set[int] = set()
+    while node is not None and node.number not in path:
+        path.add(node.number)
         node = _parent(node, first)
-    return way
+    return path
 
 
 def _rows(shown: Sequence[TrialDetail], first: dict[str, TrialDetail], main: set[int]) -> dict[int, int]:
-    """A row for each proposal: one heir goes on in its parent's row, the others open the lowest free row."""
+    """Assigns rows: one child continues its parent's row, the others take the lowest free row."""
     heir = _heirs(shown, first, main)
     row: dict[int, int] = {}
     taken_until: list[int] = []
     for proposal in shown:
         parent = _parent(proposal, first)
         if parent is not None and heir.get(parent.number) == proposal.number:
-            lane = row[parent.number]
+            place = row[parent.number]
         else:
-            parents_lane = -1 if parent is None else row[parent.number]  # there a line would run through its siblings
-            free = (i for i, end in enumerate(taken_until) if end < proposal.number and i != parents_lane)
-            lane = next(free, len(taken_until))
-            if lane == len(taken_until):
+            parents_row = -1 if parent is None else row[parent.number]  # a line in this row would cross siblings
+            free = (i for i, end in enumerate(taken_until) if end < proposal.number and i != parents_row)
+            place = next(free, len(taken_until))
+            if place == len(taken_until):
                 taken_until.append(-1)
-        row[proposal.number] = lane
-        taken_until[lane] = heir.get(proposal.number, proposal.number)
+        row[proposal.number] = place
+        taken_until[place] = heir.get(proposal.number, proposal.number)
     return row
 
 
 def _heirs(shown: Sequence[TrialDetail], first: dict[str, TrialDetail], main: set[int]) -> dict[int, int]:
-    """For each parent the child that continues its row: the one towards the best, else the first kept one."""
+    """The child that continues each parent's row: the one leading to the best, else the first kept one."""
     heir: dict[int, tuple[tuple[bool, bool], int]] = {}
     for proposal in shown:
         parent = _parent(proposal, first)

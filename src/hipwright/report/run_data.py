@@ -1,4 +1,4 @@
-"""A run of the archive as the report's data."""
+"""The data of a run's report, and how it is taken from the archive."""
 
 from __future__ import annotations
 
@@ -6,10 +6,37 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from hipwright import __version__, syntax
-from hipwright.archive import RunDetail
-from hipwright.records import Evaluation, Task
-from hipwright.report.data import ReportData
+from hipwright.archive import RunDetail, TrialDetail
+from hipwright.records import Evaluation, Program, Record, Run, Task
+
+
+class ReportData(Record, frozen=True, kw_only=True):
+    """All that a run's report shows.
+
+    hip, plan: the two halves of the program's text; explanation: of `engine.explain`; command: reproduces the run;
+    not_measured: one line for each thing that the run could not measure; models: spending on language models
+    (`hipwright.llm.cost.spending`), None without models.
+    """
+
+    task: Task
+    command: str
+    version: str
+    evaluation: Evaluation | None = None
+    program: Program | None = None
+    hip: str = ""
+    plan: str = ""
+    run: Run | None = None
+    trials: tuple[TrialDetail, ...] = ()
+    explanation: dict[str, Any] = msgspec.field(default_factory=dict)
+    not_measured: tuple[str, ...] = ()
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    seconds: float = 0.0
+    evaluations: int = 0
+    note: str = ""
+    models: dict[str, Any] | None = None
 
 
 def from_run(
@@ -23,7 +50,7 @@ def from_run(
     note: str = "",
     models: Mapping[str, Any] | None = None,
 ) -> ReportData:
-    """Everything known of a run; `evaluation` is the one shown in full: the winner's, or the last failure's."""
+    """Collects the report of a run; evaluation: the one shown in full, of the winner or of the last failure."""
     program = detail.program
     hip, plan = split(program.text) if program else ("", "")
     return ReportData(
@@ -47,7 +74,7 @@ def from_run(
 
 
 def split(text: str) -> tuple[str, str]:
-    """A program's HIP source and the rest of its file; ("", text) when they cannot be told apart."""
+    """Splits a program into its HIP source and the rest of its file; ("", text) if there is no HIP literal."""
     try:
         body = syntax.parse(text).body
     except (SyntaxError, ValueError):
