@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hipwright.api.outcome import not_measured, result_object
-from hipwright.api.plain import finite
-from hipwright.cli.mcp import _error
 from hipwright.errors import BadInput, HipwrightError, TaskError, ToolchainError
 from hipwright.events import Listener, silent
-from hipwright.mcp import files, words
-from hipwright.mcp.shop import JudgedProgram, Lent, MachineLike, digest
+from hipwright.machine import Machine
+from hipwright.mcp import files, texts
 from hipwright.mcp.tools import TOOLS, OneProgram, ToolContext, profile_program
+from hipwright.mcp.warm_machine import JudgedProgram, WarmMachine, digest
 from hipwright.measure.profile import Profile, diagnose
 from hipwright.measure.profiler import ProfileReport
 from hipwright.records import Build, Evaluation, KernelResources, Program, TargetResult, Verdict
@@ -24,7 +22,7 @@ from hipwright.records import Build, Evaluation, KernelResources, Program, Targe
 TASK = "class Model: ...\ndef get_inputs(): ...\n"
 
 
-def no_machine() -> AbstractContextManager[MachineLike]:
+def no_machine() -> AbstractContextManager[Machine]:
     raise AssertionError("no machine may be started")
 
 
@@ -42,13 +40,12 @@ def counters(path: Path, program: Program, listener: Listener) -> ProfileReport:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> ToolContext:
+def context(tmp_path: Path) -> ToolContext:
     (tmp_path / "task.py").write_text(TASK)
-    lent = Lent(no_machine, result_object, not_measured, _error, finite, counters)
-    return ToolContext(root=tmp_path.resolve(), home=tmp_path, targets=("gfx942", "cuda"), lent=lent)
+    return ToolContext(tmp_path.resolve(), tmp_path, ("gfx942", "cuda"), WarmMachine(no_machine), counters)
 
 
-def remembered(desk: ToolContext, text: str) -> None:
+def remembered(context: ToolContext, text: str) -> None:
     """As if the program had been evaluated in this session."""
     build = Build(target="gfx942", ok=True, kernels=(KernelResources(name="scale", vgpr=7, lds_bytes=64),))
     verdict = Verdict(status="wrong_value", fault="candidate", message="output[0] is 1, expected 2")
@@ -60,20 +57,20 @@ def remembered(desk: ToolContext, text: str) -> None:
         message=verdict.message,
         targets={"gfx942": TargetResult(target="gfx942", build=build, verdict=verdict)},
     )
-    path = desk.root / "task.py"
-    desk.judged["e1"] = JudgedProgram("e1", path, Program(text=text), evaluation, digest(path))
+    path = context.root / "task.py"
+    context.judged["e1"] = JudgedProgram("e1", path, Program(text=text), evaluation, digest(path))
 
 
-def test_counters_are_read_where_a_gpu_is(desk: ToolContext) -> None:
-    reply = profile_program(desk, OneProgram(task="task.py", program="x"), silent)
+def test_counters_are_read_where_a_gpu_is(context: ToolContext) -> None:
+    reply = profile_program(context, OneProgram(task="task.py", program="x"), silent)
     assert reply.data["kind"] == "counters" and reply.data["profiles"][0]["duration_us"] == 3.5
     assert reply.data["profiles"][0]["dram_throughput_pct"] is None  # JSON has no NaN
     assert "0 scale: 3.5 us; " in reply.text and "note: a note" in reply.text
 
 
-def test_without_a_profiler_the_build_speaks(desk: ToolContext) -> None:
-    remembered(desk, "broken")
-    reply = profile_program(desk, OneProgram(task="task.py", program="broken"), silent)
+def test_without_a_profiler_the_build_speaks(context: ToolContext) -> None:
+    remembered(context, "broken")
+    reply = profile_program(context, OneProgram(task="task.py", program="broken"), silent)
     assert reply.data["kind"] == "build" and reply.data["evaluation"] == "e1"
     assert reply.data["targets"]["gfx942"]["build"][0]["vgpr"] == 7
     assert (
@@ -83,17 +80,17 @@ def test_without_a_profiler_the_build_speaks(desk: ToolContext) -> None:
     )
 
 
-def test_a_task_that_changed_is_evaluated_anew(desk: ToolContext) -> None:
-    remembered(desk, "broken")
-    (desk.root / "task.py").write_text(TASK + "# changed\n")
+def test_a_task_that_changed_is_evaluated_anew(context: ToolContext) -> None:
+    remembered(context, "broken")
+    (context.root / "task.py").write_text(TASK + "# changed\n")
     with pytest.raises(AssertionError, match="no machine may be started"):
-        profile_program(desk, OneProgram(task="task.py", program="broken"), silent)
+        profile_program(context, OneProgram(task="task.py", program="broken"), silent)
 
 
-def test_a_fault_of_ours_is_not_the_programs() -> None:
+def test_a_fault_of_hipwright_is_not_the_programs() -> None:
     evaluation = Evaluation(task="t", program="p", status="unscorable", fault="service", message="a worker died")
-    told = words.explained(JudgedProgram("e1", Path("t.py"), Program(text="x = 1"), evaluation), ("gfx942",))
-    assert told["fix"] == [words.OURS["service"]] and "was not judged" in told["text"]
+    found = texts.explained(JudgedProgram("e1", Path("t.py"), Program(text="x = 1"), evaluation), ("gfx942",))
+    assert found["fix"] == [texts.NOT_THE_PROGRAM["service"]] and "was not judged" in found["text"]
 
 
 @pytest.mark.parametrize(
@@ -104,8 +101,8 @@ def test_a_fault_of_ours_is_not_the_programs() -> None:
     ],
 )
 def test_an_error_is_one_line_without_a_traceback(error: HipwrightError, line: str) -> None:
-    told = _error(error)
-    assert told["error"] == line and "Traceback" not in str(told)
+    found = texts.error_reply(error)
+    assert found["error"] == line and "Traceback" not in str(found)
 
 
 @pytest.mark.parametrize(

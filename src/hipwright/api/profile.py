@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hipwright.events import Listener
     from hipwright.measure.profiler import ProfiledProgram, ProfileReport
     from hipwright.program import Parsed
-    from hipwright.records import Build
+    from hipwright.records import Build, Program
 
 INPUT_SEED = 0
 
@@ -84,3 +84,15 @@ def _build(parsed: Parsed, kind: str, arch: str, cache: Any, unsafe: bool) -> Bu
             f"the program does not compile for {arch}: {build.log.splitlines()[0]}", hint=build.log[:2000]
         )
     return build
+
+
+def program_counters(
+    task: object, program: Program, listener: Listener, *, target: str, unsafe: bool = False
+) -> ProfileReport:
+    """As `read_counters`, for a program with its own values of the knobs. ProgramError for text or knobs that are
+    wrong, before anything is started."""
+    from hipwright.program import parse
+    from hipwright.program.knobs import text_with_knobs
+
+    parse(program.text).defines(program.knobs)
+    return read_counters(task, text_with_knobs(program), target=target, unsafe=unsafe, listener=listener)

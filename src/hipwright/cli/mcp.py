@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hipwright.api import targets
 from hipwright.cli.options import Targets, Unsafe
-from hipwright.machine import Machine, machine
 from hipwright.targets import TARGETS
 
 if TYPE_CHECKING:
-    from hipwright.errors import HipwrightError
-    from hipwright.events import Listener
-    from hipwright.mcp.shop import Lent
-    from hipwright.measure.profiler import ProfileReport
-    from hipwright.records import Program
+    from hipwright.mcp.tools import Counters
 
 
 def mcp(
@@ -49,51 +44,23 @@ def mcp(
         raise BadInput(f"no such folder: {root}", hint="--root DIR names the folder with the tasks")
     if importlib.util.find_spec("mcp") is None:
         raise HipwrightError("the MCP server needs the package mcp", hint="pip install 'hipwright[mcp]'")
+    from hipwright.machine import machine
     from hipwright.mcp.journal import Journal
     from hipwright.mcp.server import serve
     from hipwright.mcp.tools import ToolContext
+    from hipwright.mcp.warm_machine import WarmMachine
 
     real = root.resolve()
     home = config.home() if os.environ.get("HIPWRIGHT_HOME") else real / ".hipwright"
     chosen = targets.choose(target)
     journal = Journal(home, chosen) if keep else None
-    return serve(ToolContext(root=real, home=home, targets=chosen, lent=_lent(chosen, unsafe), journal=journal))
+    warm = WarmMachine(partial(machine, chosen, unsafe=unsafe))
+    return serve(ToolContext(real, home, chosen, warm, _counters(chosen, unsafe), journal))
 
 
-def _lent(chosen: tuple[str, ...], unsafe: bool) -> Lent:
-    """What the server borrows from the command line."""
-    from hipwright.api.outcome import not_measured, result_object
-    from hipwright.api.plain import finite
-    from hipwright.mcp.shop import Lent
+def _counters(chosen: tuple[str, ...], unsafe: bool) -> Counters | None:
+    """Reads counters on the first GPU target; None where there is none."""
+    from hipwright.api.profile import program_counters
 
-    def start() -> AbstractContextManager[Machine]:
-        return machine(chosen, unsafe=unsafe)
-
-    gpu = next((name for name in chosen if TARGETS.is_gpu(name)), "")
-
-    def counters(task: Path, program: Program, listener: Listener) -> ProfileReport:
-        from hipwright.api.profile import read_counters
-        from hipwright.program import parse
-        from hipwright.program.knobs import text_with_knobs
-
-        parse(program.text).defines(program.knobs)  # what is wrong with either is said before anything is done
-        return read_counters(task, text_with_knobs(program), target=gpu, unsafe=unsafe, listener=listener)
-
-    return Lent(
-        machine=start,
-        result=result_object,
-        not_measured=not_measured,
-        error=_error,
-        plain=finite,
-        counters=counters if gpu else None,
-    )
-
-
-def _error(error: HipwrightError) -> dict[str, Any]:
-    """The object of a failed `--json` command, and in its own key whose fault it is."""
-    from hipwright.api.plain import clean, error_object, error_owner
-
-    told = error_object(error)
-    line = next((line for line in str(error.message).splitlines() if line.strip()), "")
-    evidence = {key: value for key, value in told["evidence"].items() if key != "traceback"}
-    return {**told, "error": clean(line), "hint": clean(error.hint), "whose": error_owner(error), "evidence": evidence}
+    gpu = next((name for name in chosen if TARGETS.is_gpu(name)), None)
+    return None if gpu is None else partial(program_counters, target=gpu, unsafe=unsafe)

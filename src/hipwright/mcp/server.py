@@ -14,7 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hipwright.api.plain import finite
 from hipwright.errors import HipwrightError
+from hipwright.mcp.texts import error_reply
 from hipwright.mcp.tools import TOOLS, Reply, Tool, ToolContext
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ class ToolJob(threading.Thread):
 class Service:
     """The handlers of one server."""
 
-    desk: ToolContext
+    context: ToolContext
     turn: anyio.Lock
     job: ToolJob | None = None
     aborting: threading.Thread | None = None
@@ -82,7 +84,7 @@ class Service:
         from mcp_types import ListToolsResult, ToolAnnotations
         from mcp_types import Tool as Listed
 
-        keeps = self.desk.journal is not None
+        keeps = self.context.journal is not None
         reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
         writes = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
         listed = [
@@ -118,7 +120,7 @@ class Service:
         arguments = tool.read(given)
         if tool.slow:
             return await self._slow(ctx, tool, arguments)
-        return await anyio.to_thread.run_sync(tool.run, self.desk, arguments, _deaf)
+        return await anyio.to_thread.run_sync(tool.run, self.context, arguments, _ignore)
 
     async def _slow(self, ctx: ServerRequestContext[Any], tool: Tool, arguments: Any) -> Reply:
         """Wait for this call's turn, run it in its thread, and say how it goes; cancelled, it ends the machine."""
@@ -130,13 +132,13 @@ class Service:
         async with self.turn:
             while self._leaving():
                 await anyio.sleep(POLL_S)
-            self.desk.shop.begin()
-            self.job = job = ToolJob(lambda listener: tool.run(self.desk, arguments, listener))
+            self.context.machine.begin()
+            self.job = job = ToolJob(lambda listener: tool.run(self.context, arguments, listener))
             job.start()
             try:
                 await _watch(ctx, job, start)
             except anyio.get_cancelled_exc_class():
-                self.aborting = threading.Thread(target=self.desk.shop.abort, daemon=True)
+                self.aborting = threading.Thread(target=self.context.machine.abort, daemon=True)
                 self.aborting.start()
                 raise
         return job.outcome()
@@ -154,20 +156,20 @@ class Service:
                 f"internal error: {type(error).__name__}: {error}",
                 hint="this is a bug in hipwright: please report it with the call that led to it",
             )
-        told = self.desk.lent.error(error)
-        text = f"error: {told['whose']}: {told['error']}"
-        return text + (f"\nhint: {told['hint']}" if told["hint"] else ""), self.desk.lent.plain(told)
+        reply = error_reply(error)
+        text = f"error: {reply['whose']}: {reply['error']}"
+        return text + (f"\nhint: {reply['hint']}" if reply["hint"] else ""), finite(reply)
 
     def end(self) -> bool:
         """End the machine; False when it does not end in time, and this process should."""
         busy = self.job is not None and not self.job.done.is_set()
 
         def close() -> None:
-            self.desk.shop.abort()
+            self.context.machine.abort()
             if not busy:
-                if self.desk.journal is not None:
-                    self.desk.journal.close()
-                self.desk.shop.close()
+                if self.context.journal is not None:
+                    self.context.journal.close()
+                self.context.machine.close()
 
         closing = threading.Thread(target=close, daemon=True)
         closing.start()
@@ -175,21 +177,21 @@ class Service:
         return not (busy or closing.is_alive())
 
 
-def serve(desk: ToolContext) -> int:
+def serve(context: ToolContext) -> int:
     """Serve until stdin ends or a signal comes. Returns the exit code; no process of ours is left behind."""
     import anyio
 
-    return anyio.run(_serve, desk)
+    return anyio.run(_serve, context)
 
 
-async def _serve(desk: ToolContext) -> int:
+async def _serve(context: ToolContext) -> int:
     import anyio
     from mcp.server.lowlevel.server import Server
     from mcp.server.stdio import stdio_server
 
     import hipwright
 
-    service = Service(desk, anyio.Lock())
+    service = Service(context, anyio.Lock())
     server: Server[Any] = Server(
         "hipwright",
         version=hipwright.__version__,
@@ -238,5 +240,5 @@ async def _watch(ctx: ServerRequestContext[Any], job: ToolJob, start: float) -> 
         await anyio.sleep(POLL_S)
 
 
-def _deaf(kind: str, data: dict[str, Any]) -> None:
-    """Fast tools have no news."""
+def _ignore(kind: str, data: dict[str, Any]) -> None:
+    """The listener of fast tools, which report nothing."""

@@ -13,16 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
+from hipwright.api.inputs import program_of
+from hipwright.api.outcome import not_measured, result_object
+from hipwright.api.plain import finite
 from hipwright.errors import BadInput
 from hipwright.events import Listener
-from hipwright.mcp import files, words
-from hipwright.mcp.shop import JudgedProgram, Lent, WarmMachine, digest
+from hipwright.mcp import files, texts
+from hipwright.mcp.warm_machine import JudgedProgram, WarmMachine, digest
 from hipwright.records import Program
 
 if TYPE_CHECKING:
     from hipwright.archive import Archive
     from hipwright.archive.similar import SimilarProgram
     from hipwright.mcp.journal import Journal
+    from hipwright.measure.profiler import ProfileReport
 
 KEPT = 64  # evaluations that can still be asked about
 SLOWER = 1.3  # an exemplar of another performance bucket takes at least this much longer
@@ -78,36 +82,36 @@ class Reply:
     data: dict[str, Any]
 
 
+Counters = Callable[[Path, Program, Listener], "ProfileReport"]
+"""Reads the profiler's counters of a program (task file, program)."""
+
+
 @dataclass
 class ToolContext:
-    """What the tools work with. root: resolved; home: the archive's folder; journal: keeps what is judged, None where
-    nothing is to be kept. One call of a slow tool at a time."""
+    """What the tools work with. One call of a slow tool at a time.
+
+    root: resolved; home: the archive's folder; machine: judges programs; counters: None where no GPU was asked for;
+    journal: keeps what is judged, None where nothing is to be kept.
+    """
 
     root: Path
     home: Path
     targets: tuple[str, ...]
-    lent: Lent
+    machine: WarmMachine
+    counters: Counters | None = None
     journal: Journal | None = None
-    shop: WarmMachine = field(init=False)
     judged: OrderedDict[str, JudgedProgram] = field(default_factory=OrderedDict)
     count: int = 0
 
-    def __post_init__(self) -> None:
-        self.shop = WarmMachine(self.lent)
-
     def judge(self, arguments: OneProgram, listener: Listener) -> JudgedProgram:
         """Evaluate a program and remember it."""
-        from hipwright.program.modelnew.check import form_of
-
         path = files.task_file(self.root, arguments.task)
         text = arguments.program
         if len(text.encode("utf-8", "surrogatepass")) > files.MOST_BYTES:
             raise BadInput("the program is larger than 1 MiB")
-        candidate = Program(
-            form="modelnew" if form_of(text) == "modelnew" else "program", text=text, knobs=arguments.knobs
-        )
+        candidate = program_of(text, arguments.knobs)
         before = digest(path)
-        evaluation, warnings, task = self.shop.evaluate(path, candidate, listener)
+        evaluation, warnings, task = self.machine.evaluate(path, candidate, listener)
         kept = self.journal.add(task, candidate, evaluation) if self.journal is not None else {}
         self.count += 1
         judged = JudgedProgram(f"e{self.count}", path, candidate, evaluation, before, tuple(warnings), kept)
@@ -122,132 +126,132 @@ class ToolContext:
 
     def object(self, judged: JudgedProgram) -> dict[str, Any]:
         """An evaluation as JSON: the object of `eval --json`, and its name here."""
-        told = {
+        found = {
             "evaluation": judged.name,
-            **self.lent.result(judged.evaluation, self.targets),
+            **result_object(judged.evaluation, self.targets),
             "task": self.name(judged.task),
             "lane": judged.program.form,
             "program_key": judged.program.key,
             "seconds": judged.evaluation.seconds,
-            "not_measured": self.lent.not_measured(self.targets, judged.evaluation),
+            "not_measured": not_measured(self.targets, judged.evaluation),
             "warnings": list(judged.warnings),
             **({"archive": dict(judged.kept)} if judged.kept else {}),
         }
-        return dict(self.lent.plain(told))
+        return dict(finite(found))
 
 
 # ---------------------------------------------------------------- fast tools
 
 
-def list_tasks(desk: ToolContext, arguments: ListTasks, listener: Listener) -> Reply:
+def list_tasks(context: ToolContext, arguments: ListTasks, listener: Listener) -> Reply:
     """The tasks of a folder with a line of description each; nothing is executed."""
-    folder = files.inside(desk.root, arguments.folder, "folder")
+    folder = files.inside(context.root, arguments.folder, "folder")
     if not folder.is_dir():
-        raise BadInput(f"no such folder: {arguments.folder or desk.root}")
-    found = [{"task": name, "about": about} for name, about in files.tasks(desk.root, folder)]
+        raise BadInput(f"no such folder: {arguments.folder or context.root}")
+    found = [{"task": name, "about": about} for name, about in files.tasks(context.root, folder)]
     if not found:
         raise BadInput(
-            f"no tasks in {arguments.folder or desk.root}",
+            f"no tasks in {arguments.folder or context.root}",
             hint="a task is a Python file with class Model, get_inputs() and get_init_inputs()",
         )
     shown, more = found[: files.MOST_TASKS], len(found) - files.MOST_TASKS
     lines = [f"{row['task']}: {row['about']}" if row["about"] else row["task"] for row in shown]
     lines += [f"and {more} more: name a folder"] if more > 0 else []
-    return Reply("\n".join(lines), {"tasks": shown, "total": len(found), "targets": list(desk.targets)})
+    return Reply("\n".join(lines), {"tasks": shown, "total": len(found), "targets": list(context.targets)})
 
 
-def explain_failure(desk: ToolContext, arguments: Explain, listener: Listener) -> Reply:
+def explain_failure(context: ToolContext, arguments: Explain, listener: Listener) -> Reply:
     """Why an evaluation of this session failed, in plain words: whose fault, the line, the fix."""
-    judged = dict(desk.judged)  # an evaluation may end meanwhile
+    judged = dict(context.judged)  # an evaluation may end meanwhile
     name = next(reversed(judged), "") if arguments.evaluation == "latest" else arguments.evaluation
     if name not in judged:
         known = f"known: {', '.join(judged)}" if judged else "call evaluate_program first"
         raise BadInput(f"no evaluation {arguments.evaluation!r} in this session", hint=known)
-    told = words.explained(judged[name], desk.targets)
-    return Reply(told.pop("text"), {"evaluation": name, **told})
+    explanation = texts.explained(judged[name], context.targets)
+    return Reply(explanation.pop("text"), {"evaluation": name, **explanation})
 
 
-def best_program(desk: ToolContext, arguments: ArchiveArguments, listener: Listener) -> Reply:
+def best_program(context: ToolContext, arguments: ArchiveArguments, listener: Listener) -> Reply:
     """The best verified program of a task in the archive, with exemplars beside it."""
     from hipwright.archive.similar import known_for, similar
 
-    path = files.task_file(desk.root, arguments.task)
+    path = files.task_file(context.root, arguments.task)
     source = files.task_text(path)
-    with _archive(desk) as archive:
+    with _archive(context) as archive:
         keys = _same_task(archive, source)
         found = sorted(
-            (known for key in keys for known in known_for(archive, key, desk.targets, 16)), key=words.by_speed
+            (known for key in keys for known in known_for(archive, key, context.targets, 16)), key=texts.by_speed
         )
         if not found:
             raise BadInput(
                 f"the archive has no verified program of {arguments.task}",
                 hint=f"find one: hipwright optimize {arguments.task}",
             )
-        others = words.slower(found, SLOWER)[:1] + _others(similar, archive, source, desk.targets, keys)
-        best = words.shown_kernel(archive, found[0])
-        beside = [words.shown_kernel(archive, known) for known in others[: arguments.count]]
-    text = [f"the best of {len(found)} verified programs of {arguments.task}:", words.kernel_text(best)]
-    text += [words.kernel_text(kernel) for kernel in beside]
+        others = texts.slower(found, SLOWER)[:1] + _others(similar, archive, source, context.targets, keys)
+        best = texts.kernel_object(archive, found[0])
+        beside = [texts.kernel_object(archive, known) for known in others[: arguments.count]]
+    text = [f"the best of {len(found)} verified programs of {arguments.task}:", texts.kernel_text(best)]
+    text += [texts.kernel_text(kernel) for kernel in beside]
     return Reply("\n\n".join(text), {"task": arguments.task, "best": best, "exemplars": beside})
 
 
-def exemplars(desk: ToolContext, arguments: ArchiveArguments, listener: Listener) -> Reply:
+def exemplars(context: ToolContext, arguments: ArchiveArguments, listener: Listener) -> Reply:
     """Verified kernels of other tasks in the archive that are like this one."""
     from hipwright.archive.similar import similar
 
-    path = files.task_file(desk.root, arguments.task)
+    path = files.task_file(context.root, arguments.task)
     source = files.task_text(path)
-    with _archive(desk) as archive:
+    with _archive(context) as archive:
         keys = _same_task(archive, source)
-        found = _others(similar, archive, source, desk.targets, keys)[: arguments.count]
-        shown = [words.shown_kernel(archive, known) for known in found]
+        found = _others(similar, archive, source, context.targets, keys)[: arguments.count]
+        shown = [texts.kernel_object(archive, known) for known in found]
     if not shown:
         return Reply("the archive has no verified kernel of a task like this one", {"exemplars": []})
-    return Reply("\n\n".join(map(words.kernel_text, shown)), {"exemplars": shown})
+    return Reply("\n\n".join(map(texts.kernel_text, shown)), {"exemplars": shown})
 
 
 # ---------------------------------------------------------------- slow tools
 
 
-def evaluate_program(desk: ToolContext, arguments: OneProgram, listener: Listener) -> Reply:
+def evaluate_program(context: ToolContext, arguments: OneProgram, listener: Listener) -> Reply:
     """Compile, verify and estimate (on a GPU target: time) one program, as `hipwright eval` does."""
-    judged = desk.judge(arguments, listener)
-    return Reply(words.verdict(judged) + words.whereabouts(judged.kept), desk.object(judged))
+    judged = context.judge(arguments, listener)
+    return Reply(texts.verdict(judged) + texts.archive_line(judged.kept), context.object(judged))
 
 
-def profile_program(desk: ToolContext, arguments: OneProgram, listener: Listener) -> Reply:
+def profile_program(context: ToolContext, arguments: OneProgram, listener: Listener) -> Reply:
     """Counters where a GPU is; else the build report: registers, LDS, occupancy, instruction mix, estimate."""
     from hipwright.errors import InfrastructureError
 
     note = "no GPU target: figures of the build and a static estimate, nothing was measured"
-    if desk.lent.counters is not None:
-        path = files.task_file(desk.root, arguments.task)
+    if context.counters is not None:
+        path = files.task_file(context.root, arguments.task)
         try:
             chosen = Program(text=arguments.program, knobs=arguments.knobs)
-            report = desk.lent.counters(path, chosen, listener)
-            return Reply(words.counted(report), desk.lent.plain({"kind": "counters", **report.to_dict()}))
+            report = context.counters(path, chosen, listener)
+            return Reply(texts.counters_text(report), finite({"kind": "counters", **report.to_dict()}))
         except InfrastructureError as error:
             note = f"no counters could be read ({error.message}): figures of the build and a static estimate"
-    judged = _known(desk, arguments) or desk.judge(arguments, listener)
-    text, data = words.build_report(judged)
-    return Reply(f"{note}\n{text}", {"kind": "build", "note": note, **desk.lent.plain(data)})
+    judged = _known(context, arguments) or context.judge(arguments, listener)
+    text, data = texts.build_report(judged)
+    return Reply(f"{note}\n{text}", {"kind": "build", "note": note, **finite(data)})
 
 
-def _known(desk: ToolContext, arguments: OneProgram) -> JudgedProgram | None:
+def _known(context: ToolContext, arguments: OneProgram) -> JudgedProgram | None:
     """An evaluation of the same program of the same task in this session: a build does not change."""
-    path = files.task_file(desk.root, arguments.task)
+    path = files.task_file(context.root, arguments.task)
     now = digest(path)
-    for judged in reversed(desk.judged.values()):
+    for judged in reversed(context.judged.values()):
         same = (judged.program.text, judged.program.knobs) == (arguments.program, arguments.knobs)
         if same and (judged.task, judged.digest) == (path, now) and judged.evaluation.targets:
             return judged
     return None
 
 
-def _archive(desk: ToolContext) -> Archive:
+def _archive(context: ToolContext) -> Archive:
     from hipwright.archive import Archive
 
-    return Archive(desk.home, create=False)
+    return Archive(context.home, create=False)
 
 
 def _same_task(archive: Archive, source: str) -> list[str]:
@@ -301,7 +305,7 @@ TOOLS: dict[str, Tool] = {
     ),
     "profile_program": Tool(
         "What holds a program back: hardware counters where a GPU is, else registers, LDS, occupancy, instruction mix "
-        "and a static estimate, with the bottleneck in words.",
+        "and a static estimate, with the bottleneck in texts.",
         OneProgram,
         profile_program,
         slow=True,

@@ -1,4 +1,4 @@
-"""What the tools say: evaluations, failures, build reports and kernels as short text, and the data behind it."""
+"""The tools' answers: evaluations, failures, build reports and kernels as short text, and the data behind it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hipwright.mcp.shop import JudgedProgram
+from hipwright.api.plain import clean, error_object, error_owner
+from hipwright.errors import HipwrightError
+from hipwright.mcp.warm_machine import JudgedProgram
 from hipwright.records import Evaluation
 from hipwright.targets import TARGETS
 
@@ -46,7 +48,7 @@ NEXT = {
     "input_mutated": "Write to a tensor from torch.empty instead.",
     "hack": "Compute the whole result from the inputs of this call.",
 }
-OURS = {
+NOT_THE_PROGRAM = {
     "task": "The task file is at fault, not the program.",
     "toolchain": "The compiler of this machine is at fault, not the program; `hipwright doctor` says what is missing.",
     "device": "The device failed; the program was not judged. Evaluate it again.",
@@ -55,8 +57,8 @@ OURS = {
 }
 
 
-def whereabouts(kept: Mapping[str, Any]) -> str:
-    """A line about where a judged program is kept; "" where the session keeps nothing."""
+def archive_line(kept: Mapping[str, Any]) -> str:
+    """The line that says where a judged program is kept; "" where the session keeps nothing."""
     if not kept:
         return ""
     if why := kept.get("not_kept"):
@@ -92,11 +94,11 @@ def explained(judged: JudgedProgram, targets: Sequence[str]) -> dict[str, Any]:
         return {"text": f"{judged.name} passed: there is nothing to explain", "status": "pass", "fault": None}
     target, found = deciding_verdict(e)
     stage = found.stage if found else ""
-    told = evidence(e, judged.program)
-    line = _line(told, judged.program.text)
+    found_evidence = evidence(e, judged.program)
+    line = _line(found_evidence, judged.program.text)
     hazards = _hazards(judged, targets)
     fix = _fix(e, hazards, line)
-    text = [f"{judged.name}: {e.status}: {MEANS.get(e.status, e.status)}.", told]
+    text = [f"{judged.name}: {e.status}: {MEANS.get(e.status, e.status)}.", found_evidence]
     text += [f"- {hazard['severity']}, line {hazard['line']}: {hazard['message']}" for hazard in hazards]
     text += [f"fix: {one}" for one in fix]
     return {
@@ -107,23 +109,23 @@ def explained(judged: JudgedProgram, targets: Sequence[str]) -> dict[str, Any]:
         "target": target,
         "line": line,
         "source": _source(judged.program.text, line),
-        "evidence": told,
+        "evidence": found_evidence,
         "hazards": hazards,
         "fix": fix,
     }
 
 
 def _fix(e: Evaluation, hazards: Sequence[dict[str, Any]], line: int) -> list[str]:
-    """What to do, the surest first."""
-    if e.fault in OURS:
-        return [OURS[e.fault]]
+    """What to do, the most certain fix first."""
+    if e.fault in NOT_THE_PROGRAM:
+        return [NOT_THE_PROGRAM[e.fault]]
     near = sorted(hazards, key=lambda hazard: (hazard["line"] != line, hazard["severity"] != "error"))
     fixes = [f"line {hazard['line']}: {hazard['fix']}" for hazard in near if hazard["fix"]]
     return [text for text in [*fixes[:4], NEXT.get(e.status, "")] if text]
 
 
 def _hazards(judged: JudgedProgram, targets: Sequence[str]) -> list[dict[str, Any]]:
-    """What a reader would frown at, each with a line and a fix; of a ModelNew nothing is known."""
+    """Hazards in the source, each with a line and a fix; none of a ModelNew file."""
     if judged.program.form != "program":
         return []
     from hipwright.program.hazards.report import hazards
@@ -131,9 +133,9 @@ def _hazards(judged: JudgedProgram, targets: Sequence[str]) -> list[dict[str, An
     return [hazard.to_dict() for hazard in hazards(judged.program.text, targets)]
 
 
-def _line(told: str, text: str) -> int:
+def _line(found_evidence: str, text: str) -> int:
     """The line of the program that the evidence names first; 0 for none."""
-    numbers = [int(number) for number in re.findall(r"\bline (\d+)", told)]
+    numbers = [int(number) for number in re.findall(r"\bline (\d+)", found_evidence)]
     return next((number for number in numbers if 0 < number <= text.count("\n") + 1), 0)
 
 
@@ -176,10 +178,10 @@ def _target_lines(name: str, e: Evaluation) -> Iterator[str]:
     result = e.targets[name]
     if result.build is not None and result.build.ok and not TARGETS.is_host(name):
         yield from (f"{name}: {resources(kernel)}" for kernel in result.build.kernels)
-    if (told := result.estimate) is not None:
+    if (estimate := result.estimate) is not None:
         yield (
-            f"{name}: {told.microseconds:.4g} us by static estimate, {told.bound}-bound, "
-            f"{told.roofline_fraction:.1%} of the roofline"
+            f"{name}: {estimate.microseconds:.4g} us by static estimate, {estimate.bound}-bound, "
+            f"{estimate.roofline_fraction:.1%} of the roofline"
         )
 
 
@@ -188,7 +190,7 @@ def _kernels(e: Evaluation, name: str) -> list[dict[str, Any]]:
     return [kernel.to_dict() for kernel in build.kernels] if build is not None else []
 
 
-def counted(report: ProfileReport) -> str:
+def counters_text(report: ProfileReport) -> str:
     """What the counters say, a line for each launch."""
     lines = [f"counters of {report.target}, by {report.tool}:"]
     for profile in report.profiles:
@@ -216,7 +218,7 @@ def slower(found: Sequence[SimilarProgram], ratio: float) -> list[SimilarProgram
     return [one for one in found[1:] if one.score_kind == best.score_kind and (one.microseconds or 0.0) >= bound]
 
 
-def shown_kernel(archive: Archive, known: SimilarProgram) -> dict[str, Any]:
+def kernel_object(archive: Archive, known: SimilarProgram) -> dict[str, Any]:
     """A kernel of the archive as JSON: its text, its knobs, and what is known of it."""
     program = archive.program(known.program)
     return {
@@ -242,3 +244,15 @@ def kernel_text(kernel: dict[str, Any]) -> str:
         figure = f"{kernel['microseconds']:.4g} us {how}"
     knobs = ", ".join(f"{name} = {value}" for name, value in sorted(kernel["knobs"].items()))
     return f"{kernel['task_name']}: {figure}" + (f", knobs {knobs}" if knobs else "") + "\n" + fence(kernel["program"])
+
+
+# ---------------------------------------------------------------- errors
+
+
+def error_reply(error: HipwrightError) -> dict[str, Any]:
+    """The object of a failed `--json` command on one line, with a key for whose fault it is and no traceback."""
+    found = error_object(error)
+    line = next((line for line in str(error.message).splitlines() if line.strip()), "")
+    evidence = {key: value for key, value in found["evidence"].items() if key != "traceback"}
+    fault = {"error": clean(line), "hint": clean(error.hint), "whose": error_owner(error)}
+    return {**found, **fault, "evidence": evidence}
