@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from hipwright.engine.templates.select.lanes import network
+from hipwright.engine.templates.select.lanes import sorting_network
 from hipwright.engine.write import write
 from tests.engine.harness import Op, captured, run
 from tests.engine.template_builds import builds
@@ -60,7 +60,7 @@ def test_the_network_sorts(n: int) -> None:
     """By the 0-1 principle."""
     for bits in itertools.product((0, 1), repeat=n):
         a = list(bits)
-        for i, j in network(n):
+        for i, j in sorting_network(n):
             a[i], a[j] = max(a[i], a[j]), min(a[i], a[j])
         assert a == sorted(bits, reverse=True)
 

@@ -76,10 +76,10 @@ def test_topk_of_sorted_rows_overflows_its_buffer() -> None:
     selected(lambda x: x.topk(10), torch.arange(5000.0).repeat(2, 1), "the best 10 of a row")
 
 
-def test_topk_in_parts() -> None:
+def test_topk_in_chunks() -> None:
     x = draw(2, 6000)
     text = selected(
-        lambda x: x.topk(20), x, "the best 20 of a row's part", other=draw(3, 1101), **{"call:topk:parts": 2}
+        lambda x: x.topk(20), x, "the best 20 of a row's chunk", other=draw(3, 1101), **{"call:topk:parts": 2}
     )
     assert kernels_in(text) == 2
 

@@ -1,7 +1,7 @@
 """The device functions and types that kernels call: read from engine/device/*.h, and written into programs on demand.
 
 A header is a valid HIP source by itself. Blank lines divide it into definitions; a definition's key is the first C name
-that it defines. Lines that begin with `//@` are for this module and leave no trace in a program:
+that it defines, or the macro. Lines that begin with `//@` are for this module and leave no trace in a program:
 
     //@ key NAME         the definition's key, where the C name is an overload of another definition
     //@ with NAME ...    definitions that a program gets beside this one, though its text does not name them
@@ -34,6 +34,7 @@ _COMMENT = re.compile(r"//[^\n]*|\"(?:\\.|[^\"\\])*\"")
 _STRUCT = re.compile(r"^struct (?:alignas\([^\n]*\) )?(\w+) \{", re.MULTILINE)
 _TYPEDEF = re.compile(r"^typedef .*?(\w+)(?: __attribute__\(\(.*\)\))?;", re.MULTILINE)
 _FUNCTION = re.compile(r"^__device__ (?:__forceinline__ )?[\w<>, *&]*?(\w+)\(", re.MULTILINE)
+_MACRO = re.compile(r"^#define (\w+)", re.MULTILINE)
 _CALLED = re.compile(r"\b([A-Za-z_]\w*)(\s*[(<])?")
 
 
@@ -138,7 +139,8 @@ def _source(header: str) -> str:
 
 
 def _body(header: str) -> str:
-    return re.sub(r"^(?:#pragma once|#include .*)\n", "", _source(header), flags=re.MULTILINE)
+    source = re.sub(r" *\\\n *", " ", _source(header))  # lines that a backslash continues are joined
+    return re.sub(r"^(?:#pragma once|#include .*)\n", "", source, flags=re.MULTILINE)
 
 
 @cache
@@ -153,6 +155,7 @@ def _parsed(header: str) -> tuple[Definition, ...]:
 
 def _definitions(header: str, directives: Mapping[str, str], text: str) -> Iterator[Definition]:
     names = tuple(dict.fromkeys(_STRUCT.findall(text) + _TYPEDEF.findall(text) + _FUNCTION.findall(text)))
+    names = names or tuple(dict.fromkeys(_MACRO.findall(text)))
     if not names:
         raise ValueError(f"engine/device/{header}.h: no definition in {text!r}")
     key = directives.get("key", names[0])

@@ -31,12 +31,6 @@ NAMES = (
     "v c i0 i1 i2 i3 i4 i5 shared_head out row_max row_sum sum s n0 n_end q4 k4 p4 v4 u old_max safe_max rescale "
     "column inverse value wide not_finite needs_rest"
 )
-SWIZZLED = """// Index of an element of an LDS tile whose 16-byte vectors are permuted by the row, so that
-// rows lie on different banks.
-__device__ __forceinline__ int swizzled_index(int row, int column, int width) {
-    return row * width + ((column / 4) ^ (row & 7)) * 4 + column % 4;
-}
-"""
 
 
 def tiled_attention(call: KernelCall) -> Offer | None:
@@ -60,7 +54,7 @@ def write(body: CallBody) -> list[EmittedKernel]:
     threads = body.knob("ATTN_BLOCK", 128, (64, 128, 256), "threads of an attention tile")
     row_knob = body.knob("ATTN_ROWS", rows, (1, 2, 4, 8), "query rows a thread of an attention tile handles")
     key_knob = body.knob("ATTN_KEYS", keys, (1, 2, 4), "keys of 16 that a thread of an attention tile handles")
-    kernel.define("swizzled_index", SWIZZLED)
+    kernel.include("swizzled_index")
     _declare_tiles(kernel, f, threads, row_knob, key_knob)
     names = [f"i{n}" for n in range(len(f.lead))]
     emit_split_index(kernel, "z", f.lead, names)

@@ -9,7 +9,7 @@ from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.shapes import flatten, unflatten
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.conv.window import Window
-from hipwright.engine.templates.gemm.operand import STORE_LDS_VECTOR, ProductOperand
+from hipwright.engine.templates.gemm.operand import ProductOperand
 from hipwright.engine.templates.gemm.scope import GemmScope
 
 
@@ -122,7 +122,7 @@ class GatheredInput(_CountingOperand):
         """Stores the registers to LDS; vectorised for tensor cores, which read rows of half types."""
         if g.tensor_cores:
             k.include("WideVector")
-            k.define("store_lds_vector", STORE_LDS_VECTOR)
+            k.include("store_lds_vector")
             k.emit.directive(f"#if {g.tensor_cores}")
             k.line("constexpr int VEC = K_PER_THREAD < 8 ? K_PER_THREAD : 8;")
             k.line("#pragma unroll")

@@ -19,39 +19,6 @@ from hipwright.engine.templates.conv.stencil_scope import (
 )
 
 BARRIER_TAPS = 16
-SCHEDULE_BARRIER = """// Keeps AMD's compiler from hoisting the loads of all rows above the sums, and from
-// vectorising sums of different rows: both would spill registers.
-#if defined(__AMDGCN__)
-__device__ __forceinline__ void pin_register(float& sum) { asm volatile("" : "+v"(sum)); }
-__device__ __forceinline__ void pin_register(double& sum) { asm volatile("" : "+v"(sum)); }
-template <typename T, int N>
-__device__ __forceinline__ void pin_register(T (&sums)[N]) {
-    #pragma unroll
-    for (int k = 0; k < N; ++k) pin_register(sums[k]);
-}
-#endif
-template <typename Sums>
-__device__ __forceinline__ void schedule_barrier(Sums& acc) {
-#if defined(__AMDGCN__)
-    pin_register(acc);
-    __builtin_amdgcn_sched_barrier(0);
-#endif
-}
-"""
-
-POOL_MAX = """// The larger value; NaN if one is NaN, as torch.max. One instruction where the device has it.
-template <typename T>
-__device__ __forceinline__ T pool_max(T a, T b) {
-    return (a > b || a != a) ? a : b;
-}
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-__device__ __forceinline__ float pool_max(float a, float b) {
-    float y;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
-    return y;
-}
-#endif
-"""
 
 
 def write(body: CallBody) -> list[EmittedKernel]:
@@ -191,7 +158,7 @@ class _StencilKernel(StencilScope):
                     k.line(f"if ({skip_condition(y, tile.u, ky, u, r)}) continue;")
                 self._emit_taps(ky, u)
             if self.tile.t * y.kernel * self.x_axis.kernel > BARRIER_TAPS and r != "0":
-                k.define("schedule_barrier", SCHEDULE_BARRIER)
+                k.include("schedule_barrier")
                 k.line("schedule_barrier(acc);")
 
     def _load_weights(self, channel: Ix, taps: list[Ix], rows: int) -> None:
@@ -227,7 +194,7 @@ class _StencilKernel(StencilScope):
 
     def _accumulate(self, total: str, value: str, t: str, ky: str, kx: str) -> None:
         if self.s.combine == "max":
-            self.k.define("pool_max", POOL_MAX)
+            self.k.include("pool_max")
             self.k.line(f"{total} = pool_max({total}, {value});")
             return
         if self.s.weights:

@@ -249,7 +249,7 @@ class StencilScope:
         pointer, where = k.pointer(buffer), k.emit.position(position)
         reader = f"load_aligned<{width}>({pointer} + {where})"
         if zero_outside:
-            k.define("load_or_zero", LOAD_OR_ZERO)
+            k.include("load_or_zero")
             reader = f"load_or_zero<{width}>({pointer}, {where}, in_range)"
         k.line(f"const auto vec = {reader};")
         with self.unrolled(("q", count)) as (q,):
@@ -268,26 +268,6 @@ class StencilScope:
         load = self.row_load(e, channel, places, "row")
         plain = e is load or (e.op == "cast" and e.args[0] is load)
         return self.s.combine == "sum" and plain
-
-
-LOAD_OR_ZERO = """// Loads N aligned neighbours, or returns zeros. NVIDIA predicates the load: its address
-// need not be valid.
-template <int N, typename T>
-__device__ __forceinline__ WideVector<T, N> load_or_zero(const T* p, long at, bool in_range) {
-    constexpr int words = sizeof(T) * N / 4;
-    struct alignas(words * 4) Words {
-        unsigned v[words];
-    };
-#if defined(__AMDGCN__)
-    Words bits = *reinterpret_cast<const Words*>(p + (in_range ? at : 0));
-    for (int k = 0; k < words; ++k) bits.v[k] = in_range ? bits.v[k] : 0u;
-#else
-    Words bits = {};
-    if (in_range) bits = *reinterpret_cast<const Words*>(p + at);
-#endif
-    return __builtin_bit_cast(WideVector<T, N>, bits);
-}
-"""
 
 
 def tile_count(size: Ix, tile: int) -> Ix:

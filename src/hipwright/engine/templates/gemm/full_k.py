@@ -19,7 +19,6 @@ from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel, factor
-from hipwright.engine.templates.gemm.operand import STORE_LDS_VECTOR
 from hipwright.engine.templates.gemm.tiling import LAUNCH, ProductShape
 
 NAMES = """TM TX THREADS a_tile b_tile loaded start tile tiles_m tiles_n row0 col0 b k0 acc x y i j l q v e
@@ -260,7 +259,7 @@ class _FullKOperand:
         if width == 1:
             k.line(f"{self.name}_tile[{first}][{second}] = loaded[l][0];")
         elif self.along_k == is_a:
-            k.define("store_lds_vector", STORE_LDS_VECTOR)
+            k.include("store_lds_vector")
             k.line(f"store_lds_vector(&{self.name}_tile[{first}][{second}], loaded[l]);")
         else:
             k.line("#pragma unroll")

@@ -108,13 +108,13 @@ class ProductOperand:
         r, kk = ("r", "kk + v") if self.along_k else ("r + v", "kk")
         if g.tensor_cores and not g.multistage:
             k.emit.directive(f"#if {g.tensor_cores}")
-            k.define("store_lds_vector", STORE_LDS_VECTOR)
+            k.include("store_lds_vector")
             k.line(f"store_lds_vector(&{tile}[{self.swizzled_index('r', 'kk')}], {value});")
             k.emit.directive("#elif GEMM_MFMA")
         elif not self.row_major:
             k.emit.directive("#if GEMM_MFMA")
         if self.along_k:
-            k.define("store_lds_vector", STORE_LDS_VECTOR)
+            k.include("store_lds_vector")
             k.line(f"store_lds_vector(&{tile}[r][kk], {value});")
         else:
             k.line("#pragma unroll")
@@ -125,13 +125,3 @@ class ProductOperand:
             k.line(f"for (int v = 0; v < {self.width}; ++v) {tile}[{kk}][{r}] = {value}[v];")
             k.emit.directive("#endif")
         k.close()
-
-
-STORE_LDS_VECTOR = """// Stores N neighbouring elements to LDS by one access of at most 16 bytes.
-template <typename T, int N>
-__device__ __forceinline__ void store_lds_vector(T* destination, const T (&values)[N]) {
-    WideVector<T, N> vec;
-    for (int v = 0; v < N; ++v) vec.v[v] = values[v];
-    *reinterpret_cast<WideVector<T, N>*>(destination) = vec;
-}
-"""

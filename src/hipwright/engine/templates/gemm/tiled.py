@@ -108,7 +108,9 @@ class Gemm(GemmScope):
         k.line("Accumulator acc[WM][WN] = {};")
         k.line("const int wave = threadIdx.x / 64, lane = threadIdx.x % 64;")
         if self.tensor_cores:
-            k.define("gemm_tensor_cores", tensor_cores.DEFINITIONS)
+            k.include("GEMM_MMA")
+            k.include("cp_async_16")
+            k.include("mma_m16n8k16")
             k.emit.directive(f"#elif {self.tensor_cores}")
             tensor_cores.declare_tiles(k, self, multistage=self.multistage)
         k.emit.directive("#else")

@@ -22,7 +22,7 @@ from hipwright.engine.templates.scatter.spec import ScatterSpec
 
 MAX_PLACES, LOADS_AT_ONCE, BLOCKS = 8192, 4, 264
 """Places in LDS at once (32 KiB); elements that a thread loads at once; blocks that fill an H200."""
-NAMES = """i u row window_start window_size length start end at b bins place value bin_place part_length
+NAMES = """i u row window window_size length start end at b bins place value bin_place part_length
 i0 i1 i2 i3 i4 i5 i6 i7"""
 
 
@@ -76,18 +76,18 @@ def histogram_kernel(body: CallBody, h: HistogramScatter, total: str) -> Emitted
     index = _declare_row_index(k, h)
     _declare_range(k, h, _row_length(body, h, index, n))
     k.line("// all places in LDS at once, or one window of them after another")
-    k.open(f"for ({k.kind} window_start = 0; window_start < {places}; window_start += {window})")
-    k.line(f"const int window_size = {places} - window_start < {window} ? {places} - window_start : {window};")
+    k.open(f"for ({k.kind} window = 0; window < {places}; window += {window})")
+    k.line(f"const int window_size = {places} - window < {window} ? {places} - window : {window};")
     _init_bins(k, h, x, index, kind, block)
     k.line("__syncthreads();")
     _emit_adds(body, k, h, index, kind, block, places)
     k.line("__syncthreads();")
     k.open(f"for (int b = threadIdx.x; b < window_size; b += {block})")
     if h.parts == 1:
-        k.store(0, f"row * {places} + window_start + b", "bins[b]")
+        k.store(0, f"row * {places} + window + b", "bins[b]")
     else:
         k.written.add(total)
-        k.line(f"atomicAdd(&{k.pointer(total)}[row * {places} + window_start + b], bins[b]);")
+        k.line(f"atomicAdd(&{k.pointer(total)}[row * {places} + window + b], bins[b]);")
     k.close()
     k.line("__syncthreads();")
     k.close()
@@ -129,7 +129,7 @@ def _init_bins(k: CallKernel, h: HistogramScatter, x: Tensor, index: list[Ix], k
     if h.parts > 1:
         k.line(f"bins[b] = ({kind})0;")
     else:
-        k.line(f"const {k.kind} bin_place = window_start + b;")
+        k.line(f"const {k.kind} bin_place = window + b;")
         k.line(f"bins[b] = {k.load(x, [*index, ix(Var('bin_place', h.places))])};")
     k.close()
 
@@ -152,7 +152,7 @@ def _emit_adds(
     k.line(f"place[u] = {k.load(chosen, [*index, element])};")
     if not h.a.each:
         k.line(f"if (place[u] < 0) place[u] += {places};")
-    k.line("place[u] -= window_start;")
+    k.line("place[u] -= window;")
     value = k.load(source, [*index, element])
     scale = "" if h.a.alpha == 1.0 else f" * {h.a.alpha if kind == 'float' else int(h.a.alpha)}"
     k.line(f"value[u] = ({kind})({value}){scale};")

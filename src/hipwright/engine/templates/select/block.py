@@ -47,50 +47,6 @@ class Selection:
     outputs: tuple[str, ...] = ("values", "indices")
 
 
-KEYS = """// Maps a value to bits whose unsigned order is that of the values; NaN is the largest, -0 equals 0.
-__device__ __forceinline__ unsigned to_sortable(float x) {
-    if (x != x) return 0xffffffffu;
-    const unsigned bits = __float_as_uint(x + 0.0f);
-    return bits ^ ((unsigned)((int)bits >> 31) | 0x80000000u);
-}
-__device__ __forceinline__ unsigned to_sortable(int x) { return (unsigned)x ^ 0x80000000u; }
-__device__ __forceinline__ void from_sortable(unsigned bits, float& x) {
-    x = __uint_as_float(bits & 0x80000000u ? bits ^ 0x80000000u : ~bits);
-}
-__device__ __forceinline__ void from_sortable(unsigned bits, int& x) { x = (int)(bits ^ 0x80000000u); }
-
-// A key whose descending order is that of the values, and of the indices among equal values.
-template <bool LARGEST, typename T>
-__device__ __forceinline__ unsigned long long make_key(T x, unsigned index) {
-    return (unsigned long long)(LARGEST ? to_sortable(x) : ~to_sortable(x)) << 32 | ~index;
-}
-template <typename T, bool LARGEST>
-__device__ __forceinline__ T key_value(unsigned long long key) {
-    T x;
-    from_sortable(LARGEST ? (unsigned)(key >> 32) : ~(unsigned)(key >> 32), x);
-    return x;
-}
-"""
-SORT = """// Sorts groups of `size` keys (a power of two), largest first, by Batcher's bitonic network;
-// ends with a barrier.
-template <int THREADS>
-__device__ void bitonic_sort_keys(unsigned long long* keys, int total, int size) {
-    for (int k = 2; k <= size; k <<= 1)
-        for (int j = k >> 1; j > 0; j >>= 1) {
-            for (int i = threadIdx.x; i < total / 2; i += THREADS) {
-                const int a = 2 * i - (i & (j - 1));
-                const unsigned long long x = keys[a], y = keys[a + j];
-                if ((x < y) == ((a & (size - 1) & k) == 0)) {
-                    keys[a] = y;
-                    keys[a + j] = x;
-                }
-            }
-            __syncthreads();
-        }
-}
-"""
-
-
 @dataclass(eq=False)
 class SelectionWriter:
     """State shared by the kernels of a selection."""
@@ -108,8 +64,7 @@ class SelectionWriter:
 
     def define(self) -> None:
         """Defines the device functions."""
-        self.k.define("make_key", KEYS)
-        self.k.define("bitonic_sort_keys", SORT)
+        self.k.include("make_key", "key_value", "bitonic_sort_keys")
 
     def key(self, row: str, i: str) -> str:
         """The key of an element, as C text."""

@@ -14,8 +14,8 @@ from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
-from hipwright.engine.templates.select.block import KEYS, Selection, SelectionWriter, bool_text
 from hipwright.engine.templates.select.block import NAMES as BLOCK_NAMES
+from hipwright.engine.templates.select.block import Selection, SelectionWriter, bool_text
 
 MAX_TAKE, MAX_LENGTH, ITEMS, PACK = 8, 1024, 32, 4
 NAMES = (
@@ -49,17 +49,7 @@ def _functions(best: int) -> str:
         halves += [(i, i + half) for i in range(best) if not i & half]
         half //= 2
     merge = "\n".join(f"    order_pair(a[{i}], a[{j}]);" for i, j in halves)
-    return f"""// The rank of a value: the upper half of its key. A row without an element has 0.
-template <bool LARGEST, typename T>
-__device__ __forceinline__ unsigned to_rank(T x) {{
-    return LARGEST ? to_sortable(x) : ~to_sortable(x);
-}}
-__device__ __forceinline__ void order_pair(unsigned& a, unsigned& b) {{
-    const unsigned larger = a > b ? a : b, smaller = a > b ? b : a;
-    a = larger;
-    b = smaller;
-}}
-__device__ __forceinline__ void sort_ranks(unsigned (&a)[{best}]) {{
+    return f"""__device__ __forceinline__ void sort_ranks(unsigned (&a)[{best}]) {{
 {sort}
 }}
 // Replaces list a by the larger half of the sorted lists a and b, sorted.
@@ -99,8 +89,8 @@ class _LaneSelection(SelectionWriter):
     def kernel(self) -> EmittedKernel:
         """The kernel."""
         s, k, block = self.s, self.k, self.block
-        k.define("make_key", KEYS)
-        k.define(f"keep_best_{self.best}", _functions(self.best))
+        k.include("make_key", "key_value", "to_rank", "order_pair")
+        k.define(f"merge_best_{self.best}", _functions(self.best))
         rows = k.size(s.rows)
         row_slots = self.best + self.lanes  # a lane also stores what is not taken, in a slot of its own
         k.line(f"__shared__ unsigned long long selected[{block} / {self.lanes} * {row_slots}];")

@@ -21,17 +21,6 @@ LOADS_AT_ONCE = 16
 NAMES = """keys buffer_count better_counts threshold new_count phase base loaded i j v remaining valid_count mask
 better_count to_add slot must_sort thread_best"""
 
-MERGE = """// Sorts the best keys and the new_count keys behind them, largest first; ends with a barrier.
-template <int THREADS, int BEST>
-__device__ void merge_new_keys(unsigned long long* keys, int new_count) {
-    int size = BEST;
-    while (size < BEST + new_count) size *= 2;
-    for (int i = BEST + new_count + threadIdx.x; i < size; i += THREADS) keys[i] = 0;
-    __syncthreads();
-    bitonic_sort_keys<THREADS>(keys, size, size);
-}
-"""
-
 
 class ThresholdFilter:
     """Writes the pass into a kernel, for which bitonic_sort_keys must be defined.
@@ -59,7 +48,7 @@ class ThresholdFilter:
     def write(self, start: str, end: str) -> None:
         """Emits keys[0..take) = the best keys of elements [start, end), largest first; 0 where there are fewer."""
         k, block = self.k, self.block
-        k.define("merge_new_keys", MERGE)
+        k.include("merge_new_keys")
         k.line(f"__shared__ unsigned long long keys[{LDS_KEYS}];  // the best so far, then the buffer of candidates")
         k.line("__shared__ int buffer_count, better_counts[3];  // keys in the buffer; better elements in 3 phases")
         k.line(f"for (int i = threadIdx.x; i < {self.best}; i += {block}) keys[i] = 0;")
