@@ -1,4 +1,4 @@
-"""Attention by tiles and by pieces of the keys: values on the cpu target, resources of real builds."""
+"""Attention by tiles and by chunks of the keys: values on the cpu target, resources of real builds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Attention(torch.nn.Module):
 
 
 class Block(torch.nn.Module):
-    """Heads cut out of one product, as models have it."""
+    """Heads as slices of one product."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -52,8 +52,8 @@ def qkv(*sizes: int, heads: int = 0, dtype: torch.dtype = torch.float32) -> list
     return [draw(b, h, n, d, dtype=dtype), draw(b, shared, m, d, dtype=dtype), draw(b, shared, m, dv, dtype=dtype)]
 
 
-def off_row(rows: int, keys: int) -> torch.Tensor:
-    """A boolean mask in which one query sees nothing."""
+def row_without_keys(rows: int, keys: int) -> torch.Tensor:
+    """A boolean mask in which one query attends to no key."""
     mask = torch.rand(rows, keys, generator=torch.Generator().manual_seed(1)) > 0.5
     mask[1] = False
     return mask
@@ -68,7 +68,7 @@ def off_row(rows: int, keys: int) -> torch.Tensor:
         ({}, qkv(1, 2, 20, 50, 130, 129), {}, 64),
         ({"is_causal": True}, qkv(1, 2, 40, 40, 64, 64, dtype=HALF), {}, 32),
         ({}, qkv(1, 2, 40, 40, 80, 80, dtype=BRAIN), {}, 64),
-        ({}, [*qkv(2, 3, 19, 29, 20, 20), off_row(19, 29)], {}, 64),
+        ({}, [*qkv(2, 3, 19, 29, 20, 20), row_without_keys(19, 29)], {}, 64),
         ({}, [*qkv(2, 3, 19, 29, 20, 20), draw(2, 1, 19, 29)], {}, 64),
     ],
 )
@@ -83,16 +83,16 @@ def test_tiles(options: dict[str, Any], inputs: list[torch.Tensor], knobs: dict[
         ({}, qkv(2, 3, 1, 129, 40, 40), {"DECODE_KEYS": 64}, 64),
         ({"enable_gqa": True}, qkv(2, 6, 2, 133, 64, 72, heads=2), {"DECODE_ROWS": 4, "DECODE_BLOCK": 128}, 32),
         ({"is_causal": True}, qkv(2, 2, 5, 70, 24, 24, dtype=HALF), {}, 64),
-        ({}, [*qkv(2, 3, 3, 129, 20, 6), off_row(3, 129)], {}, 64),
+        ({}, [*qkv(2, 3, 3, 129, 20, 6), row_without_keys(3, 129)], {}, 64),
         ({}, [*qkv(2, 3, 1, 129, 256, 256, dtype=BRAIN), draw(2, 3, 1, 129, dtype=BRAIN)], {}, 64),
     ],
 )
-def test_pieces_of_the_keys(options: dict[str, Any], inputs: list[Any], knobs: dict[str, int], wave: int) -> None:
+def test_chunks_of_the_keys(options: dict[str, Any], inputs: list[Any], knobs: dict[str, int], wave: int) -> None:
     text = check(Attention(**options), inputs, choices={CALL: "split", **knobs}, wave=wave)
     assert kernels_in(text) == 2
 
 
-def test_heads_are_read_where_the_product_left_them_at_any_length() -> None:
+def test_heads_are_read_in_place_at_any_length() -> None:
     chosen = {CALL: "tiled", "call:linear": "library"}
     text = check(
         Block(64, 2), [draw(2, 37, 64)], choices=chosen, other=[draw(1, 5, 64)], library=("aten.linear.default",)
@@ -107,7 +107,7 @@ def test_one_program_for_all_lengths_guards_the_head_size() -> None:
 
 
 @pytest.mark.parametrize(("wide", "chosen"), [(16, {CALL: "library"}), (257, {})])
-def test_the_librarys_attention_holds_for_every_head_size(wide: int, chosen: dict[str, Any]) -> None:
+def test_library_attention_accepts_every_head_size(wide: int, chosen: dict[str, Any]) -> None:
     inputs, other = qkv(2, 3, 12, 20, wide, wide), qkv(1, 5, 7, 33, 8, 8)
     library = ("aten.scaled_dot_product_attention.default",)
     text = check(Attention(), inputs, choices=chosen, other=other, library=library)
@@ -116,7 +116,7 @@ def test_the_librarys_attention_holds_for_every_head_size(wide: int, chosen: dic
     assert CALL in offered, "its kernels are on offer all the same"
 
 
-def test_the_librarys_attention_in_half_types_keeps_its_head_size() -> None:
+def test_library_attention_of_half_types_guards_the_head_size() -> None:
     """On a GPU the library pads other heads to a multiple of 8 and returns outputs with gaps."""
     halves = [tensor.half() for tensor in qkv(2, 3, 12, 20, 16, 16)]
     assert "shape[3] == 16" in write(captured(Attention(), halves), {CALL: "library"}).text
@@ -151,7 +151,7 @@ def test_tiles_need_no_scratch(size: int, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize(("size", "dtype"), [(64, torch.float32), (128, BRAIN), (256, torch.float32)])
-def test_pieces_need_no_scratch(size: int, dtype: torch.dtype) -> None:
+def test_chunks_need_no_scratch(size: int, dtype: torch.dtype) -> None:
     inputs = qkv(8, 32, 1, 1024, size, size, heads=8, dtype=dtype)
     program = write(captured(Attention(enable_gqa=True), inputs), {CALL: "split"})
     build_all(program.text, program.knobs)

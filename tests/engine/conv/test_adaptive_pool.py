@@ -50,7 +50,7 @@ def test_values(which: int, dtype: torch.dtype, wave: int) -> None:
 
 
 def test_the_default_for_many_small_planes() -> None:
-    """Its program, captured with many, is right for one plane and for a last block that is not full."""
+    """The program captured with many planes is also correct for one plane and for a partial last block."""
     model = Op(lambda x: F.adaptive_avg_pool2d(x, 7))
     program = write(captured(model, [torch.empty(256, 512, 42, 42, dtype=torch.float16)]))
     assert "4 planes a block in LDS" in program.text
@@ -67,7 +67,7 @@ def test_few_elements_and_large_planes_stay_generic() -> None:
 
 
 def test_builds() -> None:
-    """Memory is read 16 bytes at a time; of constant sizes a window's pairs of halves are one read of LDS each."""
+    """Memory is read 16 bytes at a time; with constant sizes a pair of halves is one read of LDS."""
     model = Op(lambda x: F.adaptive_avg_pool2d(x, 7))
     program = write(captured(model, [torch.empty(256, 512, 42, 42, dtype=torch.float16)]))
     build = program_builds(program, lambda target: 4)

@@ -19,7 +19,7 @@ HALF, BRAIN = torch.float16, torch.bfloat16
 
 
 def normal(model: nn.Module, dtype: torch.dtype = torch.float32) -> nn.Module:
-    """Weights of a size at which a wrong one shows."""
+    """Weights large enough that a wrong one shows."""
     torch.manual_seed(1)
     for parameter in model.parameters():
         nn.init.normal_(parameter)
@@ -27,7 +27,7 @@ def normal(model: nn.Module, dtype: torch.dtype = torch.float32) -> nn.Module:
 
 
 def chosen(model: nn.Module, x: torch.Tensor, **more: Any) -> dict[str, Any]:
-    """Choices that write every convolution this way."""
+    """Choices by which every convolution is an implicit product."""
     calls = {k: "implicit" for k, c in space(captured(model, [x])).items() if "implicit" in c.options}
     assert calls
     return {**calls, **more}
@@ -101,7 +101,7 @@ def test_knobs(layer: nn.Module, shape: tuple[int, ...], knobs: dict[str, int]) 
 
 
 class Block(nn.Module):
-    """A residual of the layer's own input, behind an activation that stands before it."""
+    """A residual of the layer's own input, after a prologue."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class Block(nn.Module):
         return F.silu(self.layer(torch.relu(x)) + x) * 2
 
 
-def test_what_stands_before_and_behind_fuses_and_other_shapes_hold() -> None:
+def test_prologue_epilogue_and_other_shapes() -> None:
     text = verify(Block(), draw(2, 8, 8, 8), other=[draw(3, 8, 5, 7)])
     assert "relu(x" in text
     assert "store_wide" in text
@@ -134,7 +134,7 @@ def test_infinities_stay_in_their_windows() -> None:
     verify(Then(nn.Conv2d(4, 8, 3, padding=1)), x)
 
 
-def test_of_large_windows_and_doubles_there_is_no_offer() -> None:
+def test_no_offer_for_large_windows_and_doubles() -> None:
     for layer, x in ((nn.Conv1d(2, 2, 344), draw(1, 2, 400)), (nn.Conv1d(2, 2, 3), draw(1, 2, 9, dtype=torch.float64))):
         options = space(captured(Then(layer.to(x.dtype)), [x]))
         assert not any("implicit" in c.options for c in options.values())
@@ -172,7 +172,7 @@ def test_default_rule(layer: nn.Module, shape: tuple[int, ...], default: str) ->
     assert bool(explain(graph)["library"]) == (default == "library")
 
 
-def test_what_fuses_behind_the_tiles_counts_for_them() -> None:
+def test_the_rule_counts_the_epilogue() -> None:
     layer = nn.Conv2d(32, 48, (5, 3), padding=(4, 2), dilation=2)
     graph = captured(Then(layer), [torch.empty(16, 32, 96, 96)])
     assert not explain(graph)["library"]

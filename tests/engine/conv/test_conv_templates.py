@@ -31,7 +31,7 @@ class Then(nn.Module):
 
 
 def verify(model: nn.Module, x: torch.Tensor, tile: str, **kw: Any) -> str:
-    """The program with a stencil of this tile is right, and is one kernel without a library call."""
+    """Checks that the stencil of this tile is correct and is one kernel without a library call."""
     torch.manual_seed(1)
     model = model.to(x.dtype)
     for parameter in model.parameters():
@@ -111,7 +111,7 @@ class Block(nn.Module):
         return torch.relu(self.layer(x) + x)
 
 
-def test_residual_fuses_and_other_shapes_hold() -> None:
+def test_residual_and_other_shapes() -> None:
     text = verify(Block(), draw(2, 4, 8, 8), "1x2x4", other=[draw(3, 4, 5, 7)])
     assert kernels_in(text) == 1
 
@@ -125,8 +125,8 @@ def test_whole_planes(wave: int) -> None:
     assert "the same for the whole block" in text
 
 
-def test_misaligned_rows_are_read_one_by_one() -> None:
-    """A view into memory that starts between two packs."""
+def test_unaligned_rows_are_read_by_elements() -> None:
+    """A view that does not begin at a multiple of 16 bytes."""
     model = Then(nn.Conv2d(4, 4, 3, padding=1, groups=4)).eval()
     x = draw(1 + 2 * 4 * 8 * 8)[1:].view(2, 4, 8, 8)
     text = verify(model, x, "1x2x4")

@@ -31,7 +31,7 @@ class Op(nn.Module):
 
 
 def verify(function: Callable[..., Any], x: torch.Tensor, tile: str, **kw: Any) -> str:
-    """The stencil of this tile is right and is the only kernel."""
+    """Checks that the stencil of this tile is correct and is the only kernel."""
     model = Op(function)
     keys = [k for k in space(captured(model, [x])) if k.startswith("call:") and k.count(":") == 1]
     text = check(model, [x], choices={f"{k}:tile": tile for k in keys}, **kw)
@@ -85,7 +85,7 @@ def test_lp_pool_and_even_adaptive_pools() -> None:
     check(model, [draw(2, 3, 8, 8)])
 
 
-def test_nan_beats_numbers() -> None:
+def test_nan_wins_over_numbers() -> None:
     x = draw(1, 1, 6, 8)
     x[0, 0, 2, 3] = float("nan")
     verify(lambda x: F.max_pool2d(x, 3, 2, 1), x, "1x2x2")

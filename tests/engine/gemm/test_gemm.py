@@ -1,4 +1,4 @@
-"""Matrix products written in HIP: operators, dtypes, layouts and tails; the matrix units; what is the default."""
+"""Matrix products: operators, dtypes, layouts and partial tiles; matrix units; the static rule."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Of(nn.Module):
 
 
 class Dense(nn.Module):
-    """A linear layer, and what follows it."""
+    """A linear layer and a function of its output."""
 
     def __init__(self, k: int, n: int, dtype: torch.dtype = torch.float32, then: Callable[..., Any] = F.gelu) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Quantised(nn.Module):
 
 
 def chosen(model: nn.Module, inputs: list[torch.Tensor], way: str, **more: Any) -> dict[str, Any]:
-    """Choices that write every product of a module one way."""
+    """Choices by which every product of a module is written in one way."""
     options = space(captured(model, inputs))
     calls = {k: way for k, c in options.items() if k.startswith("call:") and way in c.options}
     assert calls, options
@@ -110,14 +110,14 @@ def test_large_tiles() -> None:
         compare(got, *reference(model, small)[:2])
 
 
-def test_a_residual_and_a_bias_stand_behind_the_product() -> None:
+def test_residual_and_bias_are_fused_as_epilogue() -> None:
     model = Dense(36, 20, then=lambda y, r: F.silu(y) * r + 1)
     text = verify(model, [draw(2, 9, 36), draw(2, 9, 20)], "gemm")
     assert kernels_in(text) == 1
     assert "store_wide" in text
 
 
-def test_a_prologue_is_computed_on_the_way() -> None:
+def test_a_prologue_is_fused() -> None:
     model = Of(lambda a, s, b: ((a * s[:, None]).relu() @ b.to(a.dtype)).tanh())
     text = verify(model, [draw(34, 24), draw(34), draw(24, 40, dtype=HALF)], "gemm")
     assert kernels_in(text) == 1
@@ -147,7 +147,7 @@ def test_operators(name: str) -> None:
     verify(Of(fn), [draw(*s, seed=k) for k, s in enumerate(shapes)], "gemm")
 
 
-def test_sizes_may_change() -> None:
+def test_other_sizes_than_captured() -> None:
     model, first = Dense(40, 24), [draw(4, 9, 40)]
     check(model, first, choices=chosen(model, first, "gemm"), other=[draw(2, 50, 40)])
     check(model, first, choices=chosen(Dense(40, 24), [draw(2, 3, 40)], "gemv"), other=[draw(1, 1, 40)])
@@ -161,7 +161,7 @@ def test_a_product_over_nothing_is_zero() -> None:
 
 
 def on_matrix_units(program: Program) -> Program:
-    """The same program as CDNA takes it, for the cpu target, which emulates these instructions."""
+    """The program as CDNA compiles it, for the cpu target, which emulates these instructions."""
     old = "#if defined(__gfx90a__)"
     assert old in program.text
     return Program(text=program.text.replace(old, "#if 1 || defined(__gfx90a__)"), knobs=program.knobs)
@@ -183,20 +183,20 @@ def test_matrix_units(dtype: torch.dtype, tile: int) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, HALF, BRAIN])
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 264, 33), (3, 131, 20), (8, 64, 16), (19, 72, 40)])
 @pytest.mark.matrix(keep=6)
-def test_skinny_linear(m: int, k: int, n: int, dtype: torch.dtype) -> None:
+def test_gemv_along_k(m: int, k: int, n: int, dtype: torch.dtype) -> None:
     text = verify(Dense(k, n, dtype), [draw(m, k, dtype=dtype)], "gemv")
     assert "lane_reduce<32>" in text
 
 
 @pytest.mark.parametrize("split", [1, 4])
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 100, 64), (5, 37, 41)])
-def test_skinny_across(m: int, k: int, n: int, split: int) -> None:
+def test_gemv_across_rows(m: int, k: int, n: int, split: int) -> None:
     inputs = [draw(m, k), draw(k, n)]
     text = verify(MM, inputs, "gemv", **{"call:mm:split": split})
     assert kernels_in(text) == (2 if split > 1 else 1)
 
 
-def test_the_few_may_be_columns() -> None:
+def test_few_columns_too() -> None:
     verify(MM, [draw(70, 96), draw(96, 2)], "gemv", wave=32)
     verify(Of(lambda a, v: torch.mv(a, v).exp()), [draw(70, 96) / 10, draw(96)], "gemv")
     verify(Of(lambda a, v: torch.dot(a, v)), [draw(5000), draw(5000, seed=1)], "gemv", **{"call:dot:split": 4})
@@ -220,7 +220,7 @@ def test_experts_are_gathered_in_place() -> None:
     assert "load_aligned" in text
 
 
-def test_an_offset_makes_the_reads_narrow_and_right() -> None:
+def test_unaligned_operands_are_read_by_elements() -> None:
     model = Dense(64, 24)
     x = draw(2 * 64 + 1)[1:].view(2, 64)
     assert x.data_ptr() % 16
@@ -230,7 +230,7 @@ def test_an_offset_makes_the_reads_narrow_and_right() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, HALF])
 @pytest.mark.parametrize("way", ["gemv", "gemm"])
-def test_int8_weights_are_scaled_on_the_way(dtype: torch.dtype, way: str) -> None:
+def test_int8_weights_are_scaled_in_the_prologue(dtype: torch.dtype, way: str) -> None:
     text = verify(Quantised(80, 24, dtype), [draw(2, 80, dtype=dtype)], way)
     assert kernels_in(text) == 1
 
@@ -238,7 +238,7 @@ def test_int8_weights_are_scaled_on_the_way(dtype: torch.dtype, way: str) -> Non
 @pytest.mark.parametrize(
     "knobs", [{"GEMV_ROWS": 4, "GEMV_WAVES": 8}, {"GEMV_ROWS": 1, "GEMV_WAVES": 1, "GEMV_BLOCK": 512}]
 )
-def test_skinny_knobs(knobs: dict[str, int]) -> None:
+def test_gemv_knobs(knobs: dict[str, int]) -> None:
     verify(Dense(300, 37), [draw(2, 300)], "gemv", **knobs)
 
 
@@ -288,8 +288,9 @@ BUILT: list[tuple[str, nn.Module, list[torch.Tensor]]] = [
 @pytest.mark.parametrize(("way", "model", "inputs"), BUILT)
 @pytest.mark.matrix(keep=5)
 def test_builds(way: str, model: nn.Module, inputs: list[torch.Tensor]) -> None:
-    """For AMD with no scratch and room for two blocks a unit (one, where a large GPU has no two: the tiles are twice as
-    deep then), and the same source by NVRTC."""
+    """For AMD without scratch and with room for two blocks a unit (one where tiles are twice as deep, since a large GPU
+    has no two), and the same source by NVRTC.
+    """
     program = write(captured(model, inputs), chosen(model, inputs, way))
     depth = parse(program.text).defines(program.knobs).get("GEMM_K", 0)
     deep = depth > DEPTH[str(inputs[0].dtype).removeprefix("torch.")]

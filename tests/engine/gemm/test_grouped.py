@@ -29,7 +29,7 @@ def gated(x: torch.Tensor, w: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
 
 
 def looped(x: torch.Tensor, w: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
-    """The same, a group at a time, in double."""
+    """The same in double, group by group."""
     starts = [0, *offs.tolist()[:-1]]
     return torch.cat([x[a:b].double() @ m.double() for a, b, m in zip(starts, offs.tolist(), w, strict=True)])
 
@@ -53,7 +53,7 @@ def test_groups(offsets: tuple[int, ...], wave: int) -> None:
     close(got, looped(x, weight, ends(8, 9)))
 
 
-def test_what_stands_before_and_behind_is_fused() -> None:
+def test_prologue_and_epilogue_are_fused() -> None:
     x, weight, offs = draw(70, 40), draw(3, 72, 40), ends(30, 31, 70)
     program = write(captured(Op(gated), [x, weight, offs]), {"call:_grouped_mm": "grouped"})
     assert kernels_in(program.text) == 1
@@ -67,7 +67,9 @@ def test_other_forms_stay_with_the_library() -> None:
 
 
 def test_the_static_rule() -> None:
-    """Large products are the library's, which has matrix units; what memory or the launch bounds is the engine's."""
+    """Large products are left to the library, which has matrix units; the template takes what memory or the launch
+    bounds.
+    """
 
     def default(rows: int, depth: int, columns: int) -> Any:
         inputs = [torch.empty(rows, depth), torch.empty(16, depth, columns)]

@@ -1,4 +1,4 @@
-"""Skinny products of packed weights: several numbers a byte are unpacked where the product reads them."""
+"""Products with few rows of packed weights: several numbers a byte, unpacked where the product reads them."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ def test_values(function: Callable[..., Tensor], inputs: list[Tensor], wave: int
 LARGE = [torch.empty(4096, 2048, dtype=torch.uint8), torch.empty(4096, 32).half(), torch.empty(4096).half()]
 
 
-def test_nothing_is_unpacked_to_memory_by_default() -> None:
+def test_weights_are_not_unpacked_to_memory() -> None:
     kernels = explain(captured(Op(nibbles), LARGE))["kernels"]
     assert [k["mapping"] for k in kernels] == ["call:gemv"]
 
 
 def halves(packed: Tensor, x: Tensor) -> Tensor:
-    """All lower numbers before all upper ones: no byte makes two neighbours."""
+    """All lower numbers before all upper ones: no byte holds two neighbours."""
     return torch.cat([packed & 15, packed >> 4], dim=-1).to(x.dtype) @ x
 
 
-def test_other_orders_are_not_read_in_packs() -> None:
+def test_other_orders_are_not_vectorised() -> None:
     inputs = draw(5, 64, (128,), dtype=torch.float32)
     text = check(Op(halves), inputs, choices={"call:matmul": "gemv"}, library=["aten.matmul.default"])
     assert "p_pack" not in text
@@ -81,7 +81,7 @@ def test_builds() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int64])
 def test_bits_by_constants(dtype: torch.dtype) -> None:
-    """Masks and shifts whose results need no wrapping to the width of small integers, and some that do."""
+    """Masks and shifts by constants, with and without wrapping to the width of small integers."""
 
     def bits(x: Tensor) -> tuple[Tensor, ...]:
         return x & 15, x >> 4, x >> 9, (x >> 1) & 127, (x & 100) << 2, (x >> 2) + 100, (x & 15).float() - 8.0

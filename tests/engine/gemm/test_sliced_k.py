@@ -1,4 +1,4 @@
-"""Products of awkward shapes: small tiles whose threads are cut along k, blocks that share k, and the rule for both."""
+"""Products of awkward shapes: small tiles with sliced k, split-k, and the rule for both."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from tests.engine.gemm.test_gemm import BRAIN, HALF, MM, TARGETS, Dense, Of, Qua
 from tests.engine.harness import CACHE, captured, check, compare, kernels_in, reference, run
 
 LINEAR = Of(lambda a, w, r: F.silu(F.linear(a, w)) + r)
-ACROSS = Of(lambda a, b, r: F.silu(a @ b) + r)
-TURNED = Of(lambda a, b, r: F.silu(a.t() @ b) + r)
+ROW_MAJOR = Of(lambda a, b, r: F.silu(a @ b) + r)
+TRANSPOSED = Of(lambda a, b, r: F.silu(a.t() @ b) + r)
 
 
 def operands(m: int, n: int, k: int, form: str, dtype: torch.dtype) -> list[torch.Tensor]:
-    """nt: both run along k; nn and tn: b, or both, run across it."""
+    """nt: k is contiguous in both; nn and tn: in a only, or in neither."""
     a = draw(k, m, dtype=dtype) if form == "tn" else draw(m, k, dtype=dtype)
     b = draw(n, k, dtype=dtype) if form == "nt" else draw(k, n, dtype=dtype)
     return [a, b, draw(n, dtype=dtype, seed=5)]
 
 
 def program(form: str, dtype: torch.dtype, sizes: tuple[int, int, int] = (17, 45, 100), **more: Any) -> Any:
-    model = {"nt": LINEAR, "nn": ACROSS, "tn": TURNED}[form]
+    model = {"nt": LINEAR, "nn": ROW_MAJOR, "tn": TRANSPOSED}[form]
     inputs = operands(*sizes, form, dtype)
     return model, inputs, write(captured(model, inputs), chosen(model, inputs, "gemm", **more))
 
@@ -70,7 +70,7 @@ def test_few_columns(knobs: dict[str, int], matrix_units: bool) -> None:
 
 @pytest.mark.parametrize("m", [1, 9, 33])
 @pytest.mark.parametrize("wave", [32, 64])
-def test_odd_rows_and_lengths(m: int, wave: int) -> None:
+def test_unaligned_rows_and_lengths(m: int, wave: int) -> None:
     model = Dense(131, 37, BRAIN)
     inputs = [draw(m, 131, dtype=BRAIN)]
     check(
@@ -89,7 +89,7 @@ def test_odd_rows_and_lengths(m: int, wave: int) -> None:
 @pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize(("sizes", "dtype"), [((33, 65, 301), torch.float32), ((17, 30, 90), HALF)])
 def test_blocks_share_k(sizes: tuple[int, int, int], dtype: torch.dtype, split: int) -> None:
-    """With 32 blocks of 90 most have no k at all."""
+    """With 32 blocks and a k of 90 most blocks have nothing to sum."""
     model, inputs, made = program("nt", dtype, sizes, **{"call:linear:split": split})
     assert kernels_in(made.text) == 2
     assert "atomic" not in made.text
@@ -108,7 +108,7 @@ def test_large_tiles_share_k_too() -> None:
         compare(got, *reference(model, small)[:2])
 
 
-def test_shared_k_in_a_batch_turned_and_of_nothing() -> None:
+def test_split_k_of_batches_transposes_and_empty_sums() -> None:
     turned = Of(lambda a, b: torch.einsum("bik,bjk->jbi", a, b).relu())
     inputs = [draw(3, 19, 70), draw(3, 21, 70)]
     choices = chosen(turned, inputs, "gemm", **{"call:einsum:split": 4})
@@ -142,13 +142,13 @@ def test_the_tiling(shape: ProductShape, small: bool | None, split: bool) -> Non
     assert seconds(shape, found) <= seconds(shape, Tiling(64, 64, tiling.DEPTH[shape.dtype]))
 
 
-def test_rows_of_a_tile_are_no_more_than_needed() -> None:
+def test_tiles_are_no_larger_than_the_product() -> None:
     assert choose(ProductShape(1, 12, 4096, 4096, "float32")).rows == 16
     assert choose(ProductShape(1, 4096, 12, 4096, "float32")).columns == 16
     assert choose(ProductShape(1, 1, 1, 1, "float32")).small
 
 
-def test_one_block_more_than_units_makes_all_wait() -> None:
+def test_the_tail_of_one_more_block() -> None:
     tile = Tiling(128, 128, 16)
     full, more = (
         ProductShape(n, 128, 128, 4096, "float32") for n in (3 * tiling.COMPUTE_UNITS, 3 * tiling.COMPUTE_UNITS + 1)
@@ -159,7 +159,7 @@ def test_one_block_more_than_units_makes_all_wait() -> None:
     )
 
 
-def test_a_split_pays_its_second_kernel() -> None:
+def test_split_k_counts_its_second_kernel() -> None:
     shape = ProductShape(256, 64, 128, 512, "float32")
     once, twice = (seconds(shape, Tiling(64, 64, 16, split)) for split in (1, 2))
     assert twice > once

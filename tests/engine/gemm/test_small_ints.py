@@ -1,4 +1,6 @@
-"""Bytes and bits that become floats: values on the processor, bit patterns as NVIDIA takes them, its instructions."""
+"""Bytes and bits converted to float: values on the processor, bit patterns as NVIDIA computes them, its
+instructions.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def rows(weight: Tensor, scale: Tensor, x: Tensor) -> Tensor:
 
 
 def shifted(weight: Tensor, x: Tensor) -> Tensor:
-    """A constant that joins the conversion, one that is no whole number, a conversion that two read."""
+    """A constant folded into the conversion, one that is no integer, and a conversion that is read twice."""
     a, b = (weight.to(x.dtype) - 3.0) @ x, (weight.to(x.dtype) + 0.5) @ x
     return torch.stack([a, b, (weight.to(x.dtype).square() - weight.to(x.dtype)) @ x])
 
@@ -40,7 +42,7 @@ def draw(dtype: torch.dtype, count: int, length: int, to: torch.dtype = torch.fl
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8])
 @pytest.mark.parametrize("wave", [32, 64])
 def test_values(dtype: torch.dtype, wave: int) -> None:
-    """Packs, a row's rest, rows at addresses where no pack begins."""
+    """Vectors, the tail of a row, and unaligned rows."""
     weight, scale, x = draw(dtype, 5, 1200, torch.float16)
     text = check(Op(rows), [weight, scale, x], choices=GEMV, wave=wave, other=draw(dtype, 3, 1001, torch.float16))
     assert "byte_to_float(" in text and "load_bytes<" in text
@@ -55,7 +57,7 @@ def numbers(text: str, pattern: str) -> tuple[int, float]:
 
 
 def test_bit_patterns() -> None:
-    """What is added to the bits and taken away again: exact for each x and each whole number that may join."""
+    """The constant added to the bits and subtracted again: exact for each x and each integer that may be folded in."""
     small = numbers(SMALL_FLOAT[1], r"(0x\w+) \+ x\) - \((\S+)f \+ less")
     natural = numbers(NATURAL_FLOAT[1], r"(0x\w+) \| x\) - \((\S+)f \+ less")
     least = np.float32([-(2**21), -128, -1, 0, 1, 8, 2**21])
@@ -82,7 +84,7 @@ def test_bytes_of_words(dtype: type) -> None:
 
 
 def test_no_conversion_is_left() -> None:
-    """Of the packs: what is left is of a row's rest, an element at a time."""
+    """None of the vectorised part; the tail of a row converts element by element."""
     large = [torch.empty(4096, 4096, dtype=torch.int8), torch.empty(4096).half(), torch.empty(4096).half()]
     ptx = twin(write(captured(Op(rows), large), GEMV))
     assert "cvt.rn.f32.s8" not in ptx and "cvt.rn.f32.s16" not in ptx and ptx.count("prmt.b32") >= 32
@@ -91,6 +93,6 @@ def test_no_conversion_is_left() -> None:
     builds(Op(rows), large)
 
 
-def test_other_integers_are_converted_as_ever() -> None:
+def test_wider_integers_are_converted() -> None:
     text = write(captured(Op(lambda i: i.float() * 0.5), [torch.zeros(1000, dtype=torch.int32)])).text
     assert "_float(" not in text

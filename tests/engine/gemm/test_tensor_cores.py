@@ -1,4 +1,6 @@
-"""NVIDIA's tensor cores: fragments and products, done with shuffles on a processor; what NVRTC makes of them."""
+"""NVIDIA's tensor cores: fragments and products computed with shuffles on a processor, and the code that NVRTC
+makes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from tests.engine.template_builds import program_builds
 ON = "#if __CUDA_ARCH__ >= 800\n#define GEMM_MMA 1"
 
 
-def tensor(model: nn.Module, like: list[torch.Tensor], way: str, **choices: Any) -> Program:
+def with_tensor_cores(model: nn.Module, like: list[torch.Tensor], way: str, **choices: Any) -> Program:
     """The program with tensor cores everywhere, traced at sizes whose tiles have a side of 128."""
     written = write(captured(model, like), chosen(model, like, way, **choices))
     assert written.text.count(ON) == 1 and "mma_" in written.text
@@ -28,7 +30,7 @@ def tensor(model: nn.Module, like: list[torch.Tensor], way: str, **choices: Any)
 
 def verify(model: nn.Module, like: list[torch.Tensor], inputs: list[torch.Tensor], way: str, **choices: Any) -> None:
     expected, native, _ = reference(model, inputs)
-    got, _ = run(tensor(model, like, way, **choices), model, inputs, wave=32)
+    got, _ = run(with_tensor_cores(model, like, way, **choices), model, inputs, wave=32)
     compare(got, expected, native)
 
 
@@ -43,7 +45,7 @@ def verify(model: nn.Module, like: list[torch.Tensor], inputs: list[torch.Tensor
     ],
 )
 def test_products_of_any_size(m: int, n: int, k: int, tiles: tuple[int, int, int], dtype: torch.dtype) -> None:
-    """Rows, columns and depths cut short, operands that run along k."""
+    """Partial tiles of rows, columns and depth; operands with contiguous k."""
     knobs = dict(zip(("GEMM_M", "GEMM_N", "GEMM_K"), tiles, strict=True))
     model = Of(lambda x, w: F.gelu(F.linear(x, w)))
     like = [torch.empty(8192, 1024, dtype=dtype), torch.empty(2048, 1024, dtype=dtype)]
@@ -51,7 +53,7 @@ def test_products_of_any_size(m: int, n: int, k: int, tiles: tuple[int, int, int
 
 
 @pytest.mark.parametrize("dtype", [HALF, BRAIN])
-def test_operands_that_run_across_k(dtype: torch.dtype) -> None:
+def test_operands_whose_k_is_not_contiguous(dtype: torch.dtype) -> None:
     model = Of(lambda a, b: F.silu(a.t() @ b) + 1)
     like = [torch.empty(1024, 8192, dtype=dtype), torch.empty(1024, 2048, dtype=dtype)]
     given = [draw(40, 136, dtype=dtype), draw(40, 144, dtype=dtype)]
@@ -76,19 +78,19 @@ def test_convolutions(layer: nn.Module, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("size", [(8, 16), (7, 9)], ids=["whole packs", "odd"])
 @pytest.mark.parametrize("layer", [nn.Conv2d(40, 130, 1), nn.Conv2d(64, 128, 1, bias=False)], ids=["bias", "plain"])
-def test_windows_of_one(layer: nn.Conv2d, size: tuple[int, int]) -> None:
-    """Inputs run across k; images are a batch."""
+def test_one_by_one_windows(layer: nn.Conv2d, size: tuple[int, int]) -> None:
+    """Inputs whose k is not contiguous; images are a batch."""
     model = nn.Sequential(layer, nn.ReLU()).to(HALF)
     like = torch.empty(64, layer.in_channels, 112, 112, dtype=HALF)
     verify(model, [like], [draw(3, layer.in_channels, *size, dtype=HALF)], "gemm", GEMM_M=64, GEMM_N=64)
 
 
-def test_what_is_computed_where_it_is_read_goes_through_registers() -> None:
+def test_computed_operands_are_loaded_through_registers() -> None:
     model = Of(lambda x, w: torch.relu(F.linear(x * 2, w)))
     like = [torch.empty(8192, 1024, dtype=HALF), torch.empty(2048, 1024, dtype=HALF)]
     choices = chosen(model, like, "gemm", GEMM_M=64, GEMM_N=64)
     given = [draw(70, 72, dtype=HALF), draw(66, 72, dtype=HALF)]
-    text = tensor(model, like, "gemm").text
+    text = with_tensor_cores(model, like, "gemm").text
     assert (text.count("cp_async_16(destination"), text.count("store_lds_vector(destination")) == (
         1,
         1,
@@ -96,9 +98,10 @@ def test_what_is_computed_where_it_is_read_goes_through_registers() -> None:
     verify(model, like, given, "gemm", **{k: v for k, v in choices.items() if k.startswith("GEMM")})
 
 
-def test_what_nvrtc_makes_of_it() -> None:
-    """A step of 128 x 128 x 32: 16 products and 6 loads of fragments for each 16 of k, four packs past the
-    registers, of which there are 128, so that two blocks fit a multiprocessor."""
+def test_nvrtc_code() -> None:
+    """A step of 128 x 128 x 32: 16 products and 6 fragment loads for each 16 of k, four asynchronous copies, and 128
+    registers, so that two blocks fit a multiprocessor.
+    """
     x = torch.empty(8192, 1024, dtype=HALF)
     model = Dense(1024, 1024, HALF, then=torch.relu)
     program = write(captured(model, [x]), chosen(model, [x], "gemm", GEMM_M=128, GEMM_N=128))

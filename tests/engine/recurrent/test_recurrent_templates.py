@@ -1,4 +1,6 @@
-"""Recurrent layers that last for all steps, and cells in parts: values on the cpu target, resources of real builds."""
+"""Recurrent layers as one kernel for all steps, and single cells: values on the cpu target, resources of real
+builds.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def verify(model: torch.nn.Module, inputs: list[torch.Tensor], **more: Any) -> s
     return check(model, inputs, library=("aten.linear.default", "aten.addmm.default"), **more)
 
 
-class TorchWatch(TorchDispatchMode):
+class OperatorCounter(TorchDispatchMode):
     """Counts operators."""
 
     calls = 0
@@ -87,7 +89,7 @@ def test_half_types_keep_their_state_in_float(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("model", [LSTM(5, 8, 2), LSTM(5, 8, bidirectional=True, batch_first=True)])
-def test_the_librarys_layers_hold_for_any_number_of_steps(model: torch.nn.Module) -> None:
+def test_library_layers_accept_any_number_of_steps(model: torch.nn.Module) -> None:
     text = check(
         Layer(model),
         [draw(4, 3, 5)],
@@ -100,12 +102,12 @@ def test_the_librarys_layers_hold_for_any_number_of_steps(model: torch.nn.Module
 
 
 @pytest.mark.parametrize("model", [LSTM(5, 8, proj_size=3), GRU(5, 8, 2, bidirectional=True, batch_first=True)])
-def test_shapes_without_the_steps_are_torchs_own(model: torch.nn.Module) -> None:
+def test_shapes_without_running_the_steps_match_torch(model: torch.nn.Module) -> None:
     model, x = model.to("meta"), torch.empty(4, 3, 5, device="meta")
     before = [(t.shape, t.stride()) for t in tree_leaves(model(x))]
     with steps_unwalked():
         within = [(t.shape, t.stride()) for t in tree_leaves(model(x))]
-    with TorchWatch() as watch:
+    with OperatorCounter() as watch:
         model(x)
     assert within == before and watch.calls > 10, "torch walks again through the steps"
 
@@ -138,7 +140,7 @@ def layer_graph(model: torch.nn.Module, batch: int) -> tuple[str, Graph]:
     return key, graph
 
 
-def test_large_layers_and_large_half_batches_stay_in_the_library_unless_chosen() -> None:
+def test_large_layers_are_left_to_the_library_by_default() -> None:
     for model, batch in ((LSTM(4, 256), 2), (LSTM(4, 64).half(), 600)):
         key, graph = layer_graph(model, batch)
         assert space(graph)[key].default == "library"
@@ -147,7 +149,7 @@ def test_large_layers_and_large_half_batches_stay_in_the_library_unless_chosen()
         assert "torch.lstm(" not in write(graph, {key: "persistent"}).text
 
 
-def test_what_the_template_does_not_write_stays() -> None:
+def test_unsupported_layers_are_left_to_the_library() -> None:
     for model in (LSTM(4, 8, proj_size=3), LSTM(4, 8).double()):
         graph = captured(Layer(model), [draw(2, 3, 4, dtype=next(model.parameters()).dtype)])
         assert "torch.lstm(" in write(graph).text

@@ -41,7 +41,7 @@ def test_rows_of_few_places(dtype: torch.dtype, parts: int, wave: int) -> None:
         compare(got, exact, native)
 
 
-def test_one_row_and_numbers_that_are_none() -> None:
+def test_one_row_and_nan() -> None:
     check(FLAT, [draw(9), whole(9, 2000), draw(2000)])
     check(FLAT, [draw(9, dtype=torch.int32), whole(9, 500), draw(500, dtype=torch.int32)])
     bad = draw(200)

@@ -1,4 +1,4 @@
-"""Sums, means, extremes and single elements brought to places by index: values with NaN and repeats; AMD builds."""
+"""Sums, means, extremes and single elements scattered by index: values with NaN and repeated places; AMD builds."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_index_reduce(mode: str, include: bool) -> None:
 
 
 def test_extremes_are_the_same_in_every_order() -> None:
-    """What no atomic addition touches must not vary: the verifier asks for equal bits."""
+    """Extremes must not depend on the order: the verifier compares bits."""
     model = scattered("amax", True, 0)
     inputs = [draw(3, 4), whole(3, 200, 4), draw(200, 4)]
     text = write(captured(model, inputs)).text
@@ -86,8 +86,8 @@ SET: list[Callable[..., Any]] = [
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
 @pytest.mark.parametrize("which", range(len(SET)))
 @pytest.mark.matrix(keep=8)
-def test_elements_that_are_set(which: int, dtype: torch.dtype) -> None:
-    """Places are named several times: the last stays, as on PyTorch's CPU."""
+def test_set_elements(which: int, dtype: torch.dtype) -> None:
+    """Places are named several times: the last element stays, as on PyTorch's CPU."""
     check(Op(SET[which]), [draw(7, 4, dtype=dtype), whole(7, 5, 4), draw(5, 4, dtype=dtype)], wave=32)
 
 

@@ -45,7 +45,7 @@ def test_every_width_and_uneven_places(dtype: torch.dtype, wave: int) -> None:
         compare(got, exact, native)
 
 
-def test_not_a_number_stays_in_its_place() -> None:
+def test_nan_stays_in_its_place() -> None:
     made = captured(ROWS, [draw(7, 4), whole(7, 150), draw(150, 4)])
     node = next(n.name for n in made.nodes if "index_add" in n.op)
     source, index = draw(150, 4), whole(7, 150)

@@ -15,8 +15,8 @@ from tests.engine.template_builds import builds
 LENGTHS = (8, 9, 33, 130, 300)  # against 8 to 64 captured: one tile of a row, parts of one, several
 
 
-def few(x: torch.Tensor, k: int, largest: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """As a stable sort has them: equal values in the order of their places."""
+def stable_topk(x: torch.Tensor, k: int, largest: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """The expected result: equal values in the order of their indices."""
     values, places = torch.sort(x, dim=-1, descending=largest, stable=True)
     return values[..., :k], places[..., :k]
 
@@ -26,7 +26,7 @@ def few(x: torch.Tensor, k: int, largest: bool) -> tuple[torch.Tensor, torch.Ten
 @pytest.mark.parametrize(("k", "largest"), [(8, True), (5, False), (1, True)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32])
 @pytest.mark.matrix(keep=8)
-def test_places_of_equal_values(dtype: torch.dtype, k: int, largest: bool, captured_length: int, wave: int) -> None:
+def test_indices_of_equal_values(dtype: torch.dtype, k: int, largest: bool, captured_length: int, wave: int) -> None:
     model = Op(lambda x: x.topk(k, -1, largest))
     g = torch.Generator().manual_seed(5)
     program = write(captured(model, [torch.randn(3, captured_length, generator=g).to(dtype)]))
@@ -34,7 +34,7 @@ def test_places_of_equal_values(dtype: torch.dtype, k: int, largest: bool, captu
     for length, high in itertools.product(LENGTHS, (1, 4, 90)):
         x = torch.randint(-high, high, (5, length), generator=g).to(dtype)
         got, _ = run(program, model, [x], wave=wave, checked=length == 33)
-        for g_, e in zip(got, few(x, k, largest), strict=True):
+        for g_, e in zip(got, stable_topk(x, k, largest), strict=True):
             assert torch.equal(g_, e), (length, high)
 
 
@@ -44,7 +44,7 @@ def test_special_numbers(largest: bool) -> None:
     rows = torch.tensor([[-far] * 11, [bad] * 11, [bad, far, -far, -0.0, 0.0, bad, 1.0, -1.0, -far, 2.0, -0.0]])
     model = Op(lambda x: x.topk(6, -1, largest))
     got, _ = run(write(captured(model, [rows])), model, [rows])
-    expected = few(rows, 6, largest)
+    expected = stable_topk(rows, 6, largest)
     assert torch.equal(torch.nan_to_num(got[0], 7e30), torch.nan_to_num(expected[0], 7e30))
     assert torch.equal(got[1], expected[1])
     lowest = torch.full((2, 9), -(2**31), dtype=torch.int32)

@@ -29,7 +29,9 @@ def selected(
     wave: int = 64,
     **choices: Any,
 ) -> str:
-    """Values equal PyTorch's; indices point to equal values and do not repeat. Returns the text."""
+    """Checks that values equal PyTorch's, and that indices point to equal values and do not repeat; returns the
+    text.
+    """
     model = Op(function)
     program = write(captured(model, [x]), choices)
     assert f"{name}" in program.text, program.text
@@ -45,7 +47,7 @@ def selected(
 
 
 def _same(x: torch.Tensor, got: Any, expected: Any) -> bool:
-    """Ties may be broken otherwise: the indices must lead to the values."""
+    """Whether outputs agree up to ties: the indices must lead to the values."""
     dim = next((d for d in range(x.ndim) if x.shape[d] != got[1].shape[d]), x.ndim - 1)
     return torch.equal(x.gather(dim, got[1]).float(), expected[0].float())
 
@@ -122,8 +124,8 @@ def test_builds(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("wave", [32, 64])
 @pytest.mark.parametrize("length", [255, 257, 4352, 4353, 9000])
-def test_ends_of_what_is_asked_for_at_once(length: int, wave: int) -> None:
-    """Rows in order, of which every element is better than all before it, and one whose end lies between two groups."""
+def test_ends_of_load_groups(length: int, wave: int) -> None:
+    """Ascending rows, in which every element beats all before it, and a row that ends within a group of loads."""
     rising = torch.arange(2.0 * length).view(2, length)
     model, large = Op(lambda x: x.topk(50)), torch.empty(600, 20000)
     program = write(captured(model, [large]))
@@ -161,7 +163,7 @@ def _rows(kind: str, length: int) -> torch.Tensor:
 )
 @pytest.mark.matrix(keep=10)
 def test_long_rows_of_many_equals(kind: str, block: int, largest: bool) -> None:
-    """Of equal elements the first are kept, behind the sampled bar as behind a sorted one."""
+    """Of equal elements the first are kept, after the sampled threshold as after a sort."""
     model = Op(lambda x: x.topk(50, -1, largest))
     for length in (1200, 4400, 9001):
         x = _rows(kind, length)
@@ -176,7 +178,7 @@ def test_long_rows_of_many_equals(kind: str, block: int, largest: bool) -> None:
 
 @pytest.mark.parametrize("target", ["gfx942", "gfx1100"])
 def test_all_loads_are_under_way_at_once(target: str) -> None:
-    """A thread waits for the first of the 16 loads of a group when it has asked for half of them at least."""
+    """A thread has issued at least half of the 16 loads of a group before it waits for the first."""
     program = write(captured(Op(lambda x: x.topk(50)), [torch.empty(512, 131072)]))
     parsed = parse(program.text)
     build = amdgpu.build(parsed.hip, target, parsed.defines(program.knobs), cache=CACHE, unsafe=True)
