@@ -265,7 +265,7 @@ class _Builder:
             kernel = scan(body, ScanPlanner(*given).scan())
         elif group.dims:
             layout = RowPlanner(*given).layout()
-            mapping = layout.mapping + (" of a team" if layout.team else "")
+            mapping = layout.mapping + (" of a team" if layout.blocks else "")
             kernel = rows(body, layout)
         else:
             kernel, mapping = _pointwise(group, body, PointwisePlanner(*given, by_parts))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hipwright.engine.ir.small_ints import BYTES, NATURAL_FLOAT, SMALL_FLOAT
+from hipwright.engine.emit.device_code import device_code
 from hipwright.engine.write import write
 from tests.engine.gemm.test_packed_gemv import nibbles
 from tests.engine.harness import Op, captured, check
@@ -58,8 +58,8 @@ def numbers(text: str, pattern: str) -> tuple[int, float]:
 
 def test_bit_patterns() -> None:
     """The constant added to the bits and subtracted again: exact for each x and each integer that may be folded in."""
-    small = numbers(SMALL_FLOAT[1], r"(0x\w+) \+ x\) - \((\S+)f \+ less")
-    natural = numbers(NATURAL_FLOAT[1], r"(0x\w+) \| x\) - \((\S+)f \+ less")
+    small = numbers(device_code([("small_int_to_float", "float")]), r"(0x\w+) \+ x\) - \((\S+)f \+ offset")
+    natural = numbers(device_code([("small_uint_to_float", "float")]), r"(0x\w+) \| x\) - \((\S+)f \+ offset")
     least = np.float32([-(2**21), -128, -1, 0, 1, 8, 2**21])
     for (bits, away), low, combined in ((small, -(2**22) + 1, np.add), (natural, 0, np.bitwise_or)):
         x = np.unique(
@@ -72,7 +72,8 @@ def test_bit_patterns() -> None:
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 def test_bytes_of_words(dtype: type) -> None:
     """Byte k of a word, and above it the bits of 2^23, by __byte_perm's selector."""
-    bits, selector = (int(v, 16) for v in re.search(r"(0x4b\w+)u, (0x\w+) \|", BYTES).groups())  # type: ignore[union-attr]
+    found = re.search(r"(0x4b\w+)u, (0x\w+) \|", device_code([("ByteWords", "")]))
+    bits, selector = (int(v, 16) for v in found.groups())  # type: ignore[union-attr]
     values = np.arange(256, dtype=np.uint8)
     words = values.view(np.uint32) ^ np.uint32(0x80808080 if dtype is np.int8 else 0)
     for k in range(4):

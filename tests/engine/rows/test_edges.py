@@ -77,7 +77,7 @@ def off(tensor: torch.Tensor, by: int) -> torch.Tensor:
 def test_values(function: Callable[..., Any], dtype: torch.dtype, wave: int) -> None:
     model, given = Op(function), inputs(function, 5, 3001, dtype)
     written = write(captured(model, given))
-    assert "load_row_interior<" in written.text and "reach" in written.text
+    assert "load_row_interior<" in written.text and "interior =" in written.text
     cases = [given, [off(x, 3) for x in given], *(inputs(function, 5, n, dtype) for n in LENGTHS)]
     for case in cases:
         expected, native, _ = reference(model, case)
@@ -105,13 +105,13 @@ def test_where_accesses_begin_apart_there_are_none() -> None:
         (lambda x: x[:, 1:].softmax(-1), [x]),
         (lambda x: x.softmax(-1), [x[:, :5000].contiguous()]),  # packs of 16 bytes fill the row
     ):
-        assert "reach" not in write(captured(Op(function), given)).text
+        assert "interior =" not in write(captured(Op(function), given)).text
 
 
 def test_it_can_be_turned_off() -> None:
     graph = captured(Op(softmax), [torch.empty(64, 5003, dtype=torch.float16)])
     assert space(graph)["edges:softmax_kernel"].options == (True, False)
-    assert "reach" not in write(graph, {"edges:softmax_kernel": False}).text
+    assert "interior =" not in write(graph, {"edges:softmax_kernel": False}).text
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -63,7 +63,7 @@ def test_a_block_holds_64_halves_a_thread() -> None:
     """A row of 128 KiB is one block's: each element is read once, no block waits, no register is spilled."""
     program = write(captured(IMAGES, [torch.empty(32, 64, 256, 256, dtype=torch.float16)]))
     assert "ROW_BLOCK = knob(1024" in program.text and "ROW_ITEMS = knob(8" in program.text
-    assert "team" not in program.text
+    assert "block_rank" not in program.text
     assert re.search(r"__half \w+_row\[ROW_ITEMS \* ROW_VEC\]", program.text)
     assert not re.search(r"\basm\b", program.text), "it would be tied to one architecture"
     _exact_fits(program, loads=8)
@@ -73,7 +73,7 @@ def test_weights_of_a_row_take_few_registers() -> None:
     """LayerNorm over several axes: 32 values a thread stay, weights and bias come two packs at a time."""
     program = write(captured(nn.LayerNorm((64, 64, 64)), [torch.empty(192, 64, 64, 64)]))
     assert "ROW_ITEMS = knob(8" in program.text and "TEAM = knob(32" in program.text
-    assert "load_tile<few, ROW_VEC>(weight" in program.text
+    assert "load_tile<chunk_items, ROW_VEC>(weight" in program.text
     _exact_fits(program)
 
 

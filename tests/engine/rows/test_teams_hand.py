@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hipwright.engine.templates.rows.stash import AMD
+from hipwright.engine.templates.rows.row_cache import ON_AMD
 from hipwright.engine.write import space, write
 from hipwright.records import Program
 from tests.engine.harness import Op, captured, compare, reference, run
@@ -97,8 +97,8 @@ def test_further_tiles(knobs: dict[str, int], stash: int, amd: bool) -> None:
     """Any number of tiles of any form, also where none fits; in LDS, and in registers as on AMD."""
     model, written = Op(softmax), programmed(softmax, torch.float32, stash=True, STASH=stash, **knobs)
     if amd:
-        assert written.text.count(AMD) > 4  # two bodies, or one with twins
-        written = Program(text=written.text.replace(AMD, "#if 1"), knobs=written.knobs)
+        assert written.text.count(ON_AMD) > 4  # two bodies, or one with twins
+        written = Program(text=written.text.replace(ON_AMD, "#if 1"), knobs=written.knobs)
     for length in (1000, 5003):
         x = draw(3, length)
         expected, native, _ = reference(model, [x])
@@ -156,7 +156,7 @@ def test_parts_and_tickets_are_one_buffer() -> None:
     text = programmed(scaled, torch.float32).text
     (zeroed,) = re.findall(r"torch\.zeros\((.*)\)", text)
     assert "dtype=torch.int64" in zeroed
-    offsets = re.findall(r"_hands \+ 1( \+ \S+ \* team \* \d+)? \+ row \* team", text)
+    offsets = re.findall(r"_partials \+ 1( \+ \S+ \* blocks \* \d+)? \+ row \* blocks", text)
     assert len(offsets) == len(set(offsets)) == 3
     assert f"* {len(offsets)} + 1," in zeroed
 
@@ -190,6 +190,6 @@ def test_runs_in_lds(shape: tuple[int, int, int, int]) -> None:
     for small in ((9, 3, *shape[2:]), (2, 5, 3, 8)):
         x = draw(small[0] * small[1], small[2] * small[3]).view(small) + 5
         expected, native, _ = reference(model, [x])
-        for text in (written.text, written.text.replace(AMD, "#if 1")):
+        for text in (written.text, written.text.replace(ON_AMD, "#if 1")):
             got, _ = run(Program(text=text, knobs=written.knobs), model, [x])
             compare(got, expected, native)

@@ -28,7 +28,8 @@ GLOBALS = _names("""
 KERNEL_LOCALS = _names("""
     row lane live base first i r k j0 j1 j2 j3 i0 i1 i2 i3 n stack pack carry across arrived before border bound
     chunks col column count flip head items line part reach rest segment start step team ta tb ta0 tb0 tx ty ticket
-    tile tiles tiles_a tiles_b total v value width kept
+    tile tiles tiles_a tiles_b total v value width kept active block_rank blocks cached cached_tiles interior
+    max_cached per_segment remaining to_boundary vector vectors
 """)
 """Names that the templates of rows, scans and transposes declare in their kernels."""
 

@@ -6,8 +6,8 @@ from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import Var, ix
 from hipwright.engine.layout.pointwise import AT_ONCE, FEW_BLOCKS, MOST_TEAM, RESIDENT, TEAM_KEPT, fills, power
 from hipwright.engine.layout.reductions import ReductionPlanner
-from hipwright.engine.templates.rows.scope import RowLayout
-from hipwright.engine.templates.sweep import linear
+from hipwright.engine.templates.access import linear
+from hipwright.engine.templates.rows.layout import RowLayout
 
 BUSY_COLUMNS = 528
 """Blocks down columns that keep any of today's devices busy. They have 40 registers a thread or more: four of 256
@@ -47,13 +47,13 @@ def columns(plan: ReductionPlanner, registers: bool) -> RowLayout:
     layout = RowLayout("columns", plan.knob("BLOCK", threads), plan.knob("COLUMNS", share))
     plan.pack(layout, "COLUMN_VEC", vec, items)
     layout.registers = registers
-    layout.rest = "1" if plan.length <= lanes * items else layout.items
+    layout.rest_items = "1" if plan.length <= lanes * items else layout.items
     layout.whole = plan.static is not None and 0 < plan.static <= lanes * max(kept // vec, 1)
     shares = min(BUSY_COLUMNS // max(blocks, 1), plan.length // (lanes * 16))
     if not plan.follows and plan.length >= 512 and not plan.overwrites():
         default = blocks < FEW_BLOCKS and shares >= 2
         if plan.choose(f"team:{plan.body.name}", (False, True), default):
-            layout.team = _team(plan, blocks, max(shares, 2))
+            layout.blocks = _team(plan, blocks, max(shares, 2))
     return layout
 
 

@@ -21,7 +21,7 @@ from hipwright.engine.templates.pointwise.elementwise import broadcasts
 from hipwright.engine.templates.pointwise.inner import interleaves
 from hipwright.engine.templates.pointwise.sliding import SIDES, slides, spans_planes
 from hipwright.engine.templates.pointwise.transpose import turned
-from hipwright.engine.templates.rows.scope import RowLayout
+from hipwright.engine.templates.rows.layout import RowLayout
 from hipwright.engine.templates.scan.rows import ScanLayout
 
 SIZES = {

@@ -24,8 +24,8 @@ from hipwright.engine.layout.pointwise import (
 )
 from hipwright.engine.layout.reductions import ReductionPlanner
 from hipwright.engine.templates.base import depends
+from hipwright.engine.templates.rows.layout import KEPT_VALUES, RowLayout
 from hipwright.engine.templates.rows.reducers import levels, pairs
-from hipwright.engine.templates.rows.scope import KEPT_VALUES, RowLayout
 
 MAPPINGS = ("block", "lanes", "columns")
 MANY_ROWS = 64
@@ -81,10 +81,10 @@ class RowPlanner(ReductionPlanner):
         """A block a row, row after row: its threads hold it whole, and the sums of their columns."""
         vec = self.vector([self.length])
         threads = min(max(power(-(-self.length // EACH)), 64), 1024)
-        layout = RowLayout("block", self.knob("ROW_BLOCK", threads), bounds="1024", exact_bounds="1024")
+        layout = RowLayout("block", self.knob("ROW_BLOCK", threads), launch_bounds="1024", static_bounds="1024")
         self.pack(layout, "ROW_VEC", vec, -(-self.length // (threads * vec)))
         layout.registers = layout.whole = True
-        layout.crossed = str(next(iter(self.group.crossed.values())).value)
+        layout.sum_blocks = str(next(iter(self.group.crossed.values())).value)
         return layout
 
     def _mapping(self) -> str:
@@ -141,23 +141,23 @@ class RowPlanner(ReductionPlanner):
         if not registers:
             items = min(items, max(16 // vec, 2))
         self.pack(layout, "ROW_VEC", vec, items)
-        layout.registers, layout.segments, layout.odd, layout.edges = registers, segments, odd, edges
-        layout.several = mapping == "block" and self.arrays() > 1 and self._twice()
+        layout.registers, layout.segments, layout.unaligned, layout.peeled = registers, segments, odd, edges
+        layout.several_rows = mapping == "block" and self.arrays() > 1 and self._twice()
         layout.whole = self.static is not None and 0 < self.static <= threads * KEPT_VALUES and not segments
-        layout.rest = "1" if extent <= threads * vec * items and not team else layout.items
-        layout.parts = packed
+        layout.rest_items = "1" if extent <= threads * vec * items and not team else layout.items
+        layout.chunked = packed
         if team and self.follows and registers:
-            layout.rest = "few"
+            layout.rest_items = "chunks"
             short = extent % (threads * vec * items) > 0
-            layout.parts = short or self._packed() or bool(self._along() - self._along("red"))
+            layout.chunked = short or self._packed() or bool(self._along() - self._along("red"))
         if team:
             more = () if self.follows else fills(self.rows)  # a team that waits has the size that holds its row
-            layout.team = self.knob("TEAM", self._team_size(), more=more)
+            layout.blocks = self.knob("TEAM", self._team_size(), more=more)
             if self.follows and registers and self.choose(f"stash:{self.body.name}", (False, True), True):
-                layout.stash = self.knob("STASH", 1)
-        layout.ahead = self.rows * self.length <= 4 * AT_ONCE
-        layout.weights = self._at_once() and vec * items <= 16
-        layout.roomy = self._at_once() and self.rows * threads <= RESIDENT // 2
+                layout.cache_tiles = self.knob("STASH", 1)
+        layout.prefetch = self.rows * self.length <= 4 * AT_ONCE
+        layout.prefetch_shared = self._at_once() and vec * items <= 16
+        layout.one_block = self._at_once() and self.rows * threads <= RESIDENT // 2
         return layout
 
     def _cut(self, mapping: str) -> str:
@@ -198,18 +198,18 @@ class RowPlanner(ReductionPlanner):
         items = min(-(-row.packs // threads), most)
         layout = RowLayout("block", self.knob("ROW_BLOCK", threads))
         full = registers and 512 * 16 < extent * self.arrays() <= TWO_BLOCKS
-        layout.bounds = "1024" if wide and threads == 512 and not row.team else ""
+        layout.launch_bounds = "1024" if wide and threads == 512 and not row.team else ""
         spare = threads == 512 or row.edges
-        layout.exact_bounds = "1024" if full and spare and not row.team else ""  # with tails 128 spilled
+        layout.static_bounds = "1024" if full and spare and not row.team else ""  # with tails 128 spilled
         if self.static is None and pairs(self.group.members):  # the branch for rows of any length takes more registers
-            layout.bounds, layout.exact_bounds = "", layout.bounds or layout.exact_bounds
-        if row.edges and layout.exact_bounds:
-            layout.bounds = f"{layout.threads}, 1"  # or rows of any length spill some
+            layout.launch_bounds, layout.static_bounds = "", layout.launch_bounds or layout.static_bounds
+        if row.edges and layout.static_bounds:
+            layout.launch_bounds = f"{layout.threads}, 1"  # or rows of any length spill some
         if row.team and self.follows:
-            layout.bounds = f"({layout.threads} > 640 ? {layout.threads} : 640)"  # 96 registers: 78 spilled
+            layout.launch_bounds = f"({layout.threads} > 640 ? {layout.threads} : 640)"  # 96 registers: 78 spilled
             tight = vec * items > TEAM_KEPT and extent % (threads * vec * min(items, 2)) == 0
-            layout.exact_bounds = "1024" if tight else ""  # without tails 64 do
-            layout.bounds = "1024" if tight and self.static else layout.bounds
+            layout.static_bounds = "1024" if tight else ""  # without tails 64 do
+            layout.launch_bounds = "1024" if tight and self.static else layout.launch_bounds
         return layout, threads, items
 
     def _alike(self) -> bool:

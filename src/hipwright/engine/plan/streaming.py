@@ -73,7 +73,7 @@ def keeps(c: LoweringContext, kernel: EmittedKernel, numels: Mapping[str, Ix], d
     Where rows begin off the borders of packs two of them share a line: a softmax of rows of 50257 took 185 us on an
     H200 with lines kept, 168 without.
     """
-    if kernel.ragged:
+    if kernel.unaligned_rows:
         return False
     read, written = _moved(c, kernel, numels, dtypes)
     return read >= KEPT_BYTES and written * WRITTEN >= read

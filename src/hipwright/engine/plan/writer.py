@@ -252,7 +252,7 @@ class PlanWriter:
         if kernel.function is None:
             return [general]
         twin = self.exact(kernel.name)
-        kernel.function.variant = StaticShapeVariant(twin, values, kernel.exact_bounds)
+        kernel.function.variant = StaticShapeVariant(twin, values, kernel.static_bounds)
         self._captured = self._captured or self._local("captured")
         self._fixed |= {a for a, value in zip(kernel.arguments, values, strict=True) if value is not None}
         kept = [text for text, value in zip(arguments, values, strict=True) if value is None]

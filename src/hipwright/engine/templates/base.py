@@ -35,14 +35,14 @@ class EmittedKernel:
     knobs: set[str] = field(default_factory=set)
     reads: list[str] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
-    exact_bounds: str = ""  # launch bounds of a twin that knows the sizes, if other
+    static_bounds: str = ""  # launch bounds of a twin that knows the sizes, if other
     lds: str = ""  # dynamic shared memory in bytes, as the plan writes it
     aligned: dict[str, int] = field(default_factory=dict)  # pointers read 16 bytes at once, and the elements of those
     device: dict[str, str] = field(default_factory=dict)  # device code of the template's own, by name
     before: list[str] = field(default_factory=list)  # lines of the plan ahead of the launch
     scratch: dict[str, tuple[list[Ix], str]] = field(default_factory=dict)  # memory of its own: name -> shape, dtype
     zeroed: set[str] = field(default_factory=set)
-    ragged: bool = False  # do its rows begin off the borders of packs?
+    unaligned_rows: bool = False  # whether its rows begin at unaligned addresses
 
 
 @dataclass

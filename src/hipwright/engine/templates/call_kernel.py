@@ -20,7 +20,7 @@ from hipwright.engine.ir.index import ONE, ZERO, Atom, Ind, Ix, Var, ix, replace
 from hipwright.engine.ir.index_text import to_c, to_python
 from hipwright.engine.ir.small_ints import LOADED
 from hipwright.engine.lower.core import Tensor
-from hipwright.engine.templates.access import certain_loads, step, strides_beside, unit
+from hipwright.engine.templates.access import has_unit_stride, other_strides, shifted, unconditional_loads
 from hipwright.engine.templates.base import EmittedKernel, fused
 from hipwright.engine.templates.packed import packs, strides
 
@@ -129,9 +129,9 @@ class CallKernel:
         """
         out: list[str] = []
         self.include("WideVector")
-        for e in certain_loads([operand.at(self._place(index, operand.shape))]):
+        for e in unconditional_loads([operand.at(self._place(index, operand.shape))]):
             buffer, position, _ = e.attr
-            if unit(position, axis):
+            if has_unit_stride(position, axis):
                 out += self._suits(buffer, position, axis, width)[0 if address else 1 :]
         return list(dict.fromkeys(out))
 
@@ -139,7 +139,7 @@ class CallKernel:
         """The same of one access that runs along the axis."""
         odd = [
             stride
-            for stride in strides_beside(position, axis)
+            for stride in other_strides(position, axis)
             if not (width.isdigit() and stride.value is not None and stride.value % int(width) == 0)
         ]
         tests = [f"{self.size(stride)} % {width} == 0" for stride in odd]
@@ -147,8 +147,8 @@ class CallKernel:
 
     def lines_up(self, operand: Tensor, index: Place, axis: str, width: int) -> None:
         """Have the plan copy what `wide` would find at an address that does not suit."""
-        for e in certain_loads([operand.at(self._place(index, operand.shape))]):
-            if unit(e.attr[1], axis):
+        for e in unconditional_loads([operand.at(self._place(index, operand.shape))]):
+            if has_unit_stride(e.attr[1], axis):
                 self.aligned[e.attr[0]] = width
 
     def wide_stores(self, index: Place, axis: str, width: str) -> list[str]:
@@ -157,7 +157,7 @@ class CallKernel:
         members, _, positions = self._members(index, "")
         out: list[str] = []
         for member, position in zip(members, positions, strict=True):
-            if unit(position, axis):
+            if has_unit_stride(position, axis):
                 out += self._suits(self.body.need.stores[member.item.name][0], position, axis, width)
         return list(dict.fromkeys(out))
 
@@ -193,15 +193,15 @@ class CallKernel:
         """Does a load of the operand walk memory element by element along a dimension?"""
         variables = [self.c.arena.var("p", s) for s in operand.shape]
         elements = walk([operand.at([ix(v) for v in variables])])
-        return any(e.op == "load" and unit(e.attr[1], variables[axis].name) for e in elements)
+        return any(e.op == "load" and has_unit_stride(e.attr[1], variables[axis].name) for e in elements)
 
     def _packed(self, values: Sequence[E], axis: str, width: str, aligned: bool = False) -> None:
         """Read the packs of the loads that walk along the axis."""
         self.include("WideVector")
-        for e in certain_loads(values):
+        for e in unconditional_loads(values):
             buffer, position, _ = e.attr
-            moved = replace(position, lambda a: step(a, axis))
-            if unit(position, axis) and (buffer, moved.key) not in self.packs:
+            moved = replace(position, lambda a: shifted(a, axis))
+            if has_unit_stride(position, axis) and (buffer, moved.key) not in self.packs:
                 name = self.emit.fresh(f"{self.pointer(buffer)}_wide")
                 loader = self._loader(name, e, width, aligned=aligned)
                 self.line(
@@ -218,7 +218,7 @@ class CallKernel:
         return "load_aligned" if aligned else "load_wide"
 
     def _moved(self, values: Sequence[E], axis: str) -> list[E]:
-        return self.c.arena.rewrite(list(values), lambda a: step(a, axis), lambda e: None)
+        return self.c.arena.rewrite(list(values), lambda a: shifted(a, axis), lambda e: None)
 
     def _each(self, width: str) -> None:
         self.emit.taken.add("v")
@@ -256,7 +256,7 @@ class CallKernel:
         """Names, declared here, for what `epilogue` at this index certainly reads; `fill_ahead` reads it."""
         _, values, _ = self._members(index, "")
         names: dict[str, E] = {}
-        for e in certain_loads(values):
+        for e in unconditional_loads(values):
             buffer, position, dtype = e.attr
             if (buffer, position.key) not in self.asked and not any(isinstance(a, Ind) for a in position.atoms()):
                 name = self.asked[buffer, position.key] = self.fresh(f"{self.pointer(buffer)}_ahead")
@@ -296,7 +296,7 @@ class CallKernel:
         outs: dict[int, str] = {}
         for number, (member, position) in enumerate(zip(members, positions, strict=True)):
             buffer, dtype = self.body.need.stores[member.item.name]
-            if unit(position, axis):
+            if has_unit_stride(position, axis):
                 outs[number] = self.emit.fresh(f"{self.pointer(buffer)}_wide")
                 self.line(f"WideVector<{STORAGE[dtype]}, {width}> {outs[number]};")
         moved = self._moved(values, axis)
@@ -308,7 +308,7 @@ class CallKernel:
             if number in outs:
                 self.line(f"{outs[number]}.v[v] = {_converted(dtype, text)};")
             else:
-                place = self.emit.position(replace(position, lambda a: step(a, axis)))
+                place = self.emit.position(replace(position, lambda a: shifted(a, axis)))
                 self.line(self._store(buffer, dtype, place, text))
         self._end()
         for number, name in outs.items():

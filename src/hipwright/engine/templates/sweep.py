@@ -1,28 +1,39 @@
-"""One pass along a row: the reduced elements (`r`) or a part's columns (`c`), a tile per thread at a time.
+"""A sweep: one loop along a row, over the reduced elements (`r`) or over columns of its own (`c`), a tile per thread.
 
-Accesses that walk memory element by element become packs (engine/device/tile.h); the others are read one by one.
+Accesses that traverse memory element by element become vectors (engine/device/tile.h); the others are element by
+element.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hipwright.engine.fuse.groups import GroupMember
 from hipwright.engine.ir.expr import STORAGE, E
-from hipwright.engine.ir.index import Atom, Fn, Ind, Ix, Var, ix
+from hipwright.engine.ir.index import Fn, Ind, Ix, Var, ix
 from hipwright.engine.ir.index_text import to_c
+from hipwright.engine.templates.access import linear, unconditional_loads
 from hipwright.engine.templates.base import Body, depends
 
-PACK = {"float64": 2, "int64": 2, "float16": 8, "bfloat16": 8, "int16": 8, "int8": 16, "uint8": 16, "bool": 16}
+VECTOR_LENGTH = {
+    "float64": 2,
+    "int64": 2,
+    "float16": 8,
+    "bfloat16": 8,
+    "int16": 8,
+    "int8": 16,
+    "uint8": 16,
+    "bool": 16,
+}
 """Elements in 16 bytes; 4 of every other type."""
-OFF_BORDERS = 3
-"""Packs off their borders that a loop may have: their reads cost less than the memory behind them."""
+MAX_UNALIGNED = 3
+"""Unaligned vectors that a loop may have: their loads cost less than the memory behind them."""
 
 
 @dataclass(frozen=True)
 class Threads:
-    """How a row's elements are dealt out: this thread's number, how many share the row, and whether it has one."""
+    """How a row's elements are distributed: a thread's number, how many threads share the row, and which are active."""
 
     lane: str
     count: str
@@ -32,9 +43,10 @@ class Threads:
 
 @dataclass(frozen=True)
 class ThreadTile:
-    """A thread's elements of one tile, as the device functions take them; width: of a pack of columns, else empty.
+    """A thread's elements of one tile, as arguments of device functions.
 
-    most: what the bound does not exceed, where sizes tell that alone.
+    width: of a vector of columns, else empty. full: a condition under which no tile is cut, or "". max_bound: an upper
+    limit of `bound` that sizes alone give, or "".
     """
 
     shape: str  # ITEMS, N
@@ -42,42 +54,42 @@ class ThreadTile:
     step: str
     bound: str
     width: str = ""
-    full: str = ""  # is no tile cut short? or ""
-    most: str = ""
+    full: str = ""
+    max_bound: str = ""
 
-    def arguments(self, body: Body, place: VectorAccess, tile: str = "", guard: str = "") -> str:
-        """What follows the pointer; tile: what is stored."""
+    def arguments(self, body: Body, access: VectorAccess, tile: str = "", guard: str = "") -> str:
+        """The arguments behind the pointer; tile: the tile that is stored."""
         bound = f"{guard} ? {self.bound} : 0" if guard else self.bound
         full = f"{guard} && {self.full}" if guard and self.full else self.full
-        across = [body.as_index(place.stride), self.width] if self.width else []
-        runs = [body.as_index(place.outer), body.as_index(place.run)] if place.run else []
-        return ", ".join([self.base, self.step, bound, *across, *runs, *filter(None, (tile, full, self.most))])
+        across = [body.as_index(access.stride), self.width] if self.width else []
+        runs = [body.as_index(access.outer), body.as_index(access.run)] if access.run else []
+        return ", ".join([self.base, self.step, bound, *across, *runs, *filter(None, (tile, full, self.max_bound))])
 
 
 @dataclass(frozen=True)
 class VectorAccess:
-    """Where an access lies that packs serve: its first element, the stride of rows (columns only), the runs if any."""
+    """An access by vectors: where its first element lies, the stride of rows (columns only), and its runs if any."""
 
     start: str
     stride: str = ""
     outer: str = ""  # from one run to the next
     run: str = ""  # elements of a run
-    back: bool = False  # the row is walked from its end
+    reversed: bool = False  # the row is traversed from its end
 
     def function(self, verb: str, columns: bool) -> str:
-        """The device function that moves it."""
+        """The device function that moves a tile; verb: load, store or cp_async."""
         if self.run:
             return f"{verb}_strided_{'columns' if columns else 'row'}"
-        return f"{verb}_columns" if columns else f"{verb}_{'reversed' if self.back else 'tile'}"
+        return f"{verb}_columns" if columns else f"{verb}_{'reversed' if self.reversed else 'tile'}"
 
 
 @dataclass(eq=False)
 class Sweep:
-    """The loop's variable, its bound as text and number, and how its index splits. row_starts: {position: text}.
+    """The loop's variable, its length as text and number, and the statements that split its index.
 
-    run: the length of the inner of two reduced dimensions, `j0` and `j1`, whose accesses may be runs; else empty.
-    most: where `length` is only known while the kernel runs, the length it does not exceed. shift: elements from where
-    rows begin to where this loop does.
+    inner: variables that change along the row. run: the length of the inner of two reduced dimensions `j0` and `j1`
+    whose accesses may be strided rows, else empty. max_length: an upper limit of a `length` that is known only at run
+    time. offset: elements from the row's beginning to the loop's. row_starts: {position: where its row begins}.
     """
 
     variable: str
@@ -86,29 +98,40 @@ class Sweep:
     inner: set[str]
     splits: Sequence[str] = ()
     run: str = ""
-    odd: bool = False  # rows begin at any address
-    most: str = ""
-    shift: str = ""
+    unaligned: bool = False  # rows begin at any address
+    max_length: str = ""
+    offset: str = ""
     row_starts: dict[str, str] = field(default_factory=dict)
-    packs: dict[tuple[str, str], str] = field(default_factory=dict)
-    stores: dict[str, tuple[str, str, VectorAccess]] = field(default_factory=dict)  # item -> (tile, pointer, place)
+    tiles: dict[tuple[str, str], str] = field(default_factory=dict)  # (buffer, position) -> a loaded tile
+    stores: dict[str, tuple[str, str, VectorAccess]] = field(default_factory=dict)  # item -> (tile, pointer, access)
 
-    def start(self, position: Ix) -> str | None:
-        """Where the loop begins for an access that walks the row element by element, else None."""
+    @property
+    def known_length(self) -> str:
+        """The length, or its upper limit, from sizes alone."""
+        return self.max_length or self.length
+
+    # ------------------------------------------------------------ accesses
+
+    def access(self, position: Ix, columns: bool) -> VectorAccess | None:
+        """The access at a position if it goes by vectors, else None."""
+        if columns:
+            return self._column_access(position) or self._strided_access(position, columns)
+        start = self._start(position)
+        if start is not None:
+            return VectorAccess(start)
+        return self._strided_access(position, columns) or self._reversed_access(position)
+
+    def _start(self, position: Ix) -> str | None:
+        """The first element of an access that traverses the row element by element, else None."""
         if position.key in self.row_starts:
-            return offset(self.row_starts[position.key], self.shift)
+            return offset(self.row_starts[position.key], self.offset)
         found = linear(position, self.variable)
-        if found is None or found[0] != ix(1) or self._changes(found[1]):
+        if found is None or found[0] != ix(1) or self._varies(found[1]):
             return None
         return self.row_starts.get(found[1].key) or to_c(found[1])
 
-    @property
-    def known(self) -> str:
-        """The length as far as sizes tell it."""
-        return self.most or self.length
-
-    def column(self, position: Ix) -> VectorAccess | None:
-        """Where the thread's columns of row 0 begin, and the stride of rows, if the access is dense across columns."""
+    def _column_access(self, position: Ix) -> VectorAccess | None:
+        """The access of neighbouring columns in rows of an even stride."""
         across = linear(position, "col")
         if across is None or across[0] != ix(1):
             return None
@@ -116,88 +139,39 @@ class Sweep:
         if (
             down is None
             or down[0] == ix(0)
-            or self._changes(down[1])
+            or self._varies(down[1])
             or any(isinstance(a, Ind) for a in down[0].atoms())
         ):
             return None
         return VectorAccess(to_c(down[1] + ix(Var("column"))), to_c(down[0]))
 
-    def runs(self, position: Ix, columns: bool) -> VectorAccess | None:
-        """The place of an access that walks both reduced dimensions in even steps, of one element if along the row."""
+    def _strided_access(self, position: Ix, columns: bool) -> VectorAccess | None:
+        """The access that traverses both reduced dimensions with even strides, the inner one of 1 along a row."""
         inner = linear(position, "j1") if self.run else None
         outer = linear(inner[1], "j0") if inner else None
         if inner is None or outer is None or inner[0] == ix(0):
             return None
         across = linear(outer[1], "col") if columns else (ix(1), outer[1])
-        steps = [inner[0], outer[0]]
-        if across is None or across[0] != ix(1) or self._changes(across[1]) or any(map(self._changes, steps)):
+        strides = [inner[0], outer[0]]
+        if across is None or across[0] != ix(1) or self._varies(across[1]) or any(map(self._varies, strides)):
             return None
         if not columns:
             return VectorAccess(to_c(across[1]), "", to_c(outer[0]), self.run) if inner[0] == ix(1) else None
         return VectorAccess(to_c(across[1] + ix(Var("column"))), to_c(inner[0]), to_c(outer[0]), self.run)
 
-    def _changes(self, rest: Ix) -> bool:
-        return any(isinstance(a, Ind) or (isinstance(a, Var) and a.name in self.inner) for a in rest.atoms())
-
-    def place(self, position: Ix, columns: bool) -> VectorAccess | None:
-        """The place of an access that packs serve."""
-        if columns:
-            return self.column(position) or self.runs(position, columns)
-        start = self.start(position)
-        return self.runs(position, columns) or self.back(position) if start is None else VectorAccess(start)
-
-    def back(self, position: Ix) -> VectorAccess | None:
-        """The place of an access that walks the row element by element from its end."""
+    def _reversed_access(self, position: Ix) -> VectorAccess | None:
+        """The access that traverses the row element by element from its end."""
         found = linear(position, self.variable)
-        if found is None or found[0] != ix(-1) or self._changes(found[1]):
+        if found is None or found[0] != ix(-1) or self._varies(found[1]):
             return None
-        return VectorAccess(to_c(found[1]), back=True)
+        return VectorAccess(to_c(found[1]), reversed=True)
 
-    def dense(self, values: Sequence[E], members: Sequence[GroupMember], columns: bool = False) -> bool:
-        """Does the loop read or write in packs, most of them on their borders?
+    def _varies(self, position: Ix) -> bool:
+        """Whether a position may change along the row."""
+        return any(isinstance(a, Ind) or (isinstance(a, Var) and a.name in self.inner) for a in position.atoms())
 
-        NVIDIA reads a pack off its border element by element, the lanes 16 bytes apart: each such read occupies the
-        first-level cache four times as long as neighbours side by side. Stencils of shifted slices drown in them.
-        """
-        accesses = [(e.attr[1], e.attr[2]) for e in unconditional(values, set())]
-        accesses += [(m.position, m.item.dtype) for m in members]
-        found = [(p, dtype) for p, dtype in accesses if self.place(p, columns) is not None]
-        off = len({p.key for p, dtype in found if p.terms.get((), 0) % PACK.get(dtype, 4)})
-        return bool(found) and (columns or off < OFF_BORDERS or 2 * off <= len({p.key for p, _ in found}))
-
-    # ------------------------------------------------------------ text
-
-    def read(self, body: Body, values: Sequence[E], known: set[int], share: ThreadTile) -> None:
-        """Ask for the tiles that the values need."""
-        for e in unconditional(values, known):
-            buffer, position, _ = e.attr
-            place = self.place(position, bool(share.width))
-            if (buffer, position.key) in self.packs:
-                continue
-            if place is None and not share.width and (rest := self.gathered(position)) is not None:
-                place = VectorAccess(body.emit.position(rest))
-            if place is None:
-                if share.width and (rest := self.picked(position)) is not None:
-                    self._read_picked(body, e, rest, share)
-                continue
-            self.packs[buffer, position.key] = self.ask(body, e, place, share)
-
-    def ask(self, body: Body, e: E, place: VectorAccess, share: ThreadTile) -> str:
-        """Ask for one tile; its name."""
-        pointer = body.pointers[e.attr[0]]
-        name, function = body.emit.fresh(f"{pointer}_tile"), place.function("load", bool(share.width))
-        function = "load_unaligned_tile" if self.odd and function == "load_tile" else function
-        function = "load_row_interior" if self.shift else function
-        body.emit.used.add((function, ""))
-        arguments = share.arguments(body, place)
-        body.emit.line(f"const auto {name} = {function}<{share.shape}>({offset(pointer, place.start)}, {arguments});")
-        return name
-
-    def _storing(self, place: VectorAccess, columns: bool) -> str:
-        return "store_row_interior" if self.shift else place.function("store", columns)
-
-    def gathered(self, position: Ix) -> Ix | None:
-        """The position of element 0 for an access along a row that an index picks; else None."""
+    def indexed_row(self, position: Ix) -> Ix | None:
+        """The position of element 0 of an access along a row that an index selects, else None."""
         found = linear(position, self.variable)
         if self.run or found is None or found[0] != ix(1):
             return None
@@ -206,100 +180,114 @@ class Sweep:
             return None
         if any(isinstance(a, Ind) and depends(a.value, self.inner, memo) for a in atoms):
             return None
-        hidden = (b for a in atoms if isinstance(a, Fn) for b in a.a.atoms() | a.b.atoms())
-        return None if any(isinstance(b, Ind) for b in hidden) else found[1]
+        nested = (b for a in atoms if isinstance(a, Fn) for b in a.a.atoms() | a.b.atoms())
+        return None if any(isinstance(b, Ind) for b in nested) else found[1]
 
-    def picked(self, position: Ix) -> Ix | None:
-        """The position of column 0 for an access dense across columns, in rows that an index picks; else None."""
+    def _indexed_columns(self, position: Ix) -> Ix | None:
+        """The position of column 0 of an access of neighbouring columns in rows that an index selects, else None."""
         across = linear(position, "col")
         if across is None or across[0] != ix(1):
             return None
         atoms, memo = across[1].atoms(), dict[int, bool]()
-        chosen = [a for a in atoms if isinstance(a, Ind)]
-        if not chosen or any(depends(a.value, {"col", "v"}, memo) for a in chosen):
+        selected = [a for a in atoms if isinstance(a, Ind)]
+        if not selected or any(depends(a.value, {"col", "v"}, memo) for a in selected):
             return None
-        hidden = (b for a in atoms if isinstance(a, Fn) for b in a.a.atoms() | a.b.atoms())
-        return None if any(isinstance(b, Ind) for b in hidden) else across[1]
+        nested = (b for a in atoms if isinstance(a, Fn) for b in a.a.atoms() | a.b.atoms())
+        return None if any(isinstance(b, Ind) for b in nested) else across[1]
 
-    def _read_picked(self, body: Body, e: E, rest: Ix, share: ThreadTile) -> None:
-        """Ask for packs of the rows that an index picks: first the index of each, unconditionally, then all rows."""
+    def vectorises(self, values: Sequence[E], members: Sequence[GroupMember], columns: bool = False) -> bool:
+        """Whether the loop loads or stores vectors, most of them aligned.
+
+        NVIDIA loads an unaligned vector element by element, with lanes 16 bytes apart: each such load occupies the
+        first-level cache four times as long as one of neighbours. Stencils of shifted slices are bound by them.
+        """
+        accesses = [(e.attr[1], e.attr[2]) for e in unconditional_loads(values)]
+        accesses += [(m.position, m.item.dtype) for m in members]
+        found = [(p, dtype) for p, dtype in accesses if self.access(p, columns) is not None]
+        unaligned = len({p.key for p, dtype in found if p.terms.get((), 0) % VECTOR_LENGTH.get(dtype, 4)})
+        most = len({p.key for p, _ in found})
+        return bool(found) and (columns or unaligned < MAX_UNALIGNED or 2 * unaligned <= most)
+
+    # ------------------------------------------------------------ statements
+
+    def load_tiles(self, body: Body, values: Sequence[E], known: set[int], tile: ThreadTile) -> None:
+        """Emits loads of the tiles that the values need, except below the expressions in `known`."""
+        for e in unconditional_loads(values, known):
+            buffer, position, _ = e.attr
+            access = self.access(position, bool(tile.width))
+            if (buffer, position.key) in self.tiles:
+                continue
+            if access is None and not tile.width and (first := self.indexed_row(position)) is not None:
+                access = VectorAccess(body.emit.position(first))
+            if access is None:
+                if tile.width and (first := self._indexed_columns(position)) is not None:
+                    self._load_indexed_columns(body, e, first, tile)
+                continue
+            self.tiles[buffer, position.key] = self.load_tile(body, e, access, tile)
+
+    def load_tile(self, body: Body, e: E, access: VectorAccess, tile: ThreadTile) -> str:
+        """Emits the load of one tile; returns its name."""
+        pointer = body.pointers[e.attr[0]]
+        name, function = body.emit.fresh(f"{pointer}_tile"), access.function("load", bool(tile.width))
+        function = "load_unaligned_tile" if self.unaligned and function == "load_tile" else function
+        function = "load_row_interior" if self.offset else function
+        body.emit.used.add((function, ""))
+        arguments = tile.arguments(body, access)
+        body.emit.line(f"const auto {name} = {function}<{tile.shape}>({offset(pointer, access.start)}, {arguments});")
+        return name
+
+    def _load_indexed_columns(self, body: Body, e: E, first: Ix, tile: ThreadTile) -> None:
+        """Emits loads of vectors of columns in rows that an index selects: all indices first, then all rows."""
         buffer, position, dtype = e.attr
-        emit, pointer, items = body.emit, body.pointers[buffer], share.shape.split(", ")[0]
+        emit, pointer, items = body.emit, body.pointers[buffer], tile.shape.split(", ")[0]
         rows, name = emit.fresh(f"{pointer}_rows"), emit.fresh(f"{pointer}_tile")
         memo: dict[int, bool] = {}
-        chosen = [a.value for a in sorted(rest.atoms(), key=lambda a: a.key) if isinstance(a, Ind)]
-        moving = {v.id: (v, emit.fresh(f"{pointer}_at")) for v in chosen if depends(v, self.inner, memo)}
+        selected = [a.value for a in sorted(first.atoms(), key=lambda a: a.key) if isinstance(a, Ind)]
+        varying = {v.id: (v, emit.fresh(f"{pointer}_index")) for v in selected if depends(v, self.inner, memo)}
         emit.line(f"const {STORAGE[dtype]}* {rows}[{items}];")
-        for value, array in moving.values():
+        for value, array in varying.values():
             emit.line(f"{value.ctype} {array}[{items}];")
         emit.open("if (count > 0)")
         emit.line("#pragma unroll")
         emit.open(f"for (int k = 0; k < {items}; ++k)")
         last = "(k < count ? k : count - 1)"
-        emit.line_if_used(f"const {body.index_type} {self.variable} = {share.base} + {last} * {share.step};")
+        emit.line_if_used(f"const {body.index_type} {self.variable} = {tile.base} + {last} * {tile.step};")
         for line in self.splits:
             emit.line_if_used(line)
-        for value, array in moving.values():
+        for value, array in varying.values():
             emit.line(f"{array}[k] = {emit.text(value)[0]};")
             emit.name(value, f"{array}[k]")
-        emit.line(f"{rows}[k] = {pointer} + ({emit.position(rest + ix(Var('column')))});")
+        emit.line(f"{rows}[k] = {pointer} + ({emit.position(first + ix(Var('column')))});")
         emit.close()
         emit.close()
-        for value, array in moving.values():
+        for value, array in varying.values():
             emit.name(value, f"{array}[k]")
         emit.used.add(("load_gathered_columns", ""))
-        emit.line(f"const auto {name} = load_gathered_columns<{share.shape}>({rows}, count, {share.width});")
-        self.packs[buffer, position.key] = name
+        emit.line(f"const auto {name} = load_gathered_columns<{tile.shape}>({rows}, count, {tile.width});")
+        self.tiles[buffer, position.key] = name
 
     def declare_stores(self, body: Body, members: Sequence[GroupMember], size: str, columns: bool) -> None:
-        """Tiles for what the pass makes."""
+        """Declares tiles for the members that are stored by vectors."""
         for member in members:
-            place = self.place(member.position, columns)
-            if place is not None:
+            access = self.access(member.position, columns)
+            if access is not None:
                 buffer, _ = body.need.stores[member.item.name]
                 name = body.emit.fresh(f"{body.pointers[buffer]}_out")
-                body.emit.used.add((self._storing(place, columns), ""))
+                body.emit.used.add((self._store_function(access, columns), ""))
                 body.emit.line(f"Tile<{body.tile_type(member)}, {size}> {name};")
-                self.stores[member.item.name] = (name, offset(body.pointers[buffer], place.start), place)
+                self.stores[member.item.name] = (name, offset(body.pointers[buffer], access.start), access)
 
-    def write(self, body: Body, share: ThreadTile, guard: str) -> None:
-        """Store what the pass made."""
-        for name, pointer, place in self.stores.values():
-            arguments = share.arguments(body, place, name, guard)
-            function = self._storing(place, bool(share.width))
-            body.emit.line(f"{function}<{share.shape}>({pointer}, {arguments});")
+    def store_tiles(self, body: Body, tile: ThreadTile, guard: str) -> None:
+        """Emits the stores of the declared tiles."""
+        for name, pointer, access in self.stores.values():
+            arguments = tile.arguments(body, access, name, guard)
+            function = self._store_function(access, bool(tile.width))
+            body.emit.line(f"{function}<{tile.shape}>({pointer}, {arguments});")
 
-
-def linear(position: Ix, name: str) -> tuple[Ix, Ix] | None:
-    """(coefficient of the variable, the rest), or None where the position is not linear in it."""
-    slope: dict[tuple[Atom, ...], int] = {}
-    rest: dict[tuple[Atom, ...], int] = {}
-    for mono, k in position.terms.items():
-        hits = [a for a in mono if isinstance(a, Var) and a.name == name]
-        others = tuple(a for a in mono if not (isinstance(a, Var) and a.name == name))
-        if len(hits) > 1 or any(_inside(a, name) for a in others):
-            return None
-        (slope if hits else rest)[others if hits else mono] = k
-    return Ix(slope), Ix(rest)
-
-
-def _inside(a: Atom, name: str) -> bool:
-    return isinstance(a, Fn) and any(isinstance(b, Var) and b.name == name for b in a.a.atoms() | a.b.atoms())
+    def _store_function(self, access: VectorAccess, columns: bool) -> str:
+        return "store_row_interior" if self.offset else access.function("store", columns)
 
 
 def offset(pointer: str, start: str) -> str:
-    """pointer + start."""
+    """The text of pointer + start."""
     return pointer if start in ("", "0") else start if pointer == "0" else f"{pointer} + {start}"
-
-
-def unconditional(values: Sequence[E], stop: set[int]) -> Iterator[E]:
-    """Loads that every element performs: none under a condition, none below the expressions in `stop`."""
-    stack, done = list(reversed(values)), set[int]()
-    while stack:
-        e = stack.pop()
-        if e.id in done or e.id in stop:
-            continue
-        done.add(e.id)
-        if e.op == "load":
-            yield e
-        stack.extend(reversed(e.args[:1] if e.op == "guard" else () if e.op == "loop" else e.args))

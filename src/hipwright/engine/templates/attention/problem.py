@@ -11,7 +11,7 @@ from hipwright.engine.ir.index import ONE, Ind, Ix, Var, ix
 from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.operators import ATTENTION
 from hipwright.engine.lower.core import Tensor
-from hipwright.engine.templates.access import certain_loads
+from hipwright.engine.templates.access import unconditional_loads
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.offers import KernelCall, NotLowered
 
@@ -156,7 +156,7 @@ def vector_width(operand: Tensor, width: int) -> int:
     """
     e = operand.at([ix(Var(f"p{k}", s)) for k, s in enumerate(operand.shape)])
     axis, counts = f"p{operand.rank - 1}", [1]
-    for load in [e] if e.op == "load" else certain_loads([e]):
+    for load in [e] if e.op == "load" else unconditional_loads([e]):
         count = {"float32": 4, "float16": 8, "bfloat16": 8}.get(load.attr[2], 1)
         if width % count == 0 and _aligned(load.attr[1], axis, count):
             counts.append(count)

@@ -17,7 +17,7 @@ from math import ceil
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import ZERO, Ix, ix
 from hipwright.engine.lower.core import LoweringContext, Tensor
-from hipwright.engine.templates.access import unit
+from hipwright.engine.templates.access import has_unit_stride
 from hipwright.engine.templates.gemm.split_k import SPLITS
 from hipwright.engine.templates.packed import packed_width
 
@@ -87,7 +87,7 @@ def _width(c: LoweringContext, matrix: Tensor, axis: int) -> int:
     """Elements in 16 bytes of the widest type that is contiguous along an axis; 0 when none is."""
     variables = [c.arena.var("p", s) for s in matrix.shape]
     loads = [e for e in walk([matrix.at([ix(v) for v in variables])]) if e.op == "load"]
-    sizes = [ITEM_BYTES.get(e.attr[2], 4) for e in loads if unit(e.attr[1], variables[axis].name)]
+    sizes = [ITEM_BYTES.get(e.attr[2], 4) for e in loads if has_unit_stride(e.attr[1], variables[axis].name)]
     return min(16 // max(sizes), 16) if sizes else 0
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from hipwright.engine.ir.expr import STORAGE, E, indices, walk
 from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.shapes import flatten
+from hipwright.engine.templates.access import linear
 from hipwright.engine.templates.base import Body, EmittedKernel, fused
-from hipwright.engine.templates.sweep import linear
 
 NARROW = ("float16", "bfloat16", "int16", "int8", "uint8", "bool")
 

@@ -10,9 +10,9 @@ from hipwright.engine.fuse.groups import Group
 from hipwright.engine.ir.expr import STORAGE, walk
 from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
+from hipwright.engine.templates.access import linear
 from hipwright.engine.templates.base import Body, EmittedKernel, fused
 from hipwright.engine.templates.pointwise.elementwise import roomy
-from hipwright.engine.templates.sweep import linear
 
 LENGTHS = (2, 4, 8, 16)
 

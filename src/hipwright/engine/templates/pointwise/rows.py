@@ -9,10 +9,12 @@ from __future__ import annotations
 from hipwright.engine.ir.expr import STORAGE, E, walk
 from hipwright.engine.ir.index import Ix
 from hipwright.engine.ir.index_text import to_python
+from hipwright.engine.templates.access import unconditional_loads
 from hipwright.engine.templates.base import Body, EmittedKernel, fused
 from hipwright.engine.templates.pointwise.elementwise import needs_test, on_borders, roomy
-from hipwright.engine.templates.rows.scope import RowLayout, RowScope
-from hipwright.engine.templates.sweep import OFF_BORDERS, PACK, VectorAccess, offset, unconditional
+from hipwright.engine.templates.rows.layout import RowLayout
+from hipwright.engine.templates.rows.scope import RowScope
+from hipwright.engine.templates.sweep import MAX_UNALIGNED, VECTOR_LENGTH, VectorAccess, offset
 
 FEW_READS = 4
 """Tiles of single elements that a thread reads as long as they are as large as those of packs."""
@@ -40,11 +42,11 @@ class PlainRows(RowScope):
             *(f"i{k}" for k in range(8)),
             *(f"j{k}" for k in range(8)),
         }
-        self._variables()
+        self._name_variables()
         self.values = [m.value for m in body.stored]
         body.hurry(self.values)
         self.vec, self.items = layout.vec, layout.items
-        if not self.row_sweep.dense(self.values, body.stored) or self._scattered():
+        if not self.row_sweep.vectorises(self.values, body.stored) or self._scattered():
             self.vec = "1"  # as many single elements, where registers hold what they read
             self.items = f"{layout.items} * {layout.vec}" if len(self._reads()) <= FEW_READS else layout.items
         self.extent = self.items if self.vec == "1" else f"{self.items} * {self.vec}"
@@ -91,9 +93,9 @@ class PlainRows(RowScope):
 
     def _scattered(self) -> bool:
         """Are most loads along the row under conditions? Those of a pack would be read singly, 16 bytes apart."""
-        along = [e for e in walk(self.values) if e.op == "load" and self.row_sweep.place(e.attr[1], False) is not None]
+        along = [e for e in walk(self.values) if e.op == "load" and self.row_sweep.access(e.attr[1], False) is not None]
         single = len(along) - len(self._reads())
-        return single >= OFF_BORDERS and 2 * single > len(along)
+        return single >= MAX_UNALIGNED and 2 * single > len(along)
 
     # ------------------------------------------------------------ one tile
 
@@ -136,10 +138,10 @@ class PlainRows(RowScope):
         hoisted: what a row shares has a name, so that rows that an index picks can be told where they lie.
         """
         out = {}
-        for e in unconditional(self.values, set()):
-            place = self.row_sweep.place(e.attr[1], False)
+        for e in unconditional_loads(self.values):
+            place = self.row_sweep.access(e.attr[1], False)
             buffer, position, _ = e.attr
-            if place is None and (rest := self.row_sweep.gathered(position)) is not None:
+            if place is None and (rest := self.row_sweep.indexed_row(position)) is not None:
                 place = VectorAccess(self.emit.position(rest) if hoisted else "")
             if place is not None and _forwards(place):
                 out[buffer, position.key] = self._access(buffer, position, place)
@@ -148,14 +150,14 @@ class PlainRows(RowScope):
     def _writes(self) -> dict[str, tuple[str, str, bool]]:
         out = {}
         for m in self.body.stored:
-            place = self.row_sweep.place(m.position, False)
+            place = self.row_sweep.access(m.position, False)
             if place is not None and _forwards(place):
                 buffer = self.body.need.stores[m.item.name][0]
                 out[m.item.name] = self._access(buffer, m.position, place)
         return out
 
     def _access(self, buffer: str, position: Ix, place: VectorAccess) -> tuple[str, str, bool]:
-        on = position.terms.get((), 0) % PACK.get(self.body.need.dtypes[buffer], 4) == 0
+        on = position.terms.get((), 0) % VECTOR_LENGTH.get(self.body.need.dtypes[buffer], 4) == 0
         return buffer, offset(self.body.pointers[buffer], place.start), on
 
     def _elements(self, outs: dict[str, str], bound: str, *, harm: bool) -> None:
@@ -188,4 +190,4 @@ class PlainRows(RowScope):
 
 def _forwards(place: VectorAccess) -> bool:
     """Does the access walk the row element by element?"""
-    return not place.back and not place.run
+    return not place.reversed and not place.run

@@ -15,9 +15,9 @@ from hipwright.engine.fuse.groups import Group
 from hipwright.engine.ir.expr import STORAGE, E, walk
 from hipwright.engine.ir.index import Atom, Ix, Var, ix, product, replace
 from hipwright.engine.ir.index_text import to_python
+from hipwright.engine.templates.access import linear, unconditional_loads
 from hipwright.engine.templates.base import Body, EmittedKernel, fused
 from hipwright.engine.templates.pointwise.elementwise import roomy
-from hipwright.engine.templates.sweep import linear, unconditional
 
 PAIR = 2
 """Elements a load: so wide that every other address suits."""
@@ -49,7 +49,7 @@ def slides(group: Group, side: int = PAIR) -> int:
     values = [m.value for m in group.members]
     loads = list({(e.attr[0], e.attr[1].key): e for e in walk(values) if e.op == "load"}.values())
     along = group.variables[-1].name
-    if len(loads) < 4 or len(list(unconditional(values, set()))) < len(loads):
+    if len(loads) < 4 or len(list(unconditional_loads(values))) < len(loads):
         return 0
     found = [linear(e.attr[1], along) for e in loads]
     if any(f is None or f[0] != ix(1) for f in found) or any(e.op in ("guard", "loop") for e in walk(values)):

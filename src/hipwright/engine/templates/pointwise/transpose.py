@@ -11,10 +11,10 @@ from hipwright.engine.fuse.groups import Group
 from hipwright.engine.ir.expr import STORAGE, E
 from hipwright.engine.ir.index import Ind, Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
+from hipwright.engine.templates.access import linear, unconditional_loads
 from hipwright.engine.templates.base import Body, EmittedKernel, fused
 from hipwright.engine.templates.pointwise import transpose_packs
 from hipwright.engine.templates.pointwise.elementwise import roomy
-from hipwright.engine.templates.sweep import linear, unconditional
 
 MOST = 3
 """Operands staged in LDS at once."""
@@ -28,7 +28,7 @@ def turned(group: Group, stored: set[str]) -> tuple[int, list[E]] | None:
         return None
     last = group.variables[-1]
     values = [m.value for m in group.members if m.item.name in stored]
-    loads = [e for e in unconditional(values, set()) if _plain(e.attr[1])]
+    loads = [e for e in unconditional_loads(values) if _plain(e.attr[1])]
     for k in range(len(group.space) - 2, -1, -1):
         found = [e for e in loads if _along(e.attr[1], group.variables[k], last)]
         if found and len({(e.attr[0], e.attr[1].key) for e in found}) <= MOST:
@@ -99,7 +99,7 @@ def transpose(body: Body, threads: str, size: str) -> EmittedKernel:
 def _declare(body: Body, size: str) -> tuple[list[E], dict[tuple[str, str], str]]:
     """The loads along `a`, each once, and their tiles in LDS; a column of padding keeps the banks apart."""
     emit, found, staged = body.emit, dict[tuple[str, str], E](), dict[tuple[str, str], str]()
-    for e in unconditional([m.value for m in body.stored], set()):
+    for e in unconditional_loads([m.value for m in body.stored]):
         if _plain(e.attr[1]) and _along(e.attr[1], Var("ta"), Var("tb")):
             found.setdefault((e.attr[0], e.attr[1].key), e)
     for key, e in found.items():
@@ -137,7 +137,7 @@ def _beside(body: Body, staged: dict[tuple[str, str], str]) -> dict[tuple[str, s
     """Loads that run along `b` as the result does, if they are few."""
     loads = {
         (e.attr[0], e.attr[1].key): e
-        for e in unconditional([m.value for m in body.stored], set())
+        for e in unconditional_loads([m.value for m in body.stored])
         if _plain(e.attr[1]) and _along(e.attr[1], Var("tb"), Var("ta"))
     }
     found = {key: e for key, e in loads.items() if key not in staged}

@@ -15,9 +15,9 @@ from hipwright.engine.emit.device_code import included
 from hipwright.engine.ir.expr import STORAGE, E
 from hipwright.engine.ir.index import Atom, Ix, Var, ix, replace
 from hipwright.engine.ir.index_text import to_c
-from hipwright.engine.templates.access import strides_beside
+from hipwright.engine.templates.access import other_strides
 from hipwright.engine.templates.base import Body
-from hipwright.engine.templates.sweep import PACK
+from hipwright.engine.templates.sweep import VECTOR_LENGTH
 
 NAMES = ("slot", "packs", "out", "tb1", "v")
 Staged = dict[tuple[str, str], str]
@@ -34,7 +34,7 @@ def width(body: Body, loads: Sequence[E], sizes: Sequence[Ix]) -> int:
     loads: what LDS is filled with; sizes: of the dimensions `a` and `b`.
     """
     dtypes = {e.attr[2] for e in loads} | {body.need.stores[m.item.name][1] for m in body.stored}
-    found = {PACK.get(dtype, 4) for dtype in dtypes}
+    found = {VECTOR_LENGTH.get(dtype, 4) for dtype in dtypes}
     if len(body.stored) != 1 or found not in ({4}, {8}):
         return 0
     (n,) = found
@@ -61,7 +61,7 @@ class VectorTranspose:
         places = [(e.attr[0], e.attr[1], "ta") for e in self.loads]
         for buffer, position, axis in [*places, (body.need.stores[member.item.name][0], member.position, "tb")]:
             out.append(f"is_wide_aligned<{n}>({body.pointers[buffer]})")
-            out += [f"{bracketed(to_c(s))} % {n} == 0" for s in strides_beside(position, axis) if (s.value or 1) % n]
+            out += [f"{bracketed(to_c(s))} % {n} == 0" for s in other_strides(position, axis) if (s.value or 1) % n]
         return " && ".join(dict.fromkeys(out))
 
     @property

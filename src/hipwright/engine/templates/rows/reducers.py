@@ -86,7 +86,7 @@ class ReducerState:
         return self.kind in ("moments", "softmax")
 
     @property
-    def with_tile(self) -> str:
+    def add_tile(self) -> str:
         """The function that takes a tile."""
         return f"add_products_to_{self.kind}" if self.products else "add_tile"
 
@@ -96,11 +96,11 @@ class ReducerState:
             emit.used.add(("Moments" if self.kind == "moments" else "SoftmaxState", ""))
             self.products = emit.rounding.product(self.value)
             if self.products:
-                emit.used.add((self.with_tile, ""))
+                emit.used.add((self.add_tile, ""))
         else:
             emit.used.add((self.operator, ""))
 
-    def take(self, emit: Emitter, place: str, k: str, flat: str) -> None:
+    def add(self, emit: Emitter, place: str, k: str, flat: str) -> None:
         """One more value. place: "" or the column's "[v]"; k: the place in the tile; flat: the index in the row."""
         text, rank = emit.text(self.value)
         name = f"{self.name}{place}"

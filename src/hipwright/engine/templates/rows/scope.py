@@ -1,12 +1,12 @@
-"""What kernels of rows share: layout, names of loop variables, the way to a row, what is computed before the loop.
+"""What kernels by rows share: names of loop variables, the way to a row, and what is computed before its loop.
 
-`row` (or `line` and `column`) counts what is kept, `r` what is reduced, `segment` its dense runs, `c` a part's columns.
+`row` (or `line` and `column`) counts what is kept, `r` what is reduced, `segment` the contiguous runs of a row, `c` the
+columns of values that have columns of their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from hipwright.engine.emit.builder import cname
 from hipwright.engine.emit.statements import literal
@@ -15,71 +15,42 @@ from hipwright.engine.ir.expr import E, walk
 from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import flatten
+from hipwright.engine.templates.access import unconditional_loads
 from hipwright.engine.templates.base import Body, depends
-from hipwright.engine.templates.rows.crossing import ColumnAccumulator
-from hipwright.engine.templates.rows.team import CooperativeBlocks
-from hipwright.engine.templates.sweep import Sweep, Threads, unconditional
-
-KEPT_VALUES = 32
-"""Elements of a row that a thread keeps in registers, at most."""
-
-
-@dataclass
-class RowLayout:
-    """How a row kernel is laid out; names of knobs or literals.
-
-    registers: keep the first tile between passes. whole: the row has a fixed length and is one tile. segments: the row
-    is several dense runs, and tiles do not cross their ends.
-    """
-
-    mapping: str
-    threads: str  # of a block
-    share: str = ""  # LANES or COLUMNS
-    vec: str = "1"
-    items: str = "1"
-    rest: str = ""  # of the tiles after the first
-    bounds: str = ""  # threads for which the compiler spares registers, if other than `threads`
-    exact_bounds: str = ""  # the same where sizes are constants
-    registers: bool = False
-    whole: bool = False
-    segments: bool = False
-    several: bool = False  # several rows' values stay in registers
-    odd: bool = False  # rows begin off the borders of packs, and are read in packs all the same
-    edges: bool = False  # the same where all accesses begin alike: packs between borders (templates/rows/edges.py)
-    team: str = ""  # the knob of the blocks a row, or "" for one block
-    stash: str = ""  # the knob of the tiles that a block of a waiting team holds in LDS, or "" for none
-    ahead: bool = False  # few elements: what later passes and the rows' own values read is asked for first
-    roomy: bool = False  # few threads: registers are no reason to put loads off
-    weights: bool = False  # so few that what all rows share along the row is asked for first too
-    crossed: str = ""  # blocks that take the rows in turn and sum their columns (engine/fuse/column_reductions.py)
-    parts: bool = False  # the tile that stays is worked on a few packs at a time: other operands are not held whole
+from hipwright.engine.templates.rows.column_sums import ColumnSums
+from hipwright.engine.templates.rows.cooperative import CooperativeBlocks
+from hipwright.engine.templates.rows.layout import RowLayout
+from hipwright.engine.templates.sweep import Sweep, Threads
 
 
 class RowScope:
-    """One kernel of rows, up to its loops; `emit` holds the text."""
+    """One kernel by rows, up to its loops; `emit` receives the statements.
+
+    kept: {expression id: (expression, the pass that computes it, its array)} of what stays in registers.
+    """
 
     def __init__(self, body: Body, layout: RowLayout) -> None:
         self.body, self.layout, self.emit, self.group = body, layout, body.emit, body.group
-        self.kept: dict[int, tuple[E, int, str]] = {}  # expression id -> (expression, pass that computes it, array)
+        self.kept: dict[int, tuple[E, int, str]] = {}
         self.memo: dict[int, bool] = {}
         self.columns = layout.mapping == "columns"
         self.vec = layout.vec
-        self.team = CooperativeBlocks(body, layout.team, self.columns) if layout.team else None
-        self.crossing: ColumnAccumulator | None = None
+        self.blocks = CooperativeBlocks(body, layout.blocks, self.columns) if layout.blocks else None
+        self.column_sums: ColumnSums | None = None
 
     # ------------------------------------------------------------ names
 
-    def _variables(self) -> None:
-        """Names for the loop variables, and how they come from the counters."""
+    def _name_variables(self) -> None:
+        """Names the loop variables, and prepares the statements that split the counters."""
         body, group, layout = self.body, self.group, self.layout
-        kept = [k for k in range(len(group.space)) if k not in group.dims]
+        outer_dims = [k for k in range(len(group.space)) if k not in group.dims]
         if self.columns:
-            outer, self.outer_lines = body.name_variables(kept[:-1], "i", "line") if kept[1:] else ({}, [])
-            outer[group.variables[kept[-1]]] = ix(Var("col", group.space[kept[-1]]))
-            self.lines = product([group.space[k] for k in kept[:-1]])
-            self.across = group.space[kept[-1]]
+            outer, self.outer_lines = body.name_variables(outer_dims[:-1], "i", "line") if outer_dims[1:] else ({}, [])
+            outer[group.variables[outer_dims[-1]]] = ix(Var("col", group.space[outer_dims[-1]]))
+            self.lines = product([group.space[k] for k in outer_dims[:-1]])
+            self.row_width = group.space[outer_dims[-1]]
         else:
-            outer, self.outer_lines = body.name_variables(kept, "i", "row") if kept else ({}, [])
+            outer, self.outer_lines = body.name_variables(outer_dims, "i", "row") if outer_dims else ({}, [])
         dims = list(group.dims)
         splits: list[str] = []
         self.segment_lines: list[str] = []
@@ -97,14 +68,14 @@ class RowScope:
         self.inner = {"r", "c", "segment", *(f"j{k}" for k in range(len(dims)))}
         length = self.emit.position(self.width)
         changing = {"r", "c"} if layout.segments else self.inner
-        self.row_sweep = Sweep("r", length, self.width, changing, splits, odd=layout.odd)
+        self.row_sweep = Sweep("r", length, self.width, changing, splits, unaligned=layout.unaligned)
         if not self.columns and not layout.segments:
             self._alias_position()
         if len(dims) == 2 and not layout.segments and not self.row_sweep.row_starts:
             self.row_sweep.run = self.emit.position(group.space[dims[1]])
 
     def _alias_position(self) -> None:
-        """Where the reduced dimensions come last, an element's position is row * length + r."""
+        """Writes an element's position as row * length + r where the reduced dimensions come last."""
         group, length = self.group, self.row_sweep.length
         if list(group.dims) == list(range(len(group.space) - len(group.dims), len(group.space))):
             flat = flatten(group.space, self.flat_index)
@@ -115,7 +86,8 @@ class RowScope:
 
     # ------------------------------------------------------------ mapping
 
-    def _prologue(self) -> str:
+    def _locate_row(self) -> str:
+        """Emits the way from the block and thread to a row; returns the grid."""
         emit, kind, layout = self.emit, self.body.index_type, self.layout
         count = emit.position(product(self.group.outer))
         self.body.knobs |= {
@@ -123,55 +95,56 @@ class RowScope:
         }
         if layout.mapping == "block":
             self.threads = Threads("threadIdx.x", layout.threads)
-            if self.team:
-                return self.team.prologue(count, "{rows}")
-            if layout.crossed:
-                self.crossing = ColumnAccumulator(self, count)
-                return layout.crossed
+            if self.blocks:
+                return self.blocks.reserve("{rows}")
+            if layout.sum_blocks:
+                self.column_sums = ColumnSums(self.body, layout, count)
+                return layout.sum_blocks
             emit.line(f"const {kind} row = blockIdx.x;")
             return "{rows}"
         block = f"{layout.threads}"
         if layout.mapping == "lanes":
-            self.threads = Threads("lane", layout.share, "live")
+            self.threads = Threads("lane", layout.share, "active")
             emit.line(f"const int lane = threadIdx.x % {layout.share};")
             emit.line(
                 f"const {kind} first = blockIdx.x * ({kind})({block} / {layout.share}) + threadIdx.x / {layout.share};"
             )
-            emit.line(f"const bool live = first < {count};  // the last block may have rows to spare")
-            emit.line(f"const {kind} row = live ? first : {count} - 1;")
+            emit.line(f"const bool active = first < {count};  // false in the last block beyond the last row")
+            emit.line(f"const {kind} row = active ? first : {count} - 1;")
             return f"cdiv({{rows}}, {block} // {layout.share})"
-        return self._column_prologue()
+        return self._locate_columns()
 
-    def _column_prologue(self) -> str:
-        """Threads side by side take packs of columns; the rows of threads share out the elements down a column."""
+    def _locate_columns(self) -> str:
+        """Emits the way to columns: neighbouring threads take vectors of them, rows of threads share their elements."""
         emit, kind, layout = self.emit, self.body.index_type, self.layout
-        self.threads = Threads("lane", f"({layout.threads} / {layout.share})", "live", columns=True)
-        across, lines = emit.position(self.across), emit.position(self.lines)
-        groups = f"cdiv({to_python(self.lines)} * cdiv({to_python(self.across)}, {layout.vec}), {layout.share})"
+        self.threads = Threads("lane", f"({layout.threads} / {layout.share})", "active", columns=True)
+        width, lines = emit.position(self.row_width), emit.position(self.lines)
+        groups = f"cdiv({to_python(self.lines)} * cdiv({to_python(self.row_width)}, {layout.vec}), {layout.share})"
         block = "blockIdx.x"
-        if self.team:
-            groups = self.team.prologue(groups, groups)
-            block = "row"  # the team's number: a group of columns
+        if self.blocks:
+            groups = self.blocks.reserve(groups)
+            block = "row"  # cooperative blocks share a group of columns
         emit.line(f"const int lane = threadIdx.x / {layout.share};")
         emit.line(
-            f"const {kind} across = ({across} + {layout.vec} - 1) / {layout.vec};  // packs of columns side by side"
+            f"const {kind} vectors = ({width} + {layout.vec} - 1) / {layout.vec};  // vectors of columns in a row"
         )
         emit.line(f"const {kind} first = {block} * ({kind}){layout.share} + threadIdx.x % {layout.share};")
-        total = "across" if self.lines.value == 1 else f"({lines}) * across" if " " in lines else f"{lines} * across"
-        emit.line(f"const bool live = first < {total};  // the last block may have columns to spare")
-        emit.line(f"const {kind} pack = live ? first : {total} - 1;")
-        emit.taken.add("pack")
+        total = f"({lines}) * vectors" if " " in lines else f"{lines} * vectors"
+        total = "vectors" if self.lines.value == 1 else total
+        emit.line(f"const bool active = first < {total};  // false in the last block beyond the last column")
+        emit.line(f"const {kind} vector = active ? first : {total} - 1;")
+        emit.taken.add("vector")
         if self.lines.value == 1:
-            emit.line(f"const {kind} column = pack * {layout.vec};")
+            emit.line(f"const {kind} column = vector * {layout.vec};")
         else:
-            emit.line(f"const {kind} line = pack / across;")
-            emit.line(f"const {kind} column = pack % across * {layout.vec};")
+            emit.line(f"const {kind} line = vector / vectors;")
+            emit.line(f"const {kind} column = vector % vectors * {layout.vec};")
         emit.taken.add("column")
-        emit.line(f"const int width = {across} - column < {layout.vec} ? {across} - column : {layout.vec};")
+        emit.line(f"const int width = {width} - column < {layout.vec} ? {width} - column : {layout.vec};")
         return groups
 
     def _tiles(self) -> str:
-        """How many tiles a row has, as the plan computes it."""
+        """The number of tiles of a row, as plan text."""
         layout = self.layout
         size = f"{layout.threads} * {layout.vec} * {layout.items}"
         if self.columns:
@@ -179,10 +152,10 @@ class RowScope:
             return f"cdiv({to_python(self.width)}, {size})"
         tiles = f"cdiv({to_python(self.width)}, {size})"
         tiles = tiles if self.segments.value == 1 else f"({to_python(self.segments)}) * {tiles}"
-        return f"cdiv({tiles}, 1 + {layout.stash})" if layout.stash else tiles
+        return f"cdiv({tiles}, 1 + {layout.cache_tiles})" if layout.cache_tiles else tiles
 
     def _full_blocks(self) -> str:
-        """How many blocks a row gives each of their threads a pack; runs may have more tiles, of few elements each."""
+        """The blocks of a row that give each thread a vector, as plan text; a row of short runs has more tiles."""
         layout = self.layout
         each = f"{layout.threads} * {layout.vec}"
         return "" if self.columns else f"cdiv({to_python(product(self.group.inner))}, {each})"
@@ -190,11 +163,11 @@ class RowScope:
     # ------------------------------------------------------------ a row's values
 
     def store_row(self, member: GroupMember, name: str | None) -> None:
-        """One thread of the row writes its value."""
+        """Stores a value of the row by one of its threads. name: its text, or None to compute it."""
         emit = self.emit
-        own = "threadIdx.x == 0" if self.layout.mapping == "block" else "live && lane == 0"
-        if self.team and self.team.waits:
-            own = f"part == 0 && {own}"
+        own = "threadIdx.x == 0" if self.layout.mapping == "block" else "active && lane == 0"
+        if self.blocks and self.blocks.waits:
+            own = f"block_rank == 0 && {own}"
         emit.open(f"if ({own})")
         if self.columns:
             self.open_columns("v < width")
@@ -206,7 +179,7 @@ class RowScope:
         emit.close()
 
     def open_columns(self, condition: str = "") -> None:
-        """The loop over a thread's columns."""
+        """Opens the loop over a thread's columns."""
         emit, vec = self.emit, self.layout.vec
         emit.line("#pragma unroll")
         emit.open(f"for (int v = 0; v < {vec}; ++v)")
@@ -217,7 +190,7 @@ class RowScope:
     # ------------------------------------------------------------ before the loop
 
     def hoist(self, values: list[E], level: int) -> None:
-        """What does not change along the row is computed once, before the loop."""
+        """Computes what does not change along the row once, before the loop."""
         found: list[E] = []
         seen: set[int] = set()
 
@@ -239,27 +212,27 @@ class RowScope:
             visit(value)
         for e in found:
             self.emit.bind(e)
-        for condition, load in self._behind(values, level):
-            self._bind_behind(condition, load)
+        for condition, load in self._guarded_loads(values, level):
+            self._bind_guarded(condition, load)
 
-    def _ask_ahead(self, role: str) -> None:
-        """What a row's own values read, or all its elements, is asked for before the row: one wait less."""
+    def _prefetch(self, role: str) -> None:
+        """Issues the loads that stored members of a role need before the row's loop, so that they do not wait later."""
         for member in self.body.stored:
             if member.role != role:
                 continue
-            for load in unconditional([member.value], set()):
-                if self._early(load):
+            for load in unconditional_loads([member.value]):
+                if self._known_early(load):
                     self.emit.bind(load)
-            for condition, load in self._behind([member.value], 0):
-                if self._early(condition) and self._early(load):
-                    self._bind_behind(condition, load)
+            for condition, load in self._guarded_loads([member.value], 0):
+                if self._known_early(condition) and self._known_early(load):
+                    self._bind_guarded(condition, load)
 
-    def _early(self, e: E) -> bool:
-        """Is e the same for the whole row, and known before its reductions?"""
+    def _known_early(self, e: E) -> bool:
+        """Whether e is the same for the whole row and does not depend on its reductions."""
         return not depends(e, self.inner, self.memo) and not any(a.op == "row" for a in walk([e]))
 
-    def _behind(self, values: list[E], level: int) -> list[tuple[E, E]]:
-        """(condition, load) where a condition guards a load, and both are the same for the whole row."""
+    def _guarded_loads(self, values: list[E], level: int) -> list[tuple[E, E]]:
+        """(condition, load) for loads under a condition where both are the same for the whole row."""
         found: list[tuple[E, E]] = []
         stack, seen = list(reversed(values)), set[int]()
         while stack:
@@ -269,13 +242,13 @@ class RowScope:
                 continue
             seen.add(e.id)
             if e.op == "guard" and not depends(e.args[0], self.inner, self.memo):
-                loads = unconditional([e.args[1]], set())
+                loads = unconditional_loads([e.args[1]])
                 found += [(e.args[0], a) for a in loads if not depends(a, self.inner, self.memo)]
             stack.extend(reversed(e.args[:1] if e.op == "guard" else e.args))
         return found
 
-    def _bind_behind(self, condition: E, load: E) -> None:
-        """What a condition guards is read once too, before the loop."""
+    def _bind_guarded(self, condition: E, load: E) -> None:
+        """Emits a load under its condition, before the loop."""
         emit = self.emit
         if emit.known(load) is not None:
             return
@@ -289,12 +262,12 @@ class RowScope:
 
 
 def column_of(member: GroupMember) -> Ix | None:
-    """How many columns of their own a member's values have; None where they are the row's."""
+    """The number of columns of its own that a member's values have, or None."""
     return next((a.size for a in member.position.atoms() if isinstance(a, Var) and a.name == "c"), None)
 
 
 def elements(values: list[E], inner: set[str], memo: dict[int, bool], stop: set[int]) -> Iterator[E]:
-    """Expressions that change along the row and cost something, outermost first; not below those in `stop`."""
+    """Expressions that change along the row and are not cheap, outermost first; none below those in `stop` (ids)."""
     stack, done = list(values), set[int]()
     while stack:
         e = stack.pop()
@@ -302,7 +275,9 @@ def elements(values: list[E], inner: set[str], memo: dict[int, bool], stop: set[
             continue
         done.add(e.id)
         mixed = e.op == "bin" and not all(depends(a, inner, memo) for a in e.args)
-        cheap = mixed and (e.attr != "/" or e.ctype not in ("float", "double"))  # x - mean: keep x; x / scale is dear
+        cheap = mixed and (
+            e.attr != "/" or e.ctype not in ("float", "double")
+        )  # x - mean is recomputed from x; x / scale is not cheap
         if e.op in ("load", "fn", "bin", "sel", "guard", "loop") and not cheap:
             yield e
             if e.id in stop:

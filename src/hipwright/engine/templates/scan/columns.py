@@ -67,7 +67,7 @@ def _place(scan: Scan, flags: str) -> None:
 def _own_rows(scan: Scan, share: ThreadTile) -> None:
     """Each thread scans the rows that it holds."""
     emit, layout = scan.emit, scan.layout
-    scan.sweep.read(scan.body, [scan.member.value], set(), share)
+    scan.sweep.load_tiles(scan.body, [scan.member.value], set(), share)
     place = f"k * {layout.vec} + v"
     plain = scan.read_packs(place)
     emit.line(f"Tile<{scan.ctype}, {scan.extent}> value;")
@@ -86,7 +86,7 @@ def _own_rows(scan: Scan, share: ThreadTile) -> None:
 def _write(scan: Scan, share: ThreadTile) -> None:
     """With what comes before them, the rows are stored, and what is computed from them."""
     emit, layout = scan.emit, scan.layout
-    scan.sweep.read(scan.body, scan.behind, set(), share)
+    scan.sweep.load_tiles(scan.body, scan.behind, set(), share)
     place = f"k * {layout.vec} + v"
     plain = scan.read_packs(place)
     scan.sweep.declare_stores(scan.body, scan.body.stored, scan.extent, columns=True)
@@ -94,7 +94,7 @@ def _write(scan: Scan, share: ThreadTile) -> None:
     scan.outputs(f"{scan.operator}()(before[v], value.v[{place}])", place)
     emit.close()
     emit.close()
-    scan.sweep.write(scan.body, share, "live")
+    scan.sweep.store_tiles(scan.body, share, "live")
     emit.read = plain
 
 

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hipwright.engine.ir.expr import STORAGE, E
+from hipwright.engine.templates.access import unconditional_loads
 from hipwright.engine.templates.pointwise.elementwise import NARROW
-from hipwright.engine.templates.sweep import ThreadTile, VectorAccess, offset, unconditional
+from hipwright.engine.templates.sweep import ThreadTile, VectorAccess, offset
 
 if TYPE_CHECKING:
     from hipwright.engine.templates.scan.rows import Scan
@@ -51,7 +52,7 @@ def narrow_write(s: Scan, value: str, share: ThreadTile) -> None:
     _open(s, share, [*_reads(s, s.behind), *writes])
     plain = _read(s, share, s.behind)
     for member in body.stored:
-        place = s.sweep.place(member.position, False)
+        place = s.sweep.access(member.position, False)
         if place is not None and not place.run:
             buffer, dtype = body.need.stores[member.item.name]
             name = emit.fresh(f"{body.pointers[buffer]}_out")
@@ -59,7 +60,7 @@ def narrow_write(s: Scan, value: str, share: ThreadTile) -> None:
             s.sweep.stores[member.item.name] = (name, offset(body.pointers[buffer], place.start), place)
     _outputs(s, value, _behind(s, share))
     for name, pointer, place in s.sweep.stores.values():
-        function = "store_whole_vectors_reversed" if place.back else "store_whole_vectors"
+        function = "store_whole_vectors_reversed" if place.reversed else "store_whole_vectors"
         emit.line(f"{function}<{share.shape}>({pointer}, {share.base}, {share.step}, {share.bound}, {name});")
     s.sweep.stores = {}
     emit.read = plain
@@ -70,8 +71,8 @@ def narrow_write(s: Scan, value: str, share: ThreadTile) -> None:
 
 def _reads(s: Scan, values: list[E]) -> list[Access]:
     found = []
-    for e in unconditional(values, set()):
-        place = s.sweep.place(e.attr[1], False)
+    for e in unconditional_loads(values):
+        place = s.sweep.access(e.attr[1], False)
         if place is not None and not place.run:
             found.append((e.attr[0], offset(s.body.pointers[e.attr[0]], place.start), place))
     return found
@@ -80,7 +81,7 @@ def _reads(s: Scan, values: list[E]) -> list[Access]:
 def _writes(s: Scan) -> list[Access]:
     found = []
     for m in s.body.stored:
-        place = s.sweep.place(m.position, False)
+        place = s.sweep.access(m.position, False)
         if place is not None and not place.run:
             buffer = s.body.need.stores[m.item.name][0]
             found.append((buffer, offset(s.body.pointers[buffer], place.start), place))
@@ -91,7 +92,7 @@ def _open(s: Scan, share: ThreadTile, accesses: list[Access]) -> None:
     """The branch of threads whose packs lie within and on their borders."""
     tests = [f"has_whole_vectors<{share.shape}>({share.base}, {share.step}, {share.bound})"]
     for buffer, pointer, place in accesses:
-        first = f"{pointer} - ({s.layout.vec} - 1)" if place.back else pointer
+        first = f"{pointer} - ({s.layout.vec} - 1)" if place.reversed else pointer
         tests.append(f"is_vector_aligned<{STORAGE[s.body.need.dtypes[buffer]]}, {s.layout.vec}>({first})")
     s.emit.used |= {("has_whole_vectors", ""), ("load_whole_vectors_reversed", "")}
     s.emit.open(f"if ({' && '.join(dict.fromkeys(tests))})")
@@ -100,12 +101,12 @@ def _open(s: Scan, share: ThreadTile, accesses: list[Access]) -> None:
 def _read(s: Scan, share: ThreadTile, values: list[E]) -> Any:
     """Ask for the packs; loads that they serve are elements of them from here on. Returns how loads were printed."""
     emit, packs = s.emit, dict[tuple[str, str], str]()
-    for e in unconditional(values, set()):
+    for e in unconditional_loads(values):
         buffer, position, _ = e.attr
-        place = s.sweep.place(position, False)
+        place = s.sweep.access(position, False)
         if place is not None and not place.run and (buffer, position.key) not in packs:
             name = packs[buffer, position.key] = emit.fresh(f"{s.body.pointers[buffer]}_tile")
-            function = "load_whole_vectors_reversed" if place.back else "load_whole_vectors"
+            function = "load_whole_vectors_reversed" if place.reversed else "load_whole_vectors"
             pointer = offset(s.body.pointers[buffer], place.start)
             arguments = f"{pointer}, {share.base}, {share.step}, {share.bound}"
             emit.line(f"const auto {name} = {function}<{share.shape}>({arguments});")

@@ -171,7 +171,7 @@ class Scan:
         if self.narrow:
             narrow_values(self, base, step, bound)
             return
-        self.sweep.read(
+        self.sweep.load_tiles(
             self.body, [self.member.value], set(), ThreadTile(f"{layout.items}, {layout.vec}", base, step, bound)
         )
         plain = self.read_packs("k")
@@ -192,7 +192,7 @@ class Scan:
 
     def read_packs(self, place: str) -> Callable[[E, str], str]:
         """Loads that packs serve are elements of these from here on; returns how loads were printed before."""
-        emit, packs, plain = self.emit, dict(self.sweep.packs), self.emit.read
+        emit, packs, plain = self.emit, dict(self.sweep.tiles), self.emit.read
         emit.read = lambda e, p: f"{packs[k]}.v[{place}]" if (k := (e.attr[0], e.attr[1].key)) in packs else plain(e, p)
         return plain
 
@@ -202,7 +202,7 @@ class Scan:
         if self.narrow:
             narrow_write(self, value, share)
             return
-        self.sweep.read(body, self.behind, set(), share)
+        self.sweep.load_tiles(body, self.behind, set(), share)
         plain = self.read_packs("k")
         self.sweep.declare_stores(body, body.stored, self.extent, columns=False)
         emit.line("#pragma unroll")
@@ -212,7 +212,7 @@ class Scan:
             self.place_element()
         self.outputs(value, "k")
         emit.close()
-        self.sweep.write(body, share, "")
+        self.sweep.store_tiles(body, share, "")
         emit.read = plain
 
     def outputs(self, value: str, place: str) -> None:
@@ -314,7 +314,7 @@ class Scan:
         one, bound = self.body.as_index("1"), self.body.as_index(self.length)
         emit.line(f"const int count = valid_elements<{layout.items}, 1>(start, {one}, {bound});")
         share = ThreadTile(f"{layout.items}, {layout.vec}", "start", one, bound, "width")
-        self.sweep.read(self.body, [member.value, *self.behind], set(), share)
+        self.sweep.load_tiles(self.body, [member.value, *self.behind], set(), share)
         place = f"k * {layout.vec} + v"
         plain = self.read_packs(place)
         self.sweep.declare_stores(self.body, self.body.stored, self.extent, columns=True)
@@ -323,7 +323,7 @@ class Scan:
         self.outputs("carry[v]", place)
         emit.close()
         emit.close()
-        self.sweep.write(self.body, share, "")
+        self.sweep.store_tiles(self.body, share, "")
         emit.read = plain
 
 

@@ -1,0 +1,189 @@
+"""Cooperative blocks: several blocks share a long row. Each takes every n-th tile and publishes its partial reductions.
+
+Where something follows the reductions, the blocks wait for one another and take tiles in the order of a ticket: a block
+waits only for blocks with earlier tickets, or of its own row, so there is progress as long as the blocks of a row fit
+the device. They exchange partials of floats in words that tell whether they are complete (engine/device/cooperative.h);
+for other states, and for columns, arrivals are counted between fences. Where nothing follows, the last block to arrive
+does the rest. Partials are combined in a fixed order: results do not vary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hipwright.engine.emit.builder import cname
+from hipwright.engine.emit.function import KernelParameter
+from hipwright.engine.ir.index import Ix, Sym, ix, product
+from hipwright.engine.templates.base import Body, EmittedKernel
+from hipwright.engine.templates.rows.layout import RowLayout
+from hipwright.engine.templates.rows.reducers import ReducerState
+
+SMALL_TOTAL, SMALL_BLOCKS = 1 << 22, 16
+"""Elements up to which a row has this few blocks: caches hold them all, and the cpu target keeps few blocks at once."""
+
+
+@dataclass(eq=False)
+class CooperativeBlocks:
+    """The cooperative blocks of a row. size: the knob that limits their number."""
+
+    body: Body
+    size: str
+    columns: bool
+    waits: bool = False
+    rounds: int = 0
+    publishes: bool = False  # whether partials are exchanged in self-validating words
+    published: int = 0  # words of a block
+    buffers: dict[str, tuple[list[Ix], str]] = field(default_factory=dict)
+
+    def reserve(self, grid: str) -> str:
+        """Reserves the place of this block's row, declared by `open`; returns the grid. grid: one block per row."""
+        self.body.knobs.add(self.size)
+        self.body.extra.append(KernelParameter("int", "blocks"))
+        self.place = self.body.emit.section()
+        return f"({grid}) * {self.body.name}_blocks"
+
+    def open(self, *, waits: bool, floats: bool) -> None:
+        """Declares this block's row and its rank among the row's blocks. floats: whether all states are of floats."""
+        self.waits, self.publishes = waits, waits and floats and not self.columns
+        emit, kind = self.body.emit, self.body.index_type
+        number = "(int)blockIdx.x"
+        if waits:
+            emit.used.add(("take_block_ticket", ""))
+            number = "ticket"
+            counter = f"reinterpret_cast<int*>({self._partials})" if self.publishes else self._arrivals
+            self.place.line(f"const int ticket = take_block_ticket({counter});")
+        self.place.line(f"const {kind} row = {number} / blocks;")
+        self.place.line(f"const int block_rank = {number} % blocks;")
+
+    @property
+    def _arrivals(self) -> str:
+        """The counters: the ticket first, then one for each row."""
+        name = f"{self.body.name}_arrivals"
+        outer = product(self.body.group.outer)
+        self._buffer(name, [outer + 1], "int32")
+        return self.body.pointers[name]
+
+    @property
+    def _partials(self) -> str:
+        """The published partials: the ticket first, then each state's partials, two floats in a word."""
+        name = f"{self.body.name}_partials"
+        self._buffer(name, [ix(1)], "int64")
+        return self.body.pointers[name]
+
+    def _buffer(self, name: str, shape: list[Ix], dtype: str) -> None:
+        if name not in self.buffers:
+            self.buffers[name] = (shape, dtype)
+            self.body.need.dtypes[name] = dtype
+            self.body.pointers[name] = self.body.emit.fresh(cname(name))
+            self.body.scratch.append(name)
+
+    # ------------------------------------------------------------ combining
+
+    def combine(self, made: Sequence[ReducerState], layout: RowLayout) -> None:
+        """Combines every state over the blocks of a row."""
+        emit, body = self.body.emit, self.body
+        self.rounds += 1
+        if self.publishes:
+            self._exchange(made, layout)
+            return
+        for s in made:
+            dtype, words = s.words()
+            size = product(body.group.outer) * ix(Sym(self.size)) * words
+            if self.columns:
+                size = self._padded_columns(layout) * ix(Sym(self.size)) * words
+            self._buffer(f"{body.name}_{s.name}", [size], dtype)
+            pointer = body.pointers[f"{body.name}_{s.name}"]
+            if s.struct != s.ctype:
+                emit.line(f"{s.struct}* const {s.name}_partials = reinterpret_cast<{s.struct}*>({pointer});")
+            else:
+                emit.line(f"{s.struct}* const {s.name}_partials = {pointer};")
+            self._store(s, layout)
+        self._synchronise()
+        for s in made:
+            self._collect(s, layout)
+
+    def _exchange(self, made: Sequence[ReducerState], layout: RowLayout) -> None:
+        """Publishes this block's partials of all states, and combines those of all blocks."""
+        emit, name, outer = self.body.emit, f"{self.body.name}_partials", product(self.body.group.outer)
+        emit.used |= {("publish_partial", ""), ("combine_published_partials", "")}
+        before = f"{emit.position(outer)} * blocks * "
+        for s in made:
+            emit.used |= {(f"block_reduce_{s.kind}", "")} if s.by_tile else set()
+            words = (s.words()[1] + 1) // 2
+            times = f" * {words}" if words > 1 else ""
+            first = f"{self._partials} + 1" + (f" + {before}{self.published}" if self.published else "")
+            emit.line(f"long* const {s.name}_partials = {first} + row * blocks{times};")
+            emit.line(f"if (threadIdx.x == 0) publish_partial({s.name}_partials + block_rank{times}, {s.name});")
+            self.published += words
+        for s in made:
+            arguments = f"{s.name}_partials, blocks, {s.value_start}, {s.operator}()"
+            emit.line(f"{s.name} = combine_published_partials<{layout.threads}>({arguments});")
+        self.buffers[name] = ([outer * ix(Sym(self.size)) * self.published + 1], "int64")
+
+    def _padded_columns(self, layout: RowLayout) -> Ix:
+        """The columns of all vectors: at most a vector more on each line than there are columns."""
+        space = self.body.group.space
+        outer = [k for k in range(len(space)) if k not in self.body.group.dims]
+        vec = int(layout.vec) if layout.vec.isdigit() else ix(Sym(layout.vec))
+        return product([space[k] for k in outer[:-1]]) * (space[outer[-1]] + vec)
+
+    def _store(self, s: ReducerState, layout: RowLayout) -> None:
+        """Stores this block's partial of a state."""
+        emit = self.body.emit
+        if not self.columns:
+            emit.line(f"if (threadIdx.x == 0) {s.name}_partials[row * blocks + block_rank] = {s.name};")
+            return
+        emit.open("if (active && lane == 0)")
+        emit.line("#pragma unroll")
+        emit.open(f"for (int v = 0; v < {layout.vec}; ++v)")
+        emit.line(f"{s.name}_partials[(vector * blocks + block_rank) * {layout.vec} + v] = {s.name}[v];")
+        emit.close()
+        emit.close()
+
+    def _synchronise(self) -> None:
+        """Waits for the row's other blocks, or leaves all but the last one."""
+        emit = self.body.emit
+        counter = f"{self._arrivals} + 1 + row"
+        if self.columns:
+            emit.line("__syncthreads();")
+        if self.waits:
+            emit.used.add(("cooperative_barrier", ""))
+            emit.line(f"cooperative_barrier({counter}, blocks * {self.rounds});")
+        else:
+            emit.used.add(("is_last_block", ""))
+            emit.line(f"if (!is_last_block({counter}, blocks)) return;")
+
+    def _collect(self, s: ReducerState, layout: RowLayout) -> None:
+        """Combines the stored partials of a state."""
+        emit = self.body.emit
+        start = s.value_start
+        if not self.columns:
+            emit.used.add(("combine_partials", ""))
+            emit.used |= {("lane_reduce_moments", "")} if s.kind == "moments" else set()
+            call = f"combine_partials<{s.struct}>({s.name}_partials + row * blocks, blocks, {start}"
+            emit.line(f"{s.name} = {call}, {s.operator}());")
+            return
+        emit.line("#pragma unroll")
+        emit.open(f"for (int v = 0; v < {layout.vec}; ++v)")
+        emit.line(f"{s.name}[v] = {start};")
+        emit.open(f"for (int p = lane; p < blocks; p += {layout.threads} / {layout.share})")
+        partial = f"{s.name}_partials[(vector * blocks + p) * {layout.vec} + v]"
+        emit.line(f"{s.name}[v] = {s.operator}()({s.name}[v], {partial});")
+        emit.close()
+        emit.close()
+        emit.line(f"column_reduce<{layout.threads}, {layout.share}, {layout.vec}>({s.name}, {s.operator}());")
+
+    def finish(self, kernel: EmittedKernel, tiles: str, total: str, full_blocks: str) -> None:
+        """Adds what the plan computes: the number of blocks and their memory.
+
+        tiles, total: the tiles of a row and the elements of all rows, as plan text. full_blocks: the blocks of a row
+        that give each of their threads a vector, or "" for no such limit.
+        """
+        name = f"{self.body.name}_blocks"
+        kernel.arguments.append(name)
+        small = f"min({SMALL_BLOCKS}, {full_blocks})" if full_blocks else str(SMALL_BLOCKS)
+        limit = f"({self.size} if {total} > {SMALL_TOTAL} else min({self.size}, {small}))" if self.waits else self.size
+        kernel.before.append(f"{name} = max(1, min({limit}, {tiles}))")
+        kernel.scratch |= self.buffers
+        kernel.zeroed |= {b for b in self.buffers if b.endswith(("_arrivals", "_partials"))}
