@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from hipwright.device.gpu.pack import ArgumentLayout, bfloat16_bits, pack
 from hipwright.errors import CandidateError
-from hipwright.program.signature import SIZES, Param, Signature, parse_signatures
+from hipwright.program.kernel_types import SIZES
+from hipwright.program.signature import Param, Signature, parse_signatures
 
 C_NAMES = {
     "bool": "bool",

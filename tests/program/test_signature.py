@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hipwright.errors import ProgramError
-from hipwright.program.signature import SCALARS, VECTORS, Param, blank, canonical, parse_signatures
+from hipwright.program.blanking import blank
+from hipwright.program.kernel_types import SCALARS, VECTORS, canonical
+from hipwright.program.signature import Param, parse_signatures
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True).map(lambda s: "v_" + s)
 SPACE = st.sampled_from([" ", "  ", "\n", "\t", " /* , ( float* */ ", ' // ) { "C"\n'])

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from hipwright.device.amd.driver import check_signatures
 from hipwright.device.gpu.pack import ArgumentLayout, pack
 from hipwright.errors import CandidateError, ToolchainError
-from hipwright.program.signature import SCALARS, Param, parse_signatures
+from hipwright.program.kernel_types import SCALARS
+from hipwright.program.signature import Param, parse_signatures
 from hipwright.targets import OFFLINE
 from hipwright.tensors import to_bf16_bits
 from hipwright.toolchain.amd import isa

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hipwright.program import Parsed
-from hipwright.program.signature import blank
+from hipwright.program.blanking import blank
 
 _SWAPS = {
     "+": "-",

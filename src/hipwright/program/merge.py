@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from hipwright.program.ast_queries import bound_names
+from hipwright.program.blanking import blank
 from hipwright.program.parsed import Parsed
-from hipwright.program.signature import blank
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[^\n]*\n?", re.MULTILINE)
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)

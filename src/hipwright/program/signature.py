@@ -1,89 +1,21 @@
-"""Kernel signatures, read from HIP source text without a compiler.
+"""Reads kernel signatures from HIP source text, without a compiler.
 
-Code-object metadata does not tell a float from an int, so the launch plan's arguments are cast by what is written
-here: `extern "C" __global__ void name(scalars and pointers)`. Comments, strings and preprocessor lines are blanked
-first, keeping every line where it was.
+Code-object metadata does not distinguish float from int, so launch arguments are cast by the source's declarations:
+`extern "C" __global__ void name(scalars and pointers)`. Comments, strings and directives are blanked first, which keeps
+line numbers.
 """
 
 from __future__ import annotations
 
-import functools
 import re
 from dataclasses import dataclass, field
 
 from hipwright.errors import ProgramError
+from hipwright.program.blanking import blank, blank_directives
+from hipwright.program.kernel_types import SCALARS, SIZES, VECTORS, canonical
 from hipwright.records import Record
 
-SCALARS: dict[str, str] = {
-    "bool": "bool",
-    "char": "int8",
-    "signed char": "int8",
-    "int8_t": "int8",
-    "unsigned char": "uint8",
-    "uint8_t": "uint8",
-    "short": "int16",
-    "int16_t": "int16",
-    "unsigned short": "uint16",
-    "uint16_t": "uint16",
-    "int": "int32",
-    "int32_t": "int32",
-    "unsigned int": "uint32",
-    "uint32_t": "uint32",
-    "long": "int64",
-    "long long": "int64",
-    "int64_t": "int64",
-    "ptrdiff_t": "int64",
-    "unsigned long": "uint64",
-    "unsigned long long": "uint64",
-    "uint64_t": "uint64",
-    "size_t": "uint64",
-    "float": "float32",
-    "double": "float64",
-    "half": "float16",
-    "__half": "float16",
-    "_Float16": "float16",
-    "hip_bfloat16": "bfloat16",
-    "__hip_bfloat16": "bfloat16",
-    "bfloat16": "bfloat16",
-    "__bf16": "bfloat16",
-    "__nv_bfloat16": "bfloat16",
-}
-"""Canonical spelling of a scalar type -> its kind: a torch dtype name, or uint16/uint32/uint64."""
-
-_VECTORS = {
-    "float": "float32",
-    "double": "float64",
-    "int": "int32",
-    "uint": "uint32",
-    "short": "int16",
-    "ushort": "uint16",
-    "char": "int8",
-    "uchar": "uint8",
-    "long": "int64",
-    "longlong": "int64",
-}
-VECTORS: dict[str, tuple[str, int]] = {f"{base}{n}": (kind, n) for base, kind in _VECTORS.items() for n in (2, 3, 4)}
-VECTORS |= {"half2": ("float16", 2), "__half2": ("float16", 2), "__hip_bfloat162": ("bfloat16", 2)}
-"""Vector element types, for pointers only: name -> (kind of an element, lanes)."""
-
-SIZES = {
-    "bool": 1,
-    "int8": 1,
-    "uint8": 1,
-    "int16": 2,
-    "uint16": 2,
-    "int32": 4,
-    "uint32": 4,
-    "int64": 8,
-    "uint64": 8,
-    "float16": 2,
-    "bfloat16": 2,
-    "float32": 4,
-    "float64": 8,
-}
-
 _QUALIFIERS = re.compile(r"\b(?:volatile|__restrict__|__restrict|restrict|register|struct)\b")
-_INT_WORDS = {"unsigned", "signed", "long", "short", "int", "char"}
 
 
 class Param(Record, frozen=True, kw_only=True):
@@ -103,11 +35,11 @@ class Param(Record, frozen=True, kw_only=True):
 
     @property
     def align(self) -> int:
-        """Bytes that a pointer argument must be aligned to (vector types want their whole width; 3 lanes one lane)."""
+        """Alignment in bytes of a pointer argument: the whole vector, or one element for vectors of 3."""
         if self.ctype == "void":
             return 1
-        lanes = VECTORS[self.ctype][1] if self.ctype in VECTORS else 1
-        return SIZES[self.kind] * (lanes if lanes != 3 else 1)
+        count = VECTORS[self.ctype][1] if self.ctype in VECTORS else 1
+        return SIZES[self.kind] * (count if count != 3 else 1)
 
 
 class Signature(Record, frozen=True, kw_only=True):
@@ -120,7 +52,7 @@ class Signature(Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class KernelSignatures:
-    """What a HIP source declares: entry kernels, and __global__ functions that cannot be launched (name -> why)."""
+    """The kernels of a HIP source: entry kernels, and __global__ functions that cannot be launched (name -> why)."""
 
     signatures: dict[str, Signature] = field(default_factory=dict)
     unusable: dict[str, str] = field(default_factory=dict)
@@ -132,13 +64,13 @@ _EXTERN_BLOCK = re.compile(r'extern\s+"C"\s*\{')
 
 
 def parse_signatures(hip: str, first_line: int = 1) -> KernelSignatures:
-    """Read every kernel declaration. `first_line` is the program line of the source's first line.
+    """Reads every kernel declaration. first_line: the program line of the source's first line.
 
-    Raises ProgramError for an entry kernel whose parameters are not of the fixed list.
+    Raises ProgramError for an entry kernel with a parameter type that is not supported.
     """
     code = blank(hip)
     aliases = _aliases(code)
-    code = _blank_directives(code)
+    code = blank_directives(code)
     externs = _extern_blocks(code)
     signatures: dict[str, Signature] = {}
     unusable: dict[str, str] = {}
@@ -166,52 +98,7 @@ def parse_signatures(hip: str, first_line: int = 1) -> KernelSignatures:
     return KernelSignatures(signatures, {k: v for k, v in unusable.items() if k not in signatures})
 
 
-# ---------------------------------------------------------------- text
-
-REMEMBERED = 1 << 16  # characters of a source that is kept blanked
-# every alternative begins with a plain character, so that the search goes from one such to the next
-_PLAIN = r"""
-        //[^\n\\]*+(?:\\\n?+[^\n\\]*+)*+         # line comment, continued by a backslash
-      | /\*(?:[^*]++|\*(?!/))*+(?:\*/)?+         # block comment
-      | "[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"          # string
-      | '(?<![0-9A-Za-z_]')(?!')[^'\\\n]*+(?:\\.[^'\\\n]*+)*+'   # character, but not a digit separator
-"""
-_RAW = r"""(?<![A-Za-z0-9_])(?:u8|[uUL])?R"(?P<d>[^()\\\s]{0,16})\(.*?\)(?P=d)"   # raw string"""
-_SKIP = re.compile(_PLAIN, re.VERBOSE | re.DOTALL)
-_SKIP_RAW = re.compile(f"{_PLAIN} | {_RAW}\n", re.VERBOSE | re.DOTALL)
-
-
-def blank(hip: str) -> str:
-    """The source with comments and literals replaced by spaces; line breaks and `extern "C"` stay."""
-    return _remembered(hip) if len(hip) <= REMEMBERED else _blank(hip)
-
-
-@functools.lru_cache(maxsize=256)
-def _remembered(hip: str) -> str:
-    return _blank(hip)  # signatures, source and atomics of one program are read one after the other
-
-
-def _blank(hip: str) -> str:
-    def blanked(match: re.Match[str]) -> str:
-        text = match.group()
-        return text if text == '"C"' else spaces(text)
-
-    return (_SKIP_RAW if 'R"' in hip else _SKIP).sub(blanked, hip)
-
-
-def spaces(text: str) -> str:
-    """As many spaces, in the same lines."""
-    return "\n".join([" " * len(line) for line in text.split("\n")]) if "\n" in text else " " * len(text)
-
-
-_DIRECTIVE = re.compile(r"\n[ \t]*+#[^\n\\]*+(?:\\\n?+[^\n\\]*+)*+")
-
-
-def _blank_directives(code: str) -> str:
-    return _DIRECTIVE.sub(lambda match: spaces(match.group()), f"\n{code}")[1:] if "#" in code else code
-
-
-_WORDS = r"[A-Za-z_]\w*+(?:[ \t]++\w++)*"  # written so that a long run of blanks is read once
+_WORDS = r"[A-Za-z_]\w*+(?:[ \t]++\w++)*"  # possessive, so that a long run of blanks is read once
 _ALIASES = (
     ("typedef", re.compile(rf"typedef(?<!\wtypedef)\s++(?P<t>{_WORDS})\s++(?P<n>[A-Za-z_]\w*+)\s*+;")),
     ("using", re.compile(rf"using(?<!\wusing)\s++(?P<n>[A-Za-z_]\w*+)\s*+=\s*+(?P<t>{_WORDS})\s*+;")),
@@ -266,7 +153,7 @@ def _name_and_params(code: str, at: int) -> tuple[str, str, str] | None:
     words: list[str] = []
     while True:
         match = _NEXT.match(code, at)
-        if match is None or len(words) > 32:  # no declaration; and a hostile run of words is not read again and again
+        if match is None or len(words) > 32:  # no declaration; the limit bounds hostile input
             return None
         at = match.end()
         if match["open"]:
@@ -300,7 +187,7 @@ def _params(kernel: str, text: str, aliases: dict[str, str | None], line: int) -
 
 
 def _split(text: str) -> list[str]:
-    """Split at commas outside of brackets."""
+    """Splits at commas outside of brackets."""
     parts, depth, start = [], 0, 0
     for i, ch in enumerate(text):
         if ch in "([{<":
@@ -343,36 +230,3 @@ def _param(kernel: str, index: int, text: str, aliases: dict[str, str | None], l
     if ctype in VECTORS and not stars:
         raise ProgramError(f"{where}: a vector type is passed as a pointer only; pass its numbers one by one", line)
     return Param(name=match["name"], ctype=ctype, pointer=bool(stars), const=const)
-
-
-def canonical(text: str, aliases: dict[str, str | None] | None = None) -> str | None:
-    """The one spelling of a type ("unsigned" -> "unsigned int", "std::int64_t" -> "int64_t"); None if unknown."""
-    words = text.replace("std::", "").split()
-    if words and all(w in _INT_WORDS for w in words):
-        return _integer(words)
-    name = " ".join(w for w in words if w != "const")
-    if name == "void" or name in SCALARS or name in VECTORS:
-        return name
-    target = (aliases or {}).get(name)
-    if target is None:
-        return None
-    return canonical(target, {k: v for k, v in (aliases or {}).items() if k != name})
-
-
-def _integer(words: list[str]) -> str | None:
-    """C's integer words in any order -> the canonical name; None for nonsense such as `long char`."""
-    unsigned, longs = "unsigned" in words, words.count("long")
-    rest = [w for w in words if w not in ("unsigned", "signed", "long", "int")]
-    if len(set(words) - {"long"}) != len([w for w in words if w != "long"]) or ("signed" in words and unsigned):
-        return None
-    if longs:
-        base = "" if rest or longs > 2 else " ".join(["long"] * longs)
-    elif rest:
-        base = rest[0] if len(rest) == 1 and not (rest[0] == "char" and "int" in words) else ""
-    else:
-        base = "int"
-    if not base:
-        return None
-    if base == "char" and "signed" in words:
-        return "signed char"
-    return f"unsigned {base}" if unsigned else base

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from hipwright.errors import ProgramError
-from hipwright.program.signature import blank, spaces
+from hipwright.program.blanking import blank, spaces
 
 # names that are defined on the verifying host but not on a GPU, or by one compiler only
 _PROBES = re.compile(

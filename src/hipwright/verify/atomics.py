@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 
-from hipwright.program.signature import REMEMBERED, blank
+from hipwright.program.blanking import CACHED_LENGTH, blank
 
 _ATOMIC = re.compile(
     r"\b(?:atomic(?:Add|Sub|CAS)|unsafeAtomicAdd|safeAtomicAdd|__(?:hip_)?atomic_(?:fetch_)?(?:add|sub|compare_exchange)\w*"
@@ -28,7 +28,7 @@ _ROOT = re.compile(r"[\s(&*]*([A-Za-z_]\w*)")
 
 def adds_floats(hip: str) -> bool:
     """Whether the HIP source may add, or swap, floats atomically."""
-    return _remembered(hip) if len(hip) <= REMEMBERED else _adds_floats(hip)
+    return _remembered(hip) if len(hip) <= CACHED_LENGTH else _adds_floats(hip)
 
 
 @functools.lru_cache(maxsize=256)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from hipwright.program import Parsed
-from hipwright.program.signature import blank
+from hipwright.program.blanking import blank
 from hipwright.records import Record
 from hipwright.targets import OFFLINE, TARGETS
 

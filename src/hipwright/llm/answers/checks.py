@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 
 from hipwright.llm.answers.repair import AnswerProblem, AnswerRefused, at_line
+from hipwright.program.blanking import blank
 from hipwright.program.language import IMPORTS
-from hipwright.program.signature import blank
 from hipwright.targets import TARGETS
 
 Rule = tuple[re.Pattern[str], str, str]

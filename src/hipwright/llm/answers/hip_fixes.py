@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from hipwright.llm.answers.text import straighten
-from hipwright.program.signature import blank
+from hipwright.program.blanking import blank
 
 _HEADERS = {
     "cuda_runtime.h": "hip/hip_runtime.h",

@@ -14,8 +14,8 @@ from hipwright.llm.answers.choose import Chosen, choose
 from hipwright.llm.answers.python_fixes import fix_python, hip_of, parsed_of, tree_of
 from hipwright.llm.answers.repair import AnswerProblem, AnswerRefused, Unusable, at_line, refuse, unusable
 from hipwright.llm.answers.text import clean, without_reasoning
+from hipwright.program.blanking import blank
 from hipwright.program.convert.modelnew import from_modelnew
-from hipwright.program.signature import blank
 from hipwright.records import Program, Record
 
 MAX_ANSWER = 4_000_000  # characters of an answer

@@ -9,7 +9,7 @@ from dataclasses import replace
 from hipwright.program.convert.cpp_expression_parser import Node
 from hipwright.program.convert.cpp_text import Inconvertible
 from hipwright.program.convert.host_value import FALSE, OK, STREAM, TRUE, HostValue, condition, of_type
-from hipwright.program.signature import SCALARS
+from hipwright.program.kernel_types import SCALARS
 
 RETURNS_NO_ERROR = re.compile(
     r"(?:cuda|hip)(?:GetLastError|PeekAtLastError|DeviceSynchronize|StreamSynchronize|FuncSetAttribute|SetDevice"

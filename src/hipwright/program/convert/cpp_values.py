@@ -25,7 +25,7 @@ from hipwright.program.convert.host_value import (
     of_type,
     tuple_text,
 )
-from hipwright.program.signature import SCALARS, SIZES, VECTORS
+from hipwright.program.kernel_types import SCALARS, SIZES, VECTORS
 
 
 class HostExpressionConverter(HostCallConverter):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hipwright.program.signature import SCALARS, canonical
+from hipwright.program.kernel_types import SCALARS, canonical
 
 DTYPES = {
     "Float": "float32",

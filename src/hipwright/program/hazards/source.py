@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from hipwright.errors import ProgramError
+from hipwright.program.blanking import blank
 from hipwright.program.hazards.launch import evaluate_text
+from hipwright.program.kernel_types import SCALARS, SIZES, VECTORS, canonical
 from hipwright.program.parsed import Parsed
-from hipwright.program.signature import SCALARS, SIZES, VECTORS, blank, canonical
 
 HazardName = Literal[
     "wave_size",

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 import torch
 
 from hipwright.errors import CandidateError
+from hipwright.program.kernel_types import SIZES
 from hipwright.program.lower.fast_launch import fast_launch, has_fast_launch
-from hipwright.program.signature import SIZES, Param, Signature
+from hipwright.program.signature import Param, Signature
 
 Argument = Any  # torch.Tensor | int | float | bool | None
 Dim3 = tuple[int, int, int]

@@ -13,7 +13,8 @@ from typing import Any, Protocol, TypeGuard
 
 from hipwright.device.gpu.kernels import Geometries, Geometry
 from hipwright.device.gpu.pack import FLOAT32_MOST, ArgumentLayout
-from hipwright.program.signature import SIZES, Param, Signature
+from hipwright.program.kernel_types import SIZES
+from hipwright.program.signature import Param, Signature
 
 
 class FastLauncher(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hipwright.program.signature import blank
+from hipwright.program.blanking import blank
 
 _LOOKS_NATIVE = re.compile(r"#\s*include|__global__|\btorch::|\bat::Tensor|\bextern\s+\"C\"|PYBIND11_MODULE")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from hipwright.program.signature import SIZES, Param, Signature
+from hipwright.program.kernel_types import SIZES
+from hipwright.program.signature import Param, Signature
 
 _TORCH_TYPES = {
     "float64": ("at::kDouble",),

@@ -18,8 +18,8 @@ from hipwright.device.gpu.faults import DEVICE_FAULT
 from hipwright.device.gpu.launcher import GpuLauncher
 from hipwright.errors import CandidateError, DeviceError, HipwrightError
 from hipwright.program import Parsed, parse
+from hipwright.program.blanking import CACHED_LENGTH
 from hipwright.program.lower.trace import NoopLauncher
-from hipwright.program.signature import REMEMBERED
 from hipwright.tensors import Tree
 from hipwright.verify.gpu.subjects import ModelNewSubject, NoopTimingLauncher
 from hipwright.verify.gpu.timing import SubjectTimer
@@ -42,7 +42,7 @@ class LoadedCandidate:
 
 def parsed_text(text: str) -> Parsed:
     """A program's text, parsed. It is loaded to be verified and again to be traced; nobody writes to what is parsed."""
-    return _remembered(text) if len(text) <= REMEMBERED else parse(text)
+    return _remembered(text) if len(text) <= CACHED_LENGTH else parse(text)
 
 
 @functools.lru_cache(maxsize=8)
