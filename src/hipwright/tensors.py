@@ -214,21 +214,21 @@ def _marked(item: tuple[bool, Any]) -> Any:
     return {"j": form} if plain else form
 
 
-def read_bundle(fd: int, *, writable: bool = False, own: bool = False) -> Tree:
-    """Read a tree back; storages are mapped, not copied (shared when writable). Raises ValueError if malformed.
+def read_bundle(fd: int, *, own: bool = False) -> Tree:
+    """Reads a tree; large storages are mapped copy-on-write. Raises ValueError if it is malformed.
 
-    own: in memory of their own, once each: a map keeps the memfd, and with it a file descriptor, as long as they live.
+    own: copies each storage instead: a map keeps the memfd, and with it a file descriptor, open as long as it lives.
     """
     size = os.fstat(fd).st_size
     if size < 8:
         raise ValueError("bundle too short")
     mapped: mmap.mmap | bytearray
-    if size <= SMALL_BYTES and not writable:  # unmapping is slow in a process that drives a GPU
+    if size <= SMALL_BYTES:  # unmapping is slow in a process that drives a GPU
         mapped = bytearray(size)
         if os.preadv(fd, [mapped], 0) != size:
             raise ValueError("bundle shrank while it was read")
     else:
-        mapped = mmap.mmap(fd, size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_COPY)
+        mapped = mmap.mmap(fd, size, access=mmap.ACCESS_COPY)
     raw: npt.NDArray[np.uint8] = np.frombuffer(mapped, dtype=np.uint8)
     length = int.from_bytes(raw[:8].tobytes(), "little")
     if not 0 < length <= size - 8:

@@ -25,5 +25,5 @@ class Runner:
             outputs, ops = self._live.trace(*given)
         else:
             outputs = self._live(*given)
-        info = {"ops": [op["op"] for op in ops], "build": self._live.build_info, "params": list(self._live.params)}
+        info = {"ops": [op["op"] for op in ops], "params": list(self._live.params)}
         return info, tree_from_torch(outputs)

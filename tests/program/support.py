@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from typing import Any
 
 import torch
 
-from hipwright.program import parse
+from hipwright.errors import ProgramError
+from hipwright.program import Parsed, language, parse
+from hipwright.program.lower import ops
 from hipwright.program.lower.closures import lower
 from hipwright.program.lower.plan import LoweredPlan
 
@@ -17,7 +20,7 @@ class FakeLauncher:
     def __init__(self, kernels: dict[str, Any] | None = None) -> None:
         self.kernels = kernels or {}
         self.launches: list[tuple[Any, ...]] = []
-        self.made: list[torch.Tensor] = []
+        self.allocated: list[torch.Tensor] = []
 
     def launch(self, kernel: str, grid: Any, block: Any, lds_bytes: int, args: Any) -> None:
         self.launches.append((kernel, grid, block, lds_bytes, list(args)))
@@ -27,7 +30,7 @@ class FakeLauncher:
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         out = torch.empty(shape, dtype=dtype)
         out.view(-1).view(torch.uint8).fill_(0xA5)
-        self.made.append(out)
+        self.allocated.append(out)
         return out
 
 
@@ -89,3 +92,19 @@ def plan_of(
     launcher = launcher or FakeLauncher(KERNELS)
     table = state_of(model) if isinstance(model, torch.nn.Module) else (model or {})
     return lower(parse(text), knobs or {}, table, launcher, **kwargs), launcher
+
+
+def check_ops(parsed: Parsed) -> None:
+    """Resolves every library call of a Parsed program; raises ProgramError with the line of the first that fails."""
+    for function in parsed.functions.values():
+        for node in ast.walk(function):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            found = language.library_name(node.func)
+            try:
+                if found is None:
+                    ops.resolve("method", (node.func.attr,), allow_random=True, in_place=node.func.attr.endswith("_"))
+                else:
+                    ops.resolve(found[0], found[1], allow_random=True)
+            except ops.OperatorRefused as why:
+                raise ProgramError(str(why), node.lineno) from None

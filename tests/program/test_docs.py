@@ -9,9 +9,8 @@ import pytest
 
 from hipwright.errors import ProgramError
 from hipwright.program import language, parse
-from hipwright.program.lower.ops import check_ops
 
-from .support import plan_of
+from .support import check_ops, plan_of
 
 DOC = (Path(__file__).parents[2] / "docs" / "program.md").read_text()
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", DOC, flags=re.MULTILINE | re.DOTALL)

@@ -99,7 +99,7 @@ class Expression(ast.NodeTransformer):
         self.names = names
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """Locals by their plan names, constants of the file by value."""
+        """Replaces locals by their plan names and constants of the file by their values."""
         if node.id in self.names:
             return _parsed(self.names[node.id])
         if node.id in self.forward.constants and node.id not in RESERVED:
@@ -107,7 +107,7 @@ class Expression(ast.NodeTransformer):
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """self.x: a constant of __init__, or a parameter under the reference's path; x.is_cuda is true."""
+        """Replaces self.x by a constant of __init__ or the reference's path of a parameter, and x.is_cuda by True."""
         path = _self_path(node)
         known = self.forward.attributes
         if path:
@@ -122,88 +122,88 @@ class Expression(ast.NodeTransformer):
         if node.attr in ("is_cuda", "is_hip"):
             return ast.Constant(True)
         if node.attr == "data":
-            return self.visited(node.value)
+            return self.converted(node.value)
         visited: ast.AST = self.generic_visit(node)
         return visited
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        """Both sides must be expressions: nothing may be written before the choice."""
-        return self.unwritten(node)
+        """Converts a if b else c, neither side of which may need a statement."""
+        return self.without_statements(node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        """As for `a if b else c`; constants are folded."""
-        made = self.unwritten(node)
-        assert isinstance(made, ast.BoolOp)
-        stops = isinstance(made.op, ast.Or)
-        left = [v for v in made.values if not (isinstance(v, ast.Constant) and bool(v.value) is not stops)]
-        decided = [v for v in left if isinstance(v, ast.Constant)]
-        if decided or not left:
+        """Converts `and` and `or` without statements; folds constants."""
+        converted = self.without_statements(node)
+        assert isinstance(converted, ast.BoolOp)
+        stops = isinstance(converted.op, ast.Or)
+        remaining = [v for v in converted.values if not (isinstance(v, ast.Constant) and bool(v.value) is not stops)]
+        decided = [v for v in remaining if isinstance(v, ast.Constant)]
+        if decided or not remaining:
             return ast.Constant(stops if decided else not stops)
-        return left[0] if len(left) == 1 else ast.BoolOp(made.op, left)
+        return remaining[0] if len(remaining) == 1 else ast.BoolOp(converted.op, remaining)
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
-        """Its loop variable is a name of its own."""
+        """Converts a comprehension, whose loop variables are names of its own."""
         bound = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
         outer, self.names = self.names, {**self.names, **{b: b for b in bound}}
-        made = self.unwritten(node)
+        converted = self.without_statements(node)
         self.names = outer
-        return made
+        return converted
 
-    def unwritten(self, node: ast.AST) -> ast.AST:
-        """Visit, refusing what would have to be written before."""
+    def without_statements(self, node: ast.AST) -> ast.AST:
+        """Converts a node. Raises Inconvertible where that needs a statement."""
         before = len(self.forward.writer.lines)
-        made = self.generic_visit(node)
+        converted = self.generic_visit(node)
         if len(self.forward.writer.lines) != before:
             raise Inconvertible("an extension is called inside a condition or a comprehension")
-        return made
+        return converted
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Extensions, modules, helpers; what only moves tensors to the device is dropped."""
+        """Converts calls of extensions, modules and helpers; drops calls that only move tensors to the device."""
         f, func = self.forward, node.func
         name = ast.unparse(func)
         owner, _, last = name.rpartition(".")
         if any(isinstance(a, ast.Starred) for a in node.args) and owner in f.extensions.names:
             raise Inconvertible(f"line {node.lineno}: *arguments of an extension")
         if owner in f.extensions.names:
-            return _parsed(f.extension_call(f.extensions.names[owner], last, *self.given(node)))
+            return _parsed(f.extension_call(f.extensions.names[owner], last, *self.argument_texts(node)))
         if name in f.functions and name not in ("cdiv", "next_pow2"):
-            return _parsed(f.own_call(f.functions[name], *self.given(node), skip=0))
+            return _parsed(f.own_call(f.functions[name], *self.argument_texts(node), skip=0))
         if owner == "self" and last in f.methods:
-            return _parsed(f.own_call(f.methods[last], *self.given(node), skip=1))
+            return _parsed(f.own_call(f.methods[last], *self.argument_texts(node), skip=1))
         if last == "apply" and owner in f.classes:
             function = next(
                 (n for n in f.classes[owner].body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None
             )
             if function is not None:
-                return _parsed(f.own_call(function, *self.given(node), skip=1))
+                return _parsed(f.own_call(function, *self.argument_texts(node), skip=1))
         if owner == "self" and last in f.attributes.modules:
             return self.module(last, node)
         if isinstance(func, ast.Attribute) and last in _DROPPED_METHODS:
-            return self.visited(func.value)
+            return self.converted(func.value)
         if (
             isinstance(func, ast.Attribute)
             and last == "to"
             and len(node.args) == 1
             and "device" in ast.unparse(node.args[0])
         ):
-            return self.visited(func.value)
-        made = self.generic_visit(node)
-        assert isinstance(made, ast.Call)
-        made.keywords = [k for k in made.keywords if k.arg != "device"]
-        return made
+            return self.converted(func.value)
+        converted = self.generic_visit(node)
+        assert isinstance(converted, ast.Call)
+        converted.keywords = [k for k in converted.keywords if k.arg != "device"]
+        return converted
 
-    def visited(self, node: ast.expr) -> ast.AST:
-        """The expression in place of what is dropped around it."""
+    def converted(self, node: ast.expr) -> ast.AST:
+        """Converts an expression whose surrounding call or attribute is dropped."""
         found: ast.AST = self.visit(node)
         return found
 
-    def given(self, node: ast.Call) -> tuple[list[str], dict[str, str]]:
-        """The arguments as text."""
+    def argument_texts(self, node: ast.Call) -> tuple[list[str], dict[str, str]]:
+        """The converted positional and keyword arguments, as text."""
         args = [ast.unparse(self.visit(a)) for a in node.args]
         return args, {k.arg: ast.unparse(self.visit(k.value)) for k in node.keywords if k.arg}
 
     def module(self, name: str, node: ast.Call) -> ast.AST:
-        """self.conv(x) -> F.conv2d(x, self.conv.weight, ...)."""
+        """Converts self.conv(x) to F.conv2d(x, self.conv.weight, ...)."""
         f = self.forward
         kind, _ = f.attributes.modules[name]
         if kind not in _FUNCTIONAL or len(node.args) != 1 or node.keywords:

@@ -1,4 +1,4 @@
-"""ModelNew.forward -> the statements of a plan. Calls of the file's extensions are written out by `cpp_host`."""
+"""Converts ModelNew.forward to the statements of a plan. `cpp_host` inlines calls of the file's extensions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEPTH = 6
 
 
 class Forward:
-    """Converts one forward method, statement by statement."""
+    """Converts one forward method, statement by statement; helpers of the file are inlined."""
 
     def __init__(
         self,
@@ -50,13 +50,13 @@ class Forward:
         return f"def forward({ast.unparse(args)}):\n" + "\n".join(self.writer.lines)
 
     def write_return(self, value: str) -> None:
-        """A return of forward itself."""
+        """Writes a return of forward itself."""
         self.writer.line(f"return {value}")
 
     # ------------------------------------------------------------ statements
 
     def block(self, body: Sequence[ast.stmt], names: dict[str, str], on_return: Callable[[str], None]) -> None:
-        """Statements in order. names: Python local -> plan local."""
+        """Writes statements in order. names: Python local -> plan local."""
         for index, node in enumerate(body):
             match node:
                 case ast.Expr(value=ast.Constant()) | ast.Pass() | ast.Import() | ast.ImportFrom():
@@ -76,7 +76,7 @@ class Forward:
                     self.statement(node, names)
 
     def statement(self, node: ast.stmt, names: dict[str, str]) -> None:
-        """Assignments, asserts and calls for their effect."""
+        """Writes an assignment, an assert or a call statement."""
         match node:
             case ast.Assign(targets=[target]):
                 value = self.text(node.value, names)
@@ -85,8 +85,8 @@ class Forward:
                 value = self.text(given, names)
                 self.writer.line(f"{self.target(target, names)} = {value}")
             case ast.AugAssign(target=ast.Name() as target):
-                whole = ast.BinOp(ast.Name(target.id, ast.Load()), node.op, node.value)
-                value = self.text(ast.copy_location(whole, node), names)
+                updated = ast.BinOp(ast.Name(target.id, ast.Load()), node.op, node.value)
+                value = self.text(ast.copy_location(updated, node), names)
                 self.writer.line(f"{self.target(target, names)} = {value}")
             case ast.Assert():
                 test = self.text(node.test, names)
@@ -102,7 +102,7 @@ class Forward:
                 raise Inconvertible(f"line {node.lineno}: {type(node).__name__} in forward")
 
     def target(self, node: ast.expr, names: dict[str, str]) -> str:
-        """An assignment target, names renamed."""
+        """The text of an assignment target, with plan names."""
         if isinstance(node, ast.Name):
             names.setdefault(node.id, node.id if self.depth == 0 else self.writer.fresh(node.id))
             self.writer.used.add(names[node.id])
@@ -112,7 +112,8 @@ class Forward:
         raise Inconvertible(f"line {node.lineno}: an assignment to {ast.unparse(node)}")
 
     def branch(self, node: ast.If, names: dict[str, str], on_return: Callable[[str], None]) -> bool:
-        """An if on shapes, dtypes and scalars; decided now where it is known. True when that branch returns."""
+        """Writes an if on shapes, dtypes and scalars; True when it is decided at conversion and the taken branch
+        returns."""
         test = self.text(node.test, names)
         if test in ("True", "False"):
             taken = node.body if test == "True" else node.orelse
@@ -128,13 +129,13 @@ class Forward:
         return False
 
     def loop(self, node: ast.For, names: dict[str, str], on_return: Callable[[str], None]) -> None:
-        """A for over host values."""
+        """Writes a for over host values."""
         iterated = self.text(node.iter, names)
         self.writer.line(f"for {self.target(node.target, names)} in {iterated}:")
         self.indented(lambda: self.block(node.body, names, on_return))
 
     def indented(self, write: Callable[[], None]) -> None:
-        """Write with one more level."""
+        """Calls `write` with one more level of indentation."""
         indent, start = self.writer.indent, len(self.writer.lines)
         self.writer.indent += "    "
         write()
@@ -145,9 +146,9 @@ class Forward:
     # ------------------------------------------------------------ expressions
 
     def text(self, node: ast.expr, names: dict[str, str]) -> str:
-        """An expression as the plan has it; what must happen before it is written first."""
-        made = Expression(self, names).visit(copy.deepcopy(node))
-        return ast.unparse(ast.fix_missing_locations(made))
+        """Converts an expression to text; writes statements that must precede it."""
+        converted = Expression(self, names).visit(copy.deepcopy(node))
+        return ast.unparse(ast.fix_missing_locations(converted))
 
     def local(self, text: str) -> str:
         """A name for a value that is used more than once."""
@@ -158,7 +159,7 @@ class Forward:
         return found
 
     def extension_call(self, index: int, name: str, args: list[str], keywords: dict[str, str]) -> str:
-        """Write out a call of a host function; its value's text."""
+        """Inlines a call of a host function; returns the text of its value."""
         item = self.extensions.functions[index].get(name)
         if item is None:
             raise Inconvertible(f"the extension has no function {name} with a body")
@@ -172,7 +173,7 @@ class Forward:
         return value.text
 
     def own_call(self, function: ast.FunctionDef, args: list[str], keywords: dict[str, str], skip: int) -> str:
-        """Write out a call of a helper in the file, whose only return is its last statement."""
+        """Inlines a call of a helper of the file, whose only return must be its last statement."""
         if self.depth >= _DEPTH:
             raise Inconvertible(f"{function.name} calls itself")
         params = [a.arg for a in function.args.args][skip:]
@@ -192,12 +193,12 @@ class Forward:
 
 
 def _literal_kind(value: HostValue) -> HostValue:
-    """An argument of a call, with its kind where the text tells."""
+    """An argument of a call; the text None gives it the kind "none"."""
     if value.text == "None":
         return HostValue("none", "None")
     return value
 
 
 def _is_ctx(node: ast.stmt) -> bool:
-    """What an autograd function notes for its backward."""
+    """Whether a statement saves something for an autograd function's backward."""
     return ast.unparse(node).startswith("ctx.")

@@ -1,7 +1,7 @@
-"""What `self.…` in a ModelNew file stands for in the task: constants, and parameters under the reference's paths.
+"""Maps `self.…` in a ModelNew file to the task: constants, and parameters under the reference's paths.
 
-Both __init__ methods are read, none is run. A name that both classes have means the same; parameters that only the
-candidate names so are matched by order, as `program.modelnew.run.set_state` does.
+Both __init__ methods are read, neither is run. Equal names are the same parameter; parameters whose names only the
+candidate has are matched by order, as in `program.modelnew.run.set_state`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,11 @@ _PLAIN = (bool, int, float, str, type(None))
 
 @dataclass
 class Attributes:
-    """constants: attribute -> value. modules: attribute -> (class of torch.nn, its construction). renamed: the
-    candidate's path of a parameter -> the reference's."""
+    """The attributes of a ModelNew.
+
+    constants: attribute -> value. modules: attribute -> (class of torch.nn, constructing call). renamed: the
+    candidate's path of a parameter -> the reference's.
+    """
 
     constants: dict[str, Any] = field(default_factory=dict)
     modules: dict[str, tuple[str, ast.Call]] = field(default_factory=dict)
@@ -47,17 +50,17 @@ class Attributes:
 
 
 def class_named(tree: ast.Module, name: str) -> ast.ClassDef | None:
-    """A class at the top level."""
+    """The class of that name at the top level, or None."""
     return next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name), None)
 
 
 def method(owner: ast.ClassDef, name: str) -> ast.FunctionDef | None:
-    """A method of a class."""
+    """The method of that name, or None."""
     return next((n for n in owner.body if isinstance(n, ast.FunctionDef) and n.name == name), None)
 
 
 def read(tree: ast.Module, task_source: str) -> Attributes:
-    """The attributes of ModelNew in `tree` for a task. Raises Inconvertible."""
+    """Reads the attributes of ModelNew in `tree` for a task. Raises Inconvertible."""
     try:
         task = syntax.parse(task_source)
     except SyntaxError as error:
@@ -70,11 +73,11 @@ def read(tree: ast.Module, task_source: str) -> Attributes:
     names = imports(tree)
     for target, value in _assignments(new):
         try:
-            made = evaluate(value, env | {f"self.{k}": v for k, v in found.constants.items()}, names)
+            constant = evaluate(value, env | {f"self.{k}": v for k, v in found.constants.items()}, names)
         except Unknown:
-            made = _of_self(value, found.constants)
-        if made is not _NONE and _is_plain(made):
-            found.constants[target] = made
+            constant = _of_self(value, found.constants)
+        if constant is not _NONE and _is_plain(constant):
+            found.constants[target] = constant
         else:
             found.constants.pop(target, None)
             kind = _module_class(value, names)
@@ -88,7 +91,7 @@ _NONE = object()
 
 
 def _of_self(value: ast.expr, known: dict[str, Any]) -> Any:
-    """`self.a` that was set before."""
+    """The value of `self.a` if it was set before."""
     if isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) and value.value.id == "self":
         return known.get(value.attr, _NONE)
     return _NONE
@@ -101,7 +104,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def init_inputs(task: ast.Module) -> list[Any]:
-    """What get_init_inputs returns, where that is constant; an unknown item is an ast.expr."""
+    """The items that get_init_inputs returns: constants by value, others as ast.expr."""
     names = imports(task)
     function = next((n for n in task.body if isinstance(n, ast.FunctionDef) and n.name == "get_init_inputs"), None)
     if function is None or not isinstance(function.body[-1], ast.Return):
@@ -120,7 +123,7 @@ def init_inputs(task: ast.Module) -> list[Any]:
 
 
 def _bound(new: ast.ClassDef, given: list[Any], env: dict[str, Any]) -> dict[str, Any]:
-    """The constant names inside ModelNew.__init__."""
+    """The names with constant values inside ModelNew.__init__."""
     init = method(new, "__init__")
     if init is None:
         return env
@@ -162,7 +165,7 @@ def _stored(model: ast.ClassDef) -> set[str]:
 
 
 def _module_class(value: ast.expr, names: dict[str, str]) -> str:
-    """The torch.nn class that an expression makes, or ""."""
+    """The torch.nn class that an expression constructs, or ""."""
     if not isinstance(value, ast.Call):
         return ""
     path = dotted_path(value.func, names)
@@ -172,7 +175,7 @@ def _module_class(value: ast.expr, names: dict[str, str]) -> str:
 
 
 def parameters(owner: ast.ClassDef, names: dict[str, str]) -> list[str]:
-    """Paths of parameters in the order in which __init__ makes them, as far as plain modules and Parameters go."""
+    """Paths of parameters in the order of construction in __init__, for known modules of torch.nn and Parameters."""
     found: list[str] = []
     for target, value in _assignments(owner):
         kind = _module_class(value, {**names, "nn": "torch.nn"})
@@ -194,7 +197,7 @@ def parameters(owner: ast.ClassDef, names: dict[str, str]) -> list[str]:
 
 
 def _renamed(own: list[str], given: list[str], stored: set[str]) -> dict[str, str]:
-    """Parameters that only the candidate names so, by order."""
-    left = [p for p in own if p not in given and p.split(".")[0] not in stored]
-    spare = [p for p in given if p not in own]
-    return dict(zip(left, spare, strict=True)) if len(left) == len(spare) else {}
+    """{the candidate's path: the reference's} of parameters that are matched by order."""
+    unmatched = [p for p in own if p not in given and p.split(".")[0] not in stored]
+    available = [p for p in given if p not in own]
+    return dict(zip(unmatched, available, strict=True)) if len(unmatched) == len(available) else {}

@@ -1,1 +1,1 @@
-"""Hazards of a program, found in its text alone."""
+"""Hazards of a program on AMD GPUs, found in its text."""

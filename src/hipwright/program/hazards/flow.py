@@ -1,8 +1,7 @@
-"""Hazards of control flow: barriers that not every thread reaches, and stores that no comparison guards.
+"""Hazards of control flow: barriers that not every thread reaches, and stores without a bounds check.
 
-A small statement walk over the tokens of a function. What a thread's index flows into is followed through assignments;
-values that a block agrees on (results of functions with a barrier in them, what lies in LDS at a common place) are not
-held to differ between threads. When in doubt nothing is said.
+A statement walk over the tokens of a function follows the thread index through assignments. Values that a block shares
+(results of functions with a barrier, values in LDS) count as uniform. Doubtful cases are not reported.
 """
 
 from __future__ import annotations
@@ -28,7 +27,11 @@ Token = tuple[str, int]
 
 @dataclass
 class _Walk:
-    """One function, statement by statement. thread, block: names that the thread's or the block's index flows into."""
+    """A walk over the statements of one function.
+
+    thread, block: names that depend on the thread's or the block's index. guarded: an index was compared. left: a
+    thread may have returned.
+    """
 
     tokens: list[Token]
     uniform: frozenset[str]
@@ -67,12 +70,15 @@ class _Walk:
     # ------------------------------------------------------------ statements
 
     def statements(self, at: int, end: int, branch: str, depth: int = 0) -> None:
-        """Walk the statements in tokens[at:end]. branch: "" or what makes this place one that not all threads reach."""
+        """Walks the statements in tokens[at:end].
+
+        branch: "if" or "loop" where not all threads may reach them, else "".
+        """
         while at < end and depth < _DEEP:
             at = self.statement(at, end, branch, depth)
 
     def statement(self, at: int, end: int, branch: str, depth: int) -> int:
-        """Walk one statement; returns the index after it."""
+        """Walks one statement; returns the index after it."""
         word = self.tokens[at][0]
         if depth >= _DEEP:
             return end
@@ -91,7 +97,7 @@ class _Walk:
         return stop + 1
 
     def controlled(self, at: int, end: int, branch: str, depth: int) -> int:
-        """if, while, for and switch: their condition decides who gets inside."""
+        """Walks an if, while, for or switch; returns the index after it."""
         word, start = self.tokens[at][0], at + 1
         while start < end and self.tokens[start][0] != "(":  # if constexpr (...)
             start += 1
@@ -110,7 +116,7 @@ class _Walk:
         return after
 
     def header(self, start: int, close: int) -> tuple[int, int]:
-        """The parts of a for: its first statement and its step are walked; the condition's place is returned."""
+        """Walks the initialisation and step of a for; returns the condition's (start, end)."""
         places = [i for i in range(start, close) if self.tokens[i][0] == ";"]
         if len(places) < 2:
             return start, close
@@ -119,7 +125,7 @@ class _Walk:
         return places[0] + 1, places[1]
 
     def plain(self, start: int, end: int, branch: str) -> None:
-        """A declaration, assignment or call."""
+        """Walks a declaration, assignment or call."""
         words = [t[0] for t in self.tokens[start:end]]
         for offset, word in enumerate(words):
             if word in self.uniform - {"__ballot", "__any", "__all"} and words[offset + 1 : offset + 2] == ["("]:
@@ -136,7 +142,7 @@ class _Walk:
                     self.block.add(name)
 
     def assigned(self, start: int, end: int) -> Iterator[tuple[str, int, int]]:
-        """(name, where its new value starts, where it ends) of `a = x, b = y` and `a += x`; not of a[i] = x."""
+        """(name, start and end of its new value) for `a = x, b = y` and `a += x`; not for a[i] = x."""
         depth = 0
         for index in range(start, end):
             word = self.tokens[index][0]
@@ -149,13 +155,13 @@ class _Walk:
                 yield self.tokens[index - 1][0], index + 1, last
 
     def compared(self, start: int, end: int) -> None:
-        """A comparison that has to do with an index guards what comes after or inside."""
+        """Notes a comparison with an index, which guards the statements after it or inside."""
         if any(t[0] in _COMPARE for t in self.tokens[start:end]):
             indexed = self.differs(start, end) or self._flows(start, end, frozenset(("blockIdx",)), self.block)
             self.guarded = self.guarded or indexed
 
     def barrier(self, word: str, at: int, branch: str) -> None:
-        """A barrier, or a call of a function that has one."""
+        """Reports a barrier, or a call of a function that has one, where not all threads reach it."""
         what = "__syncthreads()" if word in _BARRIERS else f"{word}(...), which has a barrier in it,"
         if branch == "if":
             self.found.append(
@@ -177,7 +183,7 @@ def _walked(source: BlankedSource, function: SourceFunction, uniform: frozenset[
     walk.statements(1, max(len(tokens) - 1, 1), "")
     walk.found.clear()
     walk.left = False
-    walk.statements(1, max(len(tokens) - 1, 1), "")  # what a loop's end assigns is known at its start now
+    walk.statements(1, max(len(tokens) - 1, 1), "")  # the second walk knows at a loop's start what its end assigns
     return walk
 
 
@@ -186,7 +192,7 @@ def _without_directives(body: str) -> str:
 
 
 def _uniform(source: BlankedSource) -> frozenset[str]:
-    """Barriers, and the program's own functions that have one in them."""
+    """Functions whose results are uniform: barriers, votes, and the program's functions that contain a barrier."""
     known = set(_AGREED)
     bodies = {f.name: set(re.findall(r"\b[A-Za-z_]\w*\b", source.body(f))) for f in source.functions if not f.kernel}
     for _ in range(4):
@@ -195,7 +201,7 @@ def _uniform(source: BlankedSource) -> frozenset[str]:
 
 
 def barriers(source: BlankedSource) -> Iterator[HazardMatch]:
-    """Barriers that some threads of a block do not reach."""
+    """Finds barriers that some threads of a block may not reach."""
     uniform = _uniform(source)
     for function in source.functions:
         if any(name in source.body(function) for name in uniform - {"__ballot", "__any", "__all"}):
@@ -203,10 +209,10 @@ def barriers(source: BlankedSource) -> Iterator[HazardMatch]:
 
 
 def tails(source: BlankedSource) -> Iterator[HazardMatch]:
-    """Kernels that store by block and thread and compare no index with anything."""
+    """Finds kernels that store by block and thread index and compare no index."""
     uniform = _uniform(source)
     if "%" in " ".join(line for line in source.parsed.text.split("\n") if line.lstrip().startswith("assert ")):
-        return  # the plan claims whole tiles only
+        return  # the plan asserts whole tiles
     for function in source.functions:
         signature = source.parsed.signatures.get(function.name)
         if not function.kernel or signature is None:

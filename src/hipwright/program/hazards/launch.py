@@ -1,4 +1,4 @@
-"""The launches of a plan, with the parts of them that are constants."""
+"""The launches of a plan, with their constant geometry."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hipwright.errors import ProgramError
 from hipwright.program.knobs import evaluate
 from hipwright.program.parsed import Parsed
 
-MOST = 256  # combinations of knobs that are looked at
+MAX_COMBINATIONS = 256  # of knob values that are examined
 
 
 @dataclass(frozen=True)
 class PlanLaunch:
-    """name[grid, block, lds_bytes](...) on a line of the program."""
+    """A launch, name[grid, block, lds_bytes](...), on a line of the program."""
 
     kernel: str
     line: int
@@ -25,7 +25,7 @@ class PlanLaunch:
     lds_bytes: ast.expr | None
 
     def threads(self, values: Mapping[str, int | bool]) -> int | None:
-        """Threads of a block, None where that depends on the inputs."""
+        """Threads per block, None where they depend on the inputs."""
         count = 1
         for item in self.block:
             size = _constant(item, values)
@@ -35,12 +35,12 @@ class PlanLaunch:
         return count
 
     def dynamic(self, values: Mapping[str, int | bool]) -> int | None:
-        """Bytes of LDS asked for at launch; None where that depends on the inputs."""
+        """Bytes of dynamic LDS, None where they depend on the inputs."""
         return 0 if self.lds_bytes is None else _constant(self.lds_bytes, values)
 
 
 def launches(parsed: Parsed) -> list[PlanLaunch]:
-    """Every launch of a checked plan; a local name that is assigned once, at a function's own level, is followed."""
+    """Every launch of a checked plan; locals that are assigned once, outside branches and loops, are resolved."""
     found = []
     for function in parsed.functions.values():
         names = _once(function)
@@ -76,7 +76,7 @@ def _constant(node: ast.expr, values: Mapping[str, int | bool]) -> int | None:
 
 
 def evaluate_text(text: str, names: Mapping[str, int | bool]) -> int | bool:
-    """The value of a constant integer expression as text. Raises ProgramError."""
+    """Evaluates the text of a constant integer expression. Raises ProgramError."""
     if len(text) > 200:
         raise ProgramError("too long")
     try:
@@ -86,22 +86,22 @@ def evaluate_text(text: str, names: Mapping[str, int | bool]) -> int | bool:
         raise ProgramError("not a constant expression") from None
 
 
-def choices(parsed: Parsed) -> Iterator[dict[str, int]]:
-    """The defaults, then other knob values: all combinations where they are few, else one knob at a time."""
+def knob_choices(parsed: Parsed) -> Iterator[dict[str, int]]:
+    """The defaults, then other knob values: all combinations if they are few, else one knob at a time."""
     yield {}
     knobs = parsed.knobs
     total = 1
     for knob in knobs.values():
         total *= len(knob.choices)
-    if total <= MOST:
+    if total <= MAX_COMBINATIONS:
         for combination in itertools.product(*(k.choices for k in knobs.values())):
             yield dict(zip(knobs, combination, strict=True))
         return
-    for name, knob in itertools.islice(knobs.items(), MOST):
-        for choice in knob.choices[:MOST]:
+    for name, knob in itertools.islice(knobs.items(), MAX_COMBINATIONS):
+        for choice in knob.choices[:MAX_COMBINATIONS]:
             yield {name: choice}
 
 
-def said(chosen: Mapping[str, int]) -> str:
+def knob_suffix(chosen: Mapping[str, int]) -> str:
     """ " with BLOCK=1024", or "" for the defaults."""
     return f" with {', '.join(f'{k}={v}' for k, v in chosen.items())}" if chosen else ""

@@ -1,4 +1,4 @@
-"""Hazards that need the plan: LDS and threads of its launches under every knob, and weights it makes anew."""
+"""Hazards that need the plan: LDS and threads of launches for every knob value, and newly drawn weights."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from hipwright.program.hazards.launch import choices, launches, said
+from hipwright.program.hazards.launch import knob_choices, knob_suffix, launches
 from hipwright.program.hazards.source import BlankedSource, HazardMatch, SourceFunction, element_bytes
 from hipwright.program.language import dotted
 from hipwright.targets import Architecture
 
-THREADS = 1024  # of a block, on every target
+MAX_THREADS = 1024  # per block, on every target
 _SHARED = re.compile(
     r"\b__shared__\s+((?:(?:__align__|alignas|__attribute__)\s*\(+[^()]*\)+\s*|volatile\s+|const\s+"
     r"|static\s+)*)([A-Za-z_][\w ]*?)\s+(\w+\s*(?:\[[^;]*?\])[^;]*?);"
@@ -20,11 +20,11 @@ _BOUND = re.compile(r"__launch_bounds__\s*\(([^,()]*(?:\([^()]*\)[^,()]*)*)[,)]"
 
 
 def lds(source: BlankedSource, known: Sequence[Architecture]) -> Iterator[HazardMatch]:
-    """A launch that needs more LDS than a block may have on a target, with the defaults or with other knobs."""
+    """Finds launches that need more LDS than a block of a target has, with default or other knob values."""
     arrays = _arrays(source)
     calls = {f.name: _called(source, f) for f in source.functions}
     for launch in launches(source.parsed):
-        for chosen in choices(source.parsed):
+        for chosen in knob_choices(source.parsed):
             values = source.parsed.values(chosen)
             dynamic = launch.dynamic(values) or 0
             static, at = _static(source, arrays, calls, launch.kernel, values)
@@ -33,8 +33,8 @@ def lds(source: BlankedSource, known: Sequence[Architecture]) -> Iterator[Hazard
                 limit = min(t.lds_per_block for t in over)
                 yield HazardMatch(
                     "lds_limit",
-                    f"{launch.kernel} needs {static + dynamic} bytes of LDS{said(chosen)}; a block has {limit} on "
-                    f"{', '.join(t.name for t in over)}",
+                    f"{launch.kernel} needs {static + dynamic} bytes of LDS{knob_suffix(chosen)}; a block has {limit} "
+                    f"on {', '.join(t.name for t in over)}",
                     at,
                     not chosen,
                     None if at and not dynamic else launch.line,
@@ -63,7 +63,7 @@ def _static(
     kernel: str,
     values: Mapping[str, int | bool],
 ) -> tuple[int, int]:
-    """(bytes of the arrays that a kernel and what it calls declare, where the largest stands)."""
+    """(bytes of the static arrays of a kernel and the functions it calls, position of the largest)."""
     reached: set[str] = set()
     todo = [kernel]
     while todo:
@@ -84,7 +84,7 @@ def _static(
 
 
 def _bytes(source: BlankedSource, ctype: str, declarators: str, knobs: Mapping[str, int]) -> int:
-    """Bytes of `a[2][N], b[4]`; an extent that is not known counts as 0 bytes."""
+    """Bytes of `a[2][N], b[4]`; an unknown extent counts as 0 bytes."""
     width = element_bytes(ctype) or 0
     total = 0
     for _, extents in re.findall(r"(\w+)\s*((?:\[[^\]]*\]\s*)+)", declarators):
@@ -96,19 +96,19 @@ def _bytes(source: BlankedSource, ctype: str, declarators: str, knobs: Mapping[s
 
 
 def launch_bounds(source: BlankedSource) -> Iterator[HazardMatch]:
-    """A launch with more threads than __launch_bounds__ says, or than a block may have."""
+    """Finds launches with more threads than __launch_bounds__ allows, or than a block may have."""
     bounds = {f.name: m[1] for f in source.functions if f.kernel and (m := _BOUND.search(f.head))}
     for launch in launches(source.parsed):
-        for chosen in choices(source.parsed):
+        for chosen in knob_choices(source.parsed):
             values = source.parsed.values(chosen)
             threads = launch.threads(values)
             knobs = source.parsed.defines(chosen)
             bound = source.number(bounds[launch.kernel], knobs) if launch.kernel in bounds else None
-            if threads and threads > (bound or THREADS):
-                what = f"__launch_bounds__ allows {bound}" if bound else f"a block has at most {THREADS}"
+            if threads and threads > (bound or MAX_THREADS):
+                what = f"__launch_bounds__ allows {bound}" if bound else f"a block has at most {MAX_THREADS}"
                 yield HazardMatch(
                     "launch_bounds",
-                    f"{launch.kernel} is launched with {threads} threads{said(chosen)}; {what}",
+                    f"{launch.kernel} is launched with {threads} threads{knob_suffix(chosen)}; {what}",
                     0,
                     not chosen,
                     launch.line,
@@ -123,7 +123,7 @@ _RANDOM = re.compile(
 
 
 def reinitialised(source: BlankedSource) -> Iterator[HazardMatch]:
-    """Random or newly initialised weights: what `prepare` draws is never the reference's weight."""
+    """Finds calls that draw random numbers or initialise weights, which are never the reference's."""
     for name, function in source.parsed.functions.items():
         for node in ast.walk(function):
             if not isinstance(node, ast.Call):

@@ -1,7 +1,7 @@
-"""Hazards of a program, from its text alone: what goes wrong on AMD GPUs again and again, with the line and the fix.
+"""Reports hazards of a program: common mistakes on AMD GPUs, each with its line and a fix.
 
-Textual, on purpose: a hazard is named before anything is compiled, in words that a writer (a person or a model) can act
-on. It is no verdict: an "error" is wrong on one of the targets as far as the text shows, a "warning" deserves a look.
+Hazards are found in the text, before anything is compiled, and worded so that the author (a person or a model) can act
+on them. They are no verdicts: an "error" is wrong on one of the targets as far as the text shows, a "warning" may be.
 Comments and strings are blanked first. docs/answers.md lists the names.
 """
 
@@ -46,23 +46,23 @@ FIXES: dict[HazardName, str] = {
     "launch_bounds": "write __launch_bounds__(N) with the N that the plan launches",
     "double_literals": "write the literal with an f: 0.5f, 1e-5f",
 }
-"""What to do about each hazard; the only names there are."""
+"""What to do about each hazard."""
 
 
 def hazards(program_text: str, targets: Sequence[str] = ()) -> list[Hazard]:
-    """The hazards of a program on some targets, in the order of lines. Never raises for a text.
+    """Finds the hazards of a program on some targets, in the order of lines. Never raises.
 
     targets: names of `hipwright.targets.OFFLINE` (others, such as "cpu" and "cuda", have no limits here); none means
-    all AMD targets. A text that is no program has none: what is wrong with it the parser says.
+    all AMD targets. A text that does not parse has none: the parser reports its errors.
     """
     try:
         source = BlankedSource.of(parse(program_text))
     except ProgramError:
         return []
     known = [OFFLINE[name] for name in targets if name in OFFLINE] if targets else list(OFFLINE.values())
-    made = {_hazard(found, source) for found in _all(source, known)}
+    reported = {_hazard(found, source) for found in _all(source, known)}
     worst: dict[tuple[str, int], Hazard] = {}
-    for hazard in sorted(made, key=lambda h: (h.severity, h.message)):
+    for hazard in sorted(reported, key=lambda h: (h.severity, h.message)):
         worst.setdefault((hazard.name, hazard.line), hazard)  # "error" sorts first
     return sorted(worst.values(), key=lambda h: (h.line, h.severity, h.name))
 

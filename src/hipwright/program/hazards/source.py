@@ -49,13 +49,13 @@ class SourceFunction:
 
     @property
     def kernel(self) -> bool:
-        """Whether it is an entry."""
+        """Whether it is a kernel."""
         return "__global__" in self.head
 
 
 @dataclass(frozen=True)
 class BlankedSource:
-    """A parsed program with its HIP source blanked (comments, strings) and taken apart into functions."""
+    """A parsed program with its HIP source blanked (comments, strings) and split into functions."""
 
     parsed: Parsed
     code: str
@@ -65,13 +65,13 @@ class BlankedSource:
 
     @classmethod
     def of(cls, parsed: Parsed) -> BlankedSource:
-        """From a parsed program."""
+        """Builds it from a parsed program."""
         code = blank(parsed.hip)
         breaks = [m.start() for m in re.finditer("\n", code)]
         return cls(parsed, code, tuple(_functions(code)), _constants(code), breaks)
 
     def line(self, at: int) -> int:
-        """The program's line of a position."""
+        """The program line of a position."""
         return self.parsed.hip_line + bisect(self.breaks, at - 1)
 
     def body(self, function: SourceFunction) -> str:
@@ -79,7 +79,7 @@ class BlankedSource:
         return self.code[function.start : function.end]
 
     def around(self, at: int) -> SourceFunction | None:
-        """The function that holds a position."""
+        """The function that contains a position."""
         return next((f for f in self.functions if f.start <= at < f.end), None)
 
     def number(self, text: str, knobs: Mapping[str, int]) -> int | None:
@@ -107,7 +107,7 @@ _NOT_FUNCTION = re.compile(r"\b(?:struct|class|union|enum)\b[^()]*\Z")
 
 
 def _functions(code: str) -> Iterator[SourceFunction]:
-    """Function bodies at the top level; `extern "C" {` and namespaces are looked into."""
+    """The functions at the top level, inside `extern "C" {` and namespaces."""
     plain = re.sub(r"^[ \t]*#(?:\\\n|[^\n])*", lambda m: re.sub(r"[^\n]", " ", m.group()), code, flags=re.MULTILINE)
     depth, start, begun, head = 0, 0, 0, ""
     for match in re.finditer(r"[{};]", plain):

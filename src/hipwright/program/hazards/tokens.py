@@ -26,7 +26,7 @@ _KNOWS_WIDTH = re.compile(
 
 
 def waves(source: BlankedSource, sizes: set[int]) -> Iterator[HazardMatch]:
-    """Code that takes a wave to have another number of lanes than a target's."""
+    """Finds code that assumes another wave size than a target has. sizes: the targets' wave sizes."""
     if 64 in sizes:
         for match in _BALLOT.finditer(source.code):
             yield HazardMatch(
@@ -59,7 +59,7 @@ def waves(source: BlankedSource, sizes: set[int]) -> Iterator[HazardMatch]:
 
 
 def _shuffled(code: str, loop: re.Match[str]) -> str:
-    """The loop's body when it shuffles by the loop's variable without a width of its own."""
+    """The loop's body if it shuffles by the loop variable without an explicit width, else ""."""
     end = code.find("}", loop.end()) if code[loop.end() :].lstrip()[:1] == "{" else code.find(";", loop.end())
     body = code[loop.end() : end if end >= 0 else len(code)]
     calls = re.findall(rf"\b__?shfl\w*\s*\([^;]*?\b{re.escape(loop[1])}\s*(\)|,)|\bshuffle_\w+\(", body)
@@ -67,7 +67,7 @@ def _shuffled(code: str, loop: re.Match[str]) -> str:
 
 
 def _reduction(source: BlankedSource, at: int, first: int, sizes: set[int], shuffle: str) -> Iterator[HazardMatch]:
-    """A butterfly that starts at 16 (32 lanes) or at 32 (64 lanes)."""
+    """Reports a butterfly reduction that starts at 16 (32 lanes) or at 32 (64 lanes)."""
     if first == 16 and 64 in sizes:
         grouped = _groups_of_32(source, at)
         message = f"this shuffle starts at 16 and covers 32 lanes; a wave has 64 on {TARGETS.with_wave(64)}"
@@ -79,12 +79,12 @@ def _reduction(source: BlankedSource, at: int, first: int, sizes: set[int], shuf
 
 
 def _groups_of_32(source: BlankedSource, at: int) -> bool:
-    """Whether the code around works in groups of 32 lanes, which is right in a wave of 64 as well."""
+    """Whether the surrounding code works in groups of 32 lanes, which is also right in a wave of 64."""
     names = {"32", *(k for k, v in {**source.constants, **source.parsed.defines()}.items() if v == 32)}
     function = source.around(at)
-    told = source.code if function is None or not function.kernel else source.body(function)
-    if re.search(r"&\s*(?:0x1[fF]|31)\b|>>\s*5\b", told) or re.search(
-        rf"[/%]\s*(?:{'|'.join(map(re.escape, names))})\b", told
+    context = source.code if function is None or not function.kernel else source.body(function)
+    if re.search(r"&\s*(?:0x1[fF]|31)\b|>>\s*5\b", context) or re.search(
+        rf"[/%]\s*(?:{'|'.join(map(re.escape, names))})\b", context
     ):
         return True
     return any(launch.threads(source.parsed.values()) == 32 for launch in launches(source.parsed))
@@ -111,7 +111,7 @@ def _defined(code: str) -> set[str]:
 
 
 def masks(source: BlankedSource) -> Iterator[HazardMatch]:
-    """CUDA's wave operations with a mask; a macro of that name is the program's own."""
+    """Finds CUDA's masked wave operations, except names that the program defines as macros."""
     own = _defined(source.code)
     for match in _MASKS.finditer(source.code):
         name = match.group().split("(")[0].strip()
@@ -125,7 +125,7 @@ def masks(source: BlankedSource) -> Iterator[HazardMatch]:
 
 
 def cuda_only(source: BlankedSource) -> Iterator[HazardMatch]:
-    """Names that exist on NVIDIA only, and inline assembly."""
+    """Finds names that exist only on NVIDIA, and inline assembly."""
     own = _defined(source.code)
     for match in _CUDA.finditer(source.code):
         if match.group() not in own:
@@ -137,7 +137,7 @@ def cuda_only(source: BlankedSource) -> Iterator[HazardMatch]:
 
 
 def doubles(source: BlankedSource) -> Iterator[HazardMatch]:
-    """Literals without an f in arithmetic of a source that has no doubles otherwise."""
+    """Finds double literals in the arithmetic of a source that has no doubles otherwise."""
     if re.search(r"\bdouble\b", source.code):
         return
     seen: set[int] = set()

@@ -1,4 +1,4 @@
-"""Kernel arguments: each value checked against its parameter, and allocations through the launcher. Imports torch."""
+"""Checks kernel arguments against their parameters, and allocates through the launcher. Imports torch."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Dim3 = tuple[int, int, int]
 
 
 class KernelLauncher(Protocol):
-    """What runs kernels and makes the tensors they write (device/cpu/launcher.py and its siblings)."""
+    """Runs kernels and allocates the tensors that they write (implemented in hipwright.device)."""
 
     def launch(self, kernel: str, grid: Dim3, block: Dim3, lds_bytes: int, args: Sequence[Argument]) -> None:
-        """Run one kernel. Raises CandidateError when it misbehaves."""
+        """Runs one kernel. Raises CandidateError when it misbehaves."""
         ...
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -45,16 +45,17 @@ POINTS_TO: dict[str, tuple[Any, ...]] = {
     "uint32": (torch.int32,),
     "uint64": (torch.int64,),
 }
-_CHAR = (torch.int8, torch.uint8, torch.bool)  # plain char* is C's way to say bytes
+_CHAR = (torch.int8, torch.uint8, torch.bool)  # char* stands for bytes
 
 
 def refuse(message: str) -> CandidateError:
-    """The error of a launch that cannot be made."""
+    """The error of a launch with wrong arguments."""
     return CandidateError(message, status="launch_error", stage="launch")
 
 
 def make_launch(signature: Signature, launcher: KernelLauncher) -> Callable[..., None]:
-    """f(grid, block, lds_bytes, *args) that checks every argument and launches; an empty grid launches nothing."""
+    """Returns f(grid, block, lds_bytes, *args), which checks every argument and launches; an empty grid launches
+    nothing."""
     checked = _checked_launch(signature, launcher)
     if not has_fast_launch(launcher):
         return checked
@@ -81,17 +82,17 @@ def _dim3(kernel: str, what: str, value: Any) -> Dim3:
         return (value, 1, 1)
     if isinstance(value, (tuple, list)) and 1 <= len(value) <= 3 and all(type(v) is int for v in value):
         return (*value, 1, 1)[:3]
-    raise refuse(f"{kernel}: the {what} is one to three integers, not {_said(value)}")
+    raise refuse(f"{kernel}: the {what} is one to three integers, not {_shown(value)}")
 
 
-def _said(value: Any) -> str:
+def _shown(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"a {str(value.dtype).removeprefix('torch.')} tensor of shape {tuple(value.shape)}"
     return f"{type(value).__name__} {value!r}" if value is not None else "None"
 
 
 def _dtypes(param: Param) -> tuple[Any, ...]:
-    """The dtypes that a pointer may point to, () for any (and for a number)."""
+    """The dtypes that a pointer may point to; () for any, and for numbers."""
     if not param.pointer:
         return ()
     return _CHAR if param.ctype == "char" else POINTS_TO.get(param.kind, ())
@@ -106,10 +107,12 @@ def _pointer(kernel: str, param: Param) -> Callable[[Argument], Argument]:
         if value is None:
             return None
         if not isinstance(value, torch.Tensor):
-            raise refuse(f"{kernel}: {param.name} is {param.ctype}*, so it takes a tensor, not {_said(value)}")
+            raise refuse(f"{kernel}: {param.name} is {param.ctype}*, so it takes a tensor, not {_shown(value)}")
         if not any_type and value.dtype not in dtypes:
-            wanted = " or ".join(str(d).removeprefix("torch.") for d in dtypes)
-            raise refuse(f"{kernel}: {param.name} is {param.ctype}*, so it takes a {wanted} tensor, not {_said(value)}")
+            expected = " or ".join(str(d).removeprefix("torch.") for d in dtypes)
+            raise refuse(
+                f"{kernel}: {param.name} is {param.ctype}*, so it takes a {expected} tensor, not {_shown(value)}"
+            )
         if check_align and value.data_ptr() % align:
             raise refuse(
                 f"{kernel}: {param.name} is {param.ctype}*, but the tensor does not start at a multiple of "
@@ -132,7 +135,7 @@ def _scalar(kernel: str, param: Param) -> Callable[[Argument], Argument]:
     def cast(value: Argument) -> Argument:
         if not isinstance(value, int):
             hint = "; write int(...)" if isinstance(value, float) else ""
-            raise refuse(f"{kernel}: {param.name} is {param.ctype}, so it takes an integer, not {_said(value)}{hint}")
+            raise refuse(f"{kernel}: {param.name} is {param.ctype}, so it takes an integer, not {_shown(value)}{hint}")
         if not low <= value <= high:
             raise refuse(f"{kernel}: {param.name} = {value} does not fit in {param.ctype}")
         return bool(value) if kind == "bool" else int(value)
@@ -153,7 +156,7 @@ def _float(kernel: str, param: Param) -> Callable[[Argument], Argument]:
 
     def cast(value: Argument) -> Argument:
         if not isinstance(value, (int, float)):
-            raise refuse(f"{kernel}: {param.name} is {param.ctype}, so it takes a number, not {_said(value)}")
+            raise refuse(f"{kernel}: {param.name} is {param.ctype}, so it takes a number, not {_shown(value)}")
         number = float(value)
         if abs(number) > largest and not math.isinf(number):
             raise refuse(f"{kernel}: {param.name} = {number} does not fit in {param.ctype}")
@@ -163,7 +166,7 @@ def _float(kernel: str, param: Param) -> Callable[[Argument], Argument]:
 
 
 class Allocator:
-    """torch.empty and its family with torch's own meaning of sizes and strides, made by the launcher."""
+    """torch.empty and its variants, with torch's meaning of sizes and strides, allocated by the launcher."""
 
     def __init__(self, launcher: KernelLauncher) -> None:
         self._new = launcher.empty
@@ -176,7 +179,7 @@ class Allocator:
                 sizes = tuple(size[0]) if len(size) == 1 and type(size[0]) is not int else size
                 return self._quick(sizes, dtype or torch.float32)
             except (TypeError, RuntimeError):
-                pass  # below it is told what is wrong
+                pass  # the checked path below reports what is wrong
         shape = _shape(size)
         out = self._new(shape, dtype or torch.float32)
         if memory_format in (None, torch.contiguous_format):

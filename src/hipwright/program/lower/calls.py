@@ -1,4 +1,4 @@
-"""Lowering of calls in a plan: host functions, the library's, and methods of tensors. Imports torch."""
+"""Lowers the calls in a plan: host functions, library calls and tensor methods. Imports torch."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class CallLowering(Emission):
     """Lowers the calls of one function."""
 
     def value(self, node: ast.expr) -> Lowered:
-        """Lower an expression; Known when its value is known now."""
+        """Lowers an expression; a Constant when its value is known at lowering."""
         raise NotImplementedError
 
     def lower_call(self, node: ast.Call) -> Lowered:
-        """A host function, a library call or a method."""
+        """Lowers a host function, a library call or a method."""
         if isinstance(node.func, ast.Name):
             return self.host_call(node, HOST[node.func.id], HOST_CALLS[node.func.id], f"__hw_h_{node.func.id}")
         assert isinstance(node.func, ast.Attribute)
@@ -45,7 +45,7 @@ class CallLowering(Emission):
         return self.call(function, args, node, keywords)
 
     def host_call(self, node: ast.Call, fold: Callable[..., Any], function: Callable[..., Any], name: str) -> Lowered:
-        """min, cdiv, range, math.sqrt, ...: computed now when the arguments are known."""
+        """Lowers min, cdiv, range, math.sqrt, ...; folds them when all arguments are known."""
         low = [self.value(a) for a in node.args if not isinstance(a, ast.Starred)]
         if len(low) == len(node.args) and not node.keywords and all(isinstance(v, Constant) for v in low):
             found = self.folded_call(node, fold, [v.value for v in low if isinstance(v, Constant)])
@@ -77,7 +77,7 @@ class CallLowering(Emission):
         return Constant(tuple(found) if loops else found)
 
     def method(self, node: ast.Call, func: ast.Attribute) -> Lowered:
-        """A method of a tensor; metadata of the model's own tensors is known now."""
+        """Lowers a method of a tensor; folds metadata of the model's own tensors."""
         owner = self.value(func.value)
         if isinstance(owner, Constant) and isinstance(owner.value, StateModule):
             path = ast.unparse(func)
@@ -101,7 +101,7 @@ class CallLowering(Emission):
         return self.call(function, [self.emit(owner, node), *args], node, keywords)
 
     def arguments(self, node: ast.Call) -> tuple[list[ast.expr], list[ast.keyword]]:
-        """Lowered positional and keyword arguments."""
+        """The lowered positional and keyword arguments."""
         args: list[ast.expr] = []
         for arg in node.args:
             if isinstance(arg, ast.Starred):

@@ -1,9 +1,9 @@
-"""Parsed -> Plan: the checked syntax tree becomes closures, once. Worker side: imports torch.
+"""Lowers a checked program to closures: Parsed -> LoweredPlan. Runs in workers; imports torch.
 
-Each function is rebuilt node by node into a plain Python function without builtins: only nodes that are handled here
-can appear in it, and every name in it is a local or one of our own objects. What is known now (knobs, the model's
-attributes, module lists, the training flag) is folded, loops over modules are unrolled and decided branches dropped, so
-a call costs little more than its library calls and launches.
+Each function is rebuilt node by node as a plain Python function without builtins: only nodes handled here can appear in
+it, and every name in it is a local or one of our own objects. Values known at lowering (knobs, the model's attributes,
+module lists, the training flag) are folded, loops over modules are unrolled and decided branches dropped, so a call
+costs little more than its library calls and launches.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def lower(
     *,
     device: str = "cpu",
 ) -> LoweredPlan:
-    """Bind a checked program to a model's state and a launcher.
+    """Binds a checked program to a model's state and a launcher.
 
     table: the state table (HostTensors or torch tensors; torch tensors are used as they are). Raises ProgramError with
     a line for a path the model does not have, an operator that is unknown or not functional, and the like.
@@ -65,7 +65,7 @@ class _Lowerer(ExpressionLowering):
     # ------------------------------------------------------------ functions and statements
 
     def function(self, node: ast.FunctionDef) -> Callable[..., Any]:
-        """Compile one function; its parameters are those of the plan without self."""
+        """Compiles one function; its parameters are the plan's without self."""
         self.locals = bound_names(node) | {a.arg for a in node.args.args[1:]}
         self.host_names = host_value_names(node, self.shared.values.keys())
         body = self.block(node.body)
@@ -78,14 +78,14 @@ class _Lowerer(ExpressionLowering):
         )
         rebuilt = ast.FunctionDef(name="plan", args=args, body=body or [ast.Pass()], decorator_list=[])
         module = ast.Module(body=[ast.copy_location(rebuilt, node)], type_ignores=[])
-        # only nodes built in this class are in `module`; C code in torch imports through the frame's builtins, and no
-        # name of the plan can reach that entry
+        # `module` holds only nodes built in this class; C code in torch imports through the frame's builtins, an entry
+        # that no name of the plan can reach
         exec(compile(ast.fix_missing_locations(module), FILENAME, "exec"), self.globals)
         lowered: Callable[..., Any] = self.globals["plan"]
         return lowered
 
     def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """Lower statements in order, up to the first that always returns."""
+        """Lowers statements in order, up to the first that always returns."""
         out: list[ast.stmt] = []
         for node in body:
             out += self.statement(node)
@@ -94,7 +94,7 @@ class _Lowerer(ExpressionLowering):
         return out
 
     def statement(self, node: ast.stmt) -> list[ast.stmt]:
-        """Lower one statement into none, one or (unrolled) many."""
+        """Lowers one statement into none, one or (unrolled) several."""
         self.nodes += 1
         if self.nodes > MAX_NODES:
             raise error_at(node, "the plan becomes too large when its loops are unrolled; use fewer iterations")
@@ -123,14 +123,14 @@ class _Lowerer(ExpressionLowering):
                 raise error_at(node, "this statement is not allowed in a plan")
 
     def result(self, node: ast.expr) -> Lowered:
-        """A returned value: an expression, or a dict of them."""
+        """Lowers a returned value: an expression, or a dict of expressions."""
         if not isinstance(node, ast.Dict):
             return self.value(node)
         keys = [self.emit(self.value(k), node) for k in node.keys if k is not None]
         return at(ast.Dict(keys=list(keys), values=[self.emit(self.value(v), v) for v in node.values]), node)
 
     def assign(self, targets: list[ast.expr], value: Lowered, node: ast.stmt) -> list[ast.stmt]:
-        """Bind targets; known values are remembered, and written too unless they have no value of their own."""
+        """Binds targets. Known values are recorded; those with a run-time value are also assigned."""
         kept: list[ast.expr] = []
         for target in targets:
             self.bind(target, value, node)
@@ -140,7 +140,7 @@ class _Lowerer(ExpressionLowering):
         return [at(ast.Assign(targets=kept, value=self.emit(value, node)), node)]
 
     def branch(self, node: ast.If) -> list[ast.stmt]:
-        """An if: decided now when its condition is known."""
+        """Lowers an if; only the taken branch when the condition is known."""
         test = self.value(node.test)
         if isinstance(test, Constant):
             return self.block(node.body if self.truth(test, node) else node.orelse)
@@ -154,7 +154,7 @@ class _Lowerer(ExpressionLowering):
         return [at(ast.If(test=self.on_host(test), body=yes or [at(ast.Pass(), node)], orelse=no), node)]
 
     def loop(self, node: ast.For) -> list[ast.stmt]:
-        """A for: unrolled over modules and short known ranges, else a loop over host values."""
+        """Lowers a for: unrolled over modules and short known ranges, else a loop over host values."""
         iterable = self.value(node.iter)
         items = self.unrolled(iterable, node)
         if items is not None:
@@ -175,7 +175,7 @@ class _Lowerer(ExpressionLowering):
         return [at(ast.For(target=target, iter=self.on_host(iterable, node), body=body, orelse=[]), node)]
 
     def guard(self, node: ast.Assert) -> list[ast.stmt]:
-        """An assert becomes a call of guard_failed when its condition is false."""
+        """Lowers an assert to a call of guard_failed when its condition is false."""
         test = self.value(node.test)
         if isinstance(test, Constant) and self.truth(test, node):
             return []
@@ -187,7 +187,7 @@ class _Lowerer(ExpressionLowering):
         return [at(ast.If(test=at(ast.UnaryOp(ast.Not(), self.on_host(test)), node), body=[stop], orelse=[]), node)]
 
     def effect(self, call: ast.Call, node: ast.stmt) -> ast.stmt:
-        """A launch, or an in-place update of a buffer."""
+        """Lowers a launch, or an in-place update of a buffer."""
         if isinstance(call.func, ast.Subscript) and isinstance(call.func.value, ast.Name):
             return at(ast.Expr(self.launch(call, call.func, call.func.value.id)), node)
         assert isinstance(call.func, ast.Attribute)
@@ -200,7 +200,7 @@ class _Lowerer(ExpressionLowering):
         return at(ast.Expr(self.call(method, [self.emit(owner, node), *args], node, keywords)), node)
 
     def launch(self, node: ast.Call, func: ast.Subscript, name: str) -> ast.expr:
-        """kernel[grid, block, lds](args) -> a call of the checked launch."""
+        """Lowers kernel[grid, block, lds](args) to a call of the checked launch."""
         assert isinstance(func.slice, ast.Tuple)
         signature = self.shared.parsed.signatures[name]
         if name not in self.shared.launches:

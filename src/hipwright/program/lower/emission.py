@@ -1,4 +1,4 @@
-"""Nodes of a lowered function: how values known now are written into it, and what they mean. Imports torch."""
+"""Builds the nodes of lowered functions, including those of values known at lowering. Imports torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hipwright.program.parsed import Parsed
 
 @dataclass
 class PlanScope:
-    """What the functions of one plan have in common."""
+    """What the functions of one plan share."""
 
     parsed: Parsed
     values: dict[str, Any]
@@ -34,7 +34,7 @@ class PlanScope:
 
 
 class Emission:
-    """One lowered function in the making. `env` holds what is known of locals at the present point."""
+    """One lowered function under construction. env: the known values of locals at the current statement."""
 
     def __init__(self, shared: PlanScope) -> None:
         self.shared = shared
@@ -49,13 +49,13 @@ class Emission:
             "__hw_prepared": shared.prepared,
         }
         self.names: dict[tuple[str, int], str] = {}
-        self.used: list[Any] = []  # tensors of the state that the function reads
+        self.used: list[Any] = []  # state tensors that the function reads
         self.locals: set[str] = set()
-        self.host_names: frozenset[str] = frozenset()  # names that are no tensor
+        self.host_names: frozenset[str] = frozenset()  # names that are never tensors
         self.nodes = 0
 
     def bound(self, lead: str, value: Any) -> str:
-        """A global name for an object of ours; the same object keeps its name."""
+        """The global name of an object of ours; the same object keeps its name."""
         key = (lead, id(value))
         if key not in self.names:
             self.names[key] = f"{lead}_{len(self.names)}"
@@ -65,16 +65,16 @@ class Emission:
     def call(
         self, name: str, args: list[ast.expr], node: ast.AST, keywords: list[ast.keyword] | None = None
     ) -> ast.expr:
-        """A call of one of our globals."""
+        """The node of a call of one of our globals."""
         function = at(ast.Name(name, ast.Load()), node)
         return at(ast.Call(func=function, args=args, keywords=keywords or []), node)
 
     def index(self, base: ast.expr, key: ast.expr, node: ast.AST) -> ast.expr:
-        """base[key] in plain brackets."""
+        """The node of base[key]."""
         return at(ast.Subscript(value=base, slice=key, ctx=ast.Load()), node)
 
     def on_host(self, value: Lowered, node: ast.AST | None = None) -> ast.expr:
-        """The value, checked not to be a tensor when it runs."""
+        """The node of a value, which is checked at run time not to be a tensor unless that is proved."""
         if isinstance(value, Constant):
             return self.emit(value, node or ast.Constant(0))
         if is_host_value(value, self.host_names):
@@ -102,7 +102,7 @@ class Emission:
         return at(ast.Name(self.bound("__hw_c", known), ast.Load()), node)
 
     def items(self, known: Constant, node: ast.AST) -> Any:
-        """What a loop over a known value yields."""
+        """The items of a loop over a known value."""
         if isinstance(known.value, StateModule):
             try:
                 return tuple(self.table.items(known.value))
@@ -113,7 +113,7 @@ class Emission:
         raise error_at(node, f"a loop cannot run over {describe(known.value)}; use range(n), a tuple or a module list")
 
     def truth(self, known: Constant, node: ast.AST) -> bool:
-        """The truth of a known value."""
+        """The truth value of a known value."""
         if isinstance(known.value, StateTensor):
             raise error_at(node, f"self.{known.value.path} is a tensor and has no truth value; test `is not None`")
         return True if isinstance(known.value, StateModule) else bool(known.value)

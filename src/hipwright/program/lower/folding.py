@@ -1,4 +1,4 @@
-"""What is known when a plan is lowered, and small tools on syntax trees. Imports torch through the table."""
+"""Constant folding for lowering, and helpers on syntax trees. Imports torch through the table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNROLL = 128  # iterations up to which a loop over known numbers is unrolled
 
 @dataclass(frozen=True)
 class Constant:
-    """A value known when the plan is lowered: a number, a string, a tuple, a dtype, a Module or a State."""
+    """A value known at lowering: a number, a string, a tuple, a dtype, a StateModule or a StateTensor."""
 
     value: Any
 
@@ -48,12 +48,12 @@ COMPARE: dict[type, Callable[[Any, Any], Any]] = {
 
 
 def at(node: N, source: ast.AST) -> N:
-    """`node` at the line of `source`."""
+    """`node` with the source location of `source`."""
     return ast.copy_location(node, source)
 
 
 def store(target: ast.expr) -> ast.expr:
-    """A fresh assignment target."""
+    """A copy of an assignment target."""
     if isinstance(target, ast.Name):
         return ast.Name(target.id, ast.Store())
     if isinstance(target, ast.Starred):
@@ -63,19 +63,19 @@ def store(target: ast.expr) -> ast.expr:
 
 
 def returns(node: ast.stmt) -> bool:
-    """True when a lowered statement always returns."""
+    """Whether a lowered statement always returns."""
     if isinstance(node, ast.If):
         return bool(node.body and node.orelse) and returns(node.body[-1]) and returns(node.orelse[-1])
     return isinstance(node, ast.Return)
 
 
 def holds_module(value: Any) -> bool:
-    """True for a Module, or a tuple with one in it."""
+    """Whether a value is a StateModule, or a tuple that contains one."""
     return any(map(holds_module, value)) if isinstance(value, tuple) else isinstance(value, StateModule)
 
 
 def fold(op: ast.operator, a: Any, b: Any) -> Constant | None:
-    """The result of a known operation, None where it is left to run time."""
+    """The result of an operation on known values, None where it is left to run time."""
     plain = (bool, int, float)
     if isinstance(a, tuple) and isinstance(b, tuple) and isinstance(op, ast.Add):
         return Constant(a + b)
@@ -91,7 +91,7 @@ def fold(op: ast.operator, a: Any, b: Any) -> Constant | None:
 
 
 def describe(value: Any) -> str:
-    """A few words for an error message."""
+    """A description of a value for error messages."""
     if isinstance(value, StateTensor):
         return "a parameter" if value.kind == "params" else "a buffer"
     if isinstance(value, StateModule):

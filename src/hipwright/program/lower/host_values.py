@@ -1,4 +1,4 @@
-"""Which expressions of a plan cannot be tensors: they need no look when they run. No torch."""
+"""Finds the expressions of a plan that cannot be tensors, so that run time need not check them. No torch."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from collections.abc import Iterator, Set
 from hipwright.program.language import HOST, METADATA_METHODS
 
 _METADATA = frozenset(("shape", "ndim", "dtype"))
-_NUMBERS = frozenset(("cdiv", "next_pow2", "len", "range", "int", "float", "bool", "abs", "round"))  # whatever is given
-_LOWERED = ("__hw_raw_h_", "__hw_h_")  # before a host function's name in lowered code
+_NUMBERS = frozenset(("cdiv", "next_pow2", "len", "range", "int", "float", "bool", "abs", "round"))  # for any arguments
+_LOWERED = ("__hw_raw_h_", "__hw_h_")  # prefixes of host functions in lowered code
 
 
 def is_host_value(node: ast.expr, names: Set[str]) -> bool:
-    """Whether an expression, as written or lowered, is no tensor and holds none; `names` are locals that are none."""
+    """Whether an expression, source or lowered, neither is nor contains a tensor. names: names known not to be
+    tensors."""
     match node:
         case ast.Constant():
             return True
@@ -47,8 +48,8 @@ def is_host_value(node: ast.expr, names: Set[str]) -> bool:
 
 
 def host_value_names(function: ast.FunctionDef, known: Set[str]) -> frozenset[str]:
-    """The names that are no tensor wherever they stand: locals that no binding makes one, and of those known outside,
-    which are numbers, the ones that the function does not bind."""
+    """The names that are never tensors in a function: locals without a tensor binding, and known names it does not
+    bind."""
     bindings = list(_bindings(function))
     bound = {name for name, _ in bindings} | {a.arg for a in function.args.args}
     outside = known - bound
@@ -59,7 +60,7 @@ def host_value_names(function: ast.FunctionDef, known: Set[str]) -> frozenset[st
 
 
 def _bindings(function: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
-    """(name, what it or a part of it is bound to)."""
+    """(name, the value that it or a part of it is bound to)."""
     for node in ast.walk(function):
         targets: list[ast.expr] = []
         match node:

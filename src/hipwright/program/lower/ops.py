@@ -1,14 +1,13 @@
-"""Which library calls a plan may make, decided by ATen schema. Worker side: imports torch.
+"""Decides by ATen schema which library calls a plan may make. Runs in workers; imports torch.
 
 A call is allowed when its operator has a functional overload (nothing written, tensors returned). Composite functions
-of torch.nn.functional that have no operator of their own are allowed by an explicit list of what they must not be:
-takers of callables and helpers. Randomness is refused unless the task itself draws random numbers (`allow_random`),
+of torch.nn.functional without an operator of their own are allowed, except helpers and functions that take callables,
+which a list excludes. Randomness is refused unless the task itself draws random numbers (`allow_random`),
 or the call's own arguments switch it off (training=False, p=0).
 """
 
 from __future__ import annotations
 
-import ast
 import functools
 import inspect
 import math
@@ -19,7 +18,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from hipwright.errors import CandidateError, ProgramError
+from hipwright.errors import CandidateError
 from hipwright.program.language import (
     CAST_METHODS,
     FACTORIES,
@@ -27,14 +26,12 @@ from hipwright.program.language import (
     METADATA_METHODS,
     TORCH_VALUES,
     did_you_mean,
-    library_name,
     refusal,
 )
-from hipwright.program.parsed import Parsed
 
 Op = Callable[..., Any]
 
-# helpers, takers of callables, and composites that would let a plan hide a random draw are not operators
+# helpers, functions that take callables, and composites that could hide a random draw
 _NOT_PURE = frozenset(
     {
         "boolean_dispatch",
@@ -71,27 +68,11 @@ class OperatorRefused(Exception):
     """A library name that a plan may not call; the message says why and what to do."""
 
 
-def check_ops(parsed: Parsed) -> None:
-    """Resolve every library call of a Parsed program; raises ProgramError with the line of the first that fails."""
-    for function in parsed.functions.values():
-        for node in ast.walk(function):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-                continue
-            found = library_name(node.func)
-            try:
-                if found is None:
-                    resolve("method", (node.func.attr,), allow_random=True, in_place=node.func.attr.endswith("_"))
-                else:
-                    resolve(found[0], found[1], allow_random=True)
-            except OperatorRefused as why:
-                raise ProgramError(str(why), node.lineno) from None
-
-
 @functools.lru_cache(maxsize=4096)
 def resolve(space: str, rest: tuple[str, ...], *, allow_random: bool = False, in_place: bool = False) -> Op:
     """The callable behind a library name. `space` is one of language.LIBRARY_ROOTS' values, or "method".
 
-    Raises Refused for what does not exist or is not functional.
+    Raises OperatorRefused for names that do not exist or are not functional.
     """
     name = rest[0]
     why = refusal(name)
@@ -152,7 +133,7 @@ def _functional(packet: Any) -> bool:
 
 
 def _functional_schema(schema: Any) -> bool:
-    """Writes nothing, reads no file, and returns tensors only."""
+    """Whether an operator writes nothing, reads no file, and returns tensors only."""
     if schema.name.split("::")[1] in _NO_TENSOR_RETURNED:
         return True
     if any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments):
@@ -163,7 +144,7 @@ def _functional_schema(schema: Any) -> bool:
 
 
 def _pure_function(name: str) -> bool:
-    """A composite of torch.nn.functional that takes tensors and numbers."""
+    """Whether a name is a composite of torch.nn.functional that takes tensors and numbers."""
     found = getattr(F, name, None)
     if name in _NOT_PURE:
         return False
@@ -193,7 +174,7 @@ def _aten(rest: tuple[str, ...], allow_random: bool) -> Op:
 
 
 def _has_out(schema: Any) -> bool:
-    """An out= overload: out of reach, since out= is refused in every call."""
+    """Whether a schema is an out= overload, which is unreachable: out= is refused in every call."""
     return any(a.kwarg_only and a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
 
 
@@ -251,7 +232,7 @@ def _buffer_method(name: str, found: Op) -> Op:
 
 
 def _restricted(spelled: str, found: Op, packet: Any, allow_random: bool) -> Op:
-    """`found` itself, or a wrapper where some of its arguments are refused."""
+    """`found`, wrapped where some of its arguments must be refused."""
     names = _argument_names(found, packet)
     call = found
     random = _is_random(packet) or any(n in names for n in ("dropout_p",)) or _dropout_like(found)
@@ -286,9 +267,9 @@ def _argument_names(found: Op, packet: Any) -> tuple[str, ...]:
 
 
 def _no_draw(spelled: str, call: Op, names: tuple[str, ...]) -> Op:
-    """`call`, refusing arguments with which it would draw random numbers."""
+    """Wraps `call` to refuse arguments with which it would draw random numbers."""
     switches = [(names.index(n), n, off) for n, off in _SWITCHES.items() if n in names]
-    # scaled_dot_product_attention draws nothing unless asked to; dropout draws unless told not to
+    # scaled_dot_product_attention draws only on request; dropout draws by default
     quiet_by_default = any(n == "dropout_p" for _, n, _ in switches)
     first = min((i for i, _, _ in switches), default=0) if quiet_by_default else 0  # fewer arguments draw nothing
 
@@ -308,7 +289,7 @@ def _no_draw(spelled: str, call: Op, names: tuple[str, ...]) -> Op:
 
 
 def _must_be(spelled: str, call: Op, index: int, name: str, neutral: object) -> Op:
-    """`call`, refusing any value but the neutral one for an argument that makes it work in place."""
+    """Wraps `call` to refuse any but the neutral value of an argument that makes it work in place."""
 
     def checked(*args: Any, **kwargs: Any) -> Any:
         value = kwargs.get(name, args[index] if len(args) > index else neutral)
@@ -329,7 +310,7 @@ def torch_value(name: str) -> Any:
 
 
 def is_factory(space: str, name: str) -> bool:
-    """True when a call makes a tensor out of host numbers and so needs the plan's device."""
+    """Whether a call makes a tensor from host numbers and so needs the plan's device."""
     return space == "torch" and name in FACTORIES
 
 

@@ -1,4 +1,4 @@
-"""A lowered plan: closures over tensors, and the few checks that only a value can answer. Imports torch."""
+"""A lowered plan: closures over tensors, and the run-time checks that they call. Imports torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILENAME = "<plan>"
 
 
 class LoweredPlan:
-    """What a program does, ready to run.
+    """The executable functions of a program.
 
     tensors: every parameter and buffer by path; kernels write buffers only, and change them in place.
     prepare_seconds: wall seconds of the last `prepare`; prepare_runs counts them.
@@ -46,16 +46,16 @@ class LoweredPlan:
 
     @property
     def prepares(self) -> bool:
-        """Whether `prepare` packs anything that it takes from parameters or buffers."""
+        """Whether `prepare` packs anything from parameters or buffers."""
         return self._has_prepare and bool(self._prepared_from)
 
     @property
     def prepared(self) -> dict[str, Any]:
-        """What `prepare` returned last, by name."""
+        """The last result of `prepare`, by name."""
         return self._prepared
 
     def prepare(self) -> bool:
-        """Pack weights when a parameter changed since the last time (by version or address); True if it ran."""
+        """Packs weights if a parameter changed since the last call (by version or address); True if it ran."""
         if not self._has_prepare:
             return False
         state = [(t._version, t.data_ptr()) for t in self._prepared_from]
@@ -71,17 +71,17 @@ class LoweredPlan:
         return True
 
     def forward(self, *inputs: Any) -> Any:
-        """The outputs. Raises GuardFailed when an assert is false, CandidateError when the plan fails."""
+        """Computes the outputs. Raises GuardFailed when an assert is false, CandidateError when the plan fails."""
         result = self._call(inputs)
         return result[0] if self._has_backward else result
 
     def forward_saved(self, *inputs: Any) -> tuple[Any, Any]:
-        """(outputs, saved) of a program with backward; saved is None without."""
+        """Computes (outputs, saved) of a program with backward; saved is None without one."""
         result = self._call(inputs)
         return (result[0], result[1]) if self._has_backward else (result, None)
 
     def backward(self, grads: Any, saved: Any) -> Any:
-        """The gradients of the inputs, as `def backward(self, grads, saved)` gives them."""
+        """Computes the gradients of the inputs by the plan's `backward`."""
         if not self._has_backward:
             raise ProgramError("this program has no backward")
         return run(self._functions["backward"], (grads, saved))
@@ -98,7 +98,7 @@ class LoweredPlan:
 
 
 def run(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """Call a lowered function; whatever it raises becomes a CandidateError that names the plan's line."""
+    """Calls a lowered function; its exceptions become CandidateErrors with the plan's line."""
     try:
         return function(*args)
     except HipwrightError as error:
@@ -129,11 +129,11 @@ def plan_line(trace: TracebackType | None) -> int:
     return line
 
 
-# ---------------------------------------------------------------- what lowered code calls
+# ---------------------------------------------------------------- called by lowered code
 
 
 def host(value: Any) -> Any:
-    """`value`, which must not be a tensor: a truth value, a range or a number is wanted."""
+    """Returns `value`, refusing a tensor where a truth value, a range or a number is needed."""
     if isinstance(value, torch.Tensor):
         raise CandidateError(
             "a tensor's value is wanted on the host (in an if, a loop, an index or a number); a plan decides on "
@@ -144,7 +144,7 @@ def host(value: Any) -> Any:
 
 
 def getitem(value: Any, key: Any) -> Any:
-    """value[key]; tensor keys index tensors only, and slices are made of host integers."""
+    """Returns value[key]; refuses tensor keys of other values than tensors, and slices of tensors."""
     parts = key if isinstance(key, tuple) else (key,)
     for part in parts:
         if isinstance(part, slice):
@@ -155,7 +155,7 @@ def getitem(value: Any, key: Any) -> Any:
 
 
 def guard_failed(line: int, why: str) -> NoReturn:
-    """An assert of the plan is false."""
+    """Raises GuardFailed for an assert of the plan."""
     raise GuardFailed(why, line)
 
 

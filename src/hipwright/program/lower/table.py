@@ -1,4 +1,4 @@
-"""The state table: what `self.…` means once the reference module itself is out of reach. Worker side: imports torch.
+"""The state table, which resolves `self.…` without the reference module. Runs in workers; imports torch.
 
 {"params": {path: tensor}, "buffers": {path: tensor}, "attrs": {path: scalar or tuple}, "modules": {path: {"class",
 "len", "children"}}, "training": bool}, made by the task host.
@@ -18,7 +18,7 @@ from hipwright.tensors import HostTensor, Tree
 
 @dataclass(frozen=True)
 class StateModule:
-    """A submodule, or a plain object that has attributes; it has a path and no value."""
+    """A submodule, or a plain object with attributes, by its path."""
 
     path: str
 
@@ -33,7 +33,7 @@ class StateTensor:
 
 
 class UnknownMember(LookupError):
-    """The model has nothing of that name; the message says so and suggests another."""
+    """The model has no member of that name; the message suggests a similar one."""
 
 
 class StateTable:
@@ -51,7 +51,7 @@ class StateTable:
         return {**self.params, **self.buffers}
 
     def member(self, module: StateModule, name: str) -> Any:
-        """What `module.name` is: Module, State, or a plain value. Raises Missing."""
+        """The value of `module.name`: StateModule, StateTensor or a plain value. Raises UnknownMember."""
         path = f"{module.path}.{name}" if module.path else name
         for kind, tensors in (("params", self.params), ("buffers", self.buffers)):
             if path in tensors:
@@ -68,7 +68,7 @@ class StateTable:
         raise UnknownMember(f"{owner} has no {name}{did_you_mean(name, known) or self._listed(known)}")
 
     def item(self, module: StateModule, key: int | str) -> Any:
-        """What `module[key]` is. Raises Missing."""
+        """The value of `module[key]`. Raises UnknownMember."""
         length = self.length(module)
         if isinstance(key, int):
             if length < 0:
@@ -79,14 +79,14 @@ class StateTable:
         return self.member(module, str(key))
 
     def items(self, module: StateModule) -> list[Any]:
-        """What a loop over the module yields. Raises Missing when it is not a list."""
+        """The items of a loop over the module. Raises UnknownMember when it is not a list."""
         length = self.length(module)
         if length < 0:
             raise UnknownMember(f"self.{module.path} is not a module list; loop over one, or over range(n)")
         return [self.item(module, i) for i in range(length)]
 
     def length(self, module: StateModule) -> int:
-        """len() of a module list; -1 for what has none."""
+        """len() of a module list; -1 for other modules."""
         return int(self.modules.get(module.path, {}).get("len", -1))
 
     def class_of(self, module: StateModule) -> str:
@@ -95,7 +95,7 @@ class StateTable:
 
     def _children(self, module: StateModule) -> list[str]:
         children = [str(c) for c in self.modules.get(module.path, {}).get("children", [])]
-        # a ParameterList has tensors, not modules, for items: they are numbered
+        # the items of a ParameterList are tensors with numbers for names
         length = self.length(module)
         return children if len(children) == length else [str(i) for i in range(length)]
 

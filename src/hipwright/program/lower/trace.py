@@ -1,4 +1,4 @@
-"""What a plan asks of the library and which kernels it launches, without running a kernel. Imports torch."""
+"""Traces the library operators and launches of a plan, without running a kernel. Imports torch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from hipwright.tensors import Tree
 
 
 class NoopLauncher:
-    """Kernels do nothing and new tensors hold `poison` bytes; `launches` says what would have run.
+    """A launcher whose kernels do nothing and whose new tensors hold `poison` bytes; `launches` records the launches.
 
-    updates: to mark the arguments that a launch reads and replaces.
+    updates: marks the arguments that a launch reads and replaces.
     """
 
     def __init__(self, *, device: str = "cpu", poison: int = 0xA5, updates: Updates | None = None) -> None:
@@ -30,7 +30,7 @@ class NoopLauncher:
         self._updates = updates
 
     def launch(self, kernel: str, grid: Dim3, block: Dim3, lds_bytes: int, args: Sequence[Argument]) -> None:
-        """Record a launch: {"kernel", "grid", "block", "lds", "args": [spec or scalar]}; "updated" in a spec."""
+        """Records a launch: {"kernel", "grid", "block", "lds", "args": [spec or scalar]}; "updated" in a spec."""
         described = [spec(a) if isinstance(a, torch.Tensor) else a for a in args]
         for number, updated in enumerate(self._updates.replaced(kernel, args) if self._updates is not None else []):
             if updated:
@@ -59,7 +59,7 @@ class OpTrace(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch i
         self.ops: list[dict[str, Any]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run the operator and note what went in and came out."""
+        """Runs the operator and records its inputs and outputs."""
         out = func(*args, **(kwargs or {}))
         ins = [spec(t) for t in _tensors((args, kwargs or {}))]
         self.ops.append({"op": str(func), "in": ins, "out": [spec(t) for t in _tensors(out)]})
@@ -67,9 +67,9 @@ class OpTrace(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch i
 
 
 class CallTrace(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
-    """Names the calls that a plan itself makes, and the operators each is dispatched as.
+    """Records the library calls of a plan, and the operators that each dispatches.
 
-    calls: [{"name": "lstm", "ops": [...]}] for those that dispatch anything; one call may become many operators.
+    calls: [{"name": "lstm", "ops": [...]}] for those that dispatch anything; one call may dispatch several.
     """
 
     def __init__(self, ops: OpTrace) -> None:
@@ -78,7 +78,7 @@ class CallTrace(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch
         self._ops = ops
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run the call and note what it was dispatched as."""
+        """Runs the call and records the operators that it dispatches."""
         before = len(self._ops.ops)
         out = func(*args, **(kwargs or {}))
         ops = [op for op in self._ops.ops[before:] if not _is_poison(op)]
@@ -90,10 +90,11 @@ class CallTrace(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch
 def trace(
     parsed: Parsed, knobs: Mapping[str, int], table: Tree, inputs: Sequence[Any], meta: bool = True
 ) -> dict[str, Any]:
-    """Run the plan with kernels replaced by no-ops; {"ops", "calls", "launches", "prepare": {"ops", "launches"}}.
+    """Runs the plan with kernels replaced by no-ops; returns {"ops", "calls", "launches", "prepare": {"ops",
+    "launches"}}.
 
-    meta=True runs on meta tensors: shapes only, no data, no cost. Operators in `prepare` are kept apart. Allocations
-    are listed among "ops" only as the operators they are made of. Raises what `lower` and `Plan.forward` raise.
+    meta=True runs on meta tensors: shapes only, without data or cost. Operators in `prepare` are separate. Allocations
+    appear in "ops" as the operators that implement them. Raises what `lower` and `LoweredPlan.forward` raise.
     """
     device = "meta" if meta else "cpu"
     launcher = NoopLauncher(device=device, updates=Updates(parsed.signatures))
@@ -114,7 +115,7 @@ def trace(
 
 
 def _is_poison(op: dict[str, Any]) -> bool:
-    """NoopLauncher's own fill is no work of the plan's."""
+    """Whether an operator is NoopLauncher's own fill, which is no work of the plan."""
     return bool(op["op"] == "aten.fill_.Scalar" and op["out"][0]["dtype"] == "uint8")
 
 

@@ -1,4 +1,4 @@
-"""Lowering of expressions: each becomes Known (folded now) or a node of the lowered function. Imports torch."""
+"""Lowers expressions to a Constant (folded) or a node of the lowered function. Imports torch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ExpressionLowering(CallLowering):
     """Lowers the expressions of one function."""
 
     def value(self, node: ast.expr) -> Lowered:
-        """Lower an expression; Known when its value is known now."""
+        """Lowers an expression; a Constant when its value is known at lowering."""
         self.nodes += 1
         match node:
             case ast.Constant():
@@ -66,19 +66,19 @@ class ExpressionLowering(CallLowering):
                 raise error_at(node, f"{type(node).__name__} is not allowed in a plan")
 
     def name(self, node: ast.Name) -> Lowered:
-        """A known local, a knob, `self`, or a local of the lowered function."""
+        """Lowers a name: a known local, a knob, `self`, or a local of the lowered function."""
         if node.id in self.env:
             return Constant(self.env[node.id])
         if node.id in self.shared.values:
             return Constant(self.shared.values[node.id])
         if node.id == "self":
             return Constant(StateModule(""))
-        if node.id not in self.locals:  # `check` has seen to it; a lowered function must not read our own globals
+        if node.id not in self.locals:  # `check` ensures it; a lowered function must not read our own globals
             raise error_at(node, f"unknown name {node.id}")
         return at(ast.Name(node.id, ast.Load()), node)
 
     def attribute(self, node: ast.Attribute) -> Lowered:
-        """self.<path>, a torch constant, or metadata of a value."""
+        """Lowers an attribute: self.<path>, a torch constant, or metadata of a value."""
         library = library_name(node)
         if library is not None:
             space, rest = library
@@ -95,7 +95,7 @@ class ExpressionLowering(CallLowering):
         return at(ast.Attribute(self.emit(owner, node), node.attr, ast.Load()), node)
 
     def member(self, module: StateModule, name: str, node: ast.expr) -> Lowered:
-        """self.<module>.<name>; self.prepared is the dict of prepared values."""
+        """Lowers self.<module>.<name>; self.prepared is the dict of prepared values."""
         if module.path == "prepared":
             return self.index(ast.Name("__hw_prepared", ast.Load()), ast.Constant(name), node)
         if not module.path and name == "prepared" and self.shared.parsed.has_prepare:
@@ -106,7 +106,7 @@ class ExpressionLowering(CallLowering):
             raise error_at(node, str(why)) from None
 
     def subscript(self, node: ast.Subscript) -> Lowered:
-        """An item of a module list, of a known tuple, or of a value."""
+        """Lowers an item of a module list, of a known tuple, or of a value."""
         owner = self.value(node.value)
         if isinstance(owner, Constant) and isinstance(owner.value, StateModule):
             return self.module_item(owner.value, node)
@@ -125,7 +125,7 @@ class ExpressionLowering(CallLowering):
         return self.call("__hw_getitem", [base, key_node], node)
 
     def module_item(self, module: StateModule, node: ast.Subscript) -> Lowered:
-        """An item of a module list, or a prepared value."""
+        """Lowers an item of a module list, or a prepared value."""
         key = self.known_key(node.slice)
         if key is None or not isinstance(key.value, (int, str)):
             raise error_at(
@@ -141,7 +141,7 @@ class ExpressionLowering(CallLowering):
             raise error_at(node, str(why)) from None
 
     def known_key(self, node: ast.expr) -> Constant | None:
-        """The key when all of it is known: an integer, a string or a slice."""
+        """A key that is wholly known (an integer, a string or a slice), else None."""
         if isinstance(node, ast.Slice):
             parts = [Constant(None) if p is None else self.value(p) for p in (node.lower, node.upper, node.step)]
             if all(isinstance(p, Constant) for p in parts):
@@ -151,7 +151,7 @@ class ExpressionLowering(CallLowering):
         return found if isinstance(found, Constant) else None
 
     def key(self, node: ast.expr) -> tuple[bool, ast.expr]:
-        """(simple, node): simple keys are all known, and go into plain brackets; others are checked when they run."""
+        """(simple, node) of a key: a simple key is known and needs no check at run time."""
         parts = node.elts if isinstance(node, ast.Tuple) else [node]
         lowered: list[tuple[bool, list[ast.expr]]] = []
         for part in parts:
@@ -169,7 +169,7 @@ class ExpressionLowering(CallLowering):
         return simple, at(ast.Tuple(elts=out, ctx=ast.Load()) if isinstance(node, ast.Tuple) else out[0], node)
 
     def binary(self, node: ast.BinOp) -> Lowered:
-        """An arithmetic operation."""
+        """Lowers an arithmetic operation."""
         left, right = self.value(node.left), self.value(node.right)
         if isinstance(left, Constant) and isinstance(right, Constant):
             try:
@@ -181,7 +181,7 @@ class ExpressionLowering(CallLowering):
         return at(ast.BinOp(self.emit(left, node.left), node.op, self.emit(right, node.right)), node)
 
     def unary(self, node: ast.UnaryOp) -> Lowered:
-        """not, -, + or ~."""
+        """Lowers not, -, + or ~."""
         value = self.value(node.operand)
         if isinstance(node.op, ast.Not):
             if isinstance(value, Constant):
@@ -197,7 +197,7 @@ class ExpressionLowering(CallLowering):
         return at(ast.UnaryOp(node.op, self.emit(value, node)), node)
 
     def boolean(self, node: ast.BoolOp) -> Lowered:
-        """and, or: Python's own meaning, with operands that are no tensors; decided operands are dropped."""
+        """Lowers `and` and `or` on operands that are no tensors; drops decided operands."""
         stop_at = isinstance(node.op, ast.Or)
         parts: list[Lowered] = []
         for operand in node.values:
@@ -213,7 +213,7 @@ class ExpressionLowering(CallLowering):
         return at(ast.BoolOp(op=node.op, values=[self.on_host(p, node) for p in parts]), node)
 
     def compare(self, node: ast.Compare) -> Lowered:
-        """A comparison, chained or not."""
+        """Lowers a comparison, chained or not."""
         values = [self.value(v) for v in (node.left, *node.comparators)]
         only_none = all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops)
         if all(isinstance(v, Constant) for v in values):
@@ -224,13 +224,13 @@ class ExpressionLowering(CallLowering):
                     return Constant(all(COMPARE[type(op)](a, b) for op, a, b in pairs))
                 except TypeError as error:
                     raise error_at(node, f"{ast.unparse(node)}: {error}") from None
-        # `a < b < c` and `in` ask for truth values, which tensors do not have on the host
+        # `a < b < c` and `in` need truth values, which tensors do not have on the host
         asks = len(node.ops) > 1 or any(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops)
         low = [self.on_host(v, node) if asks and not only_none else self.emit(v, node) for v in values]
         return at(ast.Compare(left=low[0], ops=node.ops, comparators=low[1:]), node)
 
     def sequence(self, node: ast.Tuple | ast.List) -> Lowered:
-        """A tuple or list; a list of known values counts as a tuple."""
+        """Lowers a tuple or list; a list of known values becomes a tuple."""
         parts: list[Lowered] = []
         for item in node.elts:
             if isinstance(item, ast.Starred):
@@ -247,7 +247,7 @@ class ExpressionLowering(CallLowering):
         return at(type(node)(elts=elts, ctx=ast.Load()), node)
 
     def comprehension(self, node: ast.ListComp) -> Lowered:
-        """A list comprehension, unrolled where a loop would be."""
+        """Lowers a list comprehension, unrolled where a loop would be."""
         generator = node.generators[0]
         iterable = self.value(generator.iter)
         outer = dict(self.env)
@@ -267,7 +267,7 @@ class ExpressionLowering(CallLowering):
         return at(out, node)
 
     def bind(self, target: ast.expr, value: Lowered, node: ast.AST) -> None:
-        """Remember or forget what a target is known to be."""
+        """Records or clears the known value of a target."""
         if isinstance(target, ast.Name):
             if isinstance(value, Constant):
                 self.env[target.id] = value.value

@@ -1,1 +1,2 @@
-"""ModelNew candidates: KernelBench files exported, checked, built and run (docs/modelnew.md)."""
+"""ModelNew candidates (KernelBench files with host code): export, static rules, building, running
+(docs/modelnew.md)."""

@@ -1,7 +1,7 @@
-"""What a ModelNew file needs before it can run: its extensions found and built, parent side, torch-free.
+"""Finds and builds the extensions of a ModelNew file. Runs in the parent process; torch-free.
 
-`prepare` tries the lean headers first and torch's own when the source does not compile against them; the checks say
-which was used and the seconds. Everything that compiles or executes candidate text runs contained.
+`prepare` tries the lean headers first, and torch's own when the source does not compile against them; the checks say
+which were used and how long it took. Everything that compiles or executes candidate text runs in the sandbox.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ MODULE = "hipwright_extension"
 
 @dataclass(frozen=True)
 class PreparedModelNew:
-    """A file that can be run. extensions: for `program.modelnew.run.load`; checks: for the verdict.
+    """A file whose extensions are built. extensions: for `modelnew.run.load`; checks: for the verdict.
 
-    profile: what its worker must be confined to: "gpu", or "tools" for Triton, which starts ptxas and keeps its results
-    in the private /tmp (TRITON_CACHE_DIR).
+    profile: the confinement of its worker: "gpu", or "tools" for Triton, which starts ptxas and caches its results in
+    the private /tmp (TRITON_CACHE_DIR).
     """
 
     kind: str
@@ -46,12 +46,12 @@ class PreparedModelNew:
 
     @property
     def profile(self) -> Literal["gpu", "tools"]:
-        """The seccomp profile (sandbox.lockdown) of the process that runs it."""
+        """The seccomp profile (sandbox.lockdown) of the worker."""
         return "tools" if self.kind == "triton" else "gpu"
 
 
 def kind_of(text: str) -> str:
-    """ "triton", "extension" (load_inline or load) or "torch"; by what the file imports and names."""
+    """ "triton", "extension" (load_inline or load) or "torch", by the imports and names of the file."""
     tree = parse_model_new(text)
     if uses_extensions(tree):
         return "extension"
@@ -92,7 +92,7 @@ def prepare(
     ways: tuple[str, ...] = ("lean", "real"),
     unsafe: bool = False,
 ) -> PreparedModelNew:
-    """Find and build the extensions of a file for a target on which programs run.
+    """Finds and builds the extensions of a file for a target on which programs run.
 
     zygote: where a file whose sources are not constants is executed to learn them; it must have hipwright's
     `program.modelnew.run` importable. Raises CompileError when an extension compiles neither way, and what
@@ -115,7 +115,7 @@ def prepare(
 
 
 def _static(text: str) -> tuple[Extension, ...]:
-    """What can be told without running the file; () where it is not constant."""
+    """The extensions with constant arguments; () where some are not constant."""
     try:
         return tuple(e for _, e in static_extensions(parse_model_new(text)))
     except Unknown:
@@ -139,7 +139,7 @@ def _found(text: str, zygote: Zygote | None, init_inputs: Tree) -> tuple[list[Ex
 
 
 def _build(e: Extension, arch: str, cache: BuildCache, ways: tuple[str, ...], unsafe: bool) -> dict[str, Any]:
-    """One extension, the first way that compiles. Raises CompileError with both logs."""
+    """Builds one extension in the first way that compiles. Raises CompileError with both logs."""
     logs: dict[str, str] = {}
     spent = 0.0
     for way in ways:
@@ -195,11 +195,11 @@ _WAYS = {"lean": _lean, "real": _real}
 
 
 def _first_error(log: str) -> str:
-    """The line of a compiler's log that says most."""
+    """The first error line of a compiler's log."""
     lines = [line for line in log.splitlines() if re.search(r"\berror\b|undefined reference", line)]
     return (lines or log.splitlines() or ["no message"])[0][:300]
 
 
 def arguments(prepared: PreparedModelNew, text: str, seed: int) -> Mapping[str, Any]:
-    """The `init` of `program.modelnew.run.load`."""
+    """The `init` of `modelnew.run.load`."""
     return {"text": text, "seed": seed, "extensions": list(prepared.extensions)}

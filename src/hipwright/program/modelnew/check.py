@@ -1,8 +1,8 @@
-"""Which form a candidate file has, and what a ModelNew file may not say. Torch-free, nothing is executed.
+"""The form of a candidate file, and the static rules of ModelNew files. Torch-free; nothing is executed.
 
-Rules name the rows of docs/modelnew.md. What is plainly a trick is refused (status "hack", with its line); what an
-honest file might also do is a warning that goes into the verdict's checks: the run-time checks decide there. Library
-operators are never refused here: coverage counts them.
+Rules are named after the rows of docs/modelnew.md. A clear attempt to cheat is refused (status "hack", with its line);
+what an honest file may also do is a warning in the verdict's checks, and the run-time checks decide. Library operators
+are never refused here: coverage counts them.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ MAX_TEXT = 2_000_000  # characters
 
 @dataclass(frozen=True)
 class Finding:
-    """One rule that a file meets. rule: "B3" and the like; refused: False for a warning."""
+    """One violation of a rule. rule: its name, e.g. "B3"; refused: False for a warning."""
 
     rule: str
     line: int
     message: str
     refused: bool = True
 
-    def said(self) -> str:
-        """For people."""
+    def describe(self) -> str:
+        """The finding in words."""
         return f"line {self.line}: {self.message} ({self.rule})"
 
 
 def form_of(text: str) -> str:
-    """ "modelnew" when the file defines a class ModelNew at its top level, else "program"; by content alone."""
+    """The form of a candidate: "modelnew" if it defines a class ModelNew at its top level, else "program"."""
     try:
         tree = syntax.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -53,26 +53,27 @@ def form_of(text: str) -> str:
 
 
 def vet(text: str) -> list[str]:
-    """The warnings of a ModelNew file, in words, for a verdict's checks.
+    """Checks a ModelNew file; returns its warnings, in words, for a verdict's checks.
 
-    Raises ProgramError when it is not Python or has no class ModelNew, CandidateError(status="hack") when refused.
+    Raises ProgramError when it is not Python or has no class ModelNew, CandidateError(status="hack") when it is
+    refused.
     """
     found = check(text)
     refused = [f for f in found if f.refused]
     if refused:
         first = refused[0]
         raise CandidateError(
-            first.said(),
+            first.describe(),
             status="hack",
             stage="lint",
             hint="docs/modelnew.md lists what a ModelNew file may not do, and why",
-            evidence={"line": first.line, "rule": first.rule, "all": [f.said() for f in refused[:10]]},
+            evidence={"line": first.line, "rule": first.rule, "all": [f.describe() for f in refused[:10]]},
         )
-    return [f.said() for f in found]
+    return [f.describe() for f in found]
 
 
 def check(text: str) -> tuple[Finding, ...]:
-    """Every finding, refusals first, each group in the order of lines. Raises ProgramError for what is no candidate."""
+    """Every finding, refusals first, each group in the order of lines. Raises ProgramError when it is no candidate."""
     tree = parse_model_new(text)
     walk = _Rules(tree)
     found = dict.fromkeys((*walk.findings(), *_native(tree)))
@@ -125,7 +126,7 @@ def dotted_path(node: ast.expr, names: dict[str, str]) -> str:
 
 
 def _native(tree: ast.Module) -> Iterator[Finding]:
-    """Findings in C++ and CUDA text: every string that looks like it, wherever it stands."""
+    """Findings in C++ and CUDA text: in every string literal that looks like source."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" in node.value:
             for rule, offset, message, refused in native_findings(node.value):
@@ -133,7 +134,7 @@ def _native(tree: ast.Module) -> Iterator[Finding]:
 
 
 class _Rules:
-    """One walk over the tree."""
+    """The rules on Python code, in one walk over the tree."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
@@ -141,7 +142,7 @@ class _Rules:
         self.own = {n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
 
     def findings(self) -> Iterator[Finding]:
-        """All of them, in no order."""
+        """All findings, in no particular order."""
         for node in ast.walk(self.tree):
             match node:
                 case ast.Import() | ast.ImportFrom():
@@ -161,7 +162,7 @@ class _Rules:
         yield from self.fallbacks()
 
     def imported(self, node: ast.Import | ast.ImportFrom) -> Iterator[Finding]:
-        """Modules that no kernel needs, and the reference itself."""
+        """Checks imports: modules that no kernel needs, and the reference itself."""
         if isinstance(node, ast.ImportFrom):
             if node.level:
                 yield Finding("B4", node.lineno, "a relative import: a candidate is one file")
@@ -177,7 +178,7 @@ class _Rules:
                 yield Finding(WARNED_MODULES[hit][0], node.lineno, f"imports {hit}: {WARNED_MODULES[hit][1]}", False)
 
     def called(self, node: ast.Call) -> Iterator[Finding]:
-        """Calls by their full name, `open` by its mode, `setattr` and `getattr` by what they reach."""
+        """Checks calls by full name, `open` by its mode, `setattr` and `getattr` by the attribute."""
         path = dotted_path(node.func, self.names)
         if path in ("open", "io.open", "os.open"):
             yield self.opened(node, path)
@@ -195,7 +196,7 @@ class _Rules:
             yield Finding(WARNED_CALLS[hit][0], node.lineno, f"calls {path}: {WARNED_CALLS[hit][1]}", False)
 
     def opened(self, node: ast.Call, path: str) -> Finding:
-        """Reading files is refused; writing one (sources for `load`) is a warning: the sandbox decides."""
+        """Checks `open`: reading is refused; writing (sources for `load`) is a warning, since the sandbox decides."""
         mode = node.args[1] if len(node.args) > 1 else next((k.value for k in node.keywords if k.arg == "mode"), None)
         writes = isinstance(mode, ast.Constant) and isinstance(mode.value, str) and mode.value[:1] in "wax"
         if writes and path != "os.open":
@@ -203,7 +204,7 @@ class _Rules:
         return Finding("E7", node.lineno, "reads a file: a candidate sees its inputs and nothing else")
 
     def attribute(self, node: ast.Attribute) -> Iterator[Finding]:
-        """Frames, closures and the interpreter's own tables; a decorator or a value is enough."""
+        """Checks attributes: frames, closures and the interpreter's tables, even where they are not called."""
         if node.attr in FRAME_ATTRIBUTES:
             yield Finding("E1", node.lineno, f".{node.attr} looks into the interpreter, not at the task")
         path = dotted_path(node, self.names)
@@ -219,7 +220,7 @@ class _Rules:
             yield Finding(rule, node.lineno, f"uses {path}: {why}")
 
     def assigned(self, node: ast.stmt) -> Iterator[Finding]:
-        """Assignments to what belongs to torch, the timers or Python."""
+        """Checks assignments to attributes of torch, timers or Python."""
         targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
         for target in [t for root in targets if root is not None for t in ast.walk(root)]:
             if isinstance(target, ast.Attribute) and isinstance(target.ctx, (ast.Store, ast.Del)):
@@ -240,7 +241,7 @@ class _Rules:
                     yield Finding("D5", node.lineno, f"changes {owner}")
 
     def outside(self, node: ast.expr) -> str:
-        """The imported module or builtin that a chain starts at, "" for the file's own names."""
+        """The imported module or builtin at which a chain starts, "" for the file's own names."""
         path = dotted_path(node, self.names)
         root = node
         while isinstance(root, ast.Attribute):
@@ -252,7 +253,7 @@ class _Rules:
         return ""
 
     def subclassed(self, node: ast.ClassDef) -> Iterator[Finding]:
-        """The reference as a base class; tensors that compute later than they say."""
+        """Checks base classes: the reference, and tensor subclasses that could defer computation."""
         for base in node.bases:
             path = dotted_path(base, self.names)
             if path.split(".")[-1] == "Model":
@@ -277,12 +278,12 @@ class _Rules:
                 yield Finding("D3", item.lineno, f"{item.name} would compute at another time than the call")
 
     def environment(self, node: ast.Subscript) -> Iterator[Finding]:
-        """os.environ[...]: names that steer a build are harmless, others are sniffing."""
+        """Checks os.environ[...]: variables of the build are allowed, others could detect the verifier."""
         if dotted_path(node.value, self.names) == "os.environ":
             yield from self.variable(node.slice, node, write=isinstance(node.ctx, ast.Store))
 
     def variable(self, name: ast.expr, node: ast.expr, *, write: bool) -> Iterator[Finding]:
-        """One environment variable."""
+        """Checks one environment variable."""
         known = str(name.value) if isinstance(name, ast.Constant) else ""
         if known in BUILD_VARIABLES:
             return
@@ -294,7 +295,8 @@ class _Rules:
     # ------------------------------------------------------------ fallbacks
 
     def fallbacks(self) -> Iterator[Finding]:
-        """try ... except with a computation in the handler, where calls of the model pass; elsewhere a warning."""
+        """Checks try ... except with a computation in the handler: refused where a call of the model runs it, else a
+        warning."""
         for function, running in self._functions():
             for node in ast.walk(function):
                 if not isinstance(node, (ast.Try, ast.TryStar)):
@@ -308,7 +310,7 @@ class _Rules:
                         yield Finding("B3", handler.lineno, "goes on after an error of its own", False)
 
     def _functions(self) -> Iterator[tuple[ast.AST, bool]]:
-        """(code, whether a call of the model may run it): the top level and __init__ run before."""
+        """(code, whether a call of the model may run it); the top level and __init__ run before calls."""
         top = [n for n in self.tree.body if not isinstance(n, (ast.FunctionDef, ast.ClassDef))]
         yield ast.Module(body=top, type_ignores=[]), False
         for node in ast.walk(self.tree):
@@ -316,7 +318,7 @@ class _Rules:
                 yield node, node.name != "__init__" and not _builds(node, self.names)
 
     def _computes(self, handler: ast.ExceptHandler) -> bool:
-        """Whether a handler works on tensors: returns a value, or calls torch or the file's own code."""
+        """Whether a handler computes: returns a value, or calls torch or the file's own code."""
         for node in ast.walk(handler):
             if isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Constant):
                 return True
@@ -332,6 +334,6 @@ class _Rules:
 
 
 def _builds(function: ast.AST, names: dict[str, str]) -> bool:
-    """Whether a function is about building an extension."""
+    """Whether a function builds an extension."""
     calls = (n for n in ast.walk(function) if isinstance(n, ast.Call))
     return any(dotted_path(n.func, names).split(".")[-1] in ("load_inline", "load") for n in calls)

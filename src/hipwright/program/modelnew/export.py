@@ -1,10 +1,10 @@
-"""Export of a program as a KernelBench `ModelNew` file. Torch-free: it writes text.
+"""Exports a program as a KernelBench `ModelNew` file. Torch-free: it writes text.
 
-The file has two halves of native code, both built by `torch.utils.cpp_extension.load_inline`:
-    torch half   plain C++ with torch's headers: takes tensors, scalars and the stream as int64, checks them
-    HIP half     the program's kernels and one `extern "C" int hipwright_launch_<kernel>(...)` each, no torch headers
-and a class ModelNew whose parameters are made by the task's own __init__ code (its forward methods are left out), and
-whose forward is the plan, statement by statement. The real hipcc build has not run on hardware here.
+The file has two native sources, both built by `torch.utils.cpp_extension.load_inline`:
+    binding source  C++ with torch's headers: takes tensors, scalars and the stream as int64, and checks them
+    kernel source   the kernels and one `extern "C" int hipwright_launch_<kernel>(...)` each, without torch's headers
+and a class ModelNew whose parameters are made by the task's own __init__ code (without its forward methods), and whose
+forward is the plan, statement by statement. The hipcc build has not run on hardware here.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def export(program: Program, parsed: Parsed, task_source: str) -> str:
         ]
     parts += [task, _HELPERS, _model_new(parsed, values, init)]
     text = "\n\n".join(part.strip("\n") for part in parts) + "\n"
-    syntax.parse(text)  # what is written must at least be Python
+    syntax.parse(text)  # the result must at least be Python
     return text
 
 
@@ -64,7 +64,7 @@ import torch.nn.functional as F
 """
 _LOADER = "from torch.utils.cpp_extension import load_inline\n"
 
-_BUILD = """_options = {{"no_implicit_headers": True}}  # no torch headers in the HIP half; old versions lack it
+_BUILD = """_options = {{"no_implicit_headers": True}}  # no torch headers in the kernel source; old versions lack it
 _options = {{k: v for k, v in _options.items() if k in inspect.signature(load_inline).parameters}}
 _kernels = load_inline(
     name={name!r},
@@ -100,7 +100,7 @@ def _stream():
 
 
 def _literal(text: str) -> str:
-    """A raw triple-quoted literal; kernels come from one, so one kind of quotes is free."""
+    """A raw triple-quoted literal. Kernels come from such a literal, so one kind of quotes is free."""
     quotes = "'''" if "'''" not in text else '"""'
     if quotes in text:
         return repr(text)
@@ -204,7 +204,7 @@ def _fresh(name: str, used: set[str]) -> str:
 
 
 class _Rewrite(ast.NodeTransformer):
-    """The plan's own forms -> Python: launches, prepared values, augmented assignment, the device of new tensors."""
+    """Rewrites a plan as Python: launches, prepared values, augmented assignment, the device of new tensors."""
 
     def __init__(self, parsed: Parsed, device: str, prepared: str) -> None:
         self.parsed, self.device, self.prepared = parsed, device, prepared
@@ -249,7 +249,7 @@ class _Rewrite(ast.NodeTransformer):
         return node
 
     def launch(self, node: ast.Call, kernel: str, shape: list[ast.expr]) -> ast.Call:
-        """The call of the torch half."""
+        """The call of the binding source's launcher."""
 
         def name(text: str) -> ast.expr:
             return ast.Name(text, ast.Load())

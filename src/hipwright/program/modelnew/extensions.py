@@ -1,7 +1,7 @@
-"""The native extensions that a ModelNew file asks for, found without running it where its arguments are constants.
+"""Finds the native extensions of a ModelNew file, without running it if their arguments are constants.
 
-An `Extension` is one call of `torch.utils.cpp_extension.load_inline` or `load`; its key names it in discovery, build
-and run alike. The name is left out of the key: candidates make it unique in ways that differ from run to run.
+An `Extension` is one call of `torch.utils.cpp_extension.load_inline` or `load`; its key identifies it in discovery,
+build and run. The extension's name is not part of the key: candidates make it unique in ways that differ between runs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Extension(Record, frozen=True, kw_only=True):
 
     @property
     def source(self) -> str:
-        """All of its text, for a look at what it uses."""
+        """All of its source text."""
         return "\n".join((*self.cpp, *self.cuda))
 
 
@@ -51,9 +51,9 @@ class Unknown(Exception):
 
 
 def inline(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Extension:
-    """The Extension that load_inline(*args, **kwargs) asks for. Raises Unknown for arguments of other kinds."""
+    """The Extension of a call load_inline(*args, **kwargs). Raises Unknown for arguments of other kinds."""
     given = dict(zip(("name", "cpp_sources", "cuda_sources"), args, strict=False)) | dict(kwargs)
-    if len(args) > 3:  # older and newer versions of torch differ from the fourth position on
+    if len(args) > 3:  # versions of torch differ from the fourth position on
         given.setdefault("functions", next((a for a in args[3:] if isinstance(a, (list, tuple, dict))), None))
     functions = given.get("functions")
     names = [functions] if isinstance(functions, str) else list(functions or ())
@@ -69,7 +69,7 @@ def inline(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Extension:
 
 
 def from_files(kwargs: Mapping[str, Any], read: Callable[[str], str]) -> Extension:
-    """The Extension that load(**kwargs) asks for; `read` gives a source file's text."""
+    """The Extension of a call load(**kwargs). read: returns a source file's text."""
     cpp: list[str] = []
     cuda: list[str] = []
     for path in _texts(kwargs.get("sources")):
@@ -84,12 +84,12 @@ def from_files(kwargs: Mapping[str, Any], read: Callable[[str], str]) -> Extensi
 
 
 def flags(value: Any) -> tuple[str, ...]:
-    """The compiler flags that change code and reach no files; others (paths, plugins, architectures) are dropped."""
+    """The compiler flags that change code and read no files; others (paths, plugins, architectures) are dropped."""
     return tuple(f for f in _texts(value) if _FLAG.fullmatch(f))
 
 
 def key(extension: Extension) -> str:
-    """What names it in discovery, build and run. Whether torch's headers come first may hang on torch's version."""
+    """The key of an extension; independent of `bare`, which may depend on torch's version."""
     return content_key("extension", msgspec.structs.replace(extension, bare=False).to_json())
 
 
@@ -124,7 +124,7 @@ def static_extensions(tree: ast.Module) -> tuple[tuple[ast.Call, Extension], ...
 
 
 def uses_extensions(tree: ast.Module) -> bool:
-    """Whether the file names a loader at all."""
+    """Whether the file mentions a loader."""
     names = imports(tree)
     paths = (dotted_path(n, names) for n in ast.walk(tree) if isinstance(n, (ast.Name, ast.Attribute)))
     return any(path in LOADERS for path in paths)
@@ -135,7 +135,7 @@ def _keywords(call: ast.Call, env: Mapping[str, Any], names: dict[str, str]) -> 
     found: dict[str, Any] = {}
     for keyword in call.keywords:
         if keyword.arg is None:
-            with contextlib.suppress(Unknown):  # options that depend on torch's version change no source
+            with contextlib.suppress(Unknown):  # options that depend on torch's version do not change the source
                 found |= evaluate(keyword.value, env, names)
         elif keyword.arg not in ("verbose", "name", "build_directory", "extra_include_paths", "with_cuda"):
             found[keyword.arg] = evaluate(keyword.value, env, names)
@@ -143,7 +143,7 @@ def _keywords(call: ast.Call, env: Mapping[str, Any], names: dict[str, str]) -> 
 
 
 def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, tuple[ast.AST, ...]]]:
-    """(call, the functions around it from the outside in)."""
+    """(loader call, the enclosing functions from the outermost in)."""
 
     def walk(node: ast.AST, scope: tuple[ast.AST, ...]) -> Iterator[tuple[ast.Call, tuple[ast.AST, ...]]]:
         if isinstance(node, ast.Call):
@@ -156,7 +156,7 @@ def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, tuple[ast.AST, ...]]]:
 
 
 def _environment(tree: ast.Module, scope: Sequence[ast.AST], names: dict[str, str]) -> dict[str, Any]:
-    """Constant names at the top level and in the functions around; what is not constant is left out."""
+    """The names with constant values at the top level and in the enclosing functions."""
     env = constants(tree.body, names)
     for function in scope:
         assert isinstance(function, ast.FunctionDef)
@@ -171,7 +171,7 @@ def _arguments(function: ast.FunctionDef) -> set[str]:
 def constants(
     body: Sequence[ast.stmt], names: dict[str, str], before: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Names that straight-line assignments of `body` give constant values."""
+    """The names to which straight-line assignments of `body` give constant values."""
     env = dict(before or {})
     for node in body:
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)

@@ -1,6 +1,6 @@
-"""The names that the static rules of ModelNew files know: dotted path -> (rule, why). Data only.
+"""Names in the static rules of ModelNew files: dotted path -> (rule, why). Data only.
 
-A path stands for everything below it: "torch.hub" covers torch.hub.load.
+A path includes everything below it: "torch.hub" covers torch.hub.load.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ MODULES: dict[str, tuple[str, str]] = {
     ),
     **dict.fromkeys(("hipwright", "kernelbench", "KernelBench"), ("E3", "the evaluator is no library of a candidate")),
 }
-"""Imports that are refused."""
+"""Refused imports."""
 
 WARNED_MODULES: dict[str, tuple[str, str]] = {
     **dict.fromkeys(
@@ -97,7 +97,7 @@ WARNED_MODULES: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("importlib", "tempfile", "shutil", "glob", "weakref"), ("E6", "rarely needed by a kernel")),
     "time": ("D5", "a candidate has no need of a clock"),
 }
-"""Imports that are noted."""
+"""Imports with a warning."""
 
 CALLS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(
@@ -203,7 +203,7 @@ CALLS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("torch.compile", "torch._dynamo", "torch._inductor"), ("B5", "the compiler would do the work")),
     **dict.fromkeys(("torch.hub",), ("E5", _NET)),
 }
-"""Calls that are refused."""
+"""Refused calls."""
 
 WARNED_CALLS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(
@@ -233,7 +233,7 @@ WARNED_CALLS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("globals", "locals", "vars"), ("E1", "looks at its own names")),
     **dict.fromkeys(("torch.set_num_threads", "torch.set_grad_enabled"), ("B7", "a global setting")),
 }
-"""Calls that are noted."""
+"""Calls with a warning."""
 
 FRAME_ATTRIBUTES = frozenset(
     (
@@ -257,7 +257,7 @@ FRAME_ATTRIBUTES = frozenset(
 )
 
 ASSIGNABLE = ("os.environ",)
-"""Attributes of modules whose assignment is judged elsewhere."""
+"""Attributes of modules whose assignment another rule checks."""
 
 BUILD_VARIABLES = frozenset(
     (
@@ -281,7 +281,7 @@ BUILD_VARIABLES = frozenset(
         "HIPCC_COMPILE_FLAGS_APPEND",
     )
 )
-"""Environment variables that steer a build; reading or setting them is ordinary."""
+"""Environment variables of the build, which may be read and set."""
 
 
 def longest(path: str, table: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""What C++, CUDA and HIP text inside a ModelNew file may not do. Torch-free."""
+"""Static rules on C++, CUDA and HIP text inside a ModelNew file. Torch-free."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def native_findings(text: str) -> Iterator[tuple[str, int, str, bool]]:
 
 
 def _uncommented(text: str) -> str:
-    """Comments as spaces; literals stay."""
+    """Replaces comments by spaces; literals stay."""
 
     def spaces(match: re.Match[str]) -> str:
         found = match.group()

@@ -1,4 +1,4 @@
-"""The native code of an exported ModelNew file: the torch half and the HIP half (see `modelnew`). It writes text."""
+"""Writes the native code of an exported ModelNew file: the binding source and the kernel source (see `export`)."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ _TORCH_TYPES = {
 _VALUES = {"float64": "double", "float32": "float", "float16": "at::Half", "bfloat16": "at::BFloat16", "bool": "bool"}
 _LAUNCH_PARAMS = "void** args, const unsigned int* dims, unsigned int lds, void* stream"
 _UNDO = (
-    "// torch's build switches these operators off\n#undef __HIP_NO_HALF_OPERATORS__\n"
-    "#undef __HIP_NO_HALF_CONVERSIONS__\n#undef __HIP_NO_HALF2_OPERATORS__\n"
+    "// torch's build switches these operators off\n#undef __HIP_NO_FRAME_OPERATORS__\n"
+    "#undef __HIP_NO_FRAME_CONVERSIONS__\n#undef __HIP_NO_FRAME2_OPERATORS__\n"
 )
-_HALF = ("#include <hip/hip_runtime.h>\n", "\n\n#if !defined(__HIP_DEVICE_COMPILE__)\n", "\n#endif\n")
+_FRAME = ("#include <hip/hip_runtime.h>\n", "\n\n#if !defined(__HIP_DEVICE_COMPILE__)\n", "\n#endif\n")
 KERNEL_SOURCE = re.compile(
-    rf"\n?{re.escape(_UNDO + _HALF[0])}(?P<hip>.*){re.escape(_HALF[1])}(?P<launchers>.*){re.escape(_HALF[2])}",
+    rf"\n?{re.escape(_UNDO + _FRAME[0])}(?P<hip>.*){re.escape(_FRAME[1])}(?P<launchers>.*){re.escape(_FRAME[2])}",
     re.DOTALL,
 )
-"""What `kernel_source` writes; export_back reads it."""
+"""Matches a text of `kernel_source`; `program.convert.exported` reads it."""
 
 
 def kernel_source(hip: str, kernels: Iterable[Signature]) -> str:
-    """The program's HIP source and a C launcher for each kernel; it has no torch headers.
+    """The program's HIP source and a C launcher for each kernel, without torch's headers.
 
     The launchers are host code, so the device pass (`__HIP_DEVICE_COMPILE__`) does not see them.
     """
-    launchers = "\n".join(map(_hip_launcher, kernels))
-    return f"{_UNDO}{_HALF[0]}{hip.strip(chr(10))}{_HALF[1]}{launchers}{_HALF[2]}"
+    launchers = "\n".join(map(_launcher, kernels))
+    return f"{_UNDO}{_FRAME[0]}{hip.strip(chr(10))}{_FRAME[1]}{launchers}{_FRAME[2]}"
 
 
-def _hip_launcher(kernel: Signature) -> str:
+def _launcher(kernel: Signature) -> str:
     return f"""extern "C" int hipwright_launch_{kernel.name}({_LAUNCH_PARAMS}) {{
     return (int)hipLaunchKernel((const void*){kernel.name}, dim3(dims[0], dims[1], dims[2]),
                                 dim3(dims[3], dims[4], dims[5]), args, lds, (hipStream_t)stream);
@@ -55,8 +55,8 @@ def _hip_launcher(kernel: Signature) -> str:
 
 
 def binding_source(kernels: Iterable[Signature]) -> str:
-    """C++ that checks tensors and scalars and calls the HIP half; it has no HIP headers."""
-    return "\n".join([_TORCH_COMMON.strip("\n"), *map(_torch_launcher, kernels)]) + "\n"
+    """C++ that checks tensors and scalars and calls the kernel source's launchers, without HIP's headers."""
+    return "\n".join([_TORCH_COMMON.strip("\n"), *map(_binding, kernels)]) + "\n"
 
 
 _TORCH_COMMON = """
@@ -99,7 +99,7 @@ static void hw_dims(unsigned int* dims, const std::vector<int64_t>& grid, const 
 """
 
 
-def _torch_launcher(kernel: Signature) -> str:
+def _binding(kernel: Signature) -> str:
     takes, makes = [], []
     for index, param in enumerate(kernel.params):
         label = f'"{kernel.name}: {param.name}"'

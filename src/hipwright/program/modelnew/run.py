@@ -1,8 +1,8 @@
-"""Runs a ModelNew file as it is, inside a sandboxed worker. Imports torch; the parent never imports this.
+"""Runs a ModelNew file unchanged in a sandboxed worker. Imports torch; the parent never imports this module.
 
-The caller has already confined the process (`sandbox.lockdown`) before `load`: everything here that belongs to the
-candidate is hostile host code. Its native extensions were built before, elsewhere (`program.modelnew.build`): the
-module `torch.utils.cpp_extension` is replaced by a stand-in that serves those builds and compiles nothing.
+The caller confines the process (`sandbox.lockdown`) before `load`: the candidate's code here is hostile host code. Its
+native extensions were built before (`program.modelnew.build`): the module `torch.utils.cpp_extension` is replaced by a
+stand-in that serves those builds and compiles nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import linecache
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,34 +31,32 @@ MODULE = "model_new"
 
 @dataclass
 class LoadedModelNew:
-    """A live ModelNew. params and buffers: the candidate's tensors under the *reference's* paths, on the device.
+    """An executed ModelNew file.
 
-    build_info: how each extension was built ("lean" or "real"), seconds, and how the state was matched.
+    params and buffers: the candidate's tensors under the *reference's* paths, on the device.
     """
 
     forward: Callable[..., Any]
     model: Any
     params: dict[str, Any]
     buffers: dict[str, Any]
-    build_info: dict[str, Any] = field(default_factory=dict)
 
     def __call__(self, *inputs: Any) -> Any:
-        """One forward call without gradients. Raises CandidateError for whatever the candidate raises."""
+        """Calls forward once without gradients. Raises CandidateError for whatever the candidate raises."""
         with guarded("launch"), torch.no_grad():
             return self.forward(*inputs)
 
     def trace(self, *inputs: Any) -> tuple[Any, list[dict[str, Any]]]:
-        """(outputs, the library operators of one call in OpTrace's form); an extension's own kernels are not among
-        them."""
+        """(outputs, library operators of one call in OpTrace's form), without an extension's own kernels."""
         with guarded("launch"), torch.no_grad(), OpTrace() as ops:
             outputs = self.forward(*inputs)
         return outputs, list(ops.ops)
 
 
 def load(init: Mapping[str, Any], table: Tree, device: str) -> LoadedModelNew:
-    """Execute a ModelNew file and give it the task's state.
+    """Executes a ModelNew file and gives it the task's state.
 
-    init: text; seed; extensions: what `program.modelnew.build.prepare` made. table: the state table, with
+    init: text; seed; extensions: built by `modelnew.build.prepare`. table: the state table, with
     "init_inputs": the arguments of ModelNew (plain ones may be in init). Raises CandidateError: what the file raises
     (launch_error), or parameters that do not match the task's (bad_output_spec).
     """
@@ -71,9 +69,8 @@ def load(init: Mapping[str, Any], table: Tree, device: str) -> LoadedModelNew:
         model = names["ModelNew"](**arguments[0]) if _by_name(arguments) else names["ModelNew"](*arguments)
         model.train(bool(table.get("training", True)))
         model = model.to(device)
-    params, buffers, matched = set_state(model, table, device)
-    info = {"extensions": serve.used, "state": matched}
-    return LoadedModelNew(model, model, params, buffers, info)
+    params, buffers = set_state(model, table, device)
+    return LoadedModelNew(model, model, params, buffers)
 
 
 def _by_name(arguments: Sequence[Any]) -> bool:
@@ -81,7 +78,7 @@ def _by_name(arguments: Sequence[Any]) -> bool:
 
 
 def execute(text: str, loader: Any) -> dict[str, Any]:
-    """Run the file's top level with `loader` in place of torch.utils.cpp_extension; its names."""
+    """Executes the file with `loader` in place of torch.utils.cpp_extension; returns its names."""
     replace_cpp_extension(loader)
     module = types.ModuleType(MODULE)
     sys.modules[MODULE] = module  # dataclasses and Triton look their module up
@@ -96,7 +93,7 @@ def execute(text: str, loader: Any) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def guarded(stage: Any) -> Iterator[None]:
-    """What the candidate's code raises becomes a CandidateError that names its line."""
+    """Turns exceptions of the candidate's code into CandidateErrors with its line."""
     try:
         yield
     except HipwrightError:
@@ -125,47 +122,42 @@ def _line(error: BaseException) -> str:
 # ---------------------------------------------------------------- state
 
 
-def set_state(model: Any, table: Tree, device: str) -> tuple[dict[str, Any], dict[str, Any], str]:
-    """Give the model the task's values; (params, buffers, how they were matched), under the reference's paths.
+def set_state(model: Any, table: Tree, device: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Gives the model the task's values; returns (params, buffers) under the reference's paths.
 
-    By name where the shape is the same; what is left by order, when counts and shapes agree; buffers of the
-    candidate's own stay as they are. Raises CandidateError(bad_output_spec) for parameters that match nothing.
+    Tensors are matched by name and shape, the others by order if counts and shapes agree. Buffers that only the
+    candidate has stay unchanged. Raises CandidateError(bad_output_spec) for parameters without a match.
     """
     own_params = dict(model.named_parameters())
     own_buffers = dict(model.named_buffers())
-    params, by_order = _match(own_params, dict(table.get("params", {})), "parameter", strict=True)
+    params = _match(own_params, dict(table.get("params", {})), "parameter", strict=True)
     plain = {k: v for k, v in vars(model).items() if isinstance(v, torch.Tensor) and k in table.get("buffers", {})}
-    buffers, _ = _match(own_buffers | plain, dict(table.get("buffers", {})), "buffer", strict=False)
+    buffers = _match(own_buffers | plain, dict(table.get("buffers", {})), "buffer", strict=False)
     with torch.no_grad():
         for path, live in (*params.items(), *buffers.items()):
             source = table["params"] if path in params else table["buffers"]
             live.data.copy_(to_device(source[path], device))
-    missing = sorted(path for path, t in table.get("params", {}).items() if t is not None and path not in params)
-    params, buffers = (
-        _all_of(table.get("params", {}), params, device),
-        _all_of(table.get("buffers", {}), buffers, device),
-    )
-    how = "by order" if by_order else "by name" if params or buffers else "none"
-    return params, buffers, how + (f"; the task's {', '.join(missing[:4])} not used" if missing else "")
+    return _all_of(table.get("params", {}), params, device), _all_of(table.get("buffers", {}), buffers, device)
 
 
 def _all_of(given: Mapping[str, Any], found: dict[str, Any], device: str) -> dict[str, Any]:
-    """Every path of the task in its order; what the candidate does without is a copy that nothing touches."""
+    """Every path of the task in its order; a copy stands for tensors that the candidate does not have."""
     return {p: found[p] if p in found else to_device(t, device).clone() for p, t in given.items() if t is not None}
 
 
-def _match(own: dict[str, Any], given: dict[str, Any], what: str, *, strict: bool) -> tuple[dict[str, Any], bool]:
-    """{the task's path: the candidate's tensor}, and whether some were matched by order."""
+def _match(own: dict[str, Any], given: dict[str, Any], what: str, *, strict: bool) -> dict[str, Any]:
+    """{the task's path: the candidate's tensor}: by name and shape, what is left by order."""
     given = {path: tensor for path, tensor in given.items() if tensor is not None}
     found = {n: t for n, t in own.items() if n in given and tuple(given[n].shape) == tuple(t.shape)}
-    left = [(n, t) for n, t in own.items() if n not in found]
-    spare = [(n, t) for n, t in given.items() if n not in found]
-    if not left or not strict:
-        return found, False
-    if [tuple(t.shape) for _, t in left] == [tuple(t.shape) for _, t in spare]:
-        return found | {path: t for (path, _), (_, t) in zip(spare, left, strict=True)}, True
+    unmatched = [(n, t) for n, t in own.items() if n not in found]
+    available = [(n, t) for n, t in given.items() if n not in found]
+    if not unmatched or not strict:
+        return found
+    if [tuple(t.shape) for _, t in unmatched] == [tuple(t.shape) for _, t in available]:
+        return found | {path: t for (path, _), (_, t) in zip(available, unmatched, strict=True)}
     raise CandidateError(
-        f"the {what}s of ModelNew do not match the task's: it has {_listed(left)}, the task has {_listed(spare)} left",
+        f"the {what}s of ModelNew do not match the task's: it has {_listed(unmatched)}, the task has "
+        f"{_listed(available)} left",
         status="bad_output_spec",
         stage="load",
         hint="make them under the reference's names, with its shapes",
@@ -180,7 +172,7 @@ def _listed(items: Sequence[tuple[str, Any]]) -> str:
 
 
 def replace_cpp_extension(loader: Any) -> None:
-    """Replace torch.utils.cpp_extension by a module that asks `loader` and compiles nothing."""
+    """Replaces torch.utils.cpp_extension by a module that calls `loader` and compiles nothing."""
     module: Any = types.ModuleType("torch.utils.cpp_extension")
     module.load_inline = loader.load_inline
     module.load = loader.load
@@ -192,18 +184,17 @@ def replace_cpp_extension(loader: Any) -> None:
 
 
 class Prebuilt:
-    """Serves extensions that were built beforehand, by key. `used`: what was served, for the verdict's checks."""
+    """Serves prebuilt extensions by key."""
 
     def __init__(self, built: Sequence[Mapping[str, Any]]) -> None:
         self._built = {str(item["key"]): item for item in built}
-        self.used: list[dict[str, Any]] = []
 
     def load_inline(self, *args: Any, **kwargs: Any) -> Any:
         """The module of the call's sources and functions."""
         return self._serve(extensions.inline(args, kwargs))
 
     def load(self, *args: Any, **kwargs: Any) -> Any:
-        """The module of source files; they are read here as they were at discovery."""
+        """The module of source files, which are read again as in discovery."""
         given = dict(zip(("name", "sources", "extra_cflags", "extra_cuda_cflags"), args, strict=False)) | kwargs
         return self._serve(extensions.from_files(given, lambda path: Path(path).read_text()))
 
@@ -216,7 +207,6 @@ class Prebuilt:
                 stage="load",
                 hint="make the sources constants of the file",
             )
-        self.used.append({"how": item["how"], "seconds": item["seconds"]})
         if item["how"] == "lean":
             from hipwright.program.modelnew.torchlite_bind import LeanModule
 
@@ -225,7 +215,7 @@ class Prebuilt:
 
 
 def _real(name: str, path: str) -> Any:
-    """Import an extension module that was built with torch's own headers."""
+    """Imports an extension module that was built with torch's own headers."""
     import importlib.machinery
     import importlib.util
 
@@ -239,17 +229,17 @@ def _real(name: str, path: str) -> Any:
 
 
 class ExtensionRecorder:
-    """Notes what is asked for, and gives objects that cannot be called."""
+    """Records the requested extensions; returns modules whose functions raise."""
 
     def __init__(self) -> None:
         self.extensions: list[Extension] = []
 
     def load_inline(self, *args: Any, **kwargs: Any) -> Any:
-        """Note a call."""
+        """Records a call."""
         return self._note(extensions.inline(args, kwargs))
 
     def load(self, *args: Any, **kwargs: Any) -> Any:
-        """Note a call, with the files' text."""
+        """Records a call, with the files' text."""
         given = dict(zip(("name", "sources", "extra_cflags", "extra_cuda_cflags"), args, strict=False)) | kwargs
         return self._note(extensions.from_files(given, lambda path: Path(path).read_text()))
 
@@ -267,7 +257,7 @@ class _Unbuilt:
 
 
 class Discovery:
-    """Service that executes a file only to learn what it builds. init: text; bundle: {"init_inputs": ...}."""
+    """Service that executes a file to find the extensions it builds. init: text; bundle: {"init_inputs": ...}."""
 
     def __init__(self, init: dict[str, Any], bundle: Tree) -> None:
         self._text = str(init["text"])

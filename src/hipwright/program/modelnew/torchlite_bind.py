@@ -1,7 +1,7 @@
-"""The Python half of the lean torch C++ API: loads a built extension, gives its functions, answers its operator calls.
+"""The Python side of the lean torch C++ API: loads a built extension, binds its functions, serves its operator calls.
 
-Runs in the candidate's own process; imports torch. A tensor crosses as a handle, its shape and its address. Operators
-that host code calls (`torch::matmul(a, b)`, `x.sum()`) come back here and are torch's own, so a trace sees them.
+Runs in the candidate's process; imports torch. A tensor is passed as a handle, its shape and its address. Operators
+that host code calls (`torch::matmul(a, b)`, `x.sum()`) are torch's own and run here, so a trace records them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hipwright.errors import CandidateError
 from hipwright.targets import TORCH_GPU
 
 NONE, INT, DOUBLE, BOOL, TENSOR, INTS, TENSORS, STRING, DTYPE, KEYWORD, DEVICE = range(11)
-MAX_DIMS, ROOM, ERROR_BYTES = 12, 32, 4096
+MAX_DIMS, MAX_RESULTS, ERROR_BYTES = 12, 32, 4096
 _DTYPES = {
     torch.uint8: 0,
     torch.int8: 1,
@@ -84,20 +84,22 @@ class _Table(ctypes.Structure):
 
 
 class Handles:
-    """Live tensors by number, counted, and the answers to an extension's calls."""
+    """Reference-counted tensors by number, and the callbacks that serve an extension's calls."""
 
     def __init__(self) -> None:
         self._live: dict[int, list[Any]] = {}
         self._next = 0
         self._error = ctypes.create_string_buffer(ERROR_BYTES)
-        # attributes, so that they live as long as the extension may call them
-        self.table = _Table(_OP(self._op), _ID(self._retain), _ID(self._release), _TEXT(self._said), _STREAM(_stream))
+        # attributes keep the callbacks alive as long as the extension may call them
+        self.table = _Table(
+            _OP(self._op), _ID(self._retain), _ID(self._release), _TEXT(self._last_error), _STREAM(_stream)
+        )
 
     def __len__(self) -> int:
         return len(self._live)
 
     def describe(self, tensor: Any, info: Info) -> None:
-        """Fill `info` for a tensor and keep it until the other side releases it."""
+        """Fills `info` for a tensor and keeps the tensor until the extension releases it."""
         if tensor.dtype not in _DTYPES or tensor.dim() > MAX_DIMS or tensor.layout != torch.strided:
             raise TypeError(f"a tensor of {tensor.dtype}, {tensor.dim()} dimensions, {tensor.layout} cannot be passed")
         self._next += 1
@@ -122,17 +124,17 @@ class Handles:
             if entry[1] <= 0:
                 del self._live[number]
 
-    def _said(self) -> int:
+    def _last_error(self) -> int:
         return ctypes.addressof(self._error)
 
-    def _op(self, name: bytes, args: Any, count: int, out: Any, infos: Any, room: int) -> int:
-        """One operator; -1 with a message where it raises."""
+    def _op(self, name: bytes, args: Any, count: int, out: Any, infos: Any, capacity: int) -> int:
+        """Runs one operator; -1, with a message, if it raises."""
         try:
             plain, keywords = self._arguments([args[i] for i in range(count)])
             with torch.no_grad():
                 found = _operator(name.decode(), plain)(*plain, **keywords)
             results = list(found) if isinstance(found, (tuple, list)) else [] if found is None else [found]
-            if len(results) > room:
+            if len(results) > capacity:
                 raise ValueError("too many results")
             for index, item in enumerate(results):
                 if isinstance(item, torch.Tensor):
@@ -187,7 +189,7 @@ class Handles:
 
 
 def _operator(name: str, args: Sequence[Any]) -> Any:
-    """What an operator's name means: ".view" a method, "radd" a reflected operation, else a function of torch."""
+    """Calls an operator by name: ".view" is a method, "radd" a reflected operation, others are functions of torch."""
     special = {
         "radd": lambda a, b: b + a,
         "rsub": lambda a, b: b - a,
@@ -217,7 +219,7 @@ class LeanModule:
     def __init__(self, path: str) -> None:
         self._library = ctypes.CDLL(path)
         self._handles = Handles()
-        self._out, self._shape = (HwValue * ROOM)(), ctypes.c_int(0)
+        self._out, self._shape = (HwValue * MAX_RESULTS)(), ctypes.c_int(0)
         self._error = ctypes.create_string_buffer(ERROR_BYTES)
         self._library.hw_open.restype = ctypes.c_char_p
         self._library.hw_open.argtypes = [ctypes.POINTER(_Table)]
@@ -249,7 +251,7 @@ class LeanModule:
         values = (HwValue * max(1, len(given)))()
         keep = [self._pass(value, item) for value, item in zip(values, given, strict=False)]
         out, shape, error = self._out, self._shape, self._error
-        count = self._library.hw_call(index, values, out, ROOM, ctypes.byref(shape), error, ERROR_BYTES)
+        count = self._library.hw_call(index, values, out, MAX_RESULTS, ctypes.byref(shape), error, ERROR_BYTES)
         del keep
         if count < 0:
             raise RuntimeError(error.value.decode(errors="replace"))
@@ -261,7 +263,7 @@ class LeanModule:
         return found[0] if shape.value == 1 else found if shape.value == 2 else tuple(found)
 
     def _pass(self, value: HwValue, item: Any) -> Any:
-        """Fill one argument; what it points to, to be kept during the call."""
+        """Fills one argument; returns the object it points to, which must be kept during the call."""
         if item is None:
             value.tag = NONE
         elif isinstance(item, torch.Tensor):
@@ -296,7 +298,7 @@ class LeanModule:
         return None
 
     def _take(self, value: Any) -> Any:
-        """One result; the count that the other side added for us is given back."""
+        """Converts one result and releases the reference that the extension added for us."""
         if value.tag == TENSOR:
             tensor = self._handles.tensor(value.i)
             self._handles._release(value.i)
@@ -305,7 +307,7 @@ class LeanModule:
 
 
 def _bind(entry: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """Arguments in order, keywords and defaults filled in. Raises TypeError as pybind11 does."""
+    """Arguments in order with keywords and defaults. Raises TypeError as pybind11 does."""
     given = list(args)
     for name, *default in entry["args"][len(given) :]:
         if name in kwargs:

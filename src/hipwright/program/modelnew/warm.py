@@ -1,5 +1,6 @@
-"""Import what ModelNew workers need late, once, in their zygote: nothing can be written once a process is confined, and
-torch's dispatch modes look for a temporary folder when they are first used. Imports torch.
+"""Preloads in the zygote the modules that ModelNew workers import late. Imports torch.
+
+A confined process cannot write files, and torch's dispatch modes look for a temporary folder at their first use.
 """
 
 import torch

@@ -29,7 +29,6 @@ _SLOT = 1_000_003  # between the seeds of two slots
 _SAMPLE = 1 << 20  # elements whose distinct values tell labels from measurements
 _DISCRETE = 16
 OUTLIER_SHARE = 1e-3
-FAMILIES = ("given", "normal", "outliers")
 
 
 def inputs(file: DeviceFile, header: dict[str, Any]) -> list[Any]:
