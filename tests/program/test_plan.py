@@ -108,7 +108,7 @@ def test_allocations_look_like_torchs_and_come_from_the_launcher(text: str) -> N
     plan, launcher = plan_of(f"def forward(self, x):\n    return {text}\n")
     got, want = plan.forward(x), eval(text, {"torch": torch, "x": x})
     assert (got.shape, got.dtype, got.stride()) == (want.shape, want.dtype, want.stride())
-    assert got.untyped_storage().data_ptr() == launcher.made[0].untyped_storage().data_ptr()
+    assert got.untyped_storage().data_ptr() == launcher.allocated[0].untyped_storage().data_ptr()
 
 
 MANY = '''HIP = r"""
