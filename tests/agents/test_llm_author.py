@@ -19,7 +19,7 @@ from hipwright.agents.planner import strategies
 from hipwright.archive import Archive, export
 from hipwright.errors import BadInput, OutOfBudget, ProviderError
 from hipwright.evaluation.pipeline import Evaluator
-from hipwright.llm.answers.read import Unusable, read_answer
+from hipwright.llm.answers.read import UnusableAnswer, read_answer
 from hipwright.llm.call_log import MemoryCallLog
 from hipwright.llm.client import Client
 from hipwright.llm.cost.budget import Budget, SpendingLimits
@@ -103,7 +103,7 @@ def test_a_malformed_answer_gets_its_one_precise_repair_prompt(archive: Archive)
     made = author.propose(ask(EMPTY, "translate"), RNG)
     first, second = client.requests
     problem = read_answer("I would use float4.")
-    assert isinstance(problem, Unusable)
+    assert isinstance(problem, UnusableAnswer)
     assert second.messages == (*first.messages, *second.messages[2:]) and second.index == 1
     assert [message.role for message in second.messages] == ["system", "user", "assistant", "user"]
     assert second.messages[2].text == "I would use float4." and second.messages[3].text == problem.repair

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hipwright.audit
-from hipwright.llm.answers.read import MAX_ANSWER, Read, Unusable, read_answer
+from hipwright.llm.answers.read import MAX_ANSWER, UnusableAnswer, UsableAnswer, read_answer
 from hipwright.llm.answers.repair import CLOSING
 from hipwright.program import parse
 from hipwright.toolchain.amd import offline as amdgpu
@@ -63,7 +63,7 @@ def answer(name: str) -> str:
     return (ANSWERS / f"{name}.txt").read_bytes().decode()
 
 
-def read(name: str) -> Read | Unusable:
+def read(name: str) -> UsableAnswer | UnusableAnswer:
     return read_answer(answer(name), EXPECTED[name].get("finish", "stop"))
 
 
@@ -76,35 +76,35 @@ def test_every_file_has_an_expectation() -> None:
 @pytest.mark.parametrize("name", READ)
 def test_salvaged(name: str) -> None:
     found, expected = read(name), EXPECTED[name]
-    assert isinstance(found, Read), found
+    assert isinstance(found, UsableAnswer), found
     parsed = parse(found.program.text)
     assert parsed.launched
     assert expected.get("holds", "") in found.program.text
     assert bool(found.mended) == bool(expected["mended"]), found.mended
     for note in expected["mended"]:
         assert any(note in said for said in found.mended), found.mended
-    assert Read.from_json(found.to_json()) == found
+    assert UsableAnswer.from_json(found.to_json()) == found
 
 
 @pytest.mark.parametrize("name", READ)
 def test_a_program_reads_as_itself(name: str) -> None:
     """What was salvaged needs no second salvage."""
     found = read(name)
-    assert isinstance(found, Read)
+    assert isinstance(found, UsableAnswer)
     again = read_answer(f"```python\n{found.program.text}```\n")
-    assert isinstance(again, Read) and not again.mended
+    assert isinstance(again, UsableAnswer) and not again.mended
     assert again.program == found.program
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_asked_again(name: str) -> None:
     found = read(name)
-    assert isinstance(found, Unusable), found
+    assert isinstance(found, UnusableAnswer), found
     assert found.kind == EXPECTED[name]["kind"]
     assert EXPECTED[name]["says"] in found.repair
     assert found.repair.endswith(CLOSING) and len(found.repair) < 3000
     assert found.message and "\n" not in found.message
-    assert Unusable.from_json(found.to_json()) == found
+    assert UnusableAnswer.from_json(found.to_json()) == found
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_several_are_compiled() -> None:
 @pytest.mark.parametrize("name", COMPILED)
 def test_salvaged_programs_compile_for_gfx942(name: str, cache: BuildCache) -> None:
     found = read(name)
-    assert isinstance(found, Read)
+    assert isinstance(found, UsableAnswer)
     parsed = parse(found.program.text)
     built = amdgpu.build(parsed.hip, "gfx942", parsed.defines(), cache=cache)
     assert built.ok, built.log
@@ -139,9 +139,9 @@ def test_an_honest_program_is_left_alone(path: Path) -> None:
     text = path.read_text()
     found = read_answer(f"```python\n{text}```\n")
     if not parse(text).launched:
-        assert isinstance(found, Unusable) and found.kind == "no_kernel"  # the library alone is no answer
+        assert isinstance(found, UnusableAnswer) and found.kind == "no_kernel"  # the library alone is no answer
     else:
-        assert isinstance(found, Read) and not found.mended
+        assert isinstance(found, UsableAnswer) and not found.mended
         assert found.program.text == text.strip("\n") + "\n"
 
 
@@ -151,12 +151,12 @@ def test_names_of_locals_are_not_taken_for_modules() -> None:
         .replace("(self, x)", "(self, signal)")
         .replace("x = x.contiguous()", "x = signal.contiguous()")
     )
-    assert isinstance(read_answer(text), Read)
+    assert isinstance(read_answer(text), UsableAnswer)
 
 
 def test_a_comment_about_the_rest_is_no_omission() -> None:
     text = answer("no_fence").replace("// grid-stride loop", "// the rest of the row, same as above but")
-    assert isinstance(read_answer(text), Read)
+    assert isinstance(read_answer(text), UsableAnswer)
 
 
 # ---------------------------------------------------------------- nothing is executed
@@ -254,9 +254,9 @@ PIECES = st.sampled_from(
 
 def survives(text: str, finish: str = "stop") -> None:
     found = read_answer(text, finish, task_source="class Model: pass")
-    assert isinstance(found, (Read, Unusable))
+    assert isinstance(found, (UsableAnswer, UnusableAnswer))
     assert type(found).from_json(found.to_json()) == found
-    if isinstance(found, Read):
+    if isinstance(found, UsableAnswer):
         parse(found.program.text)
 
 
@@ -290,7 +290,7 @@ def test_any_mutation_of_a_file_that_is_converted(data: st.DataObject) -> None:
         at, cut = data.draw(st.integers(0, len(text))), data.draw(st.integers(0, 20))
         text = text[:at] + data.draw(st.one_of(PIECES, st.text("{}()<>;,.&*#_ax0", max_size=3))) + text[at + cut :]
     found = read_answer(text, task_source=TASK)
-    assert isinstance(found, (Read, Unusable))
+    assert isinstance(found, (UsableAnswer, UnusableAnswer))
 
 
 HUGE = {
@@ -337,12 +337,12 @@ def test_huge_answers_take_no_time(text: str) -> None:
 
 def test_an_answer_beyond_all_bounds_is_not_read() -> None:
     found = read_answer("x" * (MAX_ANSWER + 1))
-    assert isinstance(found, Unusable) and found.kind == "too_long"
+    assert isinstance(found, UnusableAnswer) and found.kind == "too_long"
 
 
 def test_a_program_that_is_too_long_is_asked_for_again() -> None:
     found = read_answer("```python\n" + answer("no_fence") + "# more\n" * 10_000 + "```")
-    assert isinstance(found, Unusable) and found.kind == "too_long" and "shorter" in found.repair
+    assert isinstance(found, UnusableAnswer) and found.kind == "too_long" and "shorter" in found.repair
 
 
 # ---------------------------------------------------------------- ModelNew files
@@ -351,8 +351,8 @@ def test_a_program_that_is_too_long_is_asked_for_again() -> None:
 def test_a_model_new_file_is_converted_where_the_task_is_known() -> None:
     text = answer("load_inline")
     refused = read_answer(text)
-    assert isinstance(refused, Unusable) and refused.kind == "host_code"
+    assert isinstance(refused, UnusableAnswer) and refused.kind == "host_code"
     found = read_answer(text, task_source=TASK)
-    assert isinstance(found, Read), found
+    assert isinstance(found, UsableAnswer), found
     assert "relu_kernel" in parse(found.program.text).launched
     assert any("ModelNew" in note for note in found.mended)

@@ -155,7 +155,7 @@ def test_a_client_that_closes_stops_the_drawing(chat: Path, monkeypatch: pytest.
 
 
 def test_a_slow_answer_gives_signs_of_life(chat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hipwright.llm.local.BEAT_SECONDS", 0.05)
+    monkeypatch.setattr("hipwright.llm.local.KEEP_ALIVE_SECONDS", 0.05)
     checkpoint, whole = load(chat), load(chat).generate
 
     def slow(*args: Any, **options: Any) -> Any:

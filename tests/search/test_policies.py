@@ -11,58 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from landscape import BEST, SPACE, Judge, begin, microseconds
-from policy_contract import PolicyContract, history, judged
+from policy_histories import history, judged
 
 from hipwright.archive import Archive
-from hipwright.errors import BadInput
 from hipwright.records import Evaluation, Expansion
-from hipwright.search import OPERATORS, POLICIES, SearchView, policy
+from hipwright.search import OPERATORS, SearchView, policy
 from hipwright.search.descriptor import AXES, coords
 from hipwright.search.operators import complete, operator
 from hipwright.search.policies.islands import rebuild
-
-
-class TestBestOfN(PolicyContract):
-    name = "best_of_n"
-
-
-class TestIslands(PolicyContract):
-    name = "islands"
-
-
-class TestOnePlusOne(PolicyContract):
-    name = "one_plus_one"
-
-
-class TestPatternSearch(PolicyContract):
-    name = "pattern"
-
-
-class TestBeam(PolicyContract):
-    name = "beam"
-
-
-class TestUct(PolicyContract):
-    name = "uct"
-
-
-class TestUcb(PolicyContract):
-    name = "ucb"
-
-
-class TestStrategyTree(PolicyContract):
-    name = "strategy_tree"
-
-
-class TestEpsilonHeap(PolicyContract):
-    name = "epsilon_heap"
-
-
-def test_every_registered_policy_is_under_the_contract() -> None:
-    covered = {cls.name for cls in PolicyContract.__subclasses__()}
-    assert covered == set(POLICIES)
-    with pytest.raises(BadInput, match="unknown policy"):
-        policy("genius")
 
 
 def final_scores(folder: Path, name: str, budget: int, seeds: range) -> list[float]:

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from policy_contract import history, judged
+from policy_histories import history, judged
 
 from hipwright.archive import Proposed
 from hipwright.records import Evaluation, Expansion, Timing, Versus
 from hipwright.records import TargetResult as Target
-from hipwright.search import SearchView, Trial, policy
+from hipwright.search import POLICIES, SearchView, Trial, policy
 from hipwright.search.descriptor import AXES
 from hipwright.search.policies.beam import beam
 from hipwright.search.policies.epsilon_heap import net
@@ -168,7 +168,7 @@ def test_the_bonus_brings_the_heap_to_balls_that_were_seldom_tried(weight: float
     assert net(view)[1].priority(total, spread, weight) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("name", ["beam", "uct", "ucb", "strategy_tree", "epsilon_heap", "one_plus_one"])
+@pytest.mark.parametrize("name", POLICIES)
 def test_failed_and_repeated_proposals_have_no_time(name: str) -> None:
     view = history(name, 4, 6, fail=0.7)
     assert any(t.evaluation is None for t in view.trials) and any(not t.passed for t in view.trials)

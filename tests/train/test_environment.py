@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from judged import completion, problem, text, uncompilable
 from msgspec.structs import replace
 
-from hipwright.llm.answers.repair import Unusable
+from hipwright.llm.answers.repair import UnusableAnswer
 from hipwright.records import Build, Evaluation, Program, TargetResult, Timing, Verdict, Versus
 from hipwright.train.environment import Environment, outcome, read
 from hipwright.train.judging.judges import LocalJudge
@@ -164,7 +164,7 @@ def judge() -> Told:
 @settings(max_examples=60)
 def test_no_text_makes_reading_raise(said: str) -> None:
     found = read(said, TASK)
-    assert isinstance(found, (Unusable, Program))
+    assert isinstance(found, (UnusableAnswer, Program))
 
 
 @pytest.mark.parametrize("said", ["", "```python\n" * 2000, "\x00" * 99, "(" * 5000, "HIP = r'''" + "{" * 10_000])
@@ -176,8 +176,8 @@ def test_hostile_text(said: str, judge: Told) -> None:
 # ---------------------------------------------------------------- groups and turns
 
 
-def plain(said: str, task: TrainingProblem) -> Program | Unusable:
-    return Program(text=said) if said else Unusable(kind="no_code", message="nothing", repair="write one")
+def plain(said: str, task: TrainingProblem) -> Program | UnusableAnswer:
+    return Program(text=said) if said else UnusableAnswer(kind="no_code", message="nothing", repair="write one")
 
 
 VERDICTS = {
@@ -255,7 +255,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
         yield made
 
 
-def modelnew(said: str, task: TrainingProblem) -> Program | Unusable:
+def modelnew(said: str, task: TrainingProblem) -> Program | UnusableAnswer:
     """A reader that lets host code through, for what only host code can try."""
     return Program(form="modelnew", text=said) if "class ModelNew" in said else read(said, task)
 

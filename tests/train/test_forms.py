@@ -9,7 +9,7 @@ import pytest
 from hipwright.dataset.export.chat import user_prompt
 from hipwright.dataset.records import Pair
 from hipwright.llm.answers.read import read_answer
-from hipwright.llm.answers.repair import Unusable
+from hipwright.llm.answers.repair import UnusableAnswer
 from hipwright.records import Program
 from hipwright.train.forms import ChatForm
 from hipwright.train.records import AnswerOutcome, TrainingProblem, Turn
@@ -85,7 +85,7 @@ def test_a_target_is_read_back_as_the_program(tokenizer: Any) -> None:
     target = form.target(PROBLEM, PROGRAM)
     assert target[-1] == tokenizer.eos_token_id
     found = read_answer(form.decode(target))
-    assert not isinstance(found, Unusable) and found.program.text.strip() == PROGRAM.strip()
+    assert not isinstance(found, UnusableAnswer) and found.program.text.strip() == PROGRAM.strip()
 
 
 def test_targets_change_what_is_said_of_waves(tokenizer: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from hipwright.agents.base import Role, Tools, render
 from hipwright.archive.log import AUTHOR_NOTE
-from hipwright.llm.answers.read import Unusable, read_answer
+from hipwright.llm.answers.read import UnusableAnswer, read_answer
 from hipwright.llm.records import Message, ModelAnswer, Request
 from hipwright.program.hazards.report import hazards
 from hipwright.records import Evaluation, Program
@@ -102,7 +102,7 @@ class PromptSession:
         for _ in range(1 + self.tools.limits.format_tries):
             answer = yield from self.ask_model(role, messages, self.tools.limits.answer_tokens)
             read = read_answer(answer.text, answer.finish, task_source=self.tools.task.source)
-            if not isinstance(read, Unusable):
+            if not isinstance(read, UnusableAnswer):
                 return self._proposal(read.program, read.mended)
             problem = f"{read.kind}: {read.message}"
             self.notes.setdefault("unusable", []).append(read.kind)

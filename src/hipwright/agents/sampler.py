@@ -196,10 +196,10 @@ def _read(answer: ModelAnswer, form: Form, source: str) -> tuple[Program | None,
     if form == "modelnew":
         return (*read_modelnew(answer.text, answer.finish), ())
     from hipwright.llm.answers.read import read_answer
-    from hipwright.llm.answers.repair import Unusable
+    from hipwright.llm.answers.repair import UnusableAnswer
 
     read = read_answer(answer.text, answer.finish, task_source=source)
-    if isinstance(read, Unusable):
+    if isinstance(read, UnusableAnswer):
         return None, read.kind, read.message, ()
     return read.program, "program", "", read.mended
 

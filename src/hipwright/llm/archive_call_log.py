@@ -10,13 +10,13 @@ from hipwright.llm.records import Request
 
 
 class ArchiveCallLog(MemoryCallLog):
-    """The calls of one run, as events in its archive. The run's lock keeps other processes out."""
+    """The calls of one run as events in its archive. The run's lock excludes other processes."""
 
     def __init__(self, archive: Archive, run: str) -> None:
         super().__init__()
         self._archive, self._run = archive, run
         for event in archive.events(run):
-            self.take(event.kind, event.data, f"event {event.seq} of run {run}")
+            self.add(event.kind, event.data, f"event {event.seq} of run {run}")
 
     def _write(self, kind: str, request: Request, data: dict[str, Any]) -> None:
         self._archive.append_all(self._run, [LogEntry(kind, request.number, data)])

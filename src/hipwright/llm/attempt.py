@@ -1,4 +1,4 @@
-"""One attempt: send a request, read its stream, and notice when it falls silent or breaks off."""
+"""Makes one attempt: sends a request and reads its stream; detects silence and truncation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FINISHES: dict[str, Finish] = {"stop": "stop", "length": "length", "content_fil
 
 @dataclass(frozen=True)
 class AttemptResult:
-    """What one attempt brought. usage: None where the provider counts none."""
+    """The answer of one attempt. usage: None if the provider counts no tokens."""
 
     text: str
     finish: Finish
@@ -28,10 +28,10 @@ class AttemptResult:
 
 
 async def attempt(model: Model, request: Request, *, first_seconds: float, idle_seconds: float) -> AttemptResult:
-    """Stream one answer. Raises SilentStream, BrokenStream, or what pydantic-ai raises (trouble.py reads it).
+    """Streams one answer. Raises SilentStream, BrokenStream, or an error of pydantic-ai (see call_failure.py).
 
-    first_seconds: the longest silence before the first piece of the answer, in which a model may queue and think;
-    idle_seconds: the longest afterwards.
+    first_seconds: the longest silence before the answer begins, while the model queues or reasons; idle_seconds: the
+    longest one afterwards.
     """
     from pydantic_ai.direct import model_request_stream
 
@@ -54,7 +54,7 @@ async def attempt(model: Model, request: Request, *, first_seconds: float, idle_
 
 
 def _holds_answer_text(event: Any) -> bool:
-    """Whether an event holds text of the answer, not of what the model thinks first."""
+    """Whether an event holds text of the answer, not of its reasoning."""
     from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
 
     if isinstance(event, PartStartEvent):
@@ -67,7 +67,7 @@ def _attempt_result(model: Model, response: ModelResponse) -> AttemptResult:
 
     counted = response.usage
     details = response.provider_details or {}
-    # pydantic-ai says "stop" where an OpenAI stream names no reason; usage comes last in it, and so proves its end
+    # pydantic-ai reports "stop" if an OpenAI stream names no reason; usage comes last, so it proves the stream's end
     ended = "finish_reason" in details or response.finish_reason == "content_filter"
     if response.finish_reason is None or (model.system != "anthropic" and not ended and not counted.output_tokens):
         raise BrokenStream("the stream ended before the answer did")
@@ -104,7 +104,7 @@ def _settings(model: Model, request: Request) -> ModelSettings:
     from pydantic_ai.settings import ModelSettings
 
     settings = ModelSettings(max_tokens=request.max_tokens)
-    # models that reason choose for themselves: a temperature would be refused, or dropped with a warning
+    # reasoning models refuse a temperature, or drop it with a warning
     profile: Any = model.profile
     fixed = profile.get("openai_supports_reasoning") or profile.get("anthropic_disallows_sampling_settings")
     if request.temperature is not None and not fixed:

@@ -1,4 +1,4 @@
-"""What a failed attempt means: is it worth another, may it have been billed, and what should the user do?"""
+"""Classifies failed attempts: whether to retry, whether they may have been billed, what the user should do."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from hipwright.llm.secrets import redact
 from hipwright.llm.specs import KEYS, ModelSpec
 
 UNBILLED = (425, 429, 500, 503, 529)
-"""Statuses with which a provider declines before it works. 408, 502 and 504 come from in between: the model may have
-run, so they count as billed."""
+"""Statuses with which a provider refuses before running the model. 408, 502 and 504 come from proxies: the model may
+have run, so they count as billed."""
 
 CROWDED = (429, 500, 502, 503, 504, 529)
-"""Statuses after which fewer calls are made at once."""
+"""Statuses that reduce the concurrency of calls."""
 
 
 class BrokenStream(Exception):
-    """A stream that ended without its end."""
+    """A stream that ended early."""
 
 
 class SilentStream(Exception):
-    """A stream that said nothing for too long."""
+    """A stream that was silent for too long."""
 
 
 @dataclass(frozen=True)
 class CallFailure:
     """One failed attempt.
 
-    kind: crowded (429, 5xx), network (connections, cuts), stall, garbage (200, but no answer); and those that another
-    attempt cannot mend: key, quota, model, context, request, package. wait: seconds that the provider asked for.
+    kind: crowded (429, 5xx), network (connections, cuts), stall, garbage (200, but no answer); without a retry: key,
+    quota, model, context, request, package. wait: seconds that the provider asked for.
     """
 
     kind: str
@@ -42,12 +42,12 @@ class CallFailure:
 
     @property
     def crowded(self) -> bool:
-        """Whether fewer calls at once may help."""
+        """Whether fewer concurrent calls may help."""
         return self.kind == "crowded"
 
 
 def failure_of(error: Exception, spec: ModelSpec) -> CallFailure:
-    """What an exception out of a call to `spec` means. Its text holds no secret."""
+    """Classifies an exception of a call to `spec`. The text holds no secret."""
     from pydantic_ai import exceptions as ai
 
     text = _short(error)
@@ -115,7 +115,7 @@ def _transport(error: Exception) -> bool:
 
 
 def _short(error: Exception) -> str:
-    """The error's own words in one line, without secrets."""
+    """The error's message in one line, without secrets."""
     body = getattr(error, "body", None)
     words = str(error) or type(error).__name__
     if isinstance(body, dict):

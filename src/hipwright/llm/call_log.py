@@ -1,13 +1,13 @@
-"""The durable log of calls to language models: what was about to be sent, what came back, what was refused.
+"""The durable log of calls to language models: attempts, answers and refusals.
 
-    log.admit(request)      may such a call be sent at all?
+    log.admit(request)      raises if such a call may not be sent
     log.reserve(reserved)   before an attempt is sent; durable on return
-    log.release(reserved)   when it is certain that the attempt was not billed; durable on return
-    log.settle(answer)      when its answer is there; durable on return
-    log.refuse(refused)     when the call ended without one, for good
+    log.release(reserved)   once the attempt is known to be unbilled; durable on return
+    log.settle(answer)      once the answer is there; durable on return
+    log.refuse(refused)     when the call ended without an answer, for good
 
-A call is found again by its request's key, so an answered call is never sent twice. What was reserved and never settled
-may have been billed: `lost` names it, and a budget counts it at its reserved cost (docs/llm-budget.md).
+Calls are found by their request's key, so an answered call is never sent twice. An attempt that was reserved and never
+settled may have been billed: `lost` lists it, and a budget counts its reserved cost (docs/llm-budget.md).
 """
 
 from __future__ import annotations
@@ -26,10 +26,7 @@ KINDS = (RESERVED, RELEASED, SETTLED, REFUSED)
 
 
 class RefusedCall(Record, frozen=True, kw_only=True):
-    """A call that ended without an answer, and not for lack of a provider: over a limit, or refused by the provider.
-
-    A replay raises the same error again.
-    """
+    """A call that ended without an answer: over a limit, or refused by the provider. A replay raises the same error."""
 
     request: Request
     error: Literal["OutOfBudget", "ProviderError"]
@@ -38,49 +35,49 @@ class RefusedCall(Record, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, request: Request, error: OutOfBudget | ProviderError) -> RefusedCall:
-        """What `error` made of `request`."""
+        """The record of a request that ended with `error`."""
         kind: Literal["OutOfBudget", "ProviderError"] = (
             "OutOfBudget" if isinstance(error, OutOfBudget) else "ProviderError"
         )
         return cls(request=request, error=kind, message=error.message, hint=error.hint)
 
     def exception(self) -> HipwrightError:
-        """The error, to be raised again."""
+        """The error to raise again."""
         if self.error == "OutOfBudget":
             return OutOfBudget(self.message, hint=self.hint)
         return ProviderError(self.message, retryable=False, hint=self.hint)
 
 
 class CallLog(Protocol):
-    """What a log of calls does. Thread-safe; tests/llm/call_log_contract.py checks every one."""
+    """A log of calls. Thread-safe; tests/llm/call_log_contract.py checks every implementation."""
 
     def find(self, key: str) -> ModelAnswer | None:
-        """The answer to the request with this key, None when there is none yet."""
+        """Returns the answer to the request with this key, None if there is none yet."""
 
     def admit(self, request: Request) -> None:
-        """Raise when this log lets no such call be sent, as a replay does. Before a model is opened or money held."""
+        """Raises if this log does not allow the call (a replay). Called before a model is opened or money reserved."""
 
     def reserve(self, reserved: Reserved) -> None:
-        """Note an attempt before it is sent. Durable on return."""
+        """Records an attempt before it is sent. Durable on return."""
 
     def release(self, reserved: Reserved) -> None:
-        """Take the last reservation of this request back: the attempt was not billed. Durable on return."""
+        """Removes the last reservation of this request: the attempt was not billed. Durable on return."""
 
     def settle(self, answer: ModelAnswer) -> None:
-        """Note an answer. Durable on return. ValueError when its request was never reserved."""
+        """Records an answer. Durable on return. ValueError if its request was never reserved."""
 
     def refuse(self, refused: RefusedCall) -> None:
-        """Note that a call ended without an answer. Durable on return. A later answer to it counts instead."""
+        """Records that a call ended without an answer. Durable on return. A later answer replaces it."""
 
     def lost(self) -> list[Reserved]:
-        """Attempts reserved and neither settled nor released, in the order of their reservation."""
+        """Attempts that were neither settled nor released, in the order reserved."""
 
     def answers(self) -> list[ModelAnswer]:
         """All answers, oldest first."""
 
 
 class RecordedCallLog(CallLog, Protocol):
-    """A log that can be replayed: it also knows the requests."""
+    """A log that can be replayed: it also holds the requests."""
 
     def reservations(self) -> list[Reserved]:
         """All attempts that were not released, oldest first."""
@@ -90,7 +87,7 @@ class RecordedCallLog(CallLog, Protocol):
 
 
 class MemoryCallLog:
-    """A log that lives as long as the process: for tests, and as a recording read from somewhere."""
+    """A log in memory: the base of the other logs, a recording that was read, or for tests."""
 
     def __init__(self) -> None:
         self._mutex = threading.RLock()
@@ -101,28 +98,28 @@ class MemoryCallLog:
         self._refused: dict[str, RefusedCall] = {}
 
     def find(self, key: str) -> ModelAnswer | None:
-        """The first answer to the request with this key."""
+        """Returns the first answer to the request with this key."""
         with self._mutex:
             self._refresh()
             return self._found.get(key)
 
     def admit(self, request: Request) -> None:
-        """Every call may be sent."""
+        """Admits every call."""
 
     def reserve(self, reserved: Reserved) -> None:
-        """Note an attempt before it is sent."""
+        """Records an attempt before it is sent."""
         with self._mutex:
             self._write(RESERVED, reserved.request, reserved.to_dict())
             self._reserve(reserved)
 
     def release(self, reserved: Reserved) -> None:
-        """Take the last reservation of this request back; nothing happens when there is none."""
+        """Removes the last reservation of this request, if any."""
         with self._mutex:
             self._write(RELEASED, reserved.request, {"request": reserved.request.key})
             self._release(reserved.request.key)
 
     def settle(self, answer: ModelAnswer) -> None:
-        """Note an answer. ValueError when its request was never reserved."""
+        """Records an answer. ValueError if its request was never reserved."""
         with self._mutex:
             self._refresh()
             request = self._requests.get(answer.request)
@@ -133,13 +130,13 @@ class MemoryCallLog:
             self._settle(answer)
 
     def refuse(self, refused: RefusedCall) -> None:
-        """Note that a call ended without an answer."""
+        """Records that a call ended without an answer."""
         with self._mutex:
             self._write(REFUSED, refused.request, refused.to_dict())
             self._refused[refused.request.key] = refused
 
     def lost(self) -> list[Reserved]:
-        """Attempts reserved and never settled. The answer to a request belongs to its last attempt."""
+        """Attempts reserved and never settled. An answer belongs to the last attempt of its request."""
         with self._mutex:
             self._refresh()
             answered: dict[str, int] = {}
@@ -171,8 +168,8 @@ class MemoryCallLog:
             self._refresh()
             return [refused for key, refused in self._refused.items() if key not in self._found]
 
-    def take(self, kind: str, data: dict[str, Any], where: str) -> None:
-        """Take in one stored event of `KINDS`, others are left out. InfrastructureError when it cannot be read."""
+    def add(self, kind: str, data: dict[str, Any], where: str) -> None:
+        """Adds one stored event; kinds not in `KINDS` are ignored. InfrastructureError if it cannot be read."""
         try:
             with self._mutex:
                 if kind == RESERVED:
@@ -200,10 +197,10 @@ class MemoryCallLog:
 
     def _settle(self, answer: ModelAnswer) -> None:
         self._answers.append(answer)
-        self._found.setdefault(answer.request, answer)  # the first stays: what was read once reads the same for ever
+        self._found.setdefault(answer.request, answer)  # the first answer stays, so that repeated reads agree
 
     def _write(self, kind: str, request: Request, data: dict[str, Any]) -> None:
-        """Make one event durable; nothing is taken in when this fails."""
+        """Stores one event durably; raises before the log changes. In memory: does nothing."""
 
     def _refresh(self) -> None:
-        """Take in what other holders of the same log wrote."""
+        """Reads what other processes wrote. In memory: does nothing."""

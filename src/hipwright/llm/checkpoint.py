@@ -1,7 +1,7 @@
-"""A language model in a folder, loaded once a process: tokens in, sampled tokens out (docs/llm.md).
+"""A language model in a folder, loaded once per process: samples tokens for a prompt (docs/llm.md).
 
-Only files are read: nothing is downloaded, weights are safetensors, and no code that lies in the folder is run. The
-sampling loop is our own, so that an answer can be cancelled at every token and draws from its own random state.
+Only local files are read: nothing is downloaded, weights are safetensors, and no code of the folder runs. The sampling
+loop is our own, so that an answer can be cancelled at every token and has its own random state.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from hipwright.errors import BadInput
 from hipwright.targets import TORCH_GPU
 
 META = "hipwright.json"
-"""What `hipwright train` writes beside the weights: {"form": "chat" or "compact", "temperature": ...}."""
+"""The file that `hipwright train` writes beside the weights: {"form": "chat" or "compact", "temperature": ...}."""
 ADAPTER = "adapter_config.json"
-"""A LoRA adapter has this in place of config.json; its base model lies in a folder or in transformers' cache."""
+"""The configuration of a LoRA adapter; its base model is in a folder or in transformers' cache."""
 TEMPERATURE = 0.8
-"""Where neither the request nor the checkpoint names one: proposals for one task are to differ."""
+"""The default where neither request nor checkpoint has one; proposals for one task should differ."""
 
 _loaded: dict[Path, Checkpoint] = {}
 _loading = threading.Lock()
@@ -30,7 +30,7 @@ _loading = threading.Lock()
 
 @dataclass(frozen=True)
 class SamplingSettings:
-    """How tokens are drawn. temperature 0: always the likeliest. top_k 0 and top_p 1.0: from all of them."""
+    """How tokens are sampled. temperature 0: greedy. top_k 0 and top_p 1.0: no restriction."""
 
     temperature: float = TEMPERATURE
     top_k: int = 0
@@ -38,9 +38,9 @@ class SamplingSettings:
 
 
 class Checkpoint:
-    """A causal language model and its tokenizer, on a GPU where there is one. One thread at a time.
+    """A causal language model with its tokenizer, on a GPU if there is one. Not thread-safe.
 
-    form: "chat" (the tokenizer's chat template) or "compact" (llm/compact.py). context: tokens it can take, in and out.
+    form: "chat" (the tokenizer's chat template) or "compact" (llm/compact.py). context: most tokens, input plus output.
     """
 
     def __init__(self, folder: Path, model: Any, tokenizer: Any, meta: Mapping[str, Any]) -> None:
@@ -57,22 +57,22 @@ class Checkpoint:
         self._ends = _ends(config, tokenizer)
 
     def encode(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """The tokens of a conversation ({"role", "content"} a message) up to where the answer begins."""
+        """Encodes a conversation of {"role", "content"} messages up to the start of the answer."""
         text = self._tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False)
         tokens: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
         return tokens
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Text, without special tokens."""
+        """Decodes tokens to text without special tokens."""
         text: str = self._tokenizer.decode(list(tokens), skip_special_tokens=True)
         return text
 
     def generate(
         self, prompt: Sequence[int], *, most: int, sampling: SamplingSettings, seed: int, stop: threading.Event
     ) -> tuple[list[int], bool]:
-        """(the answer's tokens without its end, whether it ended by itself).
+        """Returns (the answer's tokens without the end token, whether it ended by itself).
 
-        most: tokens of the answer; the context may end it earlier. stop: once set, no further token is drawn.
+        most: token limit of the answer; the context may be shorter. stop: once set, generation ends.
         """
         import torch
 
@@ -84,7 +84,7 @@ class Checkpoint:
         name = cache_argument(self._model)
         with torch.inference_mode():
             while len(tokens) < left and not stop.is_set():
-                # logits of the last token alone: of a long prompt they would fill the memory
+                # logits of the last token only: those of a long prompt would fill the memory
                 out = self._model(input_ids=given, **{name: cache}, use_cache=True, logits_to_keep=1)
                 token = _draw(out.logits[0, -1], sampling, draw)
                 if token in self._ends:
@@ -95,12 +95,12 @@ class Checkpoint:
 
 
 def cache_argument(model: Any) -> str:
-    """The name under which a transformers model takes and returns keys and values: 5.24 calls it anew."""
+    """The argument name of a transformers model's key-value cache; 5.24 renamed it."""
     return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
 
 def check(folder: Path) -> None:
-    """BadInput for a folder that holds no checkpoint, or where a package is missing. Quick: nothing is loaded."""
+    """Raises BadInput if a folder holds no checkpoint or a package is missing. Quick: loads nothing."""
     from importlib.util import find_spec
 
     for package in ("torch", "transformers", *(["peft"] if (folder / ADAPTER).is_file() else [])):
@@ -117,7 +117,7 @@ def check(folder: Path) -> None:
 
 
 def load(folder: Path) -> Checkpoint:
-    """The checkpoint of a folder, loaded by the first who asks. BadInput where it cannot be."""
+    """Returns the checkpoint of a folder, loaded on first use. BadInput if it cannot be loaded."""
     folder = folder.expanduser().resolve()
     with _loading:
         if folder not in _loaded:
@@ -132,14 +132,14 @@ def _load(folder: Path) -> Checkpoint:
     from transformers.utils import logging
 
     bars: Any = logging
-    bars.disable_progress_bar()  # a run shows its own
+    bars.disable_progress_bar()  # a run shows its own progress
     meta = _meta(folder)
     files: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    dtype = "float32" if meta.get("form") == "compact" else "auto"  # a small model is evaluated in float32 too
-    # AutoTokenizer gives every Qwen2 model Qwen2's own splitting of words, whatever its file says
-    words: Any = PreTrainedTokenizerFast if meta.get("form") == "compact" else AutoTokenizer
+    dtype = "float32" if meta.get("form") == "compact" else "auto"  # a small model is also evaluated in float32
+    # AutoTokenizer would give a Qwen2 model Qwen2's pre-tokenizer, whatever its file says
+    tokenizer_class: Any = PreTrainedTokenizerFast if meta.get("form") == "compact" else AutoTokenizer
     try:
-        tokenizer = words.from_pretrained(str(folder), **files)
+        tokenizer = tokenizer_class.from_pretrained(str(folder), **files)
         base = _base(folder)
         model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=dtype, use_safetensors=True, **files)
         model = _adapted(model, folder) if base != str(folder) else model
@@ -153,14 +153,14 @@ def _load(folder: Path) -> Checkpoint:
 
 
 def _base(folder: Path) -> str:
-    """Where the weights are: the folder itself, or what an adapter was trained on."""
+    """The location of the weights: the folder itself, or the base model of an adapter."""
     if not (folder / ADAPTER).is_file():
         return str(folder)
     return str(json.loads((folder / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"])
 
 
 def _adapted(model: Any, folder: Path) -> Any:
-    """The model with an adapter's weights added to its own."""
+    """Merges an adapter's weights into the model."""
     from peft import PeftModel
 
     return PeftModel.from_pretrained(model, str(folder), use_safetensors=True).merge_and_unload()
@@ -193,7 +193,7 @@ def _ends(config: Any, tokenizer: Any) -> frozenset[int]:
 
 
 def _draw(logits: Any, sampling: SamplingSettings, generator: Any) -> int:
-    """One token. Nucleus sampling as in Holtzman et al. 2020: the likeliest tokens that together reach top_p."""
+    """Samples one token. Nucleus sampling (Holtzman et al. 2020): the likeliest tokens that together reach top_p."""
     import torch
 
     if sampling.temperature <= 0:

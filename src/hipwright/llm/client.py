@@ -1,7 +1,7 @@
-"""Calls to language models that survive what providers do, are answered at most once, and stay within a budget.
+"""The client of language models: retries, at most one answer per request, spending within a budget.
 
-One call: found in the log, or else reserved (budget, then log), sent, streamed, settled. The only retries are here. A
-caller's thread waits for its turn, reserves and settles; one thread of our own runs the event loop that streams.
+A call is found in the log, or else reserved (budget, then log), sent, streamed and settled. All retries are here. The
+caller's thread waits, reserves and settles; one background thread runs the event loop that streams.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
 MAX_LOST_ATTEMPTS = 8
-"""Attempts of one call that may have been billed and brought nothing, before the call is given up."""
+"""Attempts of one call that may have been billed without an answer, before the call is abandoned."""
 MAX_GARBAGE_ANSWERS = 5
-"""Answers that were none (a page of a proxy, a stream without an end) before the call is given up."""
+"""Invalid answers to one call (a proxy's page, a truncated stream) before the call is abandoned."""
 
 
 @dataclass
 class _Call:
-    """One request on its way. lost: attempts that may have been billed; failures: all that brought nothing."""
+    """One call in progress. failures: attempts without an answer; lost: those that may have been billed."""
 
     request: Request
     began: float
@@ -54,11 +54,11 @@ class _Call:
 class Client:
     """Asks models. Thread-safe.
 
-    log, budget: the caller's; a run that is resumed gives `Budget.resumed`. concurrency: calls open at once to one
-    model, fewer while its provider is crowded. idle_seconds: the longest silence within an answer; first_seconds: the
-    longest before it (5 * idle_seconds by default), while the model queues or thinks. outage_seconds: how long a model
-    may fail every call before the run pauses. listener: hears "llm_retry" and "llm_answered", from any thread. clock,
-    sleep and rng are for tests.
+    log, budget: owned by the caller; a resumed run passes `Budget.resumed`. concurrency: open calls to one model, fewer
+    while its provider is overloaded. idle_seconds: the longest silence within an answer; first_seconds: before its
+    start (default 5 * idle_seconds), while the model queues or reasons. outage_seconds: how long a model may fail all
+    calls before the run pauses. listener: gets "llm_retry" and "llm_answered" from any thread. clock, sleep, rng: for
+    tests.
     """
 
     def __init__(
@@ -95,21 +95,21 @@ class Client:
         self.close()
 
     def ask(self, request: Request) -> ModelAnswer:
-        """The answer to a request: from the log, or else from its model. Blocks; retries what is worth it.
+        """Returns the answer to a request from the log, or else from its model. Blocks and retries.
 
-        Raises OutOfBudget before an attempt that could pass a limit, BadInput for a model that cannot be opened, and
-        ProviderError: retryable when the provider stays away (the run pauses), not when it refuses the request.
+        Raises OutOfBudget before an attempt that could exceed a limit, BadInput for a model that cannot be opened, and
+        ProviderError: retryable if the provider is unavailable (the run pauses), not if it refuses the request.
         """
-        request = redact_record(request)  # a key is neither sent nor logged
+        request = redact_record(request)  # secrets are neither sent nor logged
         with self._exclusive(request.key):
             found = self._log.find(request.key)
             if found is None:
-                self._log.admit(request)  # a replay says here what it lacks: no model is opened, no key needed
+                self._log.admit(request)  # a replay raises here, before a model is opened or a key needed
                 found = self._ask(request)
             return found
 
     def ask_all(self, requests: Iterable[Request]) -> list[ModelAnswer | HipwrightError]:
-        """Several at once, each answer or error in its request's place."""
+        """Sends several requests concurrently; returns each answer or error in its request's place."""
         requests = list(requests)
         if not requests:
             return []
@@ -125,7 +125,7 @@ class Client:
             return list(pool.map(one, requests))
 
     def close(self) -> None:
-        """Give up what is under way and close the connections. The log and the budget stay the caller's."""
+        """Cancels calls in progress and closes the connections. The log and the budget stay open."""
         self._closing.set()
         with self._lock:
             loop, self._loop = self._loop, None
@@ -155,7 +155,7 @@ class Client:
                 self._log.refuse(RefusedCall.of(request, error))
             raise
         finally:
-            if call.reservation is not None and call.reserved is not None:  # the last attempt was declined unbilled
+            if call.reservation is not None and call.reserved is not None:  # the last attempt was refused unbilled
                 self._budget.cancel(call.reservation)
                 self._log.release(call.reserved)
 
@@ -177,7 +177,7 @@ class Client:
             self._sleep(self._next_wait(connection, call, failure, epoch))
 
     def _send(self, model: Model, call: _Call) -> AttemptResult:
-        """One attempt. An interrupt leaves it as lost: it may have been billed."""
+        """Makes one attempt. An interrupted one counts as lost: it may have been billed."""
         try:
             return self._running().run(attempt(model, call.request, first_seconds=self._first, idle_seconds=self._idle))
         except BaseException as error:
@@ -200,7 +200,7 @@ class Client:
         call.reservation, call.reserved = reservation, reserved
 
     def _lose(self, call: _Call) -> None:
-        """An attempt that may have been billed counts at what it reserved; the next one reserves anew."""
+        """Counts an attempt that may have been billed at its reserved cost; the next attempt reserves again."""
         assert call.reservation is not None and call.reserved is not None
         reservation, call.reservation = call.reservation, None
         self._budget.settle(reservation, call.reserved.cost_usd, call.reserved.tokens)
@@ -208,7 +208,7 @@ class Client:
 
     def _settle(self, connection: ModelConnection, call: _Call, result: AttemptResult) -> ModelAnswer:
         assert call.reservation is not None and call.reserved is not None
-        # a provider that counts nothing is taken to have used all that was reserved
+        # without a token count, the whole reservation counts as used
         out = call.request.max_tokens
         usage = result.usage or Usage(input_tokens=call.reserved.tokens - out, output_tokens=out)
         cost, priced = self._prices.price(call.request.model, usage)
@@ -234,10 +234,10 @@ class Client:
         self._listener("llm_answered", {**_named(call), "tokens": tokens, "cost_usd": cost})
         return answer
 
-    # ---------------------------------------------------------------- trouble
+    # ---------------------------------------------------------------- failures
 
     def _next_wait(self, connection: ModelConnection, call: _Call, failure: CallFailure, epoch: int) -> float:
-        """Seconds to wait before the next attempt; raises ProviderError where there is none."""
+        """Returns the seconds to wait before the next attempt. Raises ProviderError if there is none."""
         if failure.billed:
             self._lose(call)
         call.failures += 1
@@ -248,22 +248,26 @@ class Client:
         return wait
 
     def _give_up(self, name: str, call: _Call, failure: CallFailure, failing: float) -> None:
-        """Raise ProviderError if nothing is to be hoped from another attempt."""
+        """Raises ProviderError if another attempt is pointless."""
         evidence = {"kind": failure.kind, "attempts": call.failures, "lost": call.lost, **failure.evidence}
         if self._closing.is_set():
             raise ProviderError(f"{name}: closed while it waited for an answer", retryable=True, evidence=evidence)
         if not failure.retryable:
-            # an account that ran out is topped up, and the run goes on as it is
-            away = failure.kind == "quota"
-            raise ProviderError(f"{name}: {failure.message}", retryable=away, hint=failure.hint, evidence=evidence)
-        asked = failure.wait or 0.0
-        if failing >= self._outage or asked > self._outage:
-            why = f"asks to wait {asked:.0f} s" if asked > self._outage else f"no call answered for {failing:.0f} s"
+            # retryable after the account is topped up
+            resumable = failure.kind == "quota"
+            raise ProviderError(f"{name}: {failure.message}", retryable=resumable, hint=failure.hint, evidence=evidence)
+        requested = failure.wait or 0.0
+        if failing >= self._outage or requested > self._outage:
+            why = (
+                f"asks to wait {requested:.0f} s"
+                if requested > self._outage
+                else f"no call answered for {failing:.0f} s"
+            )
             hint = "; ".join(part for part in (failure.hint, "the run goes on by `hipwright resume`") if part)
             evidence["kind"] = "outage"
             raise ProviderError(f"{name}: {why}; last: {failure.message}", retryable=True, hint=hint, evidence=evidence)
-        late = self._clock() - call.began > 2 * self._outage
-        if late or call.garbage >= MAX_GARBAGE_ANSWERS or call.lost >= MAX_LOST_ATTEMPTS:
+        overdue = self._clock() - call.began > 2 * self._outage
+        if overdue or call.garbage >= MAX_GARBAGE_ANSWERS or call.lost >= MAX_LOST_ATTEMPTS:
             why = f"given up after {call.failures} attempts; last: {failure.message}"
             raise ProviderError(f"{name}: {why}", hint=failure.hint, evidence=evidence)
 
@@ -286,7 +290,7 @@ class Client:
 
     @contextmanager
     def _exclusive(self, key: str) -> Iterator[None]:
-        """One asker of a key at a time: who comes second finds the first one's answer in the log."""
+        """Serialises calls with equal keys: the second one finds the first one's answer in the log."""
         with self._call_ended:
             self._call_ended.wait_for(lambda: key not in self._in_flight)
             self._in_flight.add(key)

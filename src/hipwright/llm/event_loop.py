@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for callers that block."""
+"""An asyncio event loop in a background thread, for blocking callers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class EventLoopThread:
-    """Begins at once; the thread is a daemon, so that a process may end without it."""
+    """Starts at once, in a daemon thread, so that the process can exit without closing it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -33,7 +33,7 @@ class EventLoopThread:
             raise
 
     def close(self, last: Coroutine[Any, Any, None]) -> None:
-        """Cancel what is left, run `last`, stop."""
+        """Cancels the remaining tasks, runs `last`, and stops."""
         asyncio.run_coroutine_threadsafe(self._finish(last), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

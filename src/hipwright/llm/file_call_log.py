@@ -1,4 +1,4 @@
-"""A log of calls in a file of JSON lines, for calls that belong to no run of an archive."""
+"""A log of model calls in a file of JSON lines, for calls outside a run of an archive."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from hipwright.errors import BadInput, InfrastructureError
 from hipwright.llm.call_log import MemoryCallLog
 from hipwright.llm.records import Request
 
-_TAIL = "move the file away to start a new one; what stands before that line is whole"
+_DAMAGED_HINT = "move the file away to start a new one; the lines before this one are intact"
 
 
 class FileCallLog(MemoryCallLog):
-    """One line {"kind", "number", "data"} an event, each flushed to the disk before the call goes on.
+    """One line {"kind", "number", "data"} per event, synced to disk before the call continues.
 
-    Any number of processes may hold the file: lines are written under its lock, and what others wrote is taken in
-    before anything is answered. A torn last line (a kill or a power cut while it was written) is dropped; a damaged
-    line elsewhere raises InfrastructureError. BadInput when the file cannot be opened.
+    Any number of processes may use the file: lines are written under its lock, and each reads the others' lines first.
+    A torn last line (after a kill or power cut) is dropped; a damaged line elsewhere raises InfrastructureError.
+    BadInput when the file cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -37,15 +37,15 @@ class FileCallLog(MemoryCallLog):
             raise BadInput(f"cannot use {self.path} as a log of calls: {error.strerror}") from error
         self._close = weakref.finalize(self, os.close, self._fd)
         with self._locked():
-            self._mend()
+            self._catch_up()
         folder = os.open(self.path.parent, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            os.fsync(folder)  # the file's name, too, outlives a power cut
+            os.fsync(folder)  # so that the file's name survives a power cut too
         finally:
             os.close(folder)
 
     def close(self) -> None:
-        """Close the file; a closed log cannot be used."""
+        """Closes the file; a closed log cannot be used."""
         self._close()
         self._fd = -1
 
@@ -55,7 +55,7 @@ class FileCallLog(MemoryCallLog):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    # ---------------------------------------------------------------- inside
+    # ---------------------------------------------------------------- reading and writing lines
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -69,12 +69,12 @@ class FileCallLog(MemoryCallLog):
     def _write(self, kind: str, request: Request, data: dict[str, Any]) -> None:
         line = json.dumps({"kind": kind, "number": request.number, "data": data}, sort_keys=True) + "\n"
         with self._locked():
-            self._mend()
+            self._catch_up()
             try:
                 _write_all(self._fd, line.encode())
                 os.fsync(self._fd)
             except OSError as error:
-                os.ftruncate(self._fd, self._offset)  # half a line must not stand before later ones
+                os.ftruncate(self._fd, self._offset)  # no partial line may precede later lines
                 raise InfrastructureError(
                     f"cannot write the log of calls {self.path}: {error.strerror}", hint="is the disk full?"
                 ) from error
@@ -92,12 +92,12 @@ class FileCallLog(MemoryCallLog):
         end = rest.rfind(b"\n") + 1
         for line in rest[:end].split(b"\n")[:-1]:
             kind, data = read_line(line, f"{self.path}:{self._lines + 1}")
-            self.take(kind, data, f"{self.path}:{self._lines + 1}")
+            self.add(kind, data, f"{self.path}:{self._lines + 1}")
             self._lines += 1
             self._offset += len(line) + 1
 
-    def _mend(self) -> None:
-        """Take in what is new, and drop what a writer that was killed left behind. Call with the lock held."""
+    def _catch_up(self) -> None:
+        """Reads new lines and drops a torn one that a killed writer left. The caller holds the lock."""
         rest = self._rest()
         whole = whole_lines(rest)
         self._take_whole_lines(whole)
@@ -106,7 +106,7 @@ class FileCallLog(MemoryCallLog):
 
 
 def whole_lines(text: bytes) -> bytes:
-    """`text` without its last line if that is torn: without its end, or not JSON (a block that missed the disk)."""
+    """Drops a torn last line: one without its end, or not JSON (a block that was not written)."""
     text = text[: text.rfind(b"\n") + 1]
     start = text.rfind(b"\n", 0, max(len(text) - 1, 0)) + 1
     try:
@@ -117,12 +117,12 @@ def whole_lines(text: bytes) -> bytes:
 
 
 def read_line(line: bytes, where: str) -> tuple[str, dict[str, Any]]:
-    """Kind and data of one line. InfrastructureError when it is no such line."""
+    """Reads kind and data of one line. InfrastructureError if the line is damaged."""
     try:
         read = json.loads(line)
         return str(read["kind"]), dict(read["data"])
     except (ValueError, KeyError, TypeError) as error:
-        raise InfrastructureError(f"{where}: the log of calls is damaged in this line", hint=_TAIL) from error
+        raise InfrastructureError(f"{where}: the log of calls is damaged in this line", hint=_DAMAGED_HINT) from error
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

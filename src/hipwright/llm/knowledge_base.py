@@ -1,7 +1,7 @@
-"""Pages of knowledge for whoever writes kernels: architectures, techniques, and how programs are written.
+"""The knowledge base: pages about architectures, techniques and the form of programs.
 
-The pages are Markdown files in `knowledge/`, package data, with YAML in front. Every program on them compiles for every
-target that its page names and is verified against the task before it; tests/llm/test_knowledge.py holds them to that.
+The pages are Markdown files in `knowledge/` with YAML front matter. Every program on them compiles for every target of
+its page and is verified against the task before it (tests/llm/test_knowledge.py).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _BLOCK = re.compile(r"^```python (task|program)\n(.*?)^```$", re.MULTILINE | re.
 
 
 class Page(Record, frozen=True, kw_only=True):
-    """One page. targets: architectures that it holds for; text: Markdown without the front matter.
+    """One page. targets: architectures that it applies to; text: Markdown without the front matter.
 
-    tasks, programs: its fenced examples in order; the nth program solves the nth task.
+    tasks, programs: its fenced examples; the nth program solves the nth task.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Page(Record, frozen=True, kw_only=True):
 
 
 def pages() -> list[Page]:
-    """Every page, by name. InfrastructureError for a damaged installation."""
+    """All pages, sorted by name. InfrastructureError for a damaged installation."""
     return list(_pages())
 
 
@@ -55,7 +55,7 @@ def _pages() -> tuple[Page, ...]:
 
 
 def read_page(file: str, text: str) -> Page:
-    """A page from the text of its file. InfrastructureError, naming the file, when it is not one."""
+    """Reads a page from the text of its file. InfrastructureError if it is malformed."""
     parts = re.split(r"^---\n", text, maxsplit=2, flags=re.MULTILINE)
     try:
         if len(parts) != 3 or parts[0]:
@@ -73,24 +73,24 @@ def read_page(file: str, text: str) -> Page:
 
 
 def retrieve(query: str, *, targets: Sequence[str], k: int, kinds: Sequence[Kind] = KINDS) -> list[Page]:
-    """Up to k pages for a query, the best first: words, or a task's source.
+    """Returns up to k pages for a query (words, or a task's source), the best first, ties by name.
 
-    targets: the run's. A page of an architecture is given for that target only (a GPU target means the architectures
-    that it alone has), whatever the query says; other pages for any target they hold for (a GPU of AMD: any AMD one;
-    the host alone: every one), and only where something of them matches. Ties by name.
+    targets: of the run. A page about an architecture is returned for that target only (a GPU target stands for the
+    architectures that it alone has), whatever the query; other pages for any target they apply to (a GPU of AMD: any
+    AMD one; the host alone: all), if they match at all.
     """
-    chosen = [page for page in _pages() if page.kind in kinds and _holds(page, targets)]
+    chosen = [page for page in _pages() if page.kind in kinds and _applies(page, targets)]
     features = task_features(query)
-    # an operator's name in prose is a word among others ("prefix sum"), in code it is what the task does
+    # in prose an operator's name is a plain word ("prefix sum"), in code it is what the task computes
     code = python_tree(query) is not None
     words = [*tokens(query), *(words_of(features) if code else ())]
-    likeness = rank(Text(words, features), [_text(page) for page in chosen], by_features=0.5 if code else 0.2)
-    scored = [pair for pair in zip(likeness, chosen, strict=True) if pair[0] > 0 or pair[1].kind == "arch"]
+    similarity = rank(Text(words, features), [_text(page) for page in chosen], by_features=0.5 if code else 0.2)
+    scored = [pair for pair in zip(similarity, chosen, strict=True) if pair[0] > 0 or pair[1].kind == "arch"]
     scored.sort(key=lambda pair: (-pair[0], pair[1].name))
     return [page for _, page in scored[:k]]
 
 
-def _holds(page: Page, targets: Sequence[str]) -> bool:
+def _applies(page: Page, targets: Sequence[str]) -> bool:
     names = {name for target in targets for name in _architectures(target)}
     if page.kind == "arch":
         return bool(names & set(page.targets))
@@ -109,7 +109,7 @@ def _architectures(name: str) -> tuple[str, ...]:
 
 @functools.cache
 def _text(page: Page) -> Text:
-    """Title, name and tags count four times, the features of the tasks twice, the prose once, its code not at all."""
+    """The words of a page: title, name and tags four times, task features twice, prose once, without code."""
     features = task_features("\n".join(page.tasks))
     head = tokens(" ".join((page.title, page.name, *page.tags)))
     prose = re.sub(r"^```.*?^```$", "", page.text, flags=re.MULTILINE | re.DOTALL)

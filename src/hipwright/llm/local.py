@@ -1,7 +1,7 @@
-"""A checkpoint of one's own as a model of the agents: `--llm local:PATH` (docs/llm.md).
+"""A local checkpoint as a model of the agents: `--llm local:PATH` (docs/llm.md).
 
-The same interface (pydantic-ai's) as a provider's. Answers are worked on one after the other in a thread of their own.
-Imported late: pydantic-ai takes a second.
+It has the pydantic-ai interface of a provider's model. Answers are generated one at a time in a background thread.
+Imported lazily: pydantic-ai takes a second.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from pydantic_ai.usage import RequestUsage
 from hipwright.llm import compact
 from hipwright.llm.checkpoint import Checkpoint, load
 
-BEAT_SECONDS = 5.0
-"""Between signs of life while an answer waits for its turn or is drawn: silence means that something hangs."""
+KEEP_ALIVE_SECONDS = 5.0
+"""Interval of keep-alive events while an answer waits or is generated, so that silence means a hang."""
 
 _BLOCK = re.compile(r"^(`{3,})python\n(.*?)^\1`*[ \t]*$", re.MULTILINE | re.DOTALL)
 _one_at_a_time = ThreadPoolExecutor(1, "hipwright-local")
-"""One answer is drawn at a time: two would share the same cores, or the same GPU."""
+"""Generates one answer at a time: two would share the same cores or GPU."""
 _numbers = itertools.count()
-"""Each answer of a process has a seed of its own."""
+"""Numbers the answers of a process: the default seeds."""
 
 
 @dataclass(frozen=True)
 class LocalAnswer:
-    """An answer. Tokens as the checkpoint counts them."""
+    """A generated answer. ended: by itself, not at a token limit."""
 
     text: str
     input_tokens: int
@@ -57,7 +57,7 @@ class LocalAnswer:
 
 
 class LocalModel(Model):
-    """A checkpoint behind pydantic-ai's interface; its price is 0."""
+    """A checkpoint with pydantic-ai's model interface; its price is 0."""
 
     def __init__(self, path: str, checkpoint: Checkpoint) -> None:
         super().__init__(profile=ModelProfile())
@@ -65,12 +65,12 @@ class LocalModel(Model):
 
     @property
     def model_name(self) -> str:
-        """The path as it was given."""
+        """The path as given."""
         return self._path
 
     @property
     def system(self) -> str:
-        """Who serves it: this process."""
+        """The provider's name."""
         return "local"
 
     async def request(
@@ -79,7 +79,7 @@ class LocalModel(Model):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """A whole answer."""
+        """Returns a whole answer."""
         async with self.request_stream(messages, model_settings, model_request_parameters) as stream:
             async for _ in stream:
                 pass
@@ -93,7 +93,7 @@ class LocalModel(Model):
         model_request_parameters: ModelRequestParameters,
         run_context: Any = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """A stream of signs of life and then the answer, in one piece. Who leaves early ends the drawing."""
+        """Streams keep-alive events, then the whole answer. Leaving the context early stops generation."""
         settings: dict[str, Any] = dict(model_settings or {})
         stop, seed = threading.Event(), settings.get("seed", next(_numbers))
         work = _one_at_a_time.submit(self._write, _plain(messages), settings, seed, stop)
@@ -108,7 +108,7 @@ class LocalModel(Model):
     def _write(
         self, messages: list[dict[str, str]], settings: dict[str, Any], seed: int, stop: threading.Event
     ) -> LocalAnswer:
-        """In the drawing thread. ModelContextWindowExceededError where the prompt leaves no room for an answer."""
+        """Generates an answer, in the background thread. ModelContextWindowExceededError if the prompt is too long."""
         checkpoint, most = self._checkpoint, int(settings.get("max_tokens") or self._checkpoint.context)
         asked = messages
         if checkpoint.form == "compact":
@@ -118,7 +118,7 @@ class LocalModel(Model):
             asked = [{"role": "user", "content": compact.prompt(source)}]
         prompt = checkpoint.encode(asked)
         if len(prompt) >= checkpoint.context:
-            if checkpoint.form == "compact":  # a small context is its nature: the other mind goes on
+            if checkpoint.form == "compact":  # a small context is normal here: the engine proposes instead
                 return LocalAnswer("(the reference is too long for this model)", len(prompt), 1, True)
             raise ModelContextWindowExceededError(
                 self._path, f"the prompt has {len(prompt)} tokens, the model takes {checkpoint.context}"
@@ -135,14 +135,14 @@ class LocalModel(Model):
 
 @dataclass
 class LocalStream(StreamedResponse):
-    """What `request_stream` gives."""
+    """The stream of `request_stream`."""
 
     path: str
     written: asyncio.Future[LocalAnswer] = field(init=False, repr=False)
     begun: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:
-        while not (await asyncio.wait({self.written}, timeout=BEAT_SECONDS))[0]:
+        while not (await asyncio.wait({self.written}, timeout=KEEP_ALIVE_SECONDS))[0]:
             for event in self._parts_manager.handle_thinking_delta(vendor_part_id="waiting", content=""):
                 yield event
         answer = self.written.result()
@@ -154,32 +154,32 @@ class LocalStream(StreamedResponse):
 
     @property
     def model_name(self) -> str:
-        """The path as it was given."""
+        """The path as given."""
         return self.path
 
     @property
     def provider_name(self) -> str:
-        """Who serves it."""
+        """The provider's name."""
         return "local"
 
     @property
     def provider_url(self) -> None:
-        """There is none."""
+        """Always None: there is no URL."""
         return
 
     @property
     def timestamp(self) -> datetime:
-        """When it was asked."""
+        """The time of the request."""
         return self.begun
 
 
 def open_local(path: str) -> LocalModel:
-    """The model of a folder. BadInput for one that holds no checkpoint."""
+    """Opens the model of a folder. BadInput if it holds no checkpoint."""
     return LocalModel(path, load(Path(path)))
 
 
 def reference(messages: Sequence[dict[str, str]]) -> str | None:
-    """The reference that a conversation is about: the last one that the user shows, first in its message."""
+    """The reference of a conversation: the first one in the last user message that has any."""
     for message in reversed(messages):
         if message["role"] == "user":
             for block in _BLOCK.finditer(message["content"]):
@@ -189,13 +189,13 @@ def reference(messages: Sequence[dict[str, str]]) -> str | None:
 
 
 def fenced(text: str) -> str:
-    """A program as one block, with a fence that is longer than any run of backticks in it."""
+    """A program as one Markdown block whose fence is longer than any run of backticks in it."""
     marks = "`" * max([3, *(len(run) + 1 for run in re.findall(r"`+", text))])
     return f"{marks}python\n{text.strip(chr(10))}\n{marks}\n"
 
 
 def _plain(messages: Sequence[ModelMessage]) -> list[dict[str, str]]:
-    """{"role", "content"} a message, as chat templates take them."""
+    """Messages as {"role", "content"}, the form of chat templates."""
     found: list[dict[str, str]] = []
     for message in messages:
         if isinstance(message, ModelRequest):

@@ -1,4 +1,4 @@
-"""The way to one model's provider: whose turn it is, when it takes calls again, since when it has failed them all."""
+"""The state of one model's provider: concurrency limit, requested pauses, and the start of an outage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ModelConnection:
-    """Thread-safe. clock in seconds; outage_seconds: no wait is longer."""
+    """Schedules attempts to one model. Thread-safe. clock: in seconds; outage_seconds: the longest wait."""
 
     def __init__(
         self, spec: ModelSpec, concurrency: int, outage_seconds: float, clock: Callable[[], float], rng: random.Random
@@ -35,7 +35,7 @@ class ModelConnection:
         self._not_before = 0.0
 
     def model(self) -> Model:
-        """The model, opened when it is first needed; raises BadInput."""
+        """The model, opened on first use. Raises BadInput."""
         with self._turn:
             if self.opened is None:
                 self.opened = open_model(self.spec)
@@ -43,7 +43,7 @@ class ModelConnection:
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """A call is under way, attempts and waits between them. When none is, no time passes for an outage."""
+        """Marks a call as in progress, waits included. Without any, no outage time accumulates."""
         with self._turn:
             self._asking += 1
         try:
@@ -55,7 +55,7 @@ class ModelConnection:
                     self._failing_since = None
 
     def enter(self, closing: threading.Event, sleep: Callable[[float], object]) -> int:
-        """Wait until one more attempt may begin; its epoch, for `failed`. ProviderError once `closing` is set."""
+        """Waits until an attempt may begin; returns its epoch, for `failed`. ProviderError once `closing` is set."""
         while True:
             with self._turn:
                 self._turn.wait_for(lambda: self._throttle.free or closing.is_set())
@@ -67,35 +67,35 @@ class ModelConnection:
             sleep(asked_wait(early, 0, self._rng))
 
     def leave(self) -> None:
-        """An attempt is over."""
+        """Ends an attempt."""
         with self._turn:
             self._throttle.end()
             self._turn.notify_all()
 
     def wake(self) -> None:
-        """Have those who wait in `enter` look at `closing`."""
+        """Wakes the threads in `enter`, so that they check `closing`."""
         with self._turn:
             self._turn.notify_all()
 
     def answered(self) -> None:
-        """An attempt brought an answer."""
+        """Records an answered attempt."""
         with self._turn:
             self._failing_since = None
             self._throttle.succeeded()
             self._turn.notify_all()
 
     def failed(self, failure: CallFailure, failures: int, epoch: int) -> tuple[float, float]:
-        """(seconds since every attempt has failed, seconds until the next one of this call)."""
+        """Records a failed attempt; returns (seconds since all attempts fail, seconds until this call's next one)."""
         with self._turn:
             now = self._clock()
             if failure.crowded:
                 self._throttle.overloaded(epoch)
             if not failure.retryable:
-                self._failing_since = None  # it is there, and it answers
+                self._failing_since = None  # the provider responds
             elif self._failing_since is None:
                 self._failing_since = now
             failing = 0.0 if self._failing_since is None else now - self._failing_since
             if failure.wait is None or failure.wait > self._outage:
                 return failing, backoff(failures, self._rng)
-            self._not_before = max(self._not_before, now + failure.wait)  # it holds for every call to this model
+            self._not_before = max(self._not_before, now + failure.wait)  # applies to every call to this model
             return failing, asked_wait(failure.wait, failures, self._rng)

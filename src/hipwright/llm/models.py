@@ -1,4 +1,4 @@
-"""A spec's model behind one interface (pydantic-ai), with the provider's own retries off: retries live in client.py."""
+"""Opens the model of a spec as a pydantic-ai model, with the SDK's retries off: client.py retries."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
 CONNECT_SECONDS = 15.0
-"""To open a connection. Reading has no limit of its own: client.py watches the stream."""
+"""The timeout for opening a connection. Reading has none: client.py watches the stream."""
 
 NO_KEY = "no-key"
-"""Sent to a server of one's own, which needs none; the SDK wants some text."""
+"""The key for self-hosted servers that need none; the SDK requires some text."""
 
 
 def open_model(spec: str | ModelSpec) -> Model:
-    """The model that a spec names. Sends nothing.
+    """Opens the model of a spec; sends nothing.
 
-    Raises BadInput if the spec is wrong, the provider's package is missing, or no key is set."""
+    Raises BadInput if the spec is invalid, the provider's package is missing, or no key is set.
+    """
     spec = parse_spec(spec) if isinstance(spec, str) else spec
     try:
         return _OPEN[spec.provider](spec)
@@ -36,7 +37,7 @@ def open_model(spec: str | ModelSpec) -> Model:
 
 
 def check_model(spec: str | ModelSpec) -> None:
-    """BadInput where `open_model` would find no key, package or checkpoint: quick, before any work is begun."""
+    """Raises BadInput if `open_model` would find no key, package or checkpoint; quick, for use before any work."""
     spec = parse_spec(spec) if isinstance(spec, str) else spec
     if importlib.util.find_spec("pydantic_ai") is None:
         raise _not_installed(spec, "pydantic-ai")
@@ -54,7 +55,7 @@ def _not_installed(spec: ModelSpec, package: str) -> BadInput:
 
 
 async def close_model(model: Model) -> None:
-    """Close a model's connections; in the event loop that used them."""
+    """Closes a model's connections; runs in the event loop that used them."""
     client: Any = getattr(model, "client", None)
     close = getattr(getattr(client, "aio", None), "aclose", None) or getattr(client, "close", None)
     if close is not None and inspect.isawaitable(closing := close()):
@@ -62,7 +63,7 @@ async def close_model(model: Model) -> None:
 
 
 def key_of(spec: ModelSpec) -> str:
-    """The key in the provider's environment variable; raises BadInput where a key is needed and none is set."""
+    """The key from the provider's environment variable. Raises BadInput if one is needed and none is set."""
     for name in KEYS[spec.provider]:
         if value := os.environ.get(name, "").strip():
             return value
@@ -81,7 +82,7 @@ def _timeout() -> httpx2.Timeout:
 
 
 def _openai(spec: ModelSpec) -> Model:
-    """OpenAI's chat-completions wire, which servers of one's own speak too."""
+    """OpenAI's chat completions API, which self-hosted servers offer too."""
     from openai import AsyncOpenAI
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.profiles.openai import OpenAIModelProfile
@@ -102,7 +103,7 @@ def _openai(spec: ModelSpec) -> Model:
         provider = OllamaProvider(openai_client=client)
     else:
         provider = OpenAICompatibleProvider(spec.provider, openai_client=client)
-    # every such server knows `max_tokens`, only newer ones `max_completion_tokens`
+    # all such servers accept `max_tokens`, only newer ones `max_completion_tokens`
     older = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
     return OpenAIChatModel(spec.model, provider=provider, profile=older)
 
@@ -129,7 +130,7 @@ def _google(spec: ModelSpec) -> Model:
 
 
 def _bedrock(spec: ModelSpec) -> Model:
-    """AWS finds keys and region in its usual places; an API key in AWS_BEARER_TOKEN_BEDROCK is used by boto3 itself."""
+    """boto3 finds keys and region in the usual places, including AWS_BEARER_TOKEN_BEDROCK."""
     boto3: Any = importlib.import_module("boto3")
     botocore: Any = importlib.import_module("botocore.exceptions")
     config: Any = importlib.import_module("botocore.config")

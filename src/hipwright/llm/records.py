@@ -1,4 +1,4 @@
-"""The frozen records of one call to a language model: what was asked, what came back, what it cost."""
+"""The frozen records of one call to a language model: request, answer, cost."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from typing import Literal
 from hipwright.records import Record
 
 Finish = Literal["stop", "length", "filtered", "other"]
-"""Why the model stopped: by itself, at max_tokens, held back by the provider's filter, or anything else."""
+"""Why the model stopped: by itself, at max_tokens, by the provider's filter, or otherwise."""
 
 
 class Message(Record, frozen=True, kw_only=True):
-    """One turn of a conversation."""
+    """One message of a conversation."""
 
     role: Literal["system", "user", "assistant"]
     text: str
 
 
 class Request(Record, frozen=True, kw_only=True):
-    """One call. Its key identifies it: the same key is the same call, and is answered at most once.
+    """One call, identified by its key: equal keys are the same call, which is answered at most once.
 
-    role: the agent's ("translator", "optimizer", ...). number: the proposal it belongs to, -1 for none. index: the nth
-    call for that proposal. model: the spec as `Lineup.choose` gave it, without a secret. temperature: None leaves it to
-    the provider.
+    role: of the agent ("translator", ...). number: of its proposal, -1 for none. index: of the call within the
+    proposal. model: the spec from `Lineup.choose`, without secrets. temperature: None for the provider's default.
     """
 
     role: str
@@ -35,7 +34,7 @@ class Request(Record, frozen=True, kw_only=True):
 
 
 class Usage(Record, frozen=True, kw_only=True):
-    """Tokens of one call as the provider counts them. `cached_tokens` are those of the input read from its cache."""
+    """Tokens of one call by the provider's count. cached_tokens: the part of the input read from its cache."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -43,10 +42,10 @@ class Usage(Record, frozen=True, kw_only=True):
 
 
 class ModelAnswer(Record, frozen=True, kw_only=True):
-    """What came back for the request with key `request`.
+    """The answer to the request with key `request`.
 
-    cost_usd: dollars of this call, its failed attempts apart. priced: False where no price is known (cost_usd is then
-    0). model: as the provider names it. seconds: from the first attempt to the last token; attempts: 1 without retries.
+    cost_usd: without failed attempts. priced: False if no price is known (cost_usd is then 0). model: the provider's
+    name for it. seconds: from the first attempt to the last token; attempts: 1 without retries.
     """
 
     request: str
@@ -61,7 +60,7 @@ class ModelAnswer(Record, frozen=True, kw_only=True):
 
 
 class Reserved(Record, frozen=True, kw_only=True):
-    """An attempt about to be sent: an upper bound of its cost in dollars and of its tokens (in and out together)."""
+    """An attempt about to be sent, with upper bounds of its cost and of its tokens (input plus output)."""
 
     request: Request
     cost_usd: float

@@ -1,4 +1,4 @@
-"""Answers from a recording instead of from a provider: a run again, offline, bit for bit."""
+"""Replays recorded answers instead of calling a provider: repeats a run offline, bit for bit."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _EVENT = frozenset({"run", "seq", "kind", "number", "data"})
 
 
 class Replay:
-    """A CallLog that answers only from a recording. then: the log of the run under way, which every answer goes into.
+    """A CallLog that answers from a recording only. then: the current run's log, which receives every answer.
 
-    A call that the recorded run was refused is refused again with the same error; one that the recording lacks raises
-    ProviderError (not retryable), which says what differs from the nearest recorded request.
+    A refused call raises the recorded error again; one that the recording lacks raises ProviderError (not retryable)
+    with the differences from the nearest recorded request.
     """
 
     def __init__(self, recording: RecordedCallLog, then: CallLog | None = None) -> None:
@@ -34,7 +34,7 @@ class Replay:
         self._given: dict[str, ModelAnswer] = {}
 
     def find(self, key: str) -> ModelAnswer | None:
-        """The recorded answer. It enters the log of the run under way as if it had just come."""
+        """Returns the recorded answer and adds it to the current run's log."""
         answer = self._recording.find(key)
         if answer is None:
             return None
@@ -46,7 +46,7 @@ class Replay:
         return answer
 
     def admit(self, request: Request) -> None:
-        """Raises what the recorded run was told of this call, else ProviderError: nothing is ever sent."""
+        """Raises the recorded error of this call, else ProviderError: a replay sends nothing."""
         refused = self._refused.get(request.key)
         if refused is None:
             raise self._missing(request)
@@ -59,23 +59,23 @@ class Replay:
         self.admit(reserved.request)
 
     def release(self, reserved: Reserved) -> None:
-        """Nothing: nothing was reserved."""
+        """Does nothing: a replay reserves nothing."""
 
     def settle(self, answer: ModelAnswer) -> None:
-        """Not in a replay: ValueError."""
+        """Raises ValueError: a replay settles nothing."""
         raise ValueError(f"call {answer.request} is settled in a replay, which sends nothing")
 
     def refuse(self, refused: RefusedCall) -> None:
-        """Passed on to the log of the run under way."""
+        """Passes the refusal on to the current run's log."""
         if self._then is not None:
             self._then.refuse(refused)
 
     def lost(self) -> list[Reserved]:
-        """What the log of the run under way lost: nothing, for a replay loses no call."""
+        """The lost attempts of the current run's log, if there is one."""
         return self._then.lost() if self._then is not None else []
 
     def answers(self) -> list[ModelAnswer]:
-        """The answers given so far."""
+        """The answers returned so far."""
         if self._then is not None:
             return self._then.answers()
         with self._mutex:
@@ -96,18 +96,18 @@ class Replay:
 
 
 def nearest(request: Request, recorded: Iterable[Request]) -> Request | None:
-    """The recorded request that is most like this one: by role, number, index, model, then by its text's beginning."""
+    """The most similar recorded request: by role, number, index, model, then by the common prefix of its text."""
 
-    def likeness(other: Request) -> tuple[bool, int, int, bool, int]:
+    def similarity(other: Request) -> tuple[bool, int, int, bool, int]:
         away = abs(other.number - request.number), abs(other.index - request.index)
-        same = _common(_text(other), _text(request))
+        same = _common_prefix(_text(other), _text(request))
         return other.role == request.role, -away[0], -away[1], other.model == request.model, same
 
-    return max(recorded, key=likeness, default=None)
+    return max(recorded, key=similarity, default=None)
 
 
 def differences(recorded: Request, asked: Request) -> list[str]:
-    """What differs between two requests, a phrase each; of the messages the first line that does."""
+    """The differences of two requests, one phrase each; for messages the first line that differs."""
     found = [
         f"{name} was {getattr(recorded, name)!r} and is {getattr(asked, name)!r}"
         for name in ("role", "number", "index", "model", "max_tokens", "temperature")
@@ -129,32 +129,32 @@ def read_recording(path: Path) -> MemoryCallLog:
     except OSError as error:
         raise BadInput(f"cannot read the recording {path}: {error.strerror}") from error
     log, exported = MemoryCallLog(), _is_export(raw, path)
-    # an export is written in one go: a line torn off there may have taken calls with it
+    # an export is written at once: a torn line there means that calls may be missing
     for number, line in enumerate((raw if exported else whole_lines(raw)).splitlines(), 1):
         if not line.strip():
             continue
         kind, data = read_line(line, f"{path}:{number}")
         if kind in KINDS:
-            log.take(kind, data, f"{path}:{number}")
+            log.add(kind, data, f"{path}:{number}")
     if not (exported or log.reservations() or log.refusals()):
         raise BadInput(f"{path} holds no call to a language model", hint="record one with --llm PROVIDER:MODEL")
     return log
 
 
 def recording_of(archive: Archive, run: str) -> ArchiveCallLog:
-    """The calls of a run of the archive ("latest", an id, or the start of one). BadInput when there is none."""
+    """The calls of an archived run ("latest", an id or its prefix). BadInput if there is none."""
     return ArchiveCallLog(archive, archive.run(run).id)
 
 
 def find_recording(name: str, archive: Archive | None = None) -> RecordedCallLog:
-    """The recording that `name` stands for: a file, else a run of the archive. BadInput for neither."""
+    """Finds a recording by name: a file, else a run of the archive. BadInput for neither."""
     if archive is None or Path(name).is_file():
         return read_recording(Path(name))
     return recording_of(archive, name)
 
 
 def _is_export(raw: bytes, path: Path) -> bool:
-    """Told by the first line. BadInput when it is neither kind of file."""
+    """Whether the first line is of an export. BadInput if it is neither an export nor a log."""
     hint = "a file that `hipwright export RUN` wrote, or a log of calls"
     first = raw.partition(b"\n")[0]
     try:
@@ -184,13 +184,13 @@ def _first_line(old: str, new: str) -> str:
 
 
 def _around(line: str, other: str) -> str:
-    """The part of a line where it begins to differ from the other."""
-    start = max(0, _common(line, other) - _SHOWN // 4)
+    """The part of a line around the first difference from the other."""
+    start = max(0, _common_prefix(line, other) - _SHOWN // 4)
     return line[start : start + _SHOWN]
 
 
-def _common(left: str, right: str) -> int:
-    """How many characters two texts have in common at their beginning."""
+def _common_prefix(left: str, right: str) -> int:
+    """The length of the common prefix of two texts."""
     low, high = 0, min(len(left), len(right))
     while low < high:
         middle = (low + high + 1) // 2

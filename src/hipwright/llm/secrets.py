@@ -1,6 +1,6 @@
-"""Keys and passwords kept out of everything that is written or sent: known values, and shapes that give a key away.
+"""Redacts keys and passwords from everything that is logged or sent: known values, and texts with the shape of a key.
 
-`redact` goes over every request, answer and error text before it is logged (docs/llm-budget.md).
+`redact` is applied to every request, answer and error text before logging (docs/llm-budget.md).
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from urllib.parse import quote, quote_plus, unquote, urlsplit
 from hipwright.records import Record
 
 MARK = "<secret>"
-_SHORTEST = 8  # of a value in the environment: shorter ones are found in ordinary text
+_SHORTEST = 8  # of a value in the environment: shorter ones occur in ordinary text
 _SHORTEST_REGISTERED = 4
 
 _NAME = re.compile(
     r"(?:^|_)(?:[A-Z0-9]*KEYS?|[A-Z0-9]*TOKEN|TOKENS|[A-Z0-9]*SECRETS?|[A-Z0-9]*PASSWORDS?|PASSWD|PASSPHRASE|PASS|PW"
     r"|PAT|CREDENTIALS?|CREDS?|AUTH|BEARER|COOKIE|SIGNATURE|JWT|DSN)(?:$|_)"
 )
-_NO_NAME = re.compile(r"_(?:SOCK|PATH|FILE|DIR|TTY|PID|TYPE|NAME)$")  # where a secret lies is none
+_NO_NAME = re.compile(r"_(?:SOCK|PATH|FILE|DIR|TTY|PID|TYPE|NAME)$")  # where a secret is, not what it is
 
-_START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"  # also behind the escaped line end of a text inside a text
-_DIGIT = r"(?=[^\s\"'<>]{0,80}\d)"  # keys have digits; words in hyphens have none
+_START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"  # also after an escaped line end of a nested text
+_DIGIT = r"(?=[^\s\"'<>]{0,80}\d)"  # keys have digits, hyphenated words do not
 _PEM = r"[A-Z ]{0,20}PRIVATE KEY-----"
 _HEADER = r"\b(?i:authorization|x-api-key|x-goog-api-key|api[_-]?key)[\"']?\s*[:=]\s*[\"']?(?i:(?:basic|token)\s+)?"
 
-# Every repetition is bounded, or cannot begin inside itself: a hostile text costs no more than an ordinary one.
-# The first column is what a lower-case text must hold for the shape to be looked for: most texts hold none of it.
+# Every repetition is bounded or cannot overlap itself, so that a hostile text costs no more than an ordinary one.
+# The first column is what a lower-case text must contain for the pattern to be tried: most texts contain none.
 SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
     (tuple(hints.split("|")), re.compile(shape))
     for hints, shape in (
@@ -52,7 +52,7 @@ SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
         ("eyj", rf"(?P<keep>){_START}eyJ[A-Za-z0-9_-]{{10,}}\.eyJ[A-Za-z0-9_-]{{10,}}\.[A-Za-z0-9_-]{{10,}}"),
         ("bearer", rf"(?P<keep>\b(?i:bearer)\s+){_DIGIT}[A-Za-z0-9._~+/=-]{{12,}}"),
         ("authorization|api", rf"(?P<keep>{_HEADER}){_DIGIT}[^\s\"'<>,;)]{{12,}}"),
-        # a URL's password, its user that is a key, its query
+        # passwords, keys as user names, and keys in the query of URLs
         ("://", r"(?P<keep>\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@\"'<>]{0,128}:)[^\s/@\"'<>]{1,256}(?=@)"),
         ("://", rf"(?P<keep>://){_DIGIT}[A-Za-z0-9_-]{{20,256}}(?=@)"),
         (
@@ -61,7 +61,7 @@ SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
         ),
     )
 )
-"""Well-known shapes of keys: (hints, pattern). `keep` is what stays before the mark."""
+"""Known shapes of keys: (hints, pattern). Group `keep` stays before the mark."""
 
 R = TypeVar("R", bound=Record)
 
@@ -70,14 +70,14 @@ _mutex = threading.Lock()
 
 
 def register(secret: str) -> None:
-    """Have `redact` know a secret that is in no environment variable, such as a key inside a URL."""
+    """Registers a secret that is in no environment variable, such as a key inside a URL."""
     with _mutex:
         if len(secret) >= _SHORTEST_REGISTERED:
             _registered.add(secret)
 
 
 def known_secrets() -> list[str]:
-    """The values to look for, longest first: of the environment now, and those registered."""
+    """The values to redact, longest first: from the current environment, and registered ones."""
     with _mutex:
         found = set(_registered)
     for name, value in os.environ.items():
@@ -89,11 +89,10 @@ def known_secrets() -> list[str]:
 
 
 def redact(text: str) -> str:
-    """`text` with every known secret and everything of a key's shape replaced by "<secret>". Idempotent."""
+    """Replaces every known secret and everything with the shape of a key by "<secret>". Idempotent."""
     values = _values(tuple(known_secrets()))
     while True:
-        # what lies between two marks is looked at by itself, so no mark is ever taken apart, and each turn leaves
-        # less text than before
+        # text between marks is redacted separately, so that no mark is split; each iteration shortens the text
         cleaned = MARK.join(_once(piece, values) for piece in text.split(MARK))
         if cleaned == text:
             return cleaned
@@ -101,14 +100,14 @@ def redact(text: str) -> str:
 
 
 def redact_record(record: R) -> R:
-    """The record with every string in it redacted; the same object when there was nothing to redact."""
+    """Redacts every string of a record; returns the same object if nothing changed."""
     plain = record.to_dict()
     cleaned = redact_plain(plain)
     return record if cleaned == plain else type(record).from_dict(cleaned)
 
 
 def redact_plain(value: Any) -> Any:
-    """Plain JSON types with every string redacted, keys of objects included."""
+    """Redacts every string of plain JSON, keys of objects included."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):
@@ -130,7 +129,7 @@ def _once(text: str, values: re.Pattern[str] | None) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _values(secrets: tuple[str, ...]) -> re.Pattern[str] | None:
-    """One pattern for all known values, longest first, in every spelling that logs put them in."""
+    """One pattern for all known values, longest first, in every spelling that logs may contain."""
     spellings = {spelling for secret in secrets for spelling in _spellings(secret)}
     if not spellings:
         return None
@@ -140,12 +139,12 @@ def _values(secrets: tuple[str, ...]) -> re.Pattern[str] | None:
 
 def _exactly(value: str) -> str:
     escaped = re.escape(value)
-    # a short one only as a whole word: "test" must not be cut out of "latest"
+    # short ones only as a whole word: "test" must not match in "latest"
     return escaped if len(value) >= _SHORTEST else rf"(?<!\w){escaped}(?!\w)"
 
 
 def _spellings(secret: str) -> Iterable[str]:
-    """The secret, and the long lines of it, as they are, escaped as in JSON or a repr, and percent-encoded."""
+    """The secret and its long lines: as they are, escaped as in JSON or a repr, and percent-encoded."""
     lines = secret.splitlines()
     parts = [secret]
     if len(lines) > 1:
@@ -161,7 +160,7 @@ def _spellings(secret: str) -> Iterable[str]:
 
 
 def _password(value: str) -> str:
-    """The password of a URL with a user, "" for anything else."""
+    """The password in a URL, else ""."""
     if "://" not in value or "@" not in value:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""How a model is named on the command line, and which model a role gets.
+"""Model specs of the command line (`--llm`), and the choice of a model for a role.
 
     SPEC     = [ROLE "="] PROVIDER ":" MODEL ["@" BASE_URL] ["*" WEIGHT]
     ROLE     = a lower-case word ("translator"): the spec is for that role only
@@ -38,14 +38,14 @@ KEYS: dict[str, tuple[str, ...]] = {
     "compatible": ("COMPATIBLE_API_KEY",),
     "local": (),
 }
-"""The environment variables a provider's key is read from, the first one that is set."""
+"""The environment variables of a provider's key; the first one that is set counts."""
 
 ADDRESSES: dict[str, str] = {
     "vllm": "http://localhost:8000/v1",
     "sglang": "http://localhost:30000/v1",
     "ollama": "http://localhost:11434/v1",
 }
-"""Where one's own servers listen unless a base URL says otherwise."""
+"""Default base URLs of self-hosted servers."""
 
 FORM = "[ROLE=]PROVIDER:MODEL[@BASE_URL][*WEIGHT]"
 
@@ -55,7 +55,7 @@ _URL = re.compile(r"@(?=https?://)")
 
 
 class ModelSpec(Record, frozen=True, kw_only=True):
-    """One parsed spec. base_url "" stands for the provider's own address."""
+    """One parsed spec. base_url: "" for the provider's own address."""
 
     provider: Provider
     model: str
@@ -65,24 +65,24 @@ class ModelSpec(Record, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The spec without role and weight, which `parse_spec` reads back: what a Request holds."""
+        """The spec without role and weight, as in a Request; `parse_spec` reads it back."""
         text = f"{self.provider}:{self.model}{'@' + self.base_url if self.base_url else ''}"
         return f"{text}*1" if _WEIGHT.search(text) else text
 
     @property
     def address(self) -> str:
-        """The base URL in use, "" where the provider's SDK knows it."""
+        """The base URL in use; "" if the provider's SDK has it."""
         return self.base_url or ADDRESSES.get(self.provider, "")
 
     @property
     def loopback(self) -> bool:
-        """Whether the model is served on this machine."""
+        """Whether the model runs on this machine."""
         host = urlsplit(self.address).hostname or ""
         here = host == "localhost" or host == "::1" or host.startswith("127.")
         return here or self.provider == "local"
 
     def __str__(self) -> str:
-        """The spec as it may be written."""
+        """The spec in the form of the command line."""
         text = f"{self.provider}:{self.model}{'@' + self.base_url if self.base_url else ''}"
         plain = self.weight == 1.0 and not _WEIGHT.search(text)
         return f"{self.role + '=' if self.role else ''}{text}{'' if plain else '*' + _decimal(self.weight)}"
@@ -94,16 +94,17 @@ class Lineup(Record, frozen=True, kw_only=True):
     members: tuple[ModelSpec, ...]
 
     def choose(self, role: str, rng: random.Random) -> str:
-        """A model for a role, drawn by weight among those for this role, else among those for every role.
+        """Draws a model by weight among those for this role, else among those for every role.
 
-        Always takes one draw from rng. Raises BadInput if no model may play the role."""
+        Always takes one draw from rng. Raises BadInput if no model may play the role.
+        """
         able = self._able(role)
         if not able:
             raise BadInput(f"no model for the role {role!r}", hint="add --llm PROVIDER:MODEL, which is for every role")
         return rng.choices([one.name for one in able], [one.weight for one in able])[0]
 
     def specs(self) -> list[str]:
-        """The specs as they may be written, in the order given."""
+        """The specs in the form of the command line, in the given order."""
         return [str(one) for one in self.members]
 
     def _able(self, role: str) -> list[ModelSpec]:
@@ -112,7 +113,7 @@ class Lineup(Record, frozen=True, kw_only=True):
 
 
 def parse_specs(specs: Iterable[str], roles: Collection[str] | None = None) -> Lineup:
-    """Read the values of --llm; raises BadInput. roles: those that exist, None for any."""
+    """Reads the values of --llm. Raises BadInput. roles: the known ones, None for any."""
     members = tuple(parse_spec(text) for text in specs)
     for one in members:
         if roles is not None and one.role and one.role not in roles:
@@ -121,7 +122,7 @@ def parse_specs(specs: Iterable[str], roles: Collection[str] | None = None) -> L
 
 
 def parse_spec(text: str) -> ModelSpec:
-    """Read one spec; raises BadInput."""
+    """Reads one spec. Raises BadInput."""
     outer = _OUTER.fullmatch(text.strip())
     if outer is None:
         raise _bad(text, f"the form is {FORM}", "for example --llm openai:gpt-5 or --llm vllm:my-model")
@@ -153,7 +154,7 @@ def _weight(rest: str, text: str) -> tuple[str, float]:
 
 
 def _base_url(url: str, text: str) -> str:
-    """The URL as given, checked; a final "/" is dropped, so that equal servers have equal names."""
+    """Checks a URL; drops a final "/", so that equal servers have equal names."""
     try:
         parts = urlsplit(url)
         sound = bool(parts.hostname) and url.isprintable() and " " not in url and parts.port != 0
@@ -175,7 +176,7 @@ def _base_url(url: str, text: str) -> str:
 
 
 def _decimal(weight: float) -> str:
-    """A positive float in plain decimals, exactly: repr would write 1e-07."""
+    """Formats a positive float exactly in decimals; repr would write 1e-07."""
     from decimal import Decimal
 
     text = format(Decimal(repr(weight)), "f")

@@ -1,4 +1,4 @@
-"""How many calls a provider gets at once, and how long to wait before asking it again. No clock and no thread here."""
+"""The concurrency limit of a provider and the waits between attempts; without clock or threads."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 class Throttle:
     """Additive increase, multiplicative decrease, as TCP's congestion window (Chiu and Jain, 1989).
 
-    `limit` calls may be open at once, between 1 and `most`. It grows by one after `limit` successes in a row, and
-    halves on trouble (429, 5xx). Calls that were open together fail together, which halves it once and not once each:
-    a call carries the epoch in which it began, and trouble from an earlier epoch is no news.
+    limit: open calls, between 1 and `most`. It grows by one after `limit` successes in a row and halves on overload
+    (429, 5xx). Calls that were open together fail together, which halves it only once: a call carries the epoch in
+    which it began, and failures of an earlier epoch are ignored.
     """
 
     most: int
@@ -31,23 +31,23 @@ class Throttle:
         return self.active < self.limit
 
     def begin(self) -> int:
-        """One more call is open; returns the epoch to give back to `succeeded` or `troubled`."""
+        """Opens a call; returns its epoch, for `overloaded`."""
         self.active += 1
         return self.epoch
 
     def end(self) -> None:
-        """An open call is over, however it went."""
+        """Closes a call, whatever its outcome."""
         self.active -= 1
 
     def succeeded(self) -> None:
-        """A call was answered."""
+        """Records an answered call."""
         self.successes += 1
         if self.successes >= self.limit < self.most:
             self.limit += 1
             self.successes = 0
 
     def overloaded(self, epoch: int) -> None:
-        """The provider said that it is too much, to a call that began in `epoch`."""
+        """Records an overload response to a call that began in `epoch`."""
         self.successes = 0
         if epoch == self.epoch:
             self.limit = max(1, self.limit // 2)
@@ -55,7 +55,7 @@ class Throttle:
 
 
 def backoff(failures: int, rng: random.Random, *, base: float = 0.5, most: float = 60.0) -> float:
-    """Seconds to wait after so many failures in a row: full jitter, uniform in [0, base * 2**failures], at most `most`.
+    """Seconds to wait after `failures` in a row: full jitter, uniform in [0, base * 2**failures], at most `most`.
 
     Full jitter spreads calls that failed together over the whole window (M. Brooker, "Exponential Backoff And Jitter").
     """
@@ -63,5 +63,5 @@ def backoff(failures: int, rng: random.Random, *, base: float = 0.5, most: float
 
 
 def asked_wait(seconds: float, failures: int, rng: random.Random) -> float:
-    """Seconds to wait when the provider named a time: never less, and somewhat more, so that not all come at once."""
+    """Seconds to wait when the provider named a time: at least that, plus jitter that spreads the calls."""
     return seconds + backoff(failures, rng, base=0.1, most=5.0)

@@ -49,7 +49,7 @@ class NoProposal(Exception):
 class SearchPolicy(Protocol):
     """Selects what to try and accepts what to keep. Pure: a function of the view and the given random numbers.
 
-    Every policy passes tests/search/policy_contract.py.
+    Every policy passes tests/search/test_policy_contract.py.
     """
 
     def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:

@@ -17,7 +17,7 @@ from typing import Self
 from hipwright.agents.evidence import clean, deciding_verdict
 from hipwright.evaluation.bench import compiled
 from hipwright.llm.answers.read import read_answer
-from hipwright.llm.answers.repair import Unusable
+from hipwright.llm.answers.repair import UnusableAnswer
 from hipwright.records import Evaluation, Program, Timing
 from hipwright.train.evidence import unusable_words, words
 from hipwright.train.judging.backends import FLOOR_US, REFERENCE_US
@@ -25,15 +25,15 @@ from hipwright.train.judging.protocols import ProgramJudge
 from hipwright.train.records import AnswerOutcome, Clock, ScoredOutcome, TrainingProblem, Turn
 from hipwright.train.rewards import RewardFunction
 
-Reader = Callable[[str, TrainingProblem], Program | Unusable]
+Reader = Callable[[str, TrainingProblem], Program | UnusableAnswer]
 HACKS = ("hack", "impossible")
 """Proven ones: refused by rule, or faster than the work can be done, which the clock said twice by its full rules."""
 
 
-def read(completion: str, problem: TrainingProblem) -> Program | Unusable:
+def read(completion: str, problem: TrainingProblem) -> Program | UnusableAnswer:
     """The program in a completion, read as any model's answer (llm/answers/read.py); never executed, never raises."""
     found = read_answer(completion, task_source=problem.source)
-    return found if isinstance(found, Unusable) else found.program
+    return found if isinstance(found, UnusableAnswer) else found.program
 
 
 class Environment:
@@ -58,7 +58,7 @@ class Environment:
         """The outcome to come; judging goes on in the background. history: the turns before, oldest first."""
         program = self._read(completion, problem)
         answer: Future[AnswerOutcome] = Future()
-        if isinstance(program, Unusable):
+        if isinstance(program, UnusableAnswer):
             answer.set_result(no_program(program))
             return answer
 
@@ -122,7 +122,7 @@ def outcome(
     )
 
 
-def no_program(found: Unusable) -> AnswerOutcome:
+def no_program(found: UnusableAnswer) -> AnswerOutcome:
     """The outcome of a completion that holds no program."""
     return AnswerOutcome(
         status="parse_error",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hipwright.agents.evidence import clean
 from hipwright.agents.evidence import evidence as verdict_words
-from hipwright.llm.answers.repair import Unusable
+from hipwright.llm.answers.repair import UnusableAnswer
 from hipwright.records import Evaluation, Program
 from hipwright.train.records import Turn
 
@@ -21,7 +21,7 @@ def words(evaluation: Evaluation, program: Program, history: Sequence[Turn] = ()
     return _with_notes(verdict_words(evaluation, program), program.key, history)
 
 
-def unusable_words(found: Unusable) -> str:
+def unusable_words(found: UnusableAnswer) -> str:
     """Why an answer holds no program, and what to change."""
     return f"- verdict: parse_error: {clean(found.message, 300)}\n{found.repair.strip()}"
 

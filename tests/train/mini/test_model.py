@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hipwright.llm.answers.repair import Unusable
+from hipwright.llm.answers.repair import UnusableAnswer
 from hipwright.llm.checkpoint import load as load_local
 from hipwright.llm.compact import expand, prompt
 from hipwright.records import Program
@@ -81,7 +81,7 @@ def test_read_takes_short_programs_and_tells_what_it_cannot(lines: tuple[corpus.
     assert isinstance(found, Program)
     assert "#include" in found.text
     refused = read(lines[0].programs[0].replace("def forward", "def backwards"), lines[0].problem)
-    assert isinstance(refused, Unusable)
+    assert isinstance(refused, UnusableAnswer)
     assert "backwards" in refused.message
 
 

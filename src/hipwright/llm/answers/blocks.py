@@ -1,4 +1,4 @@
-"""Where the code of an answer is: fenced blocks, JSON strings, or bare text with prose around it."""
+"""Finds the code in an answer: fenced blocks, JSON strings, or bare text with prose around it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SMART_TRIPLES = re.compile(r"[“”„]{3}|[‘’‚]{3}")
 
 @dataclass(frozen=True)
 class CodeBlock:
-    """A piece of code. before: the prose in front of it (its last 400 characters). closed: its fence was closed."""
+    """A piece of code. before: the prose before it (last 400 characters). closed: its fence was closed."""
 
     text: str
     lang: str = ""
@@ -35,7 +35,7 @@ class CodeBlock:
 
     @property
     def kind(self) -> Kind:
-        """What it holds, by its text alone."""
+        """The kind of code, by its text alone."""
         if self.lang in ("diff", "patch") or _DIFF.search(self.text):
             return "diff"
         forward = _FORWARD.search(self.text) is not None
@@ -47,7 +47,7 @@ class CodeBlock:
 
     @property
     def is_python(self) -> bool:
-        """A HIP literal in Python rather than plain C++."""
+        """Whether it is Python with a HIP literal, and not plain C++."""
         return "__global__" in self.text and _LITERAL.search(self.text) is not None
 
 
@@ -55,7 +55,7 @@ class CodeBlock:
 
 
 def blocks(text: str) -> list[CodeBlock]:
-    """The code of an answer, in order; bare text where no fence holds any."""
+    """The code blocks of an answer in order; bare code if no fence holds any."""
     if (found := _from_json(text)) is not None:
         return found
     fenced = [made for block in _fenced(text) if not block.text.isspace() for made in _unpacked(block)]
@@ -65,16 +65,16 @@ def blocks(text: str) -> list[CodeBlock]:
 
 
 def _unpacked(block: CodeBlock) -> list[CodeBlock]:
-    """A block of JSON as the code in it; another one as it is."""
+    """Replaces a JSON block by the code in it; other blocks are unchanged."""
     if block.lang == "json" or block.text.lstrip().startswith("{"):
         found = _from_json(block.text)
         if found:
             return [replace(b, before=block.before) for b in found]
-    return [_without_word(block)]
+    return [_without_language_line(block)]
 
 
-def _without_word(block: CodeBlock) -> CodeBlock:
-    """A first line that says `python` only is the fence's language."""
+def _without_language_line(block: CodeBlock) -> CodeBlock:
+    """Removes a first line that only names the language."""
     first, _, rest = block.text.lstrip("\n").partition("\n")
     if first.strip().lower() in _WORDS:
         return replace(
@@ -84,7 +84,7 @@ def _without_word(block: CodeBlock) -> CodeBlock:
 
 
 @dataclass
-class _Open:
+class _OpenFence:
     """A fence being read."""
 
     fence: str
@@ -106,13 +106,13 @@ class _Open:
 
 def _fenced(text: str) -> Iterator[CodeBlock]:
     lines = text.split("\n")
-    now: _Open | None = None
+    now: _OpenFence | None = None
     prose: list[str] = []
     for number, line in enumerate(lines):
         match = _FENCE.match(line) if "```" in line or "~~~" in line else None
         if now is None:
             if match:
-                now, prose = _Open(match[1], _lang(match[2]), _tail(prose), []), []
+                now, prose = _OpenFence(match[1], _lang(match[2]), _tail(prose), []), []
             else:
                 prose.append(line)
         elif match is None or match[1][0] != now.fence[0] or len(match[1]) < len(now.fence):
@@ -130,13 +130,13 @@ def _fenced(text: str) -> Iterator[CodeBlock]:
         yield now.block(False)
 
 
-def _nested(now: _Open, match: re.Match[str], prose: list[str]) -> tuple[CodeBlock | None, _Open]:
-    """A fence with a language inside a fence: a wrapper around it, a stray line in a literal, or one left open."""
+def _nested(now: _OpenFence, match: re.Match[str], prose: list[str]) -> tuple[CodeBlock | None, _OpenFence]:
+    """Handles a fence with a language inside a fence: a wrapper, a stray line in a literal, or an unclosed fence."""
     if now.quote:
         now.nested, now.stray = now.nested + 1, True
         return None, now
     inside = "\n".join(now.lines)
-    opened = _Open(match[1], _lang(match[2]), _tail(now.lines) if now.lang in _WRAPPERS else _tail(prose), [])
+    opened = _OpenFence(match[1], _lang(match[2]), _tail(now.lines) if now.lang in _WRAPPERS else _tail(prose), [])
     if now.lang in _WRAPPERS and "__global__" not in inside and not _FORWARD.search(inside):
         return None, opened
     return now.block(False), opened
@@ -156,7 +156,7 @@ def _tail(lines: list[str]) -> str:
 
 
 def triple_quote(line: str, inside: str) -> str:
-    """The triple quote that is open after a line, given the one open before it ("" for none)."""
+    """The triple quote open after a line, given the one open before it ("" for none)."""
     at = 0
     if not inside and line.lstrip().startswith("#"):
         return ""
@@ -178,7 +178,7 @@ def triple_quote(line: str, inside: str) -> str:
 
 
 def _from_json(text: str) -> list[CodeBlock] | None:
-    """The code in a JSON document's strings; None when the text is no JSON."""
+    """The code in the strings of a JSON document; None if the text is no JSON."""
     bare = text.strip()
     if not bare.startswith(("{", "[", '"')) or not bare.endswith(("}", "]", '"')):
         return None
@@ -190,12 +190,12 @@ def _from_json(text: str) -> list[CodeBlock] | None:
     made: list[CodeBlock] = []
     for text_ in _strings(value):
         inner = list(_fenced(text_)) if "```" in text_ or "~~~" in text_ else [CodeBlock(text_)]
-        made += [replace(_without_word(b), notes=(*b.notes, *notes)) for b in inner if b.kind != "none"]
+        made += [replace(_without_language_line(b), notes=(*b.notes, *notes)) for b in inner if b.kind != "none"]
     return made
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """The strings of a document in order of depth, at most four deep; a list of single lines is one text."""
+    """The strings of a document by depth, at most four levels; a list of single lines is one text."""
     todo: deque[tuple[Any, int]] = deque([(value, 0)])
     while todo:
         item, depth = todo.popleft()
@@ -226,7 +226,7 @@ _CODE_LINE = re.compile(
 
 
 def _bare(text: str) -> list[CodeBlock]:
-    """Code that stands in the answer without any fence."""
+    """Code outside of any fence."""
     lines = [line for line in text.split("\n") if not (line.lstrip().startswith(("```", "~~~")) and _FENCE.match(line))]
     python = next((i for i, line in enumerate(lines) if _PYTHON_START.match(line)), len(lines))
     cpp = next((i for i, line in enumerate(lines[:python]) if _CPP_START.match(line)), None)
@@ -242,7 +242,7 @@ def _bare(text: str) -> list[CodeBlock]:
 
 
 def until_prose(text: str) -> str:
-    """Python text up to the first line at the margin that cannot be code."""
+    """Python text up to the first unindented line that cannot be code."""
     kept: list[str] = []
     quote = ""
     for line in text.split("\n"):

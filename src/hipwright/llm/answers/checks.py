@@ -1,6 +1,6 @@
-"""What an answer must not say, found before the parser looks: host code, things that do not exist, Python that acts.
+"""Checks of an answer before parsing: host code, unknown APIs, Python with side effects.
 
-The parser and the compiler would refuse most of it too; the point here is a message that names the line and the change.
+Parser and compiler would refuse most of it too; these checks give messages with the line and the change.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ UNKNOWN = _rules(
 
 
 def hip_findings(source: str, text: str, first_line: int) -> Iterator[tuple[str, AnswerProblem]]:
-    """(kind, problem) of HIP source, worst kind first. first_line: of the source in the program's text."""
+    """Yields (kind, problem) of HIP source, worst kind first. first_line: of the source in the program's text."""
     code = blank(source)
     for found in _INCLUDE.finditer(_without_comments(source, code)):
         line = first_line + source.count("\n", 0, found.start(1))
@@ -137,7 +137,7 @@ def hip_findings(source: str, text: str, first_line: int) -> Iterator[tuple[str,
 
 
 def _without_comments(source: str, code: str) -> str:
-    """The source with every line blank that `blank` left empty: directives in comments go, names in quotes stay."""
+    """Blanks the lines that `blank` empties: removes directives in comments, keeps names in quotes."""
     pairs = zip(source.split("\n"), code.split("\n"), strict=True)
     return "\n".join(a if b.lstrip().startswith("#") else " " * len(a) for a, b in pairs)
 
@@ -276,7 +276,7 @@ def _expression(node: ast.AST, own: set[str]) -> tuple[str, str, str] | None:
 def _attribute(node: ast.Attribute, own: set[str]) -> tuple[str, str, str] | None:
     if node.attr.startswith("__") and node.attr != "__init__":
         return "unsafe_python", f"the attribute {_short(node.attr)} is refused", _ACTS_FIX
-    if not isinstance(node.value, ast.Name) or node.value.id in own:  # a local called `signal` or `io` is no module
+    if not isinstance(node.value, ast.Name) or node.value.id in own:  # a local called `io` is no module
         return None
     root = node.value.id
     if root in _MODULES:
@@ -297,7 +297,7 @@ def _attribute(node: ast.Attribute, own: set[str]) -> tuple[str, str, str] | Non
 
 
 def check(kinds: Iterator[tuple[str, AnswerProblem]]) -> None:
-    """Raise Refused with all problems of the worst kind there is."""
+    """Raises AnswerRefused with all problems of the worst kind found."""
     order = ("unsafe_python", "forbidden", "host_code", "unknown_api", "not_a_program")
     found: dict[str, dict[int, AnswerProblem]] = {}
     for kind, problem in kinds:

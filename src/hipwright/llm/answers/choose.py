@@ -1,4 +1,4 @@
-"""Which of an answer's blocks is the program: one whole text, or a HIP block and a plan put together."""
+"""Selects the program among an answer's blocks: one whole text, or a HIP block and a plan joined."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def kernel_names(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The text to mend and check."""
+    """The selected text. closed: its fences were closed."""
 
     text: str
     closed: bool
@@ -36,7 +36,7 @@ class Chosen:
 
 
 def choose(found: Sequence[CodeBlock]) -> Chosen:
-    """The program of some blocks. Raises Refused where there is none, or more than one."""
+    """Selects the program. Raises AnswerRefused if there is none, or more than one."""
     useful = [b for b in found if b.kind != "none"]
     programs = _distinct([b for b in useful if b.kind == "program"])
     if any(b.kind == "diff" for b in useful) and not programs:
@@ -49,7 +49,7 @@ def choose(found: Sequence[CodeBlock]) -> Chosen:
         return _one_program(programs, useful)
     plans, hips = (_distinct([b for b in useful if b.kind == kind]) for kind in ("plan", "hip"))
     if plans and hips:
-        return _together(_only(plans, "plan"), hips)
+        return _joined(_only(plans, "plan"), hips)
     if plans:
         return Chosen(_only(plans, "plan").text, _only(plans, "plan").closed, _notes(plans[-1]))
     if hips:
@@ -62,7 +62,7 @@ def _notes(block: CodeBlock, *more: str) -> tuple[str, ...]:
 
 
 def _distinct(given: Sequence[CodeBlock]) -> list[CodeBlock]:
-    """Without repeats, blanks aside; of two equal ones the later place counts, for what the prose before it says."""
+    """Removes repeats (ignoring whitespace); the later of two equal blocks stays, with the prose before it."""
     kept: dict[str, CodeBlock] = {}
     for block in given:
         text = "\n".join(line.rstrip() for line in block.text.strip().split("\n"))
@@ -89,7 +89,7 @@ def _one_program(programs: list[CodeBlock], useful: Sequence[CodeBlock]) -> Chos
 
 
 def _only(given: Sequence[CodeBlock], what: str) -> CodeBlock:
-    """The only block, or the one that is clearly the final one. Raises Refused("two_programs")."""
+    """The only block, or the one that is clearly final. Raises AnswerRefused("two_programs")."""
     if len(given) == 1:
         return given[0]
     final = [b for b in given if _marks(b, _FINAL) and not _marks(b, _DRAFT)]
@@ -107,7 +107,7 @@ def _only(given: Sequence[CodeBlock], what: str) -> CodeBlock:
 
 
 def _marks(block: CodeBlock, pattern: re.Pattern[str]) -> bool:
-    """Whether the prose right before a block, or its first comment, says what it is."""
+    """Whether the prose just before a block, or its first comment, matches."""
     said = "\n".join(line for line in block.before.split("\n")[-2:])
     first = block.text.lstrip().split("\n", 1)[0]
     return bool(pattern.search(said) or (first.startswith(("#", "//", '"""')) and pattern.search(first)))
@@ -116,8 +116,8 @@ def _marks(block: CodeBlock, pattern: re.Pattern[str]) -> bool:
 # ---------------------------------------------------------------- a HIP block and a plan
 
 
-def _together(plan: CodeBlock, hips: list[CodeBlock]) -> Chosen:
-    """HIP source and a plan from two blocks (or several, when their kernels differ and all are launched)."""
+def _joined(plan: CodeBlock, hips: list[CodeBlock]) -> Chosen:
+    """Joins a plan with a HIP block, or with several if their kernels differ and all are launched."""
     if len(hips) > 1:
         names = [name for b in hips for name in kernel_names(b.text)]
         launched = all(re.search(rf"\b{re.escape(name)}[ \t]*\[", plan.text) for name in names[:200])
@@ -134,7 +134,7 @@ def _together(plan: CodeBlock, hips: list[CodeBlock]) -> Chosen:
 
 
 def literal(source: str) -> str:
-    """HIP source as the statement that a program has for it."""
+    """HIP source as the statement HIP = r'''...'''."""
     if "'''" in source and '"""' in source:
         raise AnswerRefused(
             "not_python", *refuse("", "the HIP source holds both ''' and \"\"\"", "write it without").problems
@@ -144,7 +144,7 @@ def literal(source: str) -> str:
 
 
 def _without_placeholder(plan: str) -> str:
-    """A plan whose own HIP has no kernel in it (`HIP = "..."  # see above`): that line goes."""
+    """Removes a placeholder for the HIP source from a plan (`HIP = "..."  # see above`)."""
     return re.sub(
         r"^HIP[ \t]*=[ \t]*[rR]?(?:'''[^']{0,200}'''"
         r"|\"\"\"[^\"]{0,200}\"\"\"|\"[^\"\n]{0,200}\"|'[^'\n]{0,200}')[^\n]*\n",

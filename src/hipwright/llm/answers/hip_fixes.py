@@ -1,6 +1,6 @@
-"""Mechanical mending of HIP source: CUDA spellings that have one exact HIP spelling, and nothing more.
+"""Mechanical fixes of HIP source: CUDA spellings with one exact HIP equivalent.
 
-Names are found in the source with comments and strings blanked, so that a comment is left as it was written.
+Names are searched with comments and strings blanked, so that comments stay unchanged.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*\n?", re.MULTILINE)
 
 
 def fix_hip(source: str, launched: Iterable[str]) -> tuple[str, list[str]]:
-    """(the source, what was mended). launched: the kernels that the plan launches."""
+    """Returns (fixed source, notes on the fixes). launched: the kernels that the plan launches."""
     notes = []
     for step, note in (
         (_without_fences, "a fence inside the code"),
@@ -81,7 +81,7 @@ def _headers(source: str) -> str:
 
 
 def _renamed(source: str) -> str:
-    """Names outside of comments and strings; a barrier of a whole wave keeps no mask, as HIP's has none."""
+    """Replaces names outside of comments and strings; drops the full mask of __syncwarp."""
     code = blank(source)
     edits = [(m.start(), m.end(), _NAMES[m.group()]) for m in _NAME.finditer(code)]
     edits += [(m.start(), m.end(), "__syncwarp()") for m in _SYNCWARP.finditer(code)]
@@ -93,7 +93,7 @@ def _renamed(source: str) -> str:
 
 
 def _extern(source: str, launched: set[str]) -> str:
-    """extern "C" in front of a plain kernel that is launched and declared once: its name is then what the plan says."""
+    """Adds extern "C" to a plain kernel that is launched and declared once, so that its name is not mangled."""
     code = blank(source)
     if not launched or re.search(r"\bnamespace\b|\bclass\b", code):
         return source
@@ -109,7 +109,7 @@ def _extern(source: str, launched: set[str]) -> str:
 
 
 def _declared(code: str, match: re.Match[str]) -> str:
-    """The kernel's name: what stands before its parameters, __launch_bounds__(...) aside."""
+    """The kernel's name: the word before its parameters, after any __launch_bounds__(...)."""
     if match[1] not in ("__launch_bounds__", "__attribute__"):
         return match[1]
     after = re.compile(r"[^()]{0,200}(?:\([^()]{0,200}\)[^()]{0,200})?\)+\s*(?:void\s+)?(\w+)\s*\(").match(

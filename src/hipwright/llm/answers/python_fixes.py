@@ -1,7 +1,7 @@
-"""Mechanical mending of a program's Python side: each step is exactly right or is left undone.
+"""Mechanical fixes of a program's Python: each step is exact or does nothing.
 
-Nothing is executed: text and syntax trees only. `mend` gives back the text and what was done to it; what is left wrong
-the checks and the parser name.
+Nothing is executed: text and syntax trees only. `fix_python` returns the text and notes on the fixes; the checks and
+the parser report what remains wrong.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _quiet = threading.Lock()
 
 
 def tree_of(text: str) -> ast.Module:
-    """ast.parse that raises SyntaxError for whatever is not Python, and warns of nothing."""
+    """ast.parse without warnings; raises SyntaxError for anything that is not Python."""
     with _quiet, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an invalid escape in a string is no news worth
+        warnings.simplefilter("ignore")  # such as an invalid escape in a string
         try:
             return syntax.parse(text)
         except (ValueError, MemoryError, RecursionError) as error:
@@ -52,14 +52,14 @@ def tree_of(text: str) -> ast.Module:
 
 
 def parsed_of(text: str) -> Parsed:
-    """`parse`, and warns of nothing. Raises ProgramError."""
+    """`parse` without warnings. Raises ProgramError."""
     with _quiet, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return parse(text)
 
 
 def fix_python(text: str) -> tuple[str, list[str]]:
-    """(the text as near to the program form as mechanics can bring it, what was done)."""
+    """Returns (the text after all fixes, notes on them)."""
     notes: list[str] = []
     for step, note in _TEXT_STEPS:
         changed = step(text)
@@ -75,11 +75,11 @@ def fix_python(text: str) -> tuple[str, list[str]]:
                 text, tree = changed, tree_of(changed)
     except SyntaxError:
         return text, notes
-    return _inside(text, tree, notes)
+    return _with_fixed_hip(text, tree, notes)
 
 
-def _inside(text: str, tree: ast.Module, notes: list[str]) -> tuple[str, list[str]]:
-    """The HIP literal mended by itself."""
+def _with_fixed_hip(text: str, tree: ast.Module, notes: list[str]) -> tuple[str, list[str]]:
+    """Fixes the HIP literal."""
     place = hip_of(tree)
     if place is None:
         return text, notes
@@ -99,12 +99,12 @@ def _dedent(text: str) -> str:
 
 
 def _entities(text: str) -> str:
-    """`#include &lt;...&gt;` is never C++: the whole text was escaped for HTML."""
+    """Unescapes HTML if an #include shows that the whole text was escaped."""
     return html.unescape(text) if re.search(r"#[ \t]*include[ \t]*&lt;", text) else text
 
 
 def _tabs(text: str) -> str:
-    """Tabs and blanks mixed: as 4 or as 8 columns, where only one of them is Python or both mean the same."""
+    """Expands mixed tabs to 4 or 8 columns if only one is valid Python, or both mean the same."""
     if "\t" not in text:
         return text
     try:
@@ -139,7 +139,7 @@ _TEXT_STEPS: tuple[tuple[Callable[[str], str], str], ...] = (
 
 
 def without(text: str, nodes: list[ast.stmt], tree: ast.Module) -> str:
-    """The text without some top-level statements; one that shares a line with another stays."""
+    """Removes top-level statements; one that shares a line with another stays."""
     lines = text.split("\n")
     spans = [_span(node) for node in tree.body]
     gone = {id(node) for node in nodes}
@@ -166,7 +166,7 @@ def _imports(text: str, tree: ast.Module) -> str:
 
 
 def _needless(node: ast.Import | ast.ImportFrom) -> bool:
-    """An import whose names exist in a plan anyway, or that names nothing a plan could use."""
+    """Whether an import is redundant in a plan, or useless there."""
     if isinstance(node, ast.ImportFrom):
         module = node.module or ""
         if node.level or module not in _NAMED:
@@ -182,7 +182,7 @@ def _needless(node: ast.Import | ast.ImportFrom) -> bool:
 
 
 def _extras(text: str, tree: ast.Module) -> str:
-    """What belongs to the task file or to a test run: class Model, get_inputs, `if __name__ == "__main__"`."""
+    """Removes parts of the task file or a test run: class Model, get_inputs, `if __name__ == "__main__"`."""
     functions = {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
     gone: list[ast.stmt] = []
     for index, node in enumerate(tree.body):
@@ -209,7 +209,7 @@ _ROUNDED_UP = {"(a + b - 1) // b", "-(-a // b)", "-(a // -b)", "(a - 1) // b + 1
 
 
 def _cdiv(text: str, tree: ast.Module) -> str:
-    """A function cdiv(a, b) of the usual body: the plan has one of that name."""
+    """Removes a function cdiv(a, b) with the usual body: plans have one."""
     gone: list[ast.stmt] = []
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == "cdiv" and len(node.args.args) == 2:
@@ -225,7 +225,7 @@ def _cdiv(text: str, tree: ast.Module) -> str:
 
 
 def hip_of(tree: ast.Module) -> tuple[ast.Assign, str] | None:
-    """The statement HIP = "..." and its text, or None."""
+    """The statement HIP = "..." and its text, else None."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "HIP":
             if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
@@ -235,7 +235,7 @@ def hip_of(tree: ast.Module) -> tuple[ast.Assign, str] | None:
 
 
 def _named_hip(text: str, tree: ast.Module) -> str:
-    """The one string with kernels in it is HIP, whatever it was called, if nothing else mentions that name."""
+    """Renames the only string with kernels to HIP, if nothing else uses its name."""
     if any(isinstance(n, ast.Name) and n.id == "HIP" for n in ast.walk(tree)):
         return text
     found = []
@@ -260,12 +260,12 @@ def _named_hip(text: str, tree: ast.Module) -> str:
 
 
 def _annotated(text: str, tree: ast.Module) -> str:
-    """`HIP: str = ...` without the annotation."""
+    """Removes the annotation of `HIP: str = ...`."""
     return re.sub(r"^HIP[ \t]*:[ \t]*[\w.]+[ \t]*=", "HIP =", text, count=1, flags=re.MULTILINE)
 
 
 def _raw(text: str, tree: ast.Module) -> str:
-    """HIP as one raw literal: of one with escapes, of pieces side by side, of textwrap.dedent(...) or .strip()."""
+    """Rewrites HIP as one raw literal: from one with escapes, adjacent pieces, textwrap.dedent(...) or .strip()."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "HIP":
             segment = ast.get_source_segment(text, node.value) or ""
@@ -288,7 +288,7 @@ def _with_hip(text: str, node: ast.Assign, source: str) -> str:
 
 
 def _launched(tree: ast.Module) -> set[str]:
-    """Names that a plan launches, name[grid, block](...)."""
+    """The names that a plan launches as name[grid, block](...)."""
     return {
         n.func.value.id
         for n in ast.walk(tree)

@@ -1,5 +1,7 @@
-"""A model's answer -> a program, or what to ask next (docs/answers.md). An answer is untrusted text: it is read, mended
-where mechanics can, checked by the real parser, and never executed. No text makes `read_answer` raise.
+"""Reads a model's answer into a program, or a repair prompt (docs/answers.md).
+
+An answer is untrusted text: it is fixed mechanically where possible, checked by the real parser, and never executed.
+`read_answer` raises for no text.
 """
 
 from __future__ import annotations
@@ -12,28 +14,28 @@ from hipwright.llm.answers.blocks import CodeBlock, blocks, until_prose
 from hipwright.llm.answers.checks import check, hip_findings, python_findings
 from hipwright.llm.answers.choose import Chosen, choose
 from hipwright.llm.answers.python_fixes import fix_python, hip_of, parsed_of, tree_of
-from hipwright.llm.answers.repair import AnswerProblem, AnswerRefused, Unusable, at_line, refuse, unusable
+from hipwright.llm.answers.repair import AnswerProblem, AnswerRefused, UnusableAnswer, at_line, refuse, unusable
 from hipwright.llm.answers.text import clean, without_reasoning
 from hipwright.program.blanking import blank
 from hipwright.program.convert.modelnew import from_modelnew
 from hipwright.records import Program, Record
 
 MAX_ANSWER = 4_000_000  # characters of an answer
-MAX_PROGRAM = 64_000  # characters of a program; kernels that people write have fewer than 20,000
+MAX_PROGRAM = 64_000  # characters of a program; typical ones have fewer than 20,000
 
 
-class Read(Record, frozen=True, kw_only=True):
-    """A program that the parser accepts. mended: what was changed of the answer's own text, in words."""
+class UsableAnswer(Record, frozen=True, kw_only=True):
+    """A program that the parser accepts. mended: notes on the changes to the answer's text."""
 
     program: Program
     mended: tuple[str, ...] = ()
 
 
-def read_answer(text: str, finish: str = "stop", *, task_source: str = "") -> Read | Unusable:
-    """The program in a model's answer. Never executes anything, and never raises.
+def read_answer(text: str, finish: str = "stop", *, task_source: str = "") -> UsableAnswer | UnusableAnswer:
+    """Reads the program in a model's answer. Executes nothing and never raises.
 
-    finish: as in llm.records.Answer. task_source: the reference's text; with it a ModelNew file that builds an
-    extension is converted where that is possible (program/convert/modelnew.py), without it such a file is refused.
+    finish: as in llm.records.ModelAnswer. task_source: the reference; with it a ModelNew file that builds an extension
+    is converted if possible (program/convert/modelnew.py), without it such a file is refused.
     """
     notes: list[str] = []
     try:
@@ -44,7 +46,7 @@ def read_answer(text: str, finish: str = "stop", *, task_source: str = "") -> Re
         return unusable(refuse("not_python", "the code is nested too deeply", "use more, simpler statements"), notes)
 
 
-def _read(text: str, finish: str, task_source: str, notes: list[str]) -> Read:
+def _read(text: str, finish: str, task_source: str, notes: list[str]) -> UsableAnswer:
     if len(text) > MAX_ANSWER:
         raise _too_long(len(text))
     plain, done = clean(text)
@@ -53,7 +55,7 @@ def _read(text: str, finish: str, task_source: str, notes: list[str]) -> Read:
     notes += ["reasoning left out"] if thought else []
     if endless and not plain.strip():
         raise (
-            _cut()
+            _truncated()
             if finish == "length"
             else refuse("no_code", "it ends inside its own reasoning", "close the reasoning and write the program")
         )
@@ -66,7 +68,7 @@ def _read(text: str, finish: str, task_source: str, notes: list[str]) -> Read:
         program = _program(chosen, finish, notes)
     else:
         notes.append("a ModelNew file with an extension converted to a program")
-    return Read(program=program, mended=tuple(dict.fromkeys(notes)))
+    return UsableAnswer(program=program, mended=tuple(dict.fromkeys(notes)))
 
 
 def _chosen(found: list[CodeBlock], plain: str, finish: str) -> Chosen:
@@ -74,7 +76,7 @@ def _chosen(found: list[CodeBlock], plain: str, finish: str) -> Chosen:
         return choose(found)
     except AnswerRefused as refused:
         if finish == "length" and refused.kind == "no_code":
-            raise _cut() from None
+            raise _truncated() from None
         if finish == "filtered" and refused.kind == "no_code":
             raise refuse(
                 "filtered", "the provider held the answer back", "write the program only, without other text"
@@ -87,12 +89,12 @@ def _chosen(found: list[CodeBlock], plain: str, finish: str) -> Chosen:
 
 
 def _converted(text: str, task_source: str) -> Program | None:
-    """The program of a ModelNew file that builds an extension, where the task is known and the conversion works."""
+    """Converts a ModelNew file that builds an extension, if the task is known and the conversion works."""
     if not task_source or "load_inline" not in text or "class ModelNew" not in text:
         return None
     try:
         return from_modelnew(text, task_source)
-    except Exception:  # its reader was written for files that people hand in, not for any text
+    except Exception:  # the converter is not written for arbitrary text
         return None
 
 
@@ -101,7 +103,7 @@ def _converted(text: str, task_source: str) -> Program | None:
 
 def _program(chosen: Chosen, finish: str, notes: list[str]) -> Program:
     if finish == "length" and not chosen.closed:
-        raise _cut()
+        raise _truncated()
     text = chosen.text
     if "__global__" in text and not re.search(r"\bdef[ \t]+(?:forward|prepare|backward)\b", text):
         _only_hip(text)
@@ -114,10 +116,10 @@ def _program(chosen: Chosen, finish: str, notes: list[str]) -> Program:
 
 
 def _python(text: str, notes: list[str]) -> str:
-    """The text, without prose after its last line where that makes it Python. Raises Refused."""
-    mended, _ = fix_python(text)
+    """Returns the text, without trailing prose if that makes it Python. Raises AnswerRefused."""
+    fixed, _ = fix_python(text)
     try:
-        tree_of(mended)
+        tree_of(fixed)
         return text
     except SyntaxError as error:
         shorter = until_prose(text)
@@ -129,7 +131,7 @@ def _python(text: str, notes: list[str]) -> str:
             else:
                 notes.append("prose after the code")
                 return shorter
-        raise _not_python(mended, error) from None
+        raise _not_python(fixed, error) from None
 
 
 def _not_python(text: str, error: SyntaxError) -> AnswerRefused:
@@ -147,7 +149,7 @@ def _not_python(text: str, error: SyntaxError) -> AnswerRefused:
         or ("expected an indented block" in said and (error.lineno or 0) >= last)
         or ((error.lineno or 0) >= last and _hangs(text))
     ):
-        return _cut()
+        return _truncated()
     line = min(error.lineno or 1, last)
     return AnswerRefused("not_python", at_line(text, line, f"the text is not Python: {said}", "correct this line"))
 
@@ -165,11 +167,11 @@ def _outside_literals(text: str) -> str:
 
 
 def _only_hip(text: str) -> None:
-    """Refuse HIP without a plan, for the reason that helps most."""
+    """Refuses HIP without a plan, with the most useful reason."""
     check(iter(sorted(hip_findings(text, text, 1), key=lambda f: f[1].line)))
     code = blank(text)
     if code.count("{") > code.count("}"):
-        raise _cut()
+        raise _truncated()
     raise refuse(
         "hip_only",
         "it has kernels and no plan",
@@ -197,7 +199,7 @@ _ELIDED = re.compile(
 
 
 def _elided(text: str) -> None:
-    """Refuse a program of which a part is left to the reader."""
+    """Refuses a program with an omitted part ("rest unchanged")."""
     if match := _ELIDED.search(text):
         line = text.count("\n", 0, match.start()) + 1
         raise AnswerRefused(
@@ -206,7 +208,7 @@ def _elided(text: str) -> None:
 
 
 def _parsed(text: str) -> Program:
-    """The program, as the real parser accepts it. Raises Refused with the parser's message."""
+    """Parses the program. Raises AnswerRefused with the parser's message."""
     if "__global__" not in text:
         raise refuse(
             "no_kernel",
@@ -221,7 +223,7 @@ def _parsed(text: str) -> Program:
         raise _parser_says(text, error.line, message) from None
     code = blank(parsed.hip)
     if code.count("{") > code.count("}"):
-        raise _cut()
+        raise _truncated()
     if not parsed.launched:
         raise refuse(
             "no_kernel",
@@ -245,7 +247,7 @@ def _parser_says(text: str, line: int, message: str) -> AnswerRefused:
     )
 
 
-def _cut() -> AnswerRefused:
+def _truncated() -> AnswerRefused:
     return refuse(
         "truncated",
         "it ends in the middle",
@@ -261,4 +263,4 @@ def _too_long(characters: int) -> AnswerRefused:
     )
 
 
-__all__ = ["MAX_ANSWER", "MAX_PROGRAM", "Read", "Unusable", "read_answer"]
+__all__ = ["MAX_ANSWER", "MAX_PROGRAM", "UnusableAnswer", "UsableAnswer", "read_answer"]

@@ -1,7 +1,7 @@
-"""What is said to a model whose answer cannot be used: what is wrong, on which line, and the exact change.
+"""Repair prompts for unusable answers: what is wrong, on which line, and the exact change.
 
-A repair prompt quotes at most a few short lines of the answer, without control characters or backticks, so that nothing
-an answer says can end the quotation.
+A repair prompt quotes a few short lines of the answer, without control characters or backticks, so that no answer can
+end the quotation.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from functools import lru_cache
 from hipwright.records import Record
 
 CLOSING = "Answer with the whole corrected program in one ```python block and nothing else."
-SHOWN = 4  # problems that one prompt names; more of them hide the first
+SHOWN = 4  # problems that one prompt names
 _QUOTE = 140  # characters
 
 
-class Unusable(Record, frozen=True, kw_only=True):
-    """An answer that holds no program. kind: one of docs/answers.md. message: one line. repair: what to ask next.
+class UnusableAnswer(Record, frozen=True, kw_only=True):
+    """An answer without a usable program. kind: of docs/answers.md. message: one line. repair: the next prompt.
 
-    salvaged: what had been mended before it was given up.
+    salvaged: notes on the fixes made before the refusal.
     """
 
     kind: str
@@ -30,7 +30,7 @@ class Unusable(Record, frozen=True, kw_only=True):
 
 
 class AnswerProblem(Record, frozen=True, kw_only=True):
-    """One thing to change. line: of the program's text, from 1 (0: none). quote: that line."""
+    """One problem with its change. line: of the program's text, from 1 (0: none). quote: that line."""
 
     message: str
     change: str
@@ -39,7 +39,7 @@ class AnswerProblem(Record, frozen=True, kw_only=True):
 
 
 class AnswerRefused(Exception):
-    """Raised inside llm/answers/read.py where an answer is given up; never leaves it."""
+    """Raised when an answer is refused; `read_answer` catches it."""
 
     def __init__(self, kind: str, *problems: AnswerProblem) -> None:
         super().__init__(kind)
@@ -48,12 +48,12 @@ class AnswerRefused(Exception):
 
 
 def refuse(kind: str, message: str, change: str) -> AnswerRefused:
-    """A refusal with one problem that has no line."""
+    """Returns a refusal with one problem without a line."""
     return AnswerRefused(kind, AnswerProblem(message=message, change=change))
 
 
 def at_line(text: str, line: int, message: str, change: str) -> AnswerProblem:
-    """A problem on a line of a text."""
+    """Returns a problem on a line of a text."""
     lines = _lines(text)
     return AnswerProblem(
         message=message, change=change, line=line, quote=quoted(lines[line - 1]) if line <= len(lines) else ""
@@ -62,25 +62,25 @@ def at_line(text: str, line: int, message: str, change: str) -> AnswerProblem:
 
 @lru_cache(maxsize=2)
 def _lines(text: str) -> tuple[str, ...]:
-    """Kept, as a hostile text may have a problem on every line."""
+    """Cached, since a hostile text may have a problem on every line."""
     return tuple(text.split("\n"))
 
 
 def quoted(line: str) -> str:
-    """A line as it may stand in a prompt: printable, no backticks, at most 140 characters."""
+    """A line for quotation in a prompt: printable, no backticks, at most 140 characters."""
     plain = re.sub(r"[`\s]+", " ", "".join(c for c in line[: 4 * _QUOTE] if c.isprintable() or c == "\t")).strip()
     return plain if len(plain) <= _QUOTE else plain[: _QUOTE - 3] + "..."
 
 
-def unusable(refused: AnswerRefused, salvaged: Sequence[str]) -> Unusable:
-    """The record of a refusal."""
+def unusable(refused: AnswerRefused, salvaged: Sequence[str]) -> UnusableAnswer:
+    """Returns the record of a refusal."""
     first = refused.problems[0]
     message = f"line {first.line}: {first.message}" if first.line else first.message
-    return Unusable(kind=refused.kind, message=message, repair=prompt(refused.problems), salvaged=tuple(salvaged))
+    return UnusableAnswer(kind=refused.kind, message=message, repair=prompt(refused.problems), salvaged=tuple(salvaged))
 
 
 def prompt(problems: Sequence[AnswerProblem]) -> str:
-    """The repair prompt of some problems."""
+    """Returns the repair prompt of some problems."""
     parts = ["Your last answer cannot be used."]
     for problem in problems[:SHOWN]:
         where = f"Line {problem.line} (`{problem.quote}`): " if problem.line and problem.quote else ""

@@ -1,6 +1,6 @@
-"""The text of an answer before its code is looked for: line ends, invisible characters, reasoning, smart quotes.
+"""Cleans the text of an answer: line ends, invisible characters, reasoning, smart quotes.
 
-Everything here reads the text a fixed number of times: a hostile answer of a megabyte costs no more than a dull one.
+Every function is linear in the text's length, also for hostile answers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _SPECIAL = re.compile(r"<\|[a-z_]{1,40}\|>|</s>[ \t\n]*\Z")
 
 
 def clean(text: str) -> tuple[str, list[str]]:
-    """(the answer with "\\n" line ends and visible characters only, what was mended)."""
+    """Returns (the answer with "\\n" line ends and visible characters only, notes on the changes)."""
     notes = []
-    plain = text.encode("utf-8", "replace").decode()  # a lone surrogate can be neither stored nor compiled
+    plain = text.encode("utf-8", "replace").decode()  # lone surrogates can be neither stored nor compiled
     plain = plain.replace("\x00", "")
     if "\r" in plain:
         plain = plain.replace("\r\n", "\n").replace("\r", "\n")
@@ -39,14 +39,14 @@ def clean(text: str) -> tuple[str, list[str]]:
 
 
 def without_reasoning(text: str) -> tuple[str, bool, bool]:
-    """(the text without <think> parts, whether there were any, whether the last one never ends)."""
+    """Returns (the text without <think> parts, whether there were any, whether the last one is open)."""
     parts: list[str] = []
     at, inside, found = 0, False, False
     for match in _TAG.finditer(text):
         found = True
         if match[1]:
             if not inside:
-                parts.clear()  # some servers drop the opening tag: all before is reasoning
+                parts.clear()  # some servers drop the opening tag: all text before is reasoning
             inside, at = False, match.end()
         elif not inside:
             parts.append(text[at : match.start()])
@@ -67,7 +67,7 @@ _ODD = re.compile(rf"[“”„‘’‚−{_SPACES}]")
 
 
 def straighten(code: str, language: Language) -> str:
-    """Smart quotes, odd spaces and the minus sign as ASCII wherever they stand outside of strings and comments."""
+    """Replaces smart quotes, special spaces and minus signs outside of strings and comments by ASCII."""
     if not _ODD.search(code):
         return code
     out: list[str] = []
@@ -92,7 +92,7 @@ def straighten(code: str, language: Language) -> str:
 
 
 def _smart(code: str, at: int, token: str, out: list[str]) -> int:
-    """A literal that a smart quote opens: its two ends become ASCII."""
+    """Replaces both ends of a literal that a smart quote opens."""
     plain = '"' if token[0] in "“”„" else "'"
     closers = tuple(c * len(token) for c in ("“”„" if plain == '"' else "‘’‚"))
     end = _close(code, at, (*closers, plain * len(token)))
@@ -105,8 +105,10 @@ def _smart(code: str, at: int, token: str, out: list[str]) -> int:
 
 
 def _close(code: str, at: int, closers: tuple[str, ...]) -> int:
-    """Past the end of the literal or comment that began before `at`. One that never ends takes the rest of its line (a
-    single quote) or of the text, so that no text is read twice."""
+    """The end of the literal or comment that began before `at`.
+
+    An open one takes the rest of its line (single quote) or of the text, so that no text is read twice.
+    """
     stop = code.find("\n", at) if len(closers[0]) == 1 else -1
     stop = stop if stop >= 0 else len(code)
     wanted = "|".join(re.escape(c) for c in closers)

@@ -1,6 +1,6 @@
-"""A class ModelNew whose forward is a plan: its functions as a program has them, at the top level.
+"""Unwraps a class ModelNew whose forward is a plan: moves its functions to the top level.
 
-A plan's `self` is the reference's model, so what `__init__` builds is not needed, if it makes nothing of its own.
+A plan's `self` is the reference's model, so `__init__` is not needed unless it makes tensors of its own.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _OWN = re.compile(
 
 
 def unwrap(text: str, tree: ast.Module) -> str:
-    """The text with the class's methods at the top level; unchanged when there is no such class or no plan in it.
+    """Moves the class's methods to the top level; returns the text unchanged without such a class or plan.
 
-    Raises Refused("own_parameters") for an __init__ that makes tensors, which a program could not read.
+    Raises AnswerRefused("own_parameters") for an __init__ that makes tensors, which a program could not read.
     """
     classes = [n for n in tree.body if isinstance(n, ast.ClassDef) and n.name != "Model"]
     if any(isinstance(n, ast.FunctionDef) and n.name == "forward" for n in tree.body) or len(classes) != 1:
@@ -44,13 +44,13 @@ def unwrap(text: str, tree: ast.Module) -> str:
 
 
 def _is_plan(forward: ast.FunctionDef, text: str) -> bool:
-    """Whether it launches a kernel the way a plan does, and no extension's function."""
+    """Whether forward launches kernels as a plan does, and uses no extension."""
     launches = (isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript) for n in ast.walk(forward))
     return any(launches) and "load_inline" not in text
 
 
 def _shifted(lines: list[str], columns: int) -> list[str]:
-    """Lines moved to the left; a line of a string that stands further left stays."""
+    """Dedents lines; string lines with less indentation stay."""
     return [line[columns:] if not line[:columns].strip() else line for line in lines]
 
 

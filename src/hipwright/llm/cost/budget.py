@@ -1,7 +1,7 @@
-"""Dollars and tokens as hard limits: reserved before a call is sent, settled when its cost is known.
+"""Hard limits in dollars and tokens: reserved before a call is sent, settled when its cost is known.
 
-At any moment spent + held <= limit, as long as no call costs more than it reserved (`overshot` names those that did).
-Money is counted in whole billionths of a dollar, so that no order of calls changes a sum.
+Always spent + held <= limit, as long as no call costs more than it reserved (`overshot` lists those that did). Money is
+counted in whole billionths of a dollar, so that the order of calls does not change a sum.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from hipwright.errors import BadInput, OutOfBudget
 from hipwright.llm.call_log import CallLog
 from hipwright.records import Record
 
-NANO = 10**9  # of one dollar; a call's cost is rounded up to it once
+NANO = 10**9  # of a dollar; a call's cost is rounded up to it once
 
 
 class SpendingLimits(Record, frozen=True, kw_only=True):
-    """What a run may spend on language models; None: no limit."""
+    """The limits of a run's spending on language models; None: no limit."""
 
     usd: float | None = None
     tokens: int | None = None
 
 
 class Spent(Record, frozen=True, kw_only=True):
-    """What is paid for, and what is held for calls under way. Dollars; tokens in and out together."""
+    """Spending, and what is held for calls in progress. tokens: input plus output."""
 
     usd: float = 0.0
     tokens: int = 0
@@ -36,7 +36,7 @@ class Spent(Record, frozen=True, kw_only=True):
 
 @dataclass(eq=False)
 class BudgetReservation:
-    """Money held for one attempt. nano: billionths of a dollar. overshot: it cost more than this in the end."""
+    """Money held for one attempt. nano: billionths of a dollar. overshot: the attempt cost more than this."""
 
     nano: int
     tokens: int
@@ -44,7 +44,7 @@ class BudgetReservation:
 
 
 def to_nano(usd: float, *, up: bool = True) -> int:
-    """Billionths of a dollar, rounded up (or down, for a limit). Takes 0.1 as a tenth, not as its binary neighbour."""
+    """Converts to billionths of a dollar, rounded up (down for a limit). 0.1 is exactly a tenth."""
     if not math.isfinite(usd) or usd < 0:
         raise ValueError(f"not an amount of money: {usd}")
     exact = Fraction(repr(float(usd))) * NANO
@@ -52,7 +52,7 @@ def to_nano(usd: float, *, up: bool = True) -> int:
 
 
 class Budget:
-    """What is left of the limits. Thread-safe."""
+    """Tracks spending against the limits. Thread-safe."""
 
     def __init__(self, limits: SpendingLimits, spent_usd: float = 0.0, spent_tokens: int = 0) -> None:
         try:
@@ -70,7 +70,7 @@ class Budget:
 
     @classmethod
     def resumed(cls, limits: SpendingLimits, log: CallLog) -> Budget:
-        """The budget of a run that goes on: its answers at their cost, its lost calls at what they reserved."""
+        """The budget of a resumed run: answers at their cost, lost attempts at their reserved cost."""
         answers, lost = log.answers(), log.lost()
         nano = sum(to_nano(a.cost_usd) for a in answers) + sum(to_nano(r.cost_usd) for r in lost)
         tokens = sum(a.usage.input_tokens + a.usage.output_tokens for a in answers) + sum(r.tokens for r in lost)
@@ -79,7 +79,7 @@ class Budget:
         return budget
 
     def reserve(self, cost_usd: float, tokens: int) -> BudgetReservation:
-        """Hold what a call may cost at most. OutOfBudget when spent + held + this is above a limit.
+        """Holds the most that a call may cost. OutOfBudget if spent + held + this exceeds a limit.
 
         The error's evidence has `limit` ("usd" or "tokens"), `left` (what no call holds) and `asked`.
         """
@@ -92,7 +92,7 @@ class Budget:
         return reservation
 
     def settle(self, reservation: BudgetReservation, cost_usd: float, tokens: int) -> None:
-        """Pay what a call cost and give the rest back. More than it held is counted too, and marked `overshot`."""
+        """Counts what a call cost and releases the rest. More than was held is counted too, and marked `overshot`."""
         nano, tokens = to_nano(cost_usd), _count(tokens)
         with self._mutex:
             self._release(reservation)
@@ -103,13 +103,13 @@ class Budget:
                 self._overshot.append(reservation)
 
     def cancel(self, reservation: BudgetReservation) -> None:
-        """Give all of it back: the call was never sent, or the provider refused it unbilled."""
+        """Releases the reservation: the call was not sent, or refused unbilled."""
         with self._mutex:
             self._release(reservation)
 
     @property
     def spent(self) -> Spent:
-        """What is paid and what is held now."""
+        """The current spending and reservations."""
         with self._mutex:
             return Spent(
                 usd=self._spent / NANO,
@@ -120,7 +120,7 @@ class Budget:
 
     @property
     def overshot(self) -> tuple[BudgetReservation, ...]:
-        """The calls that cost more than they had reserved, oldest first: a provider broke its own limits or prices."""
+        """The calls that cost more than reserved, oldest first: the provider broke its own limits or prices."""
         with self._mutex:
             return tuple(self._overshot)
 
@@ -145,7 +145,7 @@ class Budget:
 
     def _release(self, reservation: BudgetReservation) -> None:
         if reservation not in self._open:
-            raise ValueError("this ticket is not open: it was settled or cancelled before")
+            raise ValueError("this reservation is not open: it was settled or cancelled before")
         self._open.remove(reservation)
         self._held -= reservation.nano
         self._held_tokens -= reservation.tokens

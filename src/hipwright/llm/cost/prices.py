@@ -1,7 +1,7 @@
-"""What a call costs, and what it may cost at most.
+"""Prices of calls: what one cost, and the most it may cost.
 
-Prices come from `--price`, else from the data that the installed package genai-prices carries: never from the network.
-A run keeps the tariffs it began with (`Prices.snapshot`), so that it prices alike when it is resumed or replayed.
+Prices come from `--price`, else from the data bundled with the package genai-prices, never from the network. A run
+keeps its initial tariffs (`Prices.snapshot`), so that a resumed or replayed run has the same prices.
 """
 
 from __future__ import annotations
@@ -26,43 +26,43 @@ MESSAGE_TOKENS = 16
 
 
 class Prices:
-    """A price list. given: `--price` by spec or by model name; frozen: tariffs by spec's name from a run's settings."""
+    """A price list. given: `--price` by spec or model name; frozen: tariffs by spec from a run's settings."""
 
     def __init__(self, given: Mapping[str, Tariff] | None = None, frozen: Mapping[str, Tariff] | None = None) -> None:
         self._given, self._known = dict(given or {}), dict(frozen or {})
 
     @classmethod
     def from_snapshot(cls, snapshot: Mapping[str, Any]) -> Prices:
-        """The price list of a run, from its settings. BadInput when it cannot be read."""
+        """Reads the price list from a run's settings. BadInput if it cannot be read."""
         try:
             return cls(frozen={spec: Tariff.from_dict(tariff) for spec, tariff in snapshot["tariffs"].items()})
         except (msgspec.ValidationError, KeyError, TypeError, AttributeError) as error:
             raise BadInput(f"the run's record of prices cannot be read: {error}") from error
 
     def snapshot(self, specs: Iterable[str], *, now: datetime | None = None) -> dict[str, Any]:
-        """Plain JSON for Run.settings: the tariff of each spec, and where it is from."""
+        """The tariff of each spec with its source, as plain JSON for Run.settings."""
         tariffs = {parse_spec(spec).name: self.tariff(spec, now=now).to_dict() for spec in specs}
         return {"package": package_version(), "tariffs": tariffs}
 
     def tariff(self, spec: str, *, now: datetime | None = None) -> Tariff:
-        """The tariff of a model; it stays the same for the life of this list. now: for tests."""
+        """The tariff of a model; constant for the life of this list. now: for tests."""
         parsed = parse_spec(spec)
         if parsed.name not in self._known:
             self._known[parsed.name] = self._find(parsed, now)
         return self._known[parsed.name]
 
     def price(self, spec: str, usage: Usage) -> tuple[float, bool]:
-        """Dollars of one call, and whether a price is known; (0.0, False) when none is."""
+        """(dollars of one call, whether its price is known); (0.0, False) without a price."""
         tariff = self.tariff(spec)
         cached = min(usage.cached_tokens, usage.input_tokens)
         nano = tariff.nano(usage.input_tokens - cached, cached, usage.output_tokens)
         return nano / NANO, tariff.priced
 
     def bound(self, spec: str, messages: Sequence[Message], max_tokens: int) -> tuple[float, int, bool]:
-        """(dollars, tokens in and out, priced) that one call takes at most.
+        """The upper bound (dollars, tokens in and out, priced) of one call.
 
-        A token stands for at least one byte of text. Dollars: the dearest kind of input token and the dearest tier
-        that so many tokens can reach.
+        A token stands for at least one byte of text. Dollars: at the dearest kind of input token and the dearest tier
+        that the tokens can reach.
         """
         tariff, tokens = self.tariff(spec), input_bound(messages)
         return tariff.most(tokens, max_tokens) / NANO, tokens + max_tokens, tariff.priced
@@ -79,18 +79,18 @@ class Prices:
 
 
 def input_bound(messages: Sequence[Message]) -> int:
-    """No tokenizer makes more tokens of these messages: bytes of UTF-8, and what providers add."""
+    """An upper bound of the input tokens for any tokenizer: bytes of UTF-8, plus what providers add."""
     return REQUEST_TOKENS + sum(MESSAGE_TOKENS + _bytes(message.text) for message in messages)
 
 
 def _bytes(text: str) -> int:
-    """Bytes of a text, or of what some tokenizers turn it into first: one ligature can become 18 letters."""
+    """Bytes of a text, or of its NFKC form, which some tokenizers use: one ligature can become 18 letters."""
     plain = len(text.encode("utf-8", "replace"))
     return plain if text.isascii() else max(plain, len(unicodedata.normalize("NFKC", text).encode("utf-8", "replace")))
 
 
 def parse_prices(values: Iterable[str]) -> dict[str, Tariff]:
-    """Read the values of `--price MODEL=IN,OUT` (dollars a million tokens). BadInput for anything else.
+    """Reads the values of `--price MODEL=IN,OUT` (dollars per million tokens). BadInput for anything else.
 
     MODEL: a model's name or a whole spec without role and weight.
     """
@@ -98,7 +98,7 @@ def parse_prices(values: Iterable[str]) -> dict[str, Tariff]:
 
 
 def require_prices(specs: Iterable[str], given: Mapping[str, Tariff] | Prices, limits: SpendingLimits) -> None:
-    """BadInput when a limit in dollars cannot be kept, because a model's price is not known."""
+    """Raises BadInput if a dollar limit cannot be enforced because a model's price is unknown."""
     if limits.usd is None:
         return
     prices = given if isinstance(given, Prices) else Prices(given)

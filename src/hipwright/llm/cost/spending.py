@@ -1,4 +1,4 @@
-"""What the calls of a log came to, by role and model: for results, reports and `show`."""
+"""Sums the cost of a log's calls by role and model, for results, reports and `show`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class RoleSpending(Record, frozen=True, kw_only=True):
 
 
 class Spending(Record, frozen=True, kw_only=True):
-    """All calls. tokens: in and out. lost: attempts without an answer, at the cost they had reserved.
+    """All calls. tokens: input plus output. lost: attempts without an answer, at their reserved cost.
 
-    unpriced: calls to models without a price; their dollars are unknown, not zero. refused: calls that ended without an
-    answer (a limit, a provider).
+    unpriced: calls to models without a known price; their cost is unknown, not zero. refused: calls that ended without
+    an answer (by a limit or the provider).
     """
 
     calls: int = 0
@@ -36,7 +36,7 @@ class Spending(Record, frozen=True, kw_only=True):
 
 
 def spending(log: RecordedCallLog) -> Spending:
-    """The sum of a log; shares in the order of role and model."""
+    """Sums a log; shares are sorted by role and model."""
     asked = {reserved.request.key: reserved.request for reserved in log.reservations()}
     groups: dict[tuple[str, str], dict[str, float]] = {}
     answers, lost = log.answers(), log.lost()

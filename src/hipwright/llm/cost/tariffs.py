@@ -1,4 +1,4 @@
-"""What a provider asks for a million tokens of each kind: from genai-prices' bundled data or from `--price`."""
+"""Tariffs: prices per million tokens of each kind, from genai-prices' bundled data or from `--price`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _PROVIDERS = {"openai": "openai", "anthropic": "anthropic", "google": "google", 
 
 
 class Tier(Record, frozen=True, kw_only=True):
-    """Dollars a million tokens, for a whole call that has more than `above` input tokens.
+    """Dollars per million tokens, for a whole call with more than `above` input tokens.
 
-    cached: input read from the provider's cache. request: dollars a call.
+    cached: input read from the provider's cache. request: dollars per call.
     """
 
     above: int = -1
@@ -28,7 +28,7 @@ class Tier(Record, frozen=True, kw_only=True):
     request: float = 0.0
 
     def nano(self, fresh: int, cached: int, output: int) -> int:
-        """Billionths of a dollar for so many tokens, rounded up once."""
+        """The price in billionths of a dollar, rounded up once."""
         tokens = ((fresh, self.input), (cached, self.cached), (output, self.output))
         # a dollar a million tokens is 1000 billionths a token
         exact = sum(count * _exact(rate) * 1000 for count, rate in tokens) + _exact(self.request) * 10**9
@@ -46,28 +46,28 @@ class Tariff(Record, frozen=True, kw_only=True):
 
     @property
     def priced(self) -> bool:
-        """True when a call's cost is known in dollars."""
+        """Whether the price is known in dollars."""
         return bool(self.tiers)
 
     def nano(self, fresh: int, cached: int, output: int) -> int:
-        """Billionths of a dollar for one call; 0 when nothing is known."""
+        """The price of one call in billionths of a dollar; 0 if unknown."""
         tier = next((t for t in reversed(self.tiers) if fresh + cached > t.above), None)
         return tier.nano(fresh, cached, output) if tier else 0
 
     def most(self, input_tokens: int, output_tokens: int) -> int:
-        """The most that a call with up to so many tokens can cost, whichever of them are cached."""
+        """The highest price of a call with up to these tokens, whichever of them are cached."""
         reach = [tier for tier in self.tiers if input_tokens > tier.above]
         return max((_dearest(tier).nano(input_tokens, 0, output_tokens) for tier in reach), default=0)
 
 
 LOCAL = Tariff(source="local")
 FREE = Tariff(source="local", tiers=(Tier(),))
-"""Of a checkpoint in this process, which nobody bills: 0, and known."""
+"""The tariff of a checkpoint in this process: a known price of 0."""
 UNKNOWN = Tariff(source="unknown")
 
 
 def given_tariff(value: str) -> tuple[str, Tariff]:
-    """`MODEL=IN,OUT` as (model, tariff). BadInput for anything else."""
+    """Reads `MODEL=IN,OUT` as (model, tariff). BadInput for anything else."""
     model, separator, rates = value.rpartition("=")
     try:
         dollars, more = (float(rate) for rate in rates.split(","))
@@ -79,7 +79,7 @@ def given_tariff(value: str) -> tuple[str, Tariff]:
 
 
 def package_version() -> str:
-    """The package and version that prices come from."""
+    """The name and version of the price data."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -89,9 +89,9 @@ def package_version() -> str:
 
 
 def package_tariff(spec: ModelSpec, *, now: datetime | None = None) -> Tariff:
-    """The model's tariff in genai-prices' bundled data, UNKNOWN when it has none.
+    """The model's tariff in genai-prices' bundled data, else UNKNOWN.
 
-    Prices that change with the time of day count at their dearest. A change on a later date is not foreseen.
+    Prices that vary with the time of day count at their dearest; changes at a later date are not considered.
     """
     try:
         from genai_prices.data_snapshot import get_snapshot
@@ -102,19 +102,19 @@ def package_tariff(spec: ModelSpec, *, now: datetime | None = None) -> Tariff:
         return UNKNOWN
     provider, model = found
     now = now or datetime.now(UTC)
-    # half-hours of one day: the finest that providers' hours are given in
+    # every half hour of the day: the finest resolution of providers' hours
     moments = [now + timedelta(minutes=30 * step) for step in range(48)] if isinstance(model.prices, list) else [now]
     today = [moment.replace(year=now.year, month=now.month, day=now.day) for moment in moments]
     lists = [prices for prices in map(model.get_prices, today) if _complete(prices)]
     if not lists:
         return UNKNOWN
-    # only Claude's providers write their cache on demand alone; elsewhere fresh input may be billed as a write
+    # except for Claude, uncached input may be billed as a cache write
     writes = "claude" not in model.id and provider.id != "anthropic"
     return Tariff(source=f"genai-prices {provider.id}/{model.id}", tiers=_tiers(lists, writes))
 
 
 def _lookup(data: Any, spec: ModelSpec) -> tuple[Any, Any] | None:
-    """(provider, model) of the data: by the base URL, else by the provider; None when there is none."""
+    """Finds (provider, model) in the data: by base URL, else by provider; None if missing."""
     places: list[dict[Literal["provider_id", "provider_api_url"], str | None]] = []
     if spec.base_url and not spec.loopback:
         places.append({"provider_id": None, "provider_api_url": spec.base_url})
@@ -134,7 +134,7 @@ def _complete(prices: Any) -> bool:
 
 
 def _tiers(lists: list[Any], writes: bool) -> tuple[Tier, ...]:
-    """The dearest of several price lists, as tiers of whole calls."""
+    """The dearest of several price lists, as tiers for whole calls."""
     starts = {-1} | {tier.start for prices in lists for rate in vars(prices).values() for tier in _steps(rate)}
     return tuple(_tier(lists, above, writes) for above in sorted(starts))
 
@@ -144,7 +144,7 @@ def _tier(lists: list[Any], above: int, writes: bool) -> Tier:
         return float(max(_rate(getattr(prices, key), above) for prices in lists for key in keys))
 
     fresh = dearest("input_mtok", "cache_write_mtok") if writes else dearest("input_mtok")
-    # without a price of its own, cached input is billed as input
+    # without its own price, cached input is billed as input
     cached = float(
         max(
             _rate(prices.input_mtok if prices.cache_read_mtok is None else prices.cache_read_mtok, above)
@@ -160,7 +160,7 @@ def _steps(rate: Any) -> list[Any]:
 
 
 def _rate(rate: Any, above: int) -> Decimal:
-    """Dollars that a rate of genai-prices asks in the tier that begins above so many input tokens."""
+    """The price in a rate of genai-prices in the tier above so many input tokens."""
     if rate is None:
         return Decimal(0)
     reached: list[Decimal] = [step.price for step in _steps(rate) if step.start <= above]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hipwright.errors import ProgramError
-from hipwright.llm.answers.repair import Unusable
+from hipwright.llm.answers.repair import UnusableAnswer
 from hipwright.llm.compact import expand, prompt, shorten
 from hipwright.program import parse
 from hipwright.records import Program
@@ -54,11 +54,11 @@ class CompactForm:
         return list(self.words.encode(text, add_special_tokens=False))
 
 
-def read(text: str, problem: TrainingProblem) -> Program | Unusable:
+def read(text: str, problem: TrainingProblem) -> Program | UnusableAnswer:
     """The program that a short answer stands for; nothing is mended. Never raises and never executes."""
     whole = expand(text)
     try:
         parse(whole)
     except ProgramError as error:
-        return Unusable(kind="refused", message=str(error), repair="")
+        return UnusableAnswer(kind="refused", message=str(error), repair="")
     return Program(text=whole)
