@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hipwright.device.cpu.memory import Guarded
+from hipwright.device.cpu.memory import GuardedMemory
 from tests.cpu.conftest import Gpu
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
@@ -17,7 +17,7 @@ INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_fresh_floats_are_implausible(dtype: torch.dtype) -> None:
-    memory = Guarded()
+    memory = GuardedMemory()
     assert memory.empty((3, 5), dtype, 0xA5).isnan().all()
     other = memory.empty((3, 5), dtype, 0x5A)
     assert ((other.abs() > 1e38) | other.isnan()).all()
@@ -26,7 +26,7 @@ def test_fresh_floats_are_implausible(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, torch.bool])
 @pytest.mark.parametrize("shape", [(0,), (2, 0, 3), (), (1,), (7, 3), (1000, 1001)])
 def test_shapes_and_dtypes(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
-    memory = Guarded()
+    memory = GuardedMemory()
     tensor = memory.empty(shape, dtype, 0xA5)
     assert (tensor.shape, tensor.dtype, tensor.stride()) == (torch.Size(shape), dtype, torch.empty(shape).stride())
     tensor.fill_(1)
@@ -37,7 +37,7 @@ def test_shapes_and_dtypes(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
 
 
 def test_a_copy_keeps_strides_and_offset() -> None:
-    memory = Guarded()
+    memory = GuardedMemory()
     source = torch.arange(24.0).reshape(4, 6).t()[1:, ::2]
     copy = memory.copy(source, 0xA5)
     assert torch.equal(copy, source)
@@ -47,7 +47,7 @@ def test_a_copy_keeps_strides_and_offset() -> None:
 
 
 def test_buffers_are_found_and_strays_seen() -> None:
-    memory = Guarded()
+    memory = GuardedMemory()
     tensor = memory.empty((5,), torch.float32, 0xA5)
     region = memory.find(tensor.data_ptr() + 19)
     assert region is not None
@@ -69,7 +69,7 @@ def mapped_mb() -> float:
 
 
 def test_memory_goes_back_when_tensors_die() -> None:
-    memory = Guarded()
+    memory = GuardedMemory()
     view = memory.empty((1000,), torch.float32, 0xA5)[3:5]
     gc.collect()
     assert view.numel() == 2
@@ -82,7 +82,7 @@ def test_memory_goes_back_when_tensors_die() -> None:
 
 
 def test_the_storage_of_an_empty_tensor_can_be_copied() -> None:
-    tensor = Guarded().empty((0, 7), torch.float32, 0xA5)
+    tensor = GuardedMemory().empty((0, 7), torch.float32, 0xA5)
     assert tensor.untyped_storage().clone().nbytes() == 1 and tensor.clone().shape == (0, 7)
 
 

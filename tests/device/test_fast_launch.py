@@ -173,7 +173,7 @@ def test_a_closed_launcher_forgets_its_kernels() -> None:
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
 def test_quick_memory_is_torch_empty(size: tuple[Any, ...], dtype: Any) -> None:
     _, short = launcher()
-    assert short.quick_empty is not None
+    assert short.fast_empty is not None
     made = []
     for given_launcher in (short, Long(short)):
         try:
@@ -187,15 +187,15 @@ def test_quick_memory_is_torch_empty(size: tuple[Any, ...], dtype: Any) -> None:
 @pytest.mark.parametrize(("zones", "poison"), [(True, None), (False, 0xA5)])
 def test_guarded_memory_is_never_quick(zones: bool, poison: int | None) -> None:
     made = GpuLauncher(FakeDriver(SIZES), b"code", SIGNATURES, device="cpu", zones=zones, poison=poison)
-    assert made.quick_empty is None
+    assert made.fast_empty is None
     assert Allocator(made).empty(3, dtype=torch.float32).isnan().all(), "poison"
 
 
 def test_without_the_compilers_call_memory_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch._C._dynamo.guards, "_empty_strided_cpu")
     _, short = launcher()
-    assert short.quick_empty is not None
-    assert short.quick_empty((2, 3), torch.int32).stride() == (3, 1)
+    assert short.fast_empty is not None
+    assert short.fast_empty((2, 3), torch.int32).stride() == (3, 1)
 
 
 def test_a_plan_of_many_launches_asks_nothing_twice() -> None:

@@ -310,12 +310,12 @@ def test_a_launch_costs_little(launcher: GpuLauncher) -> None:
 
 def test_one_look_tells_of_strays_and_flags(launcher: GpuLauncher) -> None:
     y = launcher.empty((64,), torch.float32)
-    assert launcher.looking([torch.tensor(True), torch.tensor(False)])() == [True, False]
-    assert launcher.looking([])() == []
+    assert launcher.deferred_check([torch.tensor(True), torch.tensor(False)])() == [True, False]
+    assert launcher.deferred_check([])() == []
     launcher.launch("poke", GRID, BLOCK, 0, [y, 256])
     with pytest.raises(CandidateError, match="outside y"):
-        launcher.looking([torch.tensor(True)])()
-    assert launcher.looking([torch.tensor(True)])() == [True]
+        launcher.deferred_check([torch.tensor(True)])()
+    assert launcher.deferred_check([torch.tensor(True)])() == [True]
 
 
 def test_a_fault_of_the_device_is_told_at_the_look(launcher: GpuLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,11 +329,11 @@ def test_a_fault_of_the_device_is_told_at_the_look(launcher: GpuLauncher, monkey
 
     monkeypatch.setattr(launcher._memory, "looking", raising(torch.OutOfMemoryError("no room")))
     with pytest.raises(torch.OutOfMemoryError):
-        launcher.looking([])()
+        launcher.deferred_check([])()
     assert not launcher.broken
     monkeypatch.setattr(launcher._memory, "looking", raising(RuntimeError("CUDA error: an illegal memory access")))
     with pytest.raises(CandidateError) as caught:
-        launcher.looking([])()
+        launcher.deferred_check([])()
     assert (caught.value.status, launcher.broken) == ("out_of_bounds", True), y
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hipwright.device.placement import LARGE, PAGE, placed, room
+from hipwright.device.placement import LARGE, PAGE, page_aligned, page_aligned_bytes
 from hipwright.records import TensorSpec
 from hipwright.verify.gpu.resident_inputs import ZONE, ResidentInputs
 
@@ -13,14 +13,14 @@ from hipwright.verify.gpu.resident_inputs import ZONE, ResidentInputs
 @pytest.mark.parametrize("margin", [0, 4096])
 @pytest.mark.parametrize("nbytes", [LARGE, LARGE + 1, 3 * LARGE + 12])
 def test_a_large_room_begins_a_page_behind_its_margin(nbytes: int, margin: int) -> None:
-    found = room(nbytes, "cpu", margin)
+    found = page_aligned_bytes(nbytes, "cpu", margin)
     assert found.numel() == nbytes + 2 * margin
     assert (found.data_ptr() + margin) % PAGE == 0
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 1000])
 def test_a_small_room_takes_no_page(nbytes: int) -> None:
-    assert room(nbytes, "cpu", 64).untyped_storage().nbytes() == nbytes + 128
+    assert page_aligned_bytes(nbytes, "cpu", 64).untyped_storage().nbytes() == nbytes + 128
 
 
 def test_what_a_candidate_gets_begins_a_page_and_what_lies_beside_it_is_watched() -> None:
@@ -44,7 +44,7 @@ def test_what_a_candidate_gets_begins_a_page_and_what_lies_beside_it_is_watched(
 def test_a_baselines_inputs_are_laid_alike() -> None:
     off = torch.randn(1 + (1 << 19))[1:].view(512, 1024).t()
     small = torch.randn(10)
-    found, (kept, number) = placed([off, (small, 3)])
+    found, (kept, number) = page_aligned([off, (small, 3)])
     assert found.data_ptr() % PAGE == 0
     assert torch.equal(found, off)
     assert found.stride() == off.stride()
@@ -55,9 +55,9 @@ def test_a_baselines_inputs_are_laid_alike() -> None:
 def test_what_shares_memory_stays_together() -> None:
     whole = torch.randn(1 + (1 << 19))
     one, other = whole[1:], whole[:-1]
-    assert all(a is b for a, b in zip(placed([one, other]), [one, other], strict=True))
+    assert all(a is b for a, b in zip(page_aligned([one, other]), [one, other], strict=True))
 
 
 def test_a_parameter_stays() -> None:
     given = torch.nn.Parameter(torch.randn(1 + (1 << 19))[1:])
-    assert placed([given])[0] is given
+    assert page_aligned([given])[0] is given

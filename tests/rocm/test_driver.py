@@ -13,8 +13,8 @@ import torch
 
 from hipwright.device import hip_check
 from hipwright.device.amd import hip_api
-from hipwright.device.amd.abort_messages import from_last_words
-from hipwright.device.amd.driver import RocmDriver, made_for
+from hipwright.device.amd.abort_messages import error_of_abort
+from hipwright.device.amd.driver import RocmDriver, built_for
 from hipwright.device.gpu.faults import fault_status
 from hipwright.device.gpu.launcher import GpuLauncher
 from hipwright.device.gpu.pack import pack
@@ -310,8 +310,8 @@ def test_a_wrong_value_is_the_devices_fault(stub: Stub, code: Callable[..., byte
         ("HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate", DeviceError, "unscorable"),
     ],
 )
-def test_last_words_of_a_process(stderr: str, kind: type[Exception], status: str) -> None:
-    found = from_last_words(f"some noise\n{stderr}\nmore")
+def test_the_error_of_an_abort(stderr: str, kind: type[Exception], status: str) -> None:
+    found = error_of_abort(f"some noise\n{stderr}\nmore")
     assert type(found) is kind and found.status == status
 
 
@@ -324,13 +324,13 @@ def test_a_worker_that_the_runtime_ended_has_its_verdict() -> None:
     assert acquitted is not None and (acquitted.status, acquitted.fault) == ("launch_error", "candidate")
 
 
-def test_other_last_words_say_nothing() -> None:
-    assert from_last_words("Segmentation fault (core dumped)") is None
+def test_other_messages_give_no_error() -> None:
+    assert error_of_abort("Segmentation fault (core dumped)") is None
 
 
 def test_what_a_code_object_is_for(code: Callable[..., bytes]) -> None:
-    assert made_for(code(SOURCE, "gfx1100")) == "gfx1100"
-    assert made_for(b"\x7fELF").startswith("no AMD GPU")
+    assert built_for(code(SOURCE, "gfx1100")) == "gfx1100"
+    assert built_for(b"\x7fELF").startswith("no AMD GPU")
 
 
 def test_the_runtime_that_is_already_loaded_is_taken(stub: Stub) -> None:

@@ -1,7 +1,8 @@
-"""Device memory that graphs of one process share, one after another. Imports torch.
+"""Device memory that successive graphs of one process share. Imports torch.
 
-torch refuses to capture into a pool whose last graph is gone while its memory is still kept (an internal assertion on
-the pool's use count), and asking the driver for memory anew takes milliseconds. So a pool holds a graph of its own.
+torch refuses to capture into a pool whose last graph was destroyed while its memory is still cached (an internal
+assertion on the pool's use count), and allocating from the driver again takes milliseconds. So a pool keeps a small
+graph of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import torch
 
 
 class GraphPool:
-    """One pool of one device, made when it is first asked for."""
+    """One pool of one device, created by the first call of `handle`."""
 
     def __init__(self, device: str) -> None:
         self._device = device
@@ -20,7 +21,7 @@ class GraphPool:
         self._anchor: tuple[Any, torch.Tensor] | None = None
 
     def handle(self) -> Any:
-        """What `capture_begin` takes as its pool. Graphs with the same handle must not run at the same time."""
+        """The `pool` argument of `capture_begin`. Graphs of one pool must not run at the same time."""
         if self._anchor is None:
             handle, graph = torch.cuda.graph_pool_handle(), torch.cuda.CUDAGraph()
             value = torch.zeros(1, device=self._device)
@@ -36,5 +37,5 @@ class GraphPool:
         return self._handle
 
     def release(self) -> None:
-        """Let go of the memory, as soon as no graph uses it; the next handle is another pool's."""
+        """Free the memory as soon as no graph uses it; the next handle is a new pool's."""
         self._handle = self._anchor = None

@@ -1,7 +1,7 @@
-"""Does the HIP runtime do here what hipwright asks of it? One kernel, without torch: launch, events, graph.
+"""Self-check of the HIP runtime on a machine with an AMD GPU: launch, events and a graph, without torch.
 
-For a machine with an AMD GPU: `python -m hipwright.device.hip_check [INDEX]` prints one JSON object and exits 0 when
-every value came out right. It is a process of its own, because the runtime ends the process on a memory fault.
+`python -m hipwright.device.hip_check [INDEX]` prints one JSON object and exits 0 when every value was right. It runs in
+a process of its own, because the runtime ends the process on a memory fault.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ SIGNATURE = _Signature(
 )
 
 
-class _At:
-    """A device address where a tensor is expected."""
+class _Address:
+    """A device address in place of a tensor."""
 
     def __init__(self, address: int) -> None:
         self._address = address
@@ -67,7 +67,7 @@ def self_check(driver: RocmDriver, code: bytes) -> dict[str, Any]:
     """Run the kernel of `SOURCE` on a stream, timed by events, and from a graph; compare every value exactly.
 
     Returns architecture, registers, microseconds a launch and how many values were compared. Raises DeviceError when a
-    value is wrong, and whatever the runtime's errors amount to.
+    value is wrong, and the errors of the runtime.
     """
     check_signatures(code, {KERNEL: SIGNATURE})
     hip, size = driver.hip, COUNT * 4
@@ -78,7 +78,7 @@ def self_check(driver: RocmDriver, code: bytes) -> dict[str, Any]:
         function = driver.function(module, KERNEL)
         with hip.memory(size) as x, hip.memory(size) as y, hip.stream() as stream:
             layout = ArgumentLayout(SIGNATURE)
-            params = layout.pack([_At(x), _At(y), COUNT, SCALE])
+            params = layout.pack([_Address(x), _Address(y), COUNT, SCALE])
             _to_device(driver, x, given)
 
             def launch() -> None:
@@ -110,7 +110,7 @@ def _time(driver: RocmDriver, stream: int, launch: Any) -> float:
 
 
 def _expect(driver: RocmDriver, y: int, stream: int, wanted: array[float], what: str, run: Any) -> None:
-    """Clear y, run, wait, compare."""
+    """Clear y, run, synchronise, compare."""
     _to_device(driver, y, array("f", [-7.0]) * COUNT)
     run()
     driver.hip.call("hipStreamSynchronize", stream, doing=f"waiting for {what}")

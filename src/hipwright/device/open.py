@@ -23,7 +23,7 @@ def _rocm(index: int) -> GpuDriver:
 
 
 DRIVERS: dict[Target, Callable[[int], GpuDriver]] = {CUDA: _cuda, ROCM: _rocm}
-"""The registry of this layer: what opens the driver API of each GPU runtime on the device of that number."""
+"""The registry of this layer: opens the driver API of each GPU runtime on a device, by its number."""
 
 
 def open_driver(name: str, index: int = 0) -> GpuDriver:

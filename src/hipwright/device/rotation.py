@@ -1,9 +1,9 @@
-"""Calls over rotating inputs, timed by two clocks: what every side of a comparison runs. Imports torch.
+"""Calls over rotating inputs, timed by two clocks; every timed side runs them. Imports torch.
 
-One call is too short to be launched and timed by itself, so where it can be captured all slots are captured together,
-and a block replays that graph: a launch from Python costs more than a small kernel. Before its clocks start each block
-wakes the GPU: the first work after another process used it waits about 150 µs for the switch (measured on an H200).
-What the numbers mean is decided in the parent (hipwright.measure.paired_timing).
+One call is too short to be launched and timed by itself, so all slots are captured in one graph where that is possible,
+and a block replays it: a launch from Python costs more than a small kernel. Before its clocks start, each block runs a
+trivial kernel: the first work after another process used the GPU waits about 150 µs for the switch (measured on an
+H200). The parent interprets the times (hipwright.measure.paired_timing).
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ import torch
 from hipwright.targets import TORCH_GPU
 
 WARM_CALLS = 3
-IDLE_BYTES = 2 << 30  # that torch may keep while a graph is captured
-TOUR_MS = 10.0
-"""All slots are captured in one graph where a tour through them takes no longer than this, launched one by one."""
+CACHED_BYTES = 2 << 30  # that torch may have cached while a graph is captured
+ROUND_MS = 10.0
+"""All slots are captured in one graph where a round through them takes no longer than this, launched one by one."""
 
 
 class Rotation:
-    """call(slot) on slots 0, 1, ... in turn.
+    """Runs call(slot) on slots 0, 1, ... in turn.
 
-    graph: whether graphs may be tried; tours: whether one may hold all slots. around: what every batch of calls runs
-    in. stream: of captures and calls (None: the current one). pool: of the graphs' memory. settle: raises what went
-    wrong on the device. keep_outputs: False lets graphs that share a pool share memory for outputs too.
+    graph: whether to capture graphs; whole_rounds: whether one graph may hold all slots. around: a context for every
+    batch of calls. stream: of captures and calls (None: the current one). pool: of the graphs' memory. check_device:
+    raises the errors of kernels that ran. keep_outputs: False lets graphs that share a pool share memory for outputs
+    too.
     """
 
     def __init__(
@@ -39,12 +40,12 @@ class Rotation:
         device: torch.device,
         *,
         graph: bool,
-        tours: bool = True,
+        whole_rounds: bool = True,
         keep_outputs: bool = True,
         around: Callable[[], AbstractContextManager[Any]] = nullcontext,
         stream: Any = None,
         pool: Any = None,
-        settle: Callable[[], None] = lambda: None,
+        check_device: Callable[[], None] = lambda: None,
     ) -> None:
         self.outputs: list[Any] = [None] * slots
         self.keep = False
@@ -52,79 +53,79 @@ class Rotation:
         self._call, self._slots, self._device = call, slots, device
         self._on_gpu = device.type == TORCH_GPU
         self._pulse = torch.zeros(1, device=device) if self._on_gpu else None
-        self._around, self._stream, self._pool, self._settle = around, stream, pool, settle
-        self._tours, self._keep_outputs = tours, keep_outputs
+        self._around, self._stream, self._pool, self._check_device = around, stream, pool, check_device
+        self._whole_rounds, self._keep_outputs = whole_rounds, keep_outputs
         self._graphs: list[Any] = []
-        self._tour: Any = None
+        self._round: Any = None
         self._next = 0
 
     @property
     def policy(self) -> str:
-        """How calls are launched."""
-        return "graph" if self._graphs or self._tour else "stream"
+        """How calls are launched: "graph" or "stream"."""
+        return "graph" if self._graphs or self._round else "stream"
 
     def prepare(self, calls: int) -> dict[str, Any]:
-        """Warm up every slot, capture if asked to, run about `calls` calls: {"policy", "why", "call_ms"}."""
-        tour_ms = self._warm()
+        """Warm up every slot, capture if enabled, run about `calls` calls; {"policy", "why", "call_ms"}."""
+        round_ms = self._warm()
         if not self.why and self.policy == "stream":
-            self._capture(self._tours and tour_ms <= TOUR_MS)
-        told = self.block(max(1, min(calls, 1000)))
-        return {"policy": self.policy, "why": self.why, "call_ms": told["device_ms"] / told["calls"]}
+            self._capture(self._whole_rounds and round_ms <= ROUND_MS)
+        timed = self.block(max(1, min(calls, 1000)))
+        return {"policy": self.policy, "why": self.why, "call_ms": timed["device_ms"] / timed["calls"]}
 
     def launch_on_stream(self, why: str) -> None:
-        """No graphs from now on."""
-        self._graphs, self._tour, self.why = [], None, why
+        """Use no graphs from now on. why: the reason, for reports."""
+        self._graphs, self._round, self.why = [], None, why
         self.outputs = [None] * self._slots
 
     def block(self, calls: int) -> dict[str, float]:
-        """{"calls", "device_ms", "host_ms"} of at least `calls` calls back to back: tours are whole."""
-        made = -(-calls // self._slots) * self._slots if self._tour else calls
+        """{"calls", "device_ms", "host_ms"} of at least `calls` calls back to back; a graph of all slots runs whole."""
+        count = -(-calls // self._slots) * self._slots if self._round else calls
         with torch.no_grad(), self._around():
             begin, end = self._event(), self._event()
             self._wake()
             start = time.perf_counter()
             begin.record()
-            self._run(made)
+            self._run(count)
             end.record()
             self._wait()
             host = (time.perf_counter() - start) * 1e3
-        self._settle()
-        return {"calls": made, "device_ms": begin.elapsed_time(end), "host_ms": host}
+        self._check_device()
+        return {"calls": count, "device_ms": begin.elapsed_time(end), "host_ms": host}
 
     def latency(self, calls: int) -> list[float]:
-        """Milliseconds of single calls, each waited for, never from a graph."""
+        """Milliseconds of single calls, each synchronised, never from a graph."""
         spent = []
         with torch.no_grad(), self._around():
-            self._call(self._turn())
+            self._call(self._next_slot())
             for _ in range(calls):
-                slot = self._turn()
+                slot = self._next_slot()
                 self._wait()
                 start = time.perf_counter()
                 self._call(slot)
                 self._wait()
                 spent.append((time.perf_counter() - start) * 1e3)
-        self._settle()
+        self._check_device()
         return spent
 
     # ---------------------------------------------------------------- inside
 
     def _warm(self) -> float:
-        """Milliseconds of the last tour through all slots, launched one by one."""
+        """Milliseconds of the last round through all slots, launched one by one."""
         start = 0.0
         with torch.no_grad(), self._around():
-            for tour in range(-(-WARM_CALLS // self._slots) + 1):
-                if tour == 0:
-                    self._wait()  # for what other streams still do to the inputs
+            for round_ in range(-(-WARM_CALLS // self._slots) + 1):
+                if round_ == 0:
+                    self._wait()  # for other streams that may still write the inputs
                 start = time.perf_counter()
                 for slot in range(self._slots):
                     self._call(slot)
                 self._wait()
-                if tour == 0:
-                    self._settle()
+                if round_ == 0:
+                    self._check_device()
         return (time.perf_counter() - start) * 1e3
 
     def _capture(self, together: bool) -> None:
-        """One graph for all slots, or one for each. Outputs are kept, so that every slot's lie elsewhere."""
+        """Capture one graph for all slots, or one for each. Outputs are kept, so that every slot has its own."""
         if not self._on_gpu:
             self.why = "the cpu has no graphs"
             return
@@ -143,20 +144,20 @@ class Rotation:
                     graph.replay()
                 self._wait()
         except Exception as error:  # whatever cannot be captured
-            self._settle()
+            self._check_device()
             lines = str(error).strip().splitlines()
             self.why = f"it cannot be captured: {type(error).__name__}: {lines[0][:200] if lines else ''}"
             return
         self.outputs = outputs if self._keep_outputs else [None] * self._slots
-        self._graphs, self._tour = ([], graphs[0]) if together else (graphs, None)
+        self._graphs, self._round = ([], graphs[0]) if together else (graphs, None)
 
     @contextmanager
     def _capturing(self, graph: Any) -> Iterator[None]:
-        """As torch.cuda.graph, which first waits for the device and gives all that torch keeps of its memory back: to
-        ask for that again takes longer than a small capture."""
+        """As torch.cuda.graph, which would first synchronise and free all memory that torch has cached; allocating it
+        again takes longer than a small capture."""
         device = self._device
-        if torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) > IDLE_BYTES:
-            torch.cuda.empty_cache()  # a graph's memory cannot be taken from what is kept
+        if torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) > CACHED_BYTES:
+            torch.cuda.empty_cache()  # a graph's memory cannot come from the cache
         current, stream = torch.cuda.current_stream(device), self._stream or torch.cuda.Stream(device)
         stream.wait_stream(current)
         with torch.cuda.stream(stream):
@@ -168,18 +169,18 @@ class Rotation:
         current.wait_stream(stream)
 
     def _wake(self) -> None:
-        """A trivial kernel: the GPU changes to this process now. Then nothing is left to do."""
+        """Run a trivial kernel, so that the GPU switches to this process, and wait."""
         if self._pulse is not None:
             self._pulse.add_(1.0)
         self._wait()
 
     def _run(self, calls: int) -> None:
-        if self._tour is not None:
+        if self._round is not None:
             for _ in range(calls // self._slots):
-                self._tour.replay()
+                self._round.replay()
             return
         for _ in range(calls):
-            slot = self._turn()
+            slot = self._next_slot()
             if self._graphs:
                 self._graphs[slot].replay()
             elif self.keep:
@@ -187,7 +188,7 @@ class Rotation:
             else:
                 self._call(slot)
 
-    def _turn(self) -> int:
+    def _next_slot(self) -> int:
         slot = self._next
         self._next = (slot + 1) % self._slots
         return slot
@@ -201,7 +202,7 @@ class Rotation:
 
 
 class _HostEvent:
-    """The host's clock in the role of a device event."""
+    """A device event by the host's clock."""
 
     def __init__(self) -> None:
         self._at = 0.0
@@ -211,5 +212,5 @@ class _HostEvent:
         self._at = time.perf_counter()
 
     def elapsed_time(self, end: _HostEvent) -> float:
-        """Milliseconds until another."""
+        """Milliseconds until another record."""
         return (end._at - self._at) * 1e3

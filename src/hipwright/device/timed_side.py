@@ -1,7 +1,7 @@
-"""A side of a timed comparison: one thing, in one process, that can be called again and again (docs/measurement.md).
+"""A side of a timed comparison: a candidate or a baseline, called repeatedly in one process (docs/measurement.md).
 
-The candidate and each baseline is a `TimedSide`. Whatever implements one only runs calls and reads clocks; which side
-runs when, how often, and what the numbers mean is decided in the parent process by `hipwright.measure.paired_timing`.
+The candidate and each baseline are a `TimedSide`. An implementation only runs calls and reads clocks; the parent
+process decides which side runs when and how often, and interprets the times (`hipwright.measure.paired_timing`).
 
 Rules for an implementation:
 
@@ -9,13 +9,13 @@ Rules for an implementation:
   (the rotation continues from block to block), with nothing between them but the launch; outputs are not read back.
 - device_ms: two device events, one right before the first call and one right after the last, on that stream.
 - host_ms: the worker's monotonic clock around the calls AND a synchronize of the whole device after them. Before the
-  clock starts: a trivial kernel and a synchronize of the whole device, so that nothing older is counted, and the GPU
-  has already changed to this process (about 140 us on an H200).
+  clock starts: a trivial kernel and a synchronize of the whole device, so that earlier work is not counted, and the GPU
+  has switched to this process already (about 140 us on an H200).
 - wall_ms: the parent's monotonic clock around the request, filled in by the parent's side of the endpoint, so it
-  holds the messages too.
-- Warm-up goes through the same `block`: nothing tells a side whether a block counts.
+  includes the messages.
+- Warm-up goes through the same `block`: a side cannot tell whether a block counts.
 - `block(0)` is legal: an empty block, by which the overhead of the three clocks is calibrated.
-- Errors are the endpoint's own (`CandidateError`, `DeviceError`): timing adds none.
+- Errors are the endpoint's own (`CandidateError`, `DeviceError`); timing raises no others.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Policy = Literal["graph", "stream"]
 
 @dataclass(frozen=True)
 class LaunchMode:
-    """How a side will launch its calls. why: the reason when it is not "graph", else "". call_ms: a rough estimate.
+    """How a side launches its calls. why: the reason where the policy is not "graph", else "". call_ms: an estimate.
 
     prepare_ms: milliseconds spent in packing weights (a program's `prepare`), once; None where there is none.
-    own_time: share of a call's device time in the program's own kernels, 0 to 1, where the side can tell.
+    own_time: share of a call's device time in the program's own kernels, 0 to 1; None where it is unknown.
     """
 
     policy: Policy
@@ -43,10 +43,10 @@ class LaunchMode:
 
 @dataclass(frozen=True)
 class TimedBlock:
-    """One block, milliseconds for the whole of it by three clocks (see the module).
+    """One block: milliseconds of all its calls by three clocks (see the module).
 
-    calls: those that were run, at least those asked for: where one graph holds a tour through all slots, whole tours
-    are run. Only the word of a worker without host code is taken for it.
+    calls: the calls that were run, at least as many as requested: where one graph holds a round through all slots,
+    rounds are completed. Only a worker without host code is trusted to report it.
     """
 
     calls: int
@@ -56,19 +56,19 @@ class TimedBlock:
 
 
 class TimedSide(Protocol):
-    """One thing that can be timed; see the module for what an implementation must do."""
+    """A candidate or baseline that can be timed; the module lists the rules for implementations."""
 
     @property
     def name(self) -> str:
-        """ "candidate", "eager", "compile": as it is called in the records."""
+        """Its name in records: "candidate", "eager", "compile"."""
         ...
 
     def prepare(self, iterations_hint: int) -> LaunchMode:
-        """Warm up with about this many calls, and capture graphs if asked to at opening. Called before any block."""
+        """Warm up with about this many calls, and capture graphs where that was enabled. Called before any block."""
         ...
 
     def stream(self, why: str) -> None:
-        """Launch on the stream from now on, for another side could not be captured: the policy is the same on all."""
+        """Launch on the stream from now on: another side could not be captured, and all sides use the same policy."""
         ...
 
     def block(self, calls: int) -> TimedBlock:

@@ -1,6 +1,6 @@
-"""The GPUs of this machine, without torch and without starting a runtime: `hipwright doctor`, `--gpus all`.
+"""The GPUs of this machine, found without torch and without starting a runtime: `hipwright doctor`, `--gpus all`.
 
-The finders (nvml.py, kfd.py) make no context, so a process that asked may still fork workers that use the GPU.
+The finders create no context, so a process that called them may still fork workers that use the GPU.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from hipwright.errors import BadInput, DeviceError
 from hipwright.targets import CUDA, ROCM, TARGETS, Target
 
 FINDERS: dict[Target, Callable[[], list[GpuInfo]]] = {CUDA: nvml.gpus, ROCM: kfd.gpus}
-"""The registry of this layer: what finds the GPUs of each runtime, in the order in which GPUs are listed."""
+"""The registry of this layer: the finder of each GPU runtime, in the order in which GPUs are listed."""
 
 
 def find(kind: str | None = None) -> list[GpuInfo]:
-    """Every GPU of this machine that the environment (CUDA_VISIBLE_DEVICES and the like) lets us use.
+    """Every GPU of this machine that the environment (CUDA_VISIBLE_DEVICES and the like) allows.
 
     kind: only those of the GPU target of that name. A driver that does not answer counts as none.
     """
@@ -31,7 +31,7 @@ def find(kind: str | None = None) -> list[GpuInfo]:
 def choose(wish: str, kind: str | None = None) -> list[GpuInfo]:
     """The GPUs that a `--gpus` option names: "all", or numbers such as "0,2".
 
-    Raises DeviceError where there is none, BadInput for a number that is not there.
+    Raises DeviceError where there is no GPU, BadInput for a number without one.
     """
     found = find(kind)
     if not found:
@@ -51,7 +51,7 @@ def choose(wish: str, kind: str | None = None) -> list[GpuInfo]:
 def _allowed(gpu: GpuInfo) -> bool:
     """Whether every variable that lists visible devices lists this one, by number or by the start of its UUID.
 
-    What follows a -1 counts for nothing, as in CUDA and HIP.
+    Entries behind a -1 are ignored, as in CUDA and HIP.
     """
     for name in TARGETS.gpu(gpu.kind).gpu_runtime.visible:
         listed = os.environ.get(name)

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from hipwright.device.amd.abort_messages import from_last_words
+from hipwright.device.amd.abort_messages import error_of_abort
 from hipwright.errors import BadInput, CandidateError, GuardFailed, TaskError, WorkerError
 from hipwright.records import Program, Status, Verdict
 from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
@@ -137,7 +137,7 @@ def whose_fault(error: WorkerError) -> Verdict | None:
             # the candidate can write there too
             status: Status = next((known for known in get_args(Status) if known == note["status"]), "hack")
             return believable(_crash(status, str(note.get("message", error.message)), error))
-        said = from_last_words(error.stderr)  # AMD's runtime aborts the process on a kernel's fault
+        said = error_of_abort(error.stderr)  # AMD's runtime aborts the process on a kernel's fault
         if isinstance(said, CandidateError):
             return _crash(said.status, said.message, error)
         if error.signal in (signal.SIGSEGV, signal.SIGBUS):

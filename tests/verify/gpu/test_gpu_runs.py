@@ -87,7 +87,7 @@ def made(kernel: Kernel, staging: PinnedStaging | None) -> LoadedCandidate:
                 parsed.signatures,
                 device="cpu",
                 poison=setting.poison,
-                shares=launchers[0] if launchers else None,
+                shared_with=launchers[0] if launchers else None,
             )
         )
         inner = launchers[-1].sync

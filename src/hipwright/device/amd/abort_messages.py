@@ -1,6 +1,6 @@
-"""What the HIP runtime says before it ends a process: on AMD most faults of a kernel are an abort, not an error code.
+"""Messages that the HIP runtime prints before it aborts: on AMD most faults of a kernel end the process.
 
-The lines are ROCR-Runtime's and CLR's; the parent finds them in what a dead worker printed last.
+The lines are those of ROCR-Runtime and CLR; the parent finds them at the end of a dead worker's stderr.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ _HANG = re.compile(r"HW Exception by GPU node-(\d+)[^\n]*|GPU [Hh]ang[^\n]*")
 _QUEUE = re.compile(r"HSA_STATUS_ERROR_(\w+)[^\n]*")
 
 
-def from_last_words(stderr: str) -> HipwrightError | None:
-    """What a process that the HIP runtime ended says of the kernel it ran; None when its stderr tells nothing."""
+def error_of_abort(stderr: str) -> HipwrightError | None:
+    """The error of the kernel for which the HIP runtime aborted the process; None where stderr has no such line."""
     if found := _FAULT.search(stderr):
         evidence = {"address": found[2], "said": found[0]}
         message = f"a kernel read or wrote an address that is not mapped: {found[2]}"

@@ -1,7 +1,7 @@
-"""The GpuDriver of AMD GPUs: code objects through the HIP runtime, in the process and context that torch uses.
+"""The GpuDriver of AMD GPUs: code objects through the HIP runtime, in the context that torch uses.
 
 The runtime packs the arguments itself: it reads each kernel's parameter sizes and offsets from the code object and
-copies them from `void **kernelParams`. `check_signatures` proves beforehand that those are the plan's own.
+copies them from `void **kernelParams`. `check_signatures` checks that they are those of the plan.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hipwright.device.amd.hip_api import DEVICE_ATTRIBUTES, FUNCTION_ATTRIBUTES, STICKY, SUCCESS, Hip, problem, told
+from hipwright.device.amd.hip_api import (
+    DEVICE_ATTRIBUTES,
+    FUNCTION_ATTRIBUTES,
+    STICKY,
+    SUCCESS,
+    Hip,
+    error_of,
+    error_text,
+)
 from hipwright.device.gpu.pack import ArgumentLayout
 from hipwright.device.signature import KernelSignature
 from hipwright.errors import CandidateError, DeviceError, HipwrightError, ToolchainError
@@ -20,14 +28,14 @@ from hipwright.targets import OFFLINE
 from hipwright.toolchain.amd import codeobject, isa
 
 WORK_ITEMS_LIMIT = 1 << 32
-"""A dispatch counts work-items of each dimension in 32 bits (HSA's AQL packet), so grid * block must stay below."""
+"""Grid * block of each dimension must be below: a dispatch counts work-items in 32 bits (HSA's AQL packet)."""
 
 
 class RocmDriver:
-    """Loads and launches on one AMD GPU. Async: `launch` returns before the kernel ran.
+    """Loads and launches on one AMD GPU. `launch` returns before the kernel ran.
 
-    index: the device, made this thread's current one; torch must have chosen the same. library: another libamdhip64.so.
-    `broken`: the sticky error that was met, in words; the process must then be replaced.
+    index: the device, which becomes this thread's current one; torch must have chosen the same. library: another
+    libamdhip64.so. `broken`: the sticky error that occurred, as text; the process must then be replaced.
     """
 
     def __init__(self, index: int = 0, *, library: Path | str | None = None) -> None:
@@ -54,7 +62,7 @@ class RocmDriver:
     # ------------------------------------------------------------ GpuDriver
 
     def load(self, code: bytes) -> int:
-        """A module handle. ToolchainError for a code object that is damaged or another GPU's."""
+        """A module's handle. ToolchainError for a code object that is damaged or for another GPU."""
         module = ctypes.c_void_p()
         try:
             self._call("hipModuleLoadData", ctypes.byref(module), code, doing="loading a code object")
@@ -63,11 +71,11 @@ class RocmDriver:
         return int(module.value or 0)
 
     def unload(self, module: int) -> None:
-        """Release a module; its functions are gone with it."""
+        """Unload a module and its functions."""
         self._call("hipModuleUnload", module, doing="unloading a module")
 
     def function(self, module: int, kernel: str) -> int:
-        """A kernel's handle. CandidateError(launch_error) when the module has none of that name."""
+        """A kernel's handle. CandidateError(launch_error) where the module has no kernel of that name."""
         handle = ctypes.c_void_p()
         self._call(
             "hipModuleGetFunction", ctypes.byref(handle), module, kernel.encode(), doing=f"looking for kernel {kernel}"
@@ -84,7 +92,7 @@ class RocmDriver:
         return found
 
     def allow_lds(self, function: int, bytes_: int) -> None:
-        """AMD's dispatch packet states the LDS of each launch, so there is nothing to opt in to: only the limit holds.
+        """Checks the limit: AMD's dispatch packet states the LDS of each launch, so no opt-in exists.
 
         (hipFuncSetAttribute takes a host function's address, which a loaded code object does not have.)
         """
@@ -116,20 +124,20 @@ class RocmDriver:
         code = self._launch(function, *grid, *block, lds_bytes, stream, params, None)
         if code != SUCCESS:
             self.hip.clear_error()
-            raise self._noted(problem(code, self.hip.error_name(code), "launching"))
+            raise self._noted(error_of(code, self.hip.error_name(code), "launching"))
 
     def peek_error(self) -> str:
-        """The sticky error in words, "" while the device is healthy. Waits for the device."""
-        if not self.broken:  # torch may have read the last error already; a broken device says it again
+        """The sticky error as text, "" without one. Synchronises."""
+        if not self.broken:  # torch may have cleared the last error; a broken device reports it again
             for code in (self.hip.last_error(), self.hip.code("hipDeviceSynchronize")):
                 if code in STICKY:
-                    self.broken = told(code, self.hip.error_name(code))
+                    self.broken = error_text(code, self.hip.error_name(code))
         return self.broken
 
-    # ------------------------------------------------------------ beside the protocol
+    # ------------------------------------------------------------ beyond the protocol
 
     def synchronize(self) -> None:
-        """Wait for the device. A kernel's fault shows up here, as the error that says whose it is."""
+        """Wait for the device. Raises the error of a kernel's fault."""
         self._call("hipDeviceSynchronize", doing="running the kernels")
 
     def _call(self, function: str, *arguments: Any, doing: str) -> None:
@@ -141,20 +149,20 @@ class RocmDriver:
 
     def _noted(self, error: HipwrightError) -> HipwrightError:
         if error.evidence.get("sticky"):
-            self.broken = self.broken or told(error.evidence["code"], error.evidence["hip_error"])
+            self.broken = self.broken or error_text(error.evidence["code"], error.evidence["hip_error"])
         return error
 
     def _wrong_image(self, error: ToolchainError, code: bytes) -> ToolchainError:
-        """The same error, saying what the code object is for and what the device is."""
+        """The same error with the architectures of the code object and of the device."""
         return ToolchainError(
-            f"{error.message}; it is built for {made_for(code)}, the device is {self.features}",
+            f"{error.message}; it is built for {built_for(code)}, the device is {self.features}",
             hint=error.hint,
             evidence=error.evidence,
         )
 
 
-def made_for(code: bytes) -> str:
-    """The architecture of a code object, as far as it can be told."""
+def built_for(code: bytes) -> str:
+    """The architecture of a code object, for a message."""
     try:
         machine = codeobject.machine(code)
     except ValueError as error:
@@ -164,10 +172,10 @@ def made_for(code: bytes) -> str:
 
 
 def check_signatures(code: bytes, signatures: Mapping[str, KernelSignature], kernels: Iterable[str] = ()) -> None:
-    """Hold a code object's own argument metadata against the signatures that the plan was checked by.
+    """Compare a code object's argument metadata with the signatures that the plan was checked against.
 
     kernels: those to check; all signatures without it. Raises CandidateError(launch_error) naming the parameter: the
-    runtime reads as many bytes of each argument as the code object says, whatever we packed.
+    runtime reads as many bytes of each argument as the code object states, not as many as were packed.
     """
     try:
         known = isa.kernel_args(code)
@@ -175,13 +183,13 @@ def check_signatures(code: bytes, signatures: Mapping[str, KernelSignature], ker
         raise ToolchainError(f"the code object cannot be read: {error}", hint="delete the build cache") from None
     for name in kernels or signatures:
         built = [arg for arg in known.get(name, []) if not arg[2].startswith("hidden_")]
-        wanted = _expected(signatures[name])
-        if name not in known or built == wanted:
-            continue  # a kernel that was compiled out fails when it is looked for
-        place = next((i for i, pair in enumerate(zip(built, wanted, strict=False)) if pair[0] != pair[1]), None)
-        what = f"{len(built)} parameters, not {len(wanted)}"
+        expected = _expected(signatures[name])
+        if name not in known or built == expected:
+            continue  # a kernel that was compiled out fails at its first launch
+        place = next((i for i, pair in enumerate(zip(built, expected, strict=False)) if pair[0] != pair[1]), None)
+        what = f"{len(built)} parameters, not {len(expected)}"
         if place is not None:
-            (size, offset, kind), said = built[place], wanted[place]
+            (size, offset, kind), said = built[place], expected[place]
             parameter = signatures[name].params[place].name
             what = f"{parameter} as {size} bytes at {offset} ({kind}), the text {said[0]} at {said[1]} ({said[2]})"
         message = f"kernel {name}: the compiled code has {what}; is the kernel declared under an #if?"
@@ -189,7 +197,7 @@ def check_signatures(code: bytes, signatures: Mapping[str, KernelSignature], ker
 
 
 def _expected(signature: KernelSignature) -> list[tuple[int, int, str]]:
-    """(size, offset, kind) of each parameter, as `isa.kernel_args` tells them."""
+    """(size, offset, kind) of each parameter, as `isa.kernel_args` gives them."""
     layout = ArgumentLayout(signature)
     kinds = ["global_buffer" if param.pointer else "by_value" for param in signature.params]
     sizes = [8 if param.pointer else _size(param.kind) for param in signature.params]

@@ -1,7 +1,7 @@
 """The HIP runtime (libamdhip64.so) through ctypes: no ROCm headers, no compiler, no torch.
 
 Names, numbers and structures are those of `hip/hip_runtime_api.h`, ROCm 6 and later. Every call that can fail is
-checked; a failure becomes one of hipwright's errors, which says whose fault it is (`problem`).
+checked; a failure raises one of hipwright's errors, by whose fault it is (`error_of`).
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ NAMES = {
     1052: "hipErrorRuntimeMemory",
     1053: "hipErrorRuntimeOther",
 }
-"""hipError_t, for a library that cannot name its own errors."""
+"""hipError_t, for a library without hipGetErrorName."""
 
 STICKY = frozenset({53, 214, 700, 702, 709, 710, 719, 999, 1052, 1053})
-"""After one of these nothing that this process does on the device can be trusted: it is replaced."""
+"""After one of these the process cannot use the device reliably and must be replaced."""
 
 _CANDIDATE: dict[int, tuple[Status, str]] = {
     9: ("launch_error", "the launch's grid, block or LDS is not possible on this device"),
@@ -138,7 +138,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
 
 
 class Properties(ctypes.Structure):
-    """hipDeviceProp_tR0600. Runs of fields that nobody here reads are one array each, of equal size and alignment."""
+    """hipDeviceProp_tR0600. Consecutive unused fields are one array, of equal size and alignment."""
 
     _fields_ = (
         ("name", ctypes.c_char * 256),
@@ -166,7 +166,7 @@ class Properties(ctypes.Structure):
         ("host_to_pointers", c_int * 13),  # hostRegisterSupported ... unifiedFunctionPointers
         ("reserved", c_int * 95),
         ("architecture", ctypes.c_char * 256),
-        ("rest", ctypes.c_ubyte * 512),  # more than any release has written so far
+        ("rest", ctypes.c_ubyte * 512),  # more than any release writes so far
     )
 
 
@@ -184,7 +184,7 @@ class Hip:
             raise DeviceError(f"cannot use the HIP runtime {self.path}: {error}", hint=rocm_paths.FIX) from None
 
     def function(self, name: str) -> Any:
-        """A function itself, for calls that must be fast; it returns a hipError_t."""
+        """A library function, for calls that must be fast; it returns a hipError_t."""
         return getattr(self._library, name)
 
     def code(self, function: str, *arguments: Any) -> int:
@@ -192,11 +192,11 @@ class Hip:
         return int(getattr(self._library, function)(*arguments))
 
     def call(self, function: str, *arguments: Any, doing: str = "") -> None:
-        """Call a function; raise what `problem` makes of its error. doing: what it was called for, for the message."""
+        """Call a function; raises `error_of` its failure. doing: the purpose of the call, for the message."""
         code = self.code(function, *arguments)
         if code != SUCCESS:
             self.clear_error()
-            raise problem(code, self.error_name(code), doing or function)
+            raise error_of(code, self.error_name(code), doing or function)
 
     def error_name(self, code: int) -> str:
         """ "hipErrorLaunchFailure" for 719."""
@@ -204,17 +204,17 @@ class Hip:
         return named.decode(errors="replace") if named else NAMES.get(code, f"error {code}")
 
     def clear_error(self) -> None:
-        """Forget this thread's last error, where it can be forgotten: it is being reported, once."""
+        """Clear this thread's last error, unless it is sticky."""
         self.code("hipGetLastError")
 
     def last_error(self) -> int:
-        """The last error of this thread, kept as it is."""
+        """The last error of this thread, without clearing it."""
         return self.code("hipPeekAtLastError")
 
     # ------------------------------------------------------------ device
 
     def device_count(self) -> int:
-        """Devices that this process may see; 0 where there is none."""
+        """How many devices are visible to this process."""
         self.call("hipInit", 0, doing="starting the HIP runtime")
         return self._out(c_int, "hipGetDeviceCount", doing="counting the devices")
 
@@ -234,11 +234,11 @@ class Hip:
         """Wait for everything on the device."""
         self.call("hipDeviceSynchronize", doing=doing)
 
-    # ------------------------------------------------------------ what must be given back
+    # ------------------------------------------------------------ resources, released with the block
 
     @contextmanager
     def memory(self, size: int) -> Iterator[int]:
-        """Device memory, in bytes."""
+        """The address of `size` bytes of device memory."""
         address = self._out(c_void_p, "hipMalloc", size, doing=f"allocating {size} bytes")
         try:
             yield address
@@ -247,7 +247,7 @@ class Hip:
 
     @contextmanager
     def stream(self) -> Iterator[int]:
-        """A stream."""
+        """A stream's handle."""
         handle = self._out(c_void_p, "hipStreamCreate", doing="making a stream")
         try:
             yield handle
@@ -256,7 +256,7 @@ class Hip:
 
     @contextmanager
     def event(self) -> Iterator[int]:
-        """An event."""
+        """An event's handle."""
         handle = self._out(c_void_p, "hipEventCreate", doing="making an event")
         try:
             yield handle
@@ -265,7 +265,7 @@ class Hip:
 
     @contextmanager
     def graph(self, stream: int, record: Any) -> Iterator[int]:
-        """An executable graph of what `record()` launches on `stream`."""
+        """An executable graph of the launches of `record()` on `stream`."""
         self.call("hipStreamBeginCapture", stream, CAPTURE_THREAD_LOCAL, doing="beginning a capture")
         try:
             record()
@@ -273,7 +273,7 @@ class Hip:
             captured = c_void_p()
             ended = self.code("hipStreamEndCapture", stream, ctypes.byref(captured))
         if ended != SUCCESS:
-            raise problem(ended, self.error_name(ended), "ending a capture")
+            raise error_of(ended, self.error_name(ended), "ending a capture")
         try:
             executable = c_void_p()
             self.call("hipGraphInstantiate", ctypes.byref(executable), captured, None, None, 0, doing="making a graph")
@@ -285,7 +285,7 @@ class Hip:
             self.code("hipGraphDestroy", captured)
 
     def elapsed_ms(self, start: int, end: int) -> float:
-        """Milliseconds between two recorded events, once the second has happened."""
+        """Milliseconds between two recorded events; waits for the second."""
         self.call("hipEventSynchronize", end, doing="waiting for an event")
         value = c_float()
         self.call("hipEventElapsedTime", ctypes.byref(value), start, end, doing="reading the events")
@@ -297,8 +297,8 @@ class Hip:
         return int(value.value or 0)
 
 
-def problem(code: int, name: str, doing: str) -> HipwrightError:
-    """The error that a hipError_t amounts to. Pure: the table of whose fault each is."""
+def error_of(code: int, name: str, doing: str) -> HipwrightError:
+    """The HipwrightError of a hipError_t, by whose fault it is."""
     said = f"{doing}: {name} ({code})"
     evidence = {"hip_error": name, "code": code, "sticky": code in STICKY}
     if code in _CANDIDATE:
@@ -310,15 +310,15 @@ def problem(code: int, name: str, doing: str) -> HipwrightError:
     return DeviceError(f"the HIP runtime failed: {said}", hint=_HINTS.get(code, ""), evidence=evidence)
 
 
-def told(code: int, name: str) -> str:
-    """An error in words: "a kernel timed out on the device: hipErrorLaunchTimeOut (702)"."""
+def error_text(code: int, name: str) -> str:
+    """An error as text: "a kernel timed out on the device: hipErrorLaunchTimeOut (702)"."""
     why = _CANDIDATE[code][1] if code in _CANDIDATE else "the device failed"
     return f"{why}: {name} ({code})"
 
 
 @cache
 def find_library() -> str:
-    """The HIP runtime that this process has already loaded (torch's), else the best of this machine.
+    """The path of the HIP runtime that this process has loaded already (torch's), else of this machine's.
 
     Raises DeviceError where there is none.
     """

@@ -1,4 +1,4 @@
-"""AMD's GPUs by what the amdgpu driver tells under /sys/class/kfd. Makes no context."""
+"""AMD's GPUs as the amdgpu driver lists them under /sys/class/kfd. Creates no context."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def gfx_name(version: int) -> str:
 
 
 def _memory(bank: Path) -> int:
-    """Bytes of a memory bank that is the GPU's own: heap types 1 and 2, local memory."""
+    """Bytes of a bank of the GPU's local memory (heap types 1 and 2), 0 for other banks."""
     properties = _properties(bank)
     return properties.get("size_in_bytes", 0) if properties.get("heap_type") in (1, 2) else 0
 

@@ -1,4 +1,4 @@
-"""The structures of toolchain/cpu_rt/rt.h, for ctypes."""
+"""The structures of toolchain/cpu_rt/rt.h for ctypes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COUNTS = (
     "float_atomics",
     "regions_without_race_check",
 )
-LDS, STACK, MODULE = -2, -3, -4  # special values of Launch.region
+LDS, STACK, MODULE = -2, -3, -4  # values of LaunchRecord.region that are no buffer
 
 
 class BufferRegion(ctypes.Structure):
@@ -36,7 +36,7 @@ class BufferRegion(ctypes.Structure):
 
 
 class Party(ctypes.Structure):
-    """A thread and what it did."""
+    """A thread and its access."""
 
     _fields_ = (("block", c_uint32 * 3), ("thread", c_uint32 * 3), ("access", c_uint32), ("line", c_uint32))
 

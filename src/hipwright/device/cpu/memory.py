@@ -1,7 +1,7 @@
-"""Guarded memory: torch tensors between two pages that cannot be touched, filled with poison, checked for stray writes.
+"""Guarded memory: torch tensors between two inaccessible pages, filled with poison, checked for stray writes.
 
-The end of a buffer lies within 15 bytes of the page behind it (16-byte alignment, what the widest GPU access wants);
-those bytes, and the 64 in front, are a red zone. Memory goes back when the last tensor on it dies.
+The end of a buffer lies within 15 bytes of the page behind it (16-byte alignment, as the widest GPU access needs);
+those bytes, and the 64 in front, are a red zone. Memory is unmapped when the last tensor on it dies.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class GuardedRegion:
     word: int
 
     def stray(self) -> int | None:
-        """The offset (bytes, relative to the buffer) of a changed red-zone byte, None if all are whole."""
+        """The offset (bytes, relative to the buffer) of a changed red-zone byte, None where all are intact."""
         expected = self.word.to_bytes(2, "little")
         for begin, count in ((self.start - FRONT, FRONT), (self.start + self.size, self._slack())):
             raw = ctypes.string_at(begin, count) if count else b""
@@ -52,15 +52,15 @@ class GuardedRegion:
         return self.base + self.length - PAGE - self.start - self.size
 
 
-class Guarded:
-    """All guarded buffers of one launcher, by address."""
+class GuardedMemory:
+    """The guarded buffers of one launcher, by address."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._regions: dict[int, GuardedRegion] = {}
 
     def find(self, address: int) -> GuardedRegion | None:
-        """The buffer that holds the address (an empty one only by its first byte)."""
+        """The buffer that contains the address (an empty one: its first byte alone), None without one."""
         i = bisect.bisect_right(self._starts, address) - 1
         if i < 0:
             return None
@@ -74,7 +74,7 @@ class Guarded:
         base = _libc.mmap(None, length, _PROT_NONE, _MAP, -1, 0)
         if base is None or base == ctypes.c_void_p(-1).value:
             raise MemoryError(f"cannot map {length} bytes")
-        if _libc.mprotect(base + PAGE, body, _PROT_RW):  # too many mappings, or a limit of the process
+        if _libc.mprotect(base + PAGE, body, _PROT_RW):  # too many mappings, or a resource limit
             _libc.munmap(base, length)
             raise MemoryError(f"cannot use {body} bytes")
         held = max(nbytes, 1)  # torch's storage of an empty buffer has one byte, which may be read
@@ -125,6 +125,6 @@ def as_dtype(
 def _fill(start: int, nbytes: int, word: int) -> None:
     low, high = word & 0xFF, word >> 8
     ctypes.memset(start, high, nbytes)
-    if low != high:  # every second byte: through a strided view, since libc has no 16-bit memset
+    if low != high:  # 16-bit words by a tensor view: libc has no 16-bit memset
         raw = (ctypes.c_ubyte * nbytes).from_address(start)
         torch.frombuffer(raw, dtype=torch.int16)[:] = word

@@ -1,4 +1,4 @@
-"""What a launcher knows of a code object's kernels, and of the launches of them that it has checked."""
+"""The loaded kernels of a code object, and the launches that a launcher has checked."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 from hipwright.device.gpu.pack import ArgumentLayout
 
 Dim3 = tuple[int, int, int]
-Geometry = tuple[int, Dim3, Dim3, int]  # the kernel's handle, blocks, threads of a block, bytes of dynamic LDS
+Geometry = tuple[int, Dim3, Dim3, int]
+"""The kernel's handle, blocks, threads of a block, bytes of dynamic LDS."""
 
 
 @dataclass
 class LoadedKernel:
-    """What is known of one kernel after its first launch. checked: geometries that passed."""
+    """One kernel after its first launch. checked: geometries that passed the checks."""
 
     function: int
     layout: ArgumentLayout
@@ -22,13 +23,13 @@ class LoadedKernel:
     max_threads: int
     names: tuple[str, ...]
     checked: set[tuple[Dim3, Dim3, int]]
-    lds_allowed: int = 48 << 10  # bytes of dynamic LDS that need no opting in
+    lds_allowed: int = 48 << 10  # bytes of dynamic LDS that need no opt-in
 
 
 class Geometries(dict[tuple[Any, Any, int], Geometry]):
     """The checked launches of one kernel by (grid, block, LDS bytes) as a plan writes them; KeyError for others.
 
-    Keys that are equal are one key: 4.0 blocks, which a first launch is refused for, pass where 4 were launched.
+    Equal keys are one key: 4.0 blocks, which a first launch refuses, pass where 4 were launched.
     """
 
     def __init__(self, kernels: Mapping[str, LoadedKernel], name: str) -> None:

@@ -1,8 +1,8 @@
-"""Launch a code object's kernels on torch tensors and torch's current stream, through a driver (cuda or rocm).
+"""Launches a code object's kernels on torch tensors and torch's current stream, through a vendor's driver.
 
-One launcher serves one build in one worker process. Launches are asynchronous and can be captured in a graph; what a
-kernel did wrong shows at `sync` (a fault of the device's context: the process is then broken and must be replaced) and
-at `check_zones` (a write beside a buffer).
+One launcher serves one build in one worker process. Launches are asynchronous and can be captured in a graph; errors of
+a kernel are raised by `sync` (a fault of the device's context: the process is then broken and must be replaced) and by
+`check_zones` (a write beside a buffer).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from hipwright.targets import TORCH_GPU
 class GpuLauncher:
     """Runs the kernels of one code object. For one thread.
 
-    device: "cuda:0" (also on ROCm), or "cpu" with a fake driver. poison: the byte that fresh memory is made of
-    (`poison.pattern`), None to leave it as it comes. zones: red zones around what `empty` and `guard` make; with zones
-    off and poison None `empty` is torch.empty, which is what timing and graph capture want. record: whether `stats`
-    grows. shares: a launcher of the same code, closed with this one, whose module serves both.
+    device: torch's name of the GPU, or "cpu" with a fake driver. poison: the byte that fresh memory is filled with
+    (`poison.pattern`), None to leave it uninitialised. zones: red zones around the tensors of `empty` and `guard`; with
+    zones off and poison None `empty` is torch.empty, as timing and graph capture need. record: whether `stats` grows.
+    shared_with: a launcher of the same code, closed with this one, whose module both use.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class GpuLauncher:
         device: str,
         poison: int | None = 0xA5,
         zones: bool = True,
-        shares: GpuLauncher | None = None,
+        shared_with: GpuLauncher | None = None,
     ) -> None:
         self.device = torch.device(device)
         self.index = (self.device.index or 0) if self.device.type == TORCH_GPU else -1
@@ -53,19 +53,19 @@ class GpuLauncher:
         self._poison, self._zones = poison, zones
         self._stream = _stream_of(self.device)
         self._limits = driver.limits()
-        self._module: int = driver.load(code) if shares is None else shares._module
-        self._owner = shares is None
+        self._module: int = driver.load(code) if shared_with is None else shared_with._module
+        self._owns_module = shared_with is None
         self._kernels: dict[str, LoadedKernel] = {}
         self._geometries: dict[str, Geometries] = {}
         self._memory = GuardedDevice(device)
-        self.quick_empty = None if zones or poison is not None else allocator(self.device)
+        self.fast_empty = None if zones or poison is not None else allocator(self.device)
         self._stats: list[dict[str, Any]] = []
         self._seen: dict[int, tuple[str, str, int, int]] = {}  # storage -> kernel, argument, its address, itemsize
 
     # ------------------------------------------------------------ memory
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """A contiguous tensor on the device: poisoned, between red zones (see the class)."""
+        """A contiguous tensor on the device, with poison and red zones as the launcher was told."""
         if self._zones:
             sizes = tuple(int(n) for n in shape)
             return self._memory.empty(sizes, dtype, 0xA5 if self._poison is None else self._poison)
@@ -75,7 +75,7 @@ class GpuLauncher:
         return out
 
     def guard(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A copy of a tensor's storage on the device, same strides and offset, between red zones if there are any."""
+        """A copy of a tensor's storage on the device, same strides and offset, between red zones where they are on."""
         if self._zones:
             return self._memory.copy(tensor, 0xA5 if self._poison is None else self._poison)
         flat = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
@@ -94,20 +94,20 @@ class GpuLauncher:
         for arg in args:
             if isinstance(arg, torch.Tensor) and arg.device != self.device:
                 raise _refusal(kernel, f"a tensor on {arg.device} was passed; the kernel runs on {self.device}")
-        self.start((known.function, grid, block, lds_bytes), params)
+        self.launch_checked((known.function, grid, block, lds_bytes), params)
         if self.record:
             self._note(kernel, known, grid, block, args)
 
     def geometries(self, kernel: str) -> Geometries:
-        """What `start` takes, by (grid, block, LDS bytes) as a plan writes them; KeyError before the first launch."""
+        """Checked launches by (grid, block, LDS bytes) as a plan writes them; KeyError for others."""
         return self._geometries.setdefault(kernel, Geometries(self._kernels, kernel))
 
-    def start(self, geometry: Geometry, params: ctypes.Array[ctypes.c_void_p]) -> None:
+    def launch_checked(self, geometry: Geometry, params: ctypes.Array[ctypes.c_void_p]) -> None:
         """Enqueue a launch whose geometry and arguments are checked (program/lower/fast_launch.py)."""
         function, grid, block, lds_bytes = geometry
         try:
             self._driver.launch(function, grid, block, lds_bytes, self._stream(), params)
-        except HipwrightError:  # an earlier kernel may have ended the context
+        except HipwrightError:  # an earlier kernel may have broken the context
             self.broken = self.broken or bool(self._driver.peek_error())
             raise
 
@@ -122,7 +122,7 @@ class GpuLauncher:
             for name in self._signatures
         }
 
-    # ------------------------------------------------------------ after
+    # ------------------------------------------------------------ errors
 
     def sync(self) -> None:
         """Wait for the device. Raises CandidateError for a fault of a kernel and sets `broken`."""
@@ -131,16 +131,16 @@ class GpuLauncher:
                 torch.cuda.synchronize(self.device)
         except RuntimeError as error:
             raise self.explain(error) from None
-        if said := self._driver.peek_error():
-            raise self._broke(said)
+        if fault := self._driver.peek_error():
+            raise self._context_fault(fault)
 
     def explain(self, error: BaseException) -> HipwrightError:
-        """The verdict of an exception that a run raised: a device fault that torch met first becomes ours."""
+        """The HipwrightError of an exception that a run raised; a device fault that torch reported is told as one."""
         if isinstance(error, HipwrightError):
             return error
-        said = self._driver.peek_error()
-        if said or DEVICE_FAULT.search(str(error)):
-            return self._broke(said or str(error).splitlines()[0])
+        fault = self._driver.peek_error()
+        if fault or DEVICE_FAULT.search(str(error)):
+            return self._context_fault(fault or str(error).splitlines()[0])
         text = f"{type(error).__name__}: {error}"
         return CandidateError(f"the plan raised {text.splitlines()[0][:500]}", status="launch_error", stage="launch")
 
@@ -148,46 +148,47 @@ class GpuLauncher:
         """Raise CandidateError(out_of_bounds), naming the argument, after a write beside a buffer. Synchronises."""
         strays = self._memory.strays()
         if strays:
-            raise self._strayed(strays[0])
+            raise self._stray_write(strays[0])
 
-    def looking(self, flags: Sequence[torch.Tensor], fetch: Fetch | None = None) -> Callable[[], list[bool]]:
-        """What does as `sync` and `check_zones` of now, and tells what these flags on the device say, in one wait.
+    def deferred_check(self, flags: Sequence[torch.Tensor], fetch: Fetch | None = None) -> Callable[[], list[bool]]:
+        """A function that raises as `sync` and `check_zones` would now, and returns the values of `flags` (booleans on
+        the device), in one synchronisation.
 
-        fetch: as `GuardedDevice.looking` has it; None: the flags are read when they are asked for.
+        fetch: as for `GuardedDevice.deferred_check`; None: the flags are read when the function is called.
         """
-        if not flags and not self._memory.held:
-            return self._nothing_to_see
+        if not flags and not self._memory.has_zones:
+            return self._only_sync
         try:
-            looked = self._memory.looking(flags, fetch)
+            checked = self._memory.deferred_check(flags, fetch)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
             raise self.explain(error) from None
 
-        def look() -> list[bool]:
+        def check() -> list[bool]:
             if fetch is not None:
                 self.sync()
             try:
-                strays, told = looked()
+                strays, values = checked()
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
                 raise self.explain(error) from None
-            if said := self._driver.peek_error():
-                raise self._broke(said)
+            if fault := self._driver.peek_error():
+                raise self._context_fault(fault)
             if strays:
-                raise self._strayed(strays[0])
-            return told
+                raise self._stray_write(strays[0])
+            return values
 
-        return look
+        return check
 
-    def _nothing_to_see(self) -> list[bool]:
+    def _only_sync(self) -> list[bool]:
         self.sync()
         return []
 
     def close(self) -> None:
-        """Unload the code object; nothing may be in flight."""
-        if self._owner and not self.broken:
+        """Unload the code object; no launch may be in flight."""
+        if self._owns_module and not self.broken:
             self._driver.unload(self._module)
         self._kernels.clear()
         for known in self._geometries.values():
@@ -200,9 +201,10 @@ class GpuLauncher:
         if signature is None:
             raise _refusal(kernel, "the program declares no kernel of this name")
         function = self._driver.function(self._module, kernel)
-        told = self._driver.attributes(function)
+        attributes = self._driver.attributes(function)
         names = tuple(p.name for p in signature.params)
-        found = LoadedKernel(function, ArgumentLayout(signature), told["static_lds"], told["max_threads"], names, set())
+        layout, lds, threads = ArgumentLayout(signature), attributes["static_lds"], attributes["max_threads"]
+        found = LoadedKernel(function, layout, lds, threads, names, set())
         self._kernels[kernel] = found
         return found
 
@@ -237,7 +239,7 @@ class GpuLauncher:
             {"kernel": kernel, "grid": list(grid), "block": list(block), "argument_bytes": sum(sizes.values())}
         )
 
-    def _strayed(self, stray: Stray) -> CandidateError:
+    def _stray_write(self, stray: Stray) -> CandidateError:
         if not stray.start:
             message = "a write beside a buffer"
             return CandidateError(message, status="out_of_bounds", stage="launch", evidence={"kind": "write"})
@@ -255,12 +257,12 @@ class GpuLauncher:
             evidence={"kernel": kernel, "argument": name, "element": element, "kind": "write"},
         )
 
-    def _broke(self, said: str) -> CandidateError:
+    def _context_fault(self, fault: str) -> CandidateError:
         self.broken = True
         kernels = list(dict.fromkeys(entry["kernel"] for entry in self._stats))[-8:]
         return CandidateError(
-            f"the device reports {said}; kernels launched: {', '.join(kernels) or 'none'}",
-            status=fault_status(said),
+            f"the device reports {fault}; kernels launched: {', '.join(kernels) or 'none'}",
+            status=fault_status(fault),
             stage="launch",
             hint="compile for the cpu target: it names the access",
             evidence={"kernels": kernels},
@@ -274,7 +276,7 @@ def _refusal(kernel: str, message: str, **evidence: Any) -> CandidateError:
 
 
 def _fill(tensor: torch.Tensor, poison: int) -> None:
-    """Poison a contiguous tensor as guarded memory is poisoned."""
+    """Fill a contiguous tensor with the pattern of guarded memory."""
     if tensor.dtype == torch.bool:
         tensor.fill_(poison & 1)
         return
@@ -286,7 +288,7 @@ def _fill(tensor: torch.Tensor, poison: int) -> None:
 
 
 def _stream_of(device: torch.device) -> Callable[[], int]:
-    """() -> the raw handle of torch's current stream, in a tenth of a microsecond."""
+    """A function that returns the raw handle of torch's current stream in about 0.1 us."""
     if device.type != TORCH_GPU:
         return lambda: 0
     index, raw = device.index or 0, torch._C._cuda_getCurrentRawStream

@@ -1,8 +1,8 @@
 """Device memory between two red zones, filled with poison, checked for stray writes after a run.
 
-A GPU has no guard pages a program could set, so what lies in front of and behind every buffer is compared with what
-was put there: when the buffer dies, and when `strays` asks. A write that leaps over the zone is not seen here; a read
-is not seen at all (poison makes it show).
+A GPU has no guard pages that a program could set, so the zones in front of and behind every buffer are compared with
+their original contents: when the buffer dies, and when `strays` is called. A write beyond the zone is not seen here;
+a read is not seen at all (poison makes wrong values of it).
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from hipwright.device.poison import NOISE, contiguous, pattern, plausible
 from hipwright.targets import TORCH_GPU
 
 ALIGN = 512  # bytes, torch's own alignment of device memory
-MOST = 1 << 20  # bytes of a zone
-KEPT = 1 << 16  # bytes of a zone up to which a copy outlives the buffer
+LARGEST_ZONE = 1 << 20  # bytes
+COPIED_ZONE = 1 << 16  # bytes of a zone up to which a copy outlives the buffer
 Fetch = Callable[[Any], Callable[[], Any]]
+"""Starts the copy of a device tensor to the host; the returned function gives the copy after a synchronisation."""
 
 
 def zone_bytes(nbytes: int) -> int:
     """The size of each red zone: a 32nd of the buffer, between 512 B and 1 MiB, a multiple of 512."""
-    return -(-min(max(nbytes // 32, ALIGN), MOST) // ALIGN) * ALIGN
+    return -(-min(max(nbytes // 32, ALIGN), LARGEST_ZONE) // ALIGN) * ALIGN
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,10 @@ class Stray:
 
 @dataclass(frozen=True)
 class _Zones:
-    """Both zones of one buffer: int16 tensors, views of the zones or parts of a copy; `word` is what they hold.
+    """Both zones of one buffer. word: their 16-bit contents.
 
-    words: the same as few tensors. odd: the byte right behind a body of odd length, in a uint8 tensor of one element;
-    None for an even one.
+    words: int16 tensors: a view of each zone, or one copy of both. odd: the byte right behind a body of odd length, as
+    a uint8 tensor of one element; None for an even one.
     """
 
     start: int
@@ -55,21 +56,21 @@ class _Zones:
     odd: Any
 
     def copied(self) -> _Zones:
-        """As they are now."""
+        """A copy of the present contents."""
         odd = None if self.odd is None else self.odd.clone()
         return _Zones(self.start, self.nbytes, self.word, (torch.cat(self.words),), odd)
 
-    def halves(self) -> tuple[Any, Any]:
-        """The zone in front, and the one behind."""
+    def front_and_back(self) -> tuple[Any, Any]:
+        """(the zone in front of the buffer, the zone behind it)."""
         if len(self.words) == 2:
             return self.words[0], self.words[1]
         split = zone_bytes(self.nbytes) // 2
         return self.words[0][:split], self.words[0][split:]
 
     def first_changed(self) -> Any:
-        """A device tensor (int64): where the nearest stray write lies, `Stray.offset` + 1 behind the buffer, the
-        offset itself in front, 0 for none. No synchronisation."""
-        front, back = (half != self.word for half in self.halves())
+        """The place of the nearest stray write as a device tensor (int64): `Stray.offset` + 1 behind the buffer, the
+        offset itself in front of it, 0 for none. Does not synchronise."""
+        front, back = (zone != self.word for zone in self.front_and_back())
         behind = back.to(torch.int8).argmax() * 2 + (self.nbytes + self.nbytes % 2 + 1)
         before = front.flip(0).to(torch.int8).argmax() * -2 - 2
         none = torch.zeros((), dtype=torch.int64, device=front.device)
@@ -79,8 +80,8 @@ class _Zones:
             found = torch.where(wrong, torch.full_like(found, self.nbytes + 1), found)
         return found
 
-    def paint(self) -> None:
-        """Make them whole again."""
+    def restore(self) -> None:
+        """Fill the zones again."""
         for words in self.words:
             words.fill_(self.word)
         if self.odd is not None:
@@ -88,7 +89,7 @@ class _Zones:
 
 
 class _Span:
-    """Device memory as torch takes it from others (the CUDA array interface): its storage holds this object."""
+    """Device memory by the CUDA array interface: the storage of a torch tensor made from it keeps this object alive."""
 
     def __init__(self, address: int, nbytes: int) -> None:
         self.__cuda_array_interface__ = {
@@ -101,13 +102,13 @@ class _Span:
 
 
 class GuardedDevice:
-    """The guarded buffers of one launcher on one device ("cuda:0", or "cpu" for tests). Not for use in a graph."""
+    """The guarded buffers of one launcher on one device (a GPU, or "cpu" for tests). Not for use in a graph."""
 
     def __init__(self, device: str) -> None:
         self.device = torch.device(device)
         self._alive: dict[int, _Zones] = {}  # by the buffer's address
-        self._dead: list[_Zones] = []  # copies of the zones, as they were at the end
-        self._told: list[tuple[int, int, Any]] = []  # of larger ones: start, size, what `first_changed` said
+        self._dead: list[_Zones] = []  # copies of the zones of dead buffers
+        self._dead_large: list[tuple[int, int, Any]] = []  # of large zones: start, size, `first_changed`
 
     def empty(self, shape: tuple[int, ...], dtype: Any, poison: int) -> Any:
         """A contiguous tensor of poison; booleans hold its lowest bit, since torch allows them 0 and 1."""
@@ -126,49 +127,51 @@ class GuardedDevice:
         return self._typed(flat, tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
 
     @property
-    def held(self) -> bool:
-        """Whether there is any zone to look at."""
-        return bool(self._alive or self._dead or self._told)
+    def has_zones(self) -> bool:
+        """Whether there is any zone to check."""
+        return bool(self._alive or self._dead or self._dead_large)
 
     def strays(self) -> list[Stray]:
         """Changed zones of every living buffer and of those that died since the last call. Synchronises.
 
-        A zone that was written is whole again afterwards, so that each stray write is told once.
+        A changed zone is filled again afterwards, so that each stray write is reported once.
         """
-        return self.look(())[0]
+        return self.check(())[0]
 
-    def look(self, flags: Sequence[Any]) -> tuple[list[Stray], list[bool]]:
-        """`strays`, and the values of flags (booleans on this device without a dimension), in one synchronisation
-        where there is no stray."""
-        return self.looking(flags)()
+    def check(self, flags: Sequence[Any]) -> tuple[list[Stray], list[bool]]:
+        """(`strays`, the values of `flags`: booleans on this device without a dimension), in one synchronisation where
+        there is no stray."""
+        return self.deferred_check(flags)()
 
-    def looking(self, flags: Sequence[Any], fetch: Fetch | None = None) -> Callable[[], tuple[list[Stray], list[bool]]]:
-        """What tells `look` of now. fetch: starts to bring a tensor to the host -> what gives it, once the device has
-        been waited for; None: it is read when it is asked for."""
+    def deferred_check(
+        self, flags: Sequence[Any], fetch: Fetch | None = None
+    ) -> Callable[[], tuple[list[Stray], list[bool]]]:
+        """A function that returns what `check` would now. fetch: starts the copy of the flags to the host; the device
+        must then be synchronised before the function is called. None: they are read when it is called."""
         alive = list(self._alive.values())
         dead, self._dead = self._dead, []
-        told, self._told = self._told, []
-        changed = _changed([*alive, *dead], [flag for *_, flag in told])
+        large, self._dead_large = self._dead_large, []
+        changed = _changed([*alive, *dead], [flag for *_, flag in large])
         if not changed and not flags:
             return lambda: ([], [])
         stacked = torch.stack([*changed, *flags])
         fetched = fetch(stacked) if fetch is not None else lambda: stacked
 
-        def look() -> tuple[list[Stray], list[bool]]:
+        def check() -> tuple[list[Stray], list[bool]]:
             found = fetched().tolist()
-            said = found[len(changed) :]
+            values = found[len(changed) :]
             if not any(found[: len(changed)]):
-                return [], said
-            asked = [(z.start, z.nbytes, z.first_changed()) for z in (*alive, *dead)] + told
-            places = torch.stack([flag for *_, flag in asked]).tolist()
+                return [], values
+            buffers = [(z.start, z.nbytes, z.first_changed()) for z in (*alive, *dead)] + large
+            places = torch.stack([flag for *_, flag in buffers]).tolist()
             for zones, at in zip(alive, places, strict=False):
                 if at:
-                    zones.paint()
-            each = zip(asked, places, strict=True)
+                    zones.restore()
+            each = zip(buffers, places, strict=True)
             strays = [Stray(start, size, at - 1 if at > 0 else at) for (start, size, _), at in each if at]
-            return strays or [Stray(0, 0, 0)], said  # a later look has painted the zone: where it was is not known
+            return strays or [Stray(0, 0, 0)], values  # a later check has filled the zone again: the place is lost
 
-        return look
+        return check
 
     def _allocate(self, nbytes: int, poison: int) -> Any:
         """A 1-D uint8 tensor whose storage is exactly the body (one byte where it is empty)."""
@@ -177,7 +180,7 @@ class GuardedDevice:
         words = torch.empty((2 * zone + held + held % 2) // 2, dtype=torch.int16, device=self.device).fill_(word)
         start, end = int(words.data_ptr()) + zone, zone + nbytes
         odd = words.view(torch.uint8)[end : end + 1] if end % 2 else None
-        # views, which every look takes: made once
+        # views, made once for all checks
         zones = _Zones(start, nbytes, word, (words[: zone // 2], words[(end + 1) // 2 :]), odd)
         self._alive[start] = zones
         holder: Any
@@ -187,16 +190,16 @@ class GuardedDevice:
         else:
             holder = _Span(start, held)
             body = torch.as_tensor(holder, device=self.device)
-        weakref.finalize(holder, self._bury, start).atexit = False
+        weakref.finalize(holder, self._released, start).atexit = False
         return body if nbytes == held else body[:nbytes]
 
-    def _bury(self, start: int) -> None:
-        """The last tensor on a buffer is gone: look at its zones before torch gives the memory to someone else."""
+    def _released(self, start: int) -> None:
+        """Keep the state of a buffer's zones when its last tensor dies, before torch reuses the memory."""
         zones = self._alive.pop(start)
-        if zone_bytes(zones.nbytes) <= KEPT:
+        if zone_bytes(zones.nbytes) <= COPIED_ZONE:
             self._dead.append(zones.copied())
         else:
-            self._told.append((start, zones.nbytes, zones.first_changed()))
+            self._dead_large.append((start, zones.nbytes, zones.first_changed()))
 
     def _typed(self, flat: Any, dtype: Any, shape: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Any:
         typed = torch.empty(0, dtype=dtype, device=self.device)
@@ -204,7 +207,7 @@ class GuardedDevice:
 
 
 def _changed(zones: Sequence[_Zones], flags: Sequence[Any]) -> list[Any]:
-    """A few flags on the device, one of which is set where there is a stray write: nearly always there is none."""
+    """Flags on the device, at least one of them set where there is a stray write; few, as there rarely is one."""
     pieces: dict[int, list[Any]] = {}
     for one in zones:
         pieces.setdefault(one.word, []).extend(one.words)
@@ -214,8 +217,8 @@ def _changed(zones: Sequence[_Zones], flags: Sequence[Any]) -> list[Any]:
 
 
 def allocator(device: torch.device) -> Callable[[tuple[int, ...], torch.dtype], torch.Tensor]:
-    """(shape, dtype) -> a contiguous tensor as `torch.empty` makes it, in a third of the time where torch has the call
-    that its own compiler writes into what it makes. Raises TypeError or RuntimeError for a shape that is none."""
+    """A function (shape, dtype) -> contiguous tensor, as torch.empty. It takes a third of the time where torch has the
+    allocator that torch.compile emits calls of. Raises TypeError or RuntimeError for an invalid shape."""
     kind = TORCH_GPU if device.type == TORCH_GPU else "cpu"
     strided: Callable[..., torch.Tensor] | None = getattr(torch._C._dynamo.guards, f"_empty_strided_{kind}", None)
     index = device.index or 0
@@ -227,10 +230,10 @@ def allocator(device: torch.device) -> Callable[[tuple[int, ...], torch.dtype], 
     if strided is None:
         return plain
 
-    def quick(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    def fast(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         return strided(shape, _dense(shape), dtype) if current() == index else plain(shape, dtype)
 
-    return quick
+    return fast
 
 
 @functools.lru_cache(maxsize=4096)

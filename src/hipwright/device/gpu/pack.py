@@ -1,6 +1,6 @@
 """Kernel arguments as the `void **kernelParams` of cuLaunchKernel and hipModuleLaunchKernel.
 
-Both calls copy the values before they return, so one block of memory per kernel is filled again and again. Values lie
+Both calls copy the values before they return, so one block of memory per kernel is reused. Values lie
 at the natural alignment of their types, which is also the layout of a kernel-argument buffer (HIP's `extra`).
 """
 
@@ -16,11 +16,11 @@ from hipwright.device.signature import SCALAR_FORMATS, Argument, KernelParam, Ke
 from hipwright.errors import CandidateError
 
 _POINTER = "P"
-FLOAT32_MOST = 3.4028235677973366e38  # what rounds to more than this is no float32
+LARGEST_FLOAT32 = 3.4028235677973366e38  # larger numbers round to no finite float32
 
 
 class ArgumentLayout:
-    """The argument block of one kernel. For one thread; each `pack` overwrites the last.
+    """The argument block of one kernel. For one thread; each `pack` overwrites the one before.
 
     pointers: void *[] into `block`, one for each parameter. offsets, size: bytes, at natural alignment.
     """
@@ -46,17 +46,17 @@ class ArgumentLayout:
             values = [convert(arg) for convert, arg in zip(self._converts, args, strict=True)]
             self.struct.pack_into(self.block, 0, *values)
         except (struct.error, OverflowError, AttributeError, TypeError, ValueError):
-            raise self._blame(args) from None
+            raise self._misfit(args) from None
         return self.pointers
 
-    def _blame(self, args: Sequence[Argument]) -> CandidateError:
-        """Which argument does not fit, found by packing each alone."""
+    def _misfit(self, args: Sequence[Argument]) -> CandidateError:
+        """The error that names the argument which does not fit, found by packing each alone."""
         for param, convert, arg in zip(self._params, self._converts, args, strict=True):
             try:
                 struct.pack("@" + (_POINTER if param.pointer else SCALAR_FORMATS[param.kind]), convert(arg))
             except (struct.error, OverflowError, AttributeError, TypeError, ValueError):
                 what = "must be a tensor or None" if param.pointer else f"does not fit {param.kind}"
-                return self._refuse(f"argument {param.name} = {_said(arg)} {what}", argument=param.name)
+                return self._refuse(f"argument {param.name} = {_shown(arg)} {what}", argument=param.name)
         return self._refuse("its arguments cannot be packed")
 
     def _refuse(self, message: str, **evidence: Any) -> CandidateError:
@@ -69,7 +69,7 @@ class ArgumentLayout:
 
 
 def pack(signature: KernelSignature, args: Sequence[Argument]) -> ArgumentLayout:
-    """One packed argument block of its own: `.pointers` is the void *[], which lives as long as the result."""
+    """A packed argument block of its own: `.pointers` is the void *[], valid as long as the result lives."""
     layout = ArgumentLayout(signature)
     layout.pack(args)
     return layout
@@ -98,9 +98,9 @@ def _convert(param: KernelParam) -> Callable[[Argument], Any]:
 
 
 def _float32(arg: Argument) -> float:
-    """The number, if float32 can hold it: struct's native format would make an infinity of it."""
+    """The number; OverflowError where float32 cannot hold it (struct's native format would write an infinity)."""
     number = float(arg)
-    if abs(number) > FLOAT32_MOST and not math.isinf(number):
+    if abs(number) > LARGEST_FLOAT32 and not math.isinf(number):
         raise OverflowError
     return number
 
@@ -109,6 +109,6 @@ def _address(arg: Argument) -> int:
     return 0 if arg is None else int(arg.data_ptr())
 
 
-def _said(arg: Argument) -> str:
+def _shown(arg: Argument) -> str:
     shape = getattr(arg, "shape", None)
     return repr(arg) if shape is None else f"a {arg.dtype} tensor of shape {tuple(shape)}"

@@ -1,6 +1,6 @@
-"""NVIDIA's driver API through ctypes: libcuda.so.1 is on every machine with a driver, so nothing else is needed.
+"""The GpuDriver of NVIDIA GPUs: the driver API through ctypes. libcuda.so.1 is part of every driver.
 
-(cuda.bindings offers the same calls with types, but is one more package, and its launch costs more than ctypes' own.)
+(The package cuda.bindings has the same calls with types, but its launch takes longer than through ctypes.)
 Sources: CUDA Driver API reference, "Module Management", "Execution Control", "Primary Context Management".
 """
 
@@ -13,9 +13,9 @@ from typing import Any
 from hipwright.errors import CandidateError, DeviceError
 
 LIBRARY = "libcuda.so.1"
-RENAMED = "hw_"  # prefix of kernels that share a name with a CUDA function (toolchain/nvidia/nvrtc.py)
+RENAMED = "hw_"  # prefix of kernels whose name is a CUDA function's too (toolchain/nvidia/nvrtc.py)
 _NOT_READY, _INVALID_CONTEXT, _NOT_FOUND = 600, 201, 500
-# CUresult values that an image or a launch of the candidate's causes by itself; the context stays whole
+# CUresult values that the candidate's image or launch causes; the context stays usable
 _IMAGE = {
     200: "invalid image",
     209: "no code for this GPU",
@@ -45,7 +45,7 @@ _ARCHITECTURE = (75, 76)  # CUdevice_attribute: compute capability, major and mi
 
 
 class CudaDriver:
-    """The calls a launcher needs, on one device. Everything happens in the primary context, which torch uses too."""
+    """Loads and launches on one NVIDIA GPU, in the primary context, which torch uses too."""
 
     def __init__(self, index: int = 0) -> None:
         self._cuda = _library()
@@ -65,7 +65,7 @@ class CudaDriver:
         return f"sm_{major}{minor}"
 
     def load(self, code: bytes) -> int:
-        """A module handle of a cubin."""
+        """The module's handle of a cubin."""
         self._enter()
         module = c_void_p()
         status = self._cuda.cuModuleLoadData(byref(module), code)
@@ -73,7 +73,7 @@ class CudaDriver:
         return int(module.value or 0)
 
     def unload(self, module: int) -> None:
-        """Give a module back; errors are not interesting any more."""
+        """Unload a module; errors are ignored."""
         self._cuda.cuModuleUnload(module)
 
     def function(self, module: int, kernel: str) -> int:
@@ -109,16 +109,16 @@ class CudaDriver:
     ) -> None:
         """cuLaunchKernel."""
         status = self._launch(function, *grid, *block, lds_bytes, stream, params, None)
-        if status == _INVALID_CONTEXT:  # a thread that has not used CUDA yet
+        if status == _INVALID_CONTEXT:  # this thread has not used CUDA yet
             self._enter()
             status = self._launch(function, *grid, *block, lds_bytes, stream, params, None)
         if status:
             self._candidate(status, _LAUNCH, "the launch failed")
 
     def peek_error(self) -> str:
-        """A sticky error of the context in words; "" when there is none. Does not wait for the device."""
+        """A sticky error of the context as text, "" without one. Does not synchronise."""
         status = self._cuda.cuStreamQuery(None)
-        return "" if status in (0, _NOT_READY) else _words(self._cuda, status)
+        return "" if status in (0, _NOT_READY) else _error_text(self._cuda, status)
 
     # ------------------------------------------------------------ inside
 
@@ -138,17 +138,17 @@ class CudaDriver:
         return value.value
 
     def _candidate(self, status: int, known: dict[int, str], what: str) -> None:
-        """Raise what a call's status means: the candidate's doing if it is `known` or sticky, else the device's."""
+        """Raise the error of a call's status: CandidateError where it is `known` or sticky, else DeviceError."""
         if not status:
             return
-        words = _words(self._cuda, status)
+        text = _error_text(self._cuda, status)
         if status in known or status in _STICKY:
             kind: Any = "out_of_bounds" if status in (700, 716, 717) else "timeout" if status == 702 else "launch_error"
-            raise CandidateError(f"{what}: {words}", status=kind, stage="launch", evidence={"cuda": status})
-        raise DeviceError(f"{what}: {words}", hint="check nvidia-smi, then try again")
+            raise CandidateError(f"{what}: {text}", status=kind, stage="launch", evidence={"cuda": status})
+        raise DeviceError(f"{what}: {text}", hint="check nvidia-smi, then try again")
 
 
-def _words(cuda: Any, status: int) -> str:
+def _error_text(cuda: Any, status: int) -> str:
     """CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)."""
     name, text = c_char_p(), c_char_p()
     cuda.cuGetErrorName(status, byref(name))
@@ -158,7 +158,7 @@ def _words(cuda: Any, status: int) -> str:
 
 def _check_device(cuda: Any, status: int, what: str) -> None:
     if status:
-        raise DeviceError(f"{what}: {_words(cuda, status)}", hint="check nvidia-smi, then try again")
+        raise DeviceError(f"{what}: {_error_text(cuda, status)}", hint="check nvidia-smi, then try again")
 
 
 def _library() -> Any:
@@ -171,7 +171,7 @@ def _library() -> Any:
 
 
 def _declare(cuda: Any) -> None:
-    """Argument types; without them ctypes would cut handles to 32 bits. The _v2 names are what cuda.h maps to."""
+    """Declare argument types: without them ctypes cuts handles to 32 bits. cuda.h maps the names to _v2 ones."""
     handle = POINTER(c_void_p)
     types: dict[str, tuple[Any, ...]] = {
         "cuInit": (c_uint,),

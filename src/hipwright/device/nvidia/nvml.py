@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs by NVML (libnvidia-ml.so.1, part of every driver). Makes no context.
+"""NVIDIA's GPUs by NVML (libnvidia-ml.so.1, part of every driver). Creates no context.
 
 Source: NVIDIA, "NVML API Reference Guide".
 """

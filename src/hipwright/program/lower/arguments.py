@@ -170,7 +170,7 @@ class Allocator:
 
     def __init__(self, launcher: KernelLauncher) -> None:
         self._new = launcher.empty
-        self._quick = launcher.quick_empty if has_fast_launch(launcher) else None
+        self._quick = launcher.fast_empty if has_fast_launch(launcher) else None
 
     def empty(self, *size: Any, dtype: Any = None, device: Any = None, memory_format: Any = None) -> Any:
         """torch.empty."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeGuard
 
 from hipwright.device.gpu.kernels import Geometries, Geometry
-from hipwright.device.gpu.pack import FLOAT32_MOST, ArgumentLayout
+from hipwright.device.gpu.pack import LARGEST_FLOAT32, ArgumentLayout
 from hipwright.program.kernel_types import SIZES
 from hipwright.program.signature import Param, Signature
 
@@ -24,14 +24,14 @@ class FastLauncher(Protocol):
     """The launcher's device, as `Tensor.get_device` numbers it."""
     record: bool
     """Whether launches are recorded, which only the checked path does."""
-    quick_empty: Callable[[tuple[int, ...], Any], Any] | None
+    fast_empty: Callable[[tuple[int, ...], Any], Any] | None
     """(shape, dtype) -> an unguarded tensor, with torch's errors; None where memory is guarded."""
 
     def geometries(self, kernel: str) -> Geometries:
         """The geometries that were checked before, by (grid, block, lds_bytes)."""
         ...
 
-    def start(self, geometry: Geometry, params: Any) -> None:
+    def launch_checked(self, geometry: Geometry, params: Any) -> None:
         """Enqueues the kernel. Raises CandidateError when the driver refuses it."""
         ...
 
@@ -58,14 +58,14 @@ def fast_launch(
     scope: dict[str, Any] = {
         "launcher": launcher,
         "geometries": launcher.geometries(signature.name),
-        "start": launcher.start,
+        "start": launcher.launch_checked,
         "checked": checked,
         "pack": layout.struct.pack_into,
         "block_of": layout.block,
         "params": layout.pointers,
         "Error": struct.error,
         "INDEX": launcher.index,
-        "MOST": FLOAT32_MOST,
+        "MOST": LARGEST_FLOAT32,
     }
     scope |= {f"{name}_type": allowed[0] for name, allowed in zip(names, dtypes, strict=True) if allowed}
     text = _TEXT.format(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hipwright.device.placement import placed
+from hipwright.device.placement import page_aligned
 from hipwright.digest import digest, span
 from hipwright.errors import DeviceError, HipwrightError, TaskError
 from hipwright.records import TensorSpec
@@ -107,7 +107,7 @@ class Inputs:
         if key not in self._draws:
             phase("get_inputs()")
             self._make_room(2 * sum(_bytes(spec) for spec in header["workload"]["specs"]))
-            self._draws[key] = placed(device_draw.inputs(self.file, header))
+            self._draws[key] = page_aligned(device_draw.inputs(self.file, header))
         self._draws.move_to_end(key)
         return self._draws[key]
 

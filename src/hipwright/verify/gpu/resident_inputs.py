@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from hipwright.device.placement import room
+from hipwright.device.placement import page_aligned_bytes
 from hipwright.digest import digests, finished, span, sums
 from hipwright.records import TensorSpec
 from hipwright.tensors import BITS, HostTensor, Tree
@@ -146,7 +146,7 @@ def _make(argument: Any, device: str, wholes: list[Any]) -> Any:
         return argument
     extent = 1 + sum((n - 1) * s for n, s in zip(argument.shape, argument.stride, strict=True))
     nbytes = (0 if 0 in argument.shape else extent) * BITS[argument.dtype].itemsize
-    whole = room(nbytes, device, margin=ZONE).fill_(ZONE_BYTE)
+    whole = page_aligned_bytes(nbytes, device, margin=ZONE).fill_(ZONE_BYTE)
     wholes.append(whole)
     begin = (whole.storage_offset() + ZONE) // BITS[argument.dtype].itemsize
     flat = torch.empty(0, dtype=DTYPES[argument.dtype], device=device)

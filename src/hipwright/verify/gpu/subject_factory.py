@@ -84,7 +84,7 @@ class SubjectFactory:
             device=self._device,
             poison=None,
             zones=False,
-            shares=_module(loaded),
+            shared_with=_module(loaded),
         )
         launcher.record = False
         return self._program(loaded, loaded.live.table, launcher, record=False)
@@ -109,7 +109,7 @@ class SubjectFactory:
                 signatures,
                 device=self._device,
                 poison=setting.poison,
-                shares=_module(loaded),
+                shared_with=_module(loaded),
             )
         return CpuLauncher(
             str(loaded.init["so"]),

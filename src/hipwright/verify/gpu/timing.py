@@ -41,8 +41,8 @@ class SubjectTimer:
             len(slots),
             torch.device(device),
             graph=graph,
-            tours=tours,
-            settle=subject.settle,
+            whole_rounds=tours,
+            check_device=subject.settle,
             pool=pool,
         )
 

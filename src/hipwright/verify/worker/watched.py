@@ -296,8 +296,8 @@ class ProgramSubject:
 
     def looking(self, flags: Sequence[Tensor], staging: PinnedStaging | None = None) -> Callable[[], list[bool]]:
         """What does as `settle`, and tells what the flags say."""
-        if hasattr(self.inner, "looking"):
-            told: Callable[[], list[bool]] = self.inner.looking(flags, staging.download if staging else None)
+        if hasattr(self.inner, "deferred_check"):
+            told: Callable[[], list[bool]] = self.inner.deferred_check(flags, staging.download if staging else None)
             return told
 
         def look() -> list[bool]:
