@@ -318,7 +318,7 @@ def test_one_look_tells_of_strays_and_flags(launcher: GpuLauncher) -> None:
     assert launcher.deferred_check([torch.tensor(True)])() == [True]
 
 
-def test_a_fault_of_the_device_is_told_at_the_look(launcher: GpuLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_the_device_is_raised_by_the_check(launcher: GpuLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
     y = launcher.empty((4,), torch.float32)
 
     def raising(error: Exception) -> Callable[..., Any]:
@@ -327,11 +327,11 @@ def test_a_fault_of_the_device_is_told_at_the_look(launcher: GpuLauncher, monkey
 
         return look
 
-    monkeypatch.setattr(launcher._memory, "looking", raising(torch.OutOfMemoryError("no room")))
+    monkeypatch.setattr(launcher._memory, "deferred_check", raising(torch.OutOfMemoryError("no room")))
     with pytest.raises(torch.OutOfMemoryError):
         launcher.deferred_check([])()
     assert not launcher.broken
-    monkeypatch.setattr(launcher._memory, "looking", raising(RuntimeError("CUDA error: an illegal memory access")))
+    monkeypatch.setattr(launcher._memory, "deferred_check", raising(RuntimeError("CUDA error: an illegal memory access")))
     with pytest.raises(CandidateError) as caught:
         launcher.deferred_check([])()
     assert (caught.value.status, launcher.broken) == ("out_of_bounds", True), y
@@ -354,7 +354,7 @@ def test_a_call_is_waited_for_once(driver: FakeDriver, monkeypatch: pytest.Monke
     )
     candidate.table = table
     candidate.prepare(RunSetting())
-    for owner, name in ((GuardedDevice, "looking"), (GpuLauncher, "sync")):
+    for owner, name in ((GuardedDevice, "deferred_check"), (GpuLauncher, "sync")):
         inner = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *a, f=inner, n=name: (waits.append(n), f(*a))[1])
     for module in (watched, trees):
@@ -364,14 +364,14 @@ def test_a_call_is_waited_for_once(driver: FakeDriver, monkeypatch: pytest.Monke
     given = [subject.guard(x)]
     info, out = candidate.call(given, [x])
     assert torch.equal(out, x) and (info["inputs_changed"], info["params_changed"]) == ([], [])
-    assert waits == ["looking"]
+    assert waits == ["deferred_check"]
     waits.clear()
     inputs = tree_from_torch([x])
     staged, download = [], PinnedStaging.download
     monkeypatch.setattr(PinnedStaging, "download", lambda own, flat: (staged.append(flat), download(own, flat))[1])
     info, told = candidate.run({}, inputs)
     assert torch.equal(to_torch(told["outputs"]), x) and torch.equal(to_torch(told["buffers"]["b"]), torch.zeros(2))
-    assert waits == ["looking", "sync"], "buffers are written back without a look"
+    assert waits == ["deferred_check", "sync"], "buffers are written back without a look"
     assert len(staged) == 3, "results and flags do not wait"
     subject.params["w"][1] = 7.0
     given[0][2] = 9.0
