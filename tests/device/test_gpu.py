@@ -331,7 +331,8 @@ def test_a_fault_of_the_device_is_raised_by_the_check(launcher: GpuLauncher, mon
     with pytest.raises(torch.OutOfMemoryError):
         launcher.deferred_check([])()
     assert not launcher.broken
-    monkeypatch.setattr(launcher._memory, "deferred_check", raising(RuntimeError("CUDA error: an illegal memory access")))
+    fault = RuntimeError("CUDA error: an illegal memory access")
+    monkeypatch.setattr(launcher._memory, "deferred_check", raising(fault))
     with pytest.raises(CandidateError) as caught:
         launcher.deferred_check([])()
     assert (caught.value.status, launcher.broken) == ("out_of_bounds", True), y
