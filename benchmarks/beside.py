@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.knobs import ROUNDS, Machine, Timed, shown
 from hipwright.capture.graph import Graph
 from hipwright.device import topology
-from hipwright.engine.write import write
+from hipwright.engine import write
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.program import parse
 from hipwright.records import Program

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from hipwright.api.workbench import open_workbench
 from hipwright.capture.graph import Graph
-from hipwright.engine.write import space, write
+from hipwright.engine import space, write
 from hipwright.events import silent
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

@@ -20,7 +20,7 @@ import torch
 
 from hipwright.capture.graph import Graph
 from hipwright.device.gpu.launcher import GpuLauncher
-from hipwright.engine.write import write
+from hipwright.engine import write
 from hipwright.errors import HipwrightError
 from hipwright.program import parse
 from hipwright.program.lower.closures import lower

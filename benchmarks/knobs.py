@@ -35,7 +35,7 @@ from hipwright.device.cpu.launcher import CpuLauncher
 from hipwright.device.gpu.launcher import GpuLauncher
 from hipwright.device.open import open_driver
 from hipwright.device.rotation import Rotation
-from hipwright.engine.write import space, write
+from hipwright.engine import space, write
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.measure.roofline import rotation
 from hipwright.program import parse

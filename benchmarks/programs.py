@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hipwright.capture.graph import Graph
-from hipwright.engine.write import space, write
+from hipwright.engine import space, write
 from hipwright.errors import HipwrightError
 from hipwright.records import Program
 from hipwright.sandbox import Zygote

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hipwright.capture.graph import Graph
-from hipwright.engine.write import write
+from hipwright.engine import write
 from hipwright.errors import HipwrightError
 from hipwright.machine import Machine, machine
 from hipwright.synth.compose import compose, lead_of

@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.suite.tasks import ROOT, SuiteTask, find
 from hipwright import config
 from hipwright.capture.graph import Graph
-from hipwright.engine.write import write
+from hipwright.engine import write
 from hipwright.errors import BadInput, HipwrightError, ToolchainError
 from hipwright.program import parse
 from hipwright.records import Build, KernelResources, Program

@@ -10,8 +10,8 @@ import torch
 from torch.nn import functional as F
 
 from hipwright.capture.assumptions import _follows
+from hipwright.engine import write
 from hipwright.engine.rewrite.specialise import specialise
-from hipwright.engine.write import write
 from tests.engine.harness import captured, check
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from hipwright.capture.forward import capture
+from hipwright.engine import explain, write
 from hipwright.engine.rewrite.specialise import specialise
-from hipwright.engine.write import explain, write
 from hipwright.errors import GuardFailed, TaskError
 from tests.engine.harness import captured, compare, leaves, reference, run
 

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from hipwright.capture.forward import capture
 from hipwright.capture.graph import Graph
 from hipwright.device.cpu.launcher import CpuLauncher
-from hipwright.engine.write import explain, write
+from hipwright.engine import author
 from hipwright.program import parse
 from hipwright.program.lower.closures import lower
 from hipwright.task.host.state import build as state_table
@@ -138,7 +138,8 @@ def check(
     other: inputs of another shape for the same program. Returns the program's text.
     """
     graph = captured(model, inputs)
-    program = write(graph, choices or {})
+    made = author(graph, choices or {})
+    program = made.program
     for case in [inputs, *([other] if other is not None else [])]:
         expected, native, _ = reference(model, case)
         got, _ = run(program, model, case, wave=wave)
@@ -146,6 +147,6 @@ def check(
             compare(got, expected, native)
         except AssertionError as problem:
             raise AssertionError(f"{problem}\n{program.text}") from problem
-    kept = {entry["op"] for entry in explain(graph, choices or {})["library"].values()}
+    kept = {entry["op"] for entry in made.explanation["library"].values()}
     assert kept <= set(library), kept
     return program.text

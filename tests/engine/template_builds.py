@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from hipwright.engine.write import write
+from hipwright.engine import write
 from hipwright.program import parse
 from hipwright.records import Build, Program
 from hipwright.toolchain.amd import offline as amdgpu

@@ -12,8 +12,8 @@ import torch
 from hipwright.capture.forward import capture
 from hipwright.capture.graph import Graph
 from hipwright.device.cpu.launcher import CpuLauncher
+from hipwright.engine import author
 from hipwright.engine.training import gradient_task, inlined, program
-from hipwright.engine.write import explain, write
 from hipwright.program import parse
 from hipwright.program.lower.closures import lower
 from hipwright.records import Program, TensorSpec
@@ -79,7 +79,8 @@ LIBRARY = {"aten.mm.default", "aten.addmm.default"}
 def check(model: torch.nn.Module, inputs: list[Any], other: list[Any] | None = None) -> Graph:
     """The engine's program for a module that computes gradients, against the same in float64."""
     graph = Graph.from_json(Graph.from_dict(capture(model, inputs)).to_json())
-    program = write(graph)
+    made = author(graph)
+    program = made.program
     for case in [inputs, *([other] if other else [])]:
         wide = [i.double() if i.is_floating_point() else i for i in case]
         exact, native = copy.deepcopy(model).double()(*wide), copy.deepcopy(model)(*case)
@@ -88,7 +89,7 @@ def check(model: torch.nn.Module, inputs: list[Any], other: list[Any] | None = N
             compare(got, exact, native)
         except AssertionError as problem:
             raise AssertionError(f"{problem}\n{program.text}") from problem
-    kept = {entry["op"] for entry in explain(graph)["library"].values()}
+    kept = {entry["op"] for entry in made.explanation["library"].values()}
     assert kept <= LIBRARY, kept
     return graph
 

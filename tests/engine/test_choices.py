@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hipwright.engine.write import space, write
+from hipwright.engine import space, write
 from tests.engine.harness import captured, compare, reference, run
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from hipwright.engine import space
 from hipwright.engine.knobs import Value
-from hipwright.engine.write import space
 from tests.engine.harness import Op, captured
 
 F = nn.functional

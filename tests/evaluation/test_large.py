@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hipwright.capture.graph import Graph
-from hipwright.engine.write import space, write
+from hipwright.engine import space, write
 from hipwright.evaluation import Evaluator
 from hipwright.records import Evaluation
 from hipwright.sandbox import Zygote

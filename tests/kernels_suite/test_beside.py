@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import beside
-from hipwright.engine.write import write
+from hipwright.engine import write
 from tests.engine.harness import Op, captured
 from tests.kernels_suite.test_knobs import TASK
 

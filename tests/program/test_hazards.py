@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hipwright.audit
-from hipwright.engine.write import write
+from hipwright.engine import write
 from hipwright.program.hazards.report import FIXES, Hazard, hazards
 from tests.engine.harness import captured
 

@@ -119,7 +119,7 @@ def test_the_engine_s_programs(compile_: Compile, request: pytest.FixtureRequest
 
 
 def engine_texts(step: int) -> dict[str, str]:
-    from hipwright.engine.write import write
+    from hipwright.engine import write
     from tests.engine.harness import captured
 
     found = {}

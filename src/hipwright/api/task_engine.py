@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 from hipwright.capture.graph import Graph
+from hipwright.engine import author, explain, write
+from hipwright.engine.authoring import Authored
 from hipwright.engine.tuned import Tuned, TuningCache, estimated_on, tuned_of
-from hipwright.engine.write import explain, space, write
 from hipwright.machine import Workbench
 from hipwright.records import Evaluation, Program
 from hipwright.search import EngineSource
@@ -20,15 +21,16 @@ class TaskEngine:
     """The engine on one graph. source: proposes programs to a search; its `space` holds the choices."""
 
     graph: Graph
+    authored: Authored  # by the engine's own choices
     source: EngineSource
 
     def default(self) -> Program:
         """The program by the engine's own choices."""
-        return write(self.graph, {})
+        return self.authored.program
 
     def explanation(self, choices: Mapping[str, Any]) -> dict[str, Any]:
         """The kernels of the program by these choices, and the operators left to the library (`engine.explain`)."""
-        return explain(self.graph, choices)
+        return explain(self.graph, choices) if choices else self.authored.explanation
 
     def tuned(self, cache: TuningCache, bench: Workbench) -> Tuned | None:
         """The cached choices for this graph: measured on the GPUs in use, or estimated for the same AMD targets."""
@@ -52,4 +54,5 @@ def captured_graph(bench: Workbench) -> Graph:
 def task_engine(bench: Workbench) -> TaskEngine:
     """The engine on the task of a workbench."""
     graph = captured_graph(bench)
-    return TaskEngine(graph, EngineSource(space(graph), partial(write, graph)))
+    authored = author(graph)
+    return TaskEngine(graph, authored, EngineSource(authored.space, partial(write, graph)))

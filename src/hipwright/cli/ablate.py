@@ -124,7 +124,7 @@ def _models(asked: ModelOptions) -> dict[str, Any]:
 def _open(machine: Machine, path: Path) -> Iterator[Opened]:
     from hipwright.agents.ablation.run import Opened
     from hipwright.capture.graph import Graph
-    from hipwright.engine.write import space, write
+    from hipwright.engine import space, write
     from hipwright.search import EngineSource
 
     with machine.open(path, seed=SEED, listener=lambda kind, data: None) as bench:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hipwright.capture.graph import Graph
+from hipwright.engine import space, write
 from hipwright.engine.rewrite.specialise import specialise
-from hipwright.engine.write import space, write
 from hipwright.records import Program
 from hipwright.search.operators import Choices, default
 

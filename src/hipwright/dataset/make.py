@@ -29,7 +29,7 @@ from hipwright.dataset.ladder import Rung, library, rungs
 from hipwright.dataset.records import STEP_GAIN, Kind, Pair, built, estimates, timing
 from hipwright.dataset.store import TaskOutcome
 from hipwright.dataset.tasks import DatasetTask
-from hipwright.engine.write import space, write
+from hipwright.engine import space, write
 from hipwright.errors import HipwrightError, InfrastructureError, WorkerError
 from hipwright.evaluation.results import compiler
 from hipwright.events import Listener, silent

@@ -15,9 +15,9 @@ from typing import Any
 
 from hipwright import syntax
 from hipwright.capture.graph import Graph
+from hipwright.engine import write
 from hipwright.engine.knobs import Value
 from hipwright.engine.split import OUT, split
-from hipwright.engine.write import write
 from hipwright.errors import BadInput, ProgramError
 from hipwright.program import merge
 from hipwright.program.parse import parse

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hipwright.engine.write import explain, space, write
+from hipwright.engine import explain, space, write
 from hipwright.program import parse
 from hipwright.toolchain.amd import offline as amdgpu
 from tests.engine.harness import CACHE, captured, check, kernels_in

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hipwright.engine.write import space, write
+from hipwright.engine import space, write
 from tests.engine.harness import Op, captured, check, compare, kernels_in, reference, run
 from tests.engine.template_builds import program_builds
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hipwright.engine.write import explain, space, write
+from hipwright.engine import explain, space, write
 from tests.engine.conv.test_conv_templates import Then, draw
 from tests.engine.gemm.test_gemm import on_matrix_units
 from tests.engine.harness import captured, check, compare, kernels_in, reference, run

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hipwright.engine.write import explain, space
+from hipwright.engine import explain, space
 from tests.engine.harness import captured, check, kernels_in
 from tests.engine.template_builds import builds
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hipwright.engine.write import space
+from hipwright.engine import space
 from tests.engine.harness import captured, check, kernels_in
 from tests.engine.template_builds import builds
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hipwright.engine.write import explain, space, write
+from hipwright.engine import explain, space, write
 from tests.engine.harness import Op, captured, check, compare, reference, run
 from tests.engine.template_builds import builds
 

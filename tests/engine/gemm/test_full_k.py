@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from hipwright.engine import explain, space, write
 from hipwright.engine.templates.gemm.full_k import smallest_tile
 from hipwright.engine.templates.gemm.tiling import ProductShape
-from hipwright.engine.write import explain, space, write
 from tests.engine.gemm.test_direct_product import a_transposed, b_transposed, with_epilogue
 from tests.engine.harness import Op, captured, compare, reference, run
 from tests.engine.template_builds import builds

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from hipwright.engine import explain, space, write
 from hipwright.engine.templates.gemm.tiling import DEPTH
-from hipwright.engine.write import explain, space, write
 from hipwright.program import parse
 from hipwright.records import Program
 from tests.engine.harness import captured, check, compare, kernels_in, reference, run

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from hipwright.engine.write import explain, space, write
+from hipwright.engine import explain, space, write
 from tests.engine.harness import Op, captured, kernels_in, run
 from tests.engine.template_builds import builds
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hipwright.engine.write import explain
+from hipwright.engine import explain
 from tests.engine.harness import Op, captured, check
 from tests.engine.template_builds import builds
 

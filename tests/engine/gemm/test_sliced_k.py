@@ -10,9 +10,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from hipwright.engine import write
 from hipwright.engine.templates.gemm import tiling
 from hipwright.engine.templates.gemm.tiling import ProductShape, Tiling, choose, seconds
-from hipwright.engine.write import write
 from hipwright.program import parse
 from hipwright.records import Build, Program
 from hipwright.toolchain.amd import offline as amdgpu

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from hipwright.engine import write
 from hipwright.engine.emit.device_code import device_code
-from hipwright.engine.write import write
 from tests.engine.gemm.test_packed_gemv import nibbles
 from tests.engine.harness import Op, captured, check
 from tests.engine.rows.test_store_words import twin

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hipwright.engine.write import write
+from hipwright.engine import write
 from hipwright.records import Program
 from tests.engine.gemm.test_gemm import BRAIN, HALF, Dense, Of, chosen, draw
 from tests.engine.harness import captured, compare, reference, run

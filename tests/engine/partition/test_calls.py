@@ -9,11 +9,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from hipwright.engine import explain, space, write
 from hipwright.engine.templates import registry as calls
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.offers import KernelCall, NotLowered, Offer, Output
-from hipwright.engine.write import explain, space, write
 from tests.engine.harness import captured, check, compare, kernels_in, reference, run
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from hipwright.engine.write import explain, space, write
+from hipwright.engine import explain, space, write
 from tests.engine.harness import captured, check
 
 HALF = torch.float16

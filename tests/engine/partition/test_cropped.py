@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hipwright.engine.write import explain
+from hipwright.engine import explain
 from tests.engine.harness import captured, check
 
 

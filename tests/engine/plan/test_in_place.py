@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from hipwright.engine.write import write
+from hipwright.engine import write
 from tests.engine.harness import Op, captured, check
 
 LIBRARY = {f"call:{name}": "library" for name in ("mm", "mm_1", "mm_2", "linear", "linear_1", "conv2d", "bmm")}
@@ -142,7 +142,7 @@ def test_a_chain_of_layers_holds_one_tensor_each() -> None:
 
 
 def test_the_choice_is_no_part_of_the_space() -> None:
-    from hipwright.engine.write import space
+    from hipwright.engine import space
 
     graph = captured(Op(lambda a, b: torch.mm(a, b).relu()), matrices(2))
     assert "in_place" not in space(graph)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from hipwright.engine import write
 from hipwright.engine.plan.library import library_program
 from hipwright.engine.rewrite.specialise import specialise
-from hipwright.engine.write import write
 from hipwright.program.sets import SetMember, combine
 from tests.engine.harness import captured, leaves, run
 

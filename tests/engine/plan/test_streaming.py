@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from hipwright.engine import space, write
 from hipwright.engine.plan.streaming import KEEP, PACKED
-from hipwright.engine.write import space, write
 from hipwright.program import parse
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
@@ -81,8 +81,8 @@ def test_large_inputs_stay_in_the_cache_and_what_is_written_leaves(name: str) ->
     choice = space(graph)["stream"]
     assert (choice.options, choice.default) == ((*PACKED, KEEP), KEEP)
     made = write(graph)
-    assert made.text.count("x_0 = kept(x_0);") == 1
-    assert "kept(" not in write(graph, {"stream": "no"}).text
+    assert made.text.count("x_0 = retain_in_cache(x_0);") == 1
+    assert "retain_in_cache(" not in write(graph, {"stream": "no"}).text
     parsed = parse(made.text)
     defines = parsed.defines(made.knobs)
     knobs = "".join(f"#define {key} {value}\n" for key, value in sorted(defines.items()))
@@ -132,8 +132,8 @@ def test_nothing_is_kept_where_it_would_not_pay(name: str, shape: tuple[int, int
 
 def test_a_tensor_may_have_the_functions_name() -> None:
     class Named(torch.nn.Module):
-        def forward(self, kept: torch.Tensor) -> torch.Tensor:
-            return kept.relu() + 1
+        def forward(self, retain_in_cache: torch.Tensor) -> torch.Tensor:
+            return retain_in_cache.relu() + 1
 
     made = write(captured(Named(), [torch.empty(LARGE)]))
     parsed = parse(made.text)

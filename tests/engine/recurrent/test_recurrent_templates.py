@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from hipwright.capture.graph import Graph
 from hipwright.capture.recurrent_shapes import steps_unwalked
-from hipwright.engine.write import explain, space, write
+from hipwright.engine import explain, space, write
 from hipwright.program import parse
 from hipwright.toolchain.amd import offline as amdgpu
 from tests.engine.harness import CACHE, captured, check, kernels_in

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hipwright.engine.write import space, write
+from hipwright.engine import space, write
 from tests.engine.harness import Op, captured, check
 
 HALF = torch.float16

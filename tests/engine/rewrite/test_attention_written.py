@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hipwright.engine.write import explain, space, write
+from hipwright.engine import explain, space, write
 from tests.engine.harness import captured, check, kernels_in, run
 from tests.engine.template_builds import builds
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from hipwright.engine.write import explain, space
+from hipwright.engine import explain, space
 from tests.engine.harness import captured, check, kernels_in
 
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hipwright.engine.write import explain, write
+from hipwright.engine import explain, write
 from hipwright.program import parse
 from hipwright.toolchain.amd import offline as amdgpu
 from tests.engine.harness import CACHE, Op, captured, compare, reference, run

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from hipwright.engine.write import space, write
+from hipwright.engine import space, write
 from tests.engine.harness import Op, captured, compare, reference, run
 from tests.engine.template_builds import program_builds
 

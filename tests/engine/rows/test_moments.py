@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from hipwright.engine.write import space, write
+from hipwright.engine import space, write
 from tests.engine.harness import captured, run
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from hipwright.engine.write import space
+from hipwright.engine import space
 from tests.engine.harness import Op, captured, check
 from tests.engine.template_builds import builds
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from hipwright.engine.write import explain, space, write
+from hipwright.engine import explain, space, write
 from hipwright.program import parse
 from hipwright.records import Build
 from hipwright.toolchain.amd import offline as amdgpu

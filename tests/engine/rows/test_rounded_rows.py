@@ -10,8 +10,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from hipwright.engine import space, write
 from hipwright.engine.emit.device_code import device_code
-from hipwright.engine.write import space, write
 from hipwright.llm.compact import expand, shorten
 from hipwright.program import parse
 from hipwright.toolchain.amd import offline as amdgpu

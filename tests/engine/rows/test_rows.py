@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hipwright.engine.write import explain, space, write
+from hipwright.engine import explain, space, write
 from hipwright.errors import GuardFailed
 from tests.engine.harness import captured, compare, reference, run
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hipwright.engine.write import explain, write
+from hipwright.engine import explain, write
 from tests.engine.harness import Op, captured, check, compare, kernels_in, reference, run
 from tests.engine.template_builds import builds
 

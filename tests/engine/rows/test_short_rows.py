@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from hipwright.engine import write
 from hipwright.engine.rewrite.specialise import specialise
-from hipwright.engine.write import write
 from tests.engine.harness import Op, captured, compare, reference, run
 from tests.engine.template_builds import program_builds
 

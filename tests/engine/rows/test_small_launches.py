@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from hipwright.engine.write import write
+from hipwright.engine import write
 from tests.engine.harness import Op, captured, compare, reference, run
 from tests.engine.template_builds import builds
 

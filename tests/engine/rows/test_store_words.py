@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from hipwright.engine.write import write
+from hipwright.engine import write
 from hipwright.program import parse
 from hipwright.toolchain.nvidia import nvrtc
 from tests import warm

@@ -7,8 +7,8 @@ import re
 import pytest
 import torch
 
+from hipwright.engine import space, write
 from hipwright.engine.layout.pointwise import MULTIPROCESSORS, fills
-from hipwright.engine.write import space, write
 from hipwright.program import parse
 from tests.engine.harness import Op, captured, compare, reference, run
 

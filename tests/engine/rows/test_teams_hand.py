@@ -10,8 +10,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from hipwright.engine import space, write
 from hipwright.engine.templates.rows.row_cache import ON_AMD
-from hipwright.engine.write import space, write
 from hipwright.records import Program
 from tests.engine.harness import Op, captured, compare, reference, run
 from tests.engine.rows.test_store_words import twin

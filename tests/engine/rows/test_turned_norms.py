@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from hipwright.engine.write import explain
+from hipwright.engine import explain
 from tests.engine.harness import captured, check
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from hipwright.engine.write import space
+from hipwright.engine import space
 from tests.engine.harness import Op, captured, check
 from tests.engine.template_builds import builds
 

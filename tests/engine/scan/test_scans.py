@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from hipwright.engine.write import explain, space
+from hipwright.engine import explain, space
 from tests.engine.harness import Op, captured, check, kernels_in
 from tests.engine.template_builds import builds
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from hipwright.engine.write import explain, write
+from hipwright.engine import explain, write
 from tests.engine.harness import Op, captured, check, run
 from tests.engine.template_builds import builds
 

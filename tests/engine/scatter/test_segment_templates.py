@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hipwright.engine.write import space
+from hipwright.engine import space
 from tests.engine.harness import Op, captured, check, kernels_in
 from tests.engine.template_builds import builds
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hipwright.engine.write import write
+from hipwright.engine import write
 from tests.engine.harness import Op, captured, compare, reference, run
 from tests.engine.template_builds import builds
 

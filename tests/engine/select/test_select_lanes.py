@@ -7,8 +7,8 @@ import itertools
 import pytest
 import torch
 
+from hipwright.engine import write
 from hipwright.engine.templates.select.lanes import sorting_network
-from hipwright.engine.write import write
 from tests.engine.harness import Op, captured, run
 from tests.engine.template_builds import builds
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from msgspec import structs
 
-from hipwright.engine.write import write
+from hipwright.engine import write
 from hipwright.program import parse
 from hipwright.toolchain.amd import offline as amdgpu
 from tests.engine.harness import CACHE, Op, captured, kernels_in, run

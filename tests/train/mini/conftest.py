@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hipwright.capture.graph import Graph
-from hipwright.engine.write import write
+from hipwright.engine import write
 from hipwright.records import Program
 from hipwright.train.mini.corpus import Corpus, CorpusLine, CorpusSettings, at_shape, captured, drawn, save, schedules
 from hipwright.train.mini.tasks import Composition

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hipwright.capture.graph import Graph
+from hipwright.engine import write
 from hipwright.engine.emit.device_code import device_code
-from hipwright.engine.write import write
 from hipwright.llm.compact import expand, prompt, shorten, shortened
 from hipwright.program import parse
 from hipwright.program.knobs import text_with_knobs

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from hipwright.capture.graph import Graph
-from hipwright.engine.write import write
+from hipwright.engine import write
 from hipwright.llm.compact import shortened
 from hipwright.train.mini.corpus import schedules
 from hipwright.train.mini.evaluate import MiniVerdict, _mend, _read

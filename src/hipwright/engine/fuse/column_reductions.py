@@ -1,8 +1,8 @@
-"""Sums down the columns that a kernel of the rows adds up on its way: the gradient of a norm reads its inputs once.
+"""Fused column reductions: a row kernel accumulates sums over its rows while it reads them.
 
-A block of such a kernel takes many rows. Its threads keep the sums of their own columns in registers and leave them in
-memory at the end, a row for each block; what was the sum of all rows becomes the sum of these few. Parts are added in
-one order: the result is the same each time.
+The gradient of a norm thus reads its inputs once. A block of such a kernel takes many rows. Its threads keep the sums
+of their own columns in registers and store them at the end, one row of partials for each block; the sum of all rows
+becomes the sum of these partials. Partials are added in one order, so results do not vary.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from hipwright.engine.ir.index import Ix, ix, product
 from hipwright.engine.lower.core import LoweredItem
 
 UNITS, THREADS = 132, 1024
-"""Multiprocessors of an H200, and the threads on each that 64 registers a thread leave: all blocks run at once."""
+"""Multiprocessors of an H200, and the threads on each at 64 registers a thread: all blocks run at once."""
 EACH = 8
-"""Neighbouring columns of a thread: their sums stay in its registers, beside what it holds of a row."""
+"""Neighbouring columns of a thread, whose sums stay in its registers beside its part of a row."""
 NARROW, WIDE, MOST_SUMS = 512, 1024 * EACH, 2
 LEAST_ROWS = 8
-"""Of a block: of fewer, what it leaves would be much of what it reads."""
+"""Rows of a block, at least: with fewer, the partials would be much of what it reads."""
 
 
-def crossed(s: Scheduler, may: Callable[[str], bool]) -> None:
-    """Move column sums to the rows' kernel where that reads the same tensors. may: is this one to be?"""
+def fuse_column_reductions(s: Scheduler, may: Callable[[str], bool]) -> None:
+    """Move column sums into the row kernel that reads the same tensors. may: whether an item may be moved."""
     if not s.fuse:
         return
     for columns in [g for g in s.groups if _sums(g)]:
-        for rows in [g for g in s.groups if g.kind == "fused" and g.dims and not g.crossed and g is not columns]:
-            if _fit(s, rows, columns) and may(columns.items[0].name) and _join(s, rows, columns):
+        for rows in [g for g in s.groups if g.kind == "fused" and g.dims and not g.column_sums and g is not columns]:
+            if _fit(s, rows, columns) and may(columns.items[0].name) and _fuse(s, rows, columns):
                 break
 
 
 def blocks(width: int) -> int:
-    """Of a kernel that sums so many columns: as many as run at once."""
+    """The number of blocks of a kernel that sums `width` columns: as many as run at once."""
     threads = max(64, 1 << max(-(-width // EACH) - 1, 0).bit_length())
     return UNITS * THREADS // threads
 
 
 def _sums(group: Group) -> bool:
-    """Nothing but float sums over leading dimensions, and what is computed from each?"""
+    """Whether a group holds float sums over leading dimensions, and values computed from each, alone."""
     reds = [m.item for m in group.members if m.role == "red"]
     leading = all(i.dims == tuple(range(len(i.dims))) and len(i.dims) < len(i.space) for i in reds)
     sums = all(i.reduction == "sum" and i.dtype == "float32" for i in reds)
@@ -50,7 +50,7 @@ def _sums(group: Group) -> bool:
 
 
 def _fit(s: Scheduler, rows: Group, columns: Group) -> bool:
-    """Do the rows fit a block, are they many, and does their kernel read what is summed?"""
+    """Whether rows fit a block, are many, and their kernel reads what is summed."""
     width = product(rows.inner).value
     trailing = rows.dims == tuple(range(len(rows.space) - len(rows.dims), len(rows.space)))
     if width is None or not NARROW <= width <= WIDE or not trailing or any(i.target for i in rows.items):
@@ -68,7 +68,7 @@ def _fit(s: Scheduler, rows: Group, columns: Group) -> bool:
 
 
 def _large(s: Scheduler, group: Group, width: int) -> set[str]:
-    """Tensors of which the sums read an element each."""
+    """Tensors that the sums read element by element."""
     members = [m for m in group.members if m.role == "red"]
     out: set[str] = set()
     for e in walk([m.value for m in members]):
@@ -78,8 +78,8 @@ def _large(s: Scheduler, group: Group, width: int) -> set[str]:
     return out
 
 
-def _join(s: Scheduler, rows: Group, columns: Group) -> bool:
-    """Give the rows the elements of each sum, and the sums the blocks' parts; False, and nothing changed, if not."""
+def _fuse(s: Scheduler, rows: Group, columns: Group) -> bool:
+    """Give the row kernel the elements of each sum, and the sums the blocks' partials; False if nothing was changed."""
     reds = [i for i in columns.items if i.kind == "red"]
     made = [LoweredItem(s.c.unique(f"{i.name}_by_block"), "pw", "float32", i.space, i.body, node=i.node) for i in reds]
     wider = Group(rows.number, rows.space, rows.dims, [*rows.items, *made])
@@ -89,13 +89,13 @@ def _join(s: Scheduler, rows: Group, columns: Group) -> bool:
     count = ix(blocks(s.c.hint(product(rows.inner))))
     before = [(i, i.space, i.dims, i.body) for i in reds]
     for item, part in zip(reds, made, strict=True):
-        _read_parts(s, item, part, [count, *item.shape])
+        _read_partials(s, item, part, [count, *item.shape])
     rest = s.placed(Group(columns.number, list(reds[0].space), reds[0].dims, columns.items))
     if rest is None:
         for item, space, dims, body in before:
             item.space, item.dims, item.body = space, dims, body
         return False
-    rows.items, rows.crossed = wider.items, {m.name: count for m in made}
+    rows.items, rows.column_sums = wider.items, {m.name: count for m in made}
     rows.members, rows.variables, rows.columns = placed.members, placed.variables, placed.columns
     columns.space, columns.dims = rest.space, rest.dims
     columns.members, columns.variables, columns.columns = rest.members, rest.variables, rest.columns
@@ -104,7 +104,7 @@ def _join(s: Scheduler, rows: Group, columns: Group) -> bool:
     return True
 
 
-def _read_parts(s: Scheduler, item: LoweredItem, part: LoweredItem, space: Sequence[Ix]) -> None:
-    """The sum of what the blocks have left."""
+def _read_partials(s: Scheduler, item: LoweredItem, part: LoweredItem, space: Sequence[Ix]) -> None:
+    """Make an item the sum of the blocks' partials."""
     kept = s.c.keep(LoweredItem(part.name, "pw", "float32", list(space), part.body), between=False)
     item.space, item.dims, item.body = list(space), (0,), kept.at

@@ -9,8 +9,12 @@ from hipwright import syntax
 from hipwright.engine.ir.index import ZERO, Fn, Ix, Sym, Var, ix, product, split
 
 
+class SizeNotSupported(Exception):
+    """A symbolic size that the engine can neither express nor evaluate; captured sizes can be written for instead."""
+
+
 class SizeReader:
-    """Reads size expressions; a sum or quotient of symbols becomes a symbol of its own, defined in `derived`."""
+    """Reads size expressions; a sum or quotient of symbols becomes a symbol itself, defined in `derived`."""
 
     def __init__(self, symbols: Sequence[str]) -> None:
         self.symbols = set(symbols)
@@ -18,7 +22,7 @@ class SizeReader:
         self._names: dict[str, str] = {}
 
     def read(self, size: int | str) -> Ix:
-        """A size as an expression over symbols. Raises ValueError for what it cannot read."""
+        """A size as an expression over symbols. Raises SizeNotSupported for what it cannot read."""
         return ix(size) if isinstance(size, int) else self._read(syntax.parse(str(size), mode="eval").body)
 
     def _read(self, node: ast.expr) -> Ix:
@@ -49,24 +53,39 @@ class SizeReader:
             known = isinstance(part, ast.Name) and (part.id in self.symbols or part.id in ("min", "max"))
             allowed = (ast.BinOp, ast.Constant, ast.Call, ast.Load, ast.operator, ast.UnaryOp, ast.USub)
             if not known and not isinstance(part, allowed):
-                raise ValueError(f"cannot read the size {text}")
+                raise SizeNotSupported(f"cannot read the size {text}")
         name = self._names.get(text)
         if name is None:
-            first = next(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in self.symbols)
+            used = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in self.symbols]
+            if not used:
+                raise SizeNotSupported(f"no symbol in the size {text}")
+            first = used[0]
             name = f"{first}_out" if f"{first}_out" not in self.derived else f"{first}_out{len(self.derived)}"
             self._names[text] = name
             self.derived[name] = text
         return ix(Sym(name))
 
+    def evaluate_derived(self, hints: dict[str, int]) -> None:
+        """Add the captured value of each derived size to `hints`. Raises SizeNotSupported where one divides by zero."""
+        for name, text in self.derived.items():
+            if name not in hints:
+                scope = {"min": min, "max": max, **hints}
+                try:
+                    hints[name] = int(eval(text, {"__builtins__": {}}, scope))
+                except ZeroDivisionError as problem:
+                    raise SizeNotSupported(f"the size {text} divides by zero") from problem
+
 
 def _apply(operator: str, a: int, b: int) -> int:
     if operator in ("min", "max"):
         return min(a, b) if operator == "min" else max(a, b)
+    if b == 0:
+        raise SizeNotSupported(f"{a} {operator} 0 at the captured sizes")
     return a // b if operator == "//" else a % b
 
 
 def evaluate(p: Ix, values: Mapping[str, int]) -> int:
-    """The number for given sizes. Raises KeyError for an unknown name."""
+    """The number for given sizes. Raises KeyError for an unknown name, SizeNotSupported for a division by zero."""
     total = 0
     for mono, c in p.terms.items():
         term = c

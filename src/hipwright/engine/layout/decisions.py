@@ -1,4 +1,4 @@
-"""What a program leaves open, noted while it is written: structural choices, and knobs with their defaults."""
+"""The choices of one program, recorded while it is written: structural choices, and knobs with their defaults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hipwright.engine.knobs import KNOBS, Choice, Value
 
 
 class Decisions:
-    """The choices given for one program, and what it turned out to be free to choose."""
+    """The choices given for one program, and all those that it offers."""
 
     def __init__(self, choices: Mapping[str, Value]) -> None:
         self.choices = choices
@@ -20,16 +20,16 @@ class Decisions:
         self._own: dict[str, tuple[int, tuple[int, ...], str]] = {}  # the call templates' knobs
 
     def part(self, name: str) -> bool:
-        """May this item, a slice or chunk of a row, compute the row's values again in the row's kernel?"""
+        """Whether this item, a slice or chunk of a row, may recompute the row's values in the row's kernel."""
         self.structure[f"part:{name}"] = Choice(options=("recompute", "stored"), default="recompute")
         return self.choices.get(f"part:{name}") != "stored"
 
-    def again(self, name: str) -> bool:
-        """May this value be computed again by each kernel that reads it, rather than stored?"""
+    def recompute(self, name: str) -> bool:
+        """Whether each kernel that reads this value may recompute it, instead of it being stored."""
         return bool(self.choose(f"again:{name}", ("recompute", "stored"), "recompute") == "recompute")
 
-    def crossed(self, name: str) -> bool:
-        """May the rows' kernel add up these columns, which it reads?"""
+    def fuse_columns(self, name: str) -> bool:
+        """Whether the row kernel that reads these columns may accumulate their sums."""
         return bool(self.choose(f"columns:{name}", ("on the way", "separate"), "on the way") == "on the way")
 
     def choose(self, key: str, options: Sequence[Any], default: Any) -> Any:

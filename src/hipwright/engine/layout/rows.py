@@ -69,22 +69,22 @@ class RowPlanner(ReductionPlanner):
         c, group = self.c, self.group
         self.rows, self.length = c.hint(product(group.outer)), c.hint(product(group.inner))
         self.static = product(group.inner).value
-        if group.crossed:
-            return self._crossed()
+        if group.column_sums:
+            return self._with_column_sums()
         after = levels(group.members, pairs(group.members))
         self.follows = any(after[f"={m.item.name}"] > 0 for m in self.body.stored if m.role in (FULL, PART))
         mapping = self._mapping()
         registers = self._registers(mapping)
         return columns(self, registers) if mapping == "columns" else self._rows(mapping, registers)
 
-    def _crossed(self) -> RowLayout:
-        """A block a row, row after row: its threads hold it whole, and the sums of their columns."""
+    def _with_column_sums(self) -> RowLayout:
+        """A block takes row after row; its threads hold a whole row and the sums of their columns."""
         vec = self.vector([self.length])
         threads = min(max(power(-(-self.length // EACH)), 64), 1024)
         layout = RowLayout("block", self.knob("ROW_BLOCK", threads), launch_bounds="1024", static_bounds="1024")
         self.pack(layout, "ROW_VEC", vec, -(-self.length // (threads * vec)))
         layout.registers = layout.whole = True
-        layout.sum_blocks = str(next(iter(self.group.crossed.values())).value)
+        layout.sum_blocks = str(next(iter(self.group.column_sums.values())).value)
         return layout
 
     def _mapping(self) -> str:

@@ -33,7 +33,7 @@ class Lowering(LoweringState):
         self.library = LibraryCalls(self)
 
     def run(self) -> Lowered:
-        """Lower every node. Raises ValueError for sizes that cannot be read."""
+        """Lower every node. Raises SizeNotSupported for a size that can be neither expressed nor evaluated."""
         self._read_shapes()
         for tensor in self.graph.inputs:
             self._input(tensor)
@@ -49,9 +49,7 @@ class Lowering(LoweringState):
         for meta in metas:
             for size in meta.shape:
                 self.reader.read(size)
-        for name, text in self.reader.derived.items():
-            scope = {"min": min, "max": max, **self.c.hints}
-            self.c.hints[name] = int(eval(text, {"__builtins__": {}}, scope))
+        self.reader.evaluate_derived(self.c.hints)
 
     # ------------------------------------------------------------ nodes
 

@@ -78,9 +78,6 @@ class LoweringState:
         return arg
 
     def _hinted(self, size: Ix) -> Ix:
-        for name, text in self.reader.derived.items():
-            if name not in self.c.hints:
-                scope = {"min": min, "max": max, **self.c.hints}
-                self.c.hints[name] = int(eval(text, {"__builtins__": {}}, scope))
+        self.reader.evaluate_derived(self.c.hints)
         evaluate(size, self.c.hints)
         return size

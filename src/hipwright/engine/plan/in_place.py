@@ -16,7 +16,7 @@ from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import Ix
 from hipwright.engine.lower.core import LibraryCall, LoweringContext
 from hipwright.engine.partition.state import Lowered
-from hipwright.engine.plan.writer import PlanStep
+from hipwright.engine.plan.steps import PlanStep
 
 OWN_MEMORY = {
     "mm",
@@ -38,36 +38,38 @@ OWN_MEMORY = {
 
 
 @dataclass(frozen=True)
-class Spare:
-    """A tensor that the plan made, and what lies in it."""
+class ReusableTensor:
+    """Shape and dtype of a tensor that the plan made."""
 
     shape: tuple[Ix, ...]
     dtype: str
 
 
-class Spares:
-    """What may be written over, by the step that does so."""
+class ReusableTensors:
+    """The tensors that a step may overwrite: those that the plan made and that no later step reads."""
 
     def __init__(self, lowered: Lowered, steps: Sequence[PlanStep]) -> None:
         """steps: of the plan, in their order."""
         c = lowered.context
-        self._made = {i.name: Spare(tuple(i.shape), i.dtype) for i in lowered.items if not i.target}
+        self._made = {i.name: ReusableTensor(tuple(i.shape), i.dtype) for i in lowered.items if not i.target}
         for call in (s.what for s in steps if isinstance(s.what, LibraryCall)):
-            self._made |= {name: _spare(c, lowered, name) for name in call.outputs if short(call.node.op) in OWN_MEMORY}
+            self._made |= {
+                name: _reusable(c, lowered, name) for name in call.outputs if short(call.node.op) in OWN_MEMORY
+            }
         kept = {*lowered.outputs.values(), *(n for v in lowered.views for n in (v.name, v.source))}
         self._last = {name: step.number for step in steps for name in step.reads if name not in kept}
 
-    def of(self, step: PlanStep) -> dict[str, Spare]:
+    def of(self, step: PlanStep) -> dict[str, ReusableTensor]:
         """Tensors that this step is the last to read."""
         return {n: self._made[n] for n in sorted(step.reads) if n in self._made and self._last.get(n) == step.number}
 
 
-def _spare(c: LoweringContext, lowered: Lowered, name: str) -> Spare:
+def _reusable(c: LoweringContext, lowered: Lowered, name: str) -> ReusableTensor:
     meta = lowered.metas[name]
-    return Spare(tuple(c.shape(meta)), meta.dtype)
+    return ReusableTensor(tuple(c.shape(meta)), meta.dtype)
 
 
-def homes(group: Group, stored: Sequence[GroupMember], spares: Mapping[str, Spare]) -> dict[str, str]:
+def overwritten(group: Group, stored: Sequence[GroupMember], reusable: Mapping[str, ReusableTensor]) -> dict[str, str]:
     """{item: the tensor that it replaces}, for items of a pointwise group whose threads read of the tensor nothing but
     the element that they write.
 
@@ -86,9 +88,9 @@ def homes(group: Group, stored: Sequence[GroupMember], spares: Mapping[str, Spar
         item, at = member.item, {member.position.key}
         if member.role != FULL or item.target:
             continue
-        for name, spare in spares.items():
+        for name, tensor in reusable.items():
             free = name not in found.values() and places.get(name) == at and last[name] <= number
-            if free and spare == Spare(tuple(item.shape), item.dtype):
+            if free and tensor == ReusableTensor(tuple(item.shape), item.dtype):
                 found[item.name] = name
                 break
     return found

@@ -1,13 +1,12 @@
-"""A graph as a program without kernels: every operator a library call. The fallback of a set (program/sets.py)."""
+"""A graph as a program without kernels: every operator is a library call. The fallback of a set of programs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from hipwright.capture.graph import Graph, Input
-from hipwright.engine.plan.writer import PYTHON_NAMES, _returned, self_path
+from hipwright.engine.plan.spelling import PYTHON_NAMES, returned, self_path, spell
 from hipwright.program.parse import parse
 from hipwright.records import Program
 
@@ -17,15 +16,16 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 def library_program(graph: Graph) -> Program:
     """The operators in order, for every shape that the capture holds for. ProgramError if a plan may not call one."""
     names = _names(graph)
+    name = names.__getitem__
     lines = [line for tensor in graph.inputs if (line := _read(tensor, names))]
     for node in graph.nodes:
-        args = [spell(a, names) for a in node.args] + [f"{k}={spell(v, names)}" for k, v in node.kwargs.items()]
+        args = [spell(a, name) for a in node.args] + [f"{k}={spell(v, name)}" for k, v in node.kwargs.items()]
         if node.op == "getitem":
             lines.append(f"{names[node.name]} = {args[0]}[{args[1]}]")
         else:
             lines.append(f"{names[node.name]} = torch.ops.{node.op}({', '.join(args)})")
     lines += [f"{self_path(m.access)}.copy_({names[m.node]})" for m in graph.mutations]
-    lines.append(f"return {_returned(graph.output, names)}")
+    lines.append(f"return {returned(graph.output, names)}")
     used = {word for text in (*lines, *graph.guards) for word in _WORD.findall(text)}
     head = [f"{s.name} = {s.access}" for s in graph.symbols if s.name in used]
     head += [f'assert {guard}, "the graph was captured for these sizes"' for guard in graph.guards]
@@ -61,18 +61,3 @@ def _read(tensor: Input, names: Mapping[str, str]) -> str:
     if tensor.kind == "input" and not tensor.access.isidentifier():
         return f"{names[tensor.name]} = {tensor.access}"
     return ""
-
-
-def spell(argument: Any, names: Mapping[str, str]) -> str:
-    """An operator's argument as plan text."""
-    if isinstance(argument, dict):
-        if "node" in argument:
-            return names[argument["node"]]
-        if "size" in argument:
-            return str(argument["size"])
-        if "float" in argument:
-            return {"inf": "math.inf", "-inf": "-math.inf"}.get(argument["float"], "math.nan")
-        return f"torch.{argument['dtype']}"
-    if isinstance(argument, (list, tuple)):
-        return f"[{', '.join(spell(a, names) for a in argument)}]"
-    return argument if isinstance(argument, str) and argument.startswith("torch.") else repr(argument)

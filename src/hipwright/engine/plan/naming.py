@@ -1,4 +1,4 @@
-"""The names of a program's kernels: after their operators, and no name that the plan or C knows already."""
+"""The names of a program's kernels: those of their operators, unlike any name that the plan or C uses."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _IDENTIFIERS = {"signal", "index", "kernel", "main", "select", "remove", "write"
 
 
 class KernelNames:
-    """The names given so far in one program."""
+    """Gives each kernel of one program its name."""
 
     def __init__(self) -> None:
         self.taken: set[str] = set()
 
     def kernel(self, lowered: Lowered, group: Group) -> str:
-        """A kernel's name: the operators it fuses, the first three."""
+        """A free name made of the first three operators that a kernel fuses."""
         parts: list[str] = []
         for label in fused(group).split(", "):
             bare = re.sub(r"(_default|_\d+)+$", "", label)
@@ -42,13 +42,13 @@ class KernelNames:
         self.taken.add(name)
         return name
 
-    def twin(self, name: str) -> str:
-        """A free name for a kernel's twin."""
+    def static_variant(self, name: str) -> str:
+        """A free name for a kernel's static-shape variant."""
         return self.free(f"{name}_exact")
 
 
 def _locals(lowered: Lowered) -> set[str]:
-    """Names the plan gives to tensors: a kernel takes another."""
+    """The names that the plan gives to tensors."""
     names = [*lowered.tensors, *lowered.metas, *(i.name for i in lowered.items), *lowered.graph.parameters]
     names += [n.name for n in lowered.graph.nodes] + [s.name for s in lowered.graph.symbols]
     return {cname(n) for n in names} | {re.sub(r"_\d+$", "", cname(n)) for n in names}

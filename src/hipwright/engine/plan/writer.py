@@ -1,23 +1,22 @@
-"""The launch plan: steps in order, allocations, launches and library calls, as program text."""
+"""The launch plan as text: allocations, launches, library calls and guards of one program."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from hipwright.capture.graph import short
 from hipwright.engine.emit.builder import cname
-from hipwright.engine.emit.function import StaticShapeVariant
 from hipwright.engine.emit.tree import Statement, printed, words
-from hipwright.engine.fuse.groups import Group
-from hipwright.engine.ir.index import Ix, nonneg
+from hipwright.engine.ir.index import Ix, ix, nonneg
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import strides
 from hipwright.engine.lower.core import LibraryCall
 from hipwright.engine.partition.channels_last import LAST
 from hipwright.engine.partition.state import Lowered, PlanView
+from hipwright.engine.plan import static_shapes
+from hipwright.engine.plan.spelling import PYTHON_NAMES, returned, self_path, spell
+from hipwright.engine.plan.static_shapes import StaticShapes
 from hipwright.engine.templates.base import INT_LIMIT, EmittedKernel
 
 FUNCTIONAL = {
@@ -33,86 +32,15 @@ FUNCTIONAL = {
 }
 TORCH = {"mm", "bmm", "addmm", "baddbmm", "matmul", "einsum", "dot", "mv", "lstm", "gru", "rnn_tanh", "rnn_relu"}
 FLAT_RESULT = {"mm", "bmm", "addmm", "baddbmm", "dot", "mv"}
-PYTHON_NAMES = {
-    "lambda",
-    "in",
-    "is",
-    "not",
-    "and",
-    "or",
-    "if",
-    "else",
-    "for",
-    "def",
-    "pass",
-    "None",
-    "True",
-    "False",
-    "self",
-    "torch",
-    "F",
-    "nn",
-    "math",
-    "min",
-    "max",
-    "len",
-    "range",
-    "int",
-    "float",
-    "bool",
-    "abs",
-    "sum",
-    "round",
-    "tuple",
-    "cdiv",
-    "zip",
-    "enumerate",
-    "reversed",
-    "next_pow2",
-    "from",
-    "import",
-    "return",
-    "with",
-    "as",
-    "knob",
-    "HIP",
-}
-
-
-@dataclass(eq=False)
-class PlanStep:
-    """One line group of the plan: a kernel, a library call or a view."""
-
-    what: Group | LibraryCall | PlanView
-    reads: set[str]
-    provides: set[str]
-    number: int
-    waits: set[int] = field(default_factory=set)
-
-
-def order(steps: Sequence[PlanStep]) -> list[PlanStep]:
-    """A stable topological order. Raises RuntimeError on a cycle."""
-    left, done, out = list(steps), set[str](), []
-    made = {name for step in steps for name in step.provides}
-    finished: set[int] = set()
-    while left:
-        ready = next((s for s in left if not (s.reads & made) - done - s.provides and s.waits <= finished), None)
-        if ready is None:
-            raise RuntimeError("the plan has a cycle")
-        left.remove(ready)
-        done |= ready.provides
-        finished.add(ready.number)
-        out.append(ready)
-    return out
 
 
 class PlanWriter:
     """Writes `def forward`."""
 
-    def __init__(self, lowered: Lowered, parameters: Sequence[str], exact: Callable[[str], str] | None = None) -> None:
-        """exact: names a kernel's twin for the captured sizes; None where there are to be none."""
+    def __init__(self, lowered: Lowered, parameters: Sequence[str], static: StaticShapes | None = None) -> None:
+        """static: makes the kernels' static-shape variants; None where there are to be none."""
         self.lowered = lowered
-        self.exact = exact
+        self._static = static
         self.graph = lowered.graph
         self.parameters = parameters
         self.statements: list[Statement] = []
@@ -120,8 +48,7 @@ class PlanWriter:
         self._taken: set[str] = set(parameters)
         self.temporaries: set[str] = set()
         self.limits: list[Ix] = []  # sizes that the kernels count in int
-        self._captured = ""  # the name of "these are the captured sizes"
-        self._fixed: set[str] = set()  # sizes that kernels have as constants
+        self._captured = ""  # the local that says whether the sizes are the captured ones
 
     def name(self, buffer: str) -> str:
         """The plan's name of a tensor: a local, an input or self.…"""
@@ -137,7 +64,7 @@ class PlanWriter:
         return self.names[buffer]
 
     def replaces(self, over: Mapping[str, str]) -> None:
-        """Results that lie where other tensors lay: {result: tensor}."""
+        """Note results that overwrite other tensors: {result: tensor}."""
         self.names |= {result: self.name(tensor) for result, tensor in over.items()}
 
     def _line(self, text: str) -> None:
@@ -175,8 +102,8 @@ class PlanWriter:
         node = call.node
         kind = short(node.op)
         args = ", ".join(
-            [self.spell(a, call.refs) for a in _trimmed(node.args)]
-            + [f"{k}={self.spell(v, call.refs)}" for k, v in node.kwargs.items()]
+            [self._spell(a, call.refs) for a in _trimmed(node.args)]
+            + [f"{k}={self._spell(v, call.refs)}" for k, v in node.kwargs.items()]
         )
         if kind in FUNCTIONAL and node.op.endswith((".default", ".padding", ".input")):
             target = f"F.{kind}"
@@ -198,21 +125,8 @@ class PlanWriter:
         """A linear layer of a row-major tensor gives a row-major tensor."""
         return next(iter(call.refs.values())) in {item.name for item in self.lowered.items}
 
-    def spell(self, arg: Any, refs: Mapping[str, str]) -> str:
-        """An argument as plan text."""
-        if isinstance(arg, dict):
-            if "node" in arg:
-                return self.name(refs[arg["node"]])
-            if "size" in arg:
-                return str(arg["size"])
-            if "float" in arg:
-                return {"inf": "math.inf", "-inf": "-math.inf"}.get(arg["float"], "math.nan")
-            return f"torch.{arg['dtype']}"
-        if isinstance(arg, (list, tuple)):
-            return f"[{', '.join(self.spell(a, refs) for a in arg)}]"
-        if isinstance(arg, str) and arg.startswith("torch."):
-            return arg
-        return repr(arg)
+    def _spell(self, argument: Any, refs: Mapping[str, str]) -> str:
+        return spell(argument, lambda node: self.name(refs[node]))
 
     def allocate(self, buffer: str, shape: Sequence[Ix], dtype: str, maker: str = "empty") -> None:
         """A new tensor."""
@@ -242,29 +156,22 @@ class PlanWriter:
             for text in self._launch(kernel, where, arguments, known):
                 self._line(text)
 
-    def _launch(self, kernel: EmittedKernel, where: str, arguments: Sequence[str], known: Collection[str]) -> list[str]:
-        """The launch of the kernel; of its twin, if it has one, where the sizes are the captured ones."""
+    def _launch(
+        self, kernel: EmittedKernel, where: str, arguments: Sequence[str], known: Collection[str]
+    ) -> Sequence[str]:
+        """The launch of the kernel, or of its static-shape variant where the sizes are the captured ones."""
         general = f"{kernel.name}{where}({', '.join(arguments)})"
-        hints = self.lowered.context.hints
-        values = [None if a in known else hints.get(a) for a in kernel.arguments]
-        if self.exact is None or all(value is None for value in values):
+        variant = self._static.add(kernel, known) if self._static is not None else None
+        if variant is None:
             return [general]
-        if kernel.function is None:
-            return [general]
-        twin = self.exact(kernel.name)
-        kernel.function.variant = StaticShapeVariant(twin, values, kernel.static_bounds)
         self._captured = self._captured or self._local("captured")
-        self._fixed |= {a for a, value in zip(kernel.arguments, values, strict=True) if value is not None}
-        kept = [text for text, value in zip(arguments, values, strict=True) if value is None]
-        return [f"if {self._captured}:", f"    {twin}{where}({', '.join(kept)})", "else:", f"    {general}"]
+        name, stays = variant
+        left = [text for text, stay in zip(arguments, stays, strict=True) if stay]
+        return static_shapes.launch(self._captured, f"{name}{where}({', '.join(left)})", general)
 
     def _captured_line(self) -> list[str]:
-        """The condition on the sizes that the twins have as constants."""
-        derived, symbols = self.lowered.context.reader.derived, {s.name: s.hint for s in self.graph.symbols}
-        names = set(self._fixed)
-        for name in self._fixed & derived.keys():
-            names |= words(derived[name])
-        conditions = [f"{name} == {hint}" for name, hint in symbols.items() if name in names]
+        """The condition under which the static-shape variants are launched."""
+        conditions = self._static.conditions() if self._static is not None else []
         return [f"{self._captured} = {' and '.join(conditions)}"] if conditions else []
 
     def _argument(self, buffer: str, kernel: EmittedKernel) -> str:
@@ -283,8 +190,8 @@ class PlanWriter:
 
     def finish(self) -> str:
         """The function's text."""
-        returned = _returned(self.graph.output, {k: self.name(v) for k, v in self.lowered.outputs.items()})
-        self._line(f"return {returned}")
+        result = returned(self.graph.output, {k: self.name(v) for k, v in self.lowered.outputs.items()})
+        self._line(f"return {result}")
         statements = [Statement(text) for text in self._captured_line()] + self.statements
         head = self._head(frozenset().union(*(s.names for s in statements)))
         body = "\n".join(printed([*(Statement(text) for text in head), *statements], 1))
@@ -293,8 +200,8 @@ class PlanWriter:
     def _head(self, names: frozenset[str]) -> list[str]:
         """Sizes and shape guards of a body that uses these names."""
         derived = self.lowered.context.reader.derived
-        small = self._small()
-        used = names.union(*map(words, [*small, *self.graph.guards]))
+        int_guard = self._int_guard()
+        used = names.union(*map(words, [*int_guard, *self.graph.guards]))
         wanted = {name for name in derived if name in used}
         for name in wanted:
             used |= words(derived[name])
@@ -305,11 +212,10 @@ class PlanWriter:
         why = '"the kernels are written for these sizes"'
         out += [f"assert {' and '.join(conditions)}, {why}" for conditions in fixed.values()]
         out += [f"{name} = {text}" for name, text in derived.items() if name in wanted]
-        return (
-            out + _no_less_than_nothing([name for name in derived if name in wanted and "-" in derived[name]]) + small
-        )
+        out += _difference_guard([name for name in derived if name in wanted and "-" in derived[name]])
+        return out + int_guard
 
-    def _small(self) -> list[str]:
+    def _int_guard(self) -> list[str]:
         """The guard that int is wide enough, over the largest sizes."""
         sizes = list({s.key: s for s in self.limits}.values())
         largest = [s for s in sizes if not any(s is not t and nonneg(t - s) for t in sizes)]
@@ -320,17 +226,12 @@ class PlanWriter:
         return [f'assert {texts} < 2**{INT_LIMIT.bit_length() - 1}, "the kernels count in int"']
 
 
-def _no_less_than_nothing(sizes: Sequence[str]) -> list[str]:
+def _difference_guard(sizes: Sequence[str]) -> list[str]:
     """The guard of differences: where torch would cut a slice to nothing, a size must not come out negative."""
     if not sizes:
         return []
     least = f"min({', '.join(sizes)})" if len(sizes) > 1 else sizes[0]
     return [f'assert {least} >= 0, "the slices lie within the tensor"']
-
-
-def self_path(access: str) -> str:
-    """`self.net.0.weight` -> `self.net[0].weight`."""
-    return re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", access)
 
 
 def _trimmed(args: Sequence[Any]) -> list[Any]:
@@ -343,22 +244,5 @@ def _trimmed(args: Sequence[Any]) -> list[Any]:
 def _row_major(shape: Sequence[Any], stride: Sequence[Any]) -> bool:
     if any(isinstance(s, str) for s in (*shape, *stride)):
         return False
-    from hipwright.engine.ir.index import ix
-
     expected = [s.value for s in strides([ix(int(n)) for n in shape])]
     return all(n == 1 or a == b for n, a, b in zip(shape, expected, stride, strict=True))
-
-
-def _returned(output: Any, names: Mapping[str, str]) -> str:
-    if isinstance(output, dict):
-        if "node" in output:
-            return names[output["node"]]
-        if "tuple" in output:
-            inner = [_returned(o, names) for o in output["tuple"]]
-            return f"({', '.join(inner)}{',' if len(inner) == 1 else ''})"
-        if "map" in output:
-            return "{" + ", ".join(f"{k!r}: {_returned(v, names)}" for k, v in output["map"]) + "}"
-        return str(output.get("text", output.get("size", output)))
-    if isinstance(output, (list, tuple)):
-        return f"[{', '.join(_returned(o, names) for o in output)}]"
-    return repr(output)

@@ -23,10 +23,10 @@ import msgspec
 
 from hipwright.capture.graph import Graph
 from hipwright.dataset.workers import Pool
+from hipwright.engine import space, write
 from hipwright.engine.knobs import KNOBS
 from hipwright.engine.rewrite.specialise import specialise
 from hipwright.engine.version import source_key
-from hipwright.engine.write import space, write
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.llm.compact import shortened
 from hipwright.records import Record

@@ -8,7 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from hipwright.capture.graph import Graph
-from hipwright.engine.write import space, write
+from hipwright.engine import space, write
 from hipwright.llm.compact import shortened
 from hipwright.program import parse
 from hipwright.records import Program

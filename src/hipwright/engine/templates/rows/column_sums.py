@@ -15,7 +15,7 @@ class ColumnSums:
     def __init__(self, body: Body, layout: RowLayout, rows: str) -> None:
         """Opens the loop over the rows of a block; rows: their number, as text."""
         self.body, self.layout, emit, kind = body, layout, body.emit, body.index_type
-        self.names = {item: emit.fresh(f"{item}_sums") for item in body.group.crossed}
+        self.names = {item: emit.fresh(f"{item}_sums") for item in body.group.column_sums}
         self._before_loop = emit.section()
         emit.open(f"for ({kind} row = blockIdx.x; row < {rows}; row += {layout.sum_blocks})")
 

@@ -200,7 +200,7 @@ class Tiles(TileBounds):
         sweep.load_tiles(k.body, self.values, known, tile)
         k.tiles = sweep.tiles
         k.vector_buffers |= {buffer for buffer, _ in sweep.tiles}
-        own = [m for m in self.full if m.item.name not in k.group.crossed]
+        own = [m for m in self.full if m.item.name not in k.group.column_sums]
         sweep.declare_stores(k.body, own, self.extent, columns)
         if not columns:
             self._declare_state_tiles(self.extent)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import torch
 
-from hipwright.engine.write import space, write
+from hipwright.engine import space, write
 from tests.engine.harness import captured, compare, kernels_in, reference, run
 from tests.engine.template_builds import program_builds
 

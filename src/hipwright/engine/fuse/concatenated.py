@@ -1,4 +1,4 @@
-"""A row joined from equal parts, as a rotary embedding's halves: a thread computes the same columns of every part.
+"""Rows concatenated from equal parts, as a rotary embedding's halves: a thread computes the same columns of every part.
 
 What the parts read they often share (`x1 * cos - x2 * sin` beside `x1 * sin + x2 * cos`), so it is read once, and no
 condition on the column is left that would keep accesses from being packs.
@@ -19,7 +19,7 @@ COUNTS = (2, 3, 4)
 
 
 def equal_parts(group: Group) -> int | None:
-    """How many equal parts the last dimension is joined from, as the conditions on it say."""
+    """The number of equal parts that the last dimension is concatenated from, by the conditions on its index."""
     if len(group.space) < 2 or group.dims or any(m.role != FULL for m in group.members):
         return None
     column, size = ix(group.variables[-1]), group.space[-1]
@@ -41,23 +41,23 @@ def _end(e: E, column: Ix) -> Ix | None:
 
 
 @dataclass
-class JoinedParts:
-    """The members of all parts, over the columns of one."""
+class ConcatenatedParts:
+    """The members of all parts, over the columns of one part."""
 
     old: list[GroupMember]
     members: list[GroupMember]
     column: Var
+    width: Ix
 
     def apply(self, group: Group, stores: dict[str, tuple[str, str]]) -> None:
-        """Make the group compute them. stores: where members go; gains the new ones, of the same buffers."""
+        """Replace the group's members. stores: where members are stored; gains the new ones, in the same buffers."""
         for old, new in zip(self.old * (len(self.members) // len(self.old)), self.members, strict=True):
             stores[new.item.name] = stores[old.item.name]
-        assert self.column.size is not None
-        group.members, group.space[-1], group.variables[-1] = self.members, self.column.size, self.column
+        group.members, group.space[-1], group.variables[-1] = self.members, self.width, self.column
 
 
-def parts_of(c: LoweringContext, group: Group) -> JoinedParts | None:
-    """The parts, where no condition on the column is left in them."""
+def parts_of(c: LoweringContext, group: Group) -> ConcatenatedParts | None:
+    """The parts of a group; None where a condition on the column is left in them."""
     count = equal_parts(group)
     if count is None:
         return None
@@ -66,13 +66,13 @@ def parts_of(c: LoweringContext, group: Group) -> JoinedParts | None:
     members: list[GroupMember] = []
     for number in range(count):
         members += _part(c, group, {group.variables[-1]: ix(column) + part * number}, number)
-    if any(e.op in ("guard", "sel") and _moves(e.args[0], column) for e in walk([m.value for m in members])):
+    if any(e.op in ("guard", "sel") and _varies(e.args[0], column) for e in walk([m.value for m in members])):
         return None
-    return JoinedParts(list(group.members), members, column)
+    return ConcatenatedParts(list(group.members), members, column, part)
 
 
 def _part(c: LoweringContext, group: Group, table: Mapping[Atom, Ix], number: int) -> list[GroupMember]:
-    """The members of one part; the first keep their items, others have copies with names of their own."""
+    """The members of one part; those of the first keep their items, others have renamed copies."""
     values = c.arena.rewrite([m.value for m in group.members], table.get, lambda e: None)
     out = []
     for member, value in zip(group.members, values, strict=True):
@@ -81,6 +81,6 @@ def _part(c: LoweringContext, group: Group, table: Mapping[Atom, Ix], number: in
     return out
 
 
-def _moves(condition: E, column: Var) -> bool:
-    """Does the condition change along the columns?"""
+def _varies(condition: E, column: Var) -> bool:
+    """Whether the condition depends on the column."""
     return any(e.op == "index" and column in e.attr.atoms() for e in walk([condition]))

@@ -1,4 +1,4 @@
-"""Kernels with the captured sizes as constants, and the general ones beside them."""
+"""Static-shape variants: kernels with the captured sizes as constants, beside the general ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hipwright.engine.write import write
+from hipwright.engine import write
 from tests.engine.harness import Op, captured, compare, reference, run
 
 CASES = {

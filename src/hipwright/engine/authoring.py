@@ -1,0 +1,71 @@
+"""The engine as an author: a program for a graph, what else may be chosen, and what became of each operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hipwright.capture.graph import Graph, short
+from hipwright.engine.assembly import ProgramAssembly
+from hipwright.engine.ir.sizes import SizeNotSupported
+from hipwright.engine.knobs import Choice, Value
+from hipwright.engine.rewrite.attention import attention
+from hipwright.engine.rewrite.pinned_sizes import pinned
+from hipwright.engine.rewrite.rolled_loops import unrolled
+from hipwright.engine.rewrite.specialise import specialise
+from hipwright.records import Program
+
+
+@dataclass(frozen=True)
+class Authored:
+    """A program and what its author knows of it.
+
+    space: what may vary beside the given choices, by stable keys. explanation: {"kernels": [{name, nodes, mapping}],
+    "library": {node: {op, reason}}, "in_hip": n, "nodes": n, "static": bool}, where a kernel's `nodes` are the
+    operators that it fuses and `reason` says why an operator stayed a library call.
+    """
+
+    program: Program
+    space: dict[str, Choice]
+    explanation: dict[str, Any]
+
+
+def author(graph: Graph, choices: Mapping[str, Value] | None = None) -> Authored:
+    """Write a program for the graph. Pure and deterministic; choices that do not apply are ignored.
+
+    Where a symbolic size is not supported, the program is written for the captured sizes and guards them. The choice
+    "exact" decides whether kernels have static-shape variants: by default where the graph's tensors have
+    plan.static_shapes.ENOUGH_ELEMENTS.
+    """
+    choices = choices or {}
+    generic, structure = attention(graph, choices)
+    fixed = pinned(generic)
+    rolled, loops = unrolled(fixed, choices)
+    try:
+        made = ProgramAssembly(rolled, choices)
+    except SizeNotSupported:
+        if not rolled.symbols:
+            raise
+        made = ProgramAssembly(specialise(rolled), choices)
+    plan = ""
+    if fixed is not generic and made.library_only and not _pads_heads(rolled):
+        plan = _library_plan(generic, choices)
+    return Authored(made.program(plan), made.space({**loops, **structure}), made.explanation())
+
+
+def _pads_heads(graph: Graph) -> bool:
+    """Whether the library pads attention heads: on a GPU it returns outputs with gaps between rows, where the size of a
+    head is no multiple of 8.
+    """
+    calls = [n for n in graph.nodes if short(n.op) == "scaled_dot_product_attention"]
+    return any(out is not None and out.dtype in ("float16", "bfloat16") for n in calls for out in n.outs)
+
+
+def _library_plan(graph: Graph, choices: Mapping[str, Value]) -> str:
+    """The plan of a graph of library calls for every size; "" where it needs kernels or a size is not supported."""
+    try:
+        made = ProgramAssembly(unrolled(graph, choices)[0], choices)
+    except SizeNotSupported:
+        return ""
+    return made.plan if made.library_only else ""

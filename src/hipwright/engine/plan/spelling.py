@@ -1,0 +1,71 @@
+"""Values of a captured graph as text of the launch plan: arguments, outputs, attribute paths, reserved names."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+PYTHON_NAMES = frozenset(keyword.kwlist) | {
+    "self",
+    "torch",
+    "F",
+    "nn",
+    "math",
+    "min",
+    "max",
+    "len",
+    "range",
+    "int",
+    "float",
+    "bool",
+    "abs",
+    "sum",
+    "round",
+    "tuple",
+    "cdiv",
+    "zip",
+    "enumerate",
+    "reversed",
+    "next_pow2",
+    "knob",
+    "HIP",
+}
+"""Names that mean something in a plan, which no local may have."""
+
+
+def spell(argument: Any, name: Callable[[str], str]) -> str:
+    """An operator's argument. name: the plan's name of a node's value."""
+    if isinstance(argument, dict):
+        if "node" in argument:
+            return name(argument["node"])
+        if "size" in argument:
+            return str(argument["size"])
+        if "float" in argument:
+            return {"inf": "math.inf", "-inf": "-math.inf"}.get(argument["float"], "math.nan")
+        return f"torch.{argument['dtype']}"
+    if isinstance(argument, (list, tuple)):
+        return f"[{', '.join(spell(a, name) for a in argument)}]"
+    return argument if isinstance(argument, str) and argument.startswith("torch.") else repr(argument)
+
+
+def returned(output: Any, names: Mapping[str, str]) -> str:
+    """The expression that `forward` returns: the graph's nesting of outputs, with the names of their values."""
+    if isinstance(output, dict):
+        if "node" in output:
+            return names[output["node"]]
+        if "tuple" in output:
+            inner = [returned(o, names) for o in output["tuple"]]
+            return f"({', '.join(inner)}{',' if len(inner) == 1 else ''})"
+        if "map" in output:
+            return "{" + ", ".join(f"{k!r}: {returned(v, names)}" for k, v in output["map"]) + "}"
+        return str(output.get("text", output.get("size", output)))
+    if isinstance(output, (list, tuple)):
+        return f"[{', '.join(returned(o, names) for o in output)}]"
+    return repr(output)
+
+
+def self_path(access: str) -> str:
+    """`self.net.0.weight` -> `self.net[0].weight`."""
+    return re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", access)

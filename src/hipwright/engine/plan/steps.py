@@ -1,0 +1,69 @@
+"""The steps of a launch plan: kernels, library calls and views, ordered by what they read and overwrite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hipwright.engine.fuse.groups import Group
+from hipwright.engine.fuse.schedule import Scheduler
+from hipwright.engine.lower.core import LibraryCall
+from hipwright.engine.partition.state import Lowered, PlanView
+
+
+@dataclass(eq=False)
+class PlanStep:
+    """One kernel group, library call or view. waits: numbers of the steps that must come before it, for other reasons
+    than that it reads what they provide.
+    """
+
+    what: Group | LibraryCall | PlanView
+    reads: set[str]
+    provides: set[str]
+    number: int
+    waits: set[int] = field(default_factory=set)
+
+
+def steps_of(lowered: Lowered, scheduler: Scheduler) -> list[PlanStep]:
+    """Every group, call and view as a step; whoever overwrites a module buffer waits for all its readers."""
+    steps: list[PlanStep] = []
+    for group in scheduler.groups:
+        reads = {r for item in group.items for r in scheduler.reads[item.name]}
+        steps.append(PlanStep(group, reads, {i.name for i in group.items}, len(steps)))
+    for call in lowered.calls:
+        steps.append(PlanStep(call, set(call.refs.values()), set(call.outputs), len(steps)))
+    for view in lowered.views:
+        steps.append(PlanStep(view, {view.source}, {view.name}, len(steps)))
+    for group in scheduler.groups:
+        for item in group.items:
+            if item.target:
+                writer = next(s for s in steps if s.what is group)
+                writer.waits |= {s.number for s in steps if item.target in s.reads and s.what is not group}
+    return steps
+
+
+def stored_items(lowered: Lowered, scheduler: Scheduler, steps: Sequence[PlanStep]) -> set[str]:
+    """Items that must reach memory: read by another step, returned, or kept in a module buffer."""
+    wanted = set(lowered.outputs.values())
+    for step in steps:
+        for name in step.reads:
+            home = scheduler.home.get(name)
+            if home is not None and home is not step.what:
+                wanted.add(name)
+    return wanted | {i.name for i in lowered.items if i.target}
+
+
+def order(steps: Sequence[PlanStep]) -> list[PlanStep]:
+    """A stable topological order. Raises RuntimeError on a cycle."""
+    left, done, out = list(steps), set[str](), []
+    made = {name for step in steps for name in step.provides}
+    finished: set[int] = set()
+    while left:
+        ready = next((s for s in left if not (s.reads & made) - done - s.provides and s.waits <= finished), None)
+        if ready is None:
+            raise RuntimeError("the plan has a cycle")
+        left.remove(ready)
+        done |= ready.provides
+        finished.add(ready.number)
+        out.append(ready)
+    return out
