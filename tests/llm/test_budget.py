@@ -19,7 +19,7 @@ from hipwright.llm.client import Client
 from hipwright.llm.cost.budget import NANO, Budget, BudgetReservation, SpendingLimits, to_nano
 from hipwright.llm.cost.prices import Prices, parse_prices
 from hipwright.llm.records import Usage
-from tests.llm.call_log_contract import answer, request, reserved
+from tests.llm.calls.call_log_contract import answer, request, reserved
 from tests.llm.server import LocalProvider, wrong_key
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hipwright.archive import Archive
+from hipwright.archive import Archive, export
 from hipwright.records import Evaluation, Fault, Program, Run, Task, Workload
 from hipwright.search import EngineSource, SearchResult, new_run, resume, run
 
@@ -133,3 +133,8 @@ def go_on(archive: Archive, judge: Judge | None = None, name: str = "latest", **
 
 def plan(**more: Any) -> Run:
     return new_run(TASK, TARGETS, **{"budget": 8, "seed": 1, **more})
+
+
+def canonical(archive: Archive) -> str:
+    """The canonical export of the latest run."""
+    return export(archive, "latest", canonical=True)

@@ -49,7 +49,7 @@ class RefusedCall(Record, frozen=True, kw_only=True):
 
 
 class CallLog(Protocol):
-    """A log of calls. Thread-safe; tests/llm/call_log_contract.py checks every implementation."""
+    """A log of calls. Thread-safe; tests/llm/calls/call_log_contract.py checks every implementation."""
 
     def find(self, key: str) -> ModelAnswer | None:
         """Returns the answer to the request with this key, None if there is none yet."""

@@ -17,7 +17,7 @@ from hipwright.llm.archive_call_log import ArchiveCallLog
 from hipwright.llm.call_log import MemoryCallLog, RecordedCallLog
 from hipwright.llm.file_call_log import FileCallLog
 from hipwright.records import Run
-from tests.llm.call_log_contract import CallLogContract, answer, request, reserved
+from tests.llm.calls.call_log_contract import CallLogContract, answer, request, reserved
 
 RUN = Run(id="r1", task="t", targets=("gfx942",), budget=4, policy="islands", seed=1)
 
@@ -59,8 +59,8 @@ CHILD = """
 import os, signal, sys, time
 from pathlib import Path
 sys.path[:0] = {path!r}
-from tests.llm.call_log_contract import answer, request, reserved
-from tests.llm.test_call_logs import {opener}
+from tests.llm.calls.call_log_contract import answer, request, reserved
+from tests.llm.calls.test_call_logs import {opener}
 log = {opener}(Path({home!r}))
 log.reserve(reserved(request(0)))
 log.settle(answer(request(0)))
@@ -97,8 +97,8 @@ BUSY = """
 import sys
 from pathlib import Path
 sys.path[:0] = {path!r}
-from tests.llm.call_log_contract import answer, request, reserved
-from tests.llm.test_call_logs import {opener}
+from tests.llm.calls.call_log_contract import answer, request, reserved
+from tests.llm.calls.test_call_logs import {opener}
 log = {opener}(Path({home!r}))
 for n in range(100000):
     log.reserve(reserved(request(n)))

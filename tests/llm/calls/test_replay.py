@@ -18,7 +18,7 @@ from hipwright.llm.file_call_log import FileCallLog
 from hipwright.llm.records import Message, Request
 from hipwright.llm.replay import Replay, differences, find_recording, nearest, read_recording, recording_of
 from hipwright.records import Run
-from tests.llm.call_log_contract import ODD, answer, request, reserved
+from tests.llm.calls.call_log_contract import ODD, answer, request, reserved
 
 REFUSED = request(9, role="optimizer")
 
