@@ -29,7 +29,7 @@ USERS = (
     "sandbox",
     "synth.run",
     "dataset.overlap",
-    "api.ship",
+    "api.ship.package",
     "api.profile",
     "evaluation.modelnew_stages",
     "audit.bench",

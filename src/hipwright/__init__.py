@@ -1,22 +1,16 @@
 """hipwright: fast, verified HIP kernels for AMD GPUs from PyTorch code.
 
 `optimize` searches for a program, `evaluate` judges one (docs/api.md). Importing this package takes less than 0.2 s
-and imports neither torch nor an LLM library: each name below is imported when it is first used.
+and imports neither torch nor an LLM library: each public name is imported when it is first used. Type checkers read
+`__init__.pyi`.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from hipwright.api.evaluate import evaluate
-    from hipwright.api.optimize import optimize
-    from hipwright.api.result import Result
-    from hipwright.records import Evaluation, Program, Task
+from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["Evaluation", "Program", "Result", "Task", "evaluate", "optimize"]
 
 _HOMES = {
     "Evaluation": "hipwright.records",
@@ -26,6 +20,7 @@ _HOMES = {
     "evaluate": "hipwright.api.evaluate",
     "optimize": "hipwright.api.optimize",
 }
+__all__ = ["Evaluation", "Program", "Result", "Task", "evaluate", "optimize"]
 
 
 def __getattr__(name: str) -> Any:

@@ -281,8 +281,8 @@ class TextJudge(Judge):
 
 def test_models_against_each_other_over_real_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Single-shot asks once, best-of-n as often as the budget, the pipeline shares the run with the engine."""
+    from hipwright.api.ablate import model_authors
     from hipwright.api.models import ModelOptions
-    from hipwright.cli.ablate import _models
     from hipwright.llm.specs import parse_specs
 
     def reply(messages: list[dict[str, str]], call: int) -> str:
@@ -300,7 +300,7 @@ def test_models_against_each_other_over_real_http(tmp_path: Path, monkeypatch: p
         assert parse_specs([spec]).specs()
         given = arms(["single-shot", "best-of-n", "pipeline"], [], [])
         wanted = plan(
-            tmp_path, tasks=[Path("one.py")], arms=given, seeds=1, budget=7, **_models(ModelOptions(llm=(spec,)))
+            tmp_path, tasks=[Path("one.py")], arms=given, seeds=1, budget=7, **model_authors(ModelOptions(llm=(spec,)))
         )
         found = {o.arm: o for o in ablate(wanted, opened).outcomes}
         asked = len(provider.answered)

@@ -20,12 +20,13 @@ from hipwright.agents.auditors import (
     read_variants,
     variant_confusions,
 )
+from hipwright.api.audit import screener_calibration
 from hipwright.archive import Archive
 from hipwright.audit.bench import AuditBench, open_bench
 from hipwright.audit.cases import select
 from hipwright.audit.differential import label
 from hipwright.audit.found import ObservedVerdict, compare
-from hipwright.cli.display import audit as audit_tables
+from hipwright.cli.display.audit import print_screener
 from hipwright.llm.call_log import MemoryCallLog
 from hipwright.llm.client import Client
 from hipwright.llm.cost.budget import Budget, SpendingLimits
@@ -171,13 +172,13 @@ def test_the_corpus_is_counted_by_verifier_and_lane() -> None:
 
 def test_the_screeners_calibration_is_that_of_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIPWRIGHT_HOME", str(tmp_path / "none"))
-    assert audit_tables.screener() == {} and not (tmp_path / "none").exists()
+    assert screener_calibration() == {} and not (tmp_path / "none").exists()
     monkeypatch.setenv("HIPWRIGHT_HOME", str(tmp_path))
     with Archive(tmp_path) as archive:
         store(archive, [({"mind": "engine", "passes": 0.9}, "pass", None)])
-    found = audit_tables.screener()
+    found = screener_calibration()
     assert set(found) == {"engine"} and found["engine"]["events"]["passes"]["brier"] == pytest.approx(0.01)
-    audit_tables.show_screener(console := Console(file=StringIO(), width=160), found)
+    print_screener(console := Console(file=StringIO(), width=160), found)
     said = console.file.getvalue()  # type: ignore[attr-defined]
     assert "passes" in said and "90 %" in said and "0.010" in said
 

@@ -9,7 +9,8 @@ import cli_tools
 import pytest
 from msgspec.structs import replace
 
-from hipwright.cli.dataset_work import BuildProgress
+from hipwright.cli.display.dataset import DatasetProgress, print_problems
+from hipwright.cli.output import CommandOutput
 from hipwright.dataset.records import Pair
 from hipwright.dataset.store import DatasetStore, TaskOutcome, read_pairs, row
 from hipwright.records import Program
@@ -182,11 +183,17 @@ def test_bad_input_is_told(home: Path, tmp_path: Path) -> None:
 
 
 def test_progress_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with BuildProgress("tasks", 4, 1) as bar:
-        bar.step(2, "7 pairs", "a: verified")
-        bar.step(3, "8 pairs", "b: verified")
-        bar.step(4, "9 pairs", "")
+    with DatasetProgress(CommandOutput(), "rows") as progress:
+        progress("planned", {"total": 4, "done": 1})
+        for done in (2, 3, 4):
+            progress("checked", {"done": done, "total": 4, "wrong": 7})
+        progress("unheard of", {})
     lines = capsys.readouterr().err.splitlines()
-    assert (
-        len(lines) == 2 and "2/4 tasks" in lines[0] and "a: verified" in lines[0] and "4/4 tasks, 0 s left" in lines[1]
-    )
+    assert len(lines) == 2 and "2/4 rows" in lines[0] and "7 wrong" in lines[0] and "4/4 rows, 0 s left" in lines[1]
+
+
+def test_long_lists_of_problems_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    print_problems(CommandOutput(), "rows are wrong", [f"row {n}" for n in range(12)])
+    print_problems(CommandOutput(), "rows are worse", [])
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "12 rows are wrong:" and lines[-1] == "  and 2 more" and len(lines) == 12

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from cli_tools import hipwright, one_object
 
+from hipwright.api.doctor import torch_build
 from hipwright.api.files import prepare_folder, write_file
 from hipwright.api.plain import clean, finite
-from hipwright.cli.doctor import torch_build
 from hipwright.errors import BadInput
 
 

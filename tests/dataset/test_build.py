@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from hipwright.cli.dataset_work import evidence_words, lessons, mutants
+from hipwright.api.data.hooks import evidence_text, mutants, search_pairs
 from hipwright.dataset.build import build
 from hipwright.dataset.judge import WRONG
 from hipwright.dataset.make import BuildSettings, Hooks, TaskPairs, make
@@ -25,7 +25,7 @@ from hipwright.machine import Machine
 from hipwright.records import Evaluation, Program
 from tests.dataset import tiny
 
-HOOKS = Hooks(mutants, evidence_words, lessons)
+HOOKS = Hooks(mutants, evidence_text, search_pairs)
 SETTINGS = BuildSettings(targets=("gfx942", "gfx950", "cpu"), variants=2, negatives=1)
 
 
@@ -98,7 +98,7 @@ def test_what_the_verifier_passes_is_never_called_wrong(machine: Machine) -> Non
         machine,
         DatasetTask("points", tiny.POINTS),
         replace(SETTINGS, variants=0),
-        Hooks(honest_changes, evidence_words, lessons),
+        Hooks(honest_changes, evidence_text, search_pairs),
     )
     assert not of(found, "negative") and not of(found, "repair") and all(pair.correct for pair in found.pairs)
     assert found.outcome.counts["mutants: pass"] >= 2

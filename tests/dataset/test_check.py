@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from hipwright.cli.dataset_work import evidence_words, lessons, mutants
+from hipwright.api.data.hooks import evidence_text, mutants, search_pairs
 from hipwright.dataset.check import CheckedRow, _work, draw
 from hipwright.dataset.make import BuildSettings, Hooks, make
 from hipwright.dataset.records import BuildSummary, Pair
@@ -23,7 +23,7 @@ SETTINGS = BuildSettings(targets=("gfx942", "gfx950", "cpu"), variants=1, negati
 @pytest.fixture(scope="module")
 def pairs(machine: Machine) -> dict[str, Pair]:
     """One pair of each kind."""
-    made = make(machine, DatasetTask("rows", tiny.ROWS), SETTINGS, Hooks(mutants, evidence_words, lessons))
+    made = make(machine, DatasetTask("rows", tiny.ROWS), SETTINGS, Hooks(mutants, evidence_text, search_pairs))
     return {pair.kind: pair for pair in made.pairs}
 
 
@@ -90,10 +90,10 @@ def test_the_sample_is_uniform_and_drawn_by_the_seed(pairs: dict[str, Pair]) -> 
 @pytest.mark.slow
 def test_nothing_compiled_before_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The workers' machine has a build cache of its own, empty at first and gone at the end."""
-    from hipwright.cli import dataset_work
+    from hipwright.api.data.hooks import fresh_machine
 
     monkeypatch.setenv("HIPWRIGHT_CACHE", str(tmp_path / "user"))
-    opener = partial(dataset_work.fresh_machine, ("cpu",), False)
+    opener = partial(fresh_machine, ("cpu",), False)
     with opener() as made:
         folder = made.cache.folder
         assert folder != tmp_path / "user" and not list(folder.rglob("*.json"))

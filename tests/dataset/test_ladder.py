@@ -8,7 +8,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from hipwright.cli.dataset_work import evidence_words, lessons, mutants
+from hipwright.api.data.hooks import evidence_text, mutants, search_pairs
 from hipwright.dataset.ladder import LIBRARY, OWN, library, rungs
 from hipwright.dataset.make import BuildSettings, Hooks, make
 from hipwright.dataset.store import OUTCOMES, DatasetStore, TaskOutcome, append, read_outcomes
@@ -20,7 +20,7 @@ from hipwright.records import Evaluation, Program
 from tests.dataset import tiny
 from tests.engine.harness import captured
 
-HOOKS = Hooks(mutants, evidence_words, lessons)
+HOOKS = Hooks(mutants, evidence_text, search_pairs)
 SETTINGS = BuildSettings(targets=("gfx942", "gfx950", "cpu"), variants=1, negatives=0)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hipwright.cli.dataset_work import fresh_machine
+from hipwright.api.data.hooks import fresh_machine
 from hipwright.dataset.check import check
 from hipwright.dataset.export import read_export
 from hipwright.dataset.records import KINDS, Pair

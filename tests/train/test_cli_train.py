@@ -89,9 +89,9 @@ def test_a_refused_training_leaves_the_note_of_the_one_that_is_there(
 def test_a_missing_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from hipwright.cli import train_work
+    from hipwright.api import train
 
-    monkeypatch.setattr(train_work, "find_spec", lambda name: None if name in ("trl", "peft") else True)
+    monkeypatch.setattr(train, "find_spec", lambda name: None if name in ("trl", "peft") else True)
     code, found, _ = told(capsys, *stage(LORA, tmp_path))
     assert (code, found["error"]) == (2, "training needs trl, peft")
     assert "hipwright[train]" in found["hint"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,20 @@ class ModelOptions:
     max_tokens: int | None = None
     price: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        llm: str | Iterable[str] | None,
+        share: float | None = None,
+        max_usd: float | None = None,
+        max_tokens: int | None = None,
+        price: Iterable[str] | None = None,
+        without: Iterable[str] | None = None,
+    ) -> ModelOptions:
+        """Options from what a caller may leave out; llm: one spec or several."""
+        specs = (llm,) if isinstance(llm, str) else tuple(llm or ())
+        return cls(specs, share, max_usd, max_tokens, tuple(price or ()), tuple(without or ()))
 
     def settings(self) -> dict[str, Any]:
         """The options that were given, as a run keeps them."""

@@ -98,24 +98,16 @@ def optimize(
         seed=seed,
         resume=resume,
         replay=replay,
-        models=ModelOptions(
-            llm=(llm,) if isinstance(llm, str) else tuple(llm or ()),
-            share=llm_share,
-            max_usd=max_usd,
-            max_tokens=max_tokens,
-            price=tuple(prices),
-            without=tuple(without),
-        ),
+        models=ModelOptions.of(llm, llm_share, max_usd, max_tokens, prices, without),
         max_minutes=max_minutes,
         workers=workers,
         unsafe=unsafe,
     )
-    folder = Path(out) if out is not None else None
-    if folder is not None:
-        prepare_folder(folder)
+    if out is None:
+        return run_search(request, listener=listener)
+    prepare_folder(Path(out))
     result = run_search(request, listener=listener)
-    if folder is not None:
-        result.write(folder, listener=listener)
+    result.write(Path(out), listener=listener)
     return result
 
 

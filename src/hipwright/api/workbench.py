@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hipwright.api.inputs import TaskSource, task_source
+from hipwright.errors import SandboxMissing
 from hipwright.events import Listener, silent
 from hipwright.machine import Workbench, machine
 
@@ -30,3 +31,15 @@ def open_workbench(
             opening = made.open_text(source.name, source.text, seed=seed, listener=listener)
         with opening as bench:
             yield bench
+
+
+def require_sandbox(unsafe: bool) -> None:
+    """SandboxMissing where nothing can be contained on this machine, unless the caller asked for no sandbox.
+
+    Checked once, before work that needs a sandbox for every item.
+    """
+    from hipwright.sandbox import SANDBOX_HINT, available
+
+    works, why = available()
+    if not (works or unsafe):
+        raise SandboxMissing(f"no sandbox: {why}", hint=SANDBOX_HINT)

@@ -2,61 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hipwright.api import targets
+from hipwright.cli import exit_codes
 from hipwright.cli.options import Json, MaxTokens, MaxUsd, Price, Unsafe
 from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 from hipwright.targets import CPU, TARGETS
 
 if TYPE_CHECKING:
-    from hipwright.audit.bench import AuditBench
-    from hipwright.audit.cases import CorpusCase
-    from hipwright.audit.mutate import MutationReport
-    from hipwright.audit.run import Matrix
+    from hipwright.api.connection import ModelAccess
+    from hipwright.audit.bench import Gate
 
 RUNNING = f"{CPU.name}, {TARGETS.gpu_choices()}"
-GATES = {"full": ("full",), "fast": ("fast",), "both": ("full", "fast")}
+GATES: dict[str, tuple[Gate, ...]] = {"full": ("full",), "fast": ("fast",), "both": ("full", "fast")}
+
+Place = Annotated[str, typer.Option("--target", help=f"Where candidates run: {RUNNING}.", metavar="T")]
+GateChoice = Annotated[str, typer.Option(help="Which verifier: full, fast or both.", metavar="G")]
+FormChoice = Annotated[
+    str | None, typer.Option("--lane", help="Only one candidate form: program or modelnew.", metavar="L")
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(help="Only candidates whose form, kind or name matches, e.g. 'cache_*'.", metavar="PATTERN"),
+]
+Mutants = Annotated[int, typer.Option(help="Judge N mutants of the honest programs instead (cpu).", metavar="N", min=0)]
+Variants = Annotated[
+    int,
+    typer.Option(
+        help="Score the verifiers on N broken and deceptive variants instead: mutants, or a model's with --llm.",
+        metavar="N",
+        min=0,
+    ),
+]
+VariantLlm = Annotated[
+    list[str] | None,
+    typer.Option("--llm", metavar="PROVIDER:MODEL[@URL]", help="A model that writes the --variants."),
+]
+Seed = Annotated[int | None, typer.Option(help="Draws inputs and mutants; a secret one without it.")]
+Workers = Annotated[int, typer.Option(help="Candidates judged at a time.", min=1)]
+Timed = Annotated[bool, typer.Option("--timed", help="On a GPU: also through the checks of the clock.")]
+Out = Annotated[Path | None, typer.Option(help="Write audit.json into this folder.", metavar="DIR")]
 
 
 def audit(
-    target: Annotated[str, typer.Option(help=f"Where candidates run: {RUNNING}.", metavar="T")] = CPU.name,
-    gate: Annotated[str, typer.Option(help="Which verifier: full, fast or both.", metavar="G")] = "both",
-    form: Annotated[
-        str | None, typer.Option("--lane", help="Only one candidate form: program or modelnew.", metavar="L")
-    ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(help="Only candidates whose form, kind or name matches, e.g. 'cache_*'.", metavar="PATTERN"),
-    ] = None,
-    mutants: Annotated[
-        int,
-        typer.Option(help="Judge N mutants of the honest programs instead (cpu).", metavar="N", min=0),
-    ] = 0,
-    variants: Annotated[
-        int,
-        typer.Option(
-            help="Score the verifiers on N broken and deceptive variants instead: mutants, or a model's with --llm.",
-            metavar="N",
-            min=0,
-        ),
-    ] = 0,
-    llm: Annotated[
-        list[str] | None,
-        typer.Option("--llm", metavar="PROVIDER:MODEL[@URL]", help="A model that writes the --variants."),
-    ] = None,
+    target: Place = CPU.name,
+    gate: GateChoice = "both",
+    form: FormChoice = None,
+    only: Only = None,
+    mutants: Mutants = 0,
+    variants: Variants = 0,
+    llm: VariantLlm = None,
     max_usd: MaxUsd = None,
     max_tokens: MaxTokens = None,
     price: Price = None,
-    seed: Annotated[int | None, typer.Option(help="Draws inputs and mutants; a secret one without it.")] = None,
-    workers: Annotated[int, typer.Option(help="Candidates judged at a time.", min=1)] = 2,
-    timed: Annotated[bool, typer.Option("--timed", help="On a GPU: also through the checks of the clock.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Write audit.json into this folder.", metavar="DIR")] = None,
+    seed: Seed = None,
+    workers: Workers = 2,
+    timed: Timed = False,
+    out: Out = None,
     unsafe: Unsafe = False,
     json_mode: Json = False,
 ) -> int:
@@ -65,6 +73,24 @@ def audit(
     Exit 1 when a verifier is wrong about anybody.
     """
     output = CommandOutput(json_mode=json_mode)
+    _check(target, gate, form)
+    how: dict[str, Any] = {"only": only or [], "workers": workers, "unsafe": unsafe, "listener": output.stages()}
+    if mutants:
+        if not TARGETS.is_host(target):
+            raise BadInput("mutants are judged on the cpu target", hint="leave --target out")
+        return _mutants(output, mutants, out, seed=seed or 0, **how)
+    if variants:
+        if form == "modelnew" or not TARGETS.is_host(target):
+            raise BadInput("variants are programs, judged on the cpu target", hint="leave --lane and --target out")
+        access = _access(llm, max_usd, max_tokens, price)
+        return _variants(output, variants, gate, out, seed=seed or 0, access=access, **how)
+    if llm:
+        raise BadInput("a model writes variants", hint="say how many: --variants N")
+    return _corpus(output, target, gate, out, form=form, seed=seed, timed=timed, **how)
+
+
+def _check(target: str, gate: str, form: str | None) -> None:
+    """BadInput for a gate, a form or a target that candidates cannot be judged by."""
     if gate not in GATES:
         raise BadInput(f"unknown gate {gate!r}", hint="--gate full, fast or both")
     if form not in (None, "program", "modelnew"):
@@ -72,126 +98,64 @@ def audit(
     if not TARGETS.runs(target):
         raise BadInput(f"candidates cannot run on {target!r}", hint=f"--target {RUNNING}")
     targets.choose([target])
-    if mutants:
-        if not TARGETS.is_host(target):
-            raise BadInput("mutants are judged on the cpu target", hint="leave --target out")
-        return _mutants(output, mutants, seed or 0, only or [], workers, out, unsafe)
-    if variants:
-        from hipwright.cli import audit_variants
-
-        if form == "modelnew" or not TARGETS.is_host(target):
-            raise BadInput("variants are programs, judged on the cpu target", hint="leave --lane and --target out")
-        models = audit_variants.models(llm or (), max_usd, max_tokens, price or (), out)
-        told, fooled = audit_variants.run(output, variants, seed or 0, only or [], GATES[gate], workers, unsafe, models)
-        _leave(output, told, out)
-        return 1 if fooled else 0
-    if llm:
-        raise BadInput("a model writes variants", hint="say how many: --variants N")
-    return _corpus(output, target, gate, form, only or [], seed, workers, timed, out, unsafe)
 
 
-def _corpus(
-    output: CommandOutput,
-    target: str,
-    gate: str,
-    form: str | None,
-    only: list[str],
-    seed: int | None,
-    workers: int,
-    timed: bool,
-    out: Path | None,
-    unsafe: bool,
-) -> int:
-    from hipwright.agents.auditors import corpus_confusions
-    from hipwright.audit.bench import TargetVerifier, open_bench
-    from hipwright.audit.cases import select
-    from hipwright.audit.run import matrix, run
-    from hipwright.cli.display import audit as audit_tables
+def _access(
+    llm: list[str] | None, max_usd: float | None, max_tokens: int | None, price: list[str] | None
+) -> ModelAccess | None:
+    """The models that write variants; None without any. BadInput for limits without a model."""
+    if not llm:
+        if max_usd is not None or max_tokens is not None or price:
+            raise BadInput("limits and prices are a model's", hint="--llm PROVIDER:MODEL")
+        return None
+    from hipwright.api.connection import model_access
 
-    chosen = select(only, form=form)
-    if not chosen:
-        raise BadInput("no candidate matches", hint="--only takes shell patterns over form, kind and name")
-    results = []
-    for one in GATES[gate]:
-        output.say(f"{len(chosen)} candidates through the {one} gate on {target}")
-        with open_bench(TARGETS[target], seed=seed, unsafe=unsafe) as bench:
-            verifier = TargetVerifier(bench, one, timed)  # type: ignore[arg-type]
-            results += run(
-                verifier,
-                chosen,
-                workers=workers,
-                listener=_teller(output),
-                done=_closer(bench),
-            )
-    found = matrix(results)
-    confusions, screener = corpus_confusions(results), audit_tables.screener()
-    told = {"verifiers": [m.to_dict() for m in found.values()], "confusion": [one.figures() for one in confusions]}
-    _leave(output, told | {"screener": screener}, out)
+    return model_access(llm, max_usd=max_usd, max_tokens=max_tokens, prices=price or ())
+
+
+def _corpus(output: CommandOutput, target: str, gate: str, out: Path | None, **how: Any) -> int:
+    from hipwright.api.audit import audit_corpus
+    from hipwright.cli.display.audit import print_confusions, print_matrices, print_screener
+
+    found = audit_corpus(TARGETS[target], GATES[gate], **how)
+    _leave(output, found.summary(), out)
     if not output.json_mode:
-        _print(output, found)
-        audit_tables.show_confusions(output.console(), confusions)
-        audit_tables.show_screener(output.console(), screener)
-    if any(m.fooled for m in found.values()):
-        return 1
-    return 3 if any(m.void for m in found.values()) else 0
+        print_matrices(output.console(), found.matrices)
+        print_confusions(output.console(), found.confusions)
+        print_screener(output.console(), found.screener)
+    if found.fooled:
+        return exit_codes.FAILED
+    return exit_codes.INFRASTRUCTURE if found.void else 0
 
 
-def _mutants(
-    output: CommandOutput, count: int, seed: int, only: list[str], workers: int, out: Path | None, unsafe: bool
-) -> int:
-    from hipwright.audit.bench import open_bench
-    from hipwright.audit.mutate import run_mutants
+def _mutants(output: CommandOutput, count: int, out: Path | None, **how: Any) -> int:
+    from hipwright.api.audit import audit_mutants
+    from hipwright.cli.display.audit import print_mutants
 
-    with open_bench(seed=seed, unsafe=unsafe) as bench:
-        report = run_mutants(bench, count, seed, only, workers=workers, say=output.say)
+    report = audit_mutants(count, **how)
     _leave(output, report.to_dict(), out)
     if not output.json_mode:
-        _print_mutants(output, report)
-    return 0 if report.good else 1
+        print_mutants(output.console(), report)
+    return 0 if report.good else exit_codes.FAILED
 
 
-def _teller(output: CommandOutput) -> Any:
-    def listener(judged: Any) -> None:
-        if judged.outcome not in ("right", "not run"):
-            output.say(f"{judged.verifier}: {judged.case.id} {judged.outcome}: {judged.why}")
+def _variants(output: CommandOutput, count: int, gate: str, out: Path | None, **how: Any) -> int:
+    from hipwright.api.audit import audit_variants
+    from hipwright.cli.display.audit import print_confusions
 
-    return listener
-
-
-def _closer(bench: AuditBench) -> Callable[[CorpusCase], None]:
-    """Closes a case's task once every candidate of it was judged."""
-    return lambda case: bench.close(case.task_path)
+    found = audit_variants(count, GATES[gate], folder=out, **how)
+    if not output.json_mode:
+        counts = ", ".join(f"{n} {truth}" for truth, n in found.truths.items())
+        output.console().print(f"{len(found.scored)} variants: {counts}")
+        print_confusions(output.console(), found.confusions)
+    _leave(output, found.summary(), out)
+    return exit_codes.FAILED if found.fooled else 0
 
 
 def _leave(output: CommandOutput, result: dict[str, Any], out: Path | None) -> None:
-    from hipwright.cli.output import print_json
-
+    """Writes audit.json into the folder, and with --json prints the object."""
     if out is not None:
-        import json
-
         out.mkdir(parents=True, exist_ok=True)
         (out / "audit.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     if output.json_mode:
-        print_json(result)
-
-
-def _print(output: CommandOutput, found: dict[str, Matrix]) -> None:
-    from rich.table import Table
-
-    from hipwright.audit.run import OUTCOMES
-
-    console = output.console()
-    for name, one in found.items():
-        table = Table("", *OUTCOMES, "all", title=f"{name} gate", title_justify="left")
-        for kind, counts in one.counts.items():
-            table.add_row(kind, *(str(counts[o]) for o in OUTCOMES), str(sum(counts.values())))
-        console.print(table)
-        for judged in one.but_right():
-            console.print(f"  {judged.outcome}: {judged.case.id}: {judged.why}", markup=False, highlight=False)
-
-
-def _print_mutants(output: CommandOutput, report: MutationReport) -> None:
-    console = output.console()
-    console.print(report.summary(), markup=False, highlight=False)
-    for mutant in report.survivors():
-        console.print(f"  survived: {mutant.said()}", markup=False, highlight=False)
+        output.result(result)

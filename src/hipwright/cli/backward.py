@@ -22,8 +22,8 @@ def backward(
     json_mode: Json = False,
 ) -> int:
     """Write a program whose backward gives the gradients of TASK's inputs and parameters. Exit 1 if it is not right."""
-    from hipwright.api.backward import write_backward
     from hipwright.api.outcome import result_object
+    from hipwright.api.ship.backward import write_backward
     from hipwright.cli.display.tables import print_evaluation
 
     output, chosen = CommandOutput(json_mode=json_mode), targets.choose(target)

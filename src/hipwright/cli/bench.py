@@ -16,9 +16,9 @@ from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
+    from hipwright.api.bench.models import MeasuredModels
     from hipwright.api.bench.plan import BenchRequest
     from hipwright.api.bench.report import BenchmarkReport
-    from hipwright.api.bench.samples import MeasuredModels
     from hipwright.evaluation.bench import BenchRow
 
 
@@ -152,7 +152,7 @@ def _models(
         return None
     if candidates is not None:
         raise BadInput("either candidates are given or a model writes them", hint="leave --candidates or --llm out")
-    from hipwright.api.bench.samples import measured_models
+    from hipwright.api.bench.models import measured_models
 
     return measured_models(
         llm,

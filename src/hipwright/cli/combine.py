@@ -14,7 +14,7 @@ from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
-    from hipwright.api.combine import CombinedProgram
+    from hipwright.api.ship.combine import CombinedProgram
 
 
 def combine(
@@ -36,8 +36,8 @@ def combine(
     json_mode: Json = False,
 ) -> int:
     """Combine programs of TASK, and verify the whole. Exit 1 if it is wrong, or a program of it is never reached."""
-    from hipwright.api.combine import LIBRARY, combine_programs
     from hipwright.api.files import prepare_folder, read_text, write_file
+    from hipwright.api.ship.combine import LIBRARY, combine_programs
     from hipwright.records import Program
 
     output, chosen = CommandOutput(json_mode=json_mode), targets.choose(target)

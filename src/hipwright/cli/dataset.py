@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -48,25 +48,47 @@ def build(
     json_mode: Json = False,
 ) -> int:
     """Make verified pairs of every task of TASKS, or of N new ones. What is done is kept: --resume goes on."""
-    from hipwright.api.files import prepare_folder
-    from hipwright.cli import dataset_work
-    from hipwright.dataset.make import BuildSettings
+    from hipwright.api.data.build import build_dataset, build_settings
+    from hipwright.cli.display.dataset import DatasetProgress, print_build
 
+    output = CommandOutput(json_mode=json_mode)
     chosen = targets.choose(target or [*TARGETS.default_offline, CPU.name])
-    if CPU.name not in chosen:
-        raise BadInput(f"a pair is verified on the {CPU.name} target", hint=f"add --target {CPU.name}")
-    settings = BuildSettings(targets=chosen, variants=variants, negatives=negatives, budget=budget, seed=seed)
+    settings = build_settings(chosen, variants=variants, negatives=negatives, budget=budget, seed=seed)
     if (tasks is None) == (count is None):
         raise BadInput("either TASKS or --count", hint="--count N makes new tasks; TASKS are made already")
-    prepare_folder(out)
-    output = CommandOutput(json_mode=json_mode)
-    workers = workers or dataset_work.cores()
+    how: dict[str, Any] = {"workers": workers, "resume": resume, "unsafe": unsafe}
+    if count is not None:
+        tasks = _composed(output, out, count, seed, **how)
     if tasks is None:
-        assert count is not None
-        tasks = out / "synth"
-        if not dataset_work.compose(output, out, tasks, count, seed, workers=workers, resume=resume, unsafe=unsafe):
-            return exit_codes.INTERRUPTED
-    return dataset_work.run_build(output, tasks, out, settings, workers=workers, resume=resume, unsafe=unsafe)
+        return exit_codes.INTERRUPTED
+    with DatasetProgress(output, "tasks") as progress:
+        found = build_dataset(tasks, out, settings, **how, listener=progress)
+    if found.interrupted:
+        output.say(f"interrupted after {found.done} of {found.report.tasks} tasks: go on with --resume")
+        if json_mode:
+            output.result({"interrupted": True, "tasks": found.done, "exit_code": exit_codes.INTERRUPTED})
+        return exit_codes.INTERRUPTED
+    if json_mode:
+        output.result({**found.summary(), "out": str(out)})
+    else:
+        print_build(output, found.report, out)
+    statuses = found.report.statuses
+    return exit_codes.INFRASTRUCTURE if statuses["fault"] else 0 if statuses["verified"] else exit_codes.FAILED
+
+
+def _composed(output: CommandOutput, out: Path, count: int, seed: int, **how: Any) -> Path | None:
+    """Composes tasks into OUT/synth and returns that folder; None when interrupted."""
+    from hipwright.api.data.build import compose_tasks
+    from hipwright.cli.display.synth import SynthProgress
+
+    with SynthProgress(count) as progress:
+        result = compose_tasks(out, count, seed=seed, **how, listener=progress)
+    if result.interrupted:
+        output.say(f"interrupted with {len(result.made)} of {count} tasks: --resume goes on")
+        return None
+    if result.short:
+        output.say(f"only {len(result.made)} of {count} tasks: too many drafts in a row came to nothing")
+    return result.job.out
 
 
 @app.command("check")
@@ -79,11 +101,21 @@ def check(
     json_mode: Json = False,
 ) -> int:
     """Verify a random sample of DATA from scratch on secret inputs. Exit 1 when a row is not what it says."""
-    from hipwright.cli import dataset_work
+    from hipwright.api.data.build import bad_line, check_dataset
+    from hipwright.cli.display.dataset import DatasetProgress, print_check, print_problems
 
     output = CommandOutput(json_mode=json_mode)
-    count = workers or dataset_work.cores()
-    return dataset_work.run_check(output, data, sample=sample, seed=seed, workers=count, unsafe=unsafe)
+    with DatasetProgress(output, "rows") as progress:
+        found = check_dataset(data, sample=sample, seed=seed, workers=workers, unsafe=unsafe, listener=progress)
+    print_problems(output, "unreadable lines", [bad_line(one) for one in found.bad])
+    report = found.report
+    if json_mode:
+        output.result(found.summary())
+    else:
+        print_check(output, report)
+    if report.wrong or found.bad:
+        return exit_codes.FAILED
+    return exit_codes.INFRASTRUCTURE if report.void or not report.checked else 0
 
 
 @app.command("overlap")
@@ -99,11 +131,21 @@ def overlap(
     json_mode: Json = False,
 ) -> int:
     """Which tasks of DATA are copies or near copies of those of a folder, or of each other. Exit 1 when any is."""
-    from hipwright.cli import dataset_overlap, dataset_work
+    from hipwright.api.data.build import bad_line
+    from hipwright.api.data.overlap import find_overlap
+    from hipwright.cli.display.dataset import DatasetProgress, print_overlap, print_problems
 
     output = CommandOutput(json_mode=json_mode)
-    count = workers or dataset_work.cores()
-    return dataset_overlap.run_overlap(output, data, against or [], out, workers=count, unsafe=unsafe)
+    with DatasetProgress(output, "tasks") as progress:
+        result = find_overlap(data, against or [], out, workers=workers, unsafe=unsafe, listener=progress)
+    print_problems(output, "unreadable lines", [bad_line(one) for one in result.bad])
+    weaker = [f"{name}: {why}" for name, why in result.found.weaker.items()]
+    print_problems(output, "tasks could not be captured", weaker)
+    if json_mode:
+        output.result(result.summary())
+    else:
+        print_overlap(output, result, against or [], out)
+    return exit_codes.FAILED if result.found.hits or result.bad else 0
 
 
 @app.command("stats")
@@ -113,9 +155,17 @@ def stats(
     json_mode: Json = False,
 ) -> int:
     """What is in DATA: pairs by kind, family, dtype, split; coverage, estimates, registers."""
-    from hipwright.cli import dataset_out
+    from hipwright.api.data.build import bad_line
+    from hipwright.api.data.export import dataset_stats
+    from hipwright.cli.display.dataset import print_problems, print_stats
 
-    return dataset_out.stats(CommandOutput(json_mode=json_mode), data, out)
+    output, found = CommandOutput(json_mode=json_mode), dataset_stats(data, out)
+    print_problems(output, "unreadable lines", [bad_line(one) for one in found.bad])
+    if json_mode:
+        output.result(found.summary())
+    else:
+        print_stats(output, found.figures, out)
+    return exit_codes.FAILED if found.bad else 0
 
 
 @app.command("export")
@@ -133,6 +183,15 @@ def export(
     json_mode: Json = False,
 ) -> int:
     """Write DATA in a format that trainers read (docs/dataset.md), whole or not at all."""
-    from hipwright.cli import dataset_out
+    from hipwright.api.data.export import export_dataset
+    from hipwright.cli.display.dataset import print_export, print_problems
 
-    return dataset_out.export(CommandOutput(json_mode=json_mode), data, out, form, title, sample=sample, seed=seed)
+    output = CommandOutput(json_mode=json_mode)
+    summary = export_dataset(data, out, form, title=title, sample=sample, seed=seed)
+    skipped = [f"{one.where} {one.task}: {one.why}" for one in summary.skipped]
+    print_problems(output, "bad rows are left out (skipped.jsonl)", skipped)
+    if json_mode:
+        output.result({**summary.to_dict(), "total": summary.total, "out": str(out)})
+    else:
+        print_export(output, summary, form, out)
+    return exit_codes.FAILED if skipped else 0

@@ -12,7 +12,7 @@ from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
-    from hipwright.api.ship import ShipFormat
+    from hipwright.api.ship.package import ShipFormat
 
 
 def export(
@@ -44,7 +44,7 @@ def export(
         return runs.export(what, canonical=canonical, records=records, out=out, json_mode=json_mode)
     if program is None or canonical or records:
         raise BadInput("a program is exported as TASK PROGRAM --format F; --canonical and --records are for runs")
-    from hipwright.api.ship import FORMATS
+    from hipwright.api.ship.package import FORMATS
 
     if form not in FORMATS or out is None:
         raise BadInput(f"--format is one of {', '.join(FORMATS)}, and --out says where to")
@@ -54,7 +54,7 @@ def export(
 def _ship(output: CommandOutput, task: Path, path: Path, form: ShipFormat, name: str | None, out: Path) -> int:
     from hipwright.api.files import read_text
     from hipwright.api.inputs import task_source
-    from hipwright.api.ship import ship_program
+    from hipwright.api.ship.package import ship_program
 
     source = task_source(task)
     files = ship_program(source, read_text(path, "program"), form, out, name=name)

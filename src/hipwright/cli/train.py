@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hipwright.api import targets
+from hipwright.cli import exit_codes
 from hipwright.cli.options import Json, Unsafe
 from hipwright.cli.output import CommandOutput
-from hipwright.errors import BadInput
+
+if TYPE_CHECKING:
+    from hipwright.api.train import StageRequest
 from hipwright.targets import CPU, TARGETS
 
 MINI_TARGET_HELP = f"{TARGETS.gpu_choices(joint=', ')}, or {CPU.name} (static estimates). [default: the best here]"
@@ -65,12 +69,24 @@ def sft(
     json_mode: Json = False,
 ) -> int:
     """Fine-tune the recipe's model on the verified programs of a data set."""
-    from hipwright.cli import train_work
+    from hipwright.api.train import StageRequest
 
-    wanted = train_work.StageRequest(
-        "sft", recipe, data, out, model, change or [], resume, allow_device_change, tracker, dry_run, unsafe
+    request = StageRequest(
+        "sft",
+        recipe,
+        data,
+        out,
+        model,
+        change or [],
+        resume,
+        allow_device_change,
+        tracker,
+        dry_run,
+        unsafe,
+        machine_rank,
+        main_address,
     )
-    return train_work.run_stage(CommandOutput(json_mode=json_mode), wanted, machine_rank, main_address)
+    return _train(CommandOutput(json_mode=json_mode), request)
 
 
 @app.command("rl")
@@ -90,12 +106,24 @@ def rl(
     json_mode: Json = False,
 ) -> int:
     """Reinforce a model, such as the one that sft left, by what the evaluator finds of its answers."""
-    from hipwright.cli import train_work
+    from hipwright.api.train import StageRequest
 
-    wanted = train_work.StageRequest(
-        "rl", recipe, data, out, model, change or [], resume, allow_device_change, tracker, dry_run, unsafe
+    request = StageRequest(
+        "rl",
+        recipe,
+        data,
+        out,
+        model,
+        change or [],
+        resume,
+        allow_device_change,
+        tracker,
+        dry_run,
+        unsafe,
+        machine_rank,
+        main_address,
     )
-    return train_work.run_stage(CommandOutput(json_mode=json_mode), wanted, machine_rank, main_address)
+    return _train(CommandOutput(json_mode=json_mode), request)
 
 
 @app.command("mini")
@@ -123,11 +151,30 @@ def mini(
     json_mode: Json = False,
 ) -> int:
     """Train the miniature from random weights, every arm, and evaluate it (docs/mini.md). --resume goes on."""
-    from hipwright.cli import train_work
+    from hipwright.api.train import train_mini
+    from hipwright.cli.display.train import MiniProgress, print_mini
 
-    return train_work.run_mini(
-        CommandOutput(json_mode=json_mode), out, target, change or [], minutes, seed, resume=resume
-    )
+    output = CommandOutput(json_mode=json_mode)
+    try:
+        summary = train_mini(
+            out,
+            target,
+            changes=change or [],
+            minutes=minutes,
+            seed=seed,
+            resume=resume,
+            listener=MiniProgress(output.say),
+        )
+    except KeyboardInterrupt:
+        output.say("interrupted: --resume goes on")
+        if json_mode:
+            output.result({"interrupted": True, "exit_code": exit_codes.INTERRUPTED})
+        return exit_codes.INTERRUPTED
+    if json_mode:
+        output.result({**summary, "out": str(out)})
+    else:
+        print_mini(output.console(), summary, out)
+    return 0
 
 
 @app.command("report")
@@ -136,9 +183,20 @@ def report(
     json_mode: Json = False,
 ) -> int:
     """Write DIR/report.html: curves, tables by stage and split, examples side by side."""
-    from hipwright.cli import train_work
+    from hipwright.api.train import training_report
 
-    return train_work.run_report(CommandOutput(json_mode=json_mode), folder)
+    output = CommandOutput(json_mode=json_mode)
+    page, figures = training_report(folder)
+    if json_mode:
+        output.result({"page": str(page), **figures})
+        return 0
+    from hipwright.cli.display.train import tables
+
+    console = output.console()
+    for table in tables(folder):
+        console.print(table)
+    console.print(f"page: {page}")
+    return 0
 
 
 @app.command("serve")
@@ -161,10 +219,27 @@ def serve(
 
     Off the loopback it asks for the token in HIPWRIGHT_JUDGE_TOKEN.
     """
-    from hipwright.cli import train_work
+    from hipwright.api.train import ServeRequest, serve_environment
 
-    if not data.exists():
-        raise BadInput(f"no such folder of data: {data}")
-    return train_work.run_serve(
-        CommandOutput(), data, host, port, target or [], reward, turns=turns, split=split, gpus=gpu or [], unsafe=unsafe
-    )
+    chosen = targets.choose(target) if target else ()
+    request = ServeRequest(data, host, port, chosen, reward, turns, split, gpu or [], unsafe)
+    serve_environment(request, listener=CommandOutput().stages())
+    return 0
+
+
+def _train(output: CommandOutput, request: StageRequest) -> int:
+    from hipwright.api.train import train_stage
+    from hipwright.cli.display.train import print_stage
+
+    try:
+        summary = train_stage(request, listener=output.stages())
+    except KeyboardInterrupt:
+        output.say("interrupted: --resume goes on from the last checkpoint")
+        if output.json_mode:
+            output.result({"stage": request.stage, "interrupted": True, "exit_code": exit_codes.INTERRUPTED})
+        return exit_codes.INTERRUPTED
+    if output.json_mode:
+        output.result(summary)
+    else:
+        print_stage(output.console(), summary)
+    return 0

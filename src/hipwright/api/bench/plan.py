@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import hipwright
+from hipwright.api.bench.models import MeasuredModels
 from hipwright.api.files import read_text
 from hipwright.api.inputs import program_of
 from hipwright.device import topology
@@ -17,9 +18,6 @@ from hipwright.evaluation.bench import BenchRow, ModelSample, RowStore
 from hipwright.evaluation.suite import BenchTask, CandidateFile, find_tasks, match_candidates
 from hipwright.records import Program, content_key
 from hipwright.targets import TARGETS
-
-if TYPE_CHECKING:
-    from hipwright.api.bench.samples import MeasuredModels
 
 Mode = Literal["strict", "kernelbench"]
 

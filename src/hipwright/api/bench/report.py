@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hipwright.api.bench.models import MeasuredModels
 from hipwright.api.bench.plan import BenchmarkRun, BenchRequest
-from hipwright.api.bench.samples import MeasuredModels
 from hipwright.api.files import write_files
 from hipwright.api.plain import finite
 from hipwright.evaluation.bench import BenchRow, to_csv

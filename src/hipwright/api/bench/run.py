@@ -17,7 +17,7 @@ from hipwright.api.bench.report import BenchmarkReport
 from hipwright.api.bench.samples import draw_samples
 from hipwright.api.connection import ModelConnection, open_connection
 from hipwright.api.files import prepare_folder
-from hipwright.api.sandbox import require_sandbox
+from hipwright.api.workbench import require_sandbox
 from hipwright.archive import Archive
 from hipwright.evaluation.bench import BenchRow, failed_row, missing_row
 from hipwright.evaluation.pool import JobOutcome

@@ -17,7 +17,7 @@ from hipwright.records import Evaluation, Program, content_key
 from hipwright.search import EvaluatorLike, ProposalSource, SearchResult
 
 if TYPE_CHECKING:
-    from hipwright.api.bench.samples import MeasuredModels
+    from hipwright.api.bench.models import MeasuredModels
     from hipwright.api.connection import ModelConnection
 
 POLICY = "islands"

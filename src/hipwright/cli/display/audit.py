@@ -1,24 +1,45 @@
-"""What `audit` shows beside the corpus: the verifiers' confusion matrices, and how good the screener's guesses were."""
+"""An audit on a terminal: matrices of the corpus, the verifiers' confusions, mutants, the screener's calibration."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hipwright import config
 from hipwright.cli.display.tables import plain_table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from hipwright.agents.auditors import Confusion
+    from hipwright.audit.mutate import MutationReport
+    from hipwright.audit.run import Matrix
 
-MINDS = ("engine", "llm")
 NO_PREDICTIONS = "the archive holds no predictions of the screener: `hipwright optimize` makes them"
 
 
-def show_confusions(console: Console, found: Sequence[Confusion]) -> None:
+def print_matrices(console: Console, found: Mapping[str, Matrix]) -> None:
+    """A table for each verifier, and the candidates that were not judged as expected."""
+    from rich.table import Table
+
+    from hipwright.audit.run import OUTCOMES
+
+    for name, one in found.items():
+        table = Table("", *OUTCOMES, "all", title=f"{name} gate", title_justify="left")
+        for kind, counts in one.counts.items():
+            table.add_row(kind, *(str(counts[o]) for o in OUTCOMES), str(sum(counts.values())))
+        console.print(table)
+        for judged in one.but_right():
+            console.print(f"  {judged.outcome}: {judged.case.id}: {judged.why}", markup=False, highlight=False)
+
+
+def print_mutants(console: Console, report: MutationReport) -> None:
+    """The summary, and the mutants that survived."""
+    console.print(report.summary(), markup=False, highlight=False)
+    for mutant in report.survivors():
+        console.print(f"  survived: {mutant.said()}", markup=False, highlight=False)
+
+
+def print_confusions(console: Console, found: Sequence[Confusion]) -> None:
     """A line for each verifier and form: what must pass, what must not, and the shares it may be wrong about."""
     heads = (
         "verifier",
@@ -55,24 +76,7 @@ def _span(interval: tuple[float, float]) -> str:
     return f"{100 * interval[0]:.1f}-{100 * interval[1]:.1f} %"
 
 
-def screener() -> dict[str, Any]:
-    """The screener's calibration over the archive, by mind: {"engine": {...}}; {} where it never predicted anything."""
-    from hipwright.agents.screening.calibration import calibration
-    from hipwright.archive import Archive
-    from hipwright.errors import HipwrightError
-
-    home = config.home()
-    if not home.exists():
-        return {}
-    try:
-        with Archive(home, create=False) as archive:
-            found = {mind: calibration(archive, mind) for mind in MINDS}
-    except HipwrightError:  # a folder that holds no archive has no predictions
-        return {}
-    return {mind: asdict(one) for mind, one in found.items() if one.events}
-
-
-def show_screener(console: Console, found: Mapping[str, Any]) -> None:
+def print_screener(console: Console, found: Mapping[str, Any]) -> None:
     """A line for each event that was predicted, then its reliability."""
     if not found:
         console.print(f"screener: {NO_PREDICTIONS}")

@@ -1,4 +1,4 @@
-"""How a running synthesis looks: a bar on a terminal, lines elsewhere."""
+"""Progress of a running synthesis on stderr: a bar on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LINE_SECONDS = 5.0
 
 
 class SynthProgress:
-    """A listener for `synthesise`: a bar on a terminal, a line every few seconds elsewhere."""
+    """A listener for `run_synthesis`: a bar on a terminal, a line every few seconds elsewhere; a context manager."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -35,7 +35,9 @@ class SynthProgress:
             self._bar.stop()
 
     def __call__(self, kind: str, data: dict[str, Any]) -> None:
-        """The listener itself."""
+        """Handles one event."""
+        if kind == "note":
+            print(clean(data["text"]), file=sys.stderr, flush=True)
         if kind == "llm_retry":
             self._line(clean("{model}: {why}; asked again in {wait:.1f} s".format(**data)))
         if kind == "compared" and time.monotonic() - self._said >= LINE_SECONDS and self._bar is None:

@@ -1,15 +1,21 @@
-"""A training's figures as tables for a terminal."""
+"""Trainings on a terminal: stages, the miniature, and the figures of a report."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from hipwright.api.plain import clean
 from hipwright.report import formatting
 from hipwright.report.train_data import TrainingFolder, ends, rates, read
 from hipwright.report.train_views import by_split, clock_words, columns_of, describe_interval, differences
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def tables(folder: Path) -> list[Table]:
@@ -63,3 +69,52 @@ def _table(title: str, first: str, *columns: str) -> Table:
 def _cell(value: Any, metric: str) -> str:
     figure, interval = describe_interval(value, metric)
     return f"{figure} ({interval})" if interval else figure
+
+
+def print_stage(console: Console, summary: Mapping[str, Any]) -> None:
+    """What a stage did: its steps, its command, its figures and its model."""
+    if summary["dry_run"]:
+        console.print(
+            f"dry run of {summary['recipe']} {summary['stage']}: one step of a tiny random model, "
+            f"{summary['seconds']} s"
+        )
+    else:
+        console.print(f"{summary['recipe']} {summary['stage']}: {summary.get('steps', '?')} steps; {summary['out']}")
+    if summary.get("command"):
+        console.print(f"command: {clean(summary['command'])}")
+    for name, value in summary.items():
+        if isinstance(value, float):
+            console.print(f"{name}: {value:.4g}")
+        elif isinstance(value, dict) and value:
+            console.print(f"{name}: " + ", ".join(f"{key} {figure:.4g}" for key, figure in value.items()))
+    if summary.get("model"):
+        console.print(f"model: {summary['model']}")
+
+
+def print_mini(console: Console, summary: Mapping[str, Any], out: Path) -> None:
+    """The models of the miniature, and its report or how to go on."""
+    for seed, models in summary["models"].items():
+        for arm, path in models.items():
+            console.print(f"seed {seed}, {arm}: {path}")
+    if summary["finished"] and summary["evaluation"]:
+        console.print(f"report: {out / 'report.html'}")
+    elif summary["finished"]:
+        console.print("trained; evaluated by the same command without --seed, once all seeds are")
+    else:
+        console.print("not finished: the same command with --resume goes on")
+
+
+class MiniProgress:
+    """A listener for `train_mini`: each event as a line, with the seconds since the beginning."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say, self._begun = say, time.monotonic()
+
+    def __call__(self, kind: str, data: dict[str, Any]) -> None:
+        """Handles one event."""
+        text = data.get("text") or ", ".join(f"{name} {_short(value)}" for name, value in data.items())
+        self._say(f"[{time.monotonic() - self._begun:6.1f}s] {text}")
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

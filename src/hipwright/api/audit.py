@@ -1,0 +1,217 @@
+"""The verifiers against candidates that are known to be honest, broken or hostile (docs/audit.md)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hipwright import config
+from hipwright.agents.auditors import (
+    Auditor,
+    Confusion,
+    ScoredVariant,
+    Variant,
+    corpus_confusions,
+    engine_variants,
+    llm_variants,
+    variant_confusions,
+)
+from hipwright.api.connection import ModelAccess, open_connection
+from hipwright.archive import Archive
+from hipwright.audit.bench import Gate, TargetVerifier, open_bench
+from hipwright.audit.cases import select
+from hipwright.audit.found import JudgedCase
+from hipwright.audit.run import Matrix, matrix, run
+from hipwright.errors import BadInput, HipwrightError
+from hipwright.events import Listener, silent
+from hipwright.targets import CPU, Target
+
+if TYPE_CHECKING:
+    from hipwright.audit.mutate import MutationReport
+
+AUTHORS = ("engine", "llm")
+PATTERNS = "--only takes shell patterns over form, kind and name"
+
+
+@dataclass(frozen=True)
+class CorpusAudit:
+    """The corpus judged. matrices: by verifier; screener: its calibration in the archive, {author: figures}."""
+
+    matrices: dict[str, Matrix]
+    confusions: Sequence[Confusion]
+    screener: dict[str, Any]
+
+    @property
+    def fooled(self) -> bool:
+        """Whether a verifier was wrong about a candidate."""
+        return any(one.fooled for one in self.matrices.values())
+
+    @property
+    def void(self) -> bool:
+        """Whether the machine kept a candidate from being judged."""
+        return any(one.void for one in self.matrices.values())
+
+    def summary(self) -> dict[str, Any]:
+        """The object that `audit --json` prints."""
+        return {
+            "verifiers": [one.to_dict() for one in self.matrices.values()],
+            "confusion": [one.figures() for one in self.confusions],
+            "screener": self.screener,
+        }
+
+
+def audit_corpus(
+    target: Target = CPU,
+    gates: Sequence[Gate] = ("full", "fast"),
+    *,
+    form: str | None = None,
+    only: Sequence[str] = (),
+    seed: int | None = None,
+    workers: int = 2,
+    timed: bool = False,
+    unsafe: bool = False,
+    listener: Listener = silent,
+) -> CorpusAudit:
+    """Judges the corpus behind each gate. only: patterns over form, kind and name; timed: also through the clock's
+    checks. The listener hears "note" {text} for each gate and for each candidate that is not judged as expected."""
+    chosen = select(list(only), form=form)
+    if not chosen:
+        raise BadInput("no candidate matches", hint=PATTERNS)
+    results: list[JudgedCase] = []
+    for gate in gates:
+        text = f"{len(chosen)} candidates through the {gate} gate on {target.name}"
+        listener("note", {"text": text})
+        with open_bench(target, seed=seed, unsafe=unsafe) as bench:
+            results += run(
+                TargetVerifier(bench, gate, timed),
+                chosen,
+                workers=workers,
+                listener=_unexpected(listener),
+                done=lambda case: bench.close(case.task_path),  # once every candidate of the task was judged
+            )
+    return CorpusAudit(matrix(results), corpus_confusions(results), screener_calibration())
+
+
+def _unexpected(listener: Listener) -> Callable[[JudgedCase], None]:
+    def judged(one: JudgedCase) -> None:
+        if one.outcome not in ("right", "not run"):
+            listener("note", {"text": f"{one.verifier}: {one.case.id} {one.outcome}: {one.why}"})
+
+    return judged
+
+
+def screener_calibration() -> dict[str, Any]:
+    """The screener's calibration over the archive, {author: figures}; {} where it never predicted anything."""
+    from hipwright.agents.screening.calibration import calibration
+
+    home = config.home()
+    if not home.exists():
+        return {}
+    try:
+        with Archive(home, create=False) as archive:
+            found = {author: calibration(archive, author) for author in AUTHORS}
+    except HipwrightError:  # a folder that holds no archive has no predictions
+        return {}
+    return {author: asdict(one) for author, one in found.items() if one.events}
+
+
+def audit_mutants(
+    count: int,
+    *,
+    seed: int = 0,
+    only: Sequence[str] = (),
+    workers: int = 2,
+    unsafe: bool = False,
+    listener: Listener = silent,
+) -> MutationReport:
+    """Judges mutants of the corpus's honest programs on the cpu target."""
+    from hipwright.audit.mutate import run_mutants
+
+    def say(text: str) -> None:
+        listener("note", {"text": text})
+
+    with open_bench(seed=seed, unsafe=unsafe) as bench:
+        return run_mutants(bench, count, seed, list(only), workers=workers, say=say)
+
+
+@dataclass(frozen=True)
+class VariantAudit:
+    """Broken and deceptive variants, labelled and judged. truths: how many there are of each label."""
+
+    scored: Sequence[ScoredVariant]
+    confusions: Sequence[Confusion]
+    truths: dict[str, int]
+
+    @property
+    def fooled(self) -> bool:
+        """Whether a verifier was wrong about a variant."""
+        return any(one.fooled for one in self.confusions)
+
+    def summary(self) -> dict[str, Any]:
+        """The object that `audit --variants --json` prints."""
+        return {
+            "variants": [one.to_dict() for one in self.scored],
+            "truths": self.truths,
+            "confusion": [one.figures() for one in self.confusions],
+        }
+
+
+def audit_variants(
+    count: int,
+    gates: Sequence[Gate] = ("full", "fast"),
+    *,
+    seed: int = 0,
+    only: Sequence[str] = (),
+    workers: int = 2,
+    unsafe: bool = False,
+    access: ModelAccess | None = None,
+    folder: Path | None = None,
+    listener: Listener = silent,
+) -> VariantAudit:
+    """Makes, labels and judges variants on the cpu target: mutants, or with `access` a model's.
+
+    folder: keeps the model's calls. The listener hears "note" {text} for each verifier that was wrong.
+    """
+    made = _variants(count, seed, only, access, folder, listener)
+    if not made:
+        raise BadInput("there are no variants", hint=PATTERNS)
+    with open_bench(seed=seed, unsafe=unsafe) as bench:
+        scored = Auditor(bench, tuple(gates)).score(made, workers=workers, listener=_wrong(listener))
+    return VariantAudit(scored, variant_confusions(scored), dict(Counter(one.truth for one in scored)))
+
+
+def _variants(
+    count: int,
+    seed: int,
+    only: Sequence[str],
+    access: ModelAccess | None,
+    folder: Path | None,
+    listener: Listener,
+) -> list[Variant]:
+    if access is None:
+        return engine_variants(count, seed, only)
+    with ExitStack() as stack:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        connection = stack.enter_context(open_connection(access, folder, silent))
+        made, failed = llm_variants(count, seed, connection.client, access.lineup, only)
+    if failed and not made:
+        raise failed[0]
+    for error in failed:
+        listener("note", {"text": f"a call for variants failed: {error.message}"})
+    return made
+
+
+def _wrong(listener: Listener) -> Callable[[ScoredVariant], None]:
+    def scored(one: ScoredVariant) -> None:
+        wrong = {"wrong": "accepted", "equivalent": "refused"}.get(one.truth)
+        for verifier, verdict in one.said.items():
+            if verdict == wrong:
+                of = f"a variant of {one.variant.of} that is {one.truth} ({one.why})"
+                listener("note", {"text": f"{verifier} {verdict} {of}: {one.variant.claim}"})
+
+    return scored

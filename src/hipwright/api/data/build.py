@@ -1,0 +1,162 @@
+"""Verified pairs of tasks and programs: made into a folder, and verified again by sample (docs/dataset.md)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hipwright.api.data.hooks import (
+    evidence_text,
+    fresh_machine,
+    mutants,
+    processors,
+    search_pairs,
+    split_fields,
+)
+from hipwright.api.data.synth import SynthesisJob, SynthesisResult, run_synthesis
+from hipwright.api.files import prepare_folder
+from hipwright.api.workbench import require_sandbox
+from hipwright.dataset.build import BuildReport, build
+from hipwright.dataset.check import CheckReport, check
+from hipwright.dataset.make import BuildSettings, Hooks
+from hipwright.dataset.store import MANIFEST, BadRow, DatasetStore, read_pairs
+from hipwright.dataset.tasks import read_tasks
+from hipwright.errors import BadInput
+from hipwright.events import Listener, silent
+from hipwright.machine import machine
+from hipwright.targets import CPU, TARGETS
+
+
+@dataclass(frozen=True)
+class DatasetBuild:
+    """What a build came to. problems: files of the folder that are no tasks; done: tasks with an outcome so far."""
+
+    report: BuildReport
+    problems: Sequence[str]
+    bad: Sequence[BadRow]
+    done: int
+    seconds: float
+    interrupted: bool = False
+
+    def summary(self) -> dict[str, Any]:
+        """The object that `dataset build --json` prints, less its folder."""
+        bad = [one.to_dict() for one in self.bad]
+        seconds = round(self.seconds, 1)
+        return {**self.report.to_dict(), "problems": self.problems, "bad_rows": bad, "wall_s": seconds}
+
+
+def build_settings(targets: tuple[str, ...], **settings: int) -> BuildSettings:
+    """The settings of a build (variants, negatives, budget, seed). BadInput where the cpu target is left out."""
+    if CPU.name not in targets:
+        raise BadInput(f"a pair is verified on the {CPU.name} target", hint=f"add --target {CPU.name}")
+    return BuildSettings(targets=targets, **settings)
+
+
+def compose_tasks(
+    out: Path,
+    count: int,
+    *,
+    seed: int = 0,
+    workers: int | None = None,
+    resume: bool = False,
+    unsafe: bool = False,
+    listener: Listener = silent,
+) -> SynthesisResult:
+    """Composes tasks for a data set into OUT/synth. BadInput where `out` holds a data set that is not resumed."""
+    prepare_folder(out)
+    require_sandbox(unsafe)
+    if not resume and (out / MANIFEST).exists():
+        raise BadInput(f"{out} already holds a data set", hint="--resume goes on with it, or choose another --out")
+    job = SynthesisJob(out / "synth", count, seed=seed, resume=resume, workers=workers or processors(), unsafe=unsafe)
+    return run_synthesis(job, listener=listener)
+
+
+def build_dataset(
+    tasks: Path,
+    out: Path,
+    settings: BuildSettings,
+    *,
+    workers: int | None = None,
+    resume: bool = False,
+    unsafe: bool = False,
+    listener: Listener = silent,
+) -> DatasetBuild:
+    """Makes the pairs of every task of a folder that has none yet. An interrupt loses the tasks under way alone.
+
+    The listener hears "problems" {what, lines}, "note" {text}, "planned" {total, done}, and "built" {done, report,
+    outcome} after each task.
+    """
+    prepare_folder(out)
+    entries, problems = read_tasks(tasks)
+    require_sandbox(unsafe)
+    listener("problems", {"what": "in the folder of tasks", "lines": problems})
+    with DatasetStore(out, settings.to_dict(), resume=resume) as store:
+        lines = [bad_line(one) for one in store.bad]
+        listener("problems", {"what": "unreadable lines, kept in bad.jsonl", "lines": lines})
+        done = sum(store.done(entry.key) for entry in entries)
+        if done:
+            listener("note", {"text": f"{done} of {len(entries)} tasks are done already"})
+        listener("planned", {"total": len(entries), "done": done})
+
+        def listen(kind: str, data: dict[str, Any]) -> None:
+            listener(kind, {**data, "done": done + data["report"].made})
+
+        begun, interrupted = time.monotonic(), False
+        try:
+            report = build(
+                entries,
+                store,
+                partial(machine, settings.targets, unsafe=unsafe),
+                settings,
+                Hooks(mutants, evidence_text, search_pairs),
+                workers=workers or processors(),
+                listener=listen,
+                dress=split_fields,
+            )
+        except KeyboardInterrupt:
+            report, interrupted = BuildReport(len(entries)), True
+        finished, bad = len(store.outcomes), list(store.bad)
+    return DatasetBuild(report, problems, bad, finished, time.monotonic() - begun, interrupted)
+
+
+@dataclass(frozen=True)
+class DatasetCheck:
+    """A sample of rows verified again, and the lines that could not be read."""
+
+    report: CheckReport
+    bad: Sequence[BadRow]
+
+    def summary(self) -> dict[str, Any]:
+        """The object that `dataset check --json` prints."""
+        return {**self.report.to_dict(), "bad_rows": [one.to_dict() for one in self.bad]}
+
+
+def check_dataset(
+    data: Path,
+    *,
+    sample: int = 50,
+    seed: int | None = None,
+    workers: int | None = None,
+    unsafe: bool = False,
+    listener: Listener = silent,
+) -> DatasetCheck:
+    """Verifies `sample` rows (0: all) from scratch on secret inputs, on machines that have compiled nothing yet.
+
+    The listener hears "planned" {total, done}, and "checked" {done, total, wrong} after each row.
+    """
+    require_sandbox(unsafe)
+    bad: list[BadRow] = []
+    listener("planned", {"total": sample, "done": 0})
+    opener = partial(fresh_machine, (*TARGETS.default_offline, CPU.name), unsafe)
+    count = workers or processors()
+    report = check(read_pairs(data, bad), opener, sample=sample, seed=seed, workers=count, listener=listener)
+    return DatasetCheck(report, bad)
+
+
+def bad_line(bad: BadRow) -> str:
+    """An unreadable line in words: where it is, and what is wrong."""
+    return f"{bad.file} line {bad.line}: {bad.why}"

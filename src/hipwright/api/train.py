@@ -1,0 +1,223 @@
+"""Trainings: stages of a recipe, the miniature, the report of one, and the environment served (docs/training.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hipwright.api.files import prepare_folder, write_file
+from hipwright.errors import BadInput
+from hipwright.events import Listener, silent
+
+if TYPE_CHECKING:
+    from hipwright.train.mini.settings import MiniSettings
+    from hipwright.train.recipe import Stage
+
+STAGE_PACKAGES = ("trl", "transformers", "peft", "accelerate", "datasets")
+"""The packages of the extra `train` that every stage imports."""
+MINI_PACKAGES = ("torch", "transformers")
+SERVE_PACKAGES = ("starlette", "uvicorn", "websockets")
+NOTE = "run.json"
+
+
+@dataclass(frozen=True)
+class StageRequest:
+    """A stage of a recipe to train.
+
+    recipe: a name, or a .toml file; changes: KEY=VALUE. model: another folder or name than the recipe's. dry: one
+    update of a tiny random model, which leaves nothing. rank, address: of several machines, this one's number and the
+    first one's address.
+    """
+
+    stage: Stage
+    recipe: str
+    data: Path
+    out: Path
+    model: str = ""
+    changes: Sequence[str] = ()
+    resume: bool = False
+    allow_device_change: bool = False
+    trackers: Sequence[str] | None = None
+    dry: bool = False
+    unsafe: bool = False
+    rank: int = 0
+    address: str = ""
+
+
+def train_stage(request: StageRequest, *, listener: Listener = silent) -> dict[str, Any]:
+    """Trains a stage; returns the object that `train sft --json` prints.
+
+    The listener hears "note" {text}. Raises BadInput and InfrastructureError as the stage does; KeyboardInterrupt
+    keeps the last checkpoint.
+    """
+    from hipwright.train import recipe as recipes
+    from hipwright.train.launch import NodeRank, start
+    from hipwright.train.work import StageWork
+
+    chosen = recipes.load(request.recipe, request.changes)
+    if not request.data.exists():
+        raise BadInput(f"no such folder of data: {request.data}", hint="`hipwright dataset build` makes one")
+    _require(STAGE_PACKAGES, "training")
+    if request.rank and not request.address:
+        raise BadInput("--machine-rank without --main-address", hint="the address of the machine with rank 0")
+    with ExitStack() as stack:
+        out = request.out
+        if request.dry:
+            out = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hipwright-dry-")))
+        prepare_folder(out)
+        work = StageWork(
+            stage=request.stage,
+            recipe=chosen,
+            data=str(request.data),
+            out=str(out),
+            model=request.model,
+            trackers=tuple(request.trackers) if request.trackers is not None else None,
+            resume=request.resume,
+            allow_device_change=request.allow_device_change,
+            unsafe=request.unsafe,
+            dry=request.dry,
+        )
+        if not request.dry:
+            facts = {"recipe": chosen.name, "model": request.model or chosen.model.name, "data": str(request.data)}
+            stack.enter_context(_noted(out, facts))
+
+        def say(text: str) -> None:
+            listener("note", {"text": text})
+
+        done = start(work, say, NodeRank(request.rank, request.address))
+    return _stage_summary(request, chosen.name, out, done)
+
+
+def _stage_summary(request: StageRequest, recipe: str, out: Path, done: Mapping[str, Any]) -> dict[str, Any]:
+    where = None if request.dry else str(request.out)
+    summary = {"recipe": recipe, "out": where, "dry_run": request.dry, **done}
+    if request.dry:
+        summary["model"] = None  # it was random, and is gone
+        if summary["command"]:
+            summary["command"] = summary["command"].replace(str(out), str(request.out.absolute()))
+    return summary
+
+
+def _require(packages: Sequence[str], what: str) -> None:
+    """BadInput where packages of the extra `train` are missing."""
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        raise BadInput(f"{what} needs {', '.join(missing)}", hint="pip install 'hipwright[train]'")
+
+
+@contextmanager
+def _noted(out: Path, facts: Mapping[str, Any]) -> Iterator[None]:
+    """Writes the facts that a report names the training by. A refused training leaves the note as it was, or none."""
+    note = out / NOTE
+    before = note.read_text(encoding="utf-8") if note.exists() else None
+    write_file(note, json.dumps(dict(facts), indent=1, sort_keys=True) + "\n")
+    try:
+        yield
+    except BadInput:
+        if before is None:
+            note.unlink(missing_ok=True)
+        else:
+            write_file(note, before)
+        raise
+
+
+# ---------------------------------------------------------------- the miniature
+
+
+def train_mini(
+    out: Path,
+    target: str | None = None,
+    *,
+    changes: Sequence[str] = (),
+    minutes: float | None = None,
+    seed: int | None = None,
+    resume: bool = False,
+    listener: Listener = silent,
+) -> dict[str, Any]:
+    """Trains the miniature from random weights, every arm, and evaluates it, as far as the minutes go (docs/mini.md).
+
+    target: the best of this machine without one. seed: that one alone. Returns {models, finished, evaluation, ...}.
+    """
+    from hipwright.train.mini.stages import run
+
+    _require(MINI_PACKAGES, "training")
+    settings = mini_settings(target, changes)
+    prepare_folder(out)
+    return run(out, settings, resume=resume, listener=listener, minutes=minutes, seed=seed)
+
+
+def mini_settings(target: str | None, changes: Sequence[str]) -> MiniSettings:
+    """The preset of a target with changes KEY=VALUE. BadInput for unknown keys and wrong types."""
+    import msgspec
+
+    from hipwright.train.judging.settings import targets_of
+    from hipwright.train.mini.settings import MiniSettings, preset
+    from hipwright.train.recipe import Judging, change, refuse_unknown
+
+    plain = preset(target or targets_of(Judging())[0]).to_dict()
+    for one in changes:
+        change(plain, one)
+    refuse_unknown(plain, MiniSettings, "hipwright train mini", "")
+    try:
+        return msgspec.convert(plain, MiniSettings)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"hipwright train mini: {error}", hint="docs/mini.md lists names and types") from error
+
+
+# ---------------------------------------------------------------- reports and serving
+
+
+def training_report(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """Writes report.html into a training's folder; returns its path, and the figures."""
+    from hipwright.report import train_page
+
+    if not folder.is_dir():
+        raise BadInput(f"no such folder: {folder}", hint="name what --out named")
+    return train_page.write(folder), train_page.figures(folder)
+
+
+@dataclass(frozen=True)
+class ServeRequest:
+    """The environment to serve over HTTP. split: of the problems; turns: answers an episode; gpus: that judge."""
+
+    data: Path
+    host: str = "127.0.0.1"
+    port: int = 8417
+    targets: tuple[str, ...] = ()
+    reward: str = "hipwright"
+    turns: int = 1
+    split: str = "train"
+    gpus: Sequence[int] = ()
+    unsafe: bool = False
+
+
+def serve_environment(request: ServeRequest, *, listener: Listener = silent) -> None:
+    """Serves until it is interrupted. The listener hears "note" {text} once it listens."""
+    from hipwright.train.adapters import openenv
+    from hipwright.train.data import problems
+    from hipwright.train.judging import serve
+    from hipwright.train.judging.settings import TOKEN, EnvironmentSettings, environment
+    from hipwright.train.recipe import Judging, RewardSettings
+
+    if not request.data.exists():
+        raise BadInput(f"no such folder of data: {request.data}")
+    _require(SERVE_PACKAGES, "serving")
+    known = problems(request.data)
+    if request.split not in known:
+        raise BadInput(f"{request.data} has no split {request.split!r}", hint=f"splits: {', '.join(known)}")
+    settings = EnvironmentSettings(
+        reward=RewardSettings(name=request.reward), judge=Judging(targets=request.targets), unsafe=request.unsafe
+    )
+    chosen, place = known[request.split], f"http://{request.host}:{request.port}"
+    with environment(settings, request.gpus) as opened:
+        episodes = openenv.EpisodeStore(opened, chosen, turns=request.turns)
+        where = opened.judge.device or "the processor"
+        listener("note", {"text": f"{len(chosen)} problems at {place}, judged on {where}"})
+        serve.serve(openenv.app(episodes), request.host, request.port, os.environ.get(TOKEN, ""))
