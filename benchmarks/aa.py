@@ -67,7 +67,7 @@ def candidates(pairs: int, target: str) -> None:
             program = Program(text=LIBRARY.format(call))
             with open_workbench(path, (target,), seed=None, unsafe=False, listener=silent) as bench:
                 gpu, outline, parsed = bench.evaluator.gpus[target], bench.evaluator.outline(), parse(program.text)
-                build = gpu.build(parsed, {})
+                build = gpu.gpu.build(parsed.hip, {})
                 results = [gpu.time(program, build, gate="full", outline=outline, again=False) for _ in range(pairs)]
             found = [r.timing.versus["eager"] for r in results if r.timing is not None]
             held = sum(v.interval[0] <= 1.0 <= v.interval[1] for v in found)

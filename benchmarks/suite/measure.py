@@ -141,7 +141,7 @@ class OpenSuiteTask:
 
     def _timed(self, row: Measured, program: Program) -> Measured:
         parsed = parse(program.text)
-        build = self.gpu.build(parsed, parsed.defines(program.knobs))
+        build = self.gpu.gpu.build(parsed.hip, parsed.defines(program.knobs))
         outline = self.bench.evaluator.outline()
         result = self.gpu.time(program, build, gate="full", outline=outline, again=False)
         return with_timing(row, result.timing, result.verdict)

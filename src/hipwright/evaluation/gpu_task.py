@@ -84,10 +84,6 @@ class GpuTask(TimedTask):
 
     # ---------------------------------------------------------------- the three verbs
 
-    def build(self, parsed: Parsed, defines: Any) -> Build:
-        """Compile for this GPU; needs only the processor."""
-        return self.gpu.build(parsed.hip, dict(defines))
-
     def verify(
         self,
         parsed: Parsed | None,

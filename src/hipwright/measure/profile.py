@@ -19,7 +19,6 @@ from hipwright.targets import AMD, TARGETS
 Kind = Literal["memory", "cache", "compute", "lds", "latency", "unknown"]
 
 BUSY_PCT = 60.0  # Nsight Compute's "Speed Of Light" rules: below 60 % of every peak a kernel is latency bound
-SATURATED_PCT = 80.0  # above it, the same rules: more speed only by doing less, or elsewhere
 SECTOR_PCT = 75.0  # of the bytes fetched by loads or stores are used: below it, say so
 LDS_CONFLICT_PCT = 20.0  # of LDS time goes to bank conflicts
 LANES_PCT = 75.0  # of the lanes of an instruction are on, on average
@@ -279,8 +278,6 @@ METRICS: dict[str, Metric] = {
 }
 """Every numeric figure of a Profile."""
 
-STALLS = ("memory", "lds", "barrier", "dependency", "pipe", "issue", "instruction", "branch", "other")
-"""Causes of `Profile.stalls`; on AMD only "memory or barrier" and "issue" are told apart (docs/profile.md)."""
 _STALL_WORDS = {
     "memory": "for global memory",
     "lds": "for LDS",

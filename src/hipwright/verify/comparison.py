@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -23,7 +23,6 @@ class OutputComparison:
     wrong: int = 0
     total: int = 0
     message: str = ""
-    extra: dict[str, Any] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -40,7 +39,6 @@ class OutputComparison:
             "tolerance": _plain(self.budget),
             "wrong_elements": self.wrong,
             "elements": self.total,
-            **self.extra,
         }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
@@ -161,7 +161,6 @@ class Domain:
     leaves: tuple[InputLeaf, ...]
     restricted: bool = False
     large: float = LARGE_SCALES[0]
-    extra: dict[str, Any] = field(default_factory=dict)
 
 
 def observe(first: Tree, second: Tree) -> Domain:

@@ -167,5 +167,5 @@ def test_a_worker_asks_the_canary_and_a_lost_gpu_is_no_fault_of_the_program(zygo
         worker.canary = SimpleNamespace(still=lambda: bool(asked.append("still")), lost=lost)  # type: ignore[assignment,func-returns-value]
         worker.open()
         with pytest.raises(error, match="answers no process" if lost else "took longer"):
-            worker.call("sleep", {"seconds": 60}, limit_s=0.2, quick=True)
+            worker.call("sleep", {"seconds": 60}, limit_s=0.2, json_only=True)
         assert asked and worker.session is None

@@ -17,11 +17,11 @@ from hipwright.toolchain.cache import BuildCache
 from hipwright.verify.candidate import Rejected
 from hipwright.verify.expected import Expected
 from hipwright.verify.gpu import worker as gpu_worker
-from hipwright.verify.gpu.chunk_source import HostSource
 from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.side import GpuSide
 from hipwright.verify.gpu.verifier import verify_gpu
 from hipwright.verify.oracle import VerificationCase
+from tests.verify.gpu.host_source import HostSource
 
 TEXT = """
 HIP = r'''

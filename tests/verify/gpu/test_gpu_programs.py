@@ -19,15 +19,16 @@ from hipwright.task import TaskHandle
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
 from hipwright.verify import Oracle
-from hipwright.verify.gpu.chunk_source import HostSource
+from hipwright.verify.candidate import judge_again
 from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.device_judging import judge_on_device
 from hipwright.verify.gpu.large_shapes import TimedInputs
 from hipwright.verify.gpu.reference import open_reference
 from hipwright.verify.gpu.side import GpuSide
-from hipwright.verify.gpu.verifier import judge_timed, verify_gpu, verify_timed
+from hipwright.verify.gpu.verifier import verify_gpu, verify_timed
 from hipwright.verify.verification import UNCLAIMED
 from tests.load import Watch
+from tests.verify.gpu.host_source import HostSource, read_whole
 
 ROOT = Path(__file__).parents[2] / "programs"
 UNSEEN = ("race_across_blocks",)
@@ -266,10 +267,10 @@ def test_a_timed_call_that_hands_out_old_results_is_caught(tasks: Any, worker: C
             side.reveal(2, HostSource([late.inputs]))
             side.block(3)
             if kind == "honest":
-                judge_timed(side, loaded, 2, late)
+                judge_again(late, read_whole(loaded, side.timed_output(2))["outputs"], "in a timed call, ")
                 continue
             with pytest.raises(Exception, match="in a timed call"):
-                judge_timed(side, loaded, 2, late)
+                judge_again(late, read_whole(loaded, side.timed_output(2))["outputs"], "in a timed call, ")
 
 
 def test_one_who_writes_to_resident_inputs_is_caught_and_they_are_filled_anew(
@@ -294,7 +295,7 @@ def test_one_who_writes_to_resident_inputs_is_caught_and_they_are_filled_anew(
                 assert run.info["inputs_changed"] == ([] if kind == "honest" else [0])
                 assert loaded.audit() == ([] if kind == "honest" else [("own", 0, 0, "value")])
                 if kind == "honest":
-                    tree = loaded.read(run)
+                    tree = read_whole(loaded, run)
                     assert tree["outputs"].shape == (case.inputs[0].shape[0],)
                     raw = b"".join(chunk.storage.tobytes() for _, _, chunk in loaded.chunks(run, bytes_=64))
                     assert raw == tree["outputs"].storage.tobytes()

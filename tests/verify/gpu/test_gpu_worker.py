@@ -17,7 +17,6 @@ from hipwright.tensors import HostTensor
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify.atomics import adds_floats
 from hipwright.verify.candidate import CallReply, Rejected, judge
-from hipwright.verify.gpu.chunk_source import HostSource
 from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.connection import RunInfo
 from hipwright.verify.gpu.loaded import LoadedProgram
@@ -28,6 +27,7 @@ from hipwright.verify.gpu.timing import SubjectTimer
 from hipwright.verify.verification import first_difference
 from hipwright.verify.worker.trees import differing
 from hipwright.verify.worker.watched import RunSetting, WatchedCandidate
+from tests.verify.gpu.host_source import HostSource
 from tests.verify.test_reply import CASE, INFO, TREE, X, junk, trees
 
 ONE = {"runs": [INFO]}
@@ -207,7 +207,7 @@ def test_junk_about_results_and_times_never_crashes_the_parent(info: Any, tree: 
     run(lambda one: one.run_set("a"))
     run(lambda one: one.place("a", HostSource([[X]])))
     run(lambda one: one.audit())
-    run(lambda one: one.read(RunInfo(1, {}, {})))
+    run(lambda one: one.digests(RunInfo(1, {"outputs": (), "buffers": {}}, {}), 1))
     run(lambda one: GpuSide(one, "a", graph=False).prepare(3))
 
 

@@ -132,12 +132,6 @@ class DeviceHost(Cases):
         """`Side.latency`."""
         return {"ms": self._sides[header["side"]].latency(header["calls"])}, None
 
-    def side_close(self, header: dict[str, Any], bundle: Tree) -> Told:
-        """Drop a side."""
-        self._sides.pop(header["side"], None)
-        self._empty()
-        return {}, None
-
 
 def _driver() -> str:
     """The kernel module's version where it is told, and the runtime's."""

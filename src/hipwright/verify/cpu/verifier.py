@@ -107,7 +107,7 @@ class _Verification(Verification):
         if gate == "fast":
             for wave in self.waves:
                 with self.timed(f"checked, wave {wave}"):
-                    self.quick(wave)
+                    self.fast_gate(wave)
             return
         for wave in self.waves:
             with self.timed(f"checked, wave {wave}"):
@@ -139,7 +139,7 @@ class _Verification(Verification):
                 kernel: round(max(1.0, moved / held), 3) for kernel, (moved, held) in traffic.items() if held
             }
 
-    def quick(self, wave: int) -> None:
+    def fast_gate(self, wave: int) -> None:
         """The fast gate: few cases, every access of which is checked; the other poison; a second call."""
         with self._session(wave, checked=True) as session:
             answer = self._claimed(session)

@@ -158,9 +158,9 @@ class WorkerConnection:
         *,
         case: VerificationCase | None = None,
         limit_s: float | None = None,
-        quick: bool = False,
+        json_only: bool = False,
     ) -> tuple[dict[str, Any], Tree]:
-        """One call of the service; quick: without tensors.
+        """One call of the service; json_only: without tensors.
 
         Raises GuardFailed, Rejected, or infrastructure errors; ends a broken process.
         """
@@ -170,7 +170,7 @@ class WorkerConnection:
             try:
                 with attributed(case, header):
                     limit = limit_s or self.call_limit_s
-                    if quick:
+                    if json_only:
                         return self._session.call_json(method, dict(header), timeout_s=limit), None
                     told = self._session.call(method, dict(header), bundle, timeout_s=limit)
             except GuardFailed:

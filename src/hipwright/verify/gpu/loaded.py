@@ -55,7 +55,7 @@ class LoadedProgram:
         """Give everything of the program back. One that cannot even be unloaded costs the process."""
         if self.alive:
             try:
-                self._owner.call("unload", {"program": self._number}, quick=True)
+                self._owner.call("unload", {"program": self._number}, json_only=True)
             except (Rejected, WorkerError, DeviceError, CandidateError):
                 self._owner.recycle()
 
@@ -153,7 +153,7 @@ class LoadedProgram:
 
     def place(self, set_name: str, source: ChunkSource, slots: int = 1) -> None:
         """Make sure that the slots of a set hold the source's values; what is there and whole is left as it is."""
-        told, _ = self.call("set_stale", {"set": set_name, "slots": slots}, bulk=True, quick=True)
+        told, _ = self.call("set_stale", {"set": set_name, "slots": slots}, bulk=True, json_only=True)
         stale = set(whole_numbers(told, "stale"))
         held = self._owner.placed.setdefault(set_name, {})
         for number in range(slots):
@@ -224,23 +224,16 @@ class LoadedProgram:
     def digests(self, run: RunInfo, seed: int) -> tuple[str, ...]:
         """`hipwright.digest` of each tensor leaf of a result, decimal, worked out where it lies. For programs: code of
         a candidate's own could answer what it likes."""
-        told, _ = self.call("result_digests", {"handle": run.handle, "seed": seed}, quick=True)
+        told, _ = self.call("result_digests", {"handle": run.handle, "seed": seed}, json_only=True)
         found = told.get("digests")
         count = sum(isinstance(leaf, TensorSpec) for leaf in leaves(run.specs))
         if not isinstance(found, list) or len(found) != count or not all(isinstance(one, str) for one in found):
             raise Rejected(forged("the worker's reply is not our code's: no digests"))
         return tuple(found)
 
-    def read(self, run: RunInfo) -> Tree:
-        """A whole result as host tensors."""
-        _, tree = self.call("read", {"handle": run.handle})
-        if not isinstance(tree, dict) or set(tree) != {"outputs", "buffers"}:
-            raise Rejected(forged("the worker's reply is not our code's: not a result"))
-        return tree
-
     def drop(self, run: RunInfo) -> None:
         """Give a result's memory back."""
-        self.call("drop", {"handle": run.handle}, quick=True)
+        self.call("drop", {"handle": run.handle}, json_only=True)
 
     def slot_count(self, set_name: str) -> int:
         """How many slots of a set were placed."""
@@ -266,11 +259,11 @@ class LoadedProgram:
         *,
         case: VerificationCase | None = None,
         bulk: bool = False,
-        quick: bool = False,
+        json_only: bool = False,
     ) -> tuple[dict[str, Any], Tree]:
         """One call of the worker about this program, as `WorkerConnection.call`. bulk: moves or checks large inputs."""
         if not self.alive:
             raise WorkerError("the candidate's process has been replaced")
         limit = BULK_LIMIT_S if bulk else self._owner.limit_for(self.program)
         named = {**header, "program": self._number}
-        return self._owner.call(method, named, bundle, case=case, limit_s=limit, quick=quick)
+        return self._owner.call(method, named, bundle, case=case, limit_s=limit, json_only=json_only)

@@ -11,7 +11,6 @@ import itertools
 import threading
 from collections.abc import Iterable
 from dataclasses import replace
-from math import ceil
 from types import TracebackType
 from typing import Any, Self
 
@@ -36,8 +35,6 @@ from hipwright.verify.gpu.shared_hosts import HostedTask, SharedHosts
 BASELINES = ("eager", "compile")
 MORE = ("max-autotune", "copy")
 """Sides that are opened where they are asked for: slow to compile, or no baseline at all."""
-ROTATION = 3  # times the last-level cache that the slots of a timing fill
-MAX_SLOTS = 64
 _SERVICE = "hipwright.task.device.server:DeviceHost"
 # RLIMIT_DATA counts what the CUDA driver maps for itself too: 1.5 GB before the first tensor
 LIMITS = Limits(wall_s=600.0, cpu_s=24 * 3600.0, memory_mb=16384)
@@ -245,15 +242,6 @@ class DeviceReference:
 
     # ---------------------------------------------------------------- timing
 
-    def baselines(self) -> tuple[str, ...]:
-        """The names that `side` takes."""
-        return (*BASELINES, *MORE)
-
-    def slots(self, input_bytes: int, output_bytes: int) -> int:
-        """How many sets of inputs and outputs rotate over `ROTATION` times the last-level cache; at least 1."""
-        wanted = ROTATION * int(self.info["llc_bytes"]) / max(input_bytes + output_bytes, 1)
-        return max(1, min(MAX_SLOTS, ceil(wanted)))
-
     def side(
         self,
         name: str,
@@ -305,14 +293,14 @@ class DeviceReference:
         return self._session
 
     def ask(
-        self, method: str, header: dict[str, Any] | None = None, bundle: Tree = None, *, quick: bool = False
+        self, method: str, header: dict[str, Any] | None = None, bundle: Tree = None, *, json_only: bool = False
     ) -> tuple[dict[str, Any], Tree]:
-        """A request to the host, started where it is not running; quick: without tensors. Raises TaskError,
+        """A request to the host, started where it is not running; json_only: without tensors. Raises TaskError,
         DeviceError."""
         with self._lock:
             try:
                 session = self._alive()
-                if quick:
+                if json_only:
                     return session.call_json(method, header or {}, timeout_s=self._limits.wall_s), None
                 return session.call(method, header, bundle, timeout_s=self._limits.wall_s)
             except (WorkerDied, WorkerTimeout, RemoteFailure) as error:

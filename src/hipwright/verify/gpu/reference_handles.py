@@ -9,8 +9,7 @@ from typing import Any, Protocol
 
 from hipwright.device.timed_side import LaunchMode, TimedBlock
 from hipwright.errors import TaskError, WorkerError
-from hipwright.records import TensorSpec
-from hipwright.tensors import HostTensor, Tree, leaves
+from hipwright.tensors import HostTensor, Tree
 from hipwright.verify.gpu.budget import ahead
 
 CHUNK_BYTES = 64 << 20
@@ -65,8 +64,8 @@ class ReferenceHost(Protocol):
 
     generation: int
 
-    def ask(self, method: str, header: dict[str, Any], *, quick: bool = False) -> tuple[dict[str, Any], Tree]:
-        """A request to the host; quick: without tensors."""
+    def ask(self, method: str, header: dict[str, Any], *, json_only: bool = False) -> tuple[dict[str, Any], Tree]:
+        """A request to the host; json_only: without tensors."""
         ...
 
     def told(self, method: str, drawn: InputSetId) -> tuple[dict[str, Any], Tree]:
@@ -98,11 +97,6 @@ class InputSource:
         """forward's arguments, with a TensorSpec for each tensor."""
         found: list[Any] = self._reference.told("arguments", self.drawn)[1]
         return found
-
-    @property
-    def specs(self) -> tuple[TensorSpec, ...]:
-        """The tensor leaves in order: leaf numbers count these."""
-        return tuple(leaf for leaf in leaves(self.arguments) if isinstance(leaf, TensorSpec))
 
     @property
     def digest_seed(self) -> int:
@@ -165,12 +159,7 @@ class ReferenceSide:
         """Milliseconds of single synchronised calls."""
         return tuple(self._ask("side_latency", {"calls": calls})["ms"])
 
-    def close(self) -> None:
-        """Give its graphs and inputs back."""
-        if self._generation == self._reference.generation:
-            self._ask("side_close", {})
-
     def _ask(self, method: str, header: dict[str, Any]) -> dict[str, Any]:
         if self._generation != self._reference.generation:
             raise WorkerError(f"the process of the {self.name} baseline was replaced", hint="open the side again")
-        return self._reference.ask(method, {**header, "side": self._side}, quick=True)[0]
+        return self._reference.ask(method, {**header, "side": self._side}, json_only=True)[0]

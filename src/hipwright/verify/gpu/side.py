@@ -94,5 +94,5 @@ class GpuSide:
 
     def _ask(self, method: str, header: Mapping[str, Any], timer: int | None = None) -> dict[str, Any]:
         with as_candidate_error():
-            told, _ = self._loaded.call(method, {**header, "timer": timer or self._timer}, quick=True)
+            told, _ = self._loaded.call(method, {**header, "timer": timer or self._timer}, json_only=True)
         return told

@@ -32,12 +32,8 @@ from hipwright.verify.candidate import (
 )
 from hipwright.verify.cpu.verifier import Gate
 from hipwright.verify.gpu.client import CandidateWorker
-from hipwright.verify.gpu.device_judging import (
-    large_verdict,
-)
 from hipwright.verify.gpu.large_shapes import LargeShapeVerification, TimedInputs
 from hipwright.verify.gpu.loaded import LoadedProgram, Outcome
-from hipwright.verify.gpu.side import GpuSide
 from hipwright.verify.oracle import MUTATED, Oracle, VerificationCase
 from hipwright.verify.verification import first_difference, unstable
 
@@ -253,17 +249,6 @@ class _Verification(LargeShapeVerification):
             if name in large:
                 shapes[name] = [f"{spec.dtype}{list(spec.shape)}" for spec in workloads[name].specs]
         return shapes
-
-
-def judge_timed(side: GpuSide, loaded: LoadedProgram, slot: int, case: VerificationCase) -> None:
-    """Raise Rejected unless what the last timed call on a slot returned is right for the case revealed to it."""
-    run = side.timed_output(slot)
-    if run.info["inputs_changed"] or run.info["params_changed"]:
-        raise Rejected(
-            large_verdict("input_mutated", case.workload, case.family, "a timed call wrote to inputs or parameters")
-        )
-    judge_again(case, loaded.read(run)["outputs"], "in a timed call, ")
-    loaded.drop(run)
 
 
 def _batches(items: Sequence[Item]) -> Iterator[list[Item]]:

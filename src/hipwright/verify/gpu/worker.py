@@ -31,7 +31,7 @@ from hipwright.verify.gpu.subject_factory import LoadedCandidate, SubjectFactory
 from hipwright.verify.gpu.subjects import BackgroundLoad, spec_of, start_gpu, tidy_gpu
 from hipwright.verify.gpu.timing import SubjectTimer
 from hipwright.verify.worker.staging import PinnedStaging
-from hipwright.verify.worker.trees import on_device, tensors_of, to_host
+from hipwright.verify.worker.trees import on_device, tensors_of
 from hipwright.verify.worker.watched import RunSetting, WatchedCandidate
 
 Answer = tuple[dict[str, Any], Tree]
@@ -193,12 +193,6 @@ class GpuWorker:
         with faults(loaded, self.on_gpu):
             found = digests(tensors_of(loaded.results[int(header["handle"])]), int(header["seed"]))
         return {"digests": [str(number) for number in found]}, None
-
-    def read(self, header: dict[str, Any], _: Tree) -> Answer:
-        """A whole result as host tensors."""
-        loaded = self._programs[int(header["program"])]
-        with faults(loaded, self.on_gpu):
-            return {}, to_host(loaded.results[int(header["handle"])], self.device)
 
     def drop(self, header: dict[str, Any], _: Tree) -> Answer:
         """Forget a result."""
