@@ -73,7 +73,7 @@ class OpenSuiteTask:
         self.task, self.bench, self.settings = task, bench, settings
         self._begun = begun
         self.gpu: GpuTask = bench.evaluator.gpus[settings.target]
-        self.gpu.more = ("max-autotune", "copy") if task.max_autotune else ("copy",)
+        self.gpu.extra_sides = ("max-autotune", "copy") if task.max_autotune else ("copy",)
         self.engine = task_engine(bench)
 
     def waited(self, seconds: float) -> None:

@@ -12,13 +12,14 @@ import pytest
 from msgspec.structs import replace
 
 from hipwright.audit import bench
-from hipwright.audit.bench import Gate, TargetVerifier, open_bench
+from hipwright.audit.bench import TargetVerifier, open_bench
 from hipwright.audit.cases import CorpusCase, by_task, select
 from hipwright.audit.run import Matrix, matrix, run
 from hipwright.evaluation import modelnew_stages
 from hipwright.sandbox import Zygote
 from hipwright.toolchain.cpu import build as cpu
 from hipwright.verify.gpu.connection import MODELNEW_PRELOAD
+from hipwright.verify.verification import Gate
 from tests import warm
 from tests.cli.cli_tools import hipwright, one_object
 

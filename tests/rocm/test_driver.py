@@ -21,7 +21,7 @@ from hipwright.device.gpu.pack import pack
 from hipwright.errors import CandidateError, DeviceError, ToolchainError
 from hipwright.program.signature import parse_signatures
 from hipwright.sandbox import WorkerDied
-from hipwright.verify.candidate import whose_fault
+from hipwright.verify.candidate import fault_of
 
 from .conftest import Stub
 
@@ -317,10 +317,10 @@ def test_the_error_of_an_abort(stderr: str, kind: type[Exception], status: str) 
 
 def test_a_worker_that_the_runtime_ended_has_its_verdict() -> None:
     said = "Memory access fault by GPU node-1 (Agent handle: 0x1) on address 0x7000. Reason: Page not present."
-    found = whose_fault(WorkerDied(signal.SIGABRT, None, said))
+    found = fault_of(WorkerDied(signal.SIGABRT, None, said))
     assert found is not None and (found.status, found.fault) == ("out_of_bounds", "candidate")
     words = "HSA_STATUS_ERROR_OUT_OF_RESOURCES"  # a candidate that prints this does not acquit itself
-    acquitted = whose_fault(WorkerDied(signal.SIGABRT, None, words))
+    acquitted = fault_of(WorkerDied(signal.SIGABRT, None, words))
     assert acquitted is not None and (acquitted.status, acquitted.fault) == ("launch_error", "candidate")
 
 

@@ -36,7 +36,7 @@ def test_the_short_way_agrees(data: st.DataObject) -> None:
 
     whole = compare.compare_leaf(got, rule())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compare, "_quick", lambda values, rule: None)
+        patch.setattr(compare, "_compare_finite", lambda values, rule: None)
         long = compare.compare_leaf(got, rule())
     assert (whole.ok, whole.where, whole.wrong, whole.message) == (long.ok, long.where, long.wrong, long.message)
     assert whole.worst_error == pytest.approx(long.worst_error, rel=1e-12)
@@ -67,8 +67,8 @@ def test_a_known_result_is_judged_as_an_unknown_one(asked: list[tuple[int, int]]
 def test_only_right_results_are_known_and_their_bytes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = TensorSpec(dtype="float32", shape=(4,), stride=(1,))
     rule = Rule("output", spec, np.zeros(4), np.full(4, 0.1))
-    made, compared = [], compare._compared
-    monkeypatch.setattr(compare, "_compared", lambda got, rule: (made.append(1), compared(got, rule))[1])
+    made, compared = [], compare._compare_values
+    monkeypatch.setattr(compare, "_compare_values", lambda got, rule: (made.append(1), compared(got, rule))[1])
     right, wrong = HostTensor.of(np.full(4, 0.05, np.float32)), HostTensor.of(np.ones(4, np.float32))
     assert [compare.compare_leaf(one, rule).ok for one in (right, wrong, right, wrong, right)] == [
         True,

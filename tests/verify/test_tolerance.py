@@ -21,8 +21,8 @@ def host(values: np.ndarray, dtype: str = "float32") -> HostTensor:
 
 def matmul_rule(x: np.ndarray, w: np.ndarray):
     exact = x.astype(np.float64) @ w.astype(np.float64)
-    moved = nudge([host(x)], 1)[0].to_f64() @ nudge([host(w)], 2)[0].to_f64()
-    return strict_rule("output", host(x @ w), HostTensor.of(exact), HostTensor.of(moved), c=3.0, reduction=x.shape[1])
+    nudged = nudge([host(x)], 1)[0].to_f64() @ nudge([host(w)], 2)[0].to_f64()
+    return strict_rule("output", host(x @ w), HostTensor.of(exact), HostTensor.of(nudged), c=3.0, reduction=x.shape[1])
 
 
 def serial(x: np.ndarray, w: np.ndarray, dtype: type) -> np.ndarray:
@@ -104,14 +104,14 @@ def test_a_sum_of_equal_terms_rounds_the_same_way_step_after_step() -> None:
     want = HostTensor.of(norm(x.astype(np.float64), lambda x: x.sum(1)))
     native = host(norm(x.astype(np.float32), lambda x: x.astype(np.float64).sum(1).astype(np.float32)))
     serial = host(norm(x.astype(np.float32), in_turn))
-    rule = strict_rule("output", native, want, want, c=4.0, reduction=192, alike=True)
+    rule = strict_rule("output", native, want, want, c=4.0, reduction=192, near_constant=True)
     assert compare(serial, Expected(rule)).ok
     far = want.to_f64() * (1 + 2e-5)
     assert not compare(host(far), Expected(rule)).ok
 
 
 def test_floors_follow_the_notes() -> None:
-    assert floor("float32", 192, alike=True) == pytest.approx(48 * 2**-24)
+    assert floor("float32", 192, near_constant=True) == pytest.approx(48 * 2**-24)
     assert floor("float32", 10) == floor("float32", 64) == 1e-6
     assert floor("float32", 1024) == pytest.approx(2 * 32 * 2**-24)
     assert floor("float32", 4096) == pytest.approx(2 * 64 * 2**-24)

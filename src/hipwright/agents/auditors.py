@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from hipwright.agents.base import Asker, Author, Chooser, fence, render
-from hipwright.audit.bench import AuditBench, Gate, TargetVerifier
+from hipwright.audit.bench import AuditBench, TargetVerifier
 from hipwright.audit.cases import CorpusCase, select
 from hipwright.audit.differential import Label, label
 from hipwright.audit.found import JudgedCase, ObservedVerdict
@@ -27,6 +27,7 @@ from hipwright.evaluation.figures import wilson
 from hipwright.llm.records import Message, Request
 from hipwright.program import parse
 from hipwright.records import Record, content_key
+from hipwright.verify.verification import Gate
 
 ROLE = "auditor"
 ANSWER_TOKENS = 16_384

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from hipwright import config
 from hipwright.audit.cases import CorpusCase
@@ -23,8 +23,8 @@ from hipwright.targets import CPU, Target
 from hipwright.task import TaskHandle, open_task
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify import WORKER, Oracle
+from hipwright.verify.verification import Gate
 
-Gate = Literal["full", "fast"]
 LIMITS = Limits(wall_s=20.0, cpu_s=60.0, memory_mb=4096)  # of one call: the corpus holds candidates that never end
 
 

@@ -19,7 +19,7 @@ from msgspec import structs
 from hipwright.device.timed_side import TimedSide
 from hipwright.errors import HipwrightError
 from hipwright.evaluation.gpu import GpuContext
-from hipwright.evaluation.timing_context import SHARE, Gate, TimedTask, TimingContext
+from hipwright.evaluation.timing_context import SHARE, TimedTask, TimingContext
 from hipwright.measure import paired_timing
 from hipwright.measure.paired_timing import TimingResult
 from hipwright.measure.settings import FULL, SCORE, TimingSettings
@@ -34,6 +34,7 @@ from hipwright.verify.gpu.large_shapes import TimedInputs
 from hipwright.verify.gpu.loaded import LoadedProgram
 from hipwright.verify.gpu.side import GpuSide
 from hipwright.verify.gpu.verifier import verify_gpu, verify_timed
+from hipwright.verify.verification import Gate
 
 TimeIt = Callable[[], TimingResult]
 
@@ -47,7 +48,7 @@ class GpuTask(TimedTask):
     def __init__(self, gpu: GpuContext, handle: TaskHandle) -> None:
         super().__init__(gpu, handle)
         self.worker = gpu.candidates()
-        self.more: tuple[str, ...] = ()
+        self.extra_sides: tuple[str, ...] = ()
         self._turn = threading.RLock()  # the worker serves one candidate at a time: one that breaks it breaks no other
         self._opening = threading.Lock()
         self._known: dict[Gate, TimingContext] = {}
@@ -131,14 +132,14 @@ class GpuTask(TimedTask):
         again: bool,
         known: bool = False,
         worker: CandidateWorker | None = None,
-        more: Mapping[str, Any] | None = None,
+        load_options: Mapping[str, Any] | None = None,
     ) -> TimingResult:
         """Is it fast? Against every baseline, alone on the GPU. again: once more in fresh processes.
 
         known: its result was judged at the size that is timed; behind the fast gate it is judged here otherwise.
         worker, more: the process of a modelnew candidate, and what loading it takes.
         """
-        alone = partial(self._alone, program, build, gate, outline, worker or self.worker, more, known)
+        alone = partial(self._alone, program, build, gate, outline, worker or self.worker, load_options, known)
         first = alone()
         if gate == "fast" and first.verdict is not None:  # short blocks give no ground to refuse anybody
             first = alone(settings=FULL)
@@ -224,14 +225,14 @@ class GpuTask(TimedTask):
         gate: Gate,
         outline: Outline,
         worker: CandidateWorker,
-        more: Mapping[str, Any] | None,
+        load_options: Mapping[str, Any] | None,
         known: bool,
         settings: TimingSettings | None = None,
     ) -> TimingResult:
         """Timed with the GPU to itself. What is compiled for that, or tuned, shares it with others first."""
         at = self._measured(gate)
         with self._turn, self.gpu.timing_lock.exclusive():
-            return self._timed(program, build, gate, outline, worker, at, more, known, settings)
+            return self._timed(program, build, gate, outline, worker, at, load_options, known, settings)
 
     def _measured(self, gate: Gate) -> TimingContext:
         with self._opening:
@@ -248,11 +249,11 @@ class GpuTask(TimedTask):
         outline: Outline,
         worker: CandidateWorker,
         at: TimingContext,
-        more: Mapping[str, Any] | None,
+        load_options: Mapping[str, Any] | None,
         known: bool,
         settings: TimingSettings | None = None,
     ) -> TimingResult:
-        with worker.load(program, build, at.state, more=more) as loaded:
+        with worker.load(program, build, at.state, load_options=load_options) as loaded:
             side = self._placed(loaded, at, own_time=gate == "full" and not at.large)
             wrong = self._wrong(loaded, at) if gate == "fast" and not known else None
             if wrong is not None:

@@ -27,11 +27,11 @@ from hipwright.records import Evaluation, Program, Verdict
 from hipwright.sandbox import Zygote
 from hipwright.targets import CPU
 from hipwright.verify import Oracle
-from hipwright.verify.cpu.verifier import Gate
 from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.connection import MODELNEW_PRELOAD
 from hipwright.verify.gpu.verifier import verify_gpu
 from hipwright.verify.reply import checked_trace
+from hipwright.verify.verification import Gate
 
 if TYPE_CHECKING:
     from hipwright.evaluation.gpu_task import GpuTask
@@ -77,15 +77,17 @@ class ModelNewSchedule:
             Zygote(MODELNEW_PRELOAD, ro=(cache.folder,), unsafe=unsafe, name="ModelNew worker") as zygote,
             CandidateWorker(zygote, "cpu", CPU.name, cache, limit_s=limits.wall_s) as worker,
         ):
-            more = {"seed": SEED, "init_inputs": self.context.handle.init_inputs(SEED)}
-            return advance(state, self._verify_stage(CPU.name, worker, more), self._operators_stage(worker, more))
+            load_options = {"seed": SEED, "init_inputs": self.context.handle.init_inputs(SEED)}
+            return advance(
+                state, self._verify_stage(CPU.name, worker, load_options), self._operators_stage(worker, load_options)
+            )
 
     def _on_gpu(self, state: EvaluationState, name: str, gpu: GpuTask) -> EvaluationState:
         state = advance(state, self._bounds_stage(name, gpu), self._prepare_stage(name, gpu))
         if state.end is not None:
             return state
         assert state.prepared is not None
-        more = {
+        load_options = {
             **arguments(state.prepared, state.program.text, SEED),
             "init_inputs": self.context.handle.init_inputs(SEED),
         }
@@ -95,9 +97,9 @@ class ModelNewSchedule:
                 return work()
 
         with gpu.gpu.foreign(state.prepared.profile) as worker:
-            verify = self._verify_stage(name, worker, more, gpu)
-            state = advance(state, verify, self._operators_stage(worker, more), run=shared)
-            return advance(state, self._time_stage(name, worker, more)) if self.timed else untimed(state, name)
+            verify = self._verify_stage(name, worker, load_options, gpu)
+            state = advance(state, verify, self._operators_stage(worker, load_options), run=shared)
+            return advance(state, self._time_stage(name, worker, load_options)) if self.timed else untimed(state, name)
 
     # ---------------------------------------------------------------- stages
 
@@ -151,27 +153,33 @@ class ModelNewSchedule:
         return EvaluationStage("build", work, keep)
 
     def _verify_stage(
-        self, name: str, worker: CandidateWorker, more: Mapping[str, Any], gpu: GpuTask | None = None
+        self, name: str, worker: CandidateWorker, load_options: Mapping[str, Any], gpu: GpuTask | None = None
     ) -> EvaluationStage[Verdict]:
         """Verifies the file in its own worker."""
 
         def work(state: EvaluationState) -> Verdict:
             reference = gpu.reference if gpu is not None and self.gate == "full" else None
-            return verify_gpu(None, state.program, None, self.oracle, reference, worker, gate=self.gate, more=more)
+            return verify_gpu(
+                None, state.program, None, self.oracle, reference, worker, gate=self.gate, load_options=load_options
+            )
 
         return EvaluationStage("verify", work, keep_verdict(name))
 
-    def _operators_stage(self, worker: CandidateWorker, more: Mapping[str, Any]) -> EvaluationStage[dict[str, Any]]:
+    def _operators_stage(
+        self, worker: CandidateWorker, load_options: Mapping[str, Any]
+    ) -> EvaluationStage[dict[str, Any]]:
         """Traces the library's operators in one call, at the shapes of `_traced`."""
 
         def work(state: EvaluationState) -> dict[str, Any]:
             case = self.oracle.case(_traced(self.oracle), "given")
-            with worker.load(state.program, None, self.oracle.state, more=more) as loaded:
+            with worker.load(state.program, None, self.oracle.state, load_options=load_options) as loaded:
                 return checked_trace({"ops": loaded.operators(case), "calls": [], "launches": []})
 
         return EvaluationStage("trace", work, lambda state, trace: replace(state, trace=trace))
 
-    def _time_stage(self, name: str, worker: CandidateWorker, more: Mapping[str, Any]) -> EvaluationStage[TimingResult]:
+    def _time_stage(
+        self, name: str, worker: CandidateWorker, load_options: Mapping[str, Any]
+    ) -> EvaluationStage[TimingResult]:
         """Times the file in its own worker, against every baseline of the gate."""
         gpu, outline = self.context.gpus[name], self.context.outline()
 
@@ -185,7 +193,7 @@ class ModelNewSchedule:
                 again=False,
                 known=known,
                 worker=worker,
-                more=more,
+                load_options=load_options,
             )
 
         return time_stage(self.context, name, work)

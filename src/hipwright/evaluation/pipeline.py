@@ -26,8 +26,8 @@ from hipwright.program import parse
 from hipwright.records import Evaluation, Program
 from hipwright.targets import CPU
 from hipwright.verify import Oracle
-from hipwright.verify.cpu.verifier import Gate
 from hipwright.verify.hip_lint import LintWarning, lint
+from hipwright.verify.verification import Gate
 
 
 class Evaluator(EvaluationContext):

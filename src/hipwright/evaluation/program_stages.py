@@ -24,9 +24,8 @@ from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
 from hipwright.verify import WORKER, Oracle, checked_trace, verify_cpu
-from hipwright.verify.cpu.verifier import Gate
 from hipwright.verify.gpu.client import CandidateWorker
-from hipwright.verify.verification import UNCLAIMED
+from hipwright.verify.verification import UNCLAIMED, Gate
 
 if TYPE_CHECKING:
     from hipwright.evaluation.gpu import GpuContext

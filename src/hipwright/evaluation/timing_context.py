@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from hipwright.evaluation.baselines import Baselines, open_baselines
 from hipwright.evaluation.gpu import GpuContext
@@ -19,8 +19,8 @@ from hipwright.tensors import Tree, leaves
 from hipwright.verify.gpu.device_judging import AcceptedDigests
 from hipwright.verify.gpu.large_shapes import BIG_BYTES
 from hipwright.verify.gpu.reference import BASELINES, DeviceReference
+from hipwright.verify.verification import Gate
 
-Gate = Literal["full", "fast"]
 SCORE_SLOTS = 4
 SHARE = 4  # of the device's memory: inputs in rotation may take a quarter in each of the processes
 
@@ -51,7 +51,7 @@ class TimedTask:
 
     gpu: GpuContext
     handle: TaskHandle
-    more: tuple[str, ...]
+    extra_sides: tuple[str, ...]
 
     def __init__(self, gpu: GpuContext, handle: TaskHandle) -> None:
         self.gpu = gpu
@@ -101,7 +101,7 @@ class TimedTask:
         slots = rotation(inputs + outputs, int(reference.info["llc_bytes"]), max(room, 1))
         slots = 1 if large else min(slots, SCORE_SLOTS) if gate == "fast" else slots
         graphs = inputs + outputs <= BIG_BYTES  # a graph keeps its outputs, and long calls gain nothing from it
-        names = (*BASELINES, *self.more) if gate == "full" else BASELINES[:1]  # the fast gate ranks by the first
+        names = (*BASELINES, *self.extra_sides) if gate == "full" else BASELINES[:1]  # the fast gate ranks by the first
         moved = self.traffic.bytes if self.traffic is not None and "copy" in names else 0
         baselines = open_baselines(reference, self.workload, state, seed, slots, names, moved, graphs=graphs)
         return TimingContext(

@@ -1,9 +1,9 @@
-"""Is it right? (docs/verification.md)
+"""Decides whether a candidate computes what its task's reference computes (docs/verification.md).
 
-Oracle      what is right: cases of a task, made once
-verify_cpu  the verdict on one built program on the `cpu` target
-verify_gpu  the same on a GPU, in a warm worker (hipwright.verify.gpu.verifier)
-static.lint warnings about HIP source, never a verdict
+Oracle         the cases of a task: inputs, state and expectations, made once
+verify_cpu     the verdict on one built program on the `cpu` target
+verify_gpu     the verdict on a GPU, in a warm worker (hipwright.verify.gpu.verifier)
+hip_lint.lint  warnings about HIP source, never a verdict
 """
 
 from hipwright.verify.candidate import WORKER

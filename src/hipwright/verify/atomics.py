@@ -1,7 +1,7 @@
-"""Do a program's kernels add floats atomically? Then the order of additions, and the last bits, are open. No torch.
+"""Detects float atomics in HIP source: with them the order of additions, and so the last bits, are open. No torch.
 
-Read from the text, so it errs towards yes: an atomic counts unless its target is seen to be an integer. A no makes
-results that differ between two runs a fault; a yes leaves them to the tolerance.
+It reads the text and errs towards yes: an atomic counts unless its target is seen to be an integer. Without float
+atomics, results that differ between two runs are a fault; with them, the tolerance decides.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _adds_floats(hip: str) -> bool:
 
 
 def _integer(text: str, name: str) -> bool:
-    """Whether every declaration of a name that can be seen is of an integer, and there is one."""
+    """Whether a name has a visible declaration, and every one of them is of an integer."""
     between = r"(?:\*\s*(?:__restrict__|const|volatile)?\s*|\s|&)"
     declares = re.compile(rf"([\w:]+(?:\s+\w+)*?)\s*{between}\b{name}\b\s*(?=[,)\[;=({{])")
     # no declaration goes beyond a piece, and few pieces hold the name: the pattern costs milliseconds on all the text

@@ -1,8 +1,8 @@
-"""Does a GPU answer anybody? Asked when a call is late, so that nobody is blamed for a GPU that stands still. No torch.
+"""Tells a candidate that hangs from a GPU that serves no process at all, when a call is late. No torch.
 
 After some faults of a kernel an NVIDIA GPU serves no process for five to eight seconds (seen on an H200, in three of
-six batches with one misaligned access each; docs/measurement.md): whoever waits then is late through no fault of its
-own. A process that runs nothing else is asked for a trivial kernel: where that comes back at once, the late one hangs.
+six batches with one misaligned access each; docs/measurement.md): every call is late then. A process that runs nothing
+else, the canary, is asked to run a trivial kernel: where that returns at once, the late candidate hangs.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from hipwright.errors import HipwrightError
 from hipwright.sandbox import Session
 
 PULSE_S = 0.5  # a GPU that is shared answers within milliseconds
-GRACE_S = 2.0  # after a standstill, for those who have waited to get their answers
-MOST_S = 12.0  # of standing still that is waited for
-ASK_S = 60.0  # a question that is not answered by then ends the process that was asked
+GRACE_S = 2.0  # after a stall, for the calls that waited
+MOST_S = 12.0  # the longest stall that is waited for
+ASK_S = 60.0  # a canary that has not answered by then is ended
 
 
 class Canary:
-    """Asks one idle process, which `start` makes. Safe to use from several threads.
+    """Asks one idle process, which `start` starts. Safe to use from several threads.
 
-    Without `open`, or where its process cannot be started, nobody is waited for.
+    Without `open`, or where its process cannot be started, no late call is waited for.
     """
 
     def __init__(self, start: Callable[[], Session], *, pulse_s: float = PULSE_S, grace_s: float = GRACE_S) -> None:
         self._start, self._pulse_s, self._grace_s = start, pulse_s, grace_s
         self._lock = threading.Lock()
         self._session: Session | None = None
-        self._answered: threading.Event | None = None  # of the question that is open, or was the last
+        self._answered: threading.Event | None = None  # set once the latest question is answered
         self._asked = 0.0
-        self._ended = float("-inf")  # when the last standstill did
+        self._ended = float("-inf")  # when the last stall ended
         self._opening = threading.Lock()
 
     def open(self) -> None:
@@ -42,15 +42,15 @@ class Canary:
                 self._session = self._start()
 
     def close(self) -> None:
-        """End the process; one that has not answered yet is left to who asked it."""
+        """End the process; one that has not answered yet is ended by the thread that asked it."""
         with self._opening, self._lock:
             session, self._session = self._session, None
             busy = self._answered is not None and not self._answered.is_set()
         if session is not None and not busy:
             session.close()
 
-    def still(self) -> bool:
-        """Whether the GPU answers nobody now, or did so moments ago: a call that is late is waited for."""
+    def stalled(self) -> bool:
+        """Whether the GPU serves no process now, or did not until moments ago, so that a late call is waited for."""
         session = self._session
         if session is None or not session.alive:
             return False
@@ -67,7 +67,7 @@ class Canary:
 
     @property
     def lost(self) -> bool:
-        """Whether the GPU has answered nobody for so long that nobody waits for it any more."""
+        """Whether a stall has lasted so long that no call is waited for any more."""
         with self._lock:
             open_ = self._answered is not None and not self._answered.is_set()
             return open_ and time.monotonic() - self._asked >= MOST_S

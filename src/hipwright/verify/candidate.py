@@ -1,4 +1,4 @@
-"""The parent's side of one candidate session: run a case, decide whose fault a failure is, judge what came back."""
+"""One candidate session, in the parent: runs cases, decides whose fault a failure is, and judges the results."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from hipwright.verify.reply import Malformed, believable, check_run, forged
 WORKER = "hipwright.verify.cpu.worker:CpuWorker"
 """The service that candidate sessions run; a zygote for candidates preloads its module."""
 
-POISON_A, POISON_B = 0xA5, 0x5A  # a NaN, and a huge number but for float16, where it is a NaN too
-POISON_C = 0x1A5  # numbers that could be results (device.poison.NOISE): who looks for poison finds none
-# the word that memory then repeats (device.poison.pattern, which needs torch)
+POISON_A, POISON_B = 0xA5, 0x5A  # a NaN, and a huge number (in float16 a NaN too)
+POISON_C = 0x1A5  # plausible results (device.poison.NOISE), so that a program cannot recognise poison
+# the 16-bit word that fills memory (device.poison.pattern, which needs torch)
 POISON_WORDS = {POISON_A: 0x7FF5, POISON_B: 0x7F5A, POISON_C: 0x7FF5}
 LAUNCH_LIMIT_S = 2.0  # processor seconds of one launch at verified shapes
 SERVICE_FAILED = 70  # how a session's own loop exits when it fails (sandbox.child)
@@ -34,7 +34,7 @@ CALL_MARGIN_S = 20.0  # a call's wall limit beyond its launches: the machine may
 
 
 class Rejected(Exception):
-    """The candidate failed a check; carries the Verdict."""
+    """The candidate failed a check; carries the verdict."""
 
     def __init__(self, verdict: Verdict) -> None:
         super().__init__(verdict.message)
@@ -43,20 +43,20 @@ class Rejected(Exception):
 
 @dataclass(frozen=True)
 class CallReply:
-    """What one call returned."""
+    """What one call returned. info: launches and side effects; tree: outputs and buffers."""
 
     info: dict[str, Any]
     tree: Tree
 
     @property
     def stats(self) -> list[dict[str, Any]]:
-        """One entry per launch."""
+        """One entry for each launch."""
         found: list[dict[str, Any]] = self.info["stats"]
         return found
 
 
 class CandidateSession:
-    """One session of one build. Use as a context manager. so None: kernels are replaced by no-ops."""
+    """A process that runs one build. A context manager. so: the built library; None replaces kernels by no-ops."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class CandidateSession:
         try:
             check_run(answer.info, answer.tree, counted=self._counted)
         except Malformed as error:
-            raise Rejected(placed(forged(f"the worker's reply is not our code's: {error}"), case, header)) from error
+            raise Rejected(with_case(forged(f"the worker's reply is not our code's: {error}"), case, header)) from error
         return answer
 
     def mutate(self, case: VerificationCase) -> None:
@@ -113,22 +113,22 @@ class CandidateSession:
 
 @contextmanager
 def attributed(case: VerificationCase | None, header: Mapping[str, Any]) -> Iterator[None]:
-    """Failures of a call as Rejected where they are the candidate's; GuardFailed and the others pass through."""
+    """Turns failures of a call that are the candidate's into Rejected; GuardFailed and all others pass through."""
     try:
         yield
     except GuardFailed:
         raise
-    except (CandidateError, TaskError, BadInput) as error:  # it knows no task
-        raise Rejected(placed(believable(error.verdict()), case, header)) from error
+    except (CandidateError, TaskError, BadInput) as error:  # the worker knows no task
+        raise Rejected(with_case(believable(error.verdict()), case, header)) from error
     except WorkerError as error:
-        found = whose_fault(error)
+        found = fault_of(error)
         if found is None:
             raise
-        raise Rejected(placed(believable(found), case, header)) from error
+        raise Rejected(with_case(believable(found), case, header)) from error
 
 
-def whose_fault(error: WorkerError) -> Verdict | None:
-    """The candidate's verdict for a dead or silent worker; None when nothing says that the candidate did it."""
+def fault_of(error: WorkerError) -> Verdict | None:
+    """The verdict where the candidate killed or blocked its worker; None when nothing shows that it did."""
     if isinstance(error, WorkerTimeout):
         return _crash("timeout", error.message, error)
     if isinstance(error, WorkerDied):
@@ -161,8 +161,8 @@ def _crash(status: Status, message: str, error: WorkerError) -> Verdict:
     return Verdict(status=status, fault="candidate", stage="launch", message=message, evidence=dict(error.evidence))
 
 
-def placed(verdict: Verdict, case: VerificationCase | None, header: Mapping[str, Any]) -> Verdict:
-    """The verdict with the inputs it was reached on."""
+def with_case(verdict: Verdict, case: VerificationCase | None, header: Mapping[str, Any]) -> Verdict:
+    """The verdict with the case it was reached on."""
     if case is None:
         return verdict
     return Verdict(
@@ -173,12 +173,12 @@ def placed(verdict: Verdict, case: VerificationCase | None, header: Mapping[str,
         workload=case.workload,
         worst_error=verdict.worst_error,
         message=verdict.message if case.name in verdict.message else f"{verdict.message} (on {case.name})",
-        evidence={**verdict.evidence, **where_from(case), "settings": dict(header)},
+        evidence={**verdict.evidence, **case_evidence(case), "settings": dict(header)},
     )
 
 
-def where_from(case: VerificationCase) -> dict[str, Any]:
-    """What is needed to make the inputs again, and what they look like."""
+def case_evidence(case: VerificationCase) -> dict[str, Any]:
+    """What identifies a case's inputs: workload, family, seed and shapes."""
     shapes = [f"{t.dtype}{list(t.shape)}" for t in tensor_leaves(case.inputs)]
     return {"workload": case.workload, "family": case.family, "seed": case.seed, "inputs": shapes}
 
@@ -187,7 +187,7 @@ def where_from(case: VerificationCase) -> dict[str, Any]:
 
 
 def judge(case: VerificationCase, answer: CallReply, prefix: str = "", poison: int = POISON_A) -> OutputComparison:
-    """Raise Rejected unless the answer is right. A degenerate case can still be got wrong."""
+    """Raise Rejected unless the answer is correct, on degenerate cases too."""
     for key, what in (("inputs_changed", "input"), ("params_changed", "parameter")):
         if answer.info[key]:
             raise Rejected(
@@ -197,7 +197,7 @@ def judge(case: VerificationCase, answer: CallReply, prefix: str = "", poison: i
                     family=case.family,
                     workload=case.workload,
                     message=f"{prefix}{what} {answer.info[key][0]} was written to (on {case.name})",
-                    evidence={**where_from(case), "changed": answer.info[key], "launches": launches(answer.stats)},
+                    evidence={**case_evidence(case), "changed": answer.info[key], "launches": launches(answer.stats)},
                 )
             )
     found = compare(answer.tree, case.expected)
@@ -212,14 +212,14 @@ def judge(case: VerificationCase, answer: CallReply, prefix: str = "", poison: i
                     family=case.family,
                     workload=case.workload,
                     message=f"{prefix}{leaf} shares memory with {holder}, which the reference's does not",
-                    evidence={**where_from(case), "output": leaf, "shares_memory_with": holder},
+                    evidence={**case_evidence(case), "output": leaf, "shares_memory_with": holder},
                 )
             )
     return found
 
 
-def judge_again(case: VerificationCase, tree: Tree, prefix: str) -> None:
-    """Raise Rejected unless the outputs alone are right (they were returned by an earlier call)."""
+def judge_outputs(case: VerificationCase, tree: Tree, prefix: str) -> None:
+    """Raise Rejected unless the outputs alone are correct, as those of an earlier call must stay."""
     found = compare({"outputs": tree}, type(case.expected)({"outputs": case.expected.tree["outputs"]}))
     if not found.ok:
         raise Rejected(_wrong(case, found, prefix, {"outputs": tree}, [], POISON_A))
@@ -245,12 +245,12 @@ def _wrong(
         workload=case.workload,
         worst_error=found.worst_error if np.isfinite(found.worst_error) else None,
         message=f"{prefix}{found.message}{hint} (on {case.name})",
-        evidence={**found.evidence(), **where_from(case), "launches": launched},
+        evidence={**found.evidence(), **case_evidence(case), "launches": launched},
     )
 
 
 def holds_poison(tree: Tree, found: OutputComparison, poison: int) -> bool:
-    """Whether the element that a comparison names still holds what fresh memory holds."""
+    """Whether the element that a comparison names still holds the poison of fresh memory."""
     leaf = _leaf(tree, found.path)
     if leaf is None or not leaf.numel or len(found.where) != len(leaf.shape):
         return False
@@ -278,5 +278,5 @@ def _leaf(tree: Tree, path: str) -> HostTensor | None:
 
 
 def launches(stats: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Kernel, grid and block of each launch, for evidence."""
+    """Kernel, grid and block of the first 16 launches, for evidence."""
     return [{key: entry[key] for key in ("kernel", "grid", "block") if key in entry} for entry in stats[:16]]

@@ -1,7 +1,8 @@
-"""Is a tree of outputs right? Structure first, then values against the fp64 reference (docs/verification.md).
+"""Compares outputs with their expectation: structure first, then values against the fp64 reference.
 
 Errors are judged twice: the rms over a row against the row's budget, and every element against its own. Both budgets
-are absolute numbers worked out by `tolerance` from the reference alone, so a comparison is a few NumPy passes.
+are absolute numbers that `tolerance` computes from the reference alone, so a comparison is a few NumPy passes
+(docs/verification.md).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from hipwright.records import TensorSpec
 from hipwright.tensors import HostTensor, Tree
 from hipwright.verify.comparison import OutputComparison
-from hipwright.verify.expected import F64, LUCKY, Expected, Mask, Rule
+from hipwright.verify.expected import F64, LUCKY_SHARE, Expected, Mask, Rule
 
 
 def compare(got: Tree, expected: Expected) -> OutputComparison:
@@ -130,24 +131,24 @@ def _describe(value: Any) -> str:
 
 
 def compare_leaf(got: HostTensor, rule: Rule) -> OutputComparison:
-    """One tensor whose spec is already known to be right."""
+    """The comparison of one tensor whose dtype, shape and layout have been checked."""
     if got.numel == 0:
         return OutputComparison(path=rule.path)
     found = rule.accepted.find(got)
     if found is None:
-        found = _compared(got, rule)
+        found = _compare_values(got, rule)
         if found.ok:
             rule.accepted.keep(got, found)
     return found
 
 
-def _compared(got: HostTensor, rule: Rule) -> OutputComparison:
+def _compare_values(got: HostTensor, rule: Rule) -> OutputComparison:
     if rule.element is None:
         return _compare_exact(got, rule)
     values, judged = got.to_f64(), rule.judged
-    quick = _quick(values, rule)
-    if quick is not None:
-        return quick
+    within = _compare_finite(values, rule)
+    if within is not None:
+        return within
     wrong_mask = _mask_mismatch(values, rule.expected)
     if judged is not None:
         wrong_mask &= judged
@@ -160,8 +161,8 @@ def _compared(got: HostTensor, rule: Rule) -> OutputComparison:
     if rule.row is not None:
         rows = error.reshape(-1, rule.row_length)
         row_ratio = np.sqrt(np.mean(rows * rows, axis=1)) / rule.row
-        eased = _eased(rule, np.maximum(row_ratio, ratio.reshape(rows.shape).max(axis=1)))
-        row_ratio, ratio = row_ratio / eased, (ratio.reshape(rows.shape) / eased[:, None]).reshape(ratio.shape)
+        relief = _row_relief(rule, np.maximum(row_ratio, ratio.reshape(rows.shape).max(axis=1)))
+        row_ratio, ratio = row_ratio / relief, (ratio.reshape(rows.shape) / relief[:, None]).reshape(ratio.shape)
     where = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
     worst = float(ratio[where])
     wrong = int(np.count_nonzero(ratio > 1.0))
@@ -174,8 +175,8 @@ def _compared(got: HostTensor, rule: Rule) -> OutputComparison:
     return _judged(values, rule, where, worst, wrong, by_row)
 
 
-def _quick(values: F64, rule: Rule) -> OutputComparison | None:
-    """The comparison of a leaf that is finite and within every budget, as nearly all are; None for all others."""
+def _compare_finite(values: F64, rule: Rule) -> OutputComparison | None:
+    """The comparison of a leaf that is finite and within every budget, as nearly all are; None for any other."""
     if rule.judged is not None or rule.element is None:
         return None
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -194,10 +195,11 @@ def _quick(values: F64, rule: Rule) -> OutputComparison | None:
     return _judged(values, rule, np.unravel_index(at, ratio.shape), worst, 0, False)
 
 
-def _eased(rule: Rule, worst: F64) -> F64:
-    """What each row's budgets are multiplied by. worst: of a row, error over budget."""
+def _row_relief(rule: Rule, worst: F64) -> F64:
+    """The factor on each row's budgets: its `lift` where that lets it pass and few rows need one. worst: each row's
+    largest error over budget."""
     over = worst > 1.0
-    if rule.lift is None or not over.any() or over.sum() > LUCKY * over.size:
+    if rule.lift is None or not over.any() or over.sum() > LUCKY_SHARE * over.size:
         return np.ones_like(worst)
     return np.where(over & (worst <= rule.lift), rule.lift, 1.0)
 
@@ -229,7 +231,7 @@ def _judged(values: F64, rule: Rule, where: Any, worst: float, wrong: int, by_ro
 
 
 def _mask_mismatch(values: F64, expected: F64) -> Mask:
-    """Where one is NaN, +Inf or -Inf and the other is not the same."""
+    """Where one value is NaN, +Inf or -Inf and the other is not the same."""
     kinds = [np.isnan(values) != np.isnan(expected)]
     kinds += [(values == sign) != (expected == sign) for sign in (inf, -inf)]
     mismatch: Mask = np.logical_or.reduce(kinds)

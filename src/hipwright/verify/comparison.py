@@ -11,7 +11,11 @@ from hipwright.records import Status
 
 @dataclass(frozen=True)
 class OutputComparison:
-    """The worst leaf. worst_error is error / budget (<= 1 is right; inf for a wrong structure, mask or index)."""
+    """The comparison of the worst leaf.
+
+    worst_error: error / budget, at most 1 where it passes; inf for a wrong structure, mask or index. where: the index
+    of the element; wrong, total: elements.
+    """
 
     status: Status = "pass"
     worst_error: float = 0.0
@@ -43,7 +47,7 @@ class OutputComparison:
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no NaN and Inf: they become words."""
+    """A value as JSON has it: NaN and Inf become strings."""
     if isinstance(value, float) and (value != value or value in (inf, -inf)):
         return str(value)
     return value

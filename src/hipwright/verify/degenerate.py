@@ -1,7 +1,7 @@
-"""Does a case prove anything? Outputs nobody should be credited for must fail it (docs/verification.md, A2 and A3).
+"""Finds degenerate cases: those that trivial outputs would pass, so that passing them proves nothing.
 
-A case that zeros, a constant, an input handed back, or another seed's outputs would pass is degenerate: it stands
-as no evidence. An empty output is always degenerate.
+A case is degenerate where zeros, a constant, an input handed back, or the outputs of another seed would pass, and where
+the output is empty (docs/verification.md, A2 and A3).
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from hipwright.verify.inputs import with_values
 
 
 def degenerate(expected: Expected, inputs: Any, other: Expected | None) -> str:
-    """Why the case is no evidence, or "" when it is. other: the right outputs under other input values."""
+    """Why the case is no evidence, or "" when it is. other: the expectation under other input values."""
     evidence = [rule for rule in rules(expected.tree) if rule.evidence and rule.expected.size]
     if not evidence:
         return "every output is empty"
     if all(rule.judged is not None and not rule.judged.any() for rule in evidence):
         return "the honest baseline disagrees with the fp64 reference everywhere"
     sources = tensor_leaves(inputs)
-    strangers = rules(other.tree) if other is not None else []
+    others = rules(other.tree) if other is not None else []
     if all(_passes(np.zeros_like(rule.expected), rule) for rule in evidence):
         return "zeros would pass"
-    # one number is a constant by itself: there only other inputs can tell
+    # a single element is a constant by itself: there only other inputs can tell
     if any(rule.expected.size > 1 for rule in evidence) and all(_passes(_constant(rule), rule) for rule in evidence):
         return "a constant would pass"
     if all(_identity_passes(rule, sources) for rule in evidence):
         return "an input handed back would pass"
-    if strangers and all(_stranger_passes(rule, strangers) for rule in evidence):
+    if others and all(_other_passes(rule, others) for rule in evidence):
         return "the outputs for other inputs would pass"
     return ""
 
@@ -69,6 +69,6 @@ def _identity_passes(rule: Rule, sources: Sequence[HostTensor]) -> bool:
     return False
 
 
-def _stranger_passes(rule: Rule, strangers: Sequence[Rule]) -> bool:
-    twins = [s for s in strangers if s.path == rule.path and s.spec.shape == rule.spec.shape]
-    return bool(twins) and _passes(twins[0].expected, rule)
+def _other_passes(rule: Rule, others: Sequence[Rule]) -> bool:
+    same_leaf = [s for s in others if s.path == rule.path and s.spec.shape == rule.spec.shape]
+    return bool(same_leaf) and _passes(same_leaf[0].expected, rule)

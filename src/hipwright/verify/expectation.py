@@ -1,4 +1,4 @@
-"""What is right on one set of inputs: the task's reference run in its own dtypes, in fp64 and on nudged inputs."""
+"""Makes the expectation of one set of inputs from the reference in its own dtypes, in fp64, and on nudged inputs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from hipwright.verify.tolerance import (
     unchanged_rule,
 )
 
-FEW, REDRAWS = 32, 6  # outputs of so few elements have their baseline's error taken from so many draws more
-NATIVE_SLACK = 2.0  # times c where the expectation is the baseline itself
+# outputs of at most so many elements have their baseline's error taken from so many further draws
+FEW_ELEMENTS, REDRAWS = 32, 6
+NATIVE_SLACK = 2.0  # factor on c where the expectation is the baseline itself
 
 
 @dataclass
@@ -37,10 +38,10 @@ class Expectations:
     _nudged: dict[int, Tree] = field(default_factory=dict)
 
     def of(
-        self, inputs: Tree, state: Tree, again: Callable[[int], Tree] | None = None, *, alike: bool = False
+        self, inputs: Tree, state: Tree, redraw: Callable[[int], Tree] | None = None, *, near_constant: bool = False
     ) -> Expected:
-        """What is right on these inputs. again: more inputs of their kind, for leaves of few elements. alike: as
-        `tolerance.floor`."""
+        """The expectation on these inputs. redraw: further inputs of their kind, for leaves of few elements.
+        near_constant: as `tolerance.floor`."""
         native, after, info = self.handle.reference(inputs, state, dtype="native")
         aliases = alias_pairs(info)
         if self.policy.mode == "kernelbench":
@@ -49,39 +50,41 @@ class Expectations:
             return Expected({"outputs": tree, "buffers": kept}, aliases)
         exact, exact_after, exact_info = self.handle.reference(inputs, state)
         dtype = str(exact_info.get("reference_dtype", "float64"))
-        moved, moved_after = self._moved(inputs, state, exact, exact_after, native_only=dtype == "native")
+        nudged, nudged_after = self._on_nudged(inputs, state, exact, exact_after, native_only=dtype == "native")
         weights = tensor_leaves(state["params"])
-        # without float64 the baseline's own error is not seen: it is its own expectation
+        # without float64 the baseline is its own expectation, and its own error is not seen
         c = self.policy.c * (NATIVE_SLACK if dtype == "native" else 1.0)
 
-        usual = self._usual(native, state, again) if again is not None and dtype != "native" else {}
+        redrawn = self._redrawn_errors(native, state, redraw) if redraw is not None and dtype != "native" else {}
 
         def rule(path: str, n: HostTensor, e: HostTensor, m: HostTensor) -> Rule:
             length = reduction_length(tensor_leaves(inputs), weights, n.numel)
-            return strict_rule(path, n, e, m, c=c, reduction=length, usual=usual.get(id(n)), alike=alike)
+            return strict_rule(
+                path, n, e, m, c=c, reduction=length, redrawn=redrawn.get(id(n)), near_constant=near_constant
+            )
 
-        tree = _zip_rules("output", native, exact, moved, rule)
+        tree = _zip_rules("output", native, exact, nudged, rule)
         tree = _with_gather(tree, [t.to_f64() for t in tensor_leaves(inputs) if t.is_float])
         buffers = {}
         for path, tensor in after.items():
             same = np.array_equal(_raw(tensor), _raw(state["buffers"][path]))
             name = f"buffer {path}"
             buffers[path] = (
-                unchanged_rule(name, tensor) if same else rule(name, tensor, exact_after[path], moved_after[path])
+                unchanged_rule(name, tensor) if same else rule(name, tensor, exact_after[path], nudged_after[path])
             )
         return Expected({"outputs": tree, "buffers": buffers}, aliases, reference_dtype=dtype)
 
-    def _usual(self, native: Tree, state: Tree, again: Callable[[int], Tree]) -> dict[int, F64]:
+    def _redrawn_errors(self, native: Tree, state: Tree, redraw: Callable[[int], Tree]) -> dict[int, F64]:
         """{id of a leaf of few elements: the baseline's largest error there on other inputs of the same kind}.
 
         One draw of a loss may happen to be exact to the last bit, above all where large parts of it cancel.
         """
         mine = tensor_leaves(native)
-        few = [n for n, leaf in enumerate(mine) if leaf.is_float and 0 < leaf.numel <= FEW]
+        few = [n for n, leaf in enumerate(mine) if leaf.is_float and 0 < leaf.numel <= FEW_ELEMENTS]
         found: dict[int, F64] = {}
         for number in range(REDRAWS if few else 0):
             try:
-                inputs = again(number)
+                inputs = redraw(number)
                 pair = [self.handle.reference(inputs, state, dtype=kind)[0] for kind in ("native", "float64")]
             except HipwrightError as error:
                 if isinstance(error, InfrastructureError):
@@ -98,10 +101,10 @@ class Expectations:
                 found[key] = np.maximum(found[key], error_here) if key in found else error_here
         return found
 
-    def _moved(
+    def _on_nudged(
         self, inputs: Tree, state: Tree, exact: Tree, after: Mapping[str, HostTensor], *, native_only: bool
     ) -> tuple[Tree, Any]:
-        """The reference on nudged inputs, in fp64 where it has that; the unmoved one where the nudge leaves its domain.
+        """(outputs, buffers) of the reference on nudged inputs; the given ones where the nudge leaves its domain.
 
         native_only: inputs keep their dtype, since the reference takes no other.
         """
@@ -130,7 +133,7 @@ def narrowest(inputs: Tree, state: Tree) -> str:
 
 
 def alias_pairs(info: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
-    """(leaf path, what it shares memory with) as `cpu_worker` and the task host report them."""
+    """(leaf path, what it shares memory with) as the workers and the task host report them."""
     return frozenset((str(a), str(b)) for a, b in info.get("aliases") or ())
 
 
@@ -138,19 +141,19 @@ def _raw(tensor: HostTensor) -> Any:
     return np.ascontiguousarray(tensor.bits()).view(np.uint8)
 
 
-def _zip_rules(path: str, native: Tree, exact: Tree, moved: Tree, make: Any) -> Any:
+def _zip_rules(path: str, native: Tree, exact: Tree, nudged: Tree, make: Any) -> Any:
     if isinstance(native, HostTensor):
-        return make(path, native, exact, moved)
+        return make(path, native, exact, nudged)
     if isinstance(native, (list, tuple)):
-        parts = zip(native, exact, moved, strict=True)
+        parts = zip(native, exact, nudged, strict=True)
         return tuple(_zip_rules(f"{path}[{i}]", *part, make) for i, part in enumerate(parts))
     if isinstance(native, dict):
-        return {k: _zip_rules(f"{path}[{k!r}]", v, exact[k], moved[k], make) for k, v in native.items()}
+        return {k: _zip_rules(f"{path}[{k!r}]", v, exact[k], nudged[k], make) for k, v in native.items()}
     return native
 
 
 def _with_gather(tree: Any, sources: Sequence[Any]) -> Any:
-    """Index leaves learn how they select, from the inputs and the float outputs."""
+    """The tree with an `IndexRule` in each index leaf that selects from an input or a float output."""
     usable = [s for s in (*sources, *(r.expected for r in rules(tree) if r.element is not None)) if s.ndim]
 
     def one(node: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What outputs must hold: a tree with a Rule for each tensor. `tolerance` makes them, `compare` judges by them."""
+"""The expectation of a case: a tree with a `Rule` for each tensor. `tolerance` makes rules, `compare` applies them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import numpy.typing as npt
 from hipwright.records import TensorSpec
 from hipwright.verify.accepted_results import AcceptedResults
 
-LUCKY = 0.1
-"""Share of a leaf's rows that may be measured by the worst honest row. A row's honest error is one draw or two: where
-few terms decide a row, a second honest kernel is more than four times as far off in one row of forty."""
+LUCKY_SHARE = 0.1
+"""Share of a leaf's rows whose budgets may grow to that of the leaf's worst honest row. A row's honest error is one
+draw or two: where few terms decide a row, a second honest kernel is more than four times as far off in one row of
+forty."""
 
 F64 = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -22,9 +23,9 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class IndexRule:
-    """How an index output selects: index i along `dim` of `source` yields `values`; ties are right (docs).
+    """How an index output selects: index i along `dim` of `source` yields `values`; any index of a tie is accepted.
 
-    several: the output holds more than one index along `dim` (topk, sort): they must differ.
+    several: the output holds more than one index along `dim` (topk, sort), and they must differ.
     """
 
     source: F64
@@ -34,7 +35,7 @@ class IndexRule:
     several: bool = False
 
     def same_choice(self, got: npt.NDArray[np.int64]) -> Mask:
-        """Where `got` selects a value equal to the expected one; an index out of range or told twice is wrong."""
+        """Where `got` selects a value equal to the expected one; an index out of range or repeated is wrong."""
         size = self.source.shape[self.dim]
         valid = (got >= 0) & (got < size)
         index = np.where(valid, got, 0)
@@ -48,7 +49,7 @@ class IndexRule:
         return same
 
     def ties(self) -> Mask:
-        """Where several elements of the source have the selected value: any of them is right, and nothing else."""
+        """Where several elements of the source have the selected value, so that any of their indices is accepted."""
         kept = self.values if self.keepdim else np.expand_dims(self.values, self.dim)
         if not self.several:
             many: Mask = np.sum(self.source == kept, axis=self.dim, keepdims=self.keepdim) > 1
@@ -68,11 +69,11 @@ def _same(a: F64, b: F64) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """What one tensor leaf must hold.
+    """What one tensor leaf must hold, and by how much it may differ.
 
     expected: float64 values, or the exact bits of an integer or bool leaf. element: absolute budget of each element.
-    row: absolute budget of each row's rms, rows of `row_length` elements; both None for exact leaves. lift: by what a
-    row's budgets grow where the honest error of its one draw was lucky (`LUCKY`), 1 or more. judged: False
+    row: absolute budget of each row's rms, rows of `row_length` elements; both None for exact leaves. lift: the factor,
+    at least 1, on the budgets of a row whose honest error happened to be small (`LUCKY_SHARE`). judged: False
     where the honest baseline itself disagrees with the reference, which is no evidence. evidence: False for a leaf
     that must merely stay as it was. accepted: results that passed.
     """
@@ -92,7 +93,7 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """The right outputs of one case. tree: the same nesting as the outputs, a Rule where a tensor stands.
+    """The expected outputs of one case. tree: the same nesting as the outputs, a Rule for each tensor.
 
     aliases: pairs (leaf path, what it may share memory with) that the reference itself has. reference_dtype: "native"
     where the reference could not run in float64.

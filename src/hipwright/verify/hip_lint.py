@@ -1,7 +1,7 @@
-"""What a reader would frown at in HIP source: warnings with a line, never a verdict.
+"""Static warnings about HIP source, each with a line; never a verdict.
 
-Textual, on purpose: it must say something about source that does not compile. Comments and strings are blanked, so a
-mention in a comment is no finding. Lines count from 1 in the program file.
+It reads the text, so that it works on source that does not compile. Comments and strings are blanked, so a mention in a
+comment is no finding. Lines count from 1 in the program file.
 """
 
 from __future__ import annotations

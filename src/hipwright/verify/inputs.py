@@ -1,4 +1,4 @@
-"""Input families: what a kernel meets in verification, beyond what `get_inputs` happens to draw.
+"""Input families: kinds of values for verification beyond what `get_inputs` happens to draw.
 
 A family rewrites the float leaves of a base tree; integer and bool leaves stay as `get_inputs` made them (the caller
 draws the base under another seed for each family). Values come from a counter-based generator keyed by (seed,
@@ -122,7 +122,7 @@ FAMILIES = ("given", *FLOAT_FAMILIES, *MASK_FAMILIES)
 
 
 def applicable(base: Tree, domain: Domain) -> tuple[str, ...]:
-    """The families that change anything about these inputs; masks only where there are bool leaves."""
+    """The families that change these inputs; masks only where there are bool leaves."""
     found = ["given"]
     tensors = tensor_leaves(base)
     free = [leaf.fixed is False for leaf in domain.leaves]
@@ -140,7 +140,7 @@ def applicable(base: Tree, domain: Domain) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class InputLeaf:
-    """What the given values of one leaf say about its domain.
+    """The domain of one leaf, as its given values show it.
 
     fixed: keep as given (integers, labels). low, high: given range. zeros: positions that are 0 under every seed, when
     they are a pattern (a triangle, a mask). symmetric: equal to its transpose. normalised: rows sum to 1.
@@ -164,7 +164,7 @@ class Domain:
 
 
 def observe(first: Tree, second: Tree) -> Domain:
-    """Read the domain off two draws of `get_inputs`."""
+    """The domain that two draws of `get_inputs` show."""
     pairs = zip(tensor_leaves(first), tensor_leaves(second), strict=True)
     return Domain(tuple(_observe_leaf(a, b) for a, b in pairs))
 
@@ -275,7 +275,7 @@ def restride(tensor: HostTensor) -> HostTensor:
 
 
 def nudge(tree: Tree, seed: int, *, rounded: bool = False) -> Tree:
-    """Every float element moved at random by what the rounding of an honest kernel amounts to.
+    """The tree with every float element moved at random by as much as an honest kernel rounds.
 
     The result is float64, or rounded to each leaf's own dtype (state tables must keep theirs).
 
@@ -307,7 +307,7 @@ def nudge(tree: Tree, seed: int, *, rounded: bool = False) -> Tree:
 
 
 def randomise_state(state: Tree, other: Tree, seed: int, name: str) -> Tree:
-    """A state table whose defaults are not inert: no bias is 0, no gamma 1, no running statistic the initial one.
+    """The state table with constant defaults replaced: no bias is 0, no gamma 1, no running statistic the initial one.
 
     other: a second `init_state` under another seed. A float leaf that differs between the two was drawn at random and
     stays; one that is constant gets noise around it (positive stays positive); a fixed table stays.

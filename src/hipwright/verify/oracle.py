@@ -1,8 +1,8 @@
-"""What is right: cases of one task, each with inputs, a state table and the fp64 expectation.
+"""The cases of one task, each with inputs, a state table and the fp64 expectation.
 
-A case is workload x family. It is made on first use from the task host alone (three runs of the reference: native,
-fp64, and fp64 on nudged inputs) and kept, so the second candidate of a task costs nothing. The oracle lives in the
-parent; no candidate ever sees an expectation.
+A case is a workload and an input family. It is made on first use by the task host alone (three runs of the reference:
+native, fp64, and fp64 on nudged inputs) and kept, so that the second candidate of a task costs nothing. The oracle
+lives in the parent; no candidate ever sees an expectation.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from hipwright.verify.cpu.skipped import too_many
 from hipwright.verify.degenerate import degenerate
 from hipwright.verify.expectation import Expectations
 from hipwright.verify.expected import Expected, rules
-from hipwright.verify.tolerance import ALIKE, LARGEST
+from hipwright.verify.tolerance import LARGEST, NEAR_CONSTANT
 
 SMALL_ELEMENTS = 4096  # per workload on which every family runs
 FULL_ELEMENTS = 1 << 21  # inputs, parameters and buffers of a workload that is still run as given
 FULL_OPERATIONS = float(1 << 34)  # of its products and convolutions
-MUTATED = "mutated"  # new inputs and new parameters: what a second call of the same process meets
+MUTATED = "mutated"  # new inputs and new parameters, for a second call in the same process
 TRIALS = tuple(f"trial{i}" for i in range(1, 6))  # KernelBench's five draws
 
 Role = Literal["families", "full", "unseen"]
@@ -39,7 +39,7 @@ Role = Literal["families", "full", "unseen"]
 
 @dataclass(frozen=True, eq=False)
 class VerificationCase:
-    """One thing to get right. rejected: why it cannot be judged; degenerate: why it would prove nothing."""
+    """One set of inputs with its expectation. rejected: why it cannot be judged; degenerate: why it proves nothing."""
 
     workload: str
     family: str
@@ -64,7 +64,8 @@ class VerificationCase:
 
 @dataclass(frozen=True)
 class Planned:
-    """A workload that is verified and what for. skipped: given workloads too large to run here, with the reason."""
+    """A workload to verify. role: whether it is run with all families, as a shape the program has not seen, or as
+    given."""
 
     workload: Workload
     role: Role
@@ -74,8 +75,8 @@ class Planned:
 class Oracle:
     """Cases of one task. Safe to use from several threads.
 
-    seed: draws everything; None draws one now (after the candidate is frozen, for a secret). policy: the task's own
-    when None. Raises TaskError where the reference itself fails on its own inputs.
+    seed: draws all inputs and states; None draws a secret one now. policy: the task's own when None. skipped: given
+    workloads too large to run here, with the reason. Raises TaskError where the reference fails on its own inputs.
     """
 
     handle: TaskHandle
@@ -98,7 +99,7 @@ class Oracle:
         self._states: dict[int, Tree] = {}
         self._planned: tuple[Planned, ...] | None = None
         self._held: dict[int, tuple[Planned, ...] | None] = {}
-        self._seen: tuple[bool, tuple[str, ...]] | None = None
+        self._known_effects: tuple[bool, tuple[str, ...]] | None = None
         self.seconds = 0.0  # spent in preparing cases so far
 
     # ---------------------------------------------------------------- what to verify
@@ -117,8 +118,8 @@ class Oracle:
             return self._planned
 
     def held(self, part: int) -> tuple[Planned, ...] | None:
-        """Further derived workloads, in which some size of the task's own is kept, for a program that is written for
-        that size and so claims none that is planned. part: which size, from 0 (`TaskHandle.held`); None after the last.
+        """Further derived workloads that keep one size of the task's own, for a program that is written for that size
+        and so claims no planned workload. part: which size, from 0 (`TaskHandle.held`); None after the last.
         """
         with self._lock:
             if part not in self._held:
@@ -130,7 +131,7 @@ class Oracle:
             return self._held[part]
 
     def families(self, workload: str) -> tuple[str, ...]:
-        """The families that apply to a workload; KernelBench mode has five trials of the given one."""
+        """The families that apply to a workload; in KernelBench mode five trials of the given one."""
         if self.kernelbench:
             return TRIALS
         with self._lock:
@@ -187,8 +188,8 @@ class Oracle:
             return self._cases[key]
 
     def status(self) -> tuple[Status, str] | None:
-        """("unscorable" or "degenerate", why) when the task itself cannot judge anything; None when it can."""
-        random, written = self._habits()
+        """("unscorable" or "degenerate", why) where the task can judge no program; None where it can."""
+        random, written = self._side_effects()
         if random:
             return "unscorable", "the reference draws random numbers, so no fixed output is right"
         if written:
@@ -205,14 +206,14 @@ class Oracle:
                 reasons.append(f"{case.name}: {case.rejected or case.degenerate}")
         return "degenerate", "no workload proves anything: " + "; ".join(reasons[:4])
 
-    def _habits(self) -> tuple[bool, tuple[str, ...]]:
-        """Whether the reference draws random numbers, and which inputs it writes to."""
+    def _side_effects(self) -> tuple[bool, tuple[str, ...]]:
+        """Whether the reference draws random numbers, and the inputs it writes to."""
         with self._lock:
-            if self._seen is None:
+            if self._known_effects is None:
                 first = self.planned()[0].workload.name
                 info = self.handle.reference(self._base(first, "given"), self._state(0), dtype="native")[2]
-                self._seen = bool(info.get("random")), tuple(map(str, info.get("mutated_inputs") or ()))
-            return self._seen
+                self._known_effects = bool(info.get("random")), tuple(map(str, info.get("mutated_inputs") or ()))
+            return self._known_effects
 
     @property
     def state(self) -> Tree:
@@ -221,7 +222,7 @@ class Oracle:
             return self._state(0)
 
     def prepare(self, *, every: bool = True) -> None:
-        """Make the cases that a verification asks for, now instead of on first use. every: those of the full gate."""
+        """Make the cases of a verification now instead of on first use. every: those of the full gate."""
         for planned in self.planned():
             name = planned.workload.name
             known = self.families(name)
@@ -230,7 +231,7 @@ class Oracle:
                 self.case(name, family)
 
     def seed_of(self, *parts: object) -> int:
-        """A seed that nobody could know before this oracle's own, one for each name."""
+        """A seed derived from this oracle's own, one for each name."""
         return self._seed(*parts)
 
     def _seed(self, *parts: object) -> int:
@@ -250,7 +251,8 @@ class Oracle:
         return self._states[variant]
 
     def _domain(self, workload: str) -> draws.Domain:
-        """What the inputs may be; signed values that break a reference which the given ones do not are restricted."""
+        """The domain of a workload's inputs; restricted where signed values break a reference that the given ones do
+        not."""
         if workload not in self._domains:
             given = self._base(workload, "given")
             domain = draws.observe(given, self._base(workload, "twin"))
@@ -263,7 +265,7 @@ class Oracle:
         return self._domains[workload]
 
     def _nonfinite(self, inputs: Tree) -> float:
-        """Share of NaN and Inf among the fp64 reference's float outputs; 2 when it raises."""
+        """The share of NaN and Inf among the fp64 reference's float outputs; 2 when it raises."""
         try:
             outputs = self.handle.reference(inputs, self._state(0))[0]
         except HipwrightError as error:
@@ -297,14 +299,14 @@ class Oracle:
             inputs = draws.make(inputs, shape, domain, (self.seed or 0) + (family == MUTATED), workload)
         blank = VerificationCase(workload, family, seed, inputs, state, Expected({}))
 
-        def again(number: int) -> Tree:
+        def redraw(number: int) -> Tree:
             other = self.handle.inputs(workload, self._seed("again", workload, family, number))
             if family in ("given", *TRIALS):
                 return other
             return draws.make(other, shape, domain, self._seed("again", number), workload)
 
         try:
-            expected = self._expectations.of(inputs, state, again, alike=family in ALIKE)
+            expected = self._expectations.of(inputs, state, redraw, near_constant=family in NEAR_CONSTANT)
         except HipwrightError as error:
             if isinstance(error, InfrastructureError) or family in ("given", *TRIALS):
                 raise

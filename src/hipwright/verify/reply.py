@@ -1,4 +1,4 @@
-"""What a worker sends back is data from the process that ran hostile code: looked at before it is believed."""
+"""Checks of replies from a process that ran hostile code: every field is validated before it is used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hipwright.errors import WorkerError
 from hipwright.records import Status, Verdict
 from hipwright.tensors import HostTensor, leaves
 
-# what a candidate may be found to have done by its own process; "pass" is for the parent alone to say
+# statuses that a candidate's own process may report; "pass" is the parent's alone
 FAILURES: frozenset[Status] = frozenset(
     ["parse_error", "launch_error", "timeout", "out_of_bounds", "bad_output_spec", "nondeterministic", "input_mutated"]
 )
@@ -22,7 +22,7 @@ _MOST = 2**62
 
 
 class Malformed(Exception):
-    """A reply that our worker's code never makes."""
+    """A reply that our worker's code never sends."""
 
 
 def check_run(info: Any, tree: Any, *, counted: bool) -> None:
@@ -48,7 +48,7 @@ def check_run(info: Any, tree: Any, *, counted: bool) -> None:
 
 
 def check_many(told: Any, trees: Any, most: int) -> None:
-    """Raise Malformed unless this is the outside of what a GPU worker's `run_many` returns for `most` runs.
+    """Raise Malformed unless this has the outer form of what a GPU worker's `run_many` returns for `most` runs.
 
     Entries of finished runs are for `check_run`. A list that ends early ends with a verdict.
     """
@@ -82,7 +82,7 @@ def numbers(told: Any, key: str) -> tuple[float, ...]:
 
 
 def whole_numbers(told: Any, key: str) -> tuple[int, ...]:
-    """The same for whole numbers."""
+    """A non-negative whole number, or a list of them, of a reply. WorkerError for anything else."""
     return tuple(_checked(told, key, _size))
 
 
@@ -119,21 +119,21 @@ def checked_trace(header: Any) -> dict[str, Any]:
 
 
 def believable(verdict: Verdict) -> Verdict:
-    """A verdict that came from the worker itself, if a worker may come to it; else one that says it cheats."""
+    """A verdict that the worker itself reported, where a worker may report it; else the verdict on a forged reply."""
     if verdict.status in FAILURES and verdict.fault == "candidate":
         return replace(verdict, message=_clean(verdict.message), evidence=_clean(verdict.evidence))
     return forged(f"the candidate's process reports itself as {verdict.status}: {verdict.message}", verdict.evidence)
 
 
 def forged(message: str, evidence: Mapping[str, Any] | None = None) -> Verdict:
-    """The verdict on a program whose process says what ours never says."""
+    """The verdict on a program whose process sends what our code never sends."""
     return Verdict(
         status="hack", fault="candidate", stage="verify", message=_clean(message), evidence=_clean(dict(evidence or {}))
     )
 
 
 def _clean(value: Any, depth: int = 8) -> Any:
-    """What a record can hold as JSON: no lone surrogates, no integers beyond 64 bits, no endless nesting."""
+    """The value as a record can hold it: no lone surrogates, no integers beyond 64 bits, no deep nesting."""
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""Inputs that a candidate worker has been sent and keeps: every program of a task is run on the same ones."""
+"""Inputs that a candidate worker has been sent and keeps, as every program of a task runs on the same ones."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ LARGE_BYTES = 16 << 20  # inputs above this are sent each time
 
 @dataclass
 class SentInputs:
-    """The parent's side of one worker process: which inputs lie there, under what names.
+    """The names of the inputs that one worker process holds, kept in the parent.
 
-    A tree is known by its identity, and held as long as its name is, so that no other can take its place.
+    A tree is known by its identity, and held as long as its name is, so that no other tree can get the same identity.
     """
 
     _known: OrderedDict[int, tuple[str, Tree, int]] = field(default_factory=OrderedDict)
     _ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     _drop: list[str] = field(default_factory=list)
 
-    def ask(self, inputs: Sequence[Tree]) -> tuple[list[str], list[str], list[Tree]]:
-        """(a name for each, "" for what is not kept; names to forget; what to send, None for what lies there)."""
+    def request(self, inputs: Sequence[Tree]) -> tuple[list[str], list[str], list[Tree]]:
+        """(a name for each, "" for what is not kept; names to forget; trees to send, None for what the worker has)."""
         names: list[str] = []
         bundle: list[Tree] = []
         for tree in inputs:
@@ -45,17 +45,17 @@ class SentInputs:
         return names, drop, bundle
 
     def clear(self) -> None:
-        """The process is another: nothing lies there."""
+        """A new process: it holds nothing."""
         self._known.clear()
         self._drop.clear()
 
     def retire(self) -> None:
-        """A task ends: what lies there is forgotten with the next request."""
+        """A task ends: the worker forgets what it holds with the next request."""
         self._drop += [name for name, _, _ in self._known.values()]
         self._known.clear()
 
     def _over(self, needed: set[str]) -> list[str]:
-        """Names of the oldest trees beyond the room for them; never those of the request under way."""
+        """Names of the oldest trees beyond `KEPT_BYTES`; never those of the request under way."""
         dropped = []
         held = sum(size for _, _, size in self._known.values())
         for key, (name, _, size) in list(self._known.items()):

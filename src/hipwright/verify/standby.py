@@ -1,7 +1,7 @@
 """Candidate processes that are started ahead, so that one that breaks is replaced at once. No torch.
 
-A process takes a second or more until it may use a GPU that others use too, and of a batch of a model's answers, or of
-mutants, several crash it.
+A process needs a second or more before it can use a shared GPU, and several candidates of a batch of model answers or
+mutants crash it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from hipwright.sandbox import Session
 
 
 class Standby:
-    """At most `count` processes beside those in use, all alike. Safe to use from several threads.
+    """Keeps up to `count` idle processes ready beside those in use. Safe to use from several threads.
 
-    start: makes one. around: what each start in the background runs in. The first ones are started once somebody has
-    taken one.
+    start: starts one. around: the context of each start in the background. The first ones are started after the first
+    `take`.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class Standby:
 
     @property
     def ready(self) -> int:
-        """How many wait."""
+        """How many processes are idle and ready."""
         return len(self._ready)
 
     def take(self) -> Session:
-        """One that waits and still runs, else a new one. Raises what starting it raises."""
+        """An idle process that still runs, else a new one. Raises what starting it raises."""
         with self._changed:
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(target=self._fill, name="standby", daemon=True)
@@ -54,7 +54,7 @@ class Standby:
         return self._start()
 
     def close(self) -> None:
-        """End those that wait, and start no more."""
+        """End the idle processes, and start no more."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -74,7 +74,7 @@ class Standby:
                     if self._closed:
                         return
                     session = self._start()
-            except HipwrightError:  # whoever takes one next is told
+            except HipwrightError:  # the next `take` raises it
                 with self._changed:
                     self._changed.wait_for(lambda: self._closed, timeout=1.0)
                 continue

@@ -1,8 +1,8 @@
-"""How much error is honest: budgets for one output leaf from the reference alone (docs/verification.md).
+"""Budgets: the error that an honest kernel may make in one output leaf, from the reference alone.
 
-Three numbers meet in a budget: what the honest baseline (torch eager in the task's dtype) got wrong; how far the fp64
-result moves when every float input moves by half an ulp, which is what any backward-stable kernel may cost; and a
-floor per dtype. c times the larger of the first two, at least the floor, relative to the rms of the row.
+A budget is c times the larger of two errors, and at least a floor per dtype, relative to the rms of the row: the error
+of the honest baseline (torch eager in the task's dtype), and the change of the fp64 result when every float input moves
+by half an ulp, which any backward-stable kernel may cost (docs/verification.md).
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ ELEMENT = 4.0  # one element may be this many row budgets off: the 4 sigma of a 
 ALLCLOSE = {"float64": 1e-4, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
 
 
-ALIKE = frozenset({"zeros90"})
-"""Families whose rows hold one value nearly everywhere: what is summed of them is mostly one number."""
+NEAR_CONSTANT = frozenset({"zeros90"})
+"""Families whose rows hold one value nearly everywhere, so that sums have mostly equal terms."""
 
 
-def floor(dtype: str, reduction: int, *, alike: bool = False) -> float:
-    """Relative rms every kernel of this dtype may cost, with `reduction` terms in a sum.
+def floor(dtype: str, reduction: int, *, near_constant: bool = False) -> float:
+    """Relative rms error that every kernel of this dtype may make, with `reduction` terms in a sum.
 
     For float32 and float64 at least SPREAD sqrt(n) u: what adding n terms one by one costs with high probability
-    (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). Equal terms (`alike`) round
-    alike step after step: half of the worst case, n u / 2 (Higham, "Accuracy and stability", section 4.2).
+    (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). Equal terms (`near_constant`)
+    round alike step after step: half of the worst case, n u / 2 (Higham, "Accuracy and stability", section 4.2).
     """
     if dtype not in ("float32", "float64"):
         return FLOOR[dtype]
-    steps = max(SPREAD * sqrt(reduction), reduction / 4 if alike else 0.0)
+    steps = max(SPREAD * sqrt(reduction), reduction / 4 if near_constant else 0.0)
     grown = max(FLOOR[dtype], steps * UNIT[dtype])
     return min(grown, FLOOR_CAP) if dtype == "float32" else grown
 
 
 def reduction_length(leaves: Sequence[TensorSpec | HostTensor], weights: Sequence[HostTensor], out: int) -> int:
-    """A generous guess of how many terms are summed into one output element.
+    """An upper estimate of how many terms are summed into one output element.
 
     The largest of: elements of the largest leaf per output element (sums), elements of a weight per output feature
     (products, convolutions), and the longest dimension (norms, softmax).
@@ -75,30 +75,30 @@ def strict_rule(
     path: str,
     native: HostTensor,
     exact: HostTensor,
-    moved: HostTensor,
+    nudged: HostTensor,
     *,
     c: float,
     reduction: int,
-    usual: F64 | None = None,
-    alike: bool = False,
+    redrawn: F64 | None = None,
+    near_constant: bool = False,
 ) -> Rule:
     """The Rule of one leaf.
 
-    native: the honest baseline; exact: the fp64 reference; moved: the fp64 reference on inputs moved by half an ulp.
-    usual: what the honest baseline got wrong on other inputs of the same kind, where a leaf has too few elements for
-    one draw to show it. alike: the inputs' rows hold one value nearly everywhere.
+    native: the honest baseline; exact: the fp64 reference; nudged: the fp64 reference on inputs moved by half an ulp.
+    redrawn: the honest baseline's error on other inputs of the same kind, where a leaf has too few elements for one
+    draw to show it. near_constant: the inputs' rows hold one value nearly everywhere.
     An integer or bool leaf takes its dtype from `native` and is exact where all three agree.
     """
     if not native.is_float:
-        return _exact_rule(path, native, exact, moved)
-    want, base, shifted = exact.to_f64(), native.to_f64(), moved.to_f64()
+        return _exact_rule(path, native, exact, nudged)
+    want, base, shifted = exact.to_f64(), native.to_f64(), nudged.to_f64()
     if not want.size:
         return Rule(path=path, spec=native.spec, expected=want, element=want)
     least = SMALLEST[native.dtype]
     with np.errstate(invalid="ignore", over="ignore"):
         honest = np.maximum(np.abs(base - want), np.abs(shifted - want))
-        if usual is not None:
-            honest = np.maximum(honest, usual)
+        if redrawn is not None:
+            honest = np.maximum(honest, redrawn)
     finite = np.isfinite(want) & np.isfinite(base)
     judged = finite | (_kind(want) == _kind(base))
     usable = finite & np.isfinite(honest)
@@ -107,9 +107,9 @@ def strict_rule(
     spent = _row_rms(np.where(usable, honest, 0.0), length)
     typical = np.median(spent[scale > 0] / scale[scale > 0]) if (scale > 0).any() else 0.0
     few = 1.0 + 2.0 / length
-    lowest = floor(native.dtype, reduction, alike=alike)
+    lowest = floor(native.dtype, reduction, near_constant=near_constant)
     least_relative = max(c * few * float(typical), lowest)
-    # a row's own rounding may have been lucky, or its terms cancel: then the usual row's error is the measure
+    # a row's own rounding may have been lucky, or its terms cancel: then the median row's error is the measure
     row = np.maximum(c * few * np.maximum(spent, np.median(spent)), least_relative * scale) + least
     # an element far above its row's rms may lose the floor's share of itself
     own = np.where(usable, c * honest + lowest * np.abs(want), 0.0)
@@ -138,13 +138,13 @@ def kernelbench_rule(path: str, native: HostTensor) -> Rule:
 
 
 def unchanged_rule(path: str, tensor: HostTensor) -> Rule:
-    """A leaf that must keep its bits, such as a buffer the reference leaves alone."""
+    """The rule of a leaf that must keep its bits, such as a buffer that the reference does not write."""
     return Rule(path=path, spec=tensor.spec, expected=np.array(tensor.bits(), copy=True), evidence=False)
 
 
-def _exact_rule(path: str, native: HostTensor, exact: HostTensor, moved: HostTensor) -> Rule:
+def _exact_rule(path: str, native: HostTensor, exact: HostTensor, nudged: HostTensor) -> Rule:
     want = exact.bits().astype(BITS[native.dtype])
-    judged: Mask = (want == native.bits()) & (want == moved.bits().astype(want.dtype))
+    judged: Mask = (want == native.bits()) & (want == nudged.bits().astype(want.dtype))
     return Rule(path=path, spec=native.spec, expected=want, judged=None if judged.all() else judged)
 
 

@@ -1,4 +1,4 @@
-"""What a verification of one program has found so far: the parts that are the same for every target."""
+"""The verification of one program, as far as it is the same for every target: which cases run, and the evidence."""
 
 from __future__ import annotations
 
@@ -7,27 +7,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from hipwright.errors import GuardFailed
 from hipwright.records import Verdict
 from hipwright.tensors import HostTensor, tensor_leaves
-from hipwright.verify.candidate import POISON_A, CallReply, Rejected, judge, launches, where_from
+from hipwright.verify.candidate import POISON_A, CallReply, Rejected, case_evidence, judge, launches
 from hipwright.verify.oracle import MUTATED, TRIALS, Oracle, Planned, VerificationCase
 
-MANY_ELEMENTS = 1 << 16  # a main workload above this runs the short list of families
-SHORT_LIST = ("given", "normal", "shifted", "outliers", "zeros90", "strided", *TRIALS)
-FAST_LIST = ("outliers", "shifted", "mantissa", "strided", "tiny", "large")
-"""The families of the fast gate beside given and normal: each catches what no other does."""
-QUICK_ELEMENTS = 1 << 18  # of inputs of the task's own that the fast gate still runs
+LARGE_ELEMENTS = 1 << 16  # a main workload with more runs only the families of `LARGE_WORKLOAD_FAMILIES`
+LARGE_WORKLOAD_FAMILIES = ("given", "normal", "shifted", "outliers", "zeros90", "strided", *TRIALS)
+FAST_GATE_FAMILIES = ("outliers", "shifted", "mantissa", "strided", "tiny", "large")
+"""The families of the fast gate beside given and normal; each catches faults that no other does."""
+FAST_GATE_ELEMENTS = 1 << 18  # the largest of the task's own inputs that the fast gate runs
 UNCLAIMED = "unclaimed"
-"""In the evidence of a verdict on a program whose guards refused every shape that was run."""
+"""A key in the evidence of the verdict on a program whose guards refused every shape that was run."""
 
 
-class Runner(Protocol):
-    """A session of one build: `candidate.Candidate`, `verify.gpu.loaded.Loaded`."""
+Gate = Literal["full", "fast"]
+"""Which stages a candidate must pass (docs/score.md)."""
+
+
+class CandidateRunner(Protocol):
+    """A session of one build: `candidate.CandidateSession` or `gpu.loaded.LoadedProgram`."""
 
     def run(self, case: VerificationCase, **header: Any) -> CallReply:
         """One call. Raises GuardFailed, Rejected, or the infrastructure's own errors."""
@@ -35,7 +39,8 @@ class Runner(Protocol):
 
 @dataclass(kw_only=True)
 class Verification:
-    """Evidence for a verdict. main: the workload that all families run on; worst: largest error over its tolerance."""
+    """Cases and evidence of one verification. main: the workload that all families run on; worst: the largest error
+    over its tolerance; same_size: the shapes that keep the same size as `main` does."""
 
     oracle: Oracle
     worst: float | None = None
@@ -43,10 +48,10 @@ class Verification:
     skipped: dict[str, str] = field(default_factory=dict)
     checks: dict[str, Any] = field(default_factory=dict)
     main: Planned | None = None
-    beside: tuple[Planned, ...] = ()  # shapes that keep the same size as `main` does
+    same_size: tuple[Planned, ...] = ()
 
     def first_family(self, workload: str) -> str:
-        """The family that any workload has."""
+        """The family that every workload has."""
         return self.oracle.families(workload)[0]
 
     def main_case(self, family: str) -> VerificationCase:
@@ -64,7 +69,7 @@ class Verification:
     def candidates(self) -> Iterator[Planned]:
         """The workloads that may become `main`, the smallest first; `main` alone once it is known.
 
-        After those that are planned, the first of each part that keeps a size of the task's own.
+        The planned ones come first, then one for each size of the task's own that is kept.
         """
         if self.main:
             yield self.main
@@ -75,88 +80,92 @@ class Verification:
             held = self.oracle.held(part)
             if held is None:
                 return
-            self.beside = held[1:]
+            self.same_size = held[1:]
             yield from held[:1]
 
     def unclaimed(self, planned: Planned, error: GuardFailed) -> None:
-        """A guard refused a workload; it may not refuse the task's own."""
+        """Note that a guard refused a workload. Rejected where it is the task's own."""
         name = planned.workload.name
         if planned.workload.origin != "derived":
-            raise Rejected(refuses(error, name)) from error
+            raise Rejected(refusal_verdict(error, name)) from error
         self.skipped[name] = f"the program does not claim this shape: {error.message}"
 
-    def nothing_claimed(self) -> Rejected:
-        """The program's guards refused everything."""
+    def claims_nothing(self) -> Rejected:
+        """The rejection of a program whose guards refused every workload."""
         last = list(self.skipped.values())[-1]
         message = f"the program claims none of the shapes that can be run here: {last}"
         return Rejected(Verdict(status="unscorable", fault="task", message=message, evidence={UNCLAIMED: True}))
 
     def family_cases(self) -> list[VerificationCase]:
-        """Every family on the main workload; the short list where that is large."""
+        """The families of the main workload; a few of them where it is large."""
         assert self.main is not None
         name = self.main.workload.name
-        large = elements(self.main_case("given")) > MANY_ELEMENTS
-        return [self.oracle.case(name, f) for f in self.oracle.families(name) if not large or f in SHORT_LIST]
+        large = elements(self.main_case("given")) > LARGE_ELEMENTS
+        return [
+            self.oracle.case(name, f) for f in self.oracle.families(name) if not large or f in LARGE_WORKLOAD_FAMILIES
+        ]
 
     def unseen_cases(self) -> list[VerificationCase]:
-        """Shapes that the program could not have been written for, each with two families."""
+        """Cases of derived shapes that the program cannot have been written for, each with two families."""
         return [self._unseen(planned, family) for planned in self._unseen_shapes() for family in ("normal", "given")]
 
     def _unseen_shapes(self) -> list[Planned]:
         assert self.main is not None
         known = (self.main.workload.name, *self.skipped)
-        planned = (*self.oracle.planned(), *self.beside)
+        planned = (*self.oracle.planned(), *self.same_size)
         return [p for p in planned if p.role == "unseen" and p.workload.name not in known]
 
     def _unseen(self, planned: Planned, family: str) -> VerificationCase:
         families = self.oracle.families(planned.workload.name)
         return self.oracle.case(planned.workload.name, family if family in families else families[0])
 
-    def quick_cases(self) -> list[VerificationCase]:
-        """The fast gate's: few families, every unseen shape once, the task's own where they are small."""
+    def fast_gate_cases(self) -> list[VerificationCase]:
+        """The cases of the fast gate: few families, every unseen shape once, the task's own shapes where small."""
         assert self.main is not None
         name = self.main.workload.name
-        found = [self.oracle.case(name, f) for f in self.oracle.families(name) if f in (*FAST_LIST, *TRIALS[1:])]
+        found = [
+            self.oracle.case(name, f) for f in self.oracle.families(name) if f in (*FAST_GATE_FAMILIES, *TRIALS[1:])
+        ]
         found += [self._unseen(planned, "normal") for planned in self._unseen_shapes()]
         for planned in self.oracle.planned():
             if planned.role == "full" and planned.workload.name != name:
                 case = self.oracle.case(planned.workload.name, self.first_family(planned.workload.name))
-                if elements(case) <= QUICK_ELEMENTS:
+                if elements(case) <= FAST_GATE_ELEMENTS:
                     found.append(case)
         return found
 
     # ---------------------------------------------------------------- what came of it
 
-    def attempt(self, session: Runner, case: VerificationCase) -> bool:
-        """Run and judge one case; False when it is skipped."""
+    def attempt(self, session: CandidateRunner, case: VerificationCase) -> bool:
+        """Run and judge one case; False where it is skipped."""
         if not self.usable(case):
             return False
         try:
             answer = session.run(case)
         except GuardFailed as error:
-            self.declined(case, error)
+            self.note_declined(case, error)
             return False
         self.judge(case, answer)
         return True
 
     def usable(self, case: VerificationCase) -> bool:
-        """Whether it can be judged; what cannot, or proves nothing, is listed as skipped."""
+        """Whether a case can be judged; one that cannot, or proves nothing, is listed as skipped."""
         if why := case.rejected or case.degenerate:
             self.skipped[case.name] = why
         return not case.rejected
 
-    def declined(self, case: VerificationCase, error: GuardFailed) -> None:
-        """A guard refused a case; it may not refuse the task's own inputs."""
-        if case.family in ("given", *TRIALS) and self.own(case.workload):
-            raise Rejected(refuses(error, case.name)) from error
+    def note_declined(self, case: VerificationCase, error: GuardFailed) -> None:
+        """Note that a guard refused a case. Rejected where it is the task's own inputs."""
+        if case.family in ("given", *TRIALS) and self.is_given(case.workload):
+            raise Rejected(refusal_verdict(error, case.name)) from error
         self.skipped[case.name] = f"the program does not claim this: {error.message}"
 
-    def own(self, workload: str) -> bool:
+    def is_given(self, workload: str) -> bool:
         """Whether the task itself has this workload."""
         return any(p.workload.name == workload and p.workload.origin != "derived" for p in self.oracle.planned())
 
     def judge(self, case: VerificationCase, answer: CallReply, prefix: str = "", poison: int = POISON_A) -> None:
-        """Raise Rejected unless the answer is right; a right one to a case that counts is evidence."""
+        """Raise Rejected unless the answer is correct; one to a case that counts becomes evidence."""
         found = judge(case, answer, prefix, poison)
         if case.expected.reference_dtype == "native":
             self.checks["reference_dtype"] = "native: an operator has no float64 form, so c is twice as large"
@@ -168,7 +177,7 @@ class Verification:
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
-        """Note the seconds of a stage, without those that made its cases."""
+        """Note the seconds of a stage, without those spent on making its cases."""
         start, prepared = time.perf_counter(), self.oracle.seconds
         try:
             yield
@@ -177,7 +186,7 @@ class Verification:
             self.checks.setdefault("seconds", {})[stage] = round(spent, 4)
 
     def verdict(self, verdict: Verdict) -> Verdict:
-        """With what was checked, on which workloads, and what was left out."""
+        """The verdict with the checks, the workloads it rests on, and what was skipped."""
         checks = {**self.checks, "shapes": self._shapes()}
         return Verdict(
             status=verdict.status,
@@ -194,17 +203,17 @@ class Verification:
         )
 
     def _shapes(self) -> dict[str, list[str]]:
-        """The input shapes of the workloads that stood as evidence."""
+        """The input shapes of the workloads that the verdict rests on."""
         first = {name: self.oracle.case(name, self.first_family(name)).inputs for name in self.evidence}
         return {name: [f"{t.dtype}{list(t.shape)}" for t in tensor_leaves(inputs)] for name, inputs in first.items()}
 
 
 def elements(case: VerificationCase) -> int:
-    """Of its inputs."""
+    """The elements of a case's inputs."""
     return sum(t.numel for t in tensor_leaves(case.inputs))
 
 
-def refuses(error: GuardFailed, workload: str) -> Verdict:
+def refusal_verdict(error: GuardFailed, workload: str) -> Verdict:
     """The verdict on an assert that is false for the task's own inputs."""
     verdict = error.verdict()
     return Verdict(
@@ -217,8 +226,10 @@ def refuses(error: GuardFailed, workload: str) -> Verdict:
     )
 
 
-def unstable(case: VerificationCase, place: tuple[int, tuple[int, ...]], order: str, first: CallReply) -> Verdict:
-    """The verdict on results that are not the same twice."""
+def nondeterministic_verdict(
+    case: VerificationCase, place: tuple[int, tuple[int, ...]], order: str, first: CallReply
+) -> Verdict:
+    """The verdict on results that differ between two runs. place: leaf and index; order: of the second run."""
     leaf, index = place
     return Verdict(
         status="nondeterministic",
@@ -227,7 +238,7 @@ def unstable(case: VerificationCase, place: tuple[int, tuple[int, ...]], order: 
         workload=case.workload,
         message=f"output {leaf} at {list(index)} depends on the order in which threads and blocks run (forward against "
         f"{order}) or on uninitialised memory, and the kernels declare no float atomics (on {case.name})",
-        evidence={**where_from(case), "output": leaf, "index": list(index), "launches": launches(first.stats)},
+        evidence={**case_evidence(case), "output": leaf, "index": list(index), "launches": launches(first.stats)},
     )
 
 
@@ -235,7 +246,7 @@ def first_difference(a: CallReply, b: CallReply) -> tuple[int, tuple[int, ...]] 
     """(leaf, index) of the first bit that differs; NaN equals NaN."""
     pairs = zip(tensor_leaves(a.tree), tensor_leaves(b.tree), strict=False)
     for leaf, (x, y) in enumerate(pairs):
-        if (x.dtype, x.shape) != (y.dtype, y.shape):  # both were judged right: a worker that reorders its reply
+        if (x.dtype, x.shape) != (y.dtype, y.shape):  # both were accepted: a worker that reorders its reply
             return leaf, ()
         found = different(x, y)
         if found.any():

@@ -51,8 +51,8 @@ def test_a_gpu_that_answers_blames_the_late_one_at_once() -> None:
     gpu = Gpu()
     asked = a_canary(gpu)
     start = time.monotonic()
-    assert not asked.still() and time.monotonic() - start < 0.05
-    assert not asked.still() and gpu.asked == 2 and not asked.lost
+    assert not asked.stalled() and time.monotonic() - start < 0.05
+    assert not asked.stalled() and gpu.asked == 2 and not asked.lost
 
 
 def test_a_standstill_is_waited_for_by_all_and_asked_about_once() -> None:
@@ -60,18 +60,18 @@ def test_a_standstill_is_waited_for_by_all_and_asked_about_once() -> None:
     asked = a_canary(gpu)
     gpu.goes.clear()
     said: list[bool] = []
-    waiting = [threading.Thread(target=lambda: said.append(asked.still())) for _ in range(8)]
+    waiting = [threading.Thread(target=lambda: said.append(asked.stalled())) for _ in range(8)]
     for one in waiting:
         one.start()
     for one in waiting:
         one.join()
     assert said == [True] * 8 and gpu.asked == 1, "one question for all"
-    assert asked.still()
+    assert asked.stalled()
     gpu.goes.set()
     time.sleep(0.02)
-    assert asked.still() and gpu.asked == 1, "those who have waited get their answers first"
+    assert asked.stalled() and gpu.asked == 1, "those who have waited get their answers first"
     time.sleep(0.35)
-    assert not asked.still(), "who is late even then hangs by himself"
+    assert not asked.stalled(), "who is late even then hangs by himself"
 
 
 def test_a_standstill_without_end_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,9 +79,9 @@ def test_a_standstill_without_end_is_told_as_one(monkeypatch: pytest.MonkeyPatch
     gpu = Gpu()
     asked = a_canary(gpu)
     gpu.goes.clear()
-    assert asked.still() and not asked.lost
+    assert asked.stalled() and not asked.lost
     time.sleep(0.2)
-    assert not asked.still() and asked.lost
+    assert not asked.stalled() and asked.lost
     gpu.close()
 
 
@@ -89,9 +89,9 @@ def test_closed_while_the_gpu_stands_still_its_process_ends_with_the_answer() ->
     gpu = Gpu()
     asked = a_canary(gpu)
     gpu.goes.clear()
-    assert asked.still()
+    assert asked.stalled()
     asked.close()
-    assert gpu.alive and not asked.still(), "two threads do not share a session"
+    assert gpu.alive and not asked.stalled(), "two threads do not share a session"
     gpu.goes.set()
     end = time.monotonic() + 20
     while gpu.alive and time.monotonic() < end:
@@ -105,11 +105,11 @@ def test_closed_while_the_gpu_stands_still_its_process_ends_with_the_answer() ->
 def test_without_its_process_nobody_is_waited_for() -> None:
     gpu = Gpu()
     asked = Canary(lambda: gpu)  # type: ignore[arg-type,return-value]
-    assert not asked.still(), "not open"
+    assert not asked.stalled(), "not open"
     asked.open()
     asked.open()
     gpu.alive = False
-    assert not asked.still()
+    assert not asked.stalled()
     asked.close()
 
 
@@ -164,7 +164,7 @@ def test_a_worker_asks_the_canary_and_a_lost_gpu_is_no_fault_of_the_program(zygo
     worker.start = lambda: host.session(f"{service}:Slow", {}, limits=Limits(wall_s=30))  # type: ignore[method-assign]
     asked: list[str] = []
     for lost, error in ((True, DeviceError), (False, Rejected)):
-        worker.canary = SimpleNamespace(still=lambda: bool(asked.append("still")), lost=lost)  # type: ignore[assignment,func-returns-value]
+        worker.canary = SimpleNamespace(stalled=lambda: bool(asked.append("still")), lost=lost)  # type: ignore[assignment,func-returns-value]
         worker.open()
         with pytest.raises(error, match="answers no process" if lost else "took longer"):
             worker.call("sleep", {"seconds": 60}, limit_s=0.2, json_only=True)

@@ -43,21 +43,21 @@ def _numbers(dtype: str, shape: tuple[int, ...], c: float) -> dict:
     return budget(leaf, given, {"params": {}, "buffers": {}}, c)
 
 
-def _leaf(native, exact, moved, dtype, c, compact=False) -> DeviceLeaf:
+def _leaf(native, exact, nudged, dtype, c, compact=False) -> DeviceLeaf:
     want = torch.empty(native.numel(), dtype=torch.float32 if compact else torch.float64)
     honest = torch.empty(native.numel(), dtype=torch.bfloat16 if compact else torch.float64)
-    judged = honest_errors(native.reshape(-1), exact.reshape(-1), moved.reshape(-1), want=want, honest=honest)
+    judged = honest_errors(native.reshape(-1), exact.reshape(-1), nudged.reshape(-1), want=want, honest=honest)
     leaf = DeviceLeaf("output", native.dtype, tuple(native.shape), want, exact=False, honest=honest, judged=judged)
     leaf.settle(_numbers(dtype, tuple(native.shape), c))
     return leaf
 
 
-def _rule(native, exact, moved, c):
+def _rule(native, exact, nudged, c):
     reduction = tolerance.reduction_length(
         [TensorSpec(dtype="float32", shape=(2048,), stride=(1,))], [], int(np.prod(native.shape))
     )
     return tolerance.strict_rule(
-        "output", from_torch(native), from_torch(exact), from_torch(moved), c=c, reduction=reduction
+        "output", from_torch(native), from_torch(exact), from_torch(nudged), c=c, reduction=reduction
     )
 
 
@@ -85,8 +85,8 @@ def _cases(draw):
     for array in values:
         for _ in range(draw(st.integers(0, 2)) if array.size > 1 else 0):
             array.flat[draw(st.integers(0, array.size - 1))] = draw(st.sampled_from(SPECIAL))
-    exact, native, moved, got = values
-    return dtype, _tensor(native, dtype), torch.from_numpy(exact), torch.from_numpy(moved), _tensor(got, dtype)
+    exact, native, nudged, got = values
+    return dtype, _tensor(native, dtype), torch.from_numpy(exact), torch.from_numpy(nudged), _tensor(got, dtype)
 
 
 def _streamed(leaf: DeviceLeaf, got: torch.Tensor, chunk: int):
@@ -112,8 +112,8 @@ def _same(a, b, *, near=1e-9):
 
 @given(_cases(), st.sampled_from([2.0, 4.0]), st.integers(1, 300))
 def test_strict_rule_and_comparison_agree(case, c, chunk):
-    dtype, native, exact, moved, got = case
-    rule, leaf = _rule(native, exact, moved, c), _leaf(native, exact, moved, dtype, c)
+    dtype, native, exact, nudged, got = case
+    rule, leaf = _rule(native, exact, nudged, c), _leaf(native, exact, nudged, dtype, c)
     count = rule.expected.size
     ours = torch.cat([leaf.budget(a, b) for a, b in pieces(0, count, leaf.row_length)])
     np.testing.assert_allclose(ours.numpy(), rule.element.reshape(-1), rtol=1e-12)
@@ -138,14 +138,14 @@ def _near_a_rows_edge(got, rule) -> bool:
 
 @given(_cases(), st.integers(1, 300))
 def test_the_compact_form_says_the_same_but_at_the_very_edge(case, chunk):
-    dtype, native, exact, moved, got = case
+    dtype, native, exact, nudged, got = case
     assume(dtype != "float64")
     finite = exact[exact.isfinite()].abs()
     assume(not finite.numel() or 1e-35 < float(finite.max()) < 1e30)
-    rule = _rule(native, exact, moved, 4.0)
+    rule = _rule(native, exact, nudged, 4.0)
     theirs = compare_leaf(from_torch(got), rule)
     assume(not 0.9 < theirs.worst_error < 1.1 and not _near_a_rows_edge(got, rule))
-    ours = _streamed(_leaf(native, exact, moved, dtype, 4.0, compact=True), got, chunk)
+    ours = _streamed(_leaf(native, exact, nudged, dtype, 4.0, compact=True), got, chunk)
     assert (ours.ok, ours.status) == (theirs.ok, theirs.status)
     if isfinite(theirs.worst_error):  # a thirtieth of a budget for the expectation, 2^-6 for the budget
         assert abs(ours.worst_error - theirs.worst_error) <= 1 / 30 + 2**-6 * theirs.worst_error
@@ -170,12 +170,12 @@ def test_kernelbench_rule_agrees(case, chunk):
 )
 def test_integers_are_exact(want, seed, chunk, dtype):
     rng = np.random.default_rng(seed)
-    native, moved = _tensor(want, dtype), _tensor(np.where(rng.random(want.shape) < 0.05, want + 1, want), dtype)
+    native, nudged = _tensor(want, dtype), _tensor(np.where(rng.random(want.shape) < 0.05, want + 1, want), dtype)
     got = _tensor(np.where(rng.random(want.shape) < rng.choice([0.0, 0.02, 0.3]), want + 1, want), dtype)
     rule = tolerance.strict_rule(
-        "output", from_torch(native), from_torch(native), from_torch(moved), c=4.0, reduction=1
+        "output", from_torch(native), from_torch(native), from_torch(nudged), c=4.0, reduction=1
     )
-    same = (native == moved).reshape(-1)
+    same = (native == nudged).reshape(-1)
     leaf = DeviceLeaf("output", native.dtype, tuple(native.shape), native.reshape(-1), exact=True)
     leaf.judged = None if bool(same.all()) else same
     _same(_streamed(leaf, got, chunk), compare_leaf(from_torch(got), rule))
@@ -245,8 +245,8 @@ def test_pieces_are_whole_rows_or_within_one(start, count, length, limit):
 
 @given(_cases())
 def test_lint_agrees_on_zeros_and_constants(case):
-    dtype, native, exact, moved, got = case
-    rule, leaf = _rule(native, exact, moved, 4.0), _leaf(native, exact, moved, dtype, 4.0)
+    dtype, native, exact, nudged, got = case
+    rule, leaf = _rule(native, exact, nudged, 4.0), _leaf(native, exact, nudged, dtype, 4.0)
     assert passes(leaf, constant_blocks(leaf, 0)) == degenerate._passes(np.zeros_like(rule.expected), rule)
     assert best_constant(leaf) == pytest.approx(float(degenerate._constant(rule).flat[0]), rel=1e-9, abs=1e-300)
     assert passes(leaf, blocks_of(got)) == compare_leaf(from_torch(got), rule).ok

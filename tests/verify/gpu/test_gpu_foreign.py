@@ -42,10 +42,10 @@ def workers(cache: BuildCache) -> Iterator[Zygote]:
         yield zygote
 
 
-def verdict_of(text: str, tasks: Any, workers: Zygote, cache: BuildCache, **more: Any) -> Verdict:
-    with CandidateWorker(workers, "cpu", "cpu", cache, limit_s=more.pop("limit_s", None)) as worker:
+def verdict_of(text: str, tasks: Any, workers: Zygote, cache: BuildCache, **load_options: Any) -> Verdict:
+    with CandidateWorker(workers, "cpu", "cpu", cache, limit_s=load_options.pop("limit_s", None)) as worker:
         program = Program(text=text, form="modelnew")
-        return verify_gpu(None, program, None, tasks.oracle("row_sum"), None, worker, **more)
+        return verify_gpu(None, program, None, tasks.oracle("row_sum"), None, worker, **load_options)
 
 
 @pytest.mark.parametrize("gate", ["full", "fast"])

@@ -19,7 +19,7 @@ from hipwright.task import TaskHandle
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
 from hipwright.verify import Oracle
-from hipwright.verify.candidate import judge_again
+from hipwright.verify.candidate import judge_outputs
 from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.device_judging import judge_on_device
 from hipwright.verify.gpu.large_shapes import TimedInputs
@@ -267,10 +267,10 @@ def test_a_timed_call_that_hands_out_old_results_is_caught(tasks: Any, worker: C
             side.reveal(2, HostSource([late.inputs]))
             side.block(3)
             if kind == "honest":
-                judge_again(late, read_whole(loaded, side.timed_output(2))["outputs"], "in a timed call, ")
+                judge_outputs(late, read_whole(loaded, side.timed_output(2))["outputs"], "in a timed call, ")
                 continue
             with pytest.raises(Exception, match="in a timed call"):
-                judge_again(late, read_whole(loaded, side.timed_output(2))["outputs"], "in a timed call, ")
+                judge_outputs(late, read_whole(loaded, side.timed_output(2))["outputs"], "in a timed call, ")
 
 
 def test_one_who_writes_to_resident_inputs_is_caught_and_they_are_filled_anew(

@@ -15,35 +15,35 @@ def tree(count: int = 16) -> list[HostTensor]:
 
 def test_inputs_are_sent_once() -> None:
     cases, first, second = SentInputs(), tree(), tree()
-    names, drop, bundle = cases.ask([first, second, first])
+    names, drop, bundle = cases.request([first, second, first])
     assert names[0] == names[2] != names[1] and not drop and bundle == [first, second, None]
-    again, drop, bundle = cases.ask([second])
+    again, drop, bundle = cases.request([second])
     assert again == [names[1]] and not drop and bundle == [None]
 
 
 def test_a_new_process_and_a_new_task_start_from_nothing() -> None:
     cases, first = SentInputs(), tree()
-    (name,), _, _ = cases.ask([first])
+    (name,), _, _ = cases.request([first])
     cases.clear()
-    (other,), drop, bundle = cases.ask([first])
+    (other,), drop, bundle = cases.request([first])
     assert bundle == [first] and not drop and other != name
     cases.retire()
-    _, drop, bundle = cases.ask([first])
+    _, drop, bundle = cases.request([first])
     assert drop == [other] and bundle == [first]
 
 
 def test_the_oldest_make_room_but_never_those_under_way(monkeypatch) -> None:
     monkeypatch.setattr(sent_inputs, "KEPT_BYTES", 200)
     cases, trees = SentInputs(), [tree() for _ in range(4)]  # 64 bytes each
-    (first, *_), drop, _ = cases.ask(trees)
+    (first, *_), drop, _ = cases.request(trees)
     assert not drop  # all of them are needed now
-    _, drop, bundle = cases.ask([tree()])
+    _, drop, bundle = cases.request([tree()])
     assert drop[0] == first and len(drop) == 2 and bundle != [None]
-    _, _, bundle = cases.ask([trees[0]])
+    _, _, bundle = cases.request([trees[0]])
     assert bundle == [trees[0]]
 
 
 def test_large_inputs_are_not_kept(monkeypatch) -> None:
     monkeypatch.setattr(sent_inputs, "LARGE_BYTES", 32)
     cases, first = SentInputs(), tree()
-    assert cases.ask([first]) == ([""], [], [first]) == cases.ask([first])
+    assert cases.request([first]) == ([""], [], [first]) == cases.request([first])

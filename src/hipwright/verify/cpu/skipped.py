@@ -1,4 +1,4 @@
-"""Why a shape of the task's own was not run on the cpu target, and which shapes nobody ran at all."""
+"""Reasons why one of the task's own workloads was not run on the cpu target, and which ones no target ran."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ CPU = "the cpu target"
 
 
 def too_many(count: str) -> str:
-    """The reason, of elements or operations."""
+    """The reason for a workload of so many elements or operations. count: with its unit."""
     return f"{count} are too many for {CPU}"
 
 
 def too_long(seconds: str) -> str:
-    """The reason, of processor time."""
+    """The reason for a workload that would take so many processor seconds."""
     return f"{seconds} s on {CPU}; verified at smaller shapes"
 
 
 def unseen(verdicts: Iterable[Verdict]) -> dict[str, str]:
-    """{workload: why} of the task's own workloads that cost too much where they might have run, and that no verdict
-    rests on. A program may be wrong there alone (docs/verification.md)."""
+    """{workload: why} of the task's own workloads that were too costly for the cpu target and that no verdict rests on.
+    A program may be wrong there alone (docs/verification.md)."""
     known = list(verdicts)
     seen = {name for verdict in known for name in verdict.workloads}
     left = {name: why for verdict in known for name, why in verdict.skipped.items() if CPU in why}

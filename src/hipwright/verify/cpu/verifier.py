@@ -1,6 +1,6 @@
-"""The verdict on one program on the `cpu` target: stages, cheap first; the first failure decides.
+"""Verifies one program on the `cpu` target, in stages with the cheap ones first; the first failure decides.
 
-1. checked build, smallest claimed workload: bounds, races, barriers, and the values
+1. checked build, smallest claimed workload: bounds, races, barriers, and values
 2. three launch orders and three poisons: equal bits, or within tolerance where float atomics leave the order open
 3. every input family, unseen shapes, and the task's own shapes where the cpu can carry them
 4. a second call with new inputs and parameters at the old addresses; the first call's outputs must stay
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from hipwright.config import cache_dir
 from hipwright.errors import CandidateError, GuardFailed
@@ -29,18 +29,16 @@ from hipwright.verify.candidate import (
     CandidateSession,
     Rejected,
     judge,
-    judge_again,
+    judge_outputs,
 )
 from hipwright.verify.cpu.skipped import too_long
 from hipwright.verify.oracle import MUTATED, Oracle
 from hipwright.verify.reply import believable
-from hipwright.verify.verification import Verification, elements, first_difference, unstable
-
-Gate = Literal["full", "fast"]
+from hipwright.verify.verification import Gate, Verification, elements, first_difference, nondeterministic_verdict
 
 FULL_LAUNCH_S = 20.0  # processor seconds of one launch at the task's own shapes
-FULL_SECONDS = 1.5  # predicted kernel seconds over which the task's own shapes are left out
-# processor seconds of what the checked run counts, on a laptop core: a prediction from counts is the same everywhere
+FULL_SECONDS = 1.5  # predicted kernel seconds above which the task's own shapes are skipped
+# processor seconds of each thing the checked run counts, on a laptop core: predictions are equal on every machine
 COSTS = {
     "read_bytes": 1e-9,
     "write_bytes": 1e-9,
@@ -70,19 +68,19 @@ def verify_cpu(
     """Verify one built program. gate: "fast" runs the checked builds alone, on few families and one unseen shape.
 
     builds: by (wave, checked); every wave of `waves` needs both, and a checked one for 32 that is not in `waves` is
-    run for information. cache: where the builds' blobs lie (default: the shared cache). Raises infrastructure errors;
-    everything that the program or the task did wrong is in the Verdict.
+    run for information. cache: the folder of the builds' blobs (default: the shared cache). Raises infrastructure
+    errors; faults of the program or the task are in the Verdict.
     """
     problem = oracle.status()
     if problem is not None:
         status, why = problem
         return Verdict(status=status, fault="task", stage="lint", message=why)
     store = cache or BuildCache(cache_dir())
-    run = _Verification(
+    run = CpuVerification(
         oracle=oracle, program=program, builds=builds, zygote=zygote, limits=limits, cache=store, waves=tuple(waves)
     )
     try:
-        run.everything(gate)
+        run.run_stages(gate)
     except Rejected as rejected:
         return run.verdict(rejected.verdict)
     except CandidateError as error:
@@ -91,7 +89,9 @@ def verify_cpu(
 
 
 @dataclass(kw_only=True)
-class _Verification(Verification):
+class CpuVerification(Verification):
+    """The verification of one program on the cpu target."""
+
     program: Program
     builds: Builds
     zygote: Zygote
@@ -100,7 +100,7 @@ class _Verification(Verification):
     waves: tuple[int, ...]
     predicted: float = 0.0  # processor seconds of one fast call on the main workload
 
-    def everything(self, gate: Gate) -> None:
+    def run_stages(self, gate: Gate) -> None:
         """All stages in order."""
         self.skipped |= self.oracle.skipped
         self.checks |= {"waves": list(self.waves), "gate": gate}
@@ -123,7 +123,7 @@ class _Verification(Verification):
     # ---------------------------------------------------------------- stages
 
     def checked(self, wave: int) -> None:
-        """Every access checked, on the smallest workload that the program claims."""
+        """Runs the build that checks every access on the smallest workload that the program claims."""
         traffic: dict[str, list[float]] = {}
         with self._session(wave, checked=True) as session:
             answer = self._claimed(session)
@@ -140,13 +140,13 @@ class _Verification(Verification):
             }
 
     def fast_gate(self, wave: int) -> None:
-        """The fast gate: few cases, every access of which is checked; the other poison; a second call."""
+        """The fast gate: few cases with every access checked, another poison, and a second call."""
         with self._session(wave, checked=True) as session:
             answer = self._claimed(session)
             self.judge(self.main_case("given"), answer)
             case = self.main_case("normal")
             self.judge(case, session.run(case, order="reverse", poison=POISON_C), poison=POISON_C)
-            for case in self.quick_cases():
+            for case in self.fast_gate_cases():
                 self.attempt(session, case)
             if not self.oracle.kernelbench:
                 self.second_call(session)
@@ -162,10 +162,10 @@ class _Verification(Verification):
                 continue
             self.main = planned
             return answer
-        raise self.nothing_claimed()
+        raise self.claims_nothing()
 
     def other_wave(self) -> None:
-        """The smallest workload on 32 lanes when nobody asked for 32: information only."""
+        """Runs the smallest workload on waves of 32 where no target has them, for information only."""
         build = self.builds.get((32, True))
         if 32 in self.waves or build is None:
             return
@@ -182,7 +182,7 @@ class _Verification(Verification):
             self.checks["wave32"] = f"fail: {verdict.status}: {verdict.message}"
 
     def fast(self, wave: int, *, thorough: bool) -> None:
-        """The build without checks: orders and poisons, families, unseen and own shapes, the second call."""
+        """Runs the build without checks: orders and poisons, families, unseen and own shapes, a second call."""
         with self._session(wave, checked=False) as session:
             self.orders(session)
             if thorough:
@@ -194,7 +194,7 @@ class _Verification(Verification):
             self.own_shapes(wave)
 
     def orders(self, session: CandidateSession) -> None:
-        """Three orders, three poisons: the third cannot be told from results."""
+        """Runs three launch orders with three poisons, the third of plausible values, and compares the results."""
         case = self.main_case("normal")
         answers = []
         for order, seed, poison in ORDERS:
@@ -206,21 +206,21 @@ class _Verification(Verification):
         for other, (order, _, _) in zip(answers[1:], ORDERS[1:], strict=True):
             place = first_difference(first, other)
             if place is not None and not open_order:
-                raise Rejected(unstable(case, place, order, first))
+                raise Rejected(nondeterministic_verdict(case, place, order, first))
         self.checks["orders"] = "within tolerance (float atomics)" if open_order else "bit-equal"
 
     def families(self, session: CandidateSession) -> None:
-        """Every family on the main workload."""
+        """Runs every family on the main workload."""
         cases = self.family_cases()
         self.checks["families"] = [case.family for case in cases if self.attempt(session, case)]
 
     def other_shapes(self, session: CandidateSession) -> None:
-        """Shapes that the program could not have been written for."""
+        """Runs shapes that the program cannot have been written for."""
         for case in self.unseen_cases():
             self.attempt(session, case)
 
     def own_shapes(self, wave: int) -> None:
-        """The task's own shapes, unless what the checked run counted foretells that it takes too long."""
+        """Runs the task's own shapes, unless the checked run's counts predict that this takes too long."""
         assert self.main is not None
         with self._session(wave, checked=False, launch_limit_s=FULL_LAUNCH_S) as session:
             for planned in self.oracle.planned():
@@ -241,7 +241,7 @@ class _Verification(Verification):
                     return  # the session is gone
 
     def second_call(self, session: CandidateSession) -> None:
-        """New values at the old addresses; then the first call's outputs are read again."""
+        """Calls again with new values at the old addresses, and reads the first call's outputs once more."""
         first, second = self.main_case("normal"), self.main_case(MUTATED)
         if second.rejected:
             return
@@ -253,11 +253,11 @@ class _Verification(Verification):
             return
         self.judge(second, answer, "in a second call with new values at the same addresses, ")
         if not first.expected.aliases:
-            judge_again(first, session.kept("first", first), "an earlier call's result changed with the next call: ")
+            judge_outputs(first, session.kept("first", first), "an earlier call's result changed with the next call: ")
         self.checks["second_call"] = "pass"
 
     def noop(self) -> None:
-        """Whether the outputs stay right without the program's kernels."""
+        """Notes whether the outputs are correct without the program's kernels."""
         right = True
         with self._session(None, checked=False) as session:
             for family in ("normal", "given"):
@@ -272,7 +272,7 @@ class _Verification(Verification):
         self.checks["noop_right"] = right
 
     def _session(self, wave: int | None, *, checked: bool, launch_limit_s: float | None = None) -> CandidateSession:
-        """A session of one build; wave None is the no-op one. Its state is that of the main cases."""
+        """A session of one build, with the main cases' state; wave None replaces kernels by no-ops."""
         first = self.oracle.planned()[0].workload.name
         state = self.oracle.case(first, self.first_family(first)).state
         so: Path | None = None

@@ -13,7 +13,7 @@ from hipwright.records import Status, TensorSpec
 from hipwright.tensors import HostTensor, Tree, leaves, tensor_leaves
 from hipwright.verify import tolerance
 from hipwright.verify.comparison import OutputComparison
-from hipwright.verify.expected import LUCKY, Rule
+from hipwright.verify.expected import LUCKY_SHARE, Rule
 
 T = TypeVar("T")
 _NOTHING = np.empty(0, np.uint8)
@@ -37,7 +37,7 @@ def budget(leaf: Mapping[str, Any], arguments: Tree, state: Tree, c: float) -> d
         "floor": tolerance.floor(dtype, reduction),
         "least": tolerance.SMALLEST[dtype],
         "element": tolerance.ELEMENT,
-        "lucky": LUCKY,
+        "lucky": LUCKY_SHARE,
         "allclose": tolerance.ALLCLOSE[dtype],
     }
 

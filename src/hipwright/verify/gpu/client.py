@@ -28,7 +28,7 @@ class CandidateWorker(WorkerConnection):
         table: Tree,
         mode: Mode = "run",
         poison: int = POISON_A,
-        more: Mapping[str, Any] | None = None,
+        load_options: Mapping[str, Any] | None = None,
     ) -> LoadedProgram:
         """Make a program ready. build: its code object (None for the modes and candidate forms that need none). more:
         what else program.modelnew.run.load wants to know (extensions, seed).
@@ -45,7 +45,7 @@ class CandidateWorker(WorkerConnection):
                 try:
                     self._alive()
                     with as_candidate_error():
-                        number = self._load(program, build, table, mode, poison, more or {})
+                        number = self._load(program, build, table, mode, poison, load_options or {})
                     break
                 except (WorkerError, DeviceError):
                     self.recycle()
@@ -55,7 +55,13 @@ class CandidateWorker(WorkerConnection):
             return LoadedProgram(self, self._session, number, program, mode)
 
     def _load(
-        self, program: Program, build: Build | None, table: Tree, mode: Mode, poison: int, more: Mapping[str, Any]
+        self,
+        program: Program,
+        build: Build | None,
+        table: Tree,
+        mode: Mode,
+        poison: int,
+        load_options: Mapping[str, Any],
     ) -> int:
         held, key = self._tables.setdefault(id(table), (table, str(next(self._ids))))  # kept: an id stays one table's
         code, so = None, ""
@@ -65,7 +71,7 @@ class CandidateWorker(WorkerConnection):
             else:
                 code = HostTensor.of(np.frombuffer(self.cache.get(build.blob), np.uint8))
         header = {
-            **more,
+            **load_options,
             "lane": program.form,
             "text": program.text,
             "knobs": program.knobs,

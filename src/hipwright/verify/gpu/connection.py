@@ -135,7 +135,7 @@ class WorkerConnection:
             self.cases.clear()
             self.placed.clear()
             self._session = self.standby.take() if self.standby is not None else self.start()
-            self._session.extend = self.canary.still if self.canary is not None else None
+            self._session.extend = self.canary.stalled if self.canary is not None else None
         return self._session
 
     def start(self) -> Session:

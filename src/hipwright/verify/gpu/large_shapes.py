@@ -48,7 +48,7 @@ class LargeShapeVerification(Verification):
     build: Build | None
     reference: DeviceReference | None
     worker: CandidateWorker
-    more: Mapping[str, Any] | None
+    load_options: Mapping[str, Any] | None
 
     def large(self, session: LoadedProgram, reference: DeviceReference) -> None:
         """The task's own shapes that are too large for the oracle, judged on the device."""
@@ -61,7 +61,7 @@ class LargeShapeVerification(Verification):
                 self.again_on_device(session, reference, name)
             self.skipped.pop(name, None)
         if self.main is None and not self.evidence:
-            raise self.nothing_claimed()
+            raise self.claims_nothing()
         changed = session.audit()
         if changed:
             raise Rejected(wild(changed[0]))
@@ -113,7 +113,7 @@ class LargeShapeVerification(Verification):
             self.one_on_device(session, reference, expected, timed.set_name, timed.seen)
         self.skipped.pop(timed.workload, None)
         if not self.evidence:
-            raise self.nothing_claimed()
+            raise self.claims_nothing()
 
     def one_on_device(
         self,

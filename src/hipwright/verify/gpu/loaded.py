@@ -12,7 +12,7 @@ from hipwright.errors import CandidateError, DeviceError, GuardFailed, WorkerErr
 from hipwright.records import Program, TensorSpec, Verdict
 from hipwright.sandbox import Session
 from hipwright.tensors import HostTensor, Tree, leaves
-from hipwright.verify.candidate import POISON_A, CallReply, Rejected, placed
+from hipwright.verify.candidate import POISON_A, CallReply, Rejected, with_case
 from hipwright.verify.gpu.chunk_source import CHUNK_BYTES, ChunkSource, span_bytes
 from hipwright.verify.gpu.connection import BULK_LIMIT_S, Mode, RunInfo, WorkerConnection
 from hipwright.verify.oracle import VerificationCase
@@ -79,7 +79,7 @@ class LoadedProgram:
             return []
         inputs = [case.inputs for case, _ in items]
         for again in (False, True):
-            keys, drop, bundle = self._owner.cases.ask(inputs)
+            keys, drop, bundle = self._owner.cases.request(inputs)
             header = {
                 "runs": [dict(settings) for _, settings in items],
                 "cases": keys,
@@ -101,7 +101,7 @@ class LoadedProgram:
         runs = told.get("runs")
         if isinstance(runs, list) and len(runs) == 3 and isinstance(trees, list) and len(trees) == 3:
             if not isinstance(trees[2], dict) or set(trees[2]) != {"outputs"}:
-                raise Rejected(placed(forged("the worker's reply is not our code's"), first, {}))
+                raise Rejected(with_case(forged("the worker's reply is not our code's"), first, {}))
             kept = [CallReply({}, trees[2])]
             told, trees = {"runs": runs[:2]}, trees[:2]
         items: list[tuple[VerificationCase, Mapping[str, Any]]] = [
@@ -138,12 +138,12 @@ class LoadedProgram:
                         verdict = replace(
                             verdict, message=f"{verdict.message} (on {case.name}, or on what ran with it)"
                         )
-                    found.append(placed(verdict, case, header))
+                    found.append(with_case(verdict, case, header))
                 else:
                     check_run(entry, tree, counted=False)
                     found.append(CallReply(entry, tree))
         except (Malformed, ValueError) as error:
-            verdict = placed(forged(f"the worker's reply is not our code's: {error}"), *items[len(found)])
+            verdict = with_case(forged(f"the worker's reply is not our code's: {error}"), *items[len(found)])
             found.append(verdict)
         if any(isinstance(one, Verdict) and one.evidence.get("broken") for one in found):
             self._owner.recycle()

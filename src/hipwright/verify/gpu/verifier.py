@@ -1,14 +1,14 @@
-"""The verdict on one program on a GPU: the cpu target's stages in as few messages as they need.
+"""Verifies one program on a GPU: the cpu target's stages in as few messages as possible.
 
 1. the main workload: given values, then normal ones three times: other poison each time, once beside other work
 2. every input family, unseen shapes, and the task's own shapes where the oracle holds them
 3. a second call with new inputs and parameters at the old addresses; the first call's outputs must stay
-4. the task's own shapes that only the device can hold, judged there by its reference; of a program that claims nothing
-   else, with another poison and a second call too (the fast gate: `verify_timed`)
+4. the task's own shapes that only the device can hold, judged there by its reference; for a program that claims nothing
+   else, with another poison and a second call too (behind the fast gate: `verify_timed`)
 5. kernels replaced by no-ops: if the outputs are still right, the program's kernels do none of the work
 
-A GPU shows no race and no read outside a buffer as such: they show as values that are wrong or not the same twice, or
-not at all. The cpu target shows them (docs/verification.md).
+A GPU reports no race and no read outside a buffer: they show as values that are wrong or that differ between runs, or
+not at all. The cpu target reports them (docs/verification.md).
 """
 
 from __future__ import annotations
@@ -28,20 +28,19 @@ from hipwright.verify.candidate import (
     CallReply,
     Rejected,
     judge,
-    judge_again,
+    judge_outputs,
 )
-from hipwright.verify.cpu.verifier import Gate
 from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.large_shapes import LargeShapeVerification, TimedInputs
 from hipwright.verify.gpu.loaded import LoadedProgram, Outcome
 from hipwright.verify.oracle import MUTATED, Oracle, VerificationCase
-from hipwright.verify.verification import first_difference, unstable
+from hipwright.verify.verification import Gate, first_difference, nondeterministic_verdict
 
 if TYPE_CHECKING:
     from hipwright.verify.gpu.reference import DeviceReference
 
 BATCH_BYTES = 64 << 20  # of inputs in one message
-# the settings of the runs that must agree; a GPU ignores the orders, which the driver "cpu" can choose
+# settings of the runs that must agree; a GPU ignores the orders, which only the driver "cpu" can choose
 REPEATS: tuple[dict[str, Any], ...] = (
     {},
     {"poison": POISON_B, "noise": True, "order": "shuffle", "seed": 1},
@@ -60,7 +59,7 @@ def verify_gpu(
     worker: CandidateWorker,
     *,
     gate: Gate = "full",
-    more: Mapping[str, Any] | None = None,
+    load_options: Mapping[str, Any] | None = None,
 ) -> Verdict:
     """Verify one built program on the worker's device.
 
@@ -72,10 +71,16 @@ def verify_gpu(
     if problem is not None:
         status, why = problem
         return Verdict(status=status, fault="task", stage="lint", message=why)
-    run = _Verification(
-        oracle=oracle, parsed=parsed, program=program, build=build, reference=reference, worker=worker, more=more
+    run = GpuVerification(
+        oracle=oracle,
+        parsed=parsed,
+        program=program,
+        build=build,
+        reference=reference,
+        worker=worker,
+        load_options=load_options,
     )
-    return run.of(lambda: run.everything(gate))
+    return run.verdict_of(lambda: run.run_stages(gate))
 
 
 def verify_timed(
@@ -87,21 +92,29 @@ def verify_timed(
     worker: CandidateWorker,
     timed: TimedInputs,
 ) -> Verdict:
-    """The fast gate's verdict on a program whose guards claim the task's own large shape alone: one call on inputs that
-    it is timed on, which nobody knows, judged by the reference on the device.
+    """The fast gate's verdict on a program whose guards claim the task's own large shape alone: one call on the secret
+    inputs that it is timed on, judged by the reference on the device.
 
     Raises infrastructure errors; all else is in the Verdict.
     """
-    run = _Verification(
-        oracle=oracle, parsed=parsed, program=program, build=build, reference=reference, worker=worker, more=None
+    run = GpuVerification(
+        oracle=oracle,
+        parsed=parsed,
+        program=program,
+        build=build,
+        reference=reference,
+        worker=worker,
+        load_options=None,
     )
-    return run.of(lambda: run.timed_inputs(timed))
+    return run.verdict_of(lambda: run.timed_inputs(timed))
 
 
 @dataclass(kw_only=True)
-class _Verification(LargeShapeVerification):
-    def of(self, stages: Callable[[], None]) -> Verdict:
-        """The verdict that some stages come to."""
+class GpuVerification(LargeShapeVerification):
+    """The verification of one program on a worker's device."""
+
+    def verdict_of(self, stages: Callable[[], None]) -> Verdict:
+        """The verdict of running some stages."""
         try:
             stages()
         except Rejected as rejected:
@@ -110,18 +123,18 @@ class _Verification(LargeShapeVerification):
             return self.verdict(error.verdict())
         return self.verdict(Verdict(status="pass"))
 
-    def everything(self, gate: Gate) -> None:
-        """All stages in order."""
+    def run_stages(self, gate: Gate) -> None:
+        """Runs all stages in order."""
         self.skipped |= self.oracle.skipped
         self.checks |= {"device": self.worker.device, "gate": gate}
         with self.timed("load"):
-            session = self.worker.load(self.program, self.build, self.oracle.state, more=self.more)
+            session = self.worker.load(self.program, self.build, self.oracle.state, load_options=self.load_options)
         with session:
             with self.timed("main workload"):
                 claimed = self.main_workload(session, REPEATS if gate == "full" else REPEATS[::2])
             on_device = gate == "full" and self.reference is not None
             if not claimed and not (on_device and self.own_large()):
-                raise self.nothing_claimed()
+                raise self.claims_nothing()
             if claimed:
                 with self.timed("families and shapes"):
                     self.cases(session, gate)
@@ -139,7 +152,8 @@ class _Verification(LargeShapeVerification):
     # ---------------------------------------------------------------- stages
 
     def main_workload(self, session: LoadedProgram, repeats: Sequence[Mapping[str, Any]]) -> bool:
-        """Given values and normal ones, on the first workload that the program claims; False where it claims none."""
+        """Runs given values and normal ones on the first workload that the program claims; False where it claims
+        none."""
         for planned in self.candidates():
             name = planned.workload.name
             self.main = planned
@@ -154,14 +168,15 @@ class _Verification(LargeShapeVerification):
                 continue
             self.settle(first, answers[0])
             found = [self.settle((normal, settings), a) for settings, a in zip(repeats, answers[1:], strict=False)]
-            self.repeated(normal, [answer for answer in found if answer is not None], repeats)
+            self.check_repeats(normal, [answer for answer in found if answer is not None], repeats)
             return True
         return False
 
-    def repeated(
+    def check_repeats(
         self, case: VerificationCase, answers: Sequence[CallReply], repeats: Sequence[Mapping[str, Any]]
     ) -> None:
-        """The same inputs give the same bits, whatever memory held and whatever else ran."""
+        """Rejects results that depend on what memory held or on other work, unless float atomics leave the order
+        open."""
         if len(answers) < 2:
             return
         open_order = self._open_order(answers[0].stats)
@@ -169,15 +184,15 @@ class _Verification(LargeShapeVerification):
             place = first_difference(answers[0], other)
             if place is not None and not open_order:
                 how = str(settings.get("order"))
-                raise Rejected(unstable(case, place, how, answers[0]))
+                raise Rejected(nondeterministic_verdict(case, place, how, answers[0]))
         self.checks["repeats"] = "within tolerance (float atomics)" if open_order else "bit-equal"
 
     def cases(self, session: LoadedProgram, gate: Gate) -> None:
-        """Families, unseen shapes, and the task's own shapes that the oracle holds."""
+        """Runs the families, unseen shapes, and the task's own shapes that the oracle holds."""
         if gate == "fast":  # a family of a small workload costs a GPU next to nothing
             families = self.family_cases()
             known = {case.name for case in families}
-            todo = [*families, *(case for case in self.quick_cases() if case.name not in known)]
+            todo = [*families, *(case for case in self.fast_gate_cases() if case.name not in known)]
         else:
             assert self.main is not None
             own = [p.workload.name for p in self.oracle.planned() if p.role == "full"]
@@ -193,7 +208,7 @@ class _Verification(LargeShapeVerification):
         self.checks["families"] = [case.family for case in ran if case.workload == self.main.workload.name]
 
     def second_call(self, session: LoadedProgram) -> None:
-        """New values at the old addresses; then the first call's outputs are read again."""
+        """Calls again with new values at the old addresses, and reads the first call's outputs once more."""
         first, second = self.main_case("normal"), self.main_case(MUTATED)
         if second.rejected:
             return
@@ -205,11 +220,11 @@ class _Verification(LargeShapeVerification):
         self.settle((second, {"reuse": True}), outcomes[1], prefix)
         kept = outcomes[2]
         if not first.expected.aliases and isinstance(kept, CallReply):
-            judge_again(first, kept.tree["outputs"], "an earlier call's result changed with the next call: ")
+            judge_outputs(first, kept.tree["outputs"], "an earlier call's result changed with the next call: ")
         self.checks["second_call"] = "pass"
 
     def noop(self) -> None:
-        """Whether the outputs stay right without the program's kernels."""
+        """Notes whether the outputs are correct without the program's kernels."""
         if self.main is None:
             self.checks["noop_right"] = self.right_without_kernels()
             return
@@ -229,22 +244,22 @@ class _Verification(LargeShapeVerification):
     # ---------------------------------------------------------------- small parts
 
     def settle(self, item: Item, outcome: Outcome, prefix: str = "") -> CallReply | None:
-        """Judge one outcome; None for a shape that the program declines."""
+        """Judges one outcome; None for a shape that the program's guards refuse."""
         case, settings = item
         if isinstance(outcome, Verdict):
             raise Rejected(outcome)
         if isinstance(outcome, GuardFailed):
-            self.declined(case, outcome)
+            self.note_declined(case, outcome)
             return None
         self.judge(case, outcome, prefix, int(settings.get("poison", POISON_A)))
         return outcome
 
     def _shapes(self) -> dict[str, list[str]]:
-        """The input shapes of the workloads that stood as evidence; the large ones' too."""
+        """The input shapes of the workloads that the verdict rests on, the large ones among them."""
         workloads = {w.name: w for w in self.oracle.handle.task.workloads}
         large = set(self.oracle.skipped)
         small = dict.fromkeys(name for name in self.evidence if name not in large)
-        shapes = {name: _shown(self.oracle.case(name, self.first_family(name)).inputs) for name in small}
+        shapes = {name: _shapes_of(self.oracle.case(name, self.first_family(name)).inputs) for name in small}
         for name in self.evidence:
             if name in large:
                 shapes[name] = [f"{spec.dtype}{list(spec.shape)}" for spec in workloads[name].specs]
@@ -252,7 +267,7 @@ class _Verification(LargeShapeVerification):
 
 
 def _batches(items: Sequence[Item]) -> Iterator[list[Item]]:
-    """In order, each with at most BATCH_BYTES of inputs (or one case)."""
+    """The items in order, in batches of at most BATCH_BYTES of inputs or one case."""
     batch: list[Item] = []
     held = 0
     for item in items:
@@ -266,5 +281,5 @@ def _batches(items: Sequence[Item]) -> Iterator[list[Item]]:
         yield batch
 
 
-def _shown(inputs: Any) -> list[str]:
+def _shapes_of(inputs: Any) -> list[str]:
     return [f"{tensor.dtype}{list(tensor.shape)}" for tensor in tensor_leaves(inputs)]
