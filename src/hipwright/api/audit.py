@@ -22,13 +22,14 @@ from hipwright.agents.auditors import (
 )
 from hipwright.api.connection import ModelAccess, open_connection
 from hipwright.archive import Archive
-from hipwright.audit.bench import Gate, TargetVerifier, open_bench
+from hipwright.audit.bench import TargetVerifier, open_bench
 from hipwright.audit.cases import select
 from hipwright.audit.found import JudgedCase
 from hipwright.audit.run import Matrix, matrix, run
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.events import Listener, silent
 from hipwright.targets import CPU, Target
+from hipwright.verify.verification import Gate
 
 if TYPE_CHECKING:
     from hipwright.audit.mutate import MutationReport

@@ -17,7 +17,7 @@ from hipwright.targets import CPU, TARGETS
 
 if TYPE_CHECKING:
     from hipwright.api.connection import ModelAccess
-    from hipwright.audit.bench import Gate
+    from hipwright.verify.verification import Gate
 
 RUNNING = f"{CPU.name}, {TARGETS.gpu_choices()}"
 GATES: dict[str, tuple[Gate, ...]] = {"full": ("full",), "fast": ("fast",), "both": ("full", "fast")}
