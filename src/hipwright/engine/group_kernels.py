@@ -17,7 +17,7 @@ from hipwright.engine.partition.state import Lowered
 from hipwright.engine.plan.in_place import ReusableTensor, overwritten
 from hipwright.engine.plan.naming import KernelNames
 from hipwright.engine.plan.writer import PlanWriter
-from hipwright.engine.templates.base import Body, EmittedKernel, Need, by_reciprocals
+from hipwright.engine.templates.base import Body, EmittedKernel, Need, use_reciprocals
 from hipwright.engine.templates.call import CallBody, TemplateOptions
 from hipwright.engine.templates.pointwise.elementwise import elementwise
 from hipwright.engine.templates.pointwise.inner import inner
@@ -25,7 +25,7 @@ from hipwright.engine.templates.pointwise.rows import plain_rows
 from hipwright.engine.templates.pointwise.sliding import sliding
 from hipwright.engine.templates.pointwise.transpose import transpose
 from hipwright.engine.templates.rows.kernel import rows
-from hipwright.engine.templates.scan.rows import scan
+from hipwright.engine.templates.scan.kernel import scan
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class GroupKernels:
     def _kernel(self, group: Group, name: str, need: Need, *, by_parts: bool) -> tuple[EmittedKernel, str]:
         """The kernel of a scan, of reductions or of pointwise operators, and its mapping."""
         if group.kind == "fused" and group.dims:
-            by_reciprocals(self.c, group, need)
+            use_reciprocals(self.c, group, need)
         body = Body(self.c, group, name, need)
         self.plan.limits += body.limits()
         given = (self.c, group, body, self.decisions.choose, self.decisions.shared_knob)

@@ -17,12 +17,12 @@ from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import Ind, product
 from hipwright.engine.lower.core import LoweringContext
 from hipwright.engine.templates.base import Body
-from hipwright.engine.templates.pointwise.elementwise import broadcasts
-from hipwright.engine.templates.pointwise.inner import interleaves
-from hipwright.engine.templates.pointwise.sliding import SIDES, slides, spans_planes
-from hipwright.engine.templates.pointwise.transpose import turned
+from hipwright.engine.templates.pointwise.elementwise import has_broadcast
+from hipwright.engine.templates.pointwise.inner import is_interleaving
+from hipwright.engine.templates.pointwise.sliding import SIDES, reads_several_planes, stencil_rows
+from hipwright.engine.templates.pointwise.transpose import transposed_loads
 from hipwright.engine.templates.rows.layout import RowLayout
-from hipwright.engine.templates.scan.rows import ScanLayout
+from hipwright.engine.templates.scan.layout import ScanLayout
 
 SIZES = {
     "float64": 8,
@@ -111,9 +111,9 @@ class PointwisePlanner(LayoutPlanner):
         c, group = self.c, self.group
         total = c.hint(product(group.space))
         last = c.hint(group.space[-1]) if group.space else 1
-        wide = broadcasts(self.body) and last >= FEW_COLUMNS
+        wide = has_broadcast(self.body) and last >= FEW_COLUMNS
         turn = self._turned()
-        short, rows = interleaves(group), slides(group) if last >= FEW_COLUMNS and not turn else 0
+        short, rows = is_interleaving(group), stencil_rows(group) if last >= FEW_COLUMNS and not turn else 0
         options = (
             "scalar",
             "vector",
@@ -140,9 +140,9 @@ class PointwisePlanner(LayoutPlanner):
             self.length = last
             side = self._side()
             threads = min(max(power(last // 4), 64), 512 // side)
-            if spans_planes(group, c.hint):
+            if reads_several_planes(group, c.hint):
                 self.planes, threads = self.knob("PLANES", 4), 256
-            return mapping, None, (str(side), str(slides(group, side)), self.knob("ROW_BLOCK", threads))
+            return mapping, None, (str(side), str(stencil_rows(group, side)), self.knob("ROW_BLOCK", threads))
         if mapping == "inner":
             each = 16 // int(group.space[-1].value or 1)
             return mapping, None, ("", self.knob("PACKS", 1 if total < BIG else max(each, 1)), self.knob("BLOCK", 256))
@@ -154,7 +154,7 @@ class PointwisePlanner(LayoutPlanner):
 
     def _side(self) -> int:
         """Neighbours that a thread of a stencil computes: four of half types, where rows of outputs are a multiple."""
-        fits = [n for n in SIDES if n == SIDES[0] or (self._halves(n) and slides(self.group, n))]
+        fits = [n for n in SIDES if n == SIDES[0] or (self._halves(n) and stencil_rows(self.group, n))]
         return int(self.choose(f"side:{self.body.name}", fits, fits[-1]))
 
     def _halves(self, n: int) -> bool:
@@ -163,7 +163,7 @@ class PointwisePlanner(LayoutPlanner):
 
     def _turned(self) -> list[int]:
         """Bytes an element of the operands that run along another dimension than the result, both of some length."""
-        found = turned(self.group, {m.item.name for m in self.body.stored})
+        found = transposed_loads(self.group, {m.item.name for m in self.body.stored})
         if found is None or any(m.role != FULL for m in self.group.members):
             return []
         sides = [self.c.hint(self.group.space[found[0]]), self.c.hint(self.group.space[-1])]

@@ -1,4 +1,4 @@
-"""What all templates share: parameters, index types, variable names."""
+"""What all templates share: parameters, index types, names of variables, and stores."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from hipwright.engine.lower.core import LoweringContext
 INT_LIMIT = 1 << 30
 """Elements up to which a kernel counts in int; twice as many would fit, the rest is for the last block's overshoot."""
 FAST = {"exp": "exp_fast", "sqrt": "sqrt_fast"}
-"""Functions that cost a fraction of the exact ones, and are off by a few units of float."""
+"""Functions that cost a fraction of the exact ones and are off by a few ulp of float."""
 
 
 @dataclass(eq=False)
 class EmittedKernel:
-    """A finished kernel, and how the plan launches it. function: None where device code holds the entry point."""
+    """A finished kernel: its text, and how the plan launches it."""
 
     name: str
     function: KernelFunction | None
@@ -47,7 +47,7 @@ class EmittedKernel:
 
 @dataclass
 class Need:
-    """Which members must reach memory, and where: {item name: (buffer, dtype)}."""
+    """The members that must reach memory, and where: {item name: (buffer, dtype)}."""
 
     stores: dict[str, tuple[str, str]]
     dtypes: dict[str, str]
@@ -144,14 +144,16 @@ class Body:
         buffer = self.need.stores[member.item.name][0]
         return f"{self.pointers[buffer]}[{position}] = {self.as_stored(member, value)};"
 
-    def hurry(self, values: Sequence[E]) -> None:
-        """Functions by the device's own instruction where all results are half types, far coarser than its error."""
+    def use_fast_functions(self, values: Sequence[E]) -> None:
+        """Uses the device's own instructions for functions where all results are half types, far coarser than their
+        error.
+        """
         if all(dtype in ("float16", "bfloat16") for _, dtype in self.need.stores.values()):
             found = (e for e in walk(values) if e.op == "fn" and e.attr in FAST and e.ctype == "float")
             self.emit.instead |= {e.id: FAST[e.attr] for e in found}
 
     def stored_value(self, member: GroupMember) -> str:
-        """The member's value as memory keeps it: rounded once, and a copy not at all."""
+        """A member's value as memory holds it, rounded once; the value of a copy is not converted at all."""
         dtype, e, emit = self.need.stores[member.item.name][1], member.value, self.emit
         rounding = {"float16": "round_half", "bfloat16": "round_bfloat16"}.get(dtype)
         while e.op == "fn" and e.attr == rounding and emit.known(e) is None:
@@ -161,12 +163,12 @@ class Body:
         return self.as_stored(member, emit.text(e)[0])
 
     def as_stored(self, member: GroupMember, value: str) -> str:
-        """A value as memory keeps it."""
+        """A value as memory holds it."""
         dtype = self.need.stores[member.item.name][1]
         return f"{STORAGE[dtype]}({value})" if dtype in ("float16", "bfloat16") else value
 
     def tile_type(self, member: GroupMember) -> str:
-        """The type in which a tile holds a member until it is stored: floats leave as half types two at a time."""
+        """The element type of a member's tile until it is stored: floats become half types in the store."""
         _, dtype = self.need.stores[member.item.name]
         if self.in_floats(member):
             self.emit.used.add((f"store_vector_{dtype}", ""))
@@ -174,11 +176,11 @@ class Body:
         return STORAGE[dtype]
 
     def in_floats(self, member: GroupMember) -> bool:
-        """Does the store itself convert?"""
+        """Whether the store itself converts floats to half types."""
         return self.need.stores[member.item.name][1] in ("float16", "bfloat16") and member.value.ctype == "float"
 
     def in_tile(self, member: GroupMember, value: str) -> str:
-        """A value as the member's tile keeps it."""
+        """A value as the member's tile holds it."""
         return value if self.in_floats(member) else self.as_stored(member, value)
 
     def finish(self, grid: str, block: str, comment: str, bounds: str) -> EmittedKernel:
@@ -214,7 +216,7 @@ class Body:
         return table, lines
 
     def rename(self, table: Mapping[Var, Ix]) -> None:
-        """Write the members over the new variables."""
+        """Rewrites the members over new variables."""
 
         def atom(a: Atom) -> Ix | None:
             return table.get(a) if isinstance(a, Var) else None
@@ -236,7 +238,7 @@ def _unrounded(member: GroupMember, need: Need) -> E:
 
 
 def _bare(text: str) -> str:
-    """Without one pair of parentheses around everything."""
+    """The text without one pair of parentheses around everything."""
     if not (text.startswith("(") and text.endswith(")")):
         return text
     depth = 0
@@ -247,9 +249,9 @@ def _bare(text: str) -> str:
     return text[1:-1]
 
 
-def by_reciprocals(c: LoweringContext, group: Group, need: Need) -> None:
-    """Divide the elements of a row by a value of the row with one division: a product an element, where all results are
-    half types, far coarser than the two roundings.
+def use_reciprocals(c: LoweringContext, group: Group, need: Need) -> None:
+    """Replaces the division of a row's elements by a value of the row with a product with its reciprocal, where all
+    results are half types, far coarser than the two roundings.
     """
     if not all(dtype in ("float16", "bfloat16") for _, dtype in need.stores.values()):
         return
@@ -268,7 +270,7 @@ def by_reciprocals(c: LoweringContext, group: Group, need: Need) -> None:
 
 
 def depends(e: E, names: set[str], memo: dict[int, bool]) -> bool:
-    """Does e use one of the variables?"""
+    """Whether e uses one of the variables."""
     if e.id not in memo:
         memo[e.id] = any(
             isinstance(a, Var) and a.name in names for p in indices(e) for a in p.atoms() if not isinstance(a, Ind)
@@ -277,7 +279,7 @@ def depends(e: E, names: set[str], memo: dict[int, bool]) -> bool:
 
 
 def fused(group: Group) -> str:
-    """The operators a kernel holds, for its comment."""
+    """The operators that a kernel fuses, for its comment."""
     names: list[str] = []
     for item in group.items:
         for label in [

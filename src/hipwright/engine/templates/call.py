@@ -1,6 +1,6 @@
-"""The writer's side of call templates (offers.py): one CallBody per chosen call.
+"""A chosen call as its template sees it (offers.py): operands, outputs, choices, knobs, and memory between kernels.
 
-A template asks it for choices, knobs, memory between kernels, and for kernels (call_kernel.py), which it writes.
+The template asks it for kernels (call_kernel.py) and writes them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from hipwright.engine.templates.call_kernel import CallKernel
 
 @dataclass
 class TemplateOptions:
-    """What the program's writer offers: choose(key, options, default), knob(name, default, options, comment)."""
+    """What a template asks for choices and knobs: choose(key, options, default), knob(name, default, options, comment).
+    """
 
     choose: Callable[[str, Sequence[Any], Any], Any]
     knob: Callable[[str, int, Sequence[int], str], str]
@@ -27,7 +28,7 @@ class TemplateOptions:
 
 @dataclass
 class Temporary:
-    """Memory between the kernels of one call; zeroed first if `zero`."""
+    """Memory between the kernels of one call; zeroed before the first if `zero`."""
 
     shape: list[Ix]
     dtype: str
@@ -36,7 +37,7 @@ class Temporary:
 
 @dataclass(eq=False)
 class CallBody:
-    """A chosen call: its operands, its outputs, and what fused behind it."""
+    """A chosen call: its operands, its outputs, and what is fused after it."""
 
     c: LoweringContext
     group: Group
@@ -54,7 +55,7 @@ class CallBody:
         self.index_type = "int" if all(self.c.hint(s) < INT_LIMIT for s in self._sizes()) else "long"
 
     def _sizes(self) -> list[Ix]:
-        """Every number of elements the kernels index."""
+        """All numbers of elements that the kernels index."""
         values = [*self.placed.elements(), *(m.value for m in self.group.members)]
         loads = {e.attr[0] for e in walk(values) if e.op == "load"}
         sizes = [self.need.numels[b] for b in sorted(loads) if b in self.need.numels]
@@ -70,15 +71,15 @@ class CallBody:
         return self.c.hint(size)
 
     def choose(self, key: str, options: Sequence[Any], default: Any) -> Any:
-        """A structural choice of this call, `call:<node>:<key>` in the space."""
+        """A structural choice of this call, `call:<node>:<key>` in the search space."""
         return self.options.choose(f"call:{self.call.node.name}:{key}", options, default)
 
     def knob(self, name: str, default: int, options: Sequence[int], comment: str) -> str:
-        """A -D number: the macro's name (`name`, or with a number when another kernel's `name` has another default)."""
+        """A knob; returns its macro's name: `name`, or with a number if another kernel's `name` has another default."""
         return self.options.knob(name, default, options, comment)
 
     def temporary(self, name: str, shape: Sequence[Ix], dtype: str, *, zero: bool = False) -> str:
-        """Memory between two kernels; its buffer's name, for `kernel.pointer`. Ask before the first kernel."""
+        """Allocates memory between kernels, before the first kernel is made; returns the name of its buffer."""
         buffer = self.c.unique(f"{name}_{self.call.node.name}")
         self.temporaries[buffer] = Temporary(list(shape), dtype, zero)
         if self.c.hint(product(shape)) >= INT_LIMIT:
@@ -86,7 +87,7 @@ class CallBody:
         return buffer
 
     def stored(self, number: int) -> str | None:
-        """The buffer of output `number` if anyone needs it (with whole=True)."""
+        """The buffer of output `number`, or None if nothing needs it (with whole=True)."""
         item = self.placed.items[number]
         return self.need.stores[item.name][0] if item is not None and item.name in self.need.stores else None
 
@@ -95,7 +96,7 @@ class CallBody:
         return self.temporaries[buffer].dtype if buffer in self.temporaries else self.need.dtypes[buffer]
 
     def kernel(self, suffix: str = "", names: str = "") -> CallKernel:
-        """A kernel of this call. names: the C identifiers that the template declares, space separated."""
+        """A new kernel of this call. names: the C identifiers that the template declares, separated by spaces."""
         kernel = CallKernel(self, f"{self.name}_{suffix}" if suffix else self.name, names.split())
         self.made.append(kernel)
         return kernel

@@ -1,8 +1,8 @@
-"""One thread, a few neighbouring elements: pointwise chains, views, gathers, windows.
+"""Pointwise chains, views, gathers and windows: a thread computes one element, or a few vectors of neighbours.
 
-`vector` takes PACKS packs of VEC neighbours, all asked for before the first is used; where some operand is broadcast
-along the rows, `rows` gives each row of the innermost dimension to a block or to lanes (templates/rows/kernel.py), so
-that no element divides its index and the operand is read in packs too.
+Mapping `scalar`: one element. `vector`: PACKS vectors of VEC elements, all loaded before the first is used. Where an
+operand is broadcast along rows, mapping `rows` (rows.py) assigns each row of the innermost dimension to a block or to
+lanes, so that no element divides its index and the operand is loaded in vectors too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NARROW = ("float16", "bfloat16", "int16", "int8", "uint8", "bool")
 
 
 def elementwise(body: Body, vec: str = "", items: str = "", threads: str = "BLOCK") -> EmittedKernel:
-    """The kernel; with `vec` and `items` (knobs), packs of neighbours where they lie side by side."""
+    """The kernel. vec, items: the knobs of the vectorised mapping, or "" for one element per thread."""
     group, emit = body.group, body.emit
     total = product(group.space)
     table, splits = body.name_variables(range(len(group.space)), "i", "i")
@@ -42,6 +42,7 @@ def elementwise(body: Body, vec: str = "", items: str = "", threads: str = "BLOC
 
 
 def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], count: str, flat: Ix) -> EmittedKernel:
+    """The kernel by vectors. splits: statements that split index `i`; flat: the row-major position of an element."""
     emit, group, kind = body.emit, body.group, body.index_type
     vec, items, threads = knobs
     step, bound = body.as_index(f"{threads} * {vec}"), body.as_index(count)
@@ -49,9 +50,9 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     emit.line(f"const {kind} base = (blockIdx.x * ({kind})({threads} * {items}) + threadIdx.x) * {vec};")
     values = [m.value for m in body.stored]
     emit.count(values)
-    body.hurry(values)
+    body.use_fast_functions(values)
     read = sorted({e.attr[0] for e in walk(values) if e.op == "load" and e.attr[1] == flat})
-    narrow = on_borders(body, [(b, body.pointers[b]) for b in [*read, *_written(body)]], vec)
+    narrow = alignment_tests(body, [(b, body.pointers[b]) for b in [*read, *_written(body)]], vec)
     emit.open(f"if ({' && '.join([f'has_whole_vectors<{items}, {vec}>(base, {step}, {bound})', *narrow])})")
     tiles: dict[str, str] = {}
     for buffer in read:
@@ -66,9 +67,9 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     emit.line("#pragma unroll")
     emit.open(f"for (int k = 0; k < {items} * {vec}; ++k)")
     index = [f"const {kind} i = base + k / {vec} * ({threads} * {vec}) + k % {vec};", *splits]
-    if needs_test(values, {(b, flat.key) for b in read}):
+    if needs_bounds_test(values, {(b, flat.key) for b in read}):
         emit.line(f"if (base + k / {vec} * ({threads} * {vec}) >= {bound}) continue;")
-    if any(_own_index(m.value, flat) for m in body.stored):
+    if any(_needs_index(m.value, flat) for m in body.stored):
         for text in index:
             emit.line(text)
     plain = emit.read
@@ -92,13 +93,13 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     emit.close()
     emit.close()
     grid = f"cdiv({{total}}, {threads} * {vec} * {items})"
-    return body.finish(grid, threads, fused(group), roomy(body, threads))
+    return body.finish(grid, threads, fused(group), relaxed_bounds(body, threads))
 
 
-def needs_test(values: Sequence[E], packed: set[tuple[str, str]]) -> bool:
-    """May an element behind the end do harm? It reads zeros from packs, and may load or divide by what it made of them.
+def needs_bounds_test(values: Sequence[E], packed: set[tuple[str, str]]) -> bool:
+    """Whether elements beyond the end must not be computed: from the zeros in their vectors they may load or divide.
 
-    packed: (buffer, position) of the loads that packs serve.
+    packed: (buffer, position) of the loads that go by vectors.
     """
     for e in walk(values):
         if e.op == "load" and (e.attr[0], e.attr[1].key) not in packed:
@@ -108,20 +109,21 @@ def needs_test(values: Sequence[E], packed: set[tuple[str, str]]) -> bool:
     return False
 
 
-def roomy(body: Body, threads: str) -> str:
-    """Launch bounds of a kernel that asks for all it reads at once.
+def relaxed_bounds(body: Body, threads: str) -> str:
+    """Launch bounds of a kernel that issues all its loads at once.
 
-    The second number keeps ptxas from aiming at 32 registers and putting loads off; 1024 threads leave it 64, which
-    double precision would spill.
+    The second number keeps ptxas from aiming at 32 registers and delaying loads; 1024 threads leave it 64 registers,
+    which double precision would exceed.
     """
     buffers = [*body.loads, *(body.need.stores[m.item.name][0] for m in body.stored)]
     return f"{threads}, 1" if any(body.need.dtypes[b] == "float64" for b in buffers) else "1024, 1"
 
 
-def on_borders(body: Body, accesses: Sequence[tuple[str, str]], vec: str) -> list[str]:
-    """Tests that narrow types lie on the borders of packs; accesses: (buffer, where its first pack is).
+def alignment_tests(body: Body, accesses: Sequence[tuple[str, str]], vec: str) -> list[str]:
+    """Tests that vectors of narrow types are aligned. accesses: (buffer, the address of its first vector).
 
-    Loads of wider types test for themselves. Where narrow values met from two kinds of loads, each would be unpacked.
+    Loads of wider types test for themselves. If a narrow value came from either of two kinds of loads, each would be
+    unpacked.
     """
     tests = []
     for buffer, pointer in accesses:
@@ -132,6 +134,7 @@ def on_borders(body: Body, accesses: Sequence[tuple[str, str]], vec: str) -> lis
 
 
 def _written(body: Body) -> list[str]:
+    """The buffers that the kernel stores to."""
     return [body.need.stores[m.item.name][0] for m in body.stored]
 
 
@@ -144,8 +147,8 @@ def _reader(plain: Callable[[E, str], str], tiles: dict[str, str], flat: Ix) -> 
     return read
 
 
-def _own_index(value: E, flat: Ix) -> bool:
-    """Does the element need its own index, beyond the packed loads?"""
+def _needs_index(value: E, flat: Ix) -> bool:
+    """Whether the value uses the element's index other than to load vectors."""
     for e in walk([value]):
         if e.op == "load" and e.attr[1] == flat:
             continue
@@ -154,8 +157,8 @@ def _own_index(value: E, flat: Ix) -> bool:
     return False
 
 
-def broadcasts(body: Body) -> bool:
-    """Is something read once a row, or along the rows, beside what is read element by element?"""
+def has_broadcast(body: Body) -> bool:
+    """Whether an operand is read once per row or along rows, beside those that are read element by element."""
     group = body.group
     if len(group.space) < 2:
         return False

@@ -1,7 +1,7 @@
-"""A short last dimension of known length, such as what a pixel shuffle interleaves: all of it is one thread's.
+"""Interleaved results, as of a pixel shuffle: a short last dimension of known length is computed by one thread.
 
-Neighbouring threads take neighbours of the dimension before, along which the operands run: their loads lie side by
-side, and each thread writes its elements at once. The index is split once for all of them.
+Neighbouring threads take neighbours of the dimension before, along which the operands run: their loads are coalesced,
+and each thread stores its elements at once. The index is split once for all of them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.templates.access import linear
 from hipwright.engine.templates.base import Body, EmittedKernel, fused
-from hipwright.engine.templates.pointwise.elementwise import roomy
+from hipwright.engine.templates.pointwise.elementwise import relaxed_bounds
 
 LENGTHS = (2, 4, 8, 16)
 
 
-def interleaves(group: Group) -> bool:
-    """Is the last dimension short, and is some operand read along the one before?"""
+def is_interleaving(group: Group) -> bool:
+    """Whether the last dimension is short and some operand is read along the one before."""
     if len(group.space) < 2 or group.space[-1].value not in LENGTHS:
         return False
     before, last = (v.name for v in group.variables[-2:])
@@ -31,11 +31,11 @@ def interleaves(group: Group) -> bool:
 
 
 def inner(body: Body, threads: str, items: str) -> EmittedKernel:
-    """The kernel; items: the knob of the positions a thread takes, BLOCK apart."""
+    """The kernel. items: the knob of the positions of a thread, BLOCK apart."""
     group, emit, kind = body.group, body.emit, body.index_type
     length = group.space[-1].value
-    emit.taken |= {"first", "at", "k", "s", "i", *(f"i{n}" for n in range(8))}
-    table, splits = body.name_variables(range(len(group.space) - 1), "i", "at")
+    emit.taken |= {"first", "position", "k", "s", "i", *(f"i{n}" for n in range(8))}
+    table, splits = body.name_variables(range(len(group.space) - 1), "i", "position")
     table[group.variables[-1]] = ix(Var("s", group.space[-1]))
     body.rename(table)
     count = emit.position(_positions(group))
@@ -49,8 +49,8 @@ def inner(body: Body, threads: str, items: str) -> EmittedKernel:
         emit.line(f"Tile<{STORAGE[dtype]}, {length}> {outs[member.item.name]}[{items}];")
     emit.line("#pragma unroll")
     emit.open(f"for (int k = 0; k < {items}; ++k)")
-    emit.line(f"const {kind} at = first + k * {threads};")
-    emit.line(f"if (at >= {count}) continue;")
+    emit.line(f"const {kind} position = first + k * {threads};")
+    emit.line(f"if (position >= {count}) continue;")
     for line in splits:
         emit.line(line)
     emit.line("#pragma unroll")
@@ -62,26 +62,27 @@ def inner(body: Body, threads: str, items: str) -> EmittedKernel:
     emit.close()
     _store(body, outs, (threads, items, count))
     grid = f"cdiv({to_python(_positions(group))}, {threads} * {items})"
-    return body.finish(grid, threads, fused(group), roomy(body, threads))
+    return body.finish(grid, threads, fused(group), relaxed_bounds(body, threads))
 
 
 def _positions(group: Group) -> Ix:
+    """The number of elements of all dimensions but the last."""
     return product(group.space[:-1])
 
 
 def _store(body: Body, outs: dict[str, str], sizes: tuple[str, str, str]) -> None:
-    """Write what the thread has, in packs where addresses suit."""
+    """Writes the stores of a thread's elements."""
     emit, (threads, items, count) = body.emit, sizes
     length = body.group.space[-1].value
     emit.used.add(("has_whole_vectors", ""))
     emit.line("#pragma unroll")
     emit.open(f"for (int k = 0; k < {items}; ++k)")
-    emit.line(f"const {body.index_type} at = first + k * {threads};")
-    emit.line(f"if (at >= {count}) continue;")
+    emit.line(f"const {body.index_type} position = first + k * {threads};")
+    emit.line(f"if (position >= {count}) continue;")
     for member in body.stored:
         pointer = body.pointers[body.need.stores[member.item.name][0]]
         bound = body.as_index(f"{length}")
         zero, one = body.as_index("0"), body.as_index("1")
-        arguments = f"{pointer} + at * {length}, {zero}, {one}, {bound}, {outs[member.item.name]}[k]"
+        arguments = f"{pointer} + position * {length}, {zero}, {one}, {bound}, {outs[member.item.name]}[k]"
         emit.line(f"store_whole_vectors<1, {length}>({arguments});")
     emit.close()

@@ -1,9 +1,10 @@
-"""Stencils written with shifted slices, by rows: a thread computes two or four neighbours in each of several rows.
+"""Stencils of shifted slices: a thread computes two or four neighbours in each of several rows.
 
-What its outputs read of an input row is a span, read once in aligned pairs and kept in registers: the register
+What its outputs read of an input row is a span, loaded once in aligned pairs and kept in registers: the register
 blocking of stencil compilers (Zhao et al., SC 2018), as in templates/conv/stencil.py. Where outputs read several
-planes, a block covers some: what one reads another finds in the first-level cache (blocking as by Rivera & Tseng, SC
-2000). Rows of an odd length or at odd addresses, and the last rows and columns, go element by element.
+planes, a block covers some of them: what one plane loads the next finds in the first-level cache (blocking as by Rivera
+& Tseng, SC 2000). Rows of an odd length or at odd addresses, and the last rows and columns, are processed element by
+element.
 """
 
 from __future__ import annotations
@@ -17,22 +18,23 @@ from hipwright.engine.ir.index import Atom, Ix, Var, ix, product, replace
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.templates.access import linear, unconditional_loads
 from hipwright.engine.templates.base import Body, EmittedKernel, fused
-from hipwright.engine.templates.pointwise.elementwise import roomy
+from hipwright.engine.templates.pointwise.elementwise import relaxed_bounds
 
 PAIR = 2
-"""Elements a load: so wide that every other address suits."""
+"""Elements of a load; any even address is aligned."""
 SIDES = (2, 4)
-"""Outputs side by side. Of pairs the loads of lanes touch; of fours they leave gaps, which is for half types alone, but
-each row of inputs is converted for twice as many outputs."""
+"""Outputs of a thread side by side. With two, the loads of neighbouring lanes are adjacent; with four they leave gaps,
+which pays for half types alone, where each input row is then converted for twice as many outputs.
+"""
 ROWS = (4, 2)
-KEPT = 40
-"""Values of spans that a thread's registers hold."""
-NEAR = 8  # elements between taps of one span
+MAX_SPAN_VALUES = 40
+"""Values of spans that a thread keeps in registers."""
+MAX_GAP = 8  # elements between taps of one span
 
 
 @dataclass(frozen=True)
 class Span:
-    """Neighbouring elements of one row of a buffer: from `first`, an even number beside `rest`, `packs` pairs."""
+    """Neighbouring elements of one row of a buffer: `packs` pairs from offset `first`, an even number, after `rest`."""
 
     buffer: str
     rest: Ix
@@ -40,8 +42,8 @@ class Span:
     packs: int
 
 
-def slides(group: Group, side: int = PAIR) -> int:
-    """Rows of `side` outputs that a thread should compute, or 0 where the group is no stencil along its last
+def stencil_rows(group: Group, side: int = PAIR) -> int:
+    """The rows of `side` outputs that a thread should compute; 0 where the group is no stencil along its last
     dimension, or needs more registers.
     """
     if len(group.space) < 2:
@@ -55,16 +57,16 @@ def slides(group: Group, side: int = PAIR) -> int:
     if any(f is None or f[0] != ix(1) for f in found) or any(e.op in ("guard", "loop") for e in walk(values)):
         return 0
     for rows in ROWS:
-        accesses = [(e.attr[0], p) for e in loads for p in _moved(e.attr[1], group.variables[-2], rows)]
+        accesses = [(e.attr[0], p) for e in loads for p in _in_rows(e.attr[1], group.variables[-2], rows)]
         spans = _spans(accesses, along, side)
         packs = sum(s.packs for s in spans)
-        if packs * PAIR <= KEPT:
+        if packs * PAIR <= MAX_SPAN_VALUES:
             return rows if packs <= 1.25 * rows * len(loads) else 0  # a pair costs less than two single loads
     return 0
 
 
-def spans_planes(group: Group, hint: Callable[[Ix], int]) -> bool:
-    """Does an output read several planes, the dimension before its rows?"""
+def reads_several_planes(group: Group, hint: Callable[[Ix], int]) -> bool:
+    """Whether an output reads several planes, along the dimension before its rows."""
     if len(group.space) < 3:
         return False
     steps, places = dict[str, int](), dict[str, list[int]]()
@@ -79,17 +81,17 @@ def _origin(a: Atom) -> Ix | None:
     return ix(0) if isinstance(a, Var) else None
 
 
-def _moved(position: Ix, line: Var, rows: int) -> list[Ix]:
+def _in_rows(position: Ix, line: Var, rows: int) -> list[Ix]:
     """The position in each of a thread's rows."""
-    return [_at_line(position, line, ix(line) + j) for j in range(rows)]
+    return [_in_row_at(position, line, ix(line) + j) for j in range(rows)]
 
 
-def _at_line(position: Ix, line: Var, new: Ix) -> Ix:
+def _in_row_at(position: Ix, line: Var, new: Ix) -> Ix:
     return replace(position, lambda a: new if a == line else None)
 
 
 def _spans(accesses: Sequence[tuple[str, Ix]], along: str, side: int) -> list[Span]:
-    """What neighbouring outputs read, in as few spans as there are rows."""
+    """The elements that neighbouring outputs read, in few spans."""
     taps: dict[tuple[str, str], tuple[Ix, set[int]]] = {}
     for buffer, position in accesses:
         found = linear(position, along)
@@ -101,7 +103,7 @@ def _spans(accesses: Sequence[tuple[str, Ix]], along: str, side: int) -> list[Sp
     for (buffer, _), (rest, constants) in taps.items():
         low = high = min(constants)
         for c in [*sorted(constants), None]:
-            if c is None or c > high + NEAR:
+            if c is None or c > high + MAX_GAP:
                 first = low // PAIR * PAIR
                 spans.append(Span(buffer, rest, first, (high + side - 1 - first) // PAIR + 1))
                 low = c if c is not None else low
@@ -110,7 +112,7 @@ def _spans(accesses: Sequence[tuple[str, Ix]], along: str, side: int) -> list[Sp
 
 
 def sliding(body: Body, threads: str, rows: int, side: int, planes: str = "") -> EmittedKernel:
-    """The kernel; threads: a knob; rows, side: of a thread; planes: the knob of how many a block covers, or one."""
+    """The kernel. threads: a knob; rows, side: outputs of a thread; planes: the knob of a block's planes, or ""."""
     return _Sliding(body, threads, rows, side, planes).kernel()
 
 
@@ -128,8 +130,8 @@ class _Sliding:
             "j",
             "line",
             "plane",
-            "across",
-            "lines",
+            "blocks_across",
+            "row_tiles",
             "base",
             "tile",
             "row",
@@ -145,35 +147,35 @@ class _Sliding:
         outer = product(group.space[:-2])
         share = f"({self.threads} {{}} {self.planes})" if self.planes else self.threads  # threads of a row
         span = f"({share.format('/')} * {self.side})"
-        emit.line(f"const unsigned across = (unsigned)(({self.width} + {span} - 1) / {span});  // blocks along a row")
-        emit.line(f"const unsigned lines = (unsigned)(({self.height} + {self.rows - 1}) / {self.rows});")
-        emit.line("const unsigned tile = blockIdx.x / across;")
-        emit.line(f"const {kind} line = ({kind})(tile % lines) * {self.rows};")
+        emit.line(f"const unsigned blocks_across = (unsigned)(({self.width} + {span} - 1) / {span});")
+        emit.line(f"const unsigned row_tiles = (unsigned)(({self.height} + {self.rows - 1}) / {self.rows});")
+        emit.line("const unsigned tile = blockIdx.x / blocks_across;")
+        emit.line(f"const {kind} line = ({kind})(tile % row_tiles) * {self.rows};")
         column = "threadIdx.x"
         if self.planes:
             body.knobs.add(self.planes)
             column = f"threadIdx.x % {share.format('/')}"
-            emit.line(f"const {kind} plane = tile / lines * {self.planes} + threadIdx.x / {share.format('/')};")
+            emit.line(f"const {kind} plane = tile / row_tiles * {self.planes} + threadIdx.x / {share.format('/')};")
             emit.line(f"if (plane >= {emit.position(outer)}) return;")
         elif last > 1:
-            emit.line(f"const {kind} plane = tile / lines;")
+            emit.line(f"const {kind} plane = tile / row_tiles;")
         for text in splits:
             emit.line(text)
-        first = f"({kind})(blockIdx.x % across) * {share.format('/')}"
+        first = f"({kind})(blockIdx.x % blocks_across) * {share.format('/')}"
         emit.line(f"const {kind} base = ({first} + {column}) * {self.side};")
         self._tile()
         span = f"({share.format('//')} * {self.side})"
         counts = f"cdiv({to_python(group.space[-2])}, {self.rows}) * cdiv({to_python(self.r.size or ix(1))}, {span})"
         count = f"cdiv({to_python(outer)}, {self.planes})" if self.planes else f"({to_python(outer)})"
         grid = f"{count} * {counts}"
-        kernel = body.finish(grid, self.threads, fused(group), roomy(body, self.threads))
+        kernel = body.finish(grid, self.threads, fused(group), relaxed_bounds(body, self.threads))
         kernel.used.add(("load_span", ""))
         if any(self._half(s.buffer) for s in self.spans):
             kernel.used.add(("to_floats", ""))
         return kernel
 
     def _tile(self) -> None:
-        """Whole tiles from spans, others element by element."""
+        """Writes the outputs: from spans where all of a thread's are within the row and aligned, else one by one."""
         body, emit = self.body, self.emit
         values = [self._in_row(j) for j in range(self.rows)]
         loads = [(e.attr[0], e.attr[1]) for row in values for e in walk(row) if e.op == "load"]
@@ -205,7 +207,9 @@ class _Sliding:
         emit.close()
 
     def _tests(self, spans: Sequence[Span]) -> list[str]:
-        """Whether spans and rows of outputs are aligned: buffers, and offsets, whose parity known sizes often tell."""
+        """The conditions under which spans and rows of outputs are aligned: of buffers, and of offsets, whose parity
+        known sizes often tell.
+        """
         body = self.body
         starts = [(s.buffer, s.rest + s.first, PAIR) for s in spans]
         for m in body.stored:
@@ -228,7 +232,7 @@ class _Sliding:
     def _rewritten(self, line: Ix) -> list[E]:
         values = [m.value for m in self.body.stored]
         values = self.body.c.arena.rewrite(values, lambda a: line if a == self.line else None, lambda e: None)
-        self.body.hurry(values)
+        self.body.use_fast_functions(values)
         return values
 
     def _position(self, position: Ix, j: int) -> Ix:
@@ -239,7 +243,7 @@ class _Sliding:
         return self.body.pointers[buffer] if text == "0" else f"{self.body.pointers[buffer]} + ({text})"
 
     def _start(self, buffer: str, position: Ix) -> str:
-        """Where the row begins that an output lies in."""
+        """The address of the row in which an output lies."""
         return self._pointer(buffer, replace(position, self._at_zero))
 
     def _element(self, e: E, spans: Sequence[Span], names: Sequence[str]) -> str:
@@ -254,7 +258,7 @@ class _Sliding:
         raise AssertionError("every load has a span")
 
     def _row(self, values: Sequence[E], starts: Sequence[str]) -> None:
-        """Compute and write the outputs of one row."""
+        """Writes the outputs of one row."""
         body, emit, side = self.body, self.emit, self.side
         outs = []
         for member, start in zip(body.stored, starts, strict=True):
@@ -271,7 +275,7 @@ class _Sliding:
             emit.line(f"store_vector<{side}>({start} + base, {name}.v);")
 
     def _single(self) -> None:
-        """One element, from memory."""
+        """Writes one element, loaded from memory."""
         body, emit = self.body, self.emit
         row = Var("row", self.line.size)
         values = self._rewritten(ix(row))

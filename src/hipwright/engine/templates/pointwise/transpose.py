@@ -13,17 +13,17 @@ from hipwright.engine.ir.index import Ind, Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.templates.access import linear, unconditional_loads
 from hipwright.engine.templates.base import Body, EmittedKernel, fused
-from hipwright.engine.templates.pointwise import transpose_packs
-from hipwright.engine.templates.pointwise.elementwise import roomy
+from hipwright.engine.templates.pointwise import transpose_vectors
+from hipwright.engine.templates.pointwise.elementwise import relaxed_bounds
 
-MOST = 3
+MAX_STAGED = 3
 """Operands staged in LDS at once."""
-TURNED = ("ta", "tb", "ta0", "tb0", "tx", "ty", "tiles_a", "tiles_b", "tile", "rest", "line", "k")
+NAMES = ("ta", "tb", "ta0", "tb0", "tx", "ty", "tiles_a", "tiles_b", "tile", "rest", "line", "k")
 """The kernel's own names: `ta` runs along `a`."""
 
 
-def turned(group: Group, stored: set[str]) -> tuple[int, list[E]] | None:
-    """(the dimension `a`, the loads that run along it and not along the last), or None when there are none."""
+def transposed_loads(group: Group, stored: set[str]) -> tuple[int, list[E]] | None:
+    """(the dimension `a`, the loads that run along it and not along the last dimension); None if there are none."""
     if len(group.space) < 2:
         return None
     last = group.variables[-1]
@@ -31,7 +31,7 @@ def turned(group: Group, stored: set[str]) -> tuple[int, list[E]] | None:
     loads = [e for e in unconditional_loads(values) if _plain(e.attr[1])]
     for k in range(len(group.space) - 2, -1, -1):
         found = [e for e in loads if _along(e.attr[1], group.variables[k], last)]
-        if found and len({(e.attr[0], e.attr[1].key) for e in found}) <= MOST:
+        if found and len({(e.attr[0], e.attr[1].key) for e in found}) <= MAX_STAGED:
             return k, found
     return None
 
@@ -46,13 +46,13 @@ def _along(position: Ix, a: Var, b: Var) -> bool:
 
 
 def transpose(body: Body, threads: str, size: str) -> EmittedKernel:
-    """The kernel; size: the knob of a tile's side."""
+    """The kernel. size: the knob of a tile's side."""
     group, emit, kind = body.group, body.emit, body.index_type
-    found = turned(group, {m.item.name for m in body.stored})
+    found = transposed_loads(group, {m.item.name for m in body.stored})
     assert found is not None
     k, _ = found
     last = len(group.space) - 1
-    emit.taken |= {*TURNED, *(f"i{n}" for n in range(8))}
+    emit.taken |= {*NAMES, *(f"i{n}" for n in range(8))}
     others = [n for n in range(last) if n != k]
     table, lines = body.name_variables(others, "i", "rest") if others else ({}, [])
     table |= {
@@ -74,30 +74,32 @@ def transpose(body: Body, threads: str, size: str) -> EmittedKernel:
         emit.line(line)
     emit.line(f"const int tx = threadIdx.x % {size}, ty = threadIdx.x / {size};")
     loads, staged = _declare(body, size)
-    beside = _beside(body, staged)
-    packed = None if beside else _packed(body, threads, size, [group.space[n] for n in (k, last)], loads, staged)
-    if packed:
-        packed.declare()
-        emit.line(f"const bool packs = {packed.conditions(sizes)};")
-        emit.open("if (packs)")
-        packed.stage()
+    direct = _direct_loads(body, staged)
+    vectors = None if direct else _by_vectors(body, threads, size, [group.space[n] for n in (k, last)], loads, staged)
+    if vectors:
+        vectors.declare()
+        emit.line(f"const bool by_vectors = {vectors.conditions(sizes)};")
+        emit.open("if (by_vectors)")
+        vectors.stage()
         emit.line("__syncthreads();")
-        packed.write()
+        vectors.write()
         emit.line("return;")
         emit.close()
     _stage(body, threads, size, sizes, loads, staged)
-    ahead = _ahead(body, threads, size, sizes, beside)
+    prefetched = _prefetch(body, threads, size, sizes, direct)
     emit.line("__syncthreads();")
-    _write(body, threads, size, sizes, staged, ahead)
+    _write(body, threads, size, sizes, staged, prefetched)
     side = [f"cdiv({to_python(group.space[n])}, {size})" for n in (k, last)]
-    made = body.finish(f"({to_python(rest)}) * {side[0]} * {side[1]}", threads, fused(group), roomy(body, threads))
-    if packed:
-        made.device |= packed.device
+    made = body.finish(
+        f"({to_python(rest)}) * {side[0]} * {side[1]}", threads, fused(group), relaxed_bounds(body, threads)
+    )
+    if vectors:
+        made.device |= vectors.device
     return made
 
 
 def _declare(body: Body, size: str) -> tuple[list[E], dict[tuple[str, str], str]]:
-    """The loads along `a`, each once, and their tiles in LDS; a column of padding keeps the banks apart."""
+    """Declares tiles in LDS for the distinct loads along `a`; a column of padding avoids bank conflicts."""
     emit, found, staged = body.emit, dict[tuple[str, str], E](), dict[tuple[str, str], str]()
     for e in unconditional_loads([m.value for m in body.stored]):
         if _plain(e.attr[1]) and _along(e.attr[1], Var("ta"), Var("tb")):
@@ -108,22 +110,22 @@ def _declare(body: Body, size: str) -> tuple[list[E], dict[tuple[str, str], str]
     return list(found.values()), staged
 
 
-def _packed(
+def _by_vectors(
     body: Body, threads: str, size: str, space: list[Ix], loads: list[E], staged: dict[tuple[str, str], str]
-) -> transpose_packs.VectorTranspose | None:
-    """The kernel's way by packs, where they serve."""
-    n = transpose_packs.width(body, loads, space)
+) -> transpose_vectors.VectorTranspose | None:
+    """The transpose by vectors, where it applies."""
+    n = transpose_vectors.width(body, loads, space)
     if not n:
         return None
-    body.emit.taken |= set(transpose_packs.NAMES)
+    body.emit.taken |= set(transpose_vectors.NAMES)
     tests = _tests([body.emit.position(s) for s in space], size)
-    return transpose_packs.VectorTranspose(body, loads, size, threads, n, staged, tests)
+    return transpose_vectors.VectorTranspose(body, loads, size, threads, n, staged, tests)
 
 
 def _stage(
     body: Body, threads: str, size: str, sizes: tuple[str, str], loads: list[E], staged: dict[tuple[str, str], str]
 ) -> None:
-    """Read along `a` into LDS."""
+    """Writes the loads along `a` into LDS."""
     emit, kind = body.emit, body.index_type
     _open_lines(body, threads, size, f"const {kind} ta = ta0 + tx, tb = tb0 + line;", sizes)
     for e in loads:
@@ -133,7 +135,7 @@ def _stage(
     emit.close()
 
 
-def _beside(body: Body, staged: dict[tuple[str, str], str]) -> dict[tuple[str, str], E]:
+def _direct_loads(body: Body, staged: dict[tuple[str, str], str]) -> dict[tuple[str, str], E]:
     """Loads that run along `b` as the result does, if they are few."""
     loads = {
         (e.attr[0], e.attr[1].key): e
@@ -141,17 +143,17 @@ def _beside(body: Body, staged: dict[tuple[str, str], str]) -> dict[tuple[str, s
         if _plain(e.attr[1]) and _along(e.attr[1], Var("tb"), Var("ta"))
     }
     found = {key: e for key, e in loads.items() if key not in staged}
-    return found if len(found) <= MOST else {}
+    return found if len(found) <= MAX_STAGED else {}
 
 
-def _ahead(
+def _prefetch(
     body: Body, threads: str, size: str, sizes: tuple[str, str], found: dict[tuple[str, str], E]
 ) -> dict[tuple[str, str], str]:
-    """Ask for what runs along `b` too before the threads wait for the tile."""
+    """Loads what runs along `b` before the threads wait for the tile; {key: array}."""
     emit, kind = body.emit, body.index_type
     if not found:
         return {}
-    names = {key: emit.fresh(f"{body.pointers[key[0]]}_ahead") for key in found}
+    names = {key: emit.fresh(f"{body.pointers[key[0]]}_early") for key in found}
     for key, e in found.items():
         emit.line(f"{STORAGE[e.attr[2]]} {names[key]}[{size} * {size} / {threads}];")
     _open_lines(body, threads, size, f"const {kind} ta = ta0 + line, tb = tb0 + tx;", sizes)
@@ -162,16 +164,16 @@ def _ahead(
 
 
 def _tests(sizes: Sequence[str], size: str) -> str:
-    """Is an element outside? No test where tiles are known to fit."""
+    """The test that skips elements outside; none where tiles are known to fit."""
     tests = [
         f"({n} % {size} && {name} >= {n})"
-        for name, n in zip(("ta", "tb"), map(transpose_packs.bracketed, sizes), strict=True)
+        for name, n in zip(("ta", "tb"), map(transpose_vectors.bracketed, sizes), strict=True)
     ]
     return f"if ({' || '.join(tests)}) continue;"
 
 
 def _open_lines(body: Body, threads: str, size: str, place: str, sizes: tuple[str, str]) -> None:
-    """The loop over a thread's elements of the tile."""
+    """Opens the loop over a thread's elements of the tile."""
     emit = body.emit
     emit.line("#pragma unroll")
     emit.open(f"for (int k = 0; k < {size} * {size} / {threads}; ++k)")
@@ -186,9 +188,9 @@ def _write(
     size: str,
     sizes: tuple[str, str],
     staged: dict[tuple[str, str], str],
-    ahead: dict[tuple[str, str], str],
+    prefetched: dict[tuple[str, str], str],
 ) -> None:
-    """Compute and store along `b`."""
+    """Writes the results along `b`."""
     emit, kind, plain = body.emit, body.index_type, body.emit.read
     _open_lines(body, threads, size, f"const {kind} ta = ta0 + line, tb = tb0 + tx;", sizes)
 
@@ -196,7 +198,7 @@ def _write(
         key = e.attr[0], e.attr[1].key
         if key in staged:
             return f"{staged[key]}[tx][line]"
-        return f"{ahead[key]}[k]" if key in ahead else plain(e, position)
+        return f"{prefetched[key]}[k]" if key in prefetched else plain(e, position)
 
     emit.read = read
     emit.count([m.value for m in body.stored])

@@ -1,8 +1,8 @@
-"""Transposes in packs of 16 bytes on both sides of LDS: what transpose.py does where sizes and types allow it.
+"""Transposes by 16-byte vectors on both sides of LDS, where sizes and types allow it.
 
-A lane that moves one element at a time moves 4 bytes of the 16 it could, of half types 2. Here it reads a pack along
-`a` and writes one along `b`. Between them lies LDS: 4-byte elements as transpose.py has them; of half types a thread
-reads packs of two neighbouring lines and keeps their elements in pairs, a word each, so that LDS serves words.
+A lane that moves one element at a time moves 4 bytes of the 16 it could, of half types 2. Here it loads a vector along
+`a` and stores one along `b`. In LDS, 4-byte elements lie as in transpose.py; of half types a thread loads vectors of
+two neighbouring lines and keeps their elements in pairs, one word each, so that LDS accesses are words.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hipwright.engine.templates.access import other_strides
 from hipwright.engine.templates.base import Body
 from hipwright.engine.templates.sweep import VECTOR_LENGTH
 
-NAMES = ("slot", "packs", "out", "tb1", "v")
+NAMES = ("slot", "by_vectors", "out", "tb1", "v")
 Staged = dict[tuple[str, str], str]
 
 
@@ -29,9 +29,10 @@ def bracketed(text: str) -> str:
 
 
 def width(body: Body, loads: Sequence[E], sizes: Sequence[Ix]) -> int:
-    """Elements of a pack, or 0 where packs do not serve: other sizes at capture, types of several widths, two results.
+    """The elements of a vector, or 0 where vectors do not apply: other sizes at capture, types of several widths, two
+    results.
 
-    loads: what LDS is filled with; sizes: of the dimensions `a` and `b`.
+    loads: those staged in LDS; sizes: of the dimensions `a` and `b`.
     """
     dtypes = {e.attr[2] for e in loads} | {body.need.stores[m.item.name][1] for m in body.stored}
     found = {VECTOR_LENGTH.get(dtype, 4) for dtype in dtypes}
@@ -43,7 +44,9 @@ def width(body: Body, loads: Sequence[E], sizes: Sequence[Ix]) -> int:
 
 @dataclass(eq=False)
 class VectorTranspose:
-    """size, threads: the knobs; width: elements of a pack; names: of the tiles in LDS; tests: is a pack within?"""
+    """The transpose of one tile. size, threads: the knobs; width: elements of a vector; names: of the tiles in LDS;
+    tests: the statement that skips vectors outside.
+    """
 
     body: Body
     loads: list[E]
@@ -54,7 +57,7 @@ class VectorTranspose:
     tests: str
 
     def conditions(self, sizes: Sequence[str]) -> str:
-        """What must hold at run time: whole packs, at addresses and strides that suit them."""
+        """The run-time conditions: whole vectors, at aligned addresses and strides."""
         body, n = self.body, self.width
         out = [f"{bracketed(size)} % {n} == 0" for size in sizes if not size.isdigit()]
         (member,) = body.stored
@@ -71,11 +74,11 @@ class VectorTranspose:
 
     @property
     def _pairs(self) -> bool:
-        """Do elements stand in LDS two in a word?"""
+        """Whether elements lie in LDS in pairs, two in a word."""
         return self.width > 4
 
     def declare(self) -> None:
-        """LDS of its own where pairs need it."""
+        """Declares LDS for pairs."""
         if self._pairs:
             emit = self.body.emit
             self.names = {key: emit.fresh(f"{name}_words") for key, name in self.names.items()}
@@ -84,7 +87,7 @@ class VectorTranspose:
 
     @contextmanager
     def _slots(self, lines: str) -> Iterator[None]:
-        """This thread's packs, of `lines` lines."""
+        """Opens the loop over this thread's vectors, of `lines` lines."""
         emit, count = self.body.emit, f"{self.size} / {self.width} * {lines}"
         emit.line("#pragma unroll")
         emit.open(f"for (int k = 0; k < ({count} + {self.threads} - 1) / {self.threads}; ++k)")
@@ -94,7 +97,7 @@ class VectorTranspose:
         emit.close()
 
     def stage(self) -> None:
-        """Memory to LDS."""
+        """Writes the loads along `a` into LDS."""
         body, emit, n = self.body, self.body.emit, self.width
         across, each = f"({self.size} / {n})", 2 if self._pairs else 1
         with self._slots(f"({self.size} / 2)" if self._pairs else self.size):
@@ -103,19 +106,19 @@ class VectorTranspose:
             emit.line(self.tests)
             for e in self.loads:
                 name, pointer = self.names[e.attr[0], e.attr[1].key], body.pointers[e.attr[0]]
-                packs = []
+                vectors = []
                 for step in range(each):
-                    place = emit.position(_moved(e.attr[1], step))
+                    place = emit.position(_next_line(e.attr[1], step))
                     read = f"as_uint16({pointer} + {place})" if self._pairs else f"{pointer} + {place}"
-                    packs.append(f"{emit.fresh(('lo', 'hi')[step])}")
-                    emit.line(f"const auto {packs[-1]} = load_aligned<{n}>({read});")
+                    vectors.append(f"{emit.fresh(('lo', 'hi')[step])}")
+                    emit.line(f"const auto {vectors[-1]} = load_aligned<{n}>({read});")
                 emit.line("#pragma unroll")
-                value = f"{packs[0]}.v[v]" + (f" | (unsigned){packs[1]}.v[v] << 16" if self._pairs else "")
+                value = f"{vectors[0]}.v[v]" + (f" | (unsigned){vectors[1]}.v[v] << 16" if self._pairs else "")
                 place = "[ta - ta0 + v][(tb - tb0) / 2]" if self._pairs else "[tb - tb0][ta - ta0 + v]"
                 emit.line(f"for (int v = 0; v < {n}; ++v) {name}{place} = {value};")
 
     def write(self) -> None:
-        """Compute and store along `b`."""
+        """Writes the results along `b`."""
         body, emit, n, plain = self.body, self.body.emit, self.width, self.body.emit.read
         (member,) = body.stored
         buffer, dtype = body.need.stores[member.item.name]
@@ -143,7 +146,7 @@ class VectorTranspose:
             emit.line(f"store_aligned<{n}>({body.pointers[buffer]} + {place}, out);")
 
     def _gather(self, e: E) -> None:
-        """A pack of the operand, as it runs along `b`."""
+        """Declares a vector of the operand as it runs along `b`."""
         emit, n, kind = self.body.emit, self.width, STORAGE[e.attr[2]]
         name = self.names[e.attr[0], e.attr[1].key]
         emit.line(f"{kind} {name}_row[{n}];")
@@ -157,7 +160,7 @@ class VectorTranspose:
             emit.line(f"for (int v = 0; v < {n}; ++v) {name}_row[v] = {name}[tb1 - tb0 + v][ta - ta0];")
 
 
-def _moved(position: Ix, step: int) -> Ix:
+def _next_line(position: Ix, step: int) -> Ix:
     return replace(position, lambda a: ix(a) + ix(step) if isinstance(a, Var) and a.name == "tb" else None)
 
 
