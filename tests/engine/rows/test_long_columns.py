@@ -99,7 +99,7 @@ def gradient(logits: torch.Tensor, target: torch.Tensor) -> Any:
 def test_a_row_needed_twice_is_read_once(wave: int) -> None:
     model, inputs = Op(divergence), [numbers(3, 3000), numbers(3, 3000, seed=4)]
     written = write(captured(model, inputs))
-    assert written.text.count("this thread's part of the row") >= 2
+    assert written.text.count("this thread's tile of the row") >= 2
     expected, native, _ = reference(model, inputs)
     got, _ = run(written, model, inputs, wave=wave)
     compare(got, expected, native)

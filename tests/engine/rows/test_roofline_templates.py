@@ -196,7 +196,7 @@ def test_what_a_later_pass_needs_is_kept(name: str) -> None:
     body = text_of(name, {"exact": False}).split('extern "C"')[1]
     loads = [line for line in body.splitlines() if re.search(r"= load_tile<.*(inputs_0|input)( |,)", line)]
     assert len(loads) == 3
-    assert "this thread's part of the row" in body
+    assert "this thread's tile of the row" in body
 
 
 def test_a_row_of_fixed_length_has_no_second_read() -> None:

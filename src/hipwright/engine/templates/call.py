@@ -19,7 +19,7 @@ from hipwright.engine.templates.call_kernel import CallKernel
 
 @dataclass
 class TemplateOptions:
-    """What a template asks for choices and knobs: choose(key, options, default), knob(name, default, options, comment)."""
+    """How choices and knobs are asked for: choose(key, options, default), knob(name, default, options, comment)."""
 
     choose: Callable[[str, Sequence[Any], Any], Any]
     knob: Callable[[str, int, Sequence[int], str], str]
