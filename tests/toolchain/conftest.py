@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -11,6 +11,8 @@ from hipwright.toolchain import clang
 from hipwright.toolchain.amd import ocml
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.nvidia import nvrtc
+from hipwright.toolchain.pool import CompilePool
 
 from . import kernels
 
@@ -39,3 +41,17 @@ def fresh() -> None:
     yield
     for found in (clang.find, ocml.find):
         found.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def compilers() -> Iterator[CompilePool]:
+    with nvrtc.zygote() as zygote, CompilePool(zygote, 1) as made:
+        yield made
+
+
+@pytest.fixture
+def compile_(compilers: CompilePool, cache: BuildCache) -> Callable[..., Build]:
+    def make(hip: str, arch: str = "sm_90", **defines: int) -> Build:
+        return nvrtc.build(hip, defines, arch=arch, pool=compilers, cache=cache)
+
+    return make

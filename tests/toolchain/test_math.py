@@ -8,7 +8,6 @@ The limits below are the table of docs/toolchain.md.
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 import re
 import subprocess
@@ -22,31 +21,10 @@ import pytest
 
 from hipwright.toolchain import clang
 
+from .math_samples import L, P, Range, U, sample, ulps
+
 ROOT = Path(__file__).parents[2]
-COUNT = 600  # samples a function and range
 mp.mp.prec = 200
-
-
-def log_uniform(rng: np.random.Generator, lo: float, hi: float, n: int) -> np.ndarray:
-    return np.exp(rng.uniform(np.log(lo), np.log(hi), n)) * rng.choice([-1.0, 1.0], n)
-
-
-Range = tuple[str, float, float]
-
-
-def L(lo: float, hi: float) -> Range:
-    """Both signs, magnitudes spread evenly over the exponents."""
-    return ("log", lo, hi)
-
-
-def P(lo: float, hi: float) -> Range:
-    """Positive only, like L."""
-    return ("positive", lo, hi)
-
-
-def U(lo: float, hi: float) -> Range:
-    """Evenly spread."""
-    return ("uniform", lo, hi)
 
 
 def normcdf(x: Any) -> Any:
@@ -155,41 +133,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(str(folder / "m.so"))
 
 
-def sample(rng: np.random.Generator, kind: Range, dtype: type) -> np.ndarray:
-    name, lo, hi = kind
-    if dtype is np.float32:
-        lo, hi = np.clip([lo, hi], -1e37, 1e37)
-        if name != "uniform":
-            lo = max(lo, 1e-37)
-    n = COUNT * int(os.environ.get("HIPWRIGHT_MATH_SAMPLES", "1"))
-    if name == "uniform":
-        return rng.uniform(lo, hi, n).astype(dtype)
-    x = log_uniform(rng, lo, hi, n).astype(dtype)
-    return np.abs(x) if name == "positive" else x
-
-
 def call(library: ctypes.CDLL, name: str, *arrays: np.ndarray) -> np.ndarray:
     out = np.empty_like(arrays[0])
     suffix = "f" if out.dtype == np.float32 else "d"
     pointers = [ctypes.c_void_p(a.ctypes.data) for a in (*arrays, out)]
     getattr(library, f"{name}_{suffix}")(*pointers, ctypes.c_long(out.size))
     return out
-
-
-def ulps(got: np.ndarray, want: list[Any]) -> np.ndarray:
-    """|got - want| in units of the last place of `want`, 0 where both overflow or the result is subnormal enough."""
-    info = np.finfo(got.dtype)
-    digits, least = info.nmant, mp.mpf(float(info.smallest_normal)) * mp.mpf(2) ** -info.nmant
-    errors = []
-    for g, w in zip(got.tolist(), want, strict=True):
-        w = mp.re(w)
-        if abs(w) > mp.mpf(float(info.max)):
-            errors.append(0.0 if np.isinf(g) else np.inf)
-            continue
-        exponent = mp.frexp(w)[1] - 1 if w else -2000
-        unit = max(mp.mpf(2) ** (exponent - digits), least)
-        errors.append(float(abs(mp.mpf(g) - w) / unit) if np.isfinite(g) else np.inf)
-    return np.array(errors)
 
 
 def worst(library: ctypes.CDLL, name: str, reference: Callable[..., Any], ranges: list[Any], dtype: type) -> float:

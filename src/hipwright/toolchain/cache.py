@@ -1,7 +1,7 @@
-"""The build cache: blobs by content, builds by key. Safe with many processes at once.
+"""The build cache: blobs by content, builds by key. Safe for concurrent processes.
 
-A file appears under its name only when it is whole (written beside, then renamed), so a reader never sees half of one,
-and two writers of the same content leave the same file.
+A file is written under a temporary name and then renamed, so a reader never sees part of one, and two writers of the
+same content leave the same file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hipwright.records import Build, content_key
 class BuildCache:
     """A folder of blobs and of the builds that name them. Created on first use; anything in it may be deleted.
 
-    scope: builds are found that were stored under the same one; "" is what everybody shares.
+    scope: `load` finds builds that were stored under the same scope; "" is the shared one.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -27,7 +27,7 @@ class BuildCache:
         self.scope = ""
 
     def put(self, data: bytes) -> str:
-        """Store bytes; returns the SHA-256 that names them."""
+        """Store bytes; returns their SHA-256, the blob's name."""
         blob = hashlib.sha256(data).hexdigest()
         path = self.path(blob)
         if not path.is_file() or path.stat().st_size != len(data):
@@ -35,7 +35,7 @@ class BuildCache:
         return blob
 
     def get(self, blob: str) -> bytes:
-        """The bytes of a blob. Raises KeyError if it is not there or no longer what its name says."""
+        """The bytes of a blob. Raises KeyError where it is missing or does not match its name."""
         try:
             data = self.path(blob).read_bytes()
         except OSError as error:
@@ -46,15 +46,15 @@ class BuildCache:
         return data
 
     def path(self, blob: str) -> Path:
-        """Where a blob is, or would be."""
+        """The path of a blob, whether it exists or not."""
         if len(blob) != 64 or not set(blob) <= set("0123456789abcdef"):
             raise KeyError(blob)
         return self.folder / "blobs" / blob[:2] / blob
 
     def load(self, key: str) -> Build | None:
-        """The build remembered under a key, marked `cached`; None if unknown, unreadable, or its blobs are gone."""
+        """The build stored under a key, marked `cached`; None where it is unknown, unreadable, or lacks a blob."""
         try:
-            build = Build.from_json(self._memo(key).read_bytes())
+            build = Build.from_json(self._entry(key).read_bytes())
         except (OSError, msgspec.MsgspecError):
             return None
         if not all(self.path(blob).is_file() for blob in (build.blob, build.isa_blob) if blob):
@@ -62,10 +62,10 @@ class BuildCache:
         return msgspec.structs.replace(build, cached=True)
 
     def store(self, key: str, build: Build) -> None:
-        """Remember a build, in place of an older one."""
-        _write(self._memo(key), build.to_json().encode())
+        """Store a build under a key, replacing an older one."""
+        _write(self._entry(key), build.to_json().encode())
 
-    def _memo(self, key: str) -> Path:
+    def _entry(self, key: str) -> Path:
         if not key.isalnum():
             raise ValueError(f"not a key: {key!r}")
         if self.scope:

@@ -1,4 +1,4 @@
-"""Where the compiler and our headers are. Nothing is run to find out."""
+"""Locates the compiler and hipwright's headers, without running anything."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIX = "pip install ziglang==0.17.0"
 
 
 class Clang(Record, frozen=True, kw_only=True):
-    """clang, the assembler and lld in one program, the `zig` of the ziglang wheel. folder: what it needs to see."""
+    """clang, the assembler and lld in one program, the `zig` of the ziglang wheel. folder: its installation."""
 
     program: str
     folder: str
@@ -31,7 +31,7 @@ class Clang(Record, frozen=True, kw_only=True):
 
 @functools.cache
 def find() -> Clang:
-    """The ziglang wheel of this Python. Raises ToolchainError, with the command that mends it, when there is none."""
+    """The ziglang wheel of this Python. Raises ToolchainError, with the command to install it, without one."""
     spec = find_spec("ziglang")
     places = list(spec.submodule_search_locations or ()) if spec else []
     for place in places:
@@ -68,5 +68,5 @@ def digest(folder: Path) -> str:
 
 @functools.cache
 def headers_id() -> str:
-    """Names the content of our own headers."""
+    """A digest of hipwright's headers."""
     return digest(INCLUDE)

@@ -2,7 +2,7 @@
 
 Parsing our headers takes clang four times as long as compiling a small kernel. A precompiled header holds the same
 text: it is used only where the source starts by including headers of ours, with nothing before them that could change
-what they mean, and a compiler that will not take it compiles the source as it stands.
+their meaning; where the compiler refuses it, the source is compiled without it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LINE = re.compile(r"#[ \t]*include[ \t]*<([^>\n]+)>[ \t]*(?=\n)")
 
 
 def leading(source: str) -> tuple[str, ...]:
-    """The headers of ours that a source includes before anything else."""
+    """The headers of hipwright that a source includes before anything else."""
     found: list[str] = []
     at = 0
     while True:
@@ -38,9 +38,9 @@ def leading(source: str) -> tuple[str, ...]:
 
 
 def flags(source: str, front: Sequence[str], cache: BuildCache, *, unsafe: bool) -> tuple[list[str], list[Path]]:
-    """(what to add to the front end's arguments, the files it must see); both empty where there is nothing to gain.
+    """(arguments to add to the front end's, files that it must see); both empty without a usable header.
 
-    front: every argument that decides what the headers mean, without knobs. The caller's files must hold `files()`.
+    front: every argument that affects the headers, without knobs. The caller's files must contain `files()`.
     """
     headers = leading(source)
     if not headers:
@@ -59,7 +59,7 @@ def flags(source: str, front: Sequence[str], cache: BuildCache, *, unsafe: bool)
 
 
 def files(source: str) -> dict[str, bytes]:
-    """What must lie beside the source: clang looks for the file that a precompiled header was made of."""
+    """Files to put beside the source: clang looks for the file that a precompiled header was made from."""
     return {SOURCE: _text(leading(source))}
 
 

@@ -1,7 +1,7 @@
-"""Warm compile sessions: a compiler library loaded once in a contained process and asked again and again.
+"""Warm compile sessions: a compiler library is loaded once in a contained process and used for many compiles.
 
-A session serves one compile at a time, for one service ("module:Class"). After `RECYCLE` compiles, a timeout or a
-crash it is replaced, so that what one hostile source may have done to the compiler's heap does not stay.
+A session serves one compile at a time, for one service ("module:Class"). It is replaced after `RECYCLE` compiles, a
+timeout or a crash, so that damage by a hostile source to the compiler's heap does not persist.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from hipwright.tensors import Tree
 
 RECYCLE = 200  # compiles of one session
 COMPILE_LIMIT_S = 60.0
-LEFTOVERS = 8  # killed compiles whose temporary files may lie about: a fresh start costs every session
+KILLS = 8  # killed compiles, each of which may leave temporary files, before all sessions are restarted
 LIMITS = Limits(wall_s=120.0, cpu_s=3600.0, memory_mb=4096)
 
 
 class CompilePool:
     """At most `size` compiles at once, in sessions of one zygote that stay warm. Methods may be called from any thread.
 
-    zygote: sees (`ro`) what its services load; it needs no torch and no GPU. The caller closes the zygote. limit_s:
-    wall seconds of one compile.
+    zygote: can read (`ro`) the files that its services load; it needs no torch and no GPU. The caller closes it.
+    limit_s: wall seconds of one compile.
     """
 
     def __init__(self, zygote: Zygote, size: int, *, limit_s: float = COMPILE_LIMIT_S) -> None:
@@ -37,7 +37,7 @@ class CompilePool:
         self._zygote = zygote
         self._slots = threading.BoundedSemaphore(size)
         self._lock = threading.Lock()
-        self._lone = threading.Lock()
+        self._refreshing = threading.Lock()
         self._idle: list[tuple[str, Session, int]] = []  # service and settings, session, compiles so far
         self._warming: list[threading.Thread] = []
         self._closed = False
@@ -53,7 +53,7 @@ class CompilePool:
     ) -> tuple[dict[str, Any], Tree]:
         """service(init).method(header) in a warm session; waits while all are busy.
 
-        Raises what Session.call raises; the session is then gone, except after an error of the service's own.
+        Raises the errors of Session.call; the session is then replaced, except after an error of the service itself.
         """
         kind = json.dumps([service, init], sort_keys=True)
         try:
@@ -68,20 +68,20 @@ class CompilePool:
             raise
 
     def _count_killed(self) -> None:
-        """A compiler was killed, and left its temporary files: after a few of those everything starts anew."""
+        """Count a killed compiler, which leaves temporary files; after `KILLS` of them, restart all sessions."""
         with self._lock:
             self._killed += 1
-            full = self._killed >= LEFTOVERS
-            self._killed %= LEFTOVERS
+            full = self._killed >= KILLS
+            self._killed %= KILLS
         if full:
             self.refresh()
 
     def refresh(self) -> None:
-        """End all sessions, and with their zygote whatever killed ones left in the private /tmp that they share.
+        """End all sessions and their zygote, and with it the private /tmp that they share.
 
-        Waits for the compiles under way; the next one starts everything anew.
+        Waits for running compiles; the next compile starts the zygote again.
         """
-        with self._lone:
+        with self._refreshing:
             for _ in range(self.size):
                 self._slots.acquire()
             try:
@@ -95,7 +95,7 @@ class CompilePool:
                     self._slots.release()
 
     def warm(self, service: str, init: dict[str, Any]) -> threading.Thread:
-        """Start every session in the background, so that the first compiles find them ready."""
+        """Start every session in the background, ahead of the first compiles."""
 
         def begin() -> None:
             for _ in range(self.size):
@@ -103,7 +103,7 @@ class CompilePool:
                     return
                 try:
                     session = self._zygote.session(service, init, limits=LIMITS)
-                except Exception:  # the first compile meets it again and tells it
+                except Exception:  # the first compile raises it again
                     return
                 self._put(json.dumps([service, init], sort_keys=True), session, 0)
 
@@ -115,7 +115,7 @@ class CompilePool:
     def close(self) -> None:
         """End the idle sessions; busy ones end when their compile does.
 
-        A session that `warm` is starting is waited for: it would start the zygote anew once the caller has closed it.
+        Waits for a session that `warm` is starting, which would restart the zygote after the caller has closed it.
         """
         self._closed = True
         for thread in self._warming:
@@ -126,7 +126,7 @@ class CompilePool:
             session.close()
 
     def _take(self, kind: str) -> tuple[Session, int] | None:
-        """An idle session of this kind; one of another kind makes room when there are `size` of them."""
+        """An idle session of this kind, None without one; then one of another kind is ended where there are `size`."""
         spare: Session | None = None
         with self._lock:
             if self._closed:

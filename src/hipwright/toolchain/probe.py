@@ -1,4 +1,4 @@
-"""What of the toolchain works on this machine, for `hipwright doctor`."""
+"""Checks which parts of the toolchain work on this machine, for `hipwright doctor`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRIAL = '#include <hip/hip_runtime.h>\nextern "C" __global__ void trial(float* x
 
 
 class ToolCheck(Record, frozen=True, kw_only=True):
-    """One thing that works or not. fix: what to do about it, "" when it works."""
+    """The outcome of one check. fix: how to repair it, "" where it works."""
 
     name: str
     ok: bool
@@ -25,7 +25,7 @@ class ToolCheck(Record, frozen=True, kw_only=True):
 
 
 def checks() -> list[ToolCheck]:
-    """The compiler by itself, then one real build for each AMD target, then the optional parts."""
+    """Checks the compiler, then one build for each AMD target, then the optional parts."""
     try:
         found = clang.find()
     except HipwrightError as error:

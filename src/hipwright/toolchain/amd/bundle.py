@@ -1,4 +1,4 @@
-"""What ROCm's compilers hand over, made plain: one code object out of a bundle, and what its kernels use.
+"""Reads the output of ROCm's compilers: extracts one code object from a bundle, and its kernels' resources.
 
 Sources: "Clang Offload Bundler" and "Code Object Metadata" in the documentation of Clang and of LLVM's AMDGPU backend.
 """
@@ -17,9 +17,9 @@ _COMPRESSED = b"CCOB"
 
 
 def extract(data: bytes, arch: str) -> bytes:
-    """The ELF code object for `arch` ("gfx942") in what a compiler wrote: an ELF file, or a bundle of them.
+    """The ELF code object for `arch` ("gfx942") in a compiler's output: an ELF file, or a bundle of them.
 
-    Raises ValueError where there is none.
+    Raises ValueError where it has none.
     """
     if data.startswith(b"\x7fELF"):
         return data
@@ -38,7 +38,7 @@ def extract(data: bytes, arch: str) -> bytes:
 
 
 def _entries(data: bytes) -> list[tuple[str, int, int]]:
-    """(name, offset, size): "hipv4-amdgcn-amd-amdhsa--gfx942:xnack-" and the like."""
+    """(name, offset, size) of each entry; a name is "hipv4-amdgcn-amd-amdhsa--gfx942:xnack-" or similar."""
     (count,) = struct.unpack_from("<Q", data, len(_MAGIC))
     at, found = len(_MAGIC) + 8, []
     for _ in range(min(count, 64)):
@@ -50,7 +50,7 @@ def _entries(data: bytes) -> list[tuple[str, int, int]]:
 
 
 def resources(code: bytes, arch: str) -> tuple[KernelResources, ...]:
-    """What each kernel of a code object uses, by its metadata; occupancy where the architecture is a known target.
+    """The resources of each kernel of a code object, by its metadata; occupancy where the architecture is known.
 
     Raises ValueError for anything but an AMD code object.
     """

@@ -1,4 +1,4 @@
-"""Reads what a loader reads of an AMD code object: the ELF header and its metadata note.
+"""Reads the ELF header and the metadata note of an AMD code object.
 
 Layout: ELF-64 gABI, and "Code Object Metadata" of LLVM's User Guide for the AMDGPU backend (MessagePack, note type 32).
 """
@@ -29,7 +29,7 @@ def machine(code: bytes) -> int:
 
 
 def metadata(code: bytes) -> dict[str, Any]:
-    """The metadata document. Raises ValueError where there is none."""
+    """The metadata document. Raises ValueError without one."""
     machine(code)
     try:
         for name, kind, content in _notes(code):

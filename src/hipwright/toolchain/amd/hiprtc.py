@@ -1,15 +1,14 @@
-"""HIP source to a code object for an AMD GPU with ROCm: hipRTC in a warm session, else hipcc, else our own clang.
+"""Compiles HIP source for an AMD GPU with ROCm: hipRTC in a warm session, else hipcc, else the ziglang wheel's clang.
 
-Three routes, the first that is there and applies:
+Three routes, of which the first that is available and applies is used:
 
-1. hipRTC (libhiprtc.so): a library call in a contained session that has it loaded. It has HIP's own device headers
-   built in, but no others: a source that includes more than those goes on to the next route.
+1. hipRTC (libhiprtc.so): a library call in a contained session. HIP's own device headers are built in, but no others:
+   a source that includes more takes the next route.
 2. hipcc --genco: ROCm's compiler driver, contained, with ROCm's own headers.
-3. The clang of the ziglang wheel, with hipwright's headers (toolchain/amd/offline.py): the same code object as the
-   offline targets', loaded by the HIP runtime like any other. It needs no ROCm beyond the runtime.
+3. The clang of the ziglang wheel, with hipwright's headers (toolchain/amd/offline.py): the same code object as
+   for the offline targets. It needs no ROCm beyond the runtime.
 
-A route that fails, not on the source but by itself, is left for the next, and the build's log says so. Nothing here
-needs a GPU.
+A route that fails by itself, not on the source, is skipped, and the build's log says so. None needs a GPU.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ from hipwright.toolchain.pool import COMPILE_LIMIT_S, CompilePool
 SERVICE = "hipwright.toolchain.amd.hiprtc:HiprtcService"
 SOURCE = "kernel.hip"
 BUILT_IN = {"hip/hip_runtime.h", "hip/hip_fp16.h", "hip/hip_bfloat16.h", "hip/hip_vector_types.h"}
-"""Headers whose content hipRTC holds; with ROCm's include folder beside it, every header under hip/ is there."""
+"""Headers that hipRTC has built in; with ROCm's include folder, every header under hip/ is available."""
 _FLAGS = ("-O3", "-std=c++17")
 _HIPCC = ("--genco", "--no-offload-compress", *_FLAGS)
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]*)", re.MULTILINE)
-_COMPILATION = 6  # hiprtcResult: the source is at fault; every other error is the library's
+_COMPILATION = 6  # hiprtcResult: the source is at fault; all other errors are the library's
 _RESULTS = {
     1: "HIPRTC_ERROR_OUT_OF_MEMORY",
     2: "HIPRTC_ERROR_PROGRAM_CREATION_FAILURE",
@@ -57,7 +56,7 @@ _RESULTS = {
 
 
 class HiprtcService:
-    """In the session: the library, loaded once. init: library (path), headers (ROCm's include folder or "")."""
+    """The service of a session: hipRTC, loaded once. init: library (path), headers (ROCm's include folder or "")."""
 
     def __init__(self, init: dict[str, Any], _: Tree) -> None:
         try:
@@ -69,7 +68,7 @@ class HiprtcService:
         self._headers = str(init["headers"])
 
     def compile(self, header: dict[str, Any], _: Tree) -> tuple[dict[str, Any], Tree]:
-        """source, options -> ok, log, and the code object. ToolchainError for what is not the source's doing."""
+        """header: source, options. ({ok, log}, the code object). ToolchainError where the source is not at fault."""
         program = c_void_p()
         self._check(self._create(program, header["source"]), "hiprtcCreateProgram")
         try:
@@ -86,7 +85,7 @@ class HiprtcService:
             self._rtc.hiprtcDestroyProgram(byref(program))
 
     def version(self, _: dict[str, Any], __: Tree) -> tuple[dict[str, Any], Tree]:
-        """major, minor."""
+        """{major, minor} of hipRTC."""
         major, minor = c_int(), c_int()
         self._check(self._rtc.hiprtcVersion(byref(major), byref(minor)), "hiprtcVersion")
         return {"major": major.value, "minor": minor.value}, None
@@ -94,15 +93,15 @@ class HiprtcService:
     def _create(self, program: c_void_p, source: str) -> int:
         texts: list[bytes] = []
         names: list[bytes] = []
-        if not self._headers:  # they are built in: what is included must only be found
+        if not self._headers:  # the content is built in; the names must resolve
             names = [name.encode() for name in sorted(BUILT_IN)]
             texts = [b"#pragma once\n"] * len(names)
         arrays = [(c_char_p * max(len(part), 1))(*part) for part in (texts, names)]
-        made = self._rtc.hiprtcCreateProgram(byref(program), source.encode(), SOURCE.encode(), len(names), *arrays)
-        return int(made)
+        result = self._rtc.hiprtcCreateProgram(byref(program), source.encode(), SOURCE.encode(), len(names), *arrays)
+        return int(result)
 
     def _text(self, program: c_void_p, what: str) -> bytes:
-        """The log or the code: its size, then its bytes."""
+        """The bytes of the log or of the code."""
         size = c_size_t()
         self._check(getattr(self._rtc, f"{what}Size")(program, byref(size)), f"{what}Size")
         buffer = ctypes.create_string_buffer(max(size.value, 1))
@@ -134,11 +133,11 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
 }
 
 
-# ---------------------------------------------------------------- the parent's side
+# ---------------------------------------------------------------- in the parent
 
 
 def zygote(*, unsafe: bool = False) -> Zygote:
-    """The contained process whose sessions a CompilePool uses for hipRTC; it sees ROCm. The caller closes it."""
+    """A contained process for a CompilePool of hipRTC sessions; it can read ROCm. The caller closes it."""
     return Zygote(("hipwright.toolchain.amd.hiprtc",), ro=rocm_paths.readable(), unsafe=unsafe, name="hipRTC host")
 
 
@@ -147,38 +146,38 @@ def build(
 ) -> Build:
     """Compile HIP source for the AMD GPU `arch` ("gfx942", features after a colon are left to the loader).
 
-    Never raises for a wrong source: that is Build(ok=False) with the compiler's messages. Raises ToolchainError when no
-    route works, with what each one said, and SandboxMissing where no compiler can be contained.
+    A wrong source returns Build(ok=False) with the compiler's messages. Raises ToolchainError, with each route's error,
+    when none works, and SandboxMissing where no compiler can be contained.
     """
     base = arch.partition(":")[0]
     routes = _routes(hip, base, pool, cache, unsafe)
-    said: list[str] = []
+    failures: list[str] = []
     for name, identity, compile_ in routes:
         key = content_key(ROCM.name, hip, base, *(f"{k}={v}" for k, v in sorted(defines.items())), name, identity)
         if known := cache.load(key):
             return known
         started = time.perf_counter()
         try:
-            made, lasting = compile_(defines)
+            built, reproducible = compile_(defines)
         except ToolchainError as error:
-            said.append(f"{name}: {error.message}")
+            failures.append(f"{name}: {error.message}")
             continue
-        notes = [f"built by {name}; {line}" for line in said]
-        log = "\n".join([*notes, made.log]).strip()
-        made = msgspec.structs.replace(made, target=ROCM.name, log=log, seconds=time.perf_counter() - started)
-        if lasting:
-            cache.store(key, made)
-        return made
-    raise ToolchainError(f"no compiler for {base}: {'; '.join(said) or 'none is installed'}", hint=rocm_paths.FIX)
+        notes = [f"built by {name}; {line}" for line in failures]
+        log = "\n".join([*notes, built.log]).strip()
+        built = msgspec.structs.replace(built, target=ROCM.name, log=log, seconds=time.perf_counter() - started)
+        if reproducible:
+            cache.store(key, built)
+        return built
+    raise ToolchainError(f"no compiler for {base}: {'; '.join(failures) or 'none is installed'}", hint=rocm_paths.FIX)
 
 
 _Compile = Callable[[Mapping[str, int]], tuple[Build, bool]]
 
 
 def _routes(hip: str, arch: str, pool: CompilePool, cache: BuildCache, unsafe: bool) -> list[tuple[str, str, _Compile]]:
-    """(name, what stands behind it, compile) of every way that is there and applies, best first.
+    """(name, tool version, compile) of every available route that applies, best first.
 
-    compile(defines) gives the build, and whether the same source would always give it.
+    compile(defines) returns the build, and whether the same source would always give it.
     """
     found: list[tuple[str, str, _Compile]] = []
     library, folder, hipcc = rocm_paths.library("hiprtc"), rocm_paths.headers(), rocm_paths.hipcc()
@@ -193,7 +192,7 @@ def _routes(hip: str, arch: str, pool: CompilePool, cache: BuildCache, unsafe: b
 
 
 def _identity(path: Path) -> str:
-    """Names a tool's version well enough for a cache: its real place, size and age."""
+    """Identifies a tool's version for cache keys: its real path, size and modification time."""
     real = path.resolve()
     return f"{real} {real.stat().st_size} {real.stat().st_mtime_ns}"
 
@@ -203,20 +202,20 @@ def _by_hiprtc(
 ) -> tuple[Build, bool]:
     options = [f"--offload-arch={arch}", *_FLAGS, *_defined(defines)]
     try:
-        told, code = pool.call(SERVICE, init, "compile", {"source": hip, "options": options})
+        reply, code = pool.call(SERVICE, init, "compile", {"source": hip, "options": options})
     except WorkerTimeout:
         log = f"the compiler was stopped after {pool.limit_s:.0f} s"
         return Build(target=ROCM.name, ok=False, log=log), False
     except ToolchainError:
         raise
-    except HipwrightError as error:  # the session died: a crash of the compiler says little about the source
+    except HipwrightError as error:  # the session died: a crash of the compiler is not evidence against the source
         raise ToolchainError(f"hipRTC's session ended: {error.message}") from None
-    log = _clean(str(told.get("log", "")))
-    if not told.get("ok"):
+    log = _clean(str(reply.get("log", "")))
+    if not reply.get("ok"):
         return Build(target=ROCM.name, ok=False, log=log), True
     if not isinstance(code, HostTensor):
         raise ToolchainError("hipRTC's session returned no code object")
-    return _made(code.storage.tobytes(), arch, log, cache), True
+    return _finished(code.storage.tobytes(), arch, log, cache), True
 
 
 def _by_hipcc(
@@ -240,10 +239,10 @@ def _by_hipcc(
         if "error:" in log:
             return Build(target=ROCM.name, ok=False, log=log), True
         raise ToolchainError(f"hipcc ended with {result.returncode}: {log[-300:] or 'no message'}")
-    return _made(code, arch, log, cache), True
+    return _finished(code, arch, log, cache), True
 
 
-def _made(data: bytes, arch: str, log: str, cache: BuildCache) -> Build:
+def _finished(data: bytes, arch: str, log: str, cache: BuildCache) -> Build:
     try:
         code = bundle.extract(data, arch)
         kernels = bundle.resources(code, arch)
@@ -259,7 +258,7 @@ def _defined(defines: Mapping[str, int]) -> list[str]:
 
 
 def _clean(log: str) -> str:
-    """The messages without this machine's folders, and not too long."""
+    """The compiler's messages without this machine's paths, cut at LOG_LIMIT."""
     text = re.sub(r"(?:/[\w.+-]+)+/(?=kernel\.hip)", "", log).strip()
     return (
         text if len(text) <= amdgpu.LOG_LIMIT else f"{text[: amdgpu.LOG_LIMIT]}\n[{len(text) - amdgpu.LOG_LIMIT} more]"

@@ -38,7 +38,7 @@ _METADATA = re.compile(r"^\s*\.amdgpu_metadata\n(.*?)^\s*\.end_amdgpu_metadata",
 _INSTRUCTION = re.compile(r"^\t([a-z][a-z0-9_]+)(?:[ \t]+([^;\n]*))?", re.MULTILINE)
 _OCCUPANCY = re.compile(r"^; Occupancy: (\d+)", re.MULTILINE)
 
-# The first pattern that matches a mnemonic gives its class.
+# The first pattern that matches a mnemonic determines its class.
 _RULES = [
     (re.compile(pattern), kind)
     for pattern, kind in (
@@ -72,8 +72,8 @@ def parse(asm: str, architecture: Architecture | None) -> tuple[KernelResources,
 def kernel_args(code: str | bytes) -> dict[str, list[tuple[int, int, str]]]:
     """For each kernel of an assembly text or a code object: (size, offset, kind) of every argument, in order.
 
-    Sizes and offsets are bytes. kind is "global_buffer", "by_value", "dynamic_shared_pointer" or, for what the launch
-    adds after the last parameter, "hidden_...".
+    Sizes and offsets are bytes. kind is "global_buffer", "by_value", "dynamic_shared_pointer" or, for arguments
+    that the runtime adds, "hidden_...".
     """
     document = _document(code) if isinstance(code, str) else codeobject.metadata(code)
     return {
@@ -83,10 +83,10 @@ def kernel_args(code: str | bytes) -> dict[str, list[tuple[int, int, str]]]:
 
 
 def occupancy(architecture: Architecture, vgprs: int, lds_bytes: int, workgroup: int, sgprs: int = 0) -> int:
-    """Waves that one SIMD can hold at once, 0 if none fits.
+    """The waves that one SIMD can hold at once, 0 if none fits.
 
-    vgprs: what a wave needs, AGPRs included (they share the file). lds_bytes: of one block; workgroup: its threads.
-    The least of three limits (LLVM's GCNSubtarget follows the same rules): the register file over the wave's share
+    vgprs: of a wave, AGPRs included (they share the register file). lds_bytes: of one block; workgroup: its threads.
+    The minimum of three limits (the rules of LLVM's GCNSubtarget): the register file over the wave's share
     rounded up to the granule; whole blocks in the LDS, spread over the SIMDs that share it; the hardware's own count.
     On gfx9 a wave with more than 100 SGPRs costs one more.
     """
@@ -121,7 +121,7 @@ def _kernel(asm: str, entry: dict[str, Any], architecture: Architecture | None) 
     vgpr, agpr = int(entry[".vgpr_count"]), int(entry.get(".agpr_count", 0))
     lds, workgroup = entry[".group_segment_fixed_size"], entry[".max_flat_workgroup_size"]
     limits = [int(stated) for stated in _OCCUPANCY.findall(tail)[:1]]
-    if architecture:  # LLVM forgets that LDS is given in granules, which matters on gfx950
+    if architecture:  # LLVM ignores that LDS is allocated in granules, which matters on gfx950
         limits.append(occupancy(architecture, vgpr, lds, workgroup, entry[".sgpr_count"]))
     return KernelResources(
         name=name,
@@ -140,7 +140,7 @@ def _kernel(asm: str, entry: dict[str, Any], architecture: Architecture | None) 
 
 
 def _sections(asm: str, name: str) -> tuple[str, str]:
-    """A function's instructions, and the comments that follow them up to the next function."""
+    """(a function's instructions, the comments behind them up to the next function)."""
     start = re.search(rf"^{re.escape(name)}:", asm, re.MULTILINE)
     if not start:
         return "", ""
@@ -167,7 +167,7 @@ def classify(mnemonic: str, operands: str = "") -> str:
 
 
 def vmem_bytes(mnemonic: str) -> int:
-    """Bytes a lane moves by a vector memory instruction, 0 for any other."""
+    """Bytes that a lane moves by a vector memory instruction, 0 for any other instruction."""
     found = _MEMORY.match(mnemonic)
     if not found:
         return 0

@@ -1,7 +1,7 @@
-"""AMD's device math library (ocml): where its bitcode is, and how it is linked into a kernel.
+"""AMD's device math library (ocml): locates its bitcode and links it into kernels.
 
-The library asks for constants (`__oclc_...`) that say what it is compiled for. They are generated here, so that the two
-files of the triton wheel are enough, and linked last, after the code that refers to them.
+The library reads constants (`__oclc_...`) that describe the target. They are generated here, so that the two files of
+the triton wheel suffice, and linked last, after the code that refers to them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Bitcode(Record, frozen=True, kw_only=True):
 
 
 def places() -> list[Path]:
-    """Where ocml.bc is looked for, best first: ROCm installs, the triton wheel, Debian's rocm-device-libs."""
+    """Folders that may hold ocml.bc, best first: ROCm installs, the triton wheel, Debian's rocm-device-libs."""
     named = [Path(value) for value in (os.environ.get("ROCM_PATH"), os.environ.get("HIP_PATH")) if value]
     spec = find_spec("triton")
     wheels = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
@@ -41,7 +41,7 @@ def places() -> list[Path]:
 
 @functools.cache
 def find() -> Bitcode | None:
-    """The first ocml.bc that is there; None without one (then our own device math serves)."""
+    """The first ocml.bc found, None without one (then hipwright's own device math is used)."""
     for folder in places():
         library = folder / LIBRARIES[0]
         if library.is_file():
@@ -57,7 +57,7 @@ def flags(bitcode: Bitcode) -> list[str]:
 
 
 def constants(architecture: Architecture) -> str:
-    """LLVM IR of what the library reads: IEEE subnormals, no relaxed math, wave, architecture, code object v6."""
+    """LLVM IR of the library's constants: IEEE subnormals, no relaxed math, wave, architecture, code object v6."""
     values = {
         "daz_opt": ("i8", 0),
         "finite_only_opt": ("i8", 0),

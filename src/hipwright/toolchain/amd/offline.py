@@ -1,8 +1,8 @@
-"""HIP source to an AMD code object and its assembly, with no ROCm: compile, assemble, link, read the resources.
+"""Compiles HIP source to an AMD code object and its assembly without ROCm: compile, assemble, link, read resources.
 
-A wrong source is data, not an exception: it gives Build(ok=False) with clang's messages, whose line numbers are those
-of the source. The three steps run in one sandboxed process that sees the compiler, our headers, AMD's device library
-where there is one, and nothing else.
+A wrong source raises no exception: it returns Build(ok=False) with clang's messages, whose line numbers are those of
+the source. The three steps run in one sandboxed process that can read only the compiler, hipwright's headers and AMD's
+device library.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ _SCRIPT = (
 )
 _STEPS = {10: "the device library", 11: "clang", 12: "the assembler", 13: "the linker"}
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*(?:include|include_next|import|embed)[ \t]*[<\"]([^>\"\n]*)", re.MULTILINE)
-_OUTWARDS = re.compile(r"[<\"]\s*+[/~]")  # what a refused name begins with, unless ".." is in it or a comment cuts it
+_OUTWARDS = re.compile(r"[<\"]\s*+[/~]")  # the start of a refused name, unless it contains ".." or a comment
 _OCML_TROUBLE = re.compile(r"__ocml_|__ockl_|__oclc_|oclc\.|\.bc\b|[Bb]itcode")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
 
 
 def compiler_id() -> str:
-    """The compiler, our headers and the device math that stand behind a build, as one line for fingerprints."""
+    """The versions of the compiler, the headers and the device math as one line, for cache keys."""
     bitcode = ocml.find()
     device_math = f"ocml {bitcode.hash}" if bitcode else "own device math"
     return f"{clang.find().id}, headers {clang.headers_id()}, {device_math}"
@@ -74,7 +74,7 @@ def compiler_id() -> str:
 def build(source: str, target: str, defines: Mapping[str, int], *, cache: BuildCache, unsafe: bool = False) -> Build:
     """Compile HIP source for one AMD target. `blob` is the code object, `isa_blob` the assembly.
 
-    Never raises for a wrong source. Raises ToolchainError where there is no compiler, SandboxMissing where it cannot be
+    A wrong source returns Build(ok=False). Raises ToolchainError without a compiler, SandboxMissing where it cannot be
     contained (and not `unsafe`), BadInput for a target that is not offline.
     """
     if target not in OFFLINE:
@@ -87,29 +87,29 @@ def build(source: str, target: str, defines: Mapping[str, int], *, cache: BuildC
     if known := cache.load(key):
         return known
     started = time.perf_counter()
-    made, lasting = _build(source, architecture, knobs, cache, unsafe)
-    made = msgspec.structs.replace(made, seconds=time.perf_counter() - started)
-    if lasting:
-        cache.store(key, made)
-    return made
+    built, reproducible = _build(source, architecture, knobs, cache, unsafe)
+    built = msgspec.structs.replace(built, seconds=time.perf_counter() - started)
+    if reproducible:
+        cache.store(key, built)
+    return built
 
 
 def _build(
     source: str, architecture: Architecture, knobs: tuple[str, ...], cache: BuildCache, unsafe: bool
 ) -> tuple[Build, bool]:
-    """The build, and whether the same source would give the same again (a timeout might not)."""
-    if refused := outside(source):
+    """(the build, whether the same source would give it again: not after a timeout)."""
+    if refused := include_outside(source):
         return Build(target=architecture.name, ok=False, log=refused), True
     bitcode = ocml.find()
     result = _compile(source, architecture, knobs, bitcode, cache, unsafe)
     if bitcode and result.returncode and _OCML_TROUBLE.search(result.stderr):
-        bitcode = None  # a library this compiler cannot use is no fault of the source
+        bitcode = None  # the source is not at fault for a library that this compiler cannot use
         result = _compile(source, architecture, knobs, bitcode, cache, unsafe)
     if result.returncode and pch.REFUSED.search(result.stderr):
         result = _compile(source, architecture, knobs, bitcode, None, unsafe)
     if result.returncode or result.timed_out:
-        log, lasting = _failure(result)
-        return Build(target=architecture.name, ok=False, log=log), lasting
+        log, reproducible = _failure(result)
+        return Build(target=architecture.name, ok=False, log=log), reproducible
     asm, code = result.files["kernel.s"].decode(), result.files["kernel.hsaco"]
     if codeobject.machine(code) != architecture.elf_machine:
         raise ToolchainError(f"the compiler made code for another GPU than {architecture.name}", hint=clang.FIX)
@@ -132,7 +132,7 @@ def _compile(
     cache: BuildCache | None,
     unsafe: bool,
 ) -> ToolResult:
-    """cache None: without a precompiled header."""
+    """Run the three steps; without a precompiled header where `cache` is None."""
     found = clang.find()
     files = {SOURCE: source.encode()}
     visible = [Path(found.folder), clang.INCLUDE]
@@ -159,7 +159,7 @@ def _compile(
 
 
 def _failure(result: ToolResult) -> tuple[str, bool]:
-    """The log of a failed build, and whether it is the source's own doing for good."""
+    """(the log of a failed build, whether the source would always fail so)."""
     log = _clean(result.stderr)
     if result.timed_out:
         return f"the compiler was stopped after {LIMITS.wall_s:.0f} s\n{log}".strip(), False
@@ -171,8 +171,8 @@ def _failure(result: ToolResult) -> tuple[str, bool]:
     return log, True
 
 
-def outside(source: str) -> str:
-    """Why an #include is refused, "" if none is. What this misses, the sandbox stops."""
+def include_outside(source: str) -> str:
+    """The message for an #include outside the HIP headers, "" without one. The sandbox stops what this check misses."""
     if not ("/*" in source or ".." in source or _OUTWARDS.search(source)):
         return ""
     text = _COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else "\n" * found[0].count("\n"), source)
@@ -185,7 +185,7 @@ def outside(source: str) -> str:
 
 
 def _clean(stderr: str) -> str:
-    """clang's and lld's messages without this machine's paths, and not too long."""
+    """The messages of clang and lld without this machine's paths, cut at LOG_LIMIT."""
     text = stderr.replace(f"{clang.INCLUDE}/", "").replace(f"{clang.find().folder}/", "")
     text = text.replace("/build/", "")
     text = re.sub(r"\A(\d+ warnings?.*generated.*\n)+\Z", "", text)

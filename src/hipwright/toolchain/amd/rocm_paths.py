@@ -1,7 +1,8 @@
-"""Where ROCm is on this machine: its libraries, headers and hipcc. Nothing is loaded or run to find out.
+"""Locates ROCm on this machine: its libraries, headers and hipcc, without loading or running anything.
 
 ROCm comes as an install (/opt/rocm, a distribution's packages), inside a torch wheel, which carries its own copy of the
-runtime in torch/lib, or as the `rocm-sdk` wheels. A process must not hold two HIP runtimes, so torch's copy goes first.
+runtime in torch/lib, or as the `rocm-sdk` wheels. A process must not load two HIP runtimes, so torch's copy is
+preferred.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ def headers() -> Path | None:
 
 
 def hipcc() -> Path | None:
-    """ROCm's compiler driver. Not the one of PATH: what is run is what was found to be ROCm's."""
+    """ROCm's compiler driver, None without one. PATH is not used: only a hipcc of a known installation is run."""
     places = [*(root / "bin/hipcc" for root in roots()), Path("/usr/bin/hipcc")]
     return next((place for place in places if os.access(place, os.X_OK)), None)
 
 
 def readable() -> list[Path]:
-    """What a compile pool's zygote must be shown for hipRTC: ROCm's folders, or the libraries in torch's wheel."""
+    """The folders that a hipRTC zygote must be able to read: ROCm's, or the libraries in torch's wheel."""
     found = library("hiprtc")
     return [*roots(), *([found.resolve().parent] if found else [])]
 

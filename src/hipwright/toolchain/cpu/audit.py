@@ -1,7 +1,7 @@
-"""What the cpu target refuses: HIP source becomes host code there, so its IR is read before anything is loaded.
+"""The refusals of the cpu target: HIP source becomes host code there, so its IR is audited before it is loaded.
 
-A refused source is never compiled to a library, so nothing of it can run. The finished library is looked at once more
-(`check_library`): no initialisers, and no undefined symbol that the runtime itself does not need.
+A refused source is never compiled to a library, so none of it can run. The finished library is checked once more
+(`check_library`): it has no initialisers, and no undefined symbol that the runtime does not need.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 
 from hipwright.toolchain.cpu.ir import IrModule, Unreadable
 
-SHIM = frozenset(
+RUNTIME_FUNCTIONS = frozenset(
     (
         "hw_w_atomic",
         "hw_w_ballot",
@@ -26,7 +26,7 @@ SHIM = frozenset(
         "hw_yield",
     )
 )
-SHIM_VARIABLES = frozenset(
+RUNTIME_VARIABLES = frozenset(
     (
         "hw_block_dim",
         "hw_block_index",
@@ -79,11 +79,11 @@ _INDIRECT = re.compile(r"%[-\w.$]+\(|inttoptr|bitcast")
 
 
 def refusal(module: IrModule) -> str | None:
-    """Why this module must not be loaded, None when it may."""
-    return _outside(module) or _declared(module) or _variables(module) or _bodies(module)
+    """The reason why this module must not be loaded, None where there is none."""
+    return _module_level(module) or _declared(module) or _variables(module) or _bodies(module)
 
 
-def _outside(module: IrModule) -> str | None:
+def _module_level(module: IrModule) -> str | None:
     for line in module.rest:
         if line.startswith("module asm"):
             return "assembly at file scope"
@@ -95,7 +95,7 @@ def _outside(module: IrModule) -> str | None:
 def _declared(module: IrModule) -> str | None:
     for raw in module.declared:
         name = raw.strip('"')
-        if name in SHIM or name in ("memcpy", "memset", "memmove") or _INTRINSICS.match(name):
+        if name in RUNTIME_FUNCTIONS or name in ("memcpy", "memset", "memmove") or _INTRINSICS.match(name):
             continue
         if name.startswith("__cxa_guard"):
             return "a local static variable with a run-time initialiser"
@@ -112,7 +112,11 @@ def _variables(module: IrModule) -> str | None:
             return f"the thread-local variable {name}"
         if "addrspace(" in value:
             return f"the address space of {name}"
-        if ("external" in words or "extern_weak" in words) and name not in SHIM_VARIABLES and '"hw_dyn"' not in value:
+        if (
+            ("external" in words or "extern_weak" in words)
+            and name not in RUNTIME_VARIABLES
+            and '"hw_dyn"' not in value
+        ):
             return f"the undefined variable {name}"
         section = re.search(r'section "([^"]*)"', value)
         if section and section.group(1) not in _SECTIONS:
@@ -159,7 +163,7 @@ _IRELATIVE = {62: 37, 183: 1032}  # e_machine -> relocation type that runs code 
 
 
 def check_library(data: bytes) -> str | None:
-    """Why this shared library must not be loaded: initialisers, or symbols it should not need. None when fine."""
+    """The reason why this library must not be loaded: an initialiser or an unexpected symbol; None without one."""
     sections = _sections(data)
     machine = struct.unpack_from("<H", data, 18)[0]
     for kind, offset, size, entry, strings in sections:

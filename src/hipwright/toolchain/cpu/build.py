@@ -35,7 +35,7 @@ _SOURCE = "kernel.hip"
 _LOG_LIMIT = 6000  # characters
 _LIMITS = Limits(wall_s=60.0, cpu_s=60.0, memory_mb=4096)
 _MARCH = {"x86_64": ["-march=x86-64-v3"], "aarch64": []}
-# Contraction as hipcc's default (a * b + c may fuse); each half operation rounds, as on the GPU.
+# Contraction as in hipcc by default (a * b + c may fuse); each half operation rounds, as on the GPU.
 _FLAGS = (
     "-x",
     "c++",
@@ -93,8 +93,8 @@ _LDS = re.compile(r'section "hw_lds"')
 _REFERENCE = re.compile(rf"@({NAME})")
 
 
-class _Endless(Exception):
-    """A compilation that does not end: the source's own fault."""
+class _CompilationTimeout(Exception):
+    """A compilation over the time limit: the source is at fault."""
 
 
 def build(
@@ -109,7 +109,7 @@ def build(
     """Compile HIP source for this machine's processor; the blob is a shared library for device.cpu.CpuLauncher.
 
     wave: lanes of a wave, 64 or 32. checked: every memory access is checked against the launch's buffers and for data
-    races. A source that does not compile, or is refused ("refused: ..."), gives Build(ok=False) with the log. Raises
+    races. A source that does not compile, or is refused ("refused: ..."), returns Build(ok=False) with the log. Raises
     ToolchainError when there is no compiler, SandboxMissing when it cannot be contained.
     """
     if wave not in (32, 64):
@@ -121,7 +121,7 @@ def build(
     started = time.perf_counter()
     try:
         made = _build(source, knobs, wave, checked, cache, unsafe)
-    except _Endless as error:  # not cached: the machine may have been busy
+    except _CompilationTimeout as error:  # not cached: the machine may have been busy
         return Build(target=CPU.name, ok=False, log=str(error), seconds=time.perf_counter() - started)
     made = msgspec.structs.replace(made, seconds=time.perf_counter() - started)
     cache.store(key, made)
@@ -134,7 +134,7 @@ def _build(source: str, knobs: tuple[str, ...], wave: int, checked: bool, cache:
         return Build(target=CPU.name, ok=False, log=log)
     module = IrModule.parse(ir)
     try:
-        if why := cpu_audit.refusal(module) or cpu_state.kept(module):
+        if why := cpu_audit.refusal(module) or cpu_state.persistent_write(module):
             raise Unreadable(why)
         resources, text = _lower(module, wave, checked)
         library, log_of_link = _back(text, resources, _runtime_object(cache, unsafe), unsafe)
@@ -148,7 +148,7 @@ def _build(source: str, knobs: tuple[str, ...], wave: int, checked: bool, cache:
 
 
 def prepare_source(source: str) -> str:
-    """`extern __shared__` (the launch's LDS) becomes a word of its own: `__shared__` alone means static here."""
+    """Replace `extern __shared__` (dynamic LDS) by a macro of its own: `__shared__` alone is static LDS here."""
     return _DYNAMIC.sub(r"extern\1\2__hw_dynamic_shared__", source)
 
 
@@ -157,7 +157,7 @@ def prepare_source(source: str) -> str:
 
 def _lower(module: IrModule, wave: int, checked: bool) -> tuple[tuple[KernelResources, ...], str]:
     lines = SourceLines(module.metadata, _SOURCE)
-    _join_dynamic_lds(module)
+    _merge_dynamic_lds(module)
     lds = {name: module.size_of(_variable_type(value)) for name, value in module.globals.items() if _LDS.search(value)}
     kernels = module.kernels()
     resources = tuple(KernelResources(name=k.name, lds_bytes=_static_lds(module, k, lds)) for k in kernels)
@@ -174,7 +174,7 @@ def _lower(module: IrModule, wave: int, checked: bool) -> tuple[tuple[KernelReso
     for index, function in enumerate(module.functions):
         sites.number(function, min(index, 63))
     meta["loops"] = sites.loops
-    _own_sections(module)
+    _place_variables(module)
     text = module.text()
     for helper, kind in (("hw_loop", "i32, i32"), ("hw_check", "ptr, i64, i32, i32")):
         if f"@{helper}(" in text:
@@ -182,8 +182,8 @@ def _lower(module: IrModule, wave: int, checked: bool) -> tuple[tuple[KernelReso
     return resources, "\n".join([text, sites.table(), _constant("hw_meta", json.dumps(meta)), *entries, ""])
 
 
-def _join_dynamic_lds(module: IrModule) -> None:
-    """All `extern __shared__` arrays are the one dynamic LDS buffer."""
+def _merge_dynamic_lds(module: IrModule) -> None:
+    """Make all `extern __shared__` arrays names of the one dynamic LDS buffer."""
     names = [name for name, value in module.globals.items() if '"hw_dyn"' in value]
     if not names:
         return
@@ -203,7 +203,7 @@ def _variable_type(value: str) -> str:
 
 
 def _static_lds(module: IrModule, kernel: IrFunction, lds: Mapping[str, int]) -> int:
-    """Bytes of the `__shared__` variables that a kernel reaches, through the functions it calls too."""
+    """Bytes of the `__shared__` variables that a kernel and the functions it calls refer to."""
     functions = {f.name: f for f in module.functions}
     reached, waiting = {kernel.name}, [kernel.name]
     while waiting:
@@ -219,7 +219,7 @@ def _static_lds(module: IrModule, kernel: IrFunction, lds: Mapping[str, int]) ->
 
 
 def _entry(name: str, params: list[tuple[str, str]]) -> str:
-    """A function that takes the arguments from 8-byte slots and calls the kernel."""
+    """IR of a function that loads the arguments from 8-byte slots and calls the kernel."""
     body, passed = [], []
     for i, (kind, extension) in enumerate(params):
         stored = "i8" if kind == "i1" else kind
@@ -232,8 +232,8 @@ def _entry(name: str, params: list[tuple[str, str]]) -> str:
     return "\n".join([f"define void @hw_entry_{name}(ptr %slots) {{", *body, call, "  ret void", "}"])
 
 
-def _own_sections(module: IrModule) -> None:
-    """Module variables go to sections with known bounds, so that the checked build can tell them from the rest."""
+def _place_variables(module: IrModule) -> None:
+    """Put module variables into sections with known bounds, by which the checked build recognises them."""
     for i, line in enumerate(module.rest):
         found = re.match(rf"^@({NAME}) = .*?\b(global|constant) ", line)
         if not found or " external " in f" {line}" or 'section "' in line or found.group(1).startswith("llvm."):
@@ -260,7 +260,7 @@ def _constant(name: str, text: str) -> str:
 
 @functools.lru_cache(maxsize=16)
 def _front(source: str, knobs: tuple[str, ...], wave: int, cache: BuildCache, unsafe: bool) -> tuple[str, str]:
-    """(LLVM IR or "", the compiler's messages). Remembered: the fast and the checked build share it."""
+    """(LLVM IR or "", the compiler's messages). Cached: the fast and the checked build share it."""
     common = [*_FLAGS, *_march(), f"-DHW_WAVE={wave}"]
     header, visible = pch.flags(source, common, cache, unsafe=unsafe)
     files = {_SOURCE: prepare_source(source).encode()}
@@ -284,7 +284,7 @@ def _back(text: str, kernels: tuple[KernelResources, ...], runtime: bytes, unsaf
 
 
 def _runtime_object(cache: BuildCache, unsafe: bool) -> bytes:
-    """cpu_rt/rt.c compiled: 0.6 s, once for each version of its text."""
+    """The object file of cpu_rt/rt.c, compiled once for each version of its text (0.6 s)."""
     key = content_key("cpu runtime", _fingerprint())
     if (known := cache.load(key)) and known.ok:
         with contextlib.suppress(KeyError):
@@ -316,7 +316,9 @@ def _run(
         unsafe=unsafe,
     )
     if result.timed_out:
-        raise _Endless(f"the compiler was stopped after {_LIMITS.wall_s:.0f} s: the source takes too long to compile")
+        raise _CompilationTimeout(
+            f"the compiler was stopped after {_LIMITS.wall_s:.0f} s: the source takes too long to compile"
+        )
     if result.returncode == 127:
         raise ToolchainError(f"the compiler does not run: {_log(result)}", hint=clang.FIX)
     return result
@@ -336,12 +338,12 @@ def _march() -> list[str]:
 
 @functools.cache
 def _fingerprint() -> str:
-    """Names everything but the source that decides the library: runtime, headers, this package, compiler, machine."""
+    """A key of all that determines the library but the source: runtime, headers, this package, compiler, machine."""
     parts = [_target(), clang.find().id, clang.headers_id(), clang.digest(_RUNTIME), *_FLAGS, *_LINK, *_RUNTIME_FLAGS]
-    return content_key(*parts, *(path.read_text() for path in sorted(_HERE.glob("cpu*.py"))))
+    return content_key(*parts, *(path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))))
 
 
 def _log(result: ToolResult) -> str:
-    """The messages without this machine's paths, and not too long."""
+    """The compiler's messages without this machine's paths, cut at _LOG_LIMIT."""
     text = result.stderr.replace(f"{clang.INCLUDE}/", "").replace("/build/", "").replace("zig: ", "").strip()
     return text if len(text) <= _LOG_LIMIT else f"{text[:_LOG_LIMIT]}\n[{len(text) - _LOG_LIMIT} more characters]"

@@ -1,7 +1,7 @@
-"""The checked build: a call to the runtime before each load, store and atomic, written into the optimised IR.
+"""The checked build: inserts a call to the runtime before each load, store and atomic of the optimised IR.
 
-It stands after the optimiser, so no access is hidden by it, and its own sizes and lines are known. Accesses to a
-thread's own named local variables are left out: they cannot leave the stack.
+It runs after the optimiser, so that the accesses are those of the machine code, with known sizes and lines. Accesses to
+a thread's own named local variables are not checked: they cannot leave the stack.
 """
 
 from __future__ import annotations

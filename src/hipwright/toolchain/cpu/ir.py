@@ -1,7 +1,7 @@
-"""LLVM IR as text: what the cpu target needs to read of it, and no more.
+"""A reader of textual LLVM IR, for the parts that the cpu target needs.
 
-Lines of one function stay one list, so that rewriting is list surgery; `clang -S -emit-llvm` writes one instruction per
-line (a switch takes several).
+The lines of a function are one list, which passes edit in place; `clang -S -emit-llvm` writes one instruction a line (a
+switch takes several).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PARAM_TYPES = ("ptr", "half", "bfloat", "float", "double", "i1", "i8", "i16", "
 
 
 class Unreadable(Exception):
-    """The IR holds something this reader does not know; the message says what."""
+    """The IR has a construct that this reader does not support; the message names it."""
 
 
 @dataclass
@@ -31,7 +31,7 @@ class IrFunction:
 
     @property
     def section(self) -> str:
-        """The section it was put into, "" if none."""
+        """The function's section, "" without one."""
         found = _SECTION.search(self.lines[0])
         return found.group(1) if found else ""
 
@@ -54,7 +54,7 @@ class IrFunction:
 
 @dataclass
 class IrModule:
-    """A module in parts: everything before, between and after the functions stays in `rest`, in order."""
+    """A module in parts. rest: the lines outside functions, in order."""
 
     rest: list[str]
     functions: list[IrFunction]
@@ -169,7 +169,7 @@ def split_commas(text: str) -> list[str]:
 
 
 def take_type(text: str) -> tuple[str, str]:
-    """The type at the start of `text`, and what follows it."""
+    """(the type at the start of `text`, the text behind it)."""
     text = text.lstrip()
     end = closing(text, 0) + 1 if text[0] in "<[{" else len(text.split(" ", 1)[0].rstrip(","))
     return text[:end], text[end:]
@@ -184,7 +184,7 @@ _DBG = re.compile(r"!dbg (!\d+)")
 
 @dataclass
 class SourceLines:
-    """Source lines of instructions: the innermost place of the inlined chain that lies in the user's own file."""
+    """Source lines of instructions: the innermost location of the inlining chain that is in the user's file."""
 
     metadata: dict[str, str]
     source_name: str

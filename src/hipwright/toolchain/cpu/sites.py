@@ -1,8 +1,8 @@
-"""Where lanes wait: each wave operation gets its place in the structured order of its function.
+"""Sites where lanes wait: each wave operation gets its position in the structured order of its function.
 
-On the GPU a diverged wave runs the earliest part of the program first and meets again behind the branch or the loop.
-The runtime does the same with the positions computed here: blocks in reverse post-order, a natural loop being one place
-of the code around it; inside a loop the earlier iteration comes first, which a counter at the loop's header tells.
+On the GPU a diverged wave runs the earliest part of the program first and reconverges behind the branch or the loop.
+The runtime does the same with the positions computed here: blocks in reverse post-order, where a natural loop is one
+position of the code around it; inside a loop the earlier iteration comes first, by a counter at the loop's header.
 Dominators after Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm" (2001).
 """
 
@@ -21,7 +21,7 @@ _TARGET = re.compile(r'label %([-\w.$]+|"[^"]*")')
 
 @dataclass
 class Site:
-    """One place. nest: (position, loop number) of the loops around it, outermost first."""
+    """One site. nest: (position, loop number) of the loops around it, outermost first."""
 
     line: int
     position: int
@@ -40,14 +40,14 @@ class _Loop:
 
 @dataclass
 class Sites:
-    """All places of a module; number 0 stands for "unknown"."""
+    """All sites of a module; number 0 stands for "unknown"."""
 
     lines: SourceLines
     found: list[Site] = field(default_factory=lambda: [Site(0, 0, [])])
     loops: int = 0  # loop counters that a thread needs
 
     def number(self, function: IrFunction, index: int) -> None:
-        """Number the places of the index-th function, in its own lines, and count the iterations of their loops."""
+        """Number the sites in the lines of the index-th function, and insert the counters of their loops."""
         rows = [i for i, line in enumerate(function.lines) if "@hw_w_" in line and _SITE.search(line)]
         if not rows:
             return
@@ -56,18 +56,18 @@ class Sites:
         self.loops = max([self.loops, *(loop.number + 1 for loop in loops)])
         for row in rows:
             block = graph.block_of.get(row)
-            place = Site(self.lines.of(function.lines[row]), index << 26, [])
+            site = Site(self.lines.of(function.lines[row]), index << 26, [])
             if block is not None:
                 nest = graph.nest(loops, block)
-                place.nest = [(index << 26 | graph.order[loop.header] << 10, loop.number) for loop in nest]
-                place.position = index << 26 | graph.order[block] << 10 | min(row - graph.starts[block] + 1, 1023)
+                site.nest = [(index << 26 | graph.order[loop.header] << 10, loop.number) for loop in nest]
+                site.position = index << 26 | graph.order[block] << 10 | min(row - graph.starts[block] + 1, 1023)
             function.lines[row] = _SITE.sub(rf"\g<1>{len(self.found)}", function.lines[row], count=1)
-            self.found.append(place)
+            self.found.append(site)
         for row, loop in sorted(((graph.after_phis(loop.header), loop) for loop in loops), key=lambda x: -x[0]):
             function.lines.insert(row, f"  call void @hw_loop(i32 {loop.number}, i32 {loop.last})")
 
     def table(self) -> str:
-        """The constant that the runtime reads."""
+        """The IR of the constant table that the runtime reads."""
         rows = []
         for site in self.found:
             nest = [*site.nest, *[(0, 0)] * (DEPTH - len(site.nest))]
@@ -81,7 +81,7 @@ class Sites:
 
 
 class _Graph:
-    """The control flow graph of one function; blocks are numbered as they stand in the text."""
+    """The control flow graph of one function; blocks are numbered in the order of the text."""
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
@@ -139,12 +139,12 @@ class _Graph:
                     continue
                 best = known[0]
                 for other in known[1:]:
-                    best = self._meet(idom, best, other)
+                    best = self._common_dominator(idom, best, other)
                 if idom.get(block) != best:
                     idom[block], changed = best, True
         return idom
 
-    def _meet(self, idom: dict[int, int], a: int, b: int) -> int:
+    def _common_dominator(self, idom: dict[int, int], a: int, b: int) -> int:
         while a != b:
             while self.order[a] > self.order[b]:
                 a = idom[a]
@@ -158,7 +158,7 @@ class _Graph:
         return a == b
 
     def loops(self, wanted: set[int]) -> list[_Loop]:
-        """The natural loops that hold one of the wanted blocks, numbered outside in; at most LOOPS of them."""
+        """The natural loops that contain one of the wanted blocks, numbered outside in; at most LOOPS of them."""
         bodies: dict[int, set[int]] = {}
         for block, following in enumerate(self.successors):
             for header in following:

@@ -22,7 +22,7 @@ extern char __stop_hw_data[] __attribute__((weak, visibility("hidden")));
 extern char __start_hw_const[] __attribute__((weak, visibility("hidden")));
 extern char __stop_hw_const[] __attribute__((weak, visibility("hidden")));
 
-// Offsets into the shadow, plus one, until its place is known. Huge regions go without race detection.
+// Offsets into the shadow, plus one, until its address is known. Huge regions have no race detection.
 static uint64_t give_shadow(hw_region *r, uint64_t used) {
     r->shadow = 0;
     uint64_t cells = r->size / r->granule + 2, bytes = cells * sizeof(hw_cell);
@@ -36,7 +36,7 @@ static uint64_t give_shadow(hw_region *r, uint64_t used) {
 
 static hw_region *region_at(uint32_t i) { return i < 3 ? &hw_own[i] : &hw.launch->regions[i - 3]; }
 
-// Forget all records: their times would be taken for new ones.
+// Clear all records: their times would look recent.
 static void hw_forget(void) {
     if (hw_shadow) munmap(hw_shadow, hw_shadow_room);
     if (hw_touches) munmap(hw_touches, TOUCHES * sizeof(hw_touch));
@@ -47,7 +47,7 @@ static void hw_check_begin(void) {
     hw_launch *l = hw.launch;
     if (!l->checked) return;
     if (!hw_touches) hw_touches = (hw_touch *)hw_map(TOUCHES * sizeof(hw_touch));
-    // what earlier launches left in the shadow and the touches is recognised by its time
+    // entries of earlier launches in the shadow and the touches are recognised by their time
     hw_touch_count = hw_touch_full = 0;
     if (hw_touch_head) munmap(hw_touch_head, hw_head_room);
     hw_touch_full = hw.blocks > BLOCKS;
@@ -79,7 +79,7 @@ static hw_touch *touch_of(uint64_t address, uint32_t block, uint32_t thread, int
         if (used) continue;
         if (!make) return NULL;
         if (hw_touch_count >= TOUCHES / 2) {
-            hw_touch_full = 1; // from here on ordering by atomics is unknown: nothing it could order is reported
+            hw_touch_full = 1; // from here on ordering by atomics is unknown: races that it could order are not reported
             return NULL;
         }
         hw_touch_count++;
@@ -97,7 +97,7 @@ static void touch(uint64_t address) {
     if (u) u->last = time;
 }
 
-// Did the side that made r do an atomic after it, on an address that this side touched after r as well?
+// Whether the side that made r did an atomic after it, on an address that this side touched after r too.
 static int ordered_by_atomics(const hw_record *r, int same_block) {
     if (hw_touch_full) return 1;
     uint32_t mine = (uint32_t)hw.block->linear, him = same_block ? r->thread : ANY_THREAD;
@@ -204,7 +204,7 @@ static void hw_access(uint64_t address, uint64_t size, uint32_t access, uint32_t
     }
 }
 
-// What the instrumented kernel calls before each access. access: HW_READ or HW_WRITE, plus HW_ATOMIC when volatile.
+// Called by the instrumented kernel before each access. access: HW_READ or HW_WRITE, plus HW_ATOMIC when volatile.
 HW_HIDDEN void hw_check(uint64_t address, uint64_t size, uint32_t access, uint32_t line) {
     hw.busy = 1;
     hw_access(address, size, access, line);

@@ -1,4 +1,4 @@
-// One translation unit: cpu.py compiles this file, once for each version of its text.
+// One translation unit: toolchain/cpu/build.py compiles this file, once for each version of its text.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <string.h>

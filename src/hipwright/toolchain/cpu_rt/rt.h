@@ -1,4 +1,4 @@
-// The runtime under every cpu kernel library: fibers, waves, barriers, bounds and races. See docs/cpu-target.md.
+// The runtime of every cpu kernel library: fibers, waves, barriers, bounds and races. See docs/cpu-target.md.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -15,14 +15,14 @@ enum { OP_PERM, OP_BALLOT, OP_FIRST, OP_PUSH, OP_SYNC, OP_MFMA };
 enum { COUNT_READ, COUNT_WRITE, COUNT_LDS, COUNT_BARRIER, COUNT_WAVE, COUNT_ATOMIC, COUNT_FLOAT_ATOMIC, COUNT_UNCHECKED,
        COUNTS };
 
-// Where a wave operation, barrier or atomic stands: position in its function's structured order, computed from the
-// control flow graph by cpu_sites.py. nest lists the loops around it, outermost first.
+// The site of a wave operation, barrier or atomic: its position in its function's structured order, computed from the
+// control flow graph by toolchain/cpu/sites.py. nest lists the loops around it, outermost first.
 typedef struct {
     uint32_t line, depth, pos, unused;
     struct { uint32_t pos, loop; } nest[HW_DEPTH];
 } hw_site;
 
-typedef struct { // one buffer of the launch, as device/cpu.py passes it
+typedef struct { // one buffer of the launch, as device/cpu/arguments.py passes it
     uint64_t start, size;
     uint32_t granule; // bytes of one element: a race is tracked per element, byte-exact within it
     int32_t argument;
@@ -31,7 +31,7 @@ typedef struct { // one buffer of the launch, as device/cpu.py passes it
 
 typedef struct { uint32_t block[3], thread[3], access, line; } hw_party;
 
-typedef struct { // mirrored by device/cpu_abi.py
+typedef struct { // mirrored by device/cpu/abi.py
     void (*entry)(uint64_t *);
     uint64_t *args;
     uint32_t grid[3], block[3];

@@ -1,7 +1,7 @@
-// Who runs next: fibers, lanes of a wave, waves of a block, blocks of the grid.
+// The scheduler of fibers: lanes of a wave, waves of a block, blocks of the grid.
 //
 // hw_pick is called on the stack of the thread that just blocked or ended, so a switch between two lanes is one
-// hw_switch. A thread that never blocks leaves its fiber to the next new thread: no switch at all.
+// hw_switch. The fiber of a thread that never blocks serves the next new thread without a switch.
 
 hw_dim hw_thread_index, hw_block_index, hw_block_dim, hw_grid_dim;
 uint32_t hw_lane;
@@ -58,7 +58,7 @@ static void more_fibers(void) {
     }
 }
 
-// Give the stacks back: two mappings each, and a process may have some 65,000. Nothing while a launch runs.
+// Unmap the stacks: each is two mappings, of which a process may have some 65,000. Does nothing during a launch.
 HW_EXPORT void hw_release(void) {
     if (hw.launch) return;
     for (uint32_t i = 0; i < hw.fibers; i += BATCH)
@@ -122,7 +122,7 @@ static void run(hw_thread *t, void **save) {
     hw_switch(save, fresh_stack(f->stack + HW_STACK - 64 - (f->number % 61) * 64, hw_fiber_main));
 }
 
-// The thread t is blocked: run others until it is its turn again.
+// The thread t is blocked: run others until it is scheduled again.
 static void hw_suspend(hw_thread *t) {
     hw_thread *next = hw_pick();
     if (next == t) {
@@ -215,7 +215,7 @@ static void swap_lds(char *saved, int out) {
     memcpy(out ? saved + fixed : hw_dyn_lds, out ? hw_dyn_lds : saved + fixed, total);
 }
 
-// The block only spins, so it waits for another one: run that, as a GPU does with its resident blocks.
+// A block that only spins waits for another block: run that one, as a GPU does with its resident blocks.
 static void leave_spinning_block(void) {
     enum { RESIDENT = sizeof hw.resident / sizeof *hw.resident };
     uint32_t room = HW_MAX_FIBERS / (hw.block->threads_count + 64);
@@ -248,7 +248,7 @@ static int finish_block(void) {
     return 1;
 }
 
-// ---- the choice
+// ---- scheduling
 
 static void release_barrier(hw_block *b) {
     for (uint32_t i = 0; i < b->threads_count; i++) {
@@ -300,7 +300,7 @@ static hw_thread *hw_pick(void) {
     }
 }
 
-// ---- what kernels call to block
+// ---- calls of kernels that block
 
 HW_HIDDEN uint32_t hw_w_barrier(uint32_t site, int vote, uint32_t kind) {
     hw.busy = 1;
@@ -319,7 +319,7 @@ HW_HIDDEN uint32_t hw_w_barrier(uint32_t site, int vote, uint32_t kind) {
     return (uint32_t)t->result;
 }
 
-// The thread waits for memory to change: let others run first.
+// The thread waits for memory to change: run others first.
 HW_HIDDEN void hw_yield(void) {
     hw.busy = 1;
     hw.thread->state = ST_READY;
@@ -373,7 +373,7 @@ static void tell(hw_party *p, const hw_block *b, const hw_thread *t) {
     for (int i = 0; i < 3; i++) p->block[i] = b->index[i], p->thread[i] = t ? t->index[i] : 0;
 }
 
-// Abandon the launch from whatever stack this is.
+// End the launch, from any stack.
 static void hw_stop(uint32_t status, const char *message) {
     hw_launch *l = hw.launch;
     l->status = status;
@@ -386,7 +386,7 @@ static void hw_stop(uint32_t status, const char *message) {
     __builtin_unreachable();
 }
 
-// A thread that passes the header of a loop: its iteration count, and those of the loops inside start again.
+// A thread passes the header of a loop: count its iteration and reset those of the loops inside.
 HW_HIDDEN void hw_loop(uint32_t loop, uint32_t last) {
     uint32_t *n = hw.thread->iterations;
     n[loop]++;

@@ -1,7 +1,7 @@
-"""Builds of native extensions into a shared library, every compiler contained: nvcc for device sources, else g++.
+"""Builds native extensions into a shared library with sandboxed compilers: nvcc for device sources, else g++.
 
-`build` compiles the two translation units side by side and links them. Which headers they meet is the caller's choice
-(`Headers`): the lean ones, or torch's own.
+`build` compiles the two translation units concurrently and links them. The caller chooses the headers (`Headers`): the
+lean ones, or torch's own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LIBRARY = "extension.so"
 
 @dataclass(frozen=True)
 class Headers:
-    """What the units are compiled and linked against."""
+    """The headers and libraries that the units are built with. visible: folders that the sandbox shows."""
 
     name: str
     include: tuple[Path, ...] = ()
@@ -44,14 +44,14 @@ class Headers:
 
 
 def find_nvcc() -> Path | None:
-    """nvcc, wherever it is."""
+    """The path of nvcc, None without one."""
     found = shutil.which("nvcc") or next((p for p in _PLACES if Path(p).is_file()), None)
     return _unwrapped(Path(found)) if found else None
 
 
 @functools.cache
 def _unwrapped(path: Path) -> Path:
-    """The real nvcc behind a link or a one-line shell wrapper: the sandbox shows its toolkit's folder alone."""
+    """The nvcc behind a link or a one-line shell wrapper: the sandbox shows only its toolkit's folder."""
     path = path.resolve()
     head = path.read_bytes()[:512]
     match = re.search(rb"exec\s+\"?(/[^\s\"]+/nvcc)", head) if head.startswith(b"#!") else None
@@ -59,7 +59,7 @@ def _unwrapped(path: Path) -> Path:
 
 
 def lean_headers() -> Headers:
-    """Our own headers; nothing of torch."""
+    """hipwright's headers, without any of torch."""
     return Headers("lean", include=(torchlite.INCLUDE,), visible=(torchlite.INCLUDE,), optimise="-O1")
 
 
@@ -74,7 +74,7 @@ def torch_headers(root: Path, name: str, *, abi: int = 1) -> Headers:
         if (root / "lib" / f"lib{lib}.so").is_file()
     ]
     link = (f"-L{root / 'lib'}", *(f"-l{lib}" for lib in libraries))
-    # last: of our folder only hip/ is found, which NVIDIA's compiler has not
+    # last, so that only its hip/ is used, which NVIDIA's compiler does not have
     include = (root / "include", api, python, torchlite.INCLUDE)
     return Headers("real", include, defines, link, (root, python, torchlite.INCLUDE))
 
@@ -90,7 +90,7 @@ def build(
     cache: BuildCache,
     unsafe: bool = False,
 ) -> Build:
-    """Compile and link; the blob is a shared library. What does not compile gives Build(ok=False) with the log.
+    """Compile and link; the blob is a shared library. Sources that do not compile return Build(ok=False) with the log.
 
     arch: "sm_90" style, for a unit cuda.cu. Raises ToolchainError without a compiler, SandboxMissing.
     """
@@ -126,7 +126,7 @@ def build(
 
 @functools.cache
 def _stamp(headers: Headers) -> str:
-    """Our own headers' content; torch's are named by their folder."""
+    """A key of the lean headers' content; "" for torch's, which their folder names."""
     if headers.name != "lean":
         return ""
     return content_key("torchlite", *(p.read_bytes() for p in sorted(torchlite.INCLUDE.rglob("*")) if p.is_file()))
@@ -144,7 +144,7 @@ class _Job:
     unsafe: bool
 
     def run(self, cache: BuildCache) -> Build:
-        """Both units side by side, then the link."""
+        """Compile both units concurrently, then link."""
         target = CUDA.name if self.nvcc else CPU.name
         with ThreadPoolExecutor(2) as pool:
             results = list(pool.map(self.compile, self.units))
@@ -152,19 +152,19 @@ class _Job:
         if any(data is None for data, _ in results):
             return Build(target=target, ok=False, log=log)
         objects = {f"{name}.o": data for name, (data, _) in zip(self.units, results, strict=True) if data is not None}
-        library, said = self.link(objects)
+        library, link_log = self.link(objects)
         if library is None:
-            return Build(target=target, ok=False, log=said)
+            return Build(target=target, ok=False, log=link_log)
         return Build(target=target, ok=True, blob=cache.put(library), device_math="host", log=log)
 
     def compile(self, name: str) -> tuple[bytes | None, str]:
         """(object, log) of one unit."""
         output = f"{name}.o"
         shared = [f"-I{path}" for path in self.headers.include] + list(self.headers.defines)
-        own = ["-fvisibility=hidden", "-fno-gnu-unique"]  # two extensions in one process share no variables
+        own = ["-fvisibility=hidden", "-fno-gnu-unique"]  # so that two extensions in one process share no variables
         if name == torchlite.DEVICE:
             assert self.nvcc is not None
-            # host code at -O1: it launches; device code is at ptxas' own default, -O3
+            # host code at -O1, as it only launches; device code at ptxas' default, -O3
             level = "-O1" if self.headers.name == "lean" else "-O2"
             command = [
                 str(self.nvcc),
@@ -193,7 +193,7 @@ class _Job:
         return self.tool([*command, "-c", name, "-o", output], {name: self.units[name].encode()}, output)
 
     def cuda_include(self) -> list[str]:
-        """The toolkit's headers, for host code that names streams."""
+        """The option for the toolkit's headers, for host code that uses streams."""
         return [f"-I{self.nvcc.parents[1] / 'include'}"] if self.nvcc else []
 
     def link(self, objects: Mapping[str, bytes]) -> tuple[bytes | None, str]:
@@ -206,11 +206,11 @@ class _Job:
         return self.tool([*command, "-o", LIBRARY], objects, LIBRARY)
 
     def tool(self, command: Sequence[str], files: Mapping[str, bytes], output: str) -> tuple[bytes | None, str]:
-        """Run one compiler contained; (its output, its log)."""
+        """Run one compiler in the sandbox; (its output, its log)."""
         visible = [*self.headers.visible, *([self.nvcc.parents[1]] if self.nvcc else [])]
         done = run_tool(command, files=files, outputs=[output], ro=visible, limits=_LIMITS, unsafe=self.unsafe)
-        said = (done.stderr + done.stdout).strip()[:_LOG]
+        log = (done.stderr + done.stdout).strip()[:_LOG]
         if done.timed_out:
-            said = f"the compiler took more than {_LIMITS.wall_s:.0f} s\n{said}"
+            log = f"the compiler took more than {_LIMITS.wall_s:.0f} s\n{log}"
         data = done.files.get(output)
-        return (data if done.returncode == 0 else None), said or ("" if data else "the compiler gave no output")
+        return (data if done.returncode == 0 else None), log or ("" if data else "the compiler gave no output")

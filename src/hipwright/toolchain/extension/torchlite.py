@@ -1,7 +1,7 @@
-"""The text of an extension's translation units, as torch.utils.cpp_extension.load_inline would write them.
+"""Writes the translation units of an extension as torch.utils.cpp_extension.load_inline would.
 
-`lean`: against our own small headers (include/torchlite), which reach torch through a table of functions. `real`:
-against torch's. Torch-free: it writes text.
+`lean`: for the small headers of include/torchlite, which call torch through a table of functions. `real`: for torch's.
+Imports no torch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ INCLUDE = Path(__file__).parents[1] / "include" / "torchlite"
 MAIN, DEVICE = "main.cpp", "cuda.cu"
 _HALF = re.compile(r"half|Half|HALF|bfloat|BFloat|_AND2?\(")
 _PAIRS = re.compile(r"\b(?:tuple|tie|make_tuple|get<)|\b(?:torch|at)::(?:max|min|median)\b")
-# standard names that torch's headers bring along, by the header that has them
+# standard names that torch's headers also declare, by their header
 _STANDARD = {
     "algorithm": {"sort", "fill", "copy", "transform", "clamp", "all_of", "any_of", "none_of", "reverse", "find"},
     "array": {"array"},
@@ -41,7 +41,7 @@ extern "C" __attribute__((visibility("default"))) const char *hw_launch_error() 
 
 
 def lean_units(cpp: Sequence[str], cuda: Sequence[str], functions: Sequence[str]) -> dict[str, str]:
-    """{file: text}: main.cpp with the host sources and the entries, cuda.cu with the device sources if any."""
+    """{file: text}: main.cpp with the host sources and the bindings, cuda.cu with the device sources if any."""
     main = ["#define HW_EXPORTS", "#include <torch/extension.h>", *cpp]
     units = {}
     if functions:
@@ -55,13 +55,14 @@ def lean_units(cpp: Sequence[str], cuda: Sequence[str], functions: Sequence[str]
 
 
 def slim(text: str) -> list[str]:
-    """The lines before the lean headers in a device unit: what of them, and of the standard headers, its text uses.
+    """The lines before the lean headers in a device unit: macros that select the parts of them, and the standard
+    headers, that its text uses.
 
-    nvcc reads a unit three times, so <string> alone costs as much as the kernels.
+    nvcc reads a unit three times, so <string> alone takes as long as the kernels.
     """
     lead = ["#define HW_HALF"] if _HALF.search(text) else []
     if re.search(r"PYBIND11_MODULE|\bpy(?:bind11)?::", text):
-        return lead  # entries need all of it
+        return lead  # bindings need all of it
     words = set(re.findall(r"\b[A-Za-z_]\w*", text))
     lead.append("#define HW_SLIM")
     lead += [f"#include <{header}>" for header, names in _STANDARD.items() if words & names]
@@ -77,12 +78,12 @@ def slim(text: str) -> list[str]:
 
 @functools.cache
 def _named(macro: str) -> tuple[str, ...]:
-    """The names in a list of hw_names.h."""
+    """The names that `macro` lists in hw_names.h."""
     return tuple(re.findall(rf"\b{macro}\((\w+)\)", (INCLUDE / "hw_names.h").read_text(encoding="utf-8")))
 
 
 def real_units(cpp: Sequence[str], cuda: Sequence[str], functions: Sequence[str], *, bare: bool) -> dict[str, str]:
-    """The same against torch's own headers. bare: the device sources ask for no implicit headers."""
+    """As `lean_units`, for torch's headers. bare: without implicit headers before the device sources."""
     units = {}
     main = ["#include <torch/extension.h>", *cpp]
     if functions:
@@ -100,5 +101,5 @@ def _bindings(functions: Sequence[str], form: str) -> str:
 
 
 def _is_hip(text: str) -> bool:
-    """Whether a source uses HIP's names."""
+    """Whether a source uses names of HIP."""
     return bool(re.search(r"\bhip[A-Z]\w+|<hip/", text))

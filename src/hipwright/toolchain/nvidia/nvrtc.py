@@ -1,7 +1,7 @@
-"""The `cuda` target: HIP source to a cubin through our own headers and NVRTC. Needs no nvcc, no zig wheel, no GPU.
+"""The `cuda` target: compiles HIP source to a cubin by NVRTC with hipwright's headers; no nvcc, zig wheel or GPU.
 
-The compiler runs in warm contained sessions (nvrtc_service.py). A wrong source is data: Build(ok=False) with messages
-that name the HIP string's own lines. See docs/cuda-target.md.
+The compiler runs in warm contained sessions (nvrtc_service.py). A wrong source returns Build(ok=False) with messages
+that use the HIP string's line numbers. See docs/cuda-target.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hipwright.sandbox import WorkerDied, WorkerTimeout, Zygote
 from hipwright.targets import CUDA, TARGETS
 from hipwright.tensors import HostTensor
 from hipwright.toolchain import clang, pch
-from hipwright.toolchain.amd.offline import outside
+from hipwright.toolchain.amd.offline import include_outside
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.nvidia import ptx
 from hipwright.toolchain.pool import CompilePool
@@ -34,10 +34,10 @@ from hipwright.toolchain.pool import CompilePool
 SERVICE = "hipwright.toolchain.nvidia.nvrtc_service:NvrtcService"
 FIX = "pip install nvidia-cuda-nvrtc nvidia-cuda-runtime, or install torch for CUDA"
 LOG_LIMIT = 6000  # characters
-_AGAIN = "try again; report it if it stays"
-OWN = "hw_"  # before the name of a kernel that CUDA has a function of the same name for
+_RETRY = "try again; report it if it stays"
+OWN = "hw_"  # prefix of a kernel whose name is a CUDA function's too
 
-# Numbers are CUDA's precise ones: no --use_fast_math. No warnings of unused variables and of CUDA's own deprecations.
+# CUDA's precise math: no --use_fast_math. No warnings of unused variables and of CUDA's own deprecations.
 _FLAGS = (
     "-std=c++17",
     "-default-device",
@@ -57,7 +57,7 @@ _OUR_NAME = re.compile(r"\bhw_((?:u?(?:char|short|int|long|longlong)|float|doubl
 
 
 class NvrtcInstallation(Record, frozen=True, kw_only=True):
-    """Where NVRTC is. library, builtins: files; include: the folder of cuda_fp16.h; id: for fingerprints and keys."""
+    """An installed NVRTC. library, builtins: files; include: the folder of cuda_fp16.h; id: for cache keys."""
 
     library: str
     builtins: str
@@ -69,7 +69,7 @@ class NvrtcInstallation(Record, frozen=True, kw_only=True):
 def find() -> NvrtcInstallation:
     """NVRTC and NVIDIA's headers: pip packages, torch's own, CUDA_HOME, then the system's.
 
-    Raises ToolchainError, with what to install, where one of them is missing.
+    Raises ToolchainError, with the packages to install, where one of them is missing.
     """
     for library in _libraries():
         include = next((folder for folder in _includes(library) if (folder / "cuda_fp16.h").is_file()), None)
@@ -88,12 +88,12 @@ def find() -> NvrtcInstallation:
 
 
 def compiler_id() -> str:
-    """NVRTC and the headers that stand behind a build, as one line."""
+    """The versions of NVRTC and the headers as one line, for cache keys."""
     return f"{find().id}, own headers {clang.headers_id()}"
 
 
 def visible() -> tuple[Path, ...]:
-    """What a zygote of compile sessions must be able to read."""
+    """The folders that a zygote of compile sessions must be able to read."""
     found = find()
     return Path(found.library).parent, Path(found.include), clang.INCLUDE
 
@@ -115,8 +115,8 @@ def build(
 
     unsafe: unused; the pool's zygote is contained or not.
 
-    Never raises for a wrong source. Raises ToolchainError where NVRTC is missing or broken, SandboxMissing where it
-    cannot be contained, BadInput for an architecture that is none.
+    A wrong source returns Build(ok=False). Raises ToolchainError where NVRTC is missing or broken, SandboxMissing where
+    it cannot be contained, BadInput for a malformed architecture.
     """
     if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
         raise BadInput(f"unknown NVIDIA architecture {arch!r}", hint='write it as "sm_90"')
@@ -125,19 +125,19 @@ def build(
     if known := cache.load(key):
         return known
     started = time.perf_counter()
-    made, lasting = _build(hip, knobs, arch, pool, cache)
-    made = msgspec.structs.replace(made, seconds=time.perf_counter() - started)
-    if lasting:
-        cache.store(key, made)
-    return made
+    built, reproducible = _build(hip, knobs, arch, pool, cache)
+    built = msgspec.structs.replace(built, seconds=time.perf_counter() - started)
+    if reproducible:
+        cache.store(key, built)
+    return built
 
 
 # ---------------------------------------------------------------- one build
 
 
 def _build(hip: str, knobs: str, arch: str, pool: CompilePool, cache: BuildCache) -> tuple[Build, bool]:
-    """The build, and whether the same source would give the same again (a timeout might not)."""
-    if refused := outside(hip):
+    """(the build, whether the same source would give it again: not after a timeout)."""
+    if refused := include_outside(hip):
         return Build(target=CUDA.name, ok=False, log=refused), True
     try:
         ok, log, code, mixes = _compile_twice(hip, knobs, arch, pool)
@@ -156,16 +156,16 @@ def _build(hip: str, knobs: str, arch: str, pool: CompilePool, cache: BuildCache
     try:
         kernels = ptx.with_mix(resources(log), mixes, TARGETS.architecture(arch), OWN)
     except msgspec.ValidationError as error:
-        raise ToolchainError(f"the NVRTC session tells no instruction mix: {error}", hint=_AGAIN) from None
+        raise ToolchainError(f"the NVRTC session tells no instruction mix: {error}", hint=_RETRY) from None
     return Build(
         target=CUDA.name, ok=True, blob=cache.put(code), kernels=kernels, device_math="host", log=_clean(log)
     ), True
 
 
 def _compile_twice(hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[bool, str, bytes, Any]:
-    """`_compile`, once more with nothing left of earlier compiles where the compiler crashed or lacked room.
+    """`_compile`, repeated with fresh sessions where the compiler crashed or lacked memory or disk space.
 
-    Raises ToolchainError where it lacks room even then, WorkerDied where it crashes again: on this source.
+    Raises ToolchainError where space is lacking again, WorkerDied where it crashes again: on this source.
     """
     for last in (False, True):
         try:
@@ -185,25 +185,25 @@ def _compile_twice(hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[
 
 
 def _compile(hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[bool, str, bytes, Any]:
-    """(compiled?, log, cubin, what should be `ptx.mixes`)."""
-    said, code = _asked("compile", hip, knobs, arch, pool)
-    return bool(said["ok"]), str(said["log"]), code, said.get("mixes")
+    """(compiled?, log, cubin, the session's `ptx.mixes`, not validated)."""
+    reply, code = _call("compile", hip, knobs, arch, pool)
+    return bool(reply["ok"]), str(reply["log"]), code, reply.get("mixes")
 
 
 def listing(hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[bool, str, str]:
-    """(compiled?, log, PTX): for those who look at the instructions themselves. Raises what a session's call raises."""
-    said, text = _asked("listing", hip, knobs, arch, pool)
-    return bool(said["ok"]), str(said["log"]), text.decode(errors="replace")
+    """(compiled?, log, PTX), for inspection of the instructions. Raises the errors of a session's call."""
+    reply, text = _call("listing", hip, knobs, arch, pool)
+    return bool(reply["ok"]), str(reply["log"]), text.decode(errors="replace")
 
 
-def _asked(method: str, hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[dict[str, Any], bytes]:
-    on_prefix = bool(pch.leading(hip))
-    head = "" if on_prefix else f"#include <{_PREFIX[0]}>\n"
+def _call(method: str, hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[dict[str, Any], bytes]:
+    with_prefix = bool(pch.leading(hip))
+    head = "" if with_prefix else f"#include <{_PREFIX[0]}>\n"
     body = f'{head}{knobs}#line 1 "kernel.hip"\n{hip}\n'
-    said, made = pool.call(SERVICE, _init(arch), method, {"body": body, "prefix": on_prefix})
-    if not (isinstance(made, list) and len(made) == 1 and isinstance(made[0], HostTensor)):
-        raise ToolchainError("the NVRTC session gave no answer", hint=_AGAIN)
-    return said, np.asarray(made[0].storage).tobytes()
+    reply, data = pool.call(SERVICE, _init(arch), method, {"body": body, "prefix": with_prefix})
+    if not (isinstance(data, list) and len(data) == 1 and isinstance(data[0], HostTensor)):
+        raise ToolchainError("the NVRTC session gave no answer", hint=_RETRY)
+    return reply, np.asarray(data[0].storage).tobytes()
 
 
 def _init(arch: str) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def _init(arch: str) -> dict[str, Any]:
 
 
 def _rename(hip: str, kernel: str) -> str:
-    """The declaration of a kernel that CUDA has a C function of the same name for, under a name of ours."""
+    """The source with the prefix OWN before the name of a kernel that clashes with a C function of CUDA."""
     return re.sub(rf"(\b__global__\b[^;{{}}]*?)\b{kernel}(\s*\()", rf"\g<1>{OWN}{kernel}\2", hip)
 
 
@@ -227,8 +227,8 @@ _STATIC = re.compile(r"(\d+) bytes smem")
 
 
 def resources(log: str) -> tuple[KernelResources, ...]:
-    """What ptxas -v says of each kernel: vgpr = registers a thread, scratch_bytes = the stack frame, spills = 4-byte
-    words spilled. What its PTX says is added by `ptx.with_mix`."""
+    """Each kernel's resources by ptxas -v: vgpr = registers a thread, scratch_bytes = the stack frame, spills = 4-byte
+    words spilled. `ptx.with_mix` adds those of its PTX."""
     found: list[KernelResources] = []
     name, stack, spilled = "", 0, 0
     for line in log.splitlines():
@@ -252,7 +252,7 @@ def resources(log: str) -> tuple[KernelResources, ...]:
 
 
 def _explain(log: str) -> str:
-    """The messages of a failed build; what only AMD's compiler knows is said to be so."""
+    """The messages of a failed build, with a note for names that only AMD's compiler has."""
     amd = dict.fromkeys([*_AMD_NAME.findall(log), *_AMD_TYPE.findall(log)])
     notes = [f"AMD only: {name}, the {CUDA.name} target cannot compile it" for name in amd]
     if not notes and re.search(r"ptxas.*(Parsing error|syntax error|Not a name)", log):
@@ -261,7 +261,7 @@ def _explain(log: str) -> str:
 
 
 def _clean(log: str) -> str:
-    """NVRTC's messages without ptxas's statistics, this machine's paths and our inner names, and not too long."""
+    """NVRTC's messages without ptxas's statistics, this machine's paths and internal names, cut at LOG_LIMIT."""
     lines = [line for line in log.splitlines() if not _NOISE.match(line)]
     text = "\n".join(lines).replace(f"{clang.INCLUDE}/", "").replace(f"{find().include}/", "")
     text = _OUR_NAME.sub(r"\1", re.sub(r"\n{2,}", "\n", text)).strip()
@@ -270,7 +270,7 @@ def _clean(log: str) -> str:
     return f"{text[:LOG_LIMIT].strip()}\n[{len(text) - LOG_LIMIT} more characters]"
 
 
-# ---------------------------------------------------------------- finding it
+# ---------------------------------------------------------------- locating NVRTC
 
 
 def _libraries() -> Iterator[Path]:
@@ -289,13 +289,13 @@ def _libraries() -> Iterator[Path]:
 
 
 def _in(folder: Path) -> list[Path]:
-    """NVRTC libraries of a folder, the newest first; not the builtins, static or alternative ones."""
+    """The NVRTC libraries of a folder, newest first, without builtins, static and alternative ones."""
     found = [path for path in folder.glob("libnvrtc*.so*") if not re.search(r"builtins|static|alt", path.name)]
     return sorted(found, key=lambda path: [int(n) for n in re.findall(r"\d+", path.name)], reverse=True)
 
 
 def _includes(library: Path) -> Iterator[Path]:
-    """Where the headers that go with a library may be: beside it, in another pip package, in a toolkit."""
+    """Folders that may hold the headers of a library: beside it, in another pip package, in a toolkit."""
     yield library.parent.parent / "include"
     yield from (folder / "include" for folder in _nvidia_folders())
     yield from (root / "include" for root in _cuda_roots())
@@ -303,7 +303,7 @@ def _includes(library: Path) -> Iterator[Path]:
 
 
 def _nvidia_folders() -> list[Path]:
-    """site-packages/nvidia/*: cu13 holds everything; before that cuda_nvrtc, cuda_runtime, ... one part each."""
+    """Folders of site-packages/nvidia: cu13 holds everything; older packages (cuda_nvrtc, ...) hold one part each."""
     spec = find_spec("nvidia")
     places = list(spec.submodule_search_locations or ()) if spec else []
     return [folder for place in places for folder in sorted(Path(place).glob("cu*"), reverse=True)]

@@ -1,6 +1,6 @@
-"""Inside a compile session: NVRTC, loaded once, asked many times. It sees hostile source, no GPU and no network.
+"""The service of a compile session: NVRTC, loaded once. It reads hostile source and has no GPU and no network.
 
-ctypes and not cuda.bindings: NVRTC's whole interface is a dozen plain C calls, and the library alone is then enough.
+NVRTC's interface is a dozen C calls, so ctypes suffices and the package cuda.bindings is not needed.
 Source: NVRTC User Guide, "Basic Usage" and "Precompiled Headers".
 """
 
@@ -26,7 +26,7 @@ from hipwright.toolchain.nvidia import ptx
 NAME = "kernel.hip"
 _COMPILATION = 6  # nvrtcResult: the source is at fault
 _BUILTINS = 7  # nvrtcResult: libnvrtc-builtins is missing or of another version
-_OUR_TROUBLE = re.compile(r"cannot open temporary file|No space left on device")  # told as errors of the source
+_NO_SPACE = re.compile(r"cannot open temporary file|No space left on device")  # reported as errors of the source
 _STOP = "#pragma nv_hdrstop\n"
 
 
@@ -42,7 +42,7 @@ class NvrtcService:
         self._prefix = str(init["prefix"]) + _STOP
         try:
             if init["builtins"]:
-                ctypes.CDLL(init["builtins"], mode=ctypes.RTLD_GLOBAL)  # NVRTC opens it by its bare name
+                ctypes.CDLL(init["builtins"], mode=ctypes.RTLD_GLOBAL)  # NVRTC opens it by its file name
             self._nvrtc = ctypes.CDLL(init["library"])
         except OSError as error:
             raise ToolchainError(f"NVRTC does not load: {error}", hint="pip install nvidia-cuda-nvrtc") from None
@@ -52,15 +52,15 @@ class NvrtcService:
         lockdown("task")  # not "candidate": NVRTC keeps temporary files, in the private /tmp
 
     def compile(self, header: dict[str, Any], _: Tree) -> tuple[dict[str, Any], Tree]:
-        """header: body (what follows the prefix), prefix (whether the body may stand on it).
+        """header: body (the source behind the prefix), prefix (whether the body may use the precompiled prefix).
 
         ({ok, log, mixes: `ptx.mixes`, seconds}, [the cubin as uint8]). Raises ToolchainError when NVRTC itself fails.
         """
         started = time.perf_counter()
         ok, log, code, text = self._compiled(header)
-        told = msgspec.to_builtins(ptx.mixes(text.decode(errors="replace")))
-        said = {"ok": ok, "log": log, "mixes": told, "seconds": time.perf_counter() - started}
-        return said, [HostTensor.of(np.frombuffer(code, dtype=np.uint8))]
+        mixes = msgspec.to_builtins(ptx.mixes(text.decode(errors="replace")))
+        reply = {"ok": ok, "log": log, "mixes": mixes, "seconds": time.perf_counter() - started}
+        return reply, [HostTensor.of(np.frombuffer(code, dtype=np.uint8))]
 
     def listing(self, header: dict[str, Any], _: Tree) -> tuple[dict[str, Any], Tree]:
         """As `compile`, but ({ok, log}, [the PTX as uint8])."""
@@ -70,16 +70,16 @@ class NvrtcService:
     def _compiled(self, header: dict[str, Any]) -> tuple[bool, str, bytes, bytes]:
         """(compiled?, log, cubin, PTX)."""
         if header["prefix"] and self._pch:
-            told = self._run(self._prefix + header["body"], [*self._options, f"--use-pch={self._pch}"])
+            result = self._run(self._prefix + header["body"], [*self._options, f"--use-pch={self._pch}"])
         else:
-            told = self._run(header["body"], self._options)
-        status, log, code, text = told
-        if status not in (0, _COMPILATION) or _OUR_TROUBLE.search(log):
+            result = self._run(header["body"], self._options)
+        status, log, code, text = result
+        if status not in (0, _COMPILATION) or _NO_SPACE.search(log):
             raise ToolchainError(f"NVRTC failed (result {status}): {log[-500:]}", hint=_hint(status))
         return status == 0, log, code, text
 
     def _precompile(self) -> str:
-        """The path of this session's precompiled header. Its own: NVRTC's hold addresses of the process."""
+        """The path of this session's precompiled header; it holds addresses, so sessions cannot share one."""
         with tempfile.TemporaryDirectory(prefix="hipwright-pch-") as folder:
             file = Path(folder) / "hip.pch"
             status, log, *_ = self._run(self._prefix, [*self._options, f"--create-pch={file}"])
@@ -87,7 +87,7 @@ class NvrtcService:
                 raise ToolchainError(f"our headers do not compile with this NVRTC: {log[-2000:]}", hint=_hint(status))
             if not file.is_file():
                 return ""
-            self._memory = os.memfd_create("hip.pch")  # goes with the process, however it ends; a file would stay
+            self._memory = os.memfd_create("hip.pch")  # ends with the process; a file would stay
             os.write(self._memory, file.read_bytes())
         return f"/proc/self/fd/{self._memory}"
 

@@ -1,8 +1,9 @@
-"""Reads the PTX that NVRTC writes beside a cubin: the instruction mix of each kernel, in the classes of AMD's.
+"""Reads the PTX of a cubin: the instruction mix of each kernel, in the classes of AMD's.
 
-PTX is not what runs (ptxas allocates registers, unrolls and drops moves), but its memory accesses are, and they decide
-most kernels' time. Moves, conversions of addresses and parameter loads count as "other": they seldom survive. Functions
-that were not inlined are counted in no kernel's mix. Source: NVIDIA, "PTX ISA", instruction set.
+PTX is not the machine code (ptxas allocates registers, unrolls and removes moves), but its memory accesses are those of
+the machine code, and they dominate most kernels' time. Moves, conversions of addresses and parameter loads count as
+"other": few remain. Functions that were not inlined are counted in no kernel's mix. Source: NVIDIA, "PTX ISA",
+instruction set.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def classify(mnemonic: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def access_bytes(mnemonic: str) -> int:
-    """Bytes a thread moves by one global (or generic) memory instruction."""
+    """Bytes that a thread moves by one global (or generic) memory instruction."""
     width = _BITS.search(mnemonic)
     item = (int(width[1]) // 8 if width[1] else 4 if width[2] else 2) if width else 4
     vector = _VECTOR.search(mnemonic)
@@ -63,7 +64,7 @@ def access_bytes(mnemonic: str) -> int:
 
 
 class Mix(msgspec.Struct, frozen=True, kw_only=True):
-    """What the PTX of one kernel says, as `hipwright.records.KernelResources` has it."""
+    """The part of `hipwright.records.KernelResources` that the PTX of a kernel tells."""
 
     instructions: dict[_Class, _Count]
     vmem_bytes: _Count
@@ -71,17 +72,17 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def mixes(ptx: str) -> dict[str, Mix]:
-    """The mix of every entry, and the width of its accesses."""
+    """The mix of every entry, with the widths of its accesses."""
     return {name: _mix(body) for name, body in _bodies(ptx)}
 
 
 def with_mix(
     kernels: Iterable[KernelResources], told: Any, architecture: Architecture | None, prefix: str = ""
 ) -> tuple[KernelResources, ...]:
-    """What ptxas told of each kernel, with its mix and, where `architecture` is known, occupancy.
+    """The kernels' resources with their mixes and, where `architecture` is known, occupancy.
 
-    told: `mixes` as plain types, from a process that saw hostile source; msgspec.ValidationError where it is anything
-    else. prefix: before the name of a kernel that was renamed for the compiler.
+    told: `mixes` as plain types, from a process that read hostile source; msgspec.ValidationError where it is
+    malformed. prefix: of kernels that were renamed for the compiler.
     """
     found = {name.removeprefix(prefix): mix for name, mix in msgspec.convert(told, dict[str, Mix]).items()}
     return tuple(_mixed(kernel, found.get(kernel.name, _mix("")), architecture) for kernel in kernels)
