@@ -19,7 +19,7 @@ from pathlib import Path
 
 from hipwright.api.workbench import open_workbench
 from hipwright.errors import HipwrightError
-from hipwright.evaluation.baselines import WarmBaseline
+from hipwright.evaluation.gpu.baselines import WarmBaseline
 from hipwright.events import silent
 from hipwright.measure.paired_timing import time_pairs
 from hipwright.measure.roofline import rotation

@@ -20,7 +20,7 @@ from hipwright.api.task_engine import task_engine
 from hipwright.archive import Archive, RunLog, read_log
 from hipwright.engine.tuned import TuningCache
 from hipwright.evaluation import Evaluator
-from hipwright.evaluation.gpu_task import GpuTask
+from hipwright.evaluation.gpu.task import GpuTask
 from hipwright.evaluation.score import BatchScorer
 from hipwright.machine import Workbench
 from hipwright.program import parse

@@ -14,7 +14,7 @@ from hipwright.events import Listener, silent
 
 if TYPE_CHECKING:
     from hipwright.evaluation import Evaluator
-    from hipwright.evaluation.gpu import GpuContext
+    from hipwright.evaluation.gpu.context import GpuContext
     from hipwright.sandbox import Zygote
     from hipwright.task import TaskHandle
     from hipwright.toolchain.cache import BuildCache
@@ -71,7 +71,7 @@ class Machine:
             oracle = Oracle(handle, seed=seed, listener=listener)
             gpus: dict[str, GpuTask] = {}
             if self.gpus:
-                from hipwright.evaluation.gpu_task import GpuTask
+                from hipwright.evaluation.gpu.task import GpuTask
 
                 gpus = {kind: stack.enter_context(GpuTask(gpu, handle)) for kind, gpu in self.gpus.items()}
             evaluator = Evaluator(
@@ -121,7 +121,7 @@ def machine(
         candidates.start()  # imports torch while the task opens
         found = Machine(host, candidates, BuildCache(cache_folder), targets, unsafe)
         for name in on_gpu:
-            from hipwright.evaluation.gpu import open_gpu
+            from hipwright.evaluation.gpu.context import open_gpu
 
             limit = int(gpu_memory_gb * 1e9)
             opening = open_gpu(

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from hipwright.evaluation import Evaluator, score
-from hipwright.evaluation.gpu import GpuContext
-from hipwright.evaluation.gpu_task import GpuTask
+from hipwright.evaluation.gpu.context import GpuContext
+from hipwright.evaluation.gpu.task import GpuTask
 from hipwright.evaluation.score import BatchScorer
 from hipwright.evaluation.stages import EvaluationState
 from hipwright.program import parse
@@ -154,7 +154,7 @@ def test_a_slow_build_keeps_nobody_waiting(bench: Evaluator, monkeypatch: pytest
 def test_large_inputs_lie_on_the_device_once(bench: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
     """A winner is measured again after the processes of the first measurement have ended."""
     task = bench.gpus["cuda"]
-    monkeypatch.setattr("hipwright.evaluation.timing_context.BIG_BYTES", 0)
+    monkeypatch.setattr("hipwright.evaluation.gpu.timing_context.BIG_BYTES", 0)
     task._known.clear()
     opened: list[bool] = []
     fresh = GpuTask._open_measured

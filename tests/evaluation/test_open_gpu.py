@@ -10,7 +10,7 @@ import pytest
 from hipwright.device import topology
 from hipwright.device.gpu_info import GpuInfo
 from hipwright.errors import InfrastructureError
-from hipwright.evaluation import gpu
+from hipwright.evaluation.gpu import context
 from hipwright.targets import CUDA, Target
 from hipwright.toolchain.cache import BuildCache
 
@@ -30,8 +30,8 @@ def test_without_a_number_it_is_the_first_that_the_environment_allows(
     def access(target: Target, number: int) -> Any:
         raise Chosen(number)
 
-    monkeypatch.setattr(gpu, "GpuAccess", access)
-    with pytest.raises(Chosen, match=str(expected)), gpu.open_gpu(CUDA, index, BuildCache(tmp_path)):
+    monkeypatch.setattr(context, "GpuAccess", access)
+    with pytest.raises(Chosen, match=str(expected)), context.open_gpu(CUDA, index, BuildCache(tmp_path)):
         pass
 
 
@@ -40,5 +40,5 @@ def test_without_a_gpu_it_says_so(
     index: int | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topology, "find", lambda kind: [])
-    with pytest.raises(InfrastructureError, match=said), gpu.open_gpu(CUDA, index, BuildCache(tmp_path)):
+    with pytest.raises(InfrastructureError, match=said), context.open_gpu(CUDA, index, BuildCache(tmp_path)):
         pass

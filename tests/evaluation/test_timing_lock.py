@@ -3,7 +3,7 @@
 import threading
 import time
 
-from hipwright.evaluation.timing_lock import TimingLock
+from hipwright.evaluation.gpu.timing_lock import TimingLock
 
 
 def until(said):

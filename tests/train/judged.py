@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hipwright.evaluation.gpu import GpuContext
+from hipwright.evaluation.gpu.context import GpuContext
 from hipwright.machine import Machine
 from hipwright.records import Build, Program
 from hipwright.sandbox import Zygote

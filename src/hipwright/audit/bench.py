@@ -15,8 +15,8 @@ from hipwright.audit.cases import CorpusCase
 from hipwright.audit.found import ObservedVerdict, found_in
 from hipwright.errors import HipwrightError
 from hipwright.evaluation import Evaluator
-from hipwright.evaluation.gpu import GpuContext, open_gpu
-from hipwright.evaluation.gpu_task import GpuTask
+from hipwright.evaluation.gpu.context import GpuContext, open_gpu
+from hipwright.evaluation.gpu.task import GpuTask
 from hipwright.records import Program
 from hipwright.sandbox import Limits, Zygote
 from hipwright.targets import CPU, Target

@@ -1,4 +1,4 @@
-"""One Evaluation of one program: parse, lint, build, verify, estimate."""
+"""Evaluation of candidates: the stages from parsing to timing, and the schedules that run them (`stages`)."""
 
 from hipwright.evaluation.pipeline import Evaluator
 

@@ -20,7 +20,7 @@ from hipwright.toolchain.cache import BuildCache
 from hipwright.verify import Oracle
 
 if TYPE_CHECKING:
-    from hipwright.evaluation.gpu_task import GpuTask
+    from hipwright.evaluation.gpu.task import GpuTask
 
 
 @dataclass

@@ -34,7 +34,7 @@ from hipwright.verify.reply import checked_trace
 from hipwright.verify.verification import Gate
 
 if TYPE_CHECKING:
-    from hipwright.evaluation.gpu_task import GpuTask
+    from hipwright.evaluation.gpu.task import GpuTask
 
 T = TypeVar("T")
 SEED = 0  # under which ModelNew is constructed; its state is then set from the task's

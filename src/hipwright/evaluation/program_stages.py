@@ -28,7 +28,7 @@ from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.verification import UNCLAIMED, Gate
 
 if TYPE_CHECKING:
-    from hipwright.evaluation.gpu import GpuContext
+    from hipwright.evaluation.gpu.context import GpuContext
 
 TimeIt = Callable[[], TimingResult]
 

@@ -21,8 +21,9 @@ from typing import Self, TypeVar
 
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.evaluation.context import EvaluationContext
-from hipwright.evaluation.gpu import GpuContext
-from hipwright.evaluation.gpu_task import GpuTask
+from hipwright.evaluation.gpu.context import GpuContext
+from hipwright.evaluation.gpu.task import GpuTask
+from hipwright.evaluation.gpu.timing_queue import TimingQueue
 from hipwright.evaluation.pipeline import Evaluator
 from hipwright.evaluation.program_stages import (
     PARSE,
@@ -36,7 +37,6 @@ from hipwright.evaluation.program_stages import (
 )
 from hipwright.evaluation.results import Findings
 from hipwright.evaluation.stages import EvaluationStage, EvaluationState, Run, advance, conclude, in_place
-from hipwright.evaluation.timing_queue import TimingQueue
 from hipwright.measure.paired_timing import TimingResult
 from hipwright.program import Parsed
 from hipwright.records import Evaluation, Program

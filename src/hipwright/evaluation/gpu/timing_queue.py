@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 from hipwright.errors import WorkerError
-from hipwright.evaluation.timing_lock import TimingLock
+from hipwright.evaluation.gpu.timing_lock import TimingLock
 
 T = TypeVar("T")
 

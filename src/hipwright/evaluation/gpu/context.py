@@ -12,7 +12,7 @@ from functools import partial
 from typing import Literal
 
 from hipwright.errors import InfrastructureError
-from hipwright.evaluation.timing_lock import TimingLock
+from hipwright.evaluation.gpu.timing_lock import TimingLock
 from hipwright.records import Build
 from hipwright.sandbox import GpuAccess, OneShotPool, Zygote
 from hipwright.targets import TORCH_GPU_0, Target

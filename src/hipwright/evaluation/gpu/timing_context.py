@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from hipwright.evaluation.baselines import Baselines, open_baselines
-from hipwright.evaluation.gpu import GpuContext
+from hipwright.evaluation.gpu.baselines import Baselines, open_baselines
+from hipwright.evaluation.gpu.context import GpuContext
 from hipwright.measure.ceilings import Ceilings, ceilings_of
 from hipwright.measure.roofline import Floor, count_work, floor_of, rotation
 from hipwright.measure.rounds import Memory

@@ -1,7 +1,7 @@
 """One task on one GPU: build, verify, time. A timing has the GPU to itself.
 
 `GpuTask` holds the task's reference and baselines, in a process of their own, beside what
-`hipwright.evaluation.gpu.GpuContext` keeps warm for all tasks, and lends an evaluator its three verbs.
+`hipwright.evaluation.gpu.context.GpuContext` keeps warm for all tasks, and lends an evaluator its three verbs.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from msgspec import structs
 
 from hipwright.device.timed_side import TimedSide
 from hipwright.errors import HipwrightError
-from hipwright.evaluation.gpu import GpuContext
-from hipwright.evaluation.timing_context import SHARE, TimedTask, TimingContext
+from hipwright.evaluation.gpu.context import GpuContext
+from hipwright.evaluation.gpu.timing_context import SHARE, TimedTask, TimingContext
 from hipwright.measure import paired_timing
 from hipwright.measure.paired_timing import TimingResult
 from hipwright.measure.settings import FULL, SCORE, TimingSettings

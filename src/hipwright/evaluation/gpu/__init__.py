@@ -1,0 +1,1 @@
+"""One GPU: what is warm there for all tasks, one task on it, and who may use it when."""
