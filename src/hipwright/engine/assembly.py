@@ -14,7 +14,7 @@ from hipwright.engine.fuse.schedule import Scheduler
 from hipwright.engine.group_kernels import GroupKernels, numels
 from hipwright.engine.knobs import Choice, Value
 from hipwright.engine.layout.decisions import Decisions
-from hipwright.engine.lower.core import LibraryCall
+from hipwright.engine.lower.values import LibraryCall
 from hipwright.engine.partition.lowering import Lowering
 from hipwright.engine.partition.state import PlanView
 from hipwright.engine.plan.in_place import ReusableTensors

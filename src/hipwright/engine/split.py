@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 
 from hipwright.capture.graph import Graph, Input, Meta, Node, Symbol, references
-from hipwright.engine.lower import pointwise, views
-from hipwright.engine.lower.operators import TABLE
+from hipwright.engine.lower.operators import family
 from hipwright.errors import BadInput
 
 OUT = "out"  # the key of the outputs; every other one names what a gradient is of
@@ -113,8 +112,7 @@ class _Split:
         node = self.nodes.get(name)
         if node is None:
             return False
-        handler = TABLE.get(node.op)
-        return depth < _DEPTH and handler is not None and handler.__module__ in (pointwise.__name__, views.__name__)
+        return depth < _DEPTH and family(node.op) in ("pointwise", "view")
 
     def _leaves(self, name: str, depth: int = 0) -> Iterator[str]:
         """What would have to be there to compute a value again."""

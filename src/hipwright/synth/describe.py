@@ -121,14 +121,12 @@ def _library() -> dict[str, SynthOperator]:
 
 @cache
 def _engine_families() -> dict[str, str]:
-    from hipwright.engine.lower.operators import TABLE
+    from hipwright.engine.lower.operators import TABLE, family
 
-    words = {"reduce": "reductions", "loss": "losses", "window": "pooling", "views": "view"}
     found = {}
-    for op, handler in TABLE.items():
-        module = handler.__module__.rpartition(".")[2]
+    for op in TABLE:
         name = base_name(op)
-        found[name] = "normalisations" if name.endswith("_norm") or "batch_norm" in name else words.get(module, module)
+        found[name] = "normalisations" if name.endswith("_norm") or "batch_norm" in name else family(op)
     return found
 
 

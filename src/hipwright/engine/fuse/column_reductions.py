@@ -13,7 +13,7 @@ from hipwright.engine.fuse.groups import FULL, ROW, Group
 from hipwright.engine.fuse.schedule import Scheduler
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import Ix, ix, product
-from hipwright.engine.lower.core import LoweredItem
+from hipwright.engine.lower.values import LoweredItem
 
 UNITS, THREADS = 132, 1024
 """Multiprocessors of an H200, and the threads on each at 64 registers a thread: all blocks run at once."""

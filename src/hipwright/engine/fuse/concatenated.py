@@ -13,7 +13,7 @@ from dataclasses import replace as changed
 from hipwright.engine.fuse.groups import FULL, Group, GroupMember
 from hipwright.engine.ir.expr import E, walk
 from hipwright.engine.ir.index import ZERO, Atom, Ix, Var, divide, ix, modulo, replace
-from hipwright.engine.lower.core import LoweringContext
+from hipwright.engine.lower.context import LoweringContext
 
 COUNTS = (2, 3, 4)
 

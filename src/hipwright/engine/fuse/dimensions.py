@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hipwright.engine.fuse.groups import Group
 from hipwright.engine.ir.expr import E, indices, walk
 from hipwright.engine.ir.index import Atom, Fn, Ix, Var, divide, ix, modulo, replace
-from hipwright.engine.lower.core import LoweringContext
+from hipwright.engine.lower.context import LoweringContext
 
 FACTORS = range(2, 65)
 """By which dimensions are split."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from hipwright.engine.ir.expr import E
 from hipwright.engine.ir.index import Ix, Var
-from hipwright.engine.lower.core import LoweredItem
+from hipwright.engine.lower.values import LoweredItem
 
 FULL, ROW, PART = "full", "row", "part"
 """Roles of members: an element for each point of the space, one for each row, or columns of another number than the

@@ -9,7 +9,8 @@ from hipwright.engine.fuse.groups import FULL, PART, ROW, Group, GroupMember
 from hipwright.engine.ir.expr import COMPUTE, E, walk, weight
 from hipwright.engine.ir.index import ONE, Fn, Ix, ix, product
 from hipwright.engine.ir.shapes import flatten, reindex, unflatten
-from hipwright.engine.lower.core import LoweredItem, LoweringContext
+from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.lower.values import LoweredItem
 
 MAX_PART = 400
 """The weight of an expression above which recomputing the row's values is not tried."""

@@ -16,7 +16,7 @@ from hipwright.engine.fuse.placing import MAX_PART
 from hipwright.engine.fuse.schedule import Scheduler
 from hipwright.engine.ir.expr import E, indices, walk, weight
 from hipwright.engine.ir.index import Fn, Sym, Var
-from hipwright.engine.lower.core import Index, LoweredItem
+from hipwright.engine.lower.values import Index, LoweredItem
 
 MORE = 32
 """The weight (engine/ir/expr.py) that computing a value again may add to one reader."""

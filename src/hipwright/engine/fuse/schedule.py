@@ -14,7 +14,8 @@ from hipwright.engine.fuse.groups import PART, Group
 from hipwright.engine.fuse.placing import kept_dims, place
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import ix, product
-from hipwright.engine.lower.core import LoweredItem, LoweringContext
+from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.lower.values import LoweredItem
 
 WHOLE = ("float64", "float32", "float16", "bfloat16", "int64", "int32")
 """The dtypes of scans that hold, but for a rounding, what their compute type does."""

@@ -15,7 +15,7 @@ from typing import Any
 from hipwright.engine.fuse.groups import FULL, PART, Group
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import Ind, product
-from hipwright.engine.lower.core import LoweringContext
+from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.templates.base import Body
 from hipwright.engine.templates.pointwise.elementwise import has_broadcast
 from hipwright.engine.templates.pointwise.inner import is_interleaving

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hipwright.engine.ir.index import ONE, Ix
-from hipwright.engine.lower.core import LoweringContext, NotLowered, Tensor, as_int
+from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.lower.table import as_int
+from hipwright.engine.lower.values import NotLowered, Tensor
 
 
 @dataclass(frozen=True)

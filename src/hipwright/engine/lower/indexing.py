@@ -8,7 +8,9 @@ from typing import Any
 from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, E
 from hipwright.engine.ir.index import Ind, Ix, ix
-from hipwright.engine.lower.core import Index, LoweringContext, NotLowered, Tensor, as_int, op
+from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.lower.table import as_int, op
+from hipwright.engine.lower.values import Index, NotLowered, Tensor
 
 
 def position(c: LoweringContext, index: Tensor, at: Index, size: Ix, *, wrap: bool = True) -> Ix:

@@ -8,9 +8,11 @@ from typing import Any
 from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, FLOATING, E
 from hipwright.engine.ir.index import Ix, product
-from hipwright.engine.lower.core import Index, LoweringContext, NotLowered, Tensor, op
+from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.indexing import position
 from hipwright.engine.lower.reduce import Math, log_softmax, vector_norm
+from hipwright.engine.lower.table import op
+from hipwright.engine.lower.values import Index, NotLowered, Tensor
 
 NONE, MEAN, SUM = 0, 1, 2
 

@@ -1,20 +1,40 @@
-"""Every operator that the engine lowers, by its ATen name. Each module of this package fills its part of the table."""
+"""Every operator that the engine lowers, by its ATen name, and the families that the modules of this package are."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hipwright.engine.lower import core, indexing, loss, norms, pointwise, reduce, statistics, views, window
-from hipwright.engine.lower.core import Handler
+from hipwright.engine.lower import (
+    arithmetic,
+    creation,
+    indexing,
+    loss,
+    norms,
+    pointwise,
+    rearrange,
+    reduce,
+    statistics,
+    table,
+    views,
+    window,
+)
+from hipwright.engine.lower.table import Handler
 
 FAMILIES = {
-    "indexing": indexing,
-    "losses": loss,
-    "normalisations": norms,
-    "pointwise": pointwise,
-    "reductions": reduce,
-    "statistics": statistics,
-    "views": views,
-    "windows": window,
+    "indexing": (indexing,),
+    "losses": (loss,),
+    "norms": (norms,),
+    "pointwise": (pointwise, arithmetic, creation),
+    "pooling": (window,),
+    "reductions": (reduce,),
+    "statistics": (statistics,),
+    "view": (views, rearrange),
 }
-TABLE: Mapping[str, Handler] = core.TABLE
+TABLE: Mapping[str, Handler] = table.TABLE
+_FAMILY = {module.__name__: family for family, modules in FAMILIES.items() for module in modules}
+
+
+def family(op: str) -> str:
+    """The family of an operator, "" for one that is not lowered."""
+    handler = TABLE.get(op)
+    return _FAMILY.get(handler.__module__, "") if handler is not None else ""

@@ -1,4 +1,4 @@
-"""Pointwise operators: ATen name -> expression of the operands."""
+"""Pointwise operators that are one device function or one operator of C: unary, binary, comparisons, logic."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from hipwright.capture.graph import Meta
-from hipwright.engine.ir.expr import COMPUTE, FLOATING, E
-from hipwright.engine.lower.core import TABLE, Index, LoweringContext, NotLowered, Tensor, op
+from hipwright.engine.ir.expr import COMPUTE, FLOATING
+from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.lower.table import TABLE, op
+from hipwright.engine.lower.values import NotLowered, Tensor
 
 # operators that are one device function of one operand: ATen name -> function (helpers.py or the math library)
 UNARY = {
@@ -57,6 +59,8 @@ UNARY = {
     "lgamma": "lgamma",
     "tanhshrink": "tanhshrink",
 }
+
+
 ON_INTEGERS = {"relu", "sign", "absolute", "square", "floor", "ceil", "trunc", "rint", "relu6"}
 
 
@@ -75,6 +79,7 @@ def _unary(function: str) -> Callable[..., Tensor]:
 
 for _name, _function in UNARY.items():
     TABLE[f"aten.{_name}.default"] = _unary(_function)
+
 
 BINARY = {
     "maximum": "nan_max",
@@ -109,6 +114,7 @@ def _binary(function: str) -> Callable[..., Tensor]:
 for _name, _function in BINARY.items():
     op(_name)(_binary(_function))
 
+
 COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
@@ -128,6 +134,7 @@ def _comparison(token: str) -> Callable[..., Tensor]:
 
 for _name, _token in COMPARISONS.items():
     op(f"{_name}.Tensor", f"{_name}.Scalar")(_comparison(_token))
+
 
 LOGICAL = {"logical_and": "&&", "logical_or": "||", "logical_xor": "!="}
 
@@ -219,249 +226,3 @@ def isinf(c: LoweringContext, meta: Meta, a: Tensor) -> Tensor:
         shape=a.shape,
         ctype=kind,
     )
-
-
-@op("add.Tensor", "add.Scalar")
-def add(c: LoweringContext, meta: Meta, a: Any, b: Any, alpha: Any = 1) -> Tensor:
-    """a + alpha * b."""
-    return _sum(c, meta, "+", a, b, alpha)
-
-
-@op("sub.Tensor", "sub.Scalar")
-def sub(c: LoweringContext, meta: Meta, a: Any, b: Any, alpha: Any = 1) -> Tensor:
-    """a - alpha * b."""
-    return _sum(c, meta, "-", a, b, alpha)
-
-
-@op("rsub.Tensor", "rsub.Scalar")
-def rsub(c: LoweringContext, meta: Meta, a: Any, b: Any, alpha: Any = 1) -> Tensor:
-    """b - alpha * a."""
-    return _sum(c, meta, "-", b, a, alpha)
-
-
-def _sum(c: LoweringContext, meta: Meta, token: str, a: Any, b: Any, alpha: Any) -> Tensor:
-    def fn(x: E, y: E) -> E:
-        scaled = y if alpha == 1 else c.arena.binary("*", c.operand(alpha, y.ctype, [], []), y)
-        if y.ctype == "bool":
-            return c.arena.binary("||", x, scaled)
-        return c.arena.binary(token, x, scaled)
-
-    return c.map(fn, a, b, dtype=meta.dtype, shape=c.shape(meta))
-
-
-@op("mul.Tensor", "mul.Scalar")
-def mul(c: LoweringContext, meta: Meta, a: Any, b: Any) -> Tensor:
-    """a * b."""
-    token = "&&" if meta.dtype == "bool" else "*"
-    return c.map(lambda x, y: c.arena.binary(token, x, y), a, b, dtype=meta.dtype, shape=c.shape(meta))
-
-
-@op("div.Tensor", "div.Scalar", "true_divide.Tensor", "div.Tensor_mode", "div.Scalar_mode")
-def div(c: LoweringContext, meta: Meta, a: Any, b: Any, rounding_mode: str | None = None) -> Tensor:
-    """a / b, floor(a / b) or trunc(a / b)."""
-
-    def fn(x: E, y: E) -> E:
-        if rounding_mode == "floor":
-            return c.arena.call("floor_div", x, y)
-        quotient = c.arena.binary("/", x, y)
-        return c.arena.call("trunc", quotient) if rounding_mode == "trunc" and x.ctype != "long" else quotient
-
-    return c.map(fn, a, b, dtype=meta.dtype, shape=c.shape(meta))
-
-
-@op("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
-def power(c: LoweringContext, meta: Meta, a: Any, b: Any) -> Tensor:
-    """a ** b; small integer and half exponents without powf."""
-
-    def fn(x: E, y: E) -> E:
-        exponent = b if isinstance(b, (int, float)) and not isinstance(b, bool) else None
-        if exponent == 2:
-            return c.arena.call("square", x)
-        if exponent == 3:
-            return c.arena.call("cube", x)
-        if exponent == 1:
-            return x
-        if x.ctype in ("float", "double"):
-            table = {0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
-            return c.arena.call(table[exponent], x) if exponent in table else c.arena.call("pow", x, y)
-        return c.arena.call("integer_pow", x, y)
-
-    return c.map(fn, a, b, dtype=meta.dtype, shape=c.shape(meta))
-
-
-@op("gelu")
-def gelu(c: LoweringContext, meta: Meta, x: Tensor, approximate: str = "none") -> Tensor:
-    """x * Phi(x) (Hendrycks & Gimpel 2016), exact or with tanh."""
-    name = "gelu_tanh" if approximate == "tanh" else "gelu"
-    return c.map(lambda a: c.arena.call(name, a), x, dtype=meta.dtype, shape=x.shape)
-
-
-def _with_numbers(function: str, *defaults: float) -> Callable[..., Tensor]:
-    def handler(c: LoweringContext, meta: Meta, x: Tensor, *numbers: Any) -> Tensor:
-        values = [n if n is not None else d for n, d in zip(numbers, defaults, strict=False)]
-        values += list(defaults[len(values) :])
-        return c.map(lambda *a: c.arena.call(function, *a), x, *values, dtype=meta.dtype, shape=x.shape)
-
-    return handler
-
-
-op("leaky_relu")(_with_numbers("leaky_relu", 0.01))
-op("elu")(_with_numbers("elu", 1.0, 1.0, 1.0))
-op("celu")(_with_numbers("celu", 1.0))
-op("softplus")(_with_numbers("softplus", 1.0, 20.0))
-op("threshold")(_with_numbers("threshold", 0.0, 0.0))
-op("hardtanh")(_with_numbers("clamp", -1.0, 1.0))
-op("hardshrink")(_with_numbers("hardshrink", 0.5))
-op("softshrink")(_with_numbers("softshrink", 0.5))
-
-
-@op("clamp", "clamp.Tensor", "clip")
-def clamp(c: LoweringContext, meta: Meta, x: Tensor, low: Any = None, high: Any = None, **kw: Any) -> Tensor:
-    """min(max(x, low), high); NaN stays NaN."""
-    low, high = kw.get("min", low), kw.get("max", high)
-    out = x
-    for bound, function in ((low, "nan_max"), (high, "nan_min")):
-        if bound is not None:
-            out = c.map(
-                lambda a, b, f=function: c.arena.call(f, a, b), out, bound, dtype=meta.dtype, shape=c.shape(meta)
-            )
-    return out
-
-
-@op("prelu")
-def prelu(c: LoweringContext, meta: Meta, x: Tensor, slope: Tensor) -> Tensor:
-    """x > 0 ? x : slope * x, one slope per channel."""
-
-    def at(index: Index) -> E:
-        channel = index[1] if x.rank > 1 else index[0]
-        weight = slope.at([channel] if slope.rank else [])
-        return c.arena.call("leaky_relu", x.at(index), c.arena.cast(weight, COMPUTE[meta.dtype]))
-
-    return c.tensor(meta.dtype, x.shape, at)
-
-
-@op("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
-def where(c: LoweringContext, meta: Meta, condition: Tensor, a: Any, b: Any) -> Tensor:
-    """condition ? a : b."""
-    shape, kind = c.shape(meta), COMPUTE[meta.dtype]
-
-    def at(index: Index) -> E:
-        test = c.operand(condition, "bool", shape, index)
-        return c.arena.select(test, c.operand(a, kind, shape, index), c.operand(b, kind, shape, index))
-
-    return c.tensor(meta.dtype, shape, at)
-
-
-@op("masked_fill.Scalar", "masked_fill.Tensor")
-def masked_fill(c: LoweringContext, meta: Meta, x: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """mask ? value : x."""
-    return where(c, meta, mask, value, x)
-
-
-@op("lerp.Scalar", "lerp.Tensor")
-def lerp(c: LoweringContext, meta: Meta, a: Tensor, b: Tensor, weight: Any) -> Tensor:
-    """a + weight * (b - a)."""
-    return c.map(
-        lambda x, y, w: c.arena.binary("+", x, c.arena.binary("*", w, c.arena.binary("-", y, x))),
-        a,
-        b,
-        weight,
-        dtype=meta.dtype,
-        shape=c.shape(meta),
-    )
-
-
-@op("addcmul")
-def addcmul(c: LoweringContext, meta: Meta, x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Tensor:
-    """x + value * a * b."""
-    return _fused(c, meta, "*", x, a, b, value)
-
-
-@op("addcdiv")
-def addcdiv(c: LoweringContext, meta: Meta, x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Tensor:
-    """x + value * a / b."""
-    return _fused(c, meta, "/", x, a, b, value)
-
-
-def _fused(c: LoweringContext, meta: Meta, token: str, x: Tensor, a: Tensor, b: Tensor, value: Any) -> Tensor:
-    def fn(base: E, y: E, z: E) -> E:
-        scaled = y if value == 1 else c.arena.binary("*", c.arena.const(value, y.ctype), y)
-        return c.arena.binary("+", base, c.arena.binary(token, scaled, z))
-
-    return c.map(fn, x, a, b, dtype=meta.dtype, shape=c.shape(meta))
-
-
-@op("_to_copy", "to.dtype", "to.device", "to.dtype_layout", "type_as", "to.other")
-def to_copy(c: LoweringContext, meta: Meta, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """A cast; to half it really rounds, except what has no more than 8 bits."""
-    if meta.dtype == x.dtype:
-        return x
-    if x.dtype not in ("uint8", "int8", "bool") and meta.dtype in ("float16", "bfloat16"):
-        rounding = "round_half" if meta.dtype == "float16" else "round_bfloat16"
-        return c.tensor(
-            meta.dtype, x.shape, lambda i: c.arena.call(rounding, c.arena.cast(x.at(i), "float"), ctype="float")
-        )
-    return c.cast(x, meta.dtype)
-
-
-@op("clone", "detach", "alias", "contiguous", "lift_fresh_copy", "lift_fresh", "positive", "detach_", "to.prim_Device")
-def identity(c: LoweringContext, meta: Meta, x: Tensor, **kwargs: Any) -> Tensor:
-    """The value itself."""
-    return x
-
-
-@op("copy")
-def copy(c: LoweringContext, meta: Meta, x: Tensor, source: Tensor, *rest: Any) -> Tensor:
-    """x.copy_(source) as a value: source broadcast to x's shape, in x's dtype."""
-    return c.tensor(meta.dtype, x.shape, lambda i: c.to(source.at(c.broadcast(source, i)), meta.dtype))
-
-
-@op("dropout", "feature_dropout", "alpha_dropout", "native_dropout")
-def dropout(c: LoweringContext, meta: Meta, x: Tensor, p: float, train: bool) -> Tensor:
-    """Nothing in evaluation mode or for p = 0."""
-    if train and p > 0:
-        raise NotLowered("it draws random numbers")
-    return x
-
-
-def _constant(position: int | None, number: float = 0.0) -> Callable[..., Tensor]:
-    def handler(c: LoweringContext, meta: Meta, *args: Any, **kwargs: Any) -> Tensor:
-        value = number if position is None else args[position]
-        return c.tensor(meta.dtype, c.shape(meta), lambda i: c.operand(value, COMPUTE[meta.dtype], [], []))
-
-    return handler
-
-
-for _name, _position, _number in (
-    ("fill.Scalar", 1, 0),
-    ("fill.Tensor", 1, 0),
-    ("full_like", 1, 0),
-    ("zeros_like", None, 0),
-    ("ones_like", None, 1),
-    ("new_zeros", None, 0),
-    ("new_ones", None, 1),
-    ("new_full", 2, 0),
-    ("full", 1, 0),
-    ("zeros", None, 0),
-    ("ones", None, 1),
-    ("scalar_tensor", 0, 0),
-    ("empty.memory_format", None, 0),
-    ("empty_like", None, 0),
-    ("new_empty", None, 0),
-):
-    op(_name)(_constant(_position, _number))
-
-
-@op("arange", "arange.start", "arange.start_step")
-def arange(c: LoweringContext, meta: Meta, *args: Any, **kwargs: Any) -> Tensor:
-    """start + i * step."""
-    start, step = (0, 1) if len(args) == 1 else (args[0], args[2] if len(args) > 2 else 1)
-    kind = COMPUTE[meta.dtype]
-
-    def at(index: Index) -> E:
-        if kind == "long" and isinstance(step, int):
-            return c.arena.index(c.size(start) + index[0] * step)
-        scaled = c.arena.binary("*", c.arena.cast(c.arena.index(index[0]), kind), c.operand(step, kind, [], []))
-        return c.arena.binary("+", c.operand(start, kind, [], []), scaled)
-
-    return c.tensor(meta.dtype, c.shape(meta), at)

@@ -9,7 +9,9 @@ from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, FLOATING, E
 from hipwright.engine.ir.index import Ix, ix, product
 from hipwright.engine.ir.shapes import unflatten
-from hipwright.engine.lower.core import LoweredItem, LoweringContext, NotLowered, Tensor, dims_of, op
+from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.lower.table import dims_of, op
+from hipwright.engine.lower.values import LoweredItem, NotLowered, Tensor
 from hipwright.engine.lower.views import remap
 
 INFINITY = float("inf")

@@ -8,9 +8,11 @@ from typing import Any
 from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE
 from hipwright.engine.ir.index import ONE, ZERO, Ix, ix
-from hipwright.engine.lower.core import LoweringContext, NotLowered, Tensor, op
+from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.norms import affine
 from hipwright.engine.lower.reduce import Math, finish
+from hipwright.engine.lower.table import op
+from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.lower.views import remap
 
 

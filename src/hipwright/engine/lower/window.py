@@ -9,8 +9,10 @@ from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, E
 from hipwright.engine.ir.index import Fn, Ind, Ix, Var, divide, ix, modulo, product
 from hipwright.engine.ir.shapes import flatten
-from hipwright.engine.lower.core import Index, LoweringContext, NotLowered, Tensor, as_int, op
+from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.reduce import Math, mean
+from hipwright.engine.lower.table import as_int, op
+from hipwright.engine.lower.values import Index, NotLowered, Tensor
 
 INFINITY = float("inf")
 SMALL_WINDOW = 1024

@@ -17,7 +17,8 @@ from hipwright.engine.ir.shapes import flatten
 from hipwright.engine.templates.offers import permuted
 
 if TYPE_CHECKING:
-    from hipwright.engine.lower.core import LoweringContext, Tensor
+    from hipwright.engine.lower.context import LoweringContext
+    from hipwright.engine.lower.values import Tensor
 
 KINDS = ("conv2d", "conv_transpose2d")
 LAST, FIRST = [0, 2, 3, 1], [0, 3, 1, 2]

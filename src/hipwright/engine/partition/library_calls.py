@@ -12,7 +12,7 @@ from hipwright.engine.ir.index import ONE, Ix
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.knobs import Choice
 from hipwright.engine.lower import views
-from hipwright.engine.lower.core import LibraryCall, NotLowered, Tensor
+from hipwright.engine.lower.values import LibraryCall, NotLowered, Tensor
 from hipwright.engine.partition import channels_last
 from hipwright.engine.partition.readers import feeds_kernel
 from hipwright.engine.partition.state import LoweringState, PlanView

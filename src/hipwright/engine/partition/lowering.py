@@ -9,7 +9,7 @@ from hipwright.capture.graph import Graph, Input, Node, plain, references, sever
 from hipwright.engine.ir.expr import COMPUTE, E, walk
 from hipwright.engine.ir.index import Ix, ix
 from hipwright.engine.knobs import Choice
-from hipwright.engine.lower.core import LoweredItem, NotLowered, Tensor
+from hipwright.engine.lower.values import LoweredItem, NotLowered, Tensor
 from hipwright.engine.partition.library_calls import LibraryCalls
 from hipwright.engine.partition.operators import TABLE
 from hipwright.engine.partition.readers import HEAVY, VIEWS, cropped, followed, multiplied

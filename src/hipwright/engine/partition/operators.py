@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hipwright.engine.lower import operators
-from hipwright.engine.lower.core import Handler
+from hipwright.engine.lower.table import Handler
 from hipwright.engine.templates.attention import scores
 
 TABLE: Mapping[str, Handler] = {**operators.TABLE, **scores.OPERATORS}

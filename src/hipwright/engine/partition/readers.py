@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from hipwright.capture.graph import Graph, Node, references, short
-from hipwright.engine.lower import pointwise
+from hipwright.engine.lower.operators import family
 from hipwright.engine.partition.operators import TABLE
 
 HEAVY = {
@@ -107,11 +107,10 @@ def followed(graph: Graph, name: str) -> bool:
     """A pointwise operator reads the value, through views at most."""
     for node in graph.nodes:
         if name in references([*node.args, *node.kwargs.values()]):
-            handler = TABLE.get(node.op)
             if short(node.op) in VIEWS:
                 if followed(graph, node.name):
                     return True
-            elif handler is not None and handler.__module__ == pointwise.__name__:
+            elif family(node.op) == "pointwise":
                 return True
     return False
 

@@ -11,7 +11,8 @@ from hipwright.engine.ir.expr import weight
 from hipwright.engine.ir.index import Ix, ix
 from hipwright.engine.ir.sizes import SizeReader, evaluate
 from hipwright.engine.knobs import Choice
-from hipwright.engine.lower.core import LibraryCall, LoweredItem, LoweringContext, Tensor
+from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.lower.values import LibraryCall, LoweredItem, Tensor
 from hipwright.engine.partition.readers import users
 
 

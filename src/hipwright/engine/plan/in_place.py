@@ -14,7 +14,8 @@ from hipwright.capture.graph import short
 from hipwright.engine.fuse.groups import FULL, Group, GroupMember
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import Ix
-from hipwright.engine.lower.core import LibraryCall, LoweringContext
+from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.lower.values import LibraryCall
 from hipwright.engine.partition.state import Lowered
 from hipwright.engine.plan.steps import PlanStep
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from hipwright.engine.fuse.groups import Group
 from hipwright.engine.fuse.schedule import Scheduler
-from hipwright.engine.lower.core import LibraryCall
+from hipwright.engine.lower.values import LibraryCall
 from hipwright.engine.partition.state import Lowered, PlanView
 
 

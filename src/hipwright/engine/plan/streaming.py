@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from hipwright.engine.fuse.recompute import ITEM_BYTES
 from hipwright.engine.ir.index import Ix
-from hipwright.engine.lower.core import LoweringContext
+from hipwright.engine.lower.context import LoweringContext
 
 if TYPE_CHECKING:
     from hipwright.engine.templates.base import EmittedKernel

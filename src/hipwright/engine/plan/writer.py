@@ -11,7 +11,7 @@ from hipwright.engine.emit.tree import Statement, printed, words
 from hipwright.engine.ir.index import Ix, ix, nonneg
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import strides
-from hipwright.engine.lower.core import LibraryCall
+from hipwright.engine.lower.values import LibraryCall
 from hipwright.engine.partition.channels_last import LAST
 from hipwright.engine.partition.state import Lowered, PlanView
 from hipwright.engine.plan import static_shapes

@@ -14,7 +14,7 @@ from hipwright.engine.ir.index import Atom, Ind, Ix, Sym, Var, divide, ix, modul
 from hipwright.engine.ir.index_text import to_c, to_python
 from hipwright.engine.ir.rounding import Rounding
 from hipwright.engine.ir.shapes import strides
-from hipwright.engine.lower.core import LoweringContext
+from hipwright.engine.lower.context import LoweringContext
 
 INT_LIMIT = 1 << 30
 """Elements up to which a kernel counts in int; twice as many would fit, the rest is for the last block's overshoot."""

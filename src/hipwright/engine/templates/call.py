@@ -12,7 +12,8 @@ from typing import Any
 from hipwright.engine.fuse.groups import Group
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import Ix, product
-from hipwright.engine.lower.core import LoweringContext, Tensor
+from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.base import INT_LIMIT, Need
 from hipwright.engine.templates.call_kernel import CallKernel
 

@@ -19,7 +19,7 @@ from hipwright.engine.ir.expr import STORAGE, E, walk
 from hipwright.engine.ir.index import ONE, ZERO, Atom, Ind, Ix, Var, ix, replace
 from hipwright.engine.ir.index_text import to_c, to_python
 from hipwright.engine.ir.small_ints import LOADED
-from hipwright.engine.lower.core import Tensor
+from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.access import has_unit_stride, other_strides, shifted, unconditional_loads
 from hipwright.engine.templates.base import EmittedKernel, fused
 from hipwright.engine.templates.packed import packs, strides

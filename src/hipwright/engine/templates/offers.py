@@ -40,7 +40,8 @@ from hipwright.capture.graph import Meta, Node
 from hipwright.engine.ir.expr import walk, weight
 from hipwright.engine.ir.index import Ix, ix
 from hipwright.engine.ir.shapes import reindex
-from hipwright.engine.lower.core import Index, LoweredItem, LoweringContext, NotLowered, Tensor
+from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.lower.values import Index, LoweredItem, NotLowered, Tensor
 
 if TYPE_CHECKING:
     from hipwright.engine.ir.expr import E

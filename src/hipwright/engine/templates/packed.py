@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from hipwright.engine.ir.expr import E, indices, walk
 from hipwright.engine.ir.index import Atom, Fn, Ix, Sym, Var, divide, ix, modulo, replace
-from hipwright.engine.lower.core import LoweringContext, Tensor
+from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.lower.values import Tensor
 
 WIDTHS = (16, 8, 4)
 BYTES = 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hipwright.engine.ir.operators import ATTENTION, RECURRENT_LAYER
-from hipwright.engine.lower.core import NotLowered
+from hipwright.engine.lower.values import NotLowered
 from hipwright.engine.templates.attention import split, tiled
 from hipwright.engine.templates.conv import adaptive_pool, implicit_gemm, one_by_one, stencil_calls
 from hipwright.engine.templates.gemm import contraction, grouped, products

@@ -14,7 +14,7 @@ from typing import Any
 from hipwright.engine.emit.statements import literal
 from hipwright.engine.ir.expr import E
 from hipwright.engine.ir.index import Ix, Var, ix, nonneg
-from hipwright.engine.lower.core import Tensor
+from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.attention.problem import AttentionProblem, emit_load, vector_width
 from hipwright.engine.templates.call_kernel import CallKernel
 

@@ -10,7 +10,7 @@ from hipwright.engine.ir.expr import E, walk
 from hipwright.engine.ir.index import ONE, Ind, Ix, Var, ix
 from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.operators import ATTENTION
-from hipwright.engine.lower.core import Tensor
+from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.access import unconditional_loads
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.offers import KernelCall, NotLowered

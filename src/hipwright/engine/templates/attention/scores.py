@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE
-from hipwright.engine.lower.core import Handler, LoweringContext, Tensor
+from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.lower.table import Handler
+from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.offers import kept
 
 SCORES = "hip.scores"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hipwright.engine.ir.index import Ix, ix, product
 from hipwright.engine.ir.index_text import to_python
-from hipwright.engine.lower.core import Tensor
+from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.attention.problem import (
     DECODING_MAX_ROWS,
     AttentionProblem,

@@ -10,7 +10,7 @@ import math
 
 from hipwright.engine.ir.index import Ix, product
 from hipwright.engine.ir.index_text import to_python
-from hipwright.engine.lower.core import Tensor
+from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.attention.causal import emit_early_exit, emit_skipped_values, masked_score
 from hipwright.engine.templates.attention.problem import (
     AttentionProblem,

@@ -14,7 +14,7 @@ from math import ceil, inf, prod
 from hipwright.engine.ir.expr import indices, walk
 from hipwright.engine.ir.index import ONE, ZERO, Fn, Ix, ix, product
 from hipwright.engine.lower.conv import ConvAxis, Convolution, add_bias, read_convolution
-from hipwright.engine.lower.core import NotLowered, Tensor
+from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.templates.conv import implicit_gemm_kernel
 from hipwright.engine.templates.conv.stencil_calls import few_products
 from hipwright.engine.templates.conv.window import Window, phase_positions

@@ -8,7 +8,7 @@ from typing import Any
 
 from hipwright.engine.ir.index import ONE, ZERO, Ix, divide, ix, modulo, product
 from hipwright.engine.lower.conv import POINT, ConvAxis, Convolution, add_bias, read_convolution, spread
-from hipwright.engine.lower.core import NotLowered, Tensor
+from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.templates.conv.stencil import SIZES, Stencil, tiles
 from hipwright.engine.templates.conv.stencil_kernel import write
 from hipwright.engine.templates.offers import KernelCall, Offer, Output, regroup

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from hipwright.engine.ir.einsum import letters_of
 from hipwright.engine.ir.expr import E
 from hipwright.engine.ir.index import ONE, Ix, product
-from hipwright.engine.lower.core import Index, LoweringContext, NotLowered, Tensor
+from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.lower.values import Index, NotLowered, Tensor
 from hipwright.engine.templates.offers import KernelCall, Output, permuted, regroup
 
 PRODUCT_DTYPES = ("float32", "float16", "bfloat16")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import ceil
 
 from hipwright.engine.ir.expr import walk
-from hipwright.engine.lower.core import Tensor
+from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.gemm import direct, full_k, gemv_plan
 from hipwright.engine.templates.gemm.contraction import MatrixProduct
 from hipwright.engine.templates.gemm.tiling import CACHE_RATE, COMPUTE_UNITS, LAUNCH, ProductShape, choose, seconds

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 from hipwright.engine.ir.index_text import to_python
-from hipwright.engine.lower.core import Tensor
+from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel, factor

@@ -16,7 +16,8 @@ from math import ceil
 
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import ZERO, Ix, ix
-from hipwright.engine.lower.core import LoweringContext, Tensor
+from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.access import has_unit_stride
 from hipwright.engine.templates.gemm.split_k import SPLITS
 from hipwright.engine.templates.packed import packed_width

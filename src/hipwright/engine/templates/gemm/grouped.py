@@ -14,7 +14,7 @@ from math import ceil
 
 from hipwright.engine.ir.index import ONE, ZERO, Ix, divide
 from hipwright.engine.ir.index_text import to_python
-from hipwright.engine.lower.core import NotLowered, Tensor
+from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.gemm.cost import ITEM_BYTES, LIBRARY_LATENCY, LIBRARY_RATE, LIBRARY_READ_RATE, MARGIN

@@ -8,7 +8,7 @@ from hipwright.engine.emit.device_code import included
 from hipwright.engine.ir.expr import STORAGE
 from hipwright.engine.ir.index import ZERO, Ix, ix
 from hipwright.engine.ir.index_text import to_python
-from hipwright.engine.lower.core import Tensor
+from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.offers import KernelCall, Offer, Output

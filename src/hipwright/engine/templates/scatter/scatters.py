@@ -22,7 +22,9 @@ from hipwright.engine.ir.expr import COMPUTE, STORAGE, E
 from hipwright.engine.ir.index import ONE, Ind, Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import flatten, unflatten
-from hipwright.engine.lower.core import LoweringContext, NotLowered, Tensor, as_int
+from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.lower.table import as_int
+from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.templates.base import INT_LIMIT, EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel

@@ -12,7 +12,8 @@ from hipwright.engine.ir.expr import COMPUTE
 from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import unflatten
-from hipwright.engine.lower.core import NotLowered, as_int
+from hipwright.engine.lower.table import as_int
+from hipwright.engine.lower.values import NotLowered
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel

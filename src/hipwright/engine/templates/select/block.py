@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from hipwright.engine.ir.expr import COMPUTE
 from hipwright.engine.ir.index import ONE, Ix, divide, ix, modulo, product
 from hipwright.engine.ir.index_text import to_python
-from hipwright.engine.lower.core import LoweringContext, Tensor
+from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from hipwright.engine.ir.expr import COMPUTE
-from hipwright.engine.lower.core import NotLowered, Tensor, as_int
+from hipwright.engine.lower.table import as_int
+from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.templates.offers import KernelCall, Offer, Output
 from hipwright.engine.templates.select.block import BLOCK_KEYS, MAX_KEYS, Selection, as_rows, write_select, write_sort
 from hipwright.engine.templates.select.lanes import fits_registers, write_lanes

@@ -9,91 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
-from hipwright.capture.graph import Meta, Node
+from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, FLOATING, SMALL_INTS, STORAGE, E, ExprArena
 from hipwright.engine.ir.index import ONE, ZERO, Ix, ix
 from hipwright.engine.ir.shapes import flatten, unflatten
 from hipwright.engine.ir.sizes import SizeReader, evaluate
-
-Index = Sequence[Ix]
-
-
-class NotLowered(Exception):
-    """This call stays a library call; the message says why."""
-
-
-class Tensor:
-    """A value: dtype, shape, and the expression of the element at an index."""
-
-    def __init__(self, dtype: str, shape: Sequence[Ix], fn: Callable[[Index], E], buffer: str = "") -> None:
-        self.dtype = dtype
-        self.shape = list(shape)
-        self._fn = fn
-        self.buffer = buffer
-        self.label = ""
-        self._memo: dict[tuple[str, ...], E] = {}
-
-    def at(self, index: Index) -> E:
-        """The element at an index (one expression per dimension)."""
-        clean = [ZERO if size == ONE else i for i, size in zip(index, self.shape, strict=True)]
-        key = tuple(i.key for i in clean)
-        found = self._memo.get(key)
-        if found is None:
-            found = self._memo[key] = self._fn(clean)
-            if self.label and not found.label and found.op not in ("load", "const", "index"):
-                found.label = self.label
-        return found
-
-    @property
-    def rank(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
-
-
-@dataclass(eq=False)
-class LoweredItem:
-    """Something to compute and keep: `pw` (an element each), `red` (over `dims` of `space`), `scan` (along a dim) or
-    `call` (an output of a call template, engine/templates).
-
-    For `red`, `space` is the input's shape; the result keeps the other dimensions. `body` gives the input element.
-    For `call`, `space` is what the template walks, `result` the shape in memory (as many elements, row-major), and
-    `body` is not used.
-    """
-
-    name: str
-    kind: str
-    dtype: str
-    space: list[Ix]
-    body: Callable[[Index], E]
-    dims: tuple[int, ...] = ()
-    reduction: str = ""
-    node: str = ""
-    target: str = ""  # a module buffer that takes the result
-    result: list[Ix] = field(default_factory=list)
-    placed: Any = None  # the engine.calls.Placed that writes a `call` item
-
-    @property
-    def shape(self) -> list[Ix]:
-        """The shape of the result."""
-        if self.kind == "call":
-            return self.result
-        if self.kind != "red":
-            return self.space
-        return [s for i, s in enumerate(self.space) if i not in self.dims]
-
-
-@dataclass(eq=False)
-class LibraryCall:
-    """A library call that stays in the plan."""
-
-    node: Node
-    reason: str
-    outputs: list[str] = field(default_factory=list)
-    refs: dict[str, str] = field(default_factory=dict)  # node name -> the plan's tensor
-    last: bool = False  # an image that is given and kept channels last
+from hipwright.engine.lower.values import Index, LoweredItem, NotLowered, Tensor
 
 
 class LoweringContext:
@@ -319,53 +242,3 @@ def _fits(e: E, dtype: str) -> bool:
         return _fits(e.args[0], dtype)
     most = {"uint8": 255, "int8": 127, "int16": 32767}[dtype]
     return e.attr == "&" and any(a.op == "const" and 0 <= int(a.attr) <= most for a in e.args)
-
-
-# ---------------------------------------------------------------- the registry
-
-Handler = Callable[..., Any]
-H = TypeVar("H", bound=Handler)
-TABLE: dict[str, Handler] = {}
-
-
-def op(*names: str) -> Callable[[H], H]:
-    """Register how an operator is lowered: handler(context, meta, *args, **kwargs) -> Tensor or tuple of them."""
-
-    def register(handler: H) -> H:
-        for name in names:
-            TABLE[f"aten.{name}" if "." in name else f"aten.{name}.default"] = handler
-        return handler
-
-    return register
-
-
-def as_int(value: Any) -> int:
-    """A static integer argument, or NotLowered."""
-    if isinstance(value, Ix):
-        if value.value is None:
-            raise NotLowered("an argument varies with the shape")
-        return value.value
-    return int(value)
-
-
-def dims_of(dims: Any, rank: int) -> list[int]:
-    """Normalised reduction dimensions; None or [] means all."""
-    if dims is None or dims == [] or dims == ():
-        return list(range(rank))
-    listed = [dims] if isinstance(dims, int) else [as_int(d) for d in dims]
-    return [d % max(rank, 1) for d in listed] if rank else []
-
-
-__all__ = [
-    "TABLE",
-    "Index",
-    "LibraryCall",
-    "LoweredItem",
-    "LoweringContext",
-    "NotLowered",
-    "Tensor",
-    "as_int",
-    "dims_of",
-    "ix",
-    "op",
-]

@@ -1,0 +1,41 @@
+"""The table of lowerings by ATen name, and how handlers read their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from hipwright.engine.ir.index import Ix
+from hipwright.engine.lower.values import NotLowered
+
+Handler = Callable[..., Any]
+H = TypeVar("H", bound=Handler)
+TABLE: dict[str, Handler] = {}
+
+
+def op(*names: str) -> Callable[[H], H]:
+    """Register how an operator is lowered: handler(context, meta, *args, **kwargs) -> Tensor or tuple of them."""
+
+    def register(handler: H) -> H:
+        for name in names:
+            TABLE[f"aten.{name}" if "." in name else f"aten.{name}.default"] = handler
+        return handler
+
+    return register
+
+
+def as_int(value: Any) -> int:
+    """A static integer argument, or NotLowered."""
+    if isinstance(value, Ix):
+        if value.value is None:
+            raise NotLowered("an argument varies with the shape")
+        return value.value
+    return int(value)
+
+
+def dims_of(dims: Any, rank: int) -> list[int]:
+    """Normalised reduction dimensions; None or [] means all."""
+    if dims is None or dims == [] or dims == ():
+        return list(range(rank))
+    listed = [dims] if isinstance(dims, int) else [as_int(d) for d in dims]
+    return [d % max(rank, 1) for d in listed] if rank else []
