@@ -1,8 +1,8 @@
-"""Operands of which one element in memory makes several: `packed[r, p // 2]`, two 4-bit numbers a byte.
+"""Packed operands: one stored element makes several, as in `packed[r, p // 2]`, two 4-bit numbers in a byte.
 
-An axis that a kernel walks in packs is written `width * pack + v`, v < width. What is read at `base + v // d` is then
-one pack of `width / d` elements at `base`; what is read at `pack // g` (a scale for each group) is one element. Where a
-group's length is a size, it must be a multiple of the width, which the kernel tests.
+An axis that a kernel traverses in vectors is written `width * vector + v`, v < width. What is loaded at `base + v // d`
+is then one vector of `width / d` elements at `base`; what is loaded at `vector // g` (a scale for each group) is one
+element. Where a group's length is a size, it must be a multiple of the width, which the kernel tests.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ BYTES = 16
 
 
 @dataclass
-class Pack:
-    """One load: `count` neighbours from `base` on; v reads number v // share."""
+class PackedLoad:
+    """One load: `count` neighbours from `base` on; v uses number v // share."""
 
     load: E
     base: Ix
@@ -30,17 +30,17 @@ class Pack:
 
 
 @dataclass
-class Packs:
-    """An element over (pack, v), its packs, and sizes that must be multiples of the width."""
+class PackedElement:
+    """An element over (vector, v), its loads, and sizes that must be multiples of the width."""
 
     element: E
-    packs: list[Pack]
+    loads: list[PackedLoad]
     multiples: list[Ix]
 
 
-def packs(c: LoweringContext, element: E, axis: str, width: int) -> Packs | None:
-    """How an element is read along an axis in packs of `width`; None where something is read in another way."""
-    v, moved = Var("v", ix(width)), ix(Var(f"{axis}_pack")) * width
+def packed_element(c: LoweringContext, element: E, axis: str, width: int) -> PackedElement | None:
+    """How an element is loaded along an axis in vectors of `width`; None where it cannot be."""
+    v, moved = Var("v", ix(width)), ix(Var(f"{axis}_vector")) * width
     multiples: dict[str, Ix] = {}
 
     def atom(a: Atom) -> Ix | None:
@@ -51,33 +51,33 @@ def packs(c: LoweringContext, element: E, axis: str, width: int) -> Packs | None
         left, right = replace(a.a, atom), replace(a.b, atom)
         rest = left - ix(v)
         whole = right.value is None or right.value % width == 0
-        if left.terms.get((v,)) != 1 or not whole or any(k % width for k in rest.terms.values()) or _names(rest, v):
+        if left.terms.get((v,)) != 1 or not whole or any(k % width for k in rest.terms.values()) or _contains(rest, v):
             return None
         if right.value is None:
             multiples[right.key] = right
         return divide(rest, right) if a.op == "//" else modulo(rest, right) + ix(v)
 
     (made,) = c.arena.rewrite([element], atom, lambda e: None)
-    found: list[Pack] = []
+    found: list[PackedLoad] = []
     for load, even in _loads(made, v):
         position: Ix = load.attr[1]
-        if any(_names(ix(a), v) for a in position.atoms() if not isinstance(a, (Var, Fn))):
+        if any(_contains(ix(a), v) for a in position.atoms() if not isinstance(a, (Var, Fn))):
             return None
-        if not _names(position, v):
+        if not _contains(position, v):
             continue
-        pack = _pack(load, v, width)
-        if pack is None or pack.share % even:
+        packed = _packed_load(load, v, width)
+        if packed is None or packed.share % even:
             return None
-        found.append(pack)
-    return Packs(made, found, list(multiples.values())) if found else None
+        found.append(packed)
+    return PackedElement(made, found, list(multiples.values())) if found else None
 
 
-def _names(p: Ix, v: Var) -> bool:
+def _contains(p: Ix, v: Var) -> bool:
     return any(isinstance(a, Var) and a.name == v.name for a in p.atoms())
 
 
-def _pack(load: E, v: Var, width: int) -> Pack | None:
-    mine = {mono: k for mono, k in load.attr[1].terms.items() if _names(Ix({mono: 1}), v)}
+def _packed_load(load: E, v: Var, width: int) -> PackedLoad | None:
+    mine = {mono: k for mono, k in load.attr[1].terms.items() if _contains(Ix({mono: 1}), v)}
     if len(mine) != 1:
         return None
     ((mono, k),) = mine.items()
@@ -88,11 +88,11 @@ def _pack(load: E, v: Var, width: int) -> Pack | None:
         if mono[0].op != "//" or mono[0].a != ix(v) or not mono[0].b.value or width % mono[0].b.value:
             return None
         share = mono[0].b.value
-    return Pack(load, load.attr[1] - Ix(mine), share, width // share)
+    return PackedLoad(load, load.attr[1] - Ix(mine), share, width // share)
 
 
 def _loads(e: E, v: Var) -> list[tuple[E, int]]:
-    """(load, n): it is performed for all v of some remainder by n. A load that may not be at all has n = 0."""
+    """(load, n): the load is performed for all v with the same remainder by n. A conditional load has n = 0."""
     out: list[tuple[E, int]] = []
     stack, done = [(e, 1)], set[tuple[int, int]]()
     while stack:
@@ -114,7 +114,7 @@ def _loads(e: E, v: Var) -> list[tuple[E, int]]:
 
 
 def _remainder(test: E, v: Var) -> int:
-    """n where a condition asks for the remainder of v by n and for nothing else, else 0."""
+    """n where a condition depends on the remainder of v by n and nothing else, else 0."""
     found = set[int]()
     for e in walk([test]):
         if e.op == "load":
@@ -132,24 +132,25 @@ def _remainder(test: E, v: Var) -> int:
 
 
 def packed_width(c: LoweringContext, matrix: Tensor, sizes: dict[str, int]) -> int:
-    """Elements along the last axis that a pack of 16 bytes or less makes; 0 where no byte makes two."""
+    """The elements along the last axis that a vector of 16 bytes or less makes; 0 where no byte makes two."""
     places = [ix(Var(f"p{k}", s)) for k, s in enumerate(matrix.shape)]
     element = matrix.at(places)
     for width in WIDTHS:
-        found = packs(c, element, f"p{matrix.rank - 1}", width)
-        shared = found is not None and any(p.share > 1 for p in found.packs)
-        if found is not None and shared and all(p.count * sizes.get(p.load.attr[2], 8) <= BYTES for p in found.packs):
+        found = packed_element(c, element, f"p{matrix.rank - 1}", width)
+        shared = found is not None and any(p.share > 1 for p in found.loads)
+        if found is not None and shared and all(p.count * sizes.get(p.load.attr[2], 8) <= BYTES for p in found.loads):
             return width
     return 0
 
 
-def strides(pack: Pack) -> Sequence[Ix]:
-    """What must be a multiple of the pack's elements, so that each begins where one may be read at once."""
+def alignment_strides(packed: PackedLoad) -> Sequence[Ix]:
+    """The strides that must be multiples of the vector's elements, so that every vector is aligned."""
     return [
         stride
-        for mono, k in pack.base.terms.items()
-        if (stride := Ix({tuple(a for a in mono if isinstance(a, Sym)): k})).value is None or stride.value % pack.count
+        for mono, k in packed.base.terms.items()
+        if (stride := Ix({tuple(a for a in mono if isinstance(a, Sym)): k})).value is None
+        or stride.value % packed.count
     ]
 
 
-__all__ = ["Pack", "Packs", "packed_width", "packs", "strides"]
+__all__ = ["PackedElement", "PackedLoad", "alignment_strides", "packed_element", "packed_width"]

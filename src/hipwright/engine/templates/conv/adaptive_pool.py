@@ -108,7 +108,7 @@ def _load_planes(k: CallKernel, x: Tensor, most: int, block: str) -> None:
         k.line(f"lds_planes[index] = {k.load(x, ['source'], x.dtype)};")
         k.close()
         return
-    k.helper("Tile", "load_tile", "store_tile")
+    k.use("Tile", "load_tile", "store_tile")
     shape = f"({most} + {block} * {vec} - 1) / ({block} * {vec}), {vec}"
     k.line(f"const {k.kind} base = ({k.kind})threadIdx.x * {vec}, step = {block} * {vec};")
     k.line(

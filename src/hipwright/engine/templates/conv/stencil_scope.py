@@ -253,11 +253,11 @@ class StencilScope:
             reader = f"load_or_zero<{width}>({pointer}, {where}, in_range)"
         k.line(f"const auto vec = {reader};")
         with self.unrolled(("q", count)) as (q,):
-            k.packs[buffer, position.key] = f"vec.v[{q if not skip else f'{q} + {skip}'}]"
+            k.loaded[buffer, position.key] = f"vec.v[{q if not skip else f'{q} + {skip}'}]"
             k.emit.count([e])
             value = k.emit.text(e)[0]
             k.line(f"span[{j} + {q}] = {value if zero_outside else f'in_range ? {value} : {self.neutral()}'};")
-            k.packs = {}
+            k.loaded = {}
             if self.s.positions:
                 k.line(f"valid[{j} + {q}] = in_range;")
         k.close()

@@ -37,7 +37,7 @@ class _DirectProduct:
         self.batch, self.m, self.n = (self.k.size(s) for s in self.spec.space)
         self.depth = self.k.size(self.spec.k)
         self.a, self.b = (t for t in body.operands if t is not None)
-        self.k_contiguous = body.made[-1].contiguous(self.b, 2)
+        self.k_contiguous = body.kernels[-1].runs_along(self.b, 2)
 
     def kernel(self) -> EmittedKernel:
         """The kernel."""
@@ -45,9 +45,9 @@ class _DirectProduct:
         self._locate_thread()
         k.line("float acc[WIDTH] = {};")
         conditions = [f"{self.depth} % WIDTH == 0", f"col + WIDTH <= {self.n}"]
-        conditions += k.wide(self.a, ["b", "row", "p"], "p", str(WIDTH))
+        conditions += k.vector_conditions(self.a, ["b", "row", "p"], "p", str(WIDTH))
         axis, place = ("p", ["b", "index", "p"]) if self.k_contiguous else ("col", ["b", "col", "index"])
-        conditions += k.wide(self.b, place, axis, str(WIDTH))
+        conditions += k.vector_conditions(self.b, place, axis, str(WIDTH))
         k.open(f"if ({' && '.join(dict.fromkeys(conditions))})")
         self._emit_vectorised()
         k.close()

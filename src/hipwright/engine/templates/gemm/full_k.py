@@ -156,7 +156,7 @@ class _FullK:
                 f"({self.m} % ({THREAD_ROWS} * TM) == 0 || row0 + {THREAD_ROWS} * TM <= {self.m})",
                 f"({self.n} % {self.bn} == 0 || col0 + {self.bn} <= {self.n})",
             ]
-            aligned = k.wide_stores(["b", "row", "col"], "col", str(THREAD_COLUMNS))
+            aligned = k.vector_store_conditions(["b", "row", "col"], "col", str(THREAD_COLUMNS))
             k.open(f"if ({' && '.join([*aligned, *in_range])})")
             self._open_row_loop()
             k.epilogue_vector("acc[i][v]", ["b", "row", "col"], "col", str(THREAD_COLUMNS), aligned=True)
@@ -194,14 +194,14 @@ class _FullKOperand:
     def declare(self) -> None:
         """Decides whether loads are vectorised."""
         k = self.k
-        self.along_k = k.contiguous(self.operand, 2) or not k.contiguous(self.operand, 1)
+        self.along_k = k.runs_along(self.operand, 2) or not k.runs_along(self.operand, 1)
         self.axis = "p" if self.along_k else self.row
         self.vectorised = self.hints[self.along_k] % THREAD_COLUMNS == 0
         self.conditions: list[str] = []
         if self.vectorised:
             index = ["b", self.row, "p"]
-            self.conditions = k.wide(self.operand, index, self.axis, str(THREAD_COLUMNS), address=False)
-            k.lines_up(self.operand, index, self.axis, THREAD_COLUMNS)
+            self.conditions = k.vector_conditions(self.operand, index, self.axis, str(THREAD_COLUMNS), address=False)
+            k.copy_unaligned(self.operand, index, self.axis, THREAD_COLUMNS)
 
     def load_tile(self, limit: str, depth: str) -> None:
         """Memory to LDS, zero beyond k: vectorised where the whole tile is in range, else element by element."""

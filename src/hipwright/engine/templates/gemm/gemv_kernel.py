@@ -159,7 +159,7 @@ class _KContiguous(_Gemv):
         groups.
         """
         k, spec, kind = self.k, self.spec, self.k.kind
-        k.helper("lane_reduce", "Sum")
+        k.use("lane_reduce", "Sum")
         k.line(f"const int lane = threadIdx.x % 32, group = threadIdx.x / 32, k_part = group % {self.row_groups};")
         first = f"(tile * ({self.block} / 32 / {self.row_groups}) + group / {self.row_groups}) * {self.group_rows}"
         k.line(f"const {kind} first_row = {first};")
@@ -170,11 +170,11 @@ class _KContiguous(_Gemv):
         width = str(spec.width)
         place = ["b", "row", "p"]
         conditions = (
-            k.packed_wide(spec.matrix, place, "p", spec.width)
+            k.unpacked_conditions(spec.matrix, place, "p", spec.width)
             if spec.packed
-            else k.wide(spec.matrix, place, "p", width)
+            else k.vector_conditions(spec.matrix, place, "p", width)
         )
-        aligned = self.declare_aligned(conditions, k.wide(spec.vectors, ["b", "vector", "p"], "p", width))
+        aligned = self.declare_aligned(conditions, k.vector_conditions(spec.vectors, ["b", "vector", "p"], "p", width))
         vectorised_end = "k_begin + (k_end - k_begin) / WIDTH * WIDTH"
         k.line(f"const {kind} tail_begin = {f'aligned ? {vectorised_end} : k_begin' if aligned else vectorised_end};")
         if aligned:
@@ -217,7 +217,7 @@ class _KContiguous(_Gemv):
     def _read(self, operand: Tensor, row: str, into: str, width: str) -> None:
         k = self.k
         if width and operand is self.spec.matrix and self.spec.packed:
-            k.packed(operand, ["b", row, "p"], "p", self.spec.width, into)
+            k.unpacked_vector(operand, ["b", row, "p"], "p", self.spec.width, into)
         elif width:
             k.vector(operand, ["b", row, "p"], "p", str(self.spec.width), into, aligned=True)
         else:
@@ -226,10 +226,10 @@ class _KContiguous(_Gemv):
     def _prefetch_epilogue(self) -> None:
         """Loads what the epilogue reads before the sums, which hide the latency."""
         k = self.k
-        names = k.ahead(self.spec.place("row", "out_vector"))
+        names = k.declare_prefetch(self.spec.place("row", "out_vector"))
         if names:
             self._open_owned_sums(loop=False)
-            k.fill_ahead(names)
+            k.prefetch(names)
             self._close_owned_sums()
 
     def _open_owned_sums(self, *, loop: bool) -> None:
@@ -299,7 +299,7 @@ class _RowContiguous(_Gemv):
         k.line(f"const int lane = threadIdx.x % {self.columns}, k_part = threadIdx.x / {self.columns};")
         k.line(f"const {kind} row0 = tile * ROWS + lane * WIDTH;")
         k.line("float acc[VECTORS][WIDTH] = {};")
-        aligned = self.declare_aligned(k.wide(spec.matrix, ["b", "row0", "p"], "row0", str(spec.width)))
+        aligned = self.declare_aligned(k.vector_conditions(spec.matrix, ["b", "row0", "p"], "row0", str(spec.width)))
         k.open(f"if ({f'{aligned} && ' if aligned else ''}row0 + WIDTH <= {self.rows})")
         k.line(f"#pragma unroll {self.unroll}")
         self._steps(wide=True)

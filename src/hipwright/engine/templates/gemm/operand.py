@@ -27,7 +27,7 @@ class ProductOperand:
 
     def choose_layout(self, k: CallKernel, g: GemmScope) -> None:
         """Finds along which dimension memory is contiguous, and lays out the LDS tile accordingly."""
-        self.along_k = k.contiguous(self.tensor, 2) or not k.contiguous(self.tensor, 1)
+        self.along_k = k.runs_along(self.tensor, 2) or not k.runs_along(self.tensor, 1)
         self.row_major = self.along_k and g.row_major
         self.k_contiguous = self.along_k
 
@@ -41,7 +41,7 @@ class ProductOperand:
         k.line(f"constexpr int {self.width} = 16 / sizeof(T);")
         k.line(f"T {self.registers}[{self.per_thread}][{self.width}];")
         axis = "p" if self.along_k else self.row
-        conditions = k.wide(self.tensor, ["b", self.row, "p"], axis, self.width)
+        conditions = k.vector_conditions(self.tensor, ["b", self.row, "p"], axis, self.width)
         self.aligned = f"aligned_{n}" if conditions else ""
         if conditions:
             k.line(f"const bool aligned_{n} = {' && '.join(conditions)};")

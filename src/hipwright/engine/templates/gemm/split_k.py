@@ -13,7 +13,8 @@ from hipwright.engine.ir.index import Ix, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
-from hipwright.engine.templates.call_kernel import CallKernel, Place
+from hipwright.engine.templates.call_kernel import CallKernel
+from hipwright.engine.templates.call_operands import Place
 
 SPLITS = (1, 2, 4, 8, 16, 32, 64)
 BLOCK = 256

@@ -111,7 +111,7 @@ def _async_load(k: CallKernel, g: GemmScope, operand: ProductOperand) -> None:
     operand.open_vector_loop(k, g)
 
     def load_vector(index: list[str], axis: str) -> None:
-        found = k.plain(operand.tensor, index, g.spec.dtype) if operand.aligned else None
+        found = k.unconverted(operand.tensor, index, g.spec.dtype) if operand.aligned else None
         if found is not None:
             k.line(f"cp_async_16(destination, {found[0]} + ({to_c(found[1])}));")
             return

@@ -106,7 +106,7 @@ def _declare_row_index(k: CallKernel, h: HistogramScatter) -> list[Ix]:
 
 def _row_length(body: CallBody, h: HistogramScatter, index: list[Ix], n: str) -> str:
     """Elements of the row: none where the index of another call has fewer rows than there are places for."""
-    chosen, k = body.operands[1], body.made[-1]
+    chosen, k = body.operands[1], body.kernels[-1]
     assert chosen is not None
     pairs = zip(index, chosen.shape, h.lead, strict=False) if h.a.each else ()
     tests = [f"{k.size(i)} < {k.size(s)}" for i, s, whole in pairs if s.key != whole.key]

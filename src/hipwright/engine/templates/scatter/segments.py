@@ -128,7 +128,7 @@ def _emit_bag(body: CallBody, k: CallKernel, b: Bag, kind: str, width: int) -> N
     scale = f" * ({kind})({k.load(scales, ['i'])})" if scales is not None else ""
     k.line("#pragma unroll")
     if b.mode == 2:
-        k.helper("nan_max")
+        k.use("nan_max")
         k.line(f"for (int v = 0; v < {width}; ++v) acc[v] = count == 0 ? value[v] : nan_max(acc[v], value[v]);")
     else:
         k.line(f"for (int v = 0; v < {width}; ++v) acc[v] += value[v]{scale};")

@@ -127,7 +127,7 @@ class SortedRows:
         k.line(f"if (chunk >= {n}) return;")
         k.line(f"const int end = chunk + {segment_rows} < {n} ? chunk + {segment_rows} : {n};")
         k.line(f"int column = {k.size(place * width)};")
-        wide = k.wide(self.source, ["source_row", "column"], "column", str(width))
+        wide = k.vector_conditions(self.source, ["source_row", "column"], "column", str(width))
         k.open(f"if ({' && '.join([f'column + {width} <= {columns}', *wide])})")
         self._emit_sums(k, width)
         k.line("return;")

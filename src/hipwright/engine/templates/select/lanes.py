@@ -122,9 +122,9 @@ class _LaneSelection(SelectionWriter):
         """Defines load_tile_ranks(start): the ranks of this lane's vectors."""
         x = self.body.operands[0]
         assert x is not None
-        wide = k.contiguous(x, 1)
+        wide = k.runs_along(x, 1)
         if wide:
-            tests = [f"{self.n} % {PACK} == 0", *k.wide(x, ["row", "base"], "base", str(PACK))]
+            tests = [f"{self.n} % {PACK} == 0", *k.vector_conditions(x, ["row", "base"], "base", str(PACK))]
             k.line(f"const bool vectorised = {' && '.join(dict.fromkeys(tests))};")
         k.line(f"unsigned key[{self.items}];")
         k.open(f"const auto load_tile_ranks = [&](const {k.kind} start)")
