@@ -1,4 +1,4 @@
-"""A run's view made by hand, a client that answers from a script, and an evaluator of real programs."""
+"""Test tools: views built by hand, a scripted client, and the real evaluator."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ TASK = Task(
 
 
 def program(mark: str, guard: str = "if (i < n) ") -> Program:
-    """A well-formed program; marks tell two apart."""
+    """A well-formed program; `mark` distinguishes programs."""
     return Program(
         text=f"""# {mark}
 HIP = r'''
@@ -184,7 +184,7 @@ class FakeClient:
         return [request for request in self.requests if request.role == role]
 
     def texts(self) -> list[str]:
-        """The requests as they would be sent, by proposal and place."""
+        """The requests as they would be sent, by proposal and index."""
         ordered = sorted(self.requests, key=lambda request: (request.number, request.index))
         return [request.to_json() for request in ordered]
 

@@ -1,4 +1,4 @@
-"""The table of docs/ablation.md: the engine author against plain islands on made-up landscapes, at equal budget.
+"""Prints the table of docs/ablation.md: the engine author against plain islands on artificial landscapes.
 
 python tests/agents/compare_authors.py [SEEDS]
 """
@@ -37,7 +37,7 @@ RUGGED = {
 
 
 def rugged(c: Mapping[str, Any]) -> float:
-    """Choices that matter only with others, the best far from the default, as in the engine's own spaces."""
+    """A landscape with interacting choices and a best far from the default, as in real spaces."""
     time = 10.0 if c["fuse"] else 14.0
     mapping = c["map:a"]
     if mapping == "block":
@@ -53,7 +53,7 @@ def rugged(c: Mapping[str, Any]) -> float:
 
 
 class RuggedJudge(Judge):
-    """Wrong values for wide lanes with registers; does not compile with wide vectors of wide blocks."""
+    """Judges the rugged landscape: some combinations give wrong values, some do not compile."""
 
     def evaluate(self, program: Program) -> Evaluation:
         c = json.loads(program.text)

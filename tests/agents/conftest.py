@@ -1,4 +1,4 @@
-"""The searches' made-up landscape is used here too."""
+"""Makes the search tests' landscape importable."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The ablation: arms of a command line, the figures, and runs that are done once, at equal budget, and go on."""
+"""The ablation: arms, figures with intervals, equal budgets, reuse of finished runs, resumption."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_log_becomes_a_curve() -> None:
 
 
 class TaskJudge(Judge):
-    """Times that differ by task; stops like Ctrl-C after so many calls."""
+    """Judges with times that differ by task; raises KeyboardInterrupt after a number of calls."""
 
     task = ""
     slower = 1.0
@@ -129,7 +129,7 @@ class TaskJudge(Judge):
 
 
 class Bench:
-    """Two made-up tasks, and every evaluation of them counted."""
+    """Two artificial tasks, with a count of their evaluations."""
 
     def __init__(self) -> None:
         self.judges: dict[str, TaskJudge] = {}
@@ -271,7 +271,7 @@ def test_the_command_on_real_tasks(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 class TextJudge(Judge):
-    """Passes everything; longer programs take longer."""
+    """Passes every program; longer programs take longer."""
 
     def evaluate(self, program: Program) -> Evaluation:
         self.calls.append(program.key)
@@ -280,7 +280,7 @@ class TextJudge(Judge):
 
 
 def test_models_against_each_other_over_real_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Single-shot asks once, best-of-n as often as the budget, the pipeline shares the run with the engine."""
+    """single-shot makes one call, best-of-n one per evaluation; in the pipeline engine and models share the run."""
     from hipwright.api.ablate import model_authors
     from hipwright.api.models import ModelOptions
     from hipwright.llm.specs import parse_specs

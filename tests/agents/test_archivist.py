@@ -1,4 +1,4 @@
-"""The archive manager's labels and rows: who gets which, what stands in them, and what never does."""
+"""The archive manager: labels, and the content of training rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def evaluation(key: str, status: str, score: float | None = None, **more: Any) -
 
 
 def history(archive: Archive) -> str:
-    """A run by hand: a first program, a step of 20 %, one of 3 %, a failure, its repair, a hack, a fault, a decline."""
+    """A run built by hand: first program, steps of 20 % and 3 %, failure, repair, hack, fault, refusal."""
     run = new_run(TASK, ("gfx942", "cpu"), budget=8, seed=1)
     archive.begin_run(run, {"task_name": TASK.name, "fingerprint": "f"}, [TASK])
     programs = [program(f"n{n}") for n in range(7)]

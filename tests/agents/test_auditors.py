@@ -1,4 +1,4 @@
-"""The offline auditors: labels from a differential check, never from a claim; matrices that count what is known."""
+"""The offline auditors: labels by a differential check, not by claims; confusion matrices of known cases."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_a_variant_is(bench: AuditBench, text: str, truth: str, why: str) -
 
 
 def test_the_same_kernel_under_another_plan_is_not_equivalent(bench: AuditBench) -> None:
-    """The machine code alone would call them one."""
+    """By machine code alone the two would be equal."""
     returns = RELU.text.rindex("return")
     other = RELU.text[:returns] + "return x" + RELU.text[RELU.text.index("\n", returns) :]
     assert label(bench.evaluator(RELU.task_path), RELU.text, other, tries=8).truth == "wrong"

@@ -1,4 +1,4 @@
-"""The pipeline: who gets an ask, who steps in, what is screened out, and what a run takes from the archive."""
+"""The pipeline: assignment of asks, the engine in place of models, screening, the archive snapshot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hipwright.search.policies.llm_share import MODEL_OPERATORS
 
 
 class Writer:
-    """A models' source by script: what it makes of each proposal number."""
+    """A scripted source of models: a result per proposal number."""
 
     def __init__(self, script: dict[int, Any], in_prepare: Exception | None = None) -> None:
         self.script, self.in_prepare, self.prepared = script, in_prepare, list[int]()
@@ -236,7 +236,7 @@ def test_a_run_starts_with_what_the_archive_knows(tmp_path: Path) -> None:
 
 
 def test_a_whole_run_of_both_authors_finds_a_program(tmp_path: Path) -> None:
-    """The population is common; the models' part fails throughout, and the engine's program is still there."""
+    """Both authors share one population; when all calls to models fail, the engine's program remains."""
     script = {n: NoProposal("no answer") for n in range(400)}
     settings = {"agents": {"llm": True, "share": 0.5, **GOOD}}
     with Archive(tmp_path) as archive:

@@ -1,4 +1,4 @@
-"""Prompts fit their budget: the least important parts go first, and the notes say which."""
+"""Prompts fit their budget: the least important sections are dropped first, and noted."""
 
 from __future__ import annotations
 

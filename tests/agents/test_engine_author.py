@@ -26,7 +26,7 @@ def author(settings: dict[str, Any]) -> EngineAuthor:
 
 
 def proposals(folder: Path, without: list[str], **more: Any) -> list[dict[str, Any]]:
-    """What a seeded run with the archive's offer proposed, in order."""
+    """The choices that a seeded run with an archive snapshot proposed, in order."""
     settings = {**OFFER, "without": without, "tuned": more.pop("tuned", None)}
     with Archive(folder / "-".join(["run", *without])) as archive:
         begin(archive, Judge(), budget=24, seed=5, settings={"agents": settings}, source=author(settings), **more)
@@ -76,7 +76,7 @@ def test_retrieval_draws_what_served_similar_kernels() -> None:
 
 
 def test_a_remembered_failure_is_drawn_again(tmp_path: Path) -> None:
-    """vector=8 without fusion is wrong on the landscape: with the memory it is proposed less often."""
+    """vector=8 without fusion fails on the landscape: the failure memory makes it rarer."""
 
     def failed(without: list[str]) -> int:
         count = 0
@@ -138,7 +138,7 @@ def test_a_neighbours_value_is_taken_only_where_it_is_an_option() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["toy", "rugged"])
 def test_it_finds_no_less_than_plain_islands(place: str) -> None:
-    """compare_authors.py has the table over 60 seeds; here enough of them that a real loss would show."""
+    """A smaller version of compare_authors.py (60 seeds), enough to show a real loss."""
     plain = [found(place, None, 24, seed) for seed in range(10)]
     ours = [found(place, {}, 24, seed) for seed in range(10)]
     assert statistics.mean(ours) <= statistics.mean(plain) * 1.01

@@ -1,4 +1,4 @@
-"""What a prompt says of a failure: enough to repair it, and nothing that gives the answer or this machine away."""
+"""Evidence of failures in prompts: sufficient for a repair, without expected outputs or data of this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failure memory: what is remembered, on whom the blame falls, and when it is forgotten."""
+"""Failure memory: blame on choices and pairs, its decay, and machine faults."""
 
 from __future__ import annotations
 

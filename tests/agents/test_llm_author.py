@@ -264,7 +264,7 @@ BROKEN = RIGHT.replace("if (i < n) ", "if (i <= n) ")
 
 
 def model(messages: list[dict[str, str]], call: int) -> str:
-    """Writes the broken program, and the right one when the evidence names the cause."""
+    """Answers with the broken program, and with the correct one when the evidence names the cause."""
     prompt = messages[-1]["content"]
     seen = "verdict: out_of_bounds" in prompt and "if (i <= n)" in prompt
     return f"The tail is guarded.\n\n```python\n{RIGHT if seen else BROKEN}```"
@@ -272,7 +272,7 @@ def model(messages: list[dict[str, str]], call: int) -> str:
 
 @dataclass
 class Remembered:
-    """The real verifier, which judges each program once for all tests."""
+    """The real verifier, cached per program over all tests."""
 
     judge: Evaluator
     found: dict[str, Evaluation] = field(default_factory=dict)

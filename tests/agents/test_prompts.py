@@ -1,4 +1,4 @@
-"""What each role asks a model: everything that it should see, nothing that it should not, the same every time."""
+"""The prompts of each role: required content, forbidden content, determinism."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples of a model: what is asked, what is read from an answer, what is counted, and what is found again."""
+"""Samples of a model: requests, reading of answers, costs, and reuse of answered calls."""
 
 from __future__ import annotations
 

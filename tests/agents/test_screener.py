@@ -1,4 +1,4 @@
-"""The screener: what its regressions learn, what it prefers, what it reads, and how good its predictions were."""
+"""The screener: regressions, ranking, static checks, predictions by models, calibration."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_a_models_text_is_judged_by_how_its_like_fared() -> None:
 
 
 def store(archive: Archive, told: list[tuple[dict[str, Any], Any, str | None]]) -> None:
-    """Proposals with these screener's notes, and how they ended."""
+    """Stores proposals with screener notes and outcomes."""
     run = new_run(TASK, ("gfx942",), budget=8, seed=1)
     archive.begin_run(run, {"task_name": TASK.name}, [TASK])
     entries = []
@@ -212,7 +212,7 @@ def test_calibration_is_what_a_hand_computes(tmp_path: Path) -> None:
 
 
 def test_predictions_of_real_runs_are_better_than_the_base_rate(tmp_path: Path) -> None:
-    """Over runs on the made-up landscape the prediction that a child beats its parent carries information."""
+    """On the landscape, predictions that a child beats its parent are better than the base rate."""
     with Archive(tmp_path) as archive:
         for seed in range(4):
             author = EngineAuthor(EngineSource(SPACE, write), {}, static_check=lambda program: "")

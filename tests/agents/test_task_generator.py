@@ -1,4 +1,4 @@
-"""New tasks: typed changes of a syntax tree, a self-check that nothing degenerate passes, and a scripted model."""
+"""New tasks: typed mutations of a syntax tree, the self-check, and tasks by a scripted model."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_known_task_is_not_made_twice(zygote: Zygote) -> None:
 
 
 def test_a_model_is_told_what_was_wrong_and_mends_it(zygote: Zygote) -> None:
-    """First a task that cannot be opened, then a degenerate one, then a right one; the next wish is never granted."""
+    """Answers with an unopenable task, a degenerate one, a valid one; later requests get no valid task."""
     bad = [TASK.replace("return [20]", "return [21]"), TASK.replace("x * self.scale", "x * 0 * self.scale")]
 
     def reply(messages: list[dict[str, str]], call: int) -> str:

@@ -1,4 +1,4 @@
-"""What every store of runs must do. A test class inherits it and says how to open one (as Optuna's storages do)."""
+"""The contract of run archives. A test class inherits it and defines how to open one (as for Optuna's storages)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def evaluated(n: int, cache_key: str | None = None, **more: object) -> LogEntry:
 
 
 class ArchiveContract:
-    """The subclass gives `open(home)`."""
+    """The subclass defines `open(home)`."""
 
     def open(self, home: Path) -> Archive:
         raise NotImplementedError

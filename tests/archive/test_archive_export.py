@@ -1,4 +1,4 @@
-"""The canonical export: the same bytes whatever the clock, the machine, the caches and the order of completion."""
+"""The canonical export: byte-identical for any clock, machine, cache state and order of completion."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def kept_keys(value: Any) -> set[str]:
 @given(JSON, st.data())
 @settings(max_examples=50)
 def test_what_a_machine_writes_never_shows(value: Any, data: st.DataObject) -> None:
-    """The same document with other values in the listed fields strips to the same bytes."""
+    """Documents that differ in the listed fields only strip to the same bytes."""
 
     def other(item: Any) -> Any:
         if isinstance(item, dict):
@@ -66,7 +66,7 @@ def test_paths_and_addresses_are_masked_and_code_is_not() -> None:
 
 
 def fill(archive: Archive, name: str, rng: random.Random, *, reverse: bool = False, junk: bool = False) -> None:
-    """One run of three proposals; everything that may differ between machines does."""
+    """One run of three proposals, with all fields that may differ between machines."""
 
     def judged(n: int) -> LogEntry:
         verdict = Verdict(status="pass", evidence={"pid": rng.random(), "where": f"/tmp/x{rng.random()}/y.py"})

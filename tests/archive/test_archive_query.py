@@ -1,4 +1,4 @@
-"""What `runs`, `show` and `compare` say of an archive."""
+"""The queries behind `runs`, `show` and `compare`."""
 
 from __future__ import annotations
 

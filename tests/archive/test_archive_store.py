@@ -1,4 +1,4 @@
-"""The SQLite archive: the contract, several processes at once, and files that are not ours, too new or damaged."""
+"""The SQLite archive: the contract, concurrent processes, foreign, too new and damaged files."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_an_interrupted_transaction_leaves_nothing(tmp_path: Path, monkeypatch: 
 
 
 def test_several_may_make_a_new_archive_at_once(tmp_path: Path) -> None:
-    """Each looked at a file to which another was giving its schema: a third of such starts were refused."""
+    """Several processes open a new archive at once: none may see a half-written schema."""
     refused: list[BaseException] = []
 
     def begin(home: Path, ready: threading.Barrier) -> None:

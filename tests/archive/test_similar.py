@@ -1,4 +1,4 @@
-"""What earlier runs know: verified kernels of the same task, and of tasks that are alike; from a real archive."""
+"""Verified programs of earlier runs: of the same task and of similar tasks, from a real archive."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ RELU = a_task("relu", "torch.relu(x) * 2.0")
 
 
 class Filler:
-    """Runs as a search would log them."""
+    """Writes runs as a search logs them."""
 
     def __init__(self, archive: Archive) -> None:
         self.archive = archive
@@ -79,7 +79,7 @@ class Filler:
         refused: int | None = None,
         prefix: str = "k",
     ) -> list[str]:
-        """One run with a program for each score (None: it failed). Returns the programs' keys."""
+        """Writes one run with a program per score (None: failed); returns the programs' keys."""
         self.count += 1
         name = f"r{self.count:04}"
         bodies = [body] * len(scores) if isinstance(body, str) else body

@@ -1,4 +1,4 @@
-"""Checkpoints for tests, made here in seconds: random ones, and one that knows a single answer by heart."""
+"""Checkpoints for tests, made in seconds: random ones, and one that always gives the same answer."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def forward(self, x):
     run[cdiv(n, BLOCK), BLOCK](x, self.bias, out, n, x.shape[2] * x.shape[3], x.shape[1])
     return out
 """
-"""A right program for EXAMPLE in the short form: `gelu` is the engine's."""
+"""A correct program for EXAMPLE in the short form; `gelu` is the engine's."""
 
 
 def random_chat(folder: Path, *, brief: bool = False) -> Path:
-    """Two random layers; what they write is garbage. brief: every 40th token ends it."""
+    """Two random layers with meaningless output. brief: every 40th token ends an answer."""
     model, tokenizer = tiny("qwen2", [EXAMPLE.read_text()])
     if brief:
         model.generation_config.eos_token_id = list(range(2, len(tokenizer), 40))
@@ -74,7 +74,7 @@ def by_heart(folder: Path) -> Path:
 
 
 def save(folder: Path, model: Any, tokenizer: Any, meta: dict[str, Any] | None = None) -> Path:
-    """As `hipwright train` leaves one."""
+    """Saves a checkpoint as `hipwright train` does."""
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     if meta is not None:

@@ -1,4 +1,4 @@
-"""Records the conversations in tests/llm/recordings anew: `.venv/bin/python -m tests.llm.record`.
+"""Re-records the conversations of tests/llm/recordings: `.venv/bin/python -m tests.llm.record`.
 
 Needed whenever a prompt changes, for a request is found by its whole text. The model is the scripted one of the command
 line's own tests: wrong from the reference alone, right once it is shown the verifier's evidence.

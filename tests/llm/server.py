@@ -1,4 +1,4 @@
-"""A model's provider on this machine: real HTTP, both wires, and the faults that real providers have.
+"""A local provider for tests: real HTTP, OpenAI's and Anthropic's APIs, and the faults of real providers.
 
     with LocalProvider(lambda messages, call: "an answer") as provider:
         ... hipwright ... --llm provider.spec("compatible")
@@ -21,7 +21,7 @@ from typing import Any
 from tests.llm.wires import WIRES, Fault, ProviderWire, Reply, Seen
 
 KEY = "sk-local-0123456789abcdef0123456789"
-"""The key that `environment()` sets; a provider made with key=KEY refuses every other."""
+"""The key that `environment()` sets; a provider made with key=KEY refuses all others."""
 
 
 def rate_limit(retry_after: float | None = None) -> Fault:
@@ -41,17 +41,17 @@ def refused(code: int = 400, message: str = "Unsupported value") -> Fault:
 
 
 def stall(after: int = 1) -> Fault:
-    """Silent after so many pieces (0: not even a status line), until the client leaves or the provider closes."""
+    """Stalls after `after` pieces (0: without a status line), until the client leaves or the provider closes."""
     return Fault("stall", after=after)
 
 
 def cut(after: int = 1, *, clean: bool = False) -> Fault:
-    """The connection ends after so many pieces. clean: HTTP ends well, and only the stream's own end is missing."""
+    """Ends the connection after `after` pieces. clean: HTTP ends well, only the stream's end is missing."""
     return Fault("cut", after=after, clean=clean)
 
 
 def garbage() -> Fault:
-    """Status 200 and a page that is neither JSON nor a stream."""
+    """Answers 200 with a page that is neither JSON nor a stream."""
     return Fault("garbage")
 
 
@@ -60,7 +60,7 @@ Script = Callable[[list[dict[str, str]], int], "str | Reply | Fault"]
 
 @dataclass
 class LocalProvider:
-    """See the module. `requests`: all that came, in order. `peak`: the most that were open at once."""
+    """The provider (see the module). requests: all received ones in order. peak: the most open at once."""
 
     reply: Script = field(default=lambda messages, call: "hello")
     key: str | None = None
@@ -91,7 +91,7 @@ class LocalProvider:
 
     @property
     def base_url(self) -> str:
-        """For the OpenAI wire."""
+        """The base URL of the OpenAI API."""
         return f"{self.root}/v1"
 
     def spec(self, provider: str = "compatible", model: str = "small", *, role: str = "", weight: str = "") -> str:
@@ -138,7 +138,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Left(Exception):
-    """The connection is to be closed as it is."""
+    """Raised to close the connection at once."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -146,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Tests read `requests`, not a log."""
+        """Logs nothing: tests read `requests`."""
 
     def handle(self) -> None:
         try:
@@ -187,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._break_off(seen, wire, reply)
 
     def _break_off(self, seen: Seen, wire: ProviderWire, fault: Fault) -> None:
-        """Send the beginning of an answer, then stall or close."""
+        """Sends the beginning of an answer, then stalls or closes."""
         if fault.after:
             pieces = list(wire.stream(seen, Reply(fault.text)))[: wire.preamble + fault.after]
             self._chunked("text/event-stream", iter(pieces), end=fault.kind == "cut" and fault.clean)

@@ -1,4 +1,4 @@
-"""Answers as models give them: what is salvaged parses, a refusal says what to change, and nothing is executed."""
+"""Recorded answers of models: usable ones parse, refusals say what to change, nothing is executed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_salvaged(name: str) -> None:
 
 @pytest.mark.parametrize("name", READ)
 def test_a_program_reads_as_itself(name: str) -> None:
-    """What was salvaged needs no second salvage."""
+    """A fixed program needs no further fix."""
     found = read(name)
     assert isinstance(found, UsableAnswer)
     again = read_answer(f"```python\n{found.program.text}```\n")

@@ -1,4 +1,4 @@
-"""Limits in dollars and tokens: never exceeded, whatever the order; exact; and taken up again where a run stopped."""
+"""Limits in dollars and tokens: never exceeded in any order, exact, and continued by a resumed run."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.llm.server import LocalProvider, wrong_key
 
 
 def exact(usd: float) -> int:
-    """The oracle's own reading of an amount, in billionths: rounded up, by decimals."""
+    """The reference conversion of an amount to billionths: rounded up, by decimals."""
     return int((Decimal(str(usd)) * NANO).to_integral_value(ROUND_CEILING))
 
 
 class Model:
-    """What a budget should hold, in billionths of a dollar. It checks the invariant after every step."""
+    """A model of the budget in billionths of a dollar, which checks the invariant after every step."""
 
     def __init__(self, budget: Budget, usd: float | None, tokens: int | None) -> None:
         self.budget, self.reservations = budget, dict[BudgetReservation, tuple[int, int]]()
@@ -71,7 +71,7 @@ class Model:
 
 
 def interleaving(rng: random.Random) -> bool:
-    """One random history; True when it met the limit."""
+    """Runs one random history; True if it reached the limit."""
     usd = rng.choice([None, round(rng.uniform(0, 2), rng.randrange(10)), 0.3])
     tokens = rng.choice([None, rng.randrange(5000)])
     model = Model(Budget(SpendingLimits(usd=usd, tokens=tokens)), usd, tokens)
@@ -107,7 +107,7 @@ def test_no_cent_is_lost_or_found_by_rounding() -> None:
 
 
 class Interrupted(Budget):
-    """Lets other threads run just where a missing lock would show: after the check, and after a release."""
+    """Yields to other threads where a missing lock would show: after the check, and after a release."""
 
     def _check(self, reservation: BudgetReservation) -> None:
         super()._check(reservation)
@@ -288,7 +288,7 @@ def test_a_resumed_run_counts_answers_at_their_cost_and_lost_calls_at_what_they_
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2 * NANO), st.booleans()), max_size=12))
 def test_resuming_finds_what_was_spent_and_held_at_the_kill(calls: list[tuple[int, int, bool]]) -> None:
-    """At any moment of a run whose calls are logged, a kill and a resume lose no money and find none."""
+    """A kill and resume at any moment of a logged run preserves the exact spending."""
     log, budget, lost = MemoryCallLog(), Budget(SpendingLimits()), 0
     for key, nano, answered in calls:
         asked = request(key)
@@ -307,7 +307,7 @@ def test_resuming_finds_what_was_spent_and_held_at_the_kill(calls: list[tuple[in
 
 
 def test_calls_that_a_provider_declined_eat_no_budget_of_the_resumed_run() -> None:
-    """A wrong key, for as many calls as you like: set right, the run goes on with all of its money."""
+    """Calls refused for a wrong key cost nothing: the corrected run has its whole budget."""
     log, limits = MemoryCallLog(), SpendingLimits(usd=1.0, tokens=100_000)
     with LocalProvider(lambda messages, call: wrong_key()) as provider, pytest.MonkeyPatch.context() as patch:
         for name, value in provider.environment().items():

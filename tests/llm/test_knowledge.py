@@ -49,7 +49,7 @@ def compilers() -> Iterator[CompilePool]:
 
 
 def waves(page: Page) -> tuple[int, ...]:
-    """The wave widths that the page's targets have."""
+    """The wave sizes of the page's targets."""
     widths = {OFFLINE[target].wave if target in OFFLINE else 32 for target in page.targets}
     return tuple(sorted(widths, reverse=True))
 
@@ -124,7 +124,7 @@ def test_the_form_of_a_page(name: str) -> None:
 
 
 def test_figures_are_those_of_the_target_table() -> None:
-    """LDS, compute units and bandwidth in the pages agree with what the estimate reckons with."""
+    """LDS, compute units and bandwidth on the pages equal those of the estimate."""
     for name, target in OFFLINE.items():
         text = PAGES[name].text
         assert re.search(rf"\b{target.lds_per_block >> 10} KiB", text), name

@@ -1,4 +1,4 @@
-"""Retrieval from the pages of knowledge: the right page first, for the asked targets only, silent and repeatable."""
+"""Retrieval of knowledge pages: the best page first, for the requested targets only, without output, deterministic."""
 
 from __future__ import annotations
 

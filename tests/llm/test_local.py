@@ -1,4 +1,4 @@
-"""`--llm local:PATH`: checkpoints answer as providers do, read from files alone, stopped when nobody listens."""
+"""`--llm local:PATH`: checkpoints behave as providers, are read from files alone, and stop when abandoned."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def asking(folder: Path, text: str = "hello", **fields: Any) -> Request:
 
 
 def about(task: Path) -> str:
-    """A prompt as the translator writes it, another program after the reference."""
+    """A prompt of the translator, with another program after the reference."""
     return f"## The reference\n```python\n{task.read_text()}```\n## A page\n```python\nclass Model: ...\n```\nWrite it."
 
 

@@ -1,4 +1,4 @@
-"""Models are opened without retries of their own, without a network, and without heavy imports before they are used."""
+"""Opening models: SDK retries off, no network, no heavy imports before use."""
 
 from __future__ import annotations
 

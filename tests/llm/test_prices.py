@@ -1,4 +1,4 @@
-"""Prices: the package's own arithmetic is the oracle; a bound is never below it; nothing ever touches the network."""
+"""Prices: equal to the package's arithmetic, bounds never below it, no network access."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def tiered() -> list[tuple[str, Any, Any]]:
 
 
 def cost(provider: Any, model: Any, usage: dict[str, int], when: datetime | None = None) -> Fraction:
-    """What genai-prices itself makes of a call, in dollars."""
+    """The price of a call by genai-prices itself, in dollars."""
     from genai_prices import Usage as Used
 
     found = model.calc_price(Used(**usage), provider, genai_request_timestamp=when or datetime.now(UTC))
@@ -74,7 +74,7 @@ def cost(provider: Any, model: Any, usage: dict[str, int], when: datetime | None
 
 
 def steady(model: Any) -> bool:
-    """Whether the price is the same all day."""
+    """Whether the price is constant over the day."""
     return not any(
         type(one.constraint).__name__ == "TimeOfDateConstraint"
         for one in (model.prices if isinstance(model.prices, list) else ())
@@ -108,7 +108,7 @@ def test_a_bound_is_never_below_the_price(data: st.DataObject, messages: list[Me
 
 
 def test_the_data_holds_what_the_bounds_are_tested_on() -> None:
-    """Tiers, cached tokens, cache writes, prices a request, prices by the hour, and many of each wire."""
+    """Samples with tiers, cached tokens, cache writes, prices per request and by the hour, of every API."""
     tariffs = [(spec, listed().tariff(spec), model) for spec, _, model in models()]
     assert len(tariffs) > 400 and len(tiered()) > 30
     assert sum(tariff.tiers[0].cached < tariff.tiers[0].input for _, tariff, _ in tariffs) > 100
@@ -124,7 +124,7 @@ def test_the_data_holds_what_the_bounds_are_tested_on() -> None:
 
 
 def test_a_price_is_the_packages_own_to_a_billionth() -> None:
-    """Where no write of the cache and no time of day can make it dearer: equal, and rounded up once."""
+    """Without cache writes and hourly prices the prices are equal, rounded up once."""
     usages = [(0, 0, 0), (1, 0, 1), (1234, 1000, 77), (150_000, 20_000, 8192), (250_001, 250_000, 3), (10**6, 1, 10**5)]
     exact = 0
     for spec, provider, model in models():
@@ -160,7 +160,7 @@ def test_prices_by_the_hour_count_at_their_dearest() -> None:
 
 @given(MESSAGES)
 def test_no_tokenizer_makes_more_tokens_than_the_bound(messages: list[Message]) -> None:
-    """One token a byte is the worst that a byte-level vocabulary can do; NFKC, which some apply first, included."""
+    """At most one token per byte, also after NFKC normalisation."""
     import unicodedata
 
     forms = [sum(len(unicodedata.normalize(form, m.text).encode()) for m in messages) for form in ("NFC", "NFKC")]
@@ -249,7 +249,7 @@ def test_a_model_name_may_hold_an_equals_sign() -> None:
 
 
 def test_a_run_prices_by_its_own_snapshot() -> None:
-    """Whatever --price or the package say later; and the snapshot is plain JSON."""
+    """A snapshot is plain JSON and independent of later --price options or package data."""
     specs = ["writer=openai:gpt-4o*3", "compatible:m@https://example.com/v1", "vllm:mine", "openai:no-such-model"]
     taken = Prices(parse_prices(["m=1,2"])).snapshot(specs)
     assert taken["package"].startswith("genai-prices 0.")

@@ -1,4 +1,4 @@
-"""A call's records: their JSON reads back, and a key names exactly one call."""
+"""The records of calls: JSON round trips, and keys that identify one call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted secrets appear nowhere; ordinary code is left alone; hostile texts cost no more than dull ones."""
+"""Redaction: planted secrets vanish, ordinary code stays, hostile texts take linear time."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings_in(needle: str) -> list[str]:
-    """The needle as prompts, answers and error texts may hold it."""
+    """The secret in all forms that prompts, answers and error texts may contain."""
     return [
         needle,
         f"the key is {needle}, and so on",
@@ -99,7 +99,7 @@ def test_a_planted_secret_appears_nowhere(planted: None, needle: str) -> None:
 
 
 def test_twenty_secrets_appear_nowhere_in_a_log_of_calls(planted: None, tmp_path: Path) -> None:
-    """Requests, answers and errors, cleaned as the client cleans them, in the bytes of the file."""
+    """Requests, answers and errors, redacted as by the client, in the bytes of the file."""
     text = "\n".join(setting for needle in NEEDLES for setting in settings_in(needle))
     request = redact_record(Request(role="translator", model="m", messages=(Message(role="user", text=text),)))
     answer = redact_record(ModelAnswer(request=request.key, text=text, model=NEEDLES[0]))

@@ -1,4 +1,4 @@
-"""The grammar of --llm, and who gets which model."""
+"""The grammar of --llm, and the choice of a model for a role."""
 
 from __future__ import annotations
 

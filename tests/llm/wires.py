@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer with what a bare text cannot say. Tokens of None: about four bytes each; counted: with usage at all."""
+    """An answer with details. Tokens None: about one per four bytes; counted: whether usage is sent."""
 
     text: str
     finish: Literal["stop", "length", "filtered"] = "stop"
@@ -21,12 +21,12 @@ class Reply:
     delay: float = 0.0
     counted: bool = True
     thoughts: str = ""
-    """What the model thinks first (OpenAI wire only)."""
+    """The reasoning before the answer (OpenAI only)."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong instead of an answer. `after`: pieces of `text` that are sent before a stall or a cut."""
+    """A fault in place of an answer. after: pieces of `text` sent before a stall or a cut."""
 
     kind: Literal["status", "stall", "cut", "garbage"]
     code: int = 0
@@ -39,7 +39,7 @@ class Fault:
 
 @dataclass
 class Seen:
-    """One request as it came. answered: the whole answer was handed to the network."""
+    """One request as received. answered: whether the whole answer was sent."""
 
     call: int
     path: str
@@ -50,7 +50,7 @@ class Seen:
 
 
 def _pieces(text: str) -> list[str]:
-    """The text in a few pieces, as a model streams it; code points stay whole."""
+    """Splits a text into a few pieces, as a model streams it; code points stay whole."""
     size = max(1, len(text) // 5 + 1)
     return [text[at : at + size] for at in range(0, len(text), size)]
 

@@ -1,4 +1,4 @@
-"""Rows of a made-up benchmark for the page's tests: the figures are invented, the shapes are those of real rows."""
+"""Rows of an artificial benchmark for the page's tests: invented figures in the form of real rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hipwright.report.bench_page import BenchPage
 
 
 def timed_row(number: int, speedup: float | None, *, text: str = "", seed: int = 0) -> BenchRow:
-    """speedup None: a failure."""
+    """One row; speedup None: a failure."""
     rng = random.Random(f"{seed} {number}")
     names = {"key": f"k{number}", "task": f"level1/{number}_{text or 'Some_operator_of_a_kind'}", "level": 1}
     names |= {"candidate": f"level_1_problem_{number}_sample_0_kernel.py", "form": "program", "program": f"p{number}"}

@@ -1,4 +1,4 @@
-"""A made-up run for the report tests: every section filled, optionally with hostile text in every string."""
+"""An artificial run for the report tests: every section filled, optionally with hostile text in every string."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""bench.html: complete, escaped, inert, and within any screen."""
+"""bench.html: complete, escaped, without scripts, within any screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page in a real browser: nothing runs, and it fits a phone and a desk in both colour schemes."""
+"""The page in a real browser: no script runs; it fits phone and desktop screens in both colour schemes."""
 
 from __future__ import annotations
 

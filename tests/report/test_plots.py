@@ -1,4 +1,4 @@
-"""The geometry of the plots: every proposal has its own place and the best line only falls."""
+"""The geometry of the plots: every proposal has its own place; the best line never rises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader relies on: everything is there, nothing is executed or fetched, hostile text stays text."""
+"""The page of a run: complete, nothing executed or fetched, hostile text escaped."""
 
 from __future__ import annotations
 

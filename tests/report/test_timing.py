@@ -1,4 +1,4 @@
-"""A measured target on the page: whose figure it is, with its interval, and every pair in its place."""
+"""A measured target on the page: device, interval, and the place of every pair."""
 
 from __future__ import annotations
 

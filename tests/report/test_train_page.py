@@ -1,4 +1,4 @@
-"""report.html of a training: complete, honest about clocks, escaped, inert, and within any screen."""
+"""report.html of a training: complete, with its clock stated, escaped, without scripts, within any screen."""
 
 from __future__ import annotations
 

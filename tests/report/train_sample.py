@@ -1,4 +1,4 @@
-"""A folder of training as the miniature leaves one, made up: two seeds, five arms, three splits."""
+"""An artificial training folder in the form of the miniature: two seeds, five arms, three splits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def outcome(status: str = "pass", **fields: Any) -> dict[str, Any]:
 
 
 def write(folder: Path, *, text: str = "", evaluation: bool = True, clock: str = "device", seeds: int = 2) -> Path:
-    """text: planted in every place that a policy or a task can write."""
+    """Writes the folder; text: inserted wherever a policy or a task can write."""
     rng = random.Random(0)
     for seed in range(seeds):
         for arm in ARMS[1:]:

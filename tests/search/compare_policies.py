@@ -1,4 +1,4 @@
-"""The table of docs/search.md: what each policy finds on the made-up landscape at equal budget.
+"""Prints the table of docs/search.md: the best time that each registered policy finds at equal budget.
 
 python tests/search/compare_policies.py [SEEDS]
 """

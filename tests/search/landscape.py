@@ -1,4 +1,4 @@
-"""A search problem with a known answer: a space of 480 programs, and a judge that knows the time of each.
+"""A search problem with a known optimum: a space of 480 programs and a judge with a time for each.
 
 The best program is {"BLOCK": 256, "UNROLL": 4, "fuse": True, "vector": 4}, at 10.0 microseconds. Programs with
 vector=8 and no fusion give wrong values. The judge can be slow, keep a tally in a file, and fail like a machine.

@@ -1,4 +1,4 @@
-"""When one program counts as faster: estimates by the noise band, measurements by their intervals."""
+"""Comparison of programs: estimates by the noise band, measurements by their intervals."""
 
 from __future__ import annotations
 

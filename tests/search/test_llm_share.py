@@ -1,4 +1,4 @@
-"""A share of any policy's expansions goes to the models; parents, numbers and purity stay the policy's."""
+"""LlmShare: models get a share of any policy's expansions, without changing its parents, numbers or purity."""
 
 from __future__ import annotations
 

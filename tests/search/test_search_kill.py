@@ -1,4 +1,4 @@
-"""kill -9 at random moments: nothing completed is lost or done again, and the outcome is the uninterrupted run's."""
+"""Searches killed by SIGKILL at random moments: no completed work is lost or repeated, and the outcome is unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def start(home: Path, workers: int) -> subprocess.Popen[str]:
 
 
 def finish(home: Path, workers: int) -> float:
-    """Let it end by itself; returns the seconds that it worked."""
+    """Runs the victim to its end; returns the seconds it took."""
     with start(home, workers) as child:
         assert child.stdout is not None
         child.stdout.readline()
@@ -38,7 +38,7 @@ def finish(home: Path, workers: int) -> float:
 
 
 def kill_at_random(home: Path, workers: int, rng: random.Random, longest: float) -> bool:
-    """Start, wait until it works (one time in five: not even that), kill. True if there was something to kill."""
+    """Starts the victim, waits until it works (not in one case of five), and kills it. True if it was running."""
     with start(home, workers) as child:
         if rng.random() > 0.2:
             assert child.stdout is not None
@@ -86,7 +86,7 @@ def test_killed_and_resumed_equals_uninterrupted(tmp_path: Path, workers: int, k
 
 
 def test_no_recorded_evaluation_is_repeated(tmp_path: Path) -> None:
-    """Stop right after each single evaluation: the judge is then called exactly once for each program."""
+    """Stops after every single evaluation: the judge is called exactly once per program."""
     judge = Judge()
 
     def after_one_more() -> Callable[[], bool]:

@@ -31,7 +31,7 @@ def test_the_budget_is_spent_and_never_overshot(archive: Archive, budget: int, w
 
 
 class Batches(Judge):
-    """One that is given whole rounds; the machine fails it at the second program of a batch, the first time."""
+    """Judges whole rounds; the first batch has a machine fault at its second program."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -124,7 +124,7 @@ def test_the_same_seed_gives_the_same_bytes_for_any_number_of_workers(archive: A
 
 
 def test_numbers_that_json_changes_do_not_change_the_outcome(archive: Archive) -> None:
-    """NaN has no JSON: a live run must see what a resumed run will read."""
+    """JSON has no NaN: a live run must see the same values as a resumed one."""
 
     class Odd(Judge):
         def evaluate(self, program: Program) -> Evaluation:

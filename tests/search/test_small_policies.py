@@ -1,4 +1,4 @@
-"""What each of the smaller policies does that the others do not."""
+"""The specific behaviour of each of the smaller policies."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def measured(program: str, low: float, high: float) -> Evaluation:
 def told(
     name: str, view: SearchView, result: Evaluation | None, operator: str = "random", *parents: str, **choices: Any
 ) -> SearchView:
-    """The view after one more trial, decided by the policy, in a round of its own."""
+    """Returns the view after one more trial in its own round, decided by the policy."""
     expansion = Expansion(number=view.next_number, operator=operator, parents=parents)
     trial = judged(view, expansion, view.next_round, result, name)
     proposed = msgspec.structs.replace(trial.proposed, choices=choices)
@@ -183,7 +183,7 @@ def test_failed_and_repeated_proposals_have_no_time(name: str) -> None:
 
 
 def swept(gains: dict[str, float], budget: int = 20, **settings: Any) -> SearchView:
-    """A base, and for each key a program that changed it alone: 10 microseconds over the gain."""
+    """A view with a base and, for each key, a program that changes it alone and takes 10 us / gain."""
     view = told("pattern", SearchView(0, budget, settings=settings), estimated("base", 10.0), **dict.fromkeys(gains, 0))
     for key, gain in gains.items():
         (move,) = policy("pattern").select(view, 1, random.Random(0))
@@ -204,7 +204,7 @@ def barren(view: SearchView, count: int) -> SearchView:
 
 
 def test_a_pattern_joins_what_gained_by_itself() -> None:
-    """The largest product of gains first; what lost is in none, and what was joined is not joined again."""
+    """Combinations come by the product of their gains; losing changes are in none, and no combination is repeated."""
     view = barren(swept({"a": 1.1, "b": 0.5, "c": 1.3, "d": 1.01}), 4)
     moves = policy("pattern").select(view, 4, random.Random(0))
     assert {move.operator for move in moves} == {"default"} and {move.parents for move in moves} == {("base",)}
@@ -220,7 +220,7 @@ def test_a_pattern_joins_what_gained_by_itself() -> None:
 
 
 def test_a_pattern_goes_on_around_what_it_found() -> None:
-    """A gain alone is the next base; around a base that nothing improved two choices change at once."""
+    """A single gain becomes the next base; around a base without gains two choices change at once."""
     (move,) = policy("pattern").select(barren(swept({"a": 1.1, "b": 0.5}), 4), 1, random.Random(0))
     assert (move.operator, move.parents) == ("turn", ("a turned",))
     (move,) = policy("pattern").select(barren(swept({"a": 0.9, "b": 0.5}), 4), 1, random.Random(0))

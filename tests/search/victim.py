@@ -1,4 +1,4 @@
-"""A search in its own process, to be killed: `python victim.py HOME TALLY DELAY [WORKERS]` begins or resumes one."""
+"""Starts or resumes a search in its own process, to be killed: `python victim.py HOME TALLY DELAY [WORKERS]`."""
 
 from __future__ import annotations
 

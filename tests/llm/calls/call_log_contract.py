@@ -1,4 +1,4 @@
-"""What every log of calls must do. A test class inherits it and says how to open one."""
+"""The contract of call logs. A test class inherits it and defines how to open one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ODD = "é\n\r\u2028\u202e\x00\t\"'\\ </script> \U0001f600 ```"
 
 
 class CallLogContract:
-    """The subclass gives `open(home)`: the log kept in that folder, opened anew."""
+    """The subclass defines `open(home)`, which reopens the log of that folder."""
 
     keeps = True  # whether a log that is opened again holds what was written
 

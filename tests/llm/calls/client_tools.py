@@ -17,7 +17,7 @@ Opener = Callable[..., Client]
 
 
 class Clock:
-    """Time that passes only where somebody sleeps."""
+    """A clock that advances only by sleeping."""
 
     def __init__(self) -> None:
         self.now, self.slept = 1000.0, []
@@ -37,5 +37,5 @@ def asking(model: str, text: str = "hello", **fields: Any) -> Request:
 
 
 def scripted(*replies: str | Reply | Fault) -> Callable[[list[dict[str, str]], int], str | Reply | Fault]:
-    """The replies in turn, the last one for ever."""
+    """Returns the replies in turn, the last one repeatedly."""
     return lambda messages, call: replies[min(call, len(replies) - 1)]

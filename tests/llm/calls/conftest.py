@@ -25,7 +25,7 @@ def provider_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def opened() -> Iterator[Opener]:
-    """Clients that are closed in the end; waits between attempts take no time unless a test says so."""
+    """Opens clients and closes them after the test; waits between attempts are skipped by default."""
     clients: list[Client] = []
 
     def make(log: Any = None, budget: Budget | None = None, **options: Any) -> Client:

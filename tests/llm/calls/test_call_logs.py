@@ -1,4 +1,4 @@
-"""The logs of calls: in memory, in a file, in an archive; and what becomes of them when a process is killed."""
+"""The call logs in memory, in a file and in an archive, also after a process was killed."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def written(path: Path, count: int = 3) -> list[bytes]:
 
 
 def test_every_torn_last_line_is_dropped(tmp_path: Path) -> None:
-    """Whatever part of the last line reached the disk: what came before stays, and more can be written."""
+    """After any torn last line, earlier lines stay and more can be written."""
     lines = written(tmp_path / "whole")
     before = b"".join(lines[:2])
     torn = [lines[2][:cut] for cut in range(0, len(lines[2]), 7)] + [lines[2][:-1], b"\0" * 512, b"\0" * 511 + b"\n"]
@@ -260,7 +260,7 @@ def test_a_damaged_call_of_an_archive_is_named(tmp_path: Path) -> None:
 
 
 def test_settled_calls_are_lines_of_the_canonical_export(tmp_path: Path) -> None:
-    """In the order of number, role and index; once a call; without cost, seconds and attempts; whoever came first."""
+    """Lists each call once by number, role and index, without cost, seconds and attempts, in any order of arrival."""
     calls = [request(2), request(-1, role="planner"), request(2, 1), request(2, 0, role="judge"), request(1)]
     lost = request(0, text="never answered")
     exports = []

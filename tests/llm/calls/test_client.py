@@ -171,7 +171,7 @@ def test_a_model_that_breaks_its_bound_is_asked_no_more(opened: Opener) -> None:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """A shell starts what it puts into the background with interrupts ignored."""
+    """Background jobs of a shell ignore SIGINT; restores the default."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("provider_keys")
 
 
 class Watched(MemoryCallLog):
-    """Checks the limit at every reservation: what is spent and held is never above it."""
+    """Checks at every reservation that spent + held stays below the limit."""
 
     def __init__(self, budget: Budget) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Watched(MemoryCallLog):
 
 
 def unreliable(seed: int) -> Callable[[list[dict[str, str]], int], str | Reply | Fault]:
-    """30 % 429, 10 % 5xx, 10 % stalls, 10 % streams cut off; the rest answers with the question."""
+    """30 % 429, 10 % 5xx, 10 % stalls, 10 % truncated streams; otherwise the answer repeats the question."""
     rng, lock = random.Random(seed), threading.Lock()
     faults: list[Callable[[], Fault]] = [stall, lambda: stall(0), cut, lambda: cut(2, clean=True)]
 

@@ -1,4 +1,4 @@
-"""A run again from its recording: every answer bit for bit, every missing call named with what differs."""
+"""Replay: every recorded answer bit for bit; missing calls are reported with the differences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REFUSED = request(9, role="optimizer")
 
 
 def record(log: RecordedCallLog) -> list[Request]:
-    """What a run leaves behind: answers, a lost attempt, a lost call, two refusals."""
+    """A recording with answers, a lost attempt, a lost call and two refusals."""
     answered = [request(n, index, f"{ODD} {n}") for n in range(3) for index in range(2)]
     for asked in answered:
         if asked.index:
@@ -43,7 +43,7 @@ def a_run(name: str) -> Run:
 
 @pytest.fixture(params=["memory", "file", "archive", "export"])
 def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> RecordedCallLog:
-    """The same recording from each place that it may be in."""
+    """The same recording from each kind of source."""
     if request.param == "memory":
         log = MemoryCallLog()
         record(log)
@@ -138,7 +138,7 @@ def test_a_secret_in_a_differing_line_is_not_shown(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_replayed_runs_own_log_equals_the_recorded_one(tmp_path: Path) -> None:
-    """Asked in another order, by threads at once, and twice: the canonical exports are the same bytes."""
+    """Replays in another order, by several threads, and twice give identical canonical exports."""
     with Archive(tmp_path) as archive:
         for name in ("first", "again", "third"):
             archive.begin_run(a_run(name))
@@ -222,7 +222,7 @@ def test_what_is_no_recording_is_bad_input(tmp_path: Path) -> None:
 
 
 def test_an_export_that_was_cut_is_an_error_and_a_log_that_was_cut_is_not(tmp_path: Path) -> None:
-    """A process writes its log line by line, so a torn end is the last thing it did; an export has no such end."""
+    """A log may end with a torn line, since it is written line by line; an export may not."""
     with Archive(tmp_path / "home") as archive:
         archive.begin_run(a_run("r1"))
         record(ArchiveCallLog(archive, "r1"))

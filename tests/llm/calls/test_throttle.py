@@ -1,4 +1,4 @@
-"""How many calls at once, and how long to wait."""
+"""The concurrency limit and the waits between attempts."""
 
 from __future__ import annotations
 
