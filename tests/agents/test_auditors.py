@@ -22,10 +22,10 @@ from hipwright.agents.auditors import (
 )
 from hipwright.api.audit import screener_calibration
 from hipwright.archive import Archive
-from hipwright.audit.bench import AuditBench, open_bench
 from hipwright.audit.cases import select
 from hipwright.audit.differential import label
-from hipwright.audit.found import ObservedVerdict, compare
+from hipwright.audit.verdicts import ObservedVerdict, judge_case
+from hipwright.audit.verifiers import AuditSession, open_audit
 from hipwright.cli.display.audit import print_screener
 from hipwright.llm.call_log import MemoryCallLog
 from hipwright.llm.client import Client
@@ -38,9 +38,9 @@ RELU = next(case for case in select(("relu_signed",), form="program", kind="hone
 
 
 @pytest.fixture(scope="module")
-def bench(request: pytest.FixtureRequest) -> Iterator[AuditBench]:
+def session(request: pytest.FixtureRequest) -> Iterator[AuditSession]:
     folder = Path(request.config.cache.mkdir("hipwright-builds"))  # type: ignore[union-attr]
-    with open_bench(seed=20, cache_folder=folder) as opened:
+    with open_audit(seed=20, cache_folder=folder) as opened:
         yield opened
 
 
@@ -67,16 +67,16 @@ def variant(text: str, claim: str = "broken: a test") -> Variant:
         (relu("torch.empty_like(x)", "torch.empty_like(x[:1])"), "wrong", ""),
     ],
 )
-def test_what_a_variant_is(bench: AuditBench, text: str, truth: str, why: str) -> None:
-    found = label(bench.evaluator(RELU.task_path), RELU.text, text, tries=8)
+def test_what_a_variant_is(session: AuditSession, text: str, truth: str, why: str) -> None:
+    found = label(session.evaluator(RELU.task_path), RELU.text, text, trials=8)
     assert (found.truth, why in found.why) == (truth, True), found
 
 
-def test_the_same_kernel_under_another_plan_is_not_equivalent(bench: AuditBench) -> None:
+def test_the_same_kernel_under_another_plan_is_not_equivalent(session: AuditSession) -> None:
     """By machine code alone the two would be equal."""
     returns = RELU.text.rindex("return")
     other = RELU.text[:returns] + "return x" + RELU.text[RELU.text.index("\n", returns) :]
-    assert label(bench.evaluator(RELU.task_path), RELU.text, other, tries=8).truth == "wrong"
+    assert label(session.evaluator(RELU.task_path), RELU.text, other, trials=8).truth == "wrong"
 
 
 # ---------------------------------------------------------------- variants
@@ -113,14 +113,14 @@ def test_claims_and_programs_are_read_and_what_has_no_claim_is_left_out() -> Non
     assert read_variants(RELU.id, "CLAIM: broken: nothing follows") == read_variants(RELU.id, "") == []
 
 
-def test_a_models_variants_are_labelled_and_both_verifiers_scored(bench: AuditBench) -> None:
+def test_a_models_variants_are_labelled_and_both_verifiers_scored(session: AuditSession) -> None:
     with LocalProvider(lambda messages, call: ANSWER) as provider:
         lineup = parse_specs([provider.spec()])
         with Client(MemoryCallLog(), Budget(SpendingLimits())) as client:
             made, failed = llm_variants(4, 1, client, lineup, ("relu_signed",))
         prompt = provider.requests[0].messages[0]["content"]
     assert not failed and len(made) == 2 and RELU.text.strip() in prompt and str(RELU.task_path) not in prompt
-    scored = Auditor(bench).score(made)
+    scored = Auditor(session).score(made)
     assert [(one.truth, one.said) for one in scored] == [
         ("wrong", {"cpu full": "refused", "cpu fast": "refused"}),
         ("equivalent", {"cpu full": "accepted", "cpu fast": "accepted"}),
@@ -154,7 +154,7 @@ def test_the_corpus_is_counted_by_verifier_and_lane() -> None:
         (hostile, ObservedVerdict(not_run="only a GPU can see this")),
         (hostile, ObservedVerdict(status="unscorable", fault="service")),
     ]
-    found = corpus_confusions(compare(case, "cpu full", one) for case, one in cells)
+    found = corpus_confusions(judge_case(case, "cpu full", one) for case, one in cells)
     assert found == [
         Confusion(
             verifier="cpu full", form="program", right_accepted=2, right_refused=1, wrong_accepted=1, wrong_refused=2

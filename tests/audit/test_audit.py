@@ -11,10 +11,10 @@ from unittest import mock
 import pytest
 from msgspec.structs import replace
 
-from hipwright.audit import bench
-from hipwright.audit.bench import TargetVerifier, open_bench
+from hipwright.audit import verifiers
 from hipwright.audit.cases import CorpusCase, by_task, select
-from hipwright.audit.run import Matrix, matrix, run
+from hipwright.audit.confusion import ConfusionMatrix, confusion_matrices, run_corpus
+from hipwright.audit.verifiers import TargetVerifier, open_audit
 from hipwright.evaluation import modelnew_stages
 from hipwright.sandbox import Zygote
 from hipwright.toolchain.cpu import build as cpu
@@ -23,7 +23,7 @@ from hipwright.verify.verification import Gate
 from tests import warm
 from tests.cli.cli_tools import hipwright, one_object
 
-# up to a minute each, whatever the gate: the full one alone meets them
+# up to a minute each with either gate: only the full gate runs them
 SLOWEST = ("macro_bomb", "sleeps_for_ever", "floods_stdout", "exhausts_memory", "endless_plan", "power_in_the_plan")
 
 
@@ -33,26 +33,29 @@ CALL_S, COMPILE_S = 10.0, 20.0
 
 @pytest.fixture(autouse=True)
 def _short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What never ends is stopped sooner than for users."""
-    monkeypatch.setattr(bench, "LIMITS", replace(bench.LIMITS, wall_s=CALL_S))
+    """Stops candidates that never end sooner than for users."""
+    monkeypatch.setattr(verifiers, "LIMITS", replace(verifiers.LIMITS, wall_s=CALL_S))
     monkeypatch.setattr(cpu, "_LIMITS", replace(cpu._LIMITS, wall_s=COMPILE_S))
 
 
-def audited(gate: Gate, cache: Path, cases: Sequence[CorpusCase], *, shared: bool = False) -> Matrix:
-    """shared: the files' processes come from one zygote, which takes two seconds to start; else from one each."""
+def audited(gate: Gate, cache: Path, cases: Sequence[CorpusCase], *, shared: bool = False) -> ConfusionMatrix:
+    """The confusion matrix. shared: all workers are forked from one zygote, which takes two seconds to start; else from
+    one each.
+    """
     with (
-        open_bench(seed=20, cache_folder=cache) as opened,
+        open_audit(seed=20, cache_folder=cache) as opened,
         Zygote(MODELNEW_PRELOAD, ro=(cache,), name="ModelNew worker") as zygote,
         mock.patch.object(modelnew_stages, "Zygote", lambda *_, **__: warm.Lent(zygote)) if shared else nullcontext(),
     ):
-        done = run(TargetVerifier(opened, gate), cases, done=lambda case: opened.close(case.task_path))
-    return matrix(done)[f"cpu {gate}"]
+        done = run_corpus(TargetVerifier(opened, gate), cases, done=lambda case: opened.close(case.task_path))
+    return confusion_matrices(done)[f"cpu {gate}"]
 
 
-def part(gate: Gate, number: int, whole: bool) -> list[CorpusCase]:
-    """Half of the cases, so that two processors share the work; of the fast gate a third of them, or all.
+def half_of_corpus(gate: Gate, number: int, all_cases: bool) -> list[CorpusCase]:
+    """Half of the cases, so that two processors share the work; for the fast gate a third of them, or all.
 
-    A task's cases stay together, for opening one takes seconds; those of one with half of all cases take turns.
+    The cases of a task stay together, since opening a task takes seconds; those of a task with half of all cases
+    alternate.
     """
     halves: tuple[list[CorpusCase], list[CorpusCase]] = ([], [])
     for members in sorted(by_task(select(())).values(), key=len, reverse=True):
@@ -63,7 +66,7 @@ def part(gate: Gate, number: int, whole: bool) -> list[CorpusCase]:
             min(halves, key=len).extend(members)
     cases = halves[number]
     if gate == "fast":
-        cases = [case for case in cases if case.name not in SLOWEST][:: 1 if whole else 3]
+        cases = [case for case in cases if case.name not in SLOWEST][:: 1 if all_cases else 3]
     return cases
 
 
@@ -72,10 +75,10 @@ def cache(request: pytest.FixtureRequest) -> Path:
     return Path(request.config.cache.mkdir("hipwright-builds"))  # type: ignore[union-attr]
 
 
-def test_the_parts_are_the_corpus() -> None:
+def test_the_halves_cover_the_corpus() -> None:
     everything = {case.id for case in select(())}
-    assert {case.id for number in (0, 1) for case in part("full", number, whole=False)} == everything
-    fast = {case.id for number in (0, 1) for case in part("fast", number, whole=True)}
+    assert {case.id for number in (0, 1) for case in half_of_corpus("full", number, all_cases=False)} == everything
+    fast = {case.id for number in (0, 1) for case in half_of_corpus("fast", number, all_cases=True)}
     assert {Path(left).name for left in everything - fast} == set(SLOWEST)
 
 
@@ -83,23 +86,26 @@ def test_the_parts_are_the_corpus() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("gate", ["full", "fast"])
-def test_nobody_fools_the_verifier(gate: Gate, number: int, cache: Path, request: pytest.FixtureRequest) -> None:
-    """The whole corpus by the full gate, in each other's company; by the fast one every third candidate, or all, apart
-    as for users."""
-    cases = part(gate, number, whole=request.config.getoption("--all"))
+def test_no_candidate_deceives_the_verifier(
+    gate: Gate, number: int, cache: Path, request: pytest.FixtureRequest
+) -> None:
+    """The whole corpus with the full gate and shared processes; with the fast gate every third candidate, or all, in
+    processes of their own as for users.
+    """
+    cases = half_of_corpus(gate, number, all_cases=request.config.getoption("--all"))
     found = audited(gate, cache, cases, shared=gate == "full")
-    said = [f"{j.outcome}: {j.case.id}: {j.why}" for j in found.but_right()]
+    said = [f"{j.outcome}: {j.case.id}: {j.why}" for j in found.unexpected()]
     assert (found.accepted, found.rejected, found.void) == (0, 0, 0), said
     if gate == "full":
-        assert not said, "every candidate is stopped by the check that is to stop it"
+        assert not said, "every candidate is stopped by an expected check"
     ran = sum(sum(counts.values()) - counts["not run"] for counts in found.counts.values())
     assert ran >= 0.9 * len(cases)
 
 
-def test_a_handful_is_quick(cache: Path) -> None:
+def test_a_few_candidates(cache: Path) -> None:
     names = ("relu_signed", "identity_relu", "cache_by_fingerprint", "fingerprint_in_prepared", "relu_inline")
     found = audited("full", cache, select(names))
-    assert not found.but_right() and sum(found.counts["honest"].values()) == 2
+    assert not found.unexpected() and sum(found.counts["honest"].values()) == 2
 
 
 @pytest.mark.slow

@@ -49,17 +49,17 @@ def test_a_row_says_what_must_happen(case: CorpusCase) -> None:
 
 
 @pytest.mark.parametrize("case", select(form="program"), ids=lambda case: case.id)
-def test_what_the_parser_must_stop_it_stops(case: CorpusCase) -> None:
+def test_the_parser_stops_its_cases(case: CorpusCase) -> None:
     try:
         parse(case.text)
     except ProgramError as error:
-        assert "parser" in case.checks and case.heard(error.message)
+        assert "parser" in case.checks and case.message_matches(error.message)
     else:
         assert case.checks != ("parser",)
 
 
 @pytest.mark.parametrize("case", select(form="modelnew"), ids=lambda case: case.id)
-def test_what_static_rules_must_stop_they_stop(case: CorpusCase) -> None:
+def test_static_rules_stop_their_cases(case: CorpusCase) -> None:
     try:
         refused = {finding.rule for finding in check(case.text) if finding.refused}
     except (ProgramError, CandidateError):
@@ -73,14 +73,14 @@ def test_what_static_rules_must_stop_they_stop(case: CorpusCase) -> None:
         assert not refused, "a rule that nobody expects: is it too wide?"
 
 
-def test_lanes_are_told_by_content() -> None:
+def test_forms_are_detected_by_content() -> None:
     told = {case.id: form_of(case.text) for case in CASES}
     # a file that calls its class by another name, or gives a program a class, is what its text says
     odd = {i for i, form in told.items() if not i.startswith(form)}
     assert odd <= {"program/hostile/subclasses_the_reference", "modelnew/broken/no_model"}
 
 
-def test_honest_candidates_cover_what_kernels_meet() -> None:
+def test_honest_candidates_cover_kinds_of_kernels() -> None:
     tasks = "".join(case.task_path.read_text() for case in CASES if case.honest)
     for word in ("float64", "half()", "bfloat16()", "int32", "uint8", "randint", "> 0", "BatchNorm", "register_buffer"):
         assert word in tasks, word

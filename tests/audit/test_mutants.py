@@ -1,4 +1,4 @@
-"""Mutants: what is changed, that the same seed draws the same ones, and what becomes of them."""
+"""Mutants: what is changed, that a seed always draws the same, and their fates."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.audit import mutate
-from hipwright.audit.bench import AuditBench, open_bench
+from hipwright.audit import mutation
 from hipwright.audit.cases import select
 from hipwright.audit.mutants import Mutant, mutants, sample
-from hipwright.audit.mutate import MutationReport, equivalent, examine, run_mutants
+from hipwright.audit.mutation import MutationReport, equivalent, examine, run_mutants
+from hipwright.audit.verifiers import AuditSession, open_audit
 from hipwright.errors import ProgramError
 from hipwright.program import parse
 
@@ -63,9 +63,9 @@ def test_the_plan_and_declarations_are_left_alone() -> None:
 
 
 @pytest.fixture(scope="module")
-def bench(request: pytest.FixtureRequest) -> Iterator[AuditBench]:
+def session(request: pytest.FixtureRequest) -> Iterator[AuditSession]:
     folder = Path(request.config.cache.mkdir("hipwright-builds"))  # type: ignore[union-attr]
-    with open_bench(seed=20, cache_folder=folder) as opened:
+    with open_audit(seed=20, cache_folder=folder) as opened:
         yield opened
 
 
@@ -87,31 +87,33 @@ def changed(program: str, before: str, after: str) -> Mutant:
 )
 @pytest.mark.slow
 def test_fates(
-    bench: AuditBench, mutant: tuple[str, str, str], fate: str, why: str, monkeypatch: pytest.MonkeyPatch
+    session: AuditSession, mutant: tuple[str, str, str], fate: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mutate, "equivalent", partial(equivalent, tries=200))  # the verifier's own cases and new ones
-    examined = examine(bench, HONEST[mutant[0]], changed(*mutant))
+    monkeypatch.setattr(
+        mutation, "equivalent", partial(equivalent, trials=200)
+    )  # the verifier's own cases and new ones
+    examined = examine(session, HONEST[mutant[0]], changed(*mutant))
     assert (examined.fate, why in examined.why) == (fate, True), examined
 
 
 @pytest.mark.slow
-def test_rounding_is_no_equivalence(bench: AuditBench) -> None:
-    """A change that only a bit shows: the verifier may pass it, but it is another program."""
+def test_rounding_is_no_equivalence(session: AuditSession) -> None:
+    """A change that shows in one bit only: the verifier may accept it, but the program is not equivalent."""
     case = HONEST["relu_signed"]
-    evaluator = bench.evaluator(case.task_path)
+    evaluator = session.evaluator(case.task_path)
     other = case.text.replace(": x[i];", ": x[i] * 1.0000002f;")
-    assert equivalent(evaluator, case.text, other, tries=20) == ""
+    assert equivalent(evaluator, case.text, other, trials=20) == ""
 
 
 @pytest.mark.slow
-def test_a_sample_is_killed(bench: AuditBench) -> None:
-    report = run_mutants(bench, 24, seed=2)
+def test_a_sample_is_killed(session: AuditSession) -> None:
+    report = run_mutants(session, 24, seed=2)
     # all scores of a row 1.0 larger: a softmax does not see it but in its rounding, so the rule calls it a survivor
     same = "attention_online:14: changed constant: `float s = 0.0f;` -> `float s = 1.0f;`"
     assert report.total == 24
-    assert [m.said() for m in report.survivors() if m.said() != same] == [], report.summary()
+    assert [m.description() for m in report.survivors() if m.description() != same] == [], report.summary()
 
 
 def test_a_report_counts() -> None:
     report = MutationReport(0)
-    assert not report.good and report.killed_share == 0.0
+    assert not report.passed and report.killed_share == 0.0

@@ -17,11 +17,11 @@ from typing import Any, Literal
 import msgspec
 
 from hipwright.agents.base import Asker, Author, Chooser, fence, render
-from hipwright.audit.bench import AuditBench, TargetVerifier
 from hipwright.audit.cases import CorpusCase, select
 from hipwright.audit.differential import Label, label
-from hipwright.audit.found import JudgedCase, ObservedVerdict
 from hipwright.audit.mutants import mutants, sample
+from hipwright.audit.verdicts import JudgedCase, ObservedVerdict
+from hipwright.audit.verifiers import AuditSession, TargetVerifier
 from hipwright.errors import HipwrightError
 from hipwright.evaluation.figures import wilson
 from hipwright.llm.records import Message, Request
@@ -100,7 +100,7 @@ def engine_variants(count: int, seed: int, patterns: Sequence[str] = ()) -> list
     """Draws mutants of the honest corpus programs, alternating programs and kinds of change."""
     cases = {case.name: case for case in _verified(patterns)}
     drawn = sample([mutants(name, parse(case.text)) for name, case in cases.items()], seed)[:count]
-    return [Variant(of=cases[one.program].id, author="engine", claim=one.said(), text=one.text) for one in drawn]
+    return [Variant(of=cases[one.program].id, author="engine", claim=one.description(), text=one.text) for one in drawn]
 
 
 def llm_variants(
@@ -162,9 +162,9 @@ def _verified(patterns: Sequence[str]) -> list[CorpusCase]:
 
 @dataclass
 class Auditor:
-    """Scores the verifiers of an audit bench. name: of the role."""
+    """Scores the verifiers in an audit session. name: of the role."""
 
-    bench: AuditBench
+    session: AuditSession
     gates: Sequence[Gate] = ("full", "fast")
     name: str = ROLE
     _cases: dict[str, CorpusCase] = field(default_factory=lambda: {case.id: case for case in select()})
@@ -187,14 +187,14 @@ class Auditor:
     def _score(self, variant: Variant) -> ScoredVariant:
         case = self._cases[variant.of]
         try:
-            known = label(self.bench.evaluator(case.task_path), case.text, variant.text)
+            known = label(self.session.evaluator(case.task_path), case.text, variant.text)
         except HipwrightError as error:
             known = Label("unclear", f"the task could not be opened: {error.message}")
         if known.truth == "stillborn":
             return ScoredVariant(variant=variant, truth=known.truth, why=known.why)
         said: dict[str, VerifierAnswer] = {}
         messages: dict[str, str] = {}
-        for verifier in (TargetVerifier(self.bench, gate) for gate in self.gates):
+        for verifier in (TargetVerifier(self.session, gate) for gate in self.gates):
             found = verifier.judge_text(case, variant.text)
             said[verifier.name] = _verifier_answer(found)
             messages[verifier.name] = f"{found.status}: {found.message}"[:300]
@@ -204,15 +204,15 @@ class Auditor:
 def _verifier_answer(found: ObservedVerdict) -> VerifierAnswer:
     if found.not_run or found.fault not in (None, "candidate") or found.status == "unscorable":
         return "no verdict"
-    return "accepted" if found.earns else "refused"
+    return "accepted" if found.earns_credit else "refused"
 
 
 def corpus_confusions(judged: Iterable[JudgedCase]) -> list[Confusion]:
     """A matrix for each verifier and candidate form, from the corpus and its table."""
     cells = []
     for one in judged:
-        said: VerifierAnswer | None = None if one.found.not_run else _verifier_answer(one.found)
-        if one.case.honest and said == "refused" and one.found.status == "pass":
+        said: VerifierAnswer | None = None if one.observed.not_run else _verifier_answer(one.observed)
+        if one.case.honest and said == "refused" and one.observed.status == "pass":
             said = "accepted"  # an honest program that calls the library passes, and earns nothing
         cells.append((one.verifier, one.case.form, "equivalent" if one.case.honest else "wrong", said))
     return _counted(cells)

@@ -22,17 +22,17 @@ from hipwright.agents.auditors import (
 )
 from hipwright.api.connection import ModelAccess, open_connection
 from hipwright.archive import Archive
-from hipwright.audit.bench import TargetVerifier, open_bench
 from hipwright.audit.cases import select
-from hipwright.audit.found import JudgedCase
-from hipwright.audit.run import Matrix, matrix, run
+from hipwright.audit.confusion import ConfusionMatrix, confusion_matrices, run_corpus
+from hipwright.audit.verdicts import JudgedCase
+from hipwright.audit.verifiers import TargetVerifier, open_audit
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.events import Listener, silent
 from hipwright.targets import CPU, Target
 from hipwright.verify.verification import Gate
 
 if TYPE_CHECKING:
-    from hipwright.audit.mutate import MutationReport
+    from hipwright.audit.mutation import MutationReport
 
 AUTHORS = ("engine", "llm")
 PATTERNS = "--only takes shell patterns over form, kind and name"
@@ -42,14 +42,14 @@ PATTERNS = "--only takes shell patterns over form, kind and name"
 class CorpusAudit:
     """The corpus judged. matrices: by verifier; screener: its calibration in the archive, {author: figures}."""
 
-    matrices: dict[str, Matrix]
+    matrices: dict[str, ConfusionMatrix]
     confusions: Sequence[Confusion]
     screener: dict[str, Any]
 
     @property
     def fooled(self) -> bool:
         """Whether a verifier was wrong about a candidate."""
-        return any(one.fooled for one in self.matrices.values())
+        return any(one.failed for one in self.matrices.values())
 
     @property
     def void(self) -> bool:
@@ -86,15 +86,15 @@ def audit_corpus(
     for gate in gates:
         text = f"{len(chosen)} candidates through the {gate} gate on {target.name}"
         listener("note", {"text": text})
-        with open_bench(target, seed=seed, unsafe=unsafe) as bench:
-            results += run(
-                TargetVerifier(bench, gate, timed),
+        with open_audit(target, seed=seed, unsafe=unsafe) as session:
+            results += run_corpus(
+                TargetVerifier(session, gate, timed),
                 chosen,
                 workers=workers,
                 listener=_unexpected(listener),
-                done=lambda case: bench.close(case.task_path),  # once every candidate of the task was judged
+                done=lambda case: session.close(case.task_path),  # once every candidate of the task was judged
             )
-    return CorpusAudit(matrix(results), corpus_confusions(results), screener_calibration())
+    return CorpusAudit(confusion_matrices(results), corpus_confusions(results), screener_calibration())
 
 
 def _unexpected(listener: Listener) -> Callable[[JudgedCase], None]:
@@ -130,13 +130,13 @@ def audit_mutants(
     listener: Listener = silent,
 ) -> MutationReport:
     """Judges mutants of the corpus's honest programs on the cpu target."""
-    from hipwright.audit.mutate import run_mutants
+    from hipwright.audit.mutation import run_mutants
 
     def say(text: str) -> None:
         listener("note", {"text": text})
 
-    with open_bench(seed=seed, unsafe=unsafe) as bench:
-        return run_mutants(bench, count, seed, list(only), workers=workers, say=say)
+    with open_audit(seed=seed, unsafe=unsafe) as session:
+        return run_mutants(session, count, seed, list(only), workers=workers, log=say)
 
 
 @dataclass(frozen=True)
@@ -180,8 +180,8 @@ def audit_variants(
     made = _variants(count, seed, only, access, folder, listener)
     if not made:
         raise BadInput("there are no variants", hint=PATTERNS)
-    with open_bench(seed=seed, unsafe=unsafe) as bench:
-        scored = Auditor(bench, tuple(gates)).score(made, workers=workers, listener=_wrong(listener))
+    with open_audit(seed=seed, unsafe=unsafe) as session:
+        scored = Auditor(session, tuple(gates)).score(made, workers=workers, listener=_wrong(listener))
     return VariantAudit(scored, variant_confusions(scored), dict(Counter(one.truth for one in scored)))
 
 

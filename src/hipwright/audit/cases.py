@@ -1,7 +1,7 @@
-"""The corpus: candidates as files, and what must become of each (corpus/expected.toml).
+"""The corpus: candidates as files, and the expected verdict on each (corpus/expected.toml).
 
-corpus/tasks/ holds the tasks; corpus/FORM/KIND/ the candidates of one form and kind. Kinds: "honest" ones must pass;
-"broken" ones are wrong by mistake and "hostile" ones on purpose, and neither may earn anything.
+corpus/tasks/ holds the tasks, corpus/FORM/KIND/ the candidates of one form and kind. Kinds: "honest" candidates must
+pass; "broken" ones are wrong by mistake and "hostile" ones on purpose, and neither may earn credit.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from hipwright.records import CandidateForm, Record, Status
 from hipwright.targets import CPU, TARGETS
 
 CORPUS = Path(__file__).parent / "corpus"
-RUNNING = (CPU.name, *sorted(target.name for target in TARGETS.gpus))
+EXECUTION_TARGETS = (CPU.name, *sorted(target.name for target in TARGETS.gpus))
 """Targets on which candidates run."""
 
 Kind = Literal["honest", "broken", "hostile"]
 Check = Literal[
-    "parser",  # the language of plans has no way to say it
+    "parser",  # the plan language cannot express it
     "static rules",  # a rule over the syntax of a ModelNew file, or over its text
-    "compiler",  # the source does not compile where no file, clock or host symbol is in reach
-    "code audit",  # the compiled code asks for something that no kernel needs
+    "compiler",  # the source does not compile without files, clocks and host symbols
+    "code audit",  # the compiled code uses something that no kernel needs
     "launch",  # limits of a launch, and every launch checked
     "bounds",  # access outside the buffers and LDS
     "races",  # two accesses without a barrier between them
     "barriers",  # threads of a block at different barriers
     "orders",  # other orders of threads and other poison in fresh memory
     "values",  # the float64 reference within the error budget, on every family and shape
-    "second call",  # new values at the old addresses; the first call's outputs must stay
+    "second call",  # new values at the same addresses; the first call's outputs must not change
     "contract",  # dtype, shape, strides, storage of the outputs
     "inputs",  # inputs and parameters are the same afterwards
     "time limit",
     "memory limit",
-    "sandbox",  # no network, files, processes or signals to reach; the process that judges is another one
-    "reply",  # what the candidate's process says is looked at before it is believed
-    "coverage",  # right, but not its own work: no credit
+    "sandbox",  # no network, files, processes or signals; another process judges
+    "reply",  # replies of the candidate's process are checked before use
+    "coverage",  # correct, but not its own work: no credit
     "clocks",  # host and device clock disagree
     "roofline",  # faster than the device can be
     "timed outputs",  # outputs of randomly chosen timed calls are verified
@@ -90,17 +90,18 @@ ROWS = (
     "E7",
     "E8",
 )
-"""Rows of the taxonomy (docs/audit.md) that a verdict can answer; D7 and D10 (warm caches, one absurd shape) concern
-the clock and the score."""
+"""Rows of the taxonomy (docs/audit.md) that a verdict can detect; D7 and D10 (warm caches, one absurd shape) concern
+the clock and the score.
+"""
 
 
 class CorpusCase(Record, frozen=True, kw_only=True):
     """One candidate.
 
     task: the stem of its task. row: the strategy's row in the taxonomy, "mistake" for an error without one, "" if
-    honest. checks: any of these must be what stops it. statuses: what may be said of it. targets: where that can be
-    seen; elsewhere it is not run. says: the message holds one of these, if there are any. rule: the name of the static
-    rule that refuses it before it runs, where one does.
+    honest. checks: the check that stops it is one of these. statuses: the possible verdicts. targets: where it can be
+    detected; elsewhere it is not run. says: the message contains one of these, if there are any. rule: the name of the
+    static rule that refuses it before it runs, where one does.
     """
 
     form: CandidateForm = msgspec.field(name="lane")
@@ -110,7 +111,7 @@ class CorpusCase(Record, frozen=True, kw_only=True):
     row: str = ""
     checks: tuple[Check, ...] = ()
     statuses: tuple[Status, ...] = ("pass",)
-    targets: tuple[str, ...] = RUNNING
+    targets: tuple[str, ...] = EXECUTION_TARGETS
     says: tuple[str, ...] = ()
     rule: str = ""
 
@@ -134,8 +135,8 @@ class CorpusCase(Record, frozen=True, kw_only=True):
         """The candidate's text."""
         return self.path.read_text(encoding="utf-8")
 
-    def heard(self, message: str) -> bool:
-        """Whether a message says what it should."""
+    def message_matches(self, message: str) -> bool:
+        """Whether a message contains what it should."""
         return not self.says or any(part in message for part in self.says)
 
     @property
@@ -151,7 +152,7 @@ def task_path(name: str) -> Path:
 
 @cache
 def all_cases() -> tuple[CorpusCase, ...]:
-    """Every candidate of the corpus, in the table's order. Raises ValueError for a row that names no such thing."""
+    """Every candidate of the corpus, in the table's order. Raises ValueError for a row with unknown keys."""
     table = tomllib.loads((CORPUS / "expected.toml").read_text(encoding="utf-8"))
     return tuple(
         _case(form, kind, name, row)
@@ -166,7 +167,7 @@ def select(
 ) -> tuple[CorpusCase, ...]:
     """Cases whose id, or a part of it between slashes, matches one of the patterns (shell style); all without any."""
 
-    def wanted(case: CorpusCase) -> bool:
+    def matches(case: CorpusCase) -> bool:
         known = (case.id, *case.id.split("/"))
         return (
             (form is None or case.form == form)
@@ -175,11 +176,11 @@ def select(
             and (not patterns or any(fnmatch.fnmatch(part, p) for part in known for p in patterns))
         )
 
-    return tuple(case for case in all_cases() if wanted(case))
+    return tuple(case for case in all_cases() if matches(case))
 
 
 def by_task(cases: Iterable[CorpusCase]) -> dict[str, list[CorpusCase]]:
-    """Cases grouped by task: a task is opened once, and its expectations serve all."""
+    """Cases grouped by task: a task is opened once, and its expectations serve all its cases."""
     groups: dict[str, list[CorpusCase]] = {}
     for case in cases:
         groups.setdefault(case.task, []).append(case)
@@ -197,14 +198,14 @@ def _case(form: str, kind: str, name: str, row: dict[str, Any]) -> CorpusCase:
             "name": name,
             "task": row["task"],
             "row": row.get("row", ""),
-            "checks": _listed(row.get("check", [])),
-            "statuses": _listed(row.get("status", "pass")),
-            "targets": _listed(row.get("targets", list(RUNNING))),
-            "says": _listed(row.get("says", [])),
+            "checks": _as_list(row.get("check", [])),
+            "statuses": _as_list(row.get("status", "pass")),
+            "targets": _as_list(row.get("targets", list(EXECUTION_TARGETS))),
+            "says": _as_list(row.get("says", [])),
             "rule": row.get("rule", ""),
         }
     )
 
 
-def _listed(value: str | list[str]) -> list[str]:
+def _as_list(value: str | list[str]) -> list[str]:
     return [value] if isinstance(value, str) else value

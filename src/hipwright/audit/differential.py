@@ -1,7 +1,7 @@
-"""A program against one that was verified: are they one, do they differ for sure, or can nobody say?
+"""Compares a program with a verified one: equivalent, certainly different, or undecided.
 
-Labels for an audit must not come from the verifier under audit, nor from whoever wrote the variant. They come from
-here: from the machine code, and from running both on the same inputs.
+The labels of an audit must come neither from the verifier under audit nor from the author of the variant. They come
+from here: from the machine code, and from running both programs on the same inputs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from hipwright.audit.bench import LIMITS
+from hipwright.audit.verifiers import LIMITS
 from hipwright.errors import HipwrightError
 from hipwright.evaluation import Evaluator
 from hipwright.program import parse
@@ -29,14 +29,15 @@ from hipwright.verify.inputs import with_values
 from hipwright.verify.oracle import VerificationCase as Trial
 from hipwright.verify.verification import first_difference
 
-TRIES = 1000
-LABEL_TRIES = 40
-FAR = 0.05
-"""Outputs differ for sure where they are apart by this share of the largest, integers where so many are others: no
-rounding and no tie of any dtype does that."""
+EQUIVALENCE_TRIALS = 1000
+LABEL_TRIALS = 40
+CLEAR_DIFFERENCE = 0.05
+"""Outputs certainly differ where they are apart by this share of the largest value, or where this share of integers
+differs: no rounding and no tie of any dtype does that.
+"""
 
 Truth = Literal["equivalent", "wrong", "unclear", "stillborn"]
-"""stillborn: no program, or one that does not compile: it says nothing about a verifier."""
+"""stillborn: no program, or one that does not compile: it tests no verifier."""
 
 
 @dataclass(frozen=True)
@@ -47,44 +48,47 @@ class Label:
     why: str
 
 
-def label(evaluator: Evaluator, text: str, other: str, tries: int = LABEL_TRIES) -> Label:
-    """What `other` is, given that `text` is verified.
+def label(evaluator: Evaluator, text: str, other: str, trials: int = LABEL_TRIALS) -> Label:
+    """Labels `other`, given that `text` is verified.
 
-    equivalent: the same machine code and the same plan. wrong: on some input of the task's own kind its outputs are
-    far from the verified program's, or it fails where that one runs. All else is unclear: a race, say, need not show.
+    equivalent: the same machine code and the same plan. wrong: on some input of the task's own kind its outputs are far
+    from the verified program's, or it fails where that one runs. All else is unclear: a race, for instance, need not
+    show.
     """
     try:
         parse(other)
     except HipwrightError as error:
         return Label("stillborn", error.message)
-    codes = [amd_code(one, evaluator.cache) for one in (text, other)]
+    codes = [amd_code_hash(one, evaluator.cache) for one in (text, other)]
     if not codes[1]:
         return Label("stillborn", f"it does not compile for {REPRESENTATIVE.name}")
     if codes[0] == codes[1] and _plan(text) == _plan(other):
         return Label("equivalent", "the code objects and the plans are identical")
     try:
         with session(evaluator, text) as first, session(evaluator, other) as second:
-            for trial in islice(_ordinary(evaluator), tries):
-                if why := _far_apart(_outputs(first, trial), _outputs(second, trial)):
+            for trial in islice(_given_trials(evaluator), trials):
+                if why := _clear_difference(_outputs(first, trial), _outputs(second, trial)):
                     return Label("wrong", f"on {trial.name}: {why}")
     except HipwrightError as error:
         return Label("unclear", f"it could not be run: {error.message}")
-    return Label("unclear", f"no clear difference on {tries} inputs")
+    return Label("unclear", f"no clear difference on {trials} inputs")
 
 
-def equivalent(evaluator: Evaluator, text: str, other: str, tries: int = TRIES) -> str:
-    """Why two programs are one, "" when they are not: the same gfx942 code, or the same bits on `tries` inputs."""
-    codes = [amd_code(one, evaluator.cache) for one in (text, other)]
+def equivalent(evaluator: Evaluator, text: str, other: str, trials: int = EQUIVALENCE_TRIALS) -> str:
+    """Why two programs are equivalent, "" when they are not: the same gfx942 code, or the same bits on `trials`
+    inputs.
+    """
+    codes = [amd_code_hash(one, evaluator.cache) for one in (text, other)]
     if codes[0] and codes[0] == codes[1]:
         return "the code objects are identical"
     with session(evaluator, text) as first, session(evaluator, other) as second:
-        for trial in islice(_trials(evaluator), tries):
-            if not _same(_outputs(first, trial), _outputs(second, trial)):
+        for trial in islice(_trials(evaluator), trials):
+            if not _identical(_outputs(first, trial), _outputs(second, trial)):
                 return ""
-    return f"the outputs on {tries} inputs are bit-identical"
+    return f"the outputs on {trials} inputs are bit-identical"
 
 
-def amd_code(text: str, cache: BuildCache) -> str:
+def amd_code_hash(text: str, cache: BuildCache) -> str:
     """The hash of the gfx942 code object, "" where it does not build."""
     parsed = parse(text)
     build = amdgpu.build(parsed.hip, REPRESENTATIVE.name, parsed.defines(), cache=cache)
@@ -102,7 +106,7 @@ def session(evaluator: Evaluator, text: str) -> CandidateSession:
 
 
 def _trials(evaluator: Evaluator) -> Iterator[Trial]:
-    """Cases without end: the verifier's own, then shapes in turn with new values of ever other sizes."""
+    """An endless sequence of cases: the verifier's own, then all shapes in turn with new random values."""
     oracle = evaluator.oracle
     names = [p.workload.name for p in oracle.planned() if p.role != "full"] or [oracle.planned()[0].workload.name]
     known = [oracle.case(name, family) for name in names for family in oracle.families(name)]
@@ -111,10 +115,10 @@ def _trials(evaluator: Evaluator) -> Iterator[Trial]:
     rng = np.random.default_rng(12345)
     while True:
         for base in bases:
-            yield replace(base, inputs=_fresh(base.inputs, rng))
+            yield replace(base, inputs=_new_values(base.inputs, rng))
 
 
-def _fresh(inputs: Tree, rng: np.random.Generator) -> Tree:
+def _new_values(inputs: Tree, rng: np.random.Generator) -> Tree:
     scale = float(10.0 ** rng.uniform(-2.0, 1.5))
     shift = float(rng.choice([0.0, 0.0, 1.0, -3.0])) * scale
 
@@ -127,7 +131,7 @@ def _fresh(inputs: Tree, rng: np.random.Generator) -> Tree:
 
 
 def _outputs(session: CandidateSession, trial: Trial) -> CallReply | str:
-    """What a program makes of an input; its failure in words, which can be the same for both too."""
+    """The outputs of a program for an input, or the status of its failure, which both programs may share."""
     try:
         return session.run(trial, poison=POISON_A)
     except Rejected as rejected:
@@ -136,46 +140,47 @@ def _outputs(session: CandidateSession, trial: Trial) -> CallReply | str:
         return error.verdict().status
 
 
-def _same(a: CallReply | str, b: CallReply | str) -> bool:
+def _identical(a: CallReply | str, b: CallReply | str) -> bool:
     if isinstance(a, str) or isinstance(b, str):
         return isinstance(a, str) and isinstance(b, str) and a == b
     return first_difference(a, b) is None
 
 
-def _ordinary(evaluator: Evaluator) -> Iterator[Trial]:
-    """Inputs of the task's own kind: what an edge case gives may differ for honest reasons."""
+def _given_trials(evaluator: Evaluator) -> Iterator[Trial]:
+    """Inputs of the task's own kind: results of edge cases may differ for honest reasons."""
     return (trial for trial in _trials(evaluator) if trial.family in ("given", "normal"))
 
 
-def _far_apart(right: CallReply | str, other: CallReply | str) -> str:
-    """Why the second is wrong for sure, "" where nobody can say."""
-    if isinstance(right, str):
+def _clear_difference(verified: CallReply | str, other: CallReply | str) -> str:
+    """Why the second is certainly wrong, "" where that is not certain."""
+    if isinstance(verified, str):
         return ""
     if isinstance(other, str):
         return f"it fails ({other}) where the verified program runs"
-    ours, theirs = tensor_leaves(right.tree), tensor_leaves(other.tree)
-    if [(one.dtype, one.shape) for one in ours] != [(one.dtype, one.shape) for one in theirs]:
+    verified_tensors, other_tensors = tensor_leaves(verified.tree), tensor_leaves(other.tree)
+    if [(one.dtype, one.shape) for one in verified_tensors] != [(one.dtype, one.shape) for one in other_tensors]:
         return "dtypes or shapes of the outputs differ"
-    for number, (one, two) in enumerate(zip(ours, theirs, strict=True)):
-        if one.is_float and _far(one.to_f64(), two.to_f64()):
+    for number, (one, two) in enumerate(zip(verified_tensors, other_tensors, strict=True)):
+        if one.is_float and _differs_clearly(one.to_f64(), two.to_f64()):
             return f"output {number} is far from the verified program's"
-        if not one.is_float and one.numel and (one.bits() != two.bits()).mean() > FAR:  # ties may fall either way
+        # a few integers may differ, since ties may be broken either way
+        if not one.is_float and one.numel and (one.bits() != two.bits()).mean() > CLEAR_DIFFERENCE:
             return f"output {number} has other values"
     return ""
 
 
-def _far(ours: np.ndarray, theirs: np.ndarray) -> bool:
-    finite = np.isfinite(ours)
+def _differs_clearly(verified: np.ndarray, other: np.ndarray) -> bool:
+    finite = np.isfinite(verified)
     if not finite.any():
         return False
-    reach = FAR * (np.abs(ours[finite]).max() or 1.0)
+    reach = CLEAR_DIFFERENCE * (np.abs(verified[finite]).max() or 1.0)
     with np.errstate(invalid="ignore"):
-        near = np.abs(theirs[finite] - ours[finite]) <= reach
+        near = np.abs(other[finite] - verified[finite]) <= reach
     return not bool(near.all())
 
 
 def _plan(text: str) -> str:
-    """All of a program but its HIP source."""
+    """All of a program except its HIP source."""
     parsed = parse(text)
     functions = {name: ast.dump(tree) for name, tree in sorted(parsed.functions.items())}
     constants = {name: ast.dump(tree) for name, tree in sorted(parsed.constants.items())}

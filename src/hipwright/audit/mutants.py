@@ -1,7 +1,7 @@
-"""Automatic mutants of HIP source: one small change at one place, the mistakes that people and models make.
+"""Automatic mutants of HIP source: one small change at one place, as in mistakes of people and models.
 
-Token-level, on purpose: a mutant need not compile (then it is no mutant and another takes its place). Changes stay
-inside function bodies; declarations of LDS, preprocessor lines and comments are left alone.
+Changes are made on tokens; a mutant need not compile (then it is not counted, and another takes its place). Changes
+stay inside function bodies; LDS declarations, preprocessor lines and comments are not changed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SWAPS = {
 }
 _OPERATOR = re.compile(r"(?<= )(?:" + "|".join(sorted(map(re.escape, _SWAPS), key=len, reverse=True)) + r")(?= )")
 _BOUND = re.compile(r"(?<= )(?:<|<=) (?P<bound>[A-Za-z_]\w*(?:\.[xyz])?|\d+)(?=[;)\s&|?])")
-_NAMES = {
+_FUNCTION_SWAPS = {
     "fmaxf": "fminf",
     "fminf": "fmaxf",
     "max": "min",
@@ -49,7 +49,7 @@ _NAMES = {
     "sqrtf": "rsqrtf",
     "fabsf": "",
 }
-_CALLED = re.compile(r"\b(?:" + "|".join(_NAMES) + r")(?=\()")
+_CALLED = re.compile(r"\b(?:" + "|".join(_FUNCTION_SWAPS) + r")(?=\()")
 _SHUFFLE = re.compile(r"\b__shfl\w*\([^,()]+, (?P<distance>\w+)\)")
 _BARRIER = re.compile(r"\b__syncthreads\(\);")
 _ATOMIC = re.compile(r"\batomicAdd\((?P<to>[^;]*?), (?P<value>[^,;]*)\);")
@@ -75,8 +75,8 @@ class Mutant:
     after: str
     text: str
 
-    def said(self) -> str:
-        """One line for people."""
+    def description(self) -> str:
+        """The change in one line."""
         return f"{self.program}:{self.line}: {self.operator}: `{self.before.strip()}` -> `{self.after.strip()}`"
 
 
@@ -98,7 +98,7 @@ def mutants(program: str, parsed: Parsed) -> list[Mutant]:
 
 
 def sample(groups: Sequence[list[Mutant]], seed: int) -> list[Mutant]:
-    """All mutants in an order that visits programs in turn, and in each one kinds of change in turn."""
+    """All mutants in an order that alternates between programs, and within each between kinds of change."""
     rng = random.Random(seed)
     queues = [_by_operator(group, rng) for group in groups if group]
     rng.shuffle(queues)
@@ -124,12 +124,12 @@ def _by_operator(group: list[Mutant], rng: random.Random) -> list[Mutant]:
     return order
 
 
-Change = tuple[str, int, str, str]  # operator, offset, what stood there, what stands there instead
+Change = tuple[str, int, str, str]  # operator, offset, text before, text after
 
 
 def _changes(code: str) -> Iterator[Change]:
     for begin, end in _bodies(code):
-        for name, at, before, after in _inside(code[begin:end]):
+        for name, at, before, after in _body_changes(code[begin:end]):
             yield name, begin + at, before, after
 
 
@@ -147,19 +147,19 @@ def _bodies(code: str) -> Iterator[tuple[int, int]]:
                 yield begin, match.end()
 
 
-def _inside(body: str) -> Iterator[Change]:
+def _body_changes(body: str) -> Iterator[Change]:
     for match in _BARRIER.finditer(body):
         yield "dropped barrier", match.start(), match.group(), ";"
     for match in _OPERATOR.finditer(body):
         if not (match.group() == "*" and _DECLARES.match(_line_of(body, match.start()))):
-            yield _kind(match.group()), match.start(), match.group(), _SWAPS[match.group()]
+            yield _operator_kind(match.group()), match.start(), match.group(), _SWAPS[match.group()]
     for match in _BOUND.finditer(body):
         for sign in "+-":
             yield "changed bound", match.start("bound"), match["bound"], f"({match['bound']} {sign} 1)"
     for match in _CALLED.finditer(body):
-        yield "swapped function", match.start(), match.group(), _NAMES[match.group()]
+        yield "swapped function", match.start(), match.group(), _FUNCTION_SWAPS[match.group()]
     for match in _SHUFFLE.finditer(body):
-        # xor with d + 1 in turn still meets every lane once: another order of the same sum, which is no mistake
+        # xor with d + 1 still visits every lane once: another order of the same sum, which is no mistake
         wrong = f"({match['distance']} / 2)" if "xor" in match.group() else f"({match['distance']} + 1)"
         yield "shuffle distance", match.start("distance"), match["distance"], wrong
     for match in _ATOMIC.finditer(body):
@@ -184,7 +184,7 @@ def _off_by_one(body: str) -> Iterator[Change]:
             yield "off by one", match.start("index"), match["index"], f"{match['index']} + 1"
     for match in _NUMBER.finditer(body):
         if "__shared__" not in _line_of(body, match.start()):
-            yield "changed constant", match.start(), match.group(), _other(match.group())
+            yield "changed constant", match.start(), match.group(), _other_number(match.group())
 
 
 def _declared_array(body: str, at: int) -> bool:
@@ -192,11 +192,11 @@ def _declared_array(body: str, at: int) -> bool:
     return bool(re.search(r"\b(?:float|double|int|bool|half|unsigned|long)\s+[\w\[\], ]*$", body[max(0, at - 60) : at]))
 
 
-def _kind(operator: str) -> str:
+def _operator_kind(operator: str) -> str:
     return "changed bound" if operator in ("<", "<=", ">", ">=") else "swapped operator"
 
 
-def _other(number: str) -> str:
+def _other_number(number: str) -> str:
     if "." not in number:
         return str(int(number) + 1)
     value = float(number.rstrip("f"))

@@ -8,8 +8,8 @@
         status = my_verifier(case.text, case.task_path.read_text())      # "pass", "wrong_value", ...
         suite.check(case, status)
 
-`check` asks only what every verifier owes: an honest candidate passes, no other earns anything. `strictly=True` also
-asks for the status that the corpus names.
+`check` requires only what every verifier must do: accept an honest candidate, and give no credit to any other.
+`strictly=True` also requires the status that the corpus names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hipwright.audit.cases import CorpusCase, select
-from hipwright.audit.found import ObservedVerdict, compare
+from hipwright.audit.verdicts import ObservedVerdict, judge_case
 from hipwright.records import Status
 
 cases = select
@@ -41,18 +41,18 @@ def check(
     message: str = "",
     strictly: bool = False,
 ) -> None:
-    """AssertionError when the verifier was wrong about the case.
+    """Raises AssertionError when the verifier was wrong about the case.
 
-    coverage: the share of the work that is the candidate's own, where the verifier says so: a right result of which
-    nothing is its own earns nothing, and is no acceptance.
+    coverage: the share of the work that is the candidate's own, where the verifier reports it: a correct result of
+    which nothing is its own earns nothing, and is no acceptance.
     """
-    found = (
+    observed = (
         status
         if isinstance(status, ObservedVerdict)
         else ObservedVerdict(status=status, coverage=coverage, message=message)
     )
-    judged = compare(case, "the verifier", found)
+    judged = judge_case(case, "the verifier", observed)
     if judged.outcome in ("accepted", "rejected", "void"):
         raise AssertionError(f"{case.id} is {judged.outcome}: {judged.why}")
-    if strictly and found.status not in case.statuses:
+    if strictly and observed.status not in case.statuses:
         raise AssertionError(f"{case.id}: {judged.why}")

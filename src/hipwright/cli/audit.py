@@ -136,7 +136,7 @@ def _mutants(output: CommandOutput, count: int, out: Path | None, **how: Any) ->
     _leave(output, report.to_dict(), out)
     if not output.json_mode:
         print_mutants(output.console(), report)
-    return 0 if report.good else exit_codes.FAILED
+    return 0 if report.passed else exit_codes.FAILED
 
 
 def _variants(output: CommandOutput, count: int, gate: str, out: Path | None, **how: Any) -> int:

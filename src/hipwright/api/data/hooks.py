@@ -40,7 +40,7 @@ def mutants(program: Program, number: int) -> Iterator[tuple[Program, str]]:
     from hipwright.program import parse
 
     for mutant in sample([every("program", parse(program.text))], number):
-        yield Program(text=mutant.text, knobs=program.knobs), mutant.said()
+        yield Program(text=mutant.text, knobs=program.knobs), mutant.description()
 
 
 def evidence_text(evaluation: Evaluation, program: Program) -> str:

@@ -11,24 +11,24 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hipwright.agents.auditors import Confusion
-    from hipwright.audit.mutate import MutationReport
-    from hipwright.audit.run import Matrix
+    from hipwright.audit.confusion import ConfusionMatrix
+    from hipwright.audit.mutation import MutationReport
 
 NO_PREDICTIONS = "the archive holds no predictions of the screener: `hipwright optimize` makes them"
 
 
-def print_matrices(console: Console, found: Mapping[str, Matrix]) -> None:
+def print_matrices(console: Console, found: Mapping[str, ConfusionMatrix]) -> None:
     """A table for each verifier, and the candidates that were not judged as expected."""
     from rich.table import Table
 
-    from hipwright.audit.run import OUTCOMES
+    from hipwright.audit.confusion import OUTCOMES
 
     for name, one in found.items():
         table = Table("", *OUTCOMES, "all", title=f"{name} gate", title_justify="left")
         for kind, counts in one.counts.items():
             table.add_row(kind, *(str(counts[o]) for o in OUTCOMES), str(sum(counts.values())))
         console.print(table)
-        for judged in one.but_right():
+        for judged in one.unexpected():
             console.print(f"  {judged.outcome}: {judged.case.id}: {judged.why}", markup=False, highlight=False)
 
 
@@ -36,7 +36,7 @@ def print_mutants(console: Console, report: MutationReport) -> None:
     """The summary, and the mutants that survived."""
     console.print(report.summary(), markup=False, highlight=False)
     for mutant in report.survivors():
-        console.print(f"  survived: {mutant.said()}", markup=False, highlight=False)
+        console.print(f"  survived: {mutant.description()}", markup=False, highlight=False)
 
 
 def print_confusions(console: Console, found: Sequence[Confusion]) -> None:

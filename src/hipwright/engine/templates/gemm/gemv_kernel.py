@@ -141,9 +141,8 @@ class _KContiguous(_Gemv):
         group_rows, row_groups = lane_groups(rows, body.hint(spec.k), self.vectors_per_block, spec.width)
         self.group_rows = body.knob("GEMV_ROWS", group_rows, (1, 2, 4), "rows of the matrix that 32 lanes sum at once")
         self.row_groups = body.knob("GEMV_WAVES", row_groups, (1, 2, 4, 8), "groups of 32 lanes that share a row")
-        self.few_steps = (
-            body.hint(spec.k) <= 4 * 32 * spec.width * row_groups
-        )  # prefetched values hold registers over all steps
+        # prefetched values of the epilogue hold registers over all steps
+        self.few_steps = body.hint(spec.k) <= 4 * 32 * spec.width * row_groups
         packed = spec.width > 8  # 16 bytes become that many floats: int8 took 64 us with one step, 67 us with two
         steps = 2 if rows >= MANY_ROWS or packed else 4  # with many blocks, others run while one waits
         unroll = max(1, steps // group_rows // max(1, self.vectors_per_block // 2))

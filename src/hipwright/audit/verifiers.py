@@ -1,4 +1,4 @@
-"""Verifiers to audit: the evaluator on one target, behind one gate, with every task of the corpus opened once."""
+"""Verifiers under audit: the evaluator on one target behind one gate, with every task of the corpus opened once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Protocol
 
 from hipwright import config
 from hipwright.audit.cases import CorpusCase
-from hipwright.audit.found import ObservedVerdict, found_in
+from hipwright.audit.verdicts import ObservedVerdict, observed_verdict
 from hipwright.errors import HipwrightError
 from hipwright.evaluation import Evaluator
 from hipwright.evaluation.gpu.context import GpuContext, open_gpu
@@ -25,30 +25,30 @@ from hipwright.toolchain.cache import BuildCache
 from hipwright.verify import WORKER, Oracle
 from hipwright.verify.verification import Gate
 
-LIMITS = Limits(wall_s=20.0, cpu_s=60.0, memory_mb=4096)  # of one call: the corpus holds candidates that never end
+LIMITS = Limits(wall_s=20.0, cpu_s=60.0, memory_mb=4096)  # of one call: some candidates of the corpus never end
 
 
 class Verifier(Protocol):
-    """Anything that judges candidates; the suite and the matrix ask no more of it."""
+    """A verifier of candidates, as the corpus and the confusion matrix use it."""
 
     @property
     def name(self) -> str:
-        """For tables."""
+        """The name in tables."""
 
     def judge(self, case: CorpusCase) -> ObservedVerdict:
         """The verdict on one candidate. Safe to call from several threads."""
 
 
 @dataclass
-class _Opened:
+class _OpenTask:
     handle: TaskHandle
     evaluator: Evaluator
     stack: ExitStack
 
 
 @dataclass
-class AuditBench:
-    """The processes, tasks and expectations that all verifiers of one audit share. seed None draws secret ones."""
+class AuditSession:
+    """The processes, tasks and expectations that all verifiers of an audit share. seed: None for a secret one."""
 
     host: Zygote
     candidates: Zygote
@@ -59,10 +59,10 @@ class AuditBench:
     unsafe: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _locks: dict[Path, threading.Lock] = field(default_factory=dict)
-    _tasks: dict[Path, _Opened] = field(default_factory=dict)
+    _tasks: dict[Path, _OpenTask] = field(default_factory=dict)
 
     def evaluator(self, task: Path) -> Evaluator:
-        """The evaluator of a task, opened on first use. Raises TaskError and the infrastructure's errors."""
+        """The evaluator of a task, opened on first use. Raises TaskError and errors of the infrastructure."""
         with self._lock:
             lock = self._locks.setdefault(task, threading.Lock())
         with lock:
@@ -70,7 +70,7 @@ class AuditBench:
                 self._tasks[task] = self._open(task)
             return self._tasks[task].evaluator
 
-    def _open(self, task: Path) -> _Opened:
+    def _open(self, task: Path) -> _OpenTask:
         with ExitStack() as stack:
             handle = stack.enter_context(open_task(task, self.host))
             gpus = {kind: stack.enter_context(GpuTask(gpu, handle)) for kind, gpu in self.gpus.items()}
@@ -84,10 +84,10 @@ class AuditBench:
                 limits=LIMITS,
                 gpus=gpus,
             )
-            return _Opened(handle, evaluator, stack.pop_all())
+            return _OpenTask(handle, evaluator, stack.pop_all())
 
     def close(self, task: Path | None = None) -> None:
-        """End what serves one task, or all."""
+        """Closes one task, or all."""
         for path in [task] if task else list(self._tasks):
             with self._lock:
                 opened = self._tasks.pop(path, None)
@@ -96,10 +96,10 @@ class AuditBench:
 
 
 @contextmanager
-def open_bench(
+def open_audit(
     target: Target = CPU, *, seed: int | None = None, unsafe: bool = False, cache_folder: Path | None = None
-) -> Iterator[AuditBench]:
-    """Start the processes of a target on which programs run; all end with the block."""
+) -> Iterator[AuditSession]:
+    """Starts the processes of a target that runs programs; all end with the block."""
     folder = cache_folder or config.cache_dir()
     folder.mkdir(parents=True, exist_ok=True)
     cache = BuildCache(folder)
@@ -110,39 +110,39 @@ def open_bench(
         gpus: dict[str, GpuContext] = {}
         if target.is_gpu:
             gpus[target.name] = stack.enter_context(open_gpu(target, None, cache, unsafe=unsafe))
-        bench = AuditBench(host, candidates, cache, target.name, gpus, seed, unsafe)
-        stack.callback(bench.close)
-        yield bench
+        session = AuditSession(host, candidates, cache, target.name, gpus, seed, unsafe)
+        stack.callback(session.close)
+        yield session
 
 
 @dataclass(frozen=True)
 class TargetVerifier:
-    """hipwright's own verifier on the bench's target, behind one gate. timed: also through the clock's checks."""
+    """hipwright's verifier on the session's target, behind one gate. timed: with the checks of the clocks."""
 
-    bench: AuditBench
+    session: AuditSession
     gate: Gate = "full"
     timed: bool = False
 
     @property
     def name(self) -> str:
         """Target and gate."""
-        return f"{self.bench.target} {self.gate}"
+        return f"{self.session.target} {self.gate}"
 
     def judge(self, case: CorpusCase) -> ObservedVerdict:
-        """Evaluate the candidate on its task."""
-        if self.bench.target not in case.targets:
+        """Evaluates the candidate on its task."""
+        if self.session.target not in case.targets:
             return ObservedVerdict(not_run=f"only {', '.join(case.targets)} can see this")
         if "clocks" in case.checks and not self.timed:
             return ObservedVerdict(not_run="only the clocks can see this (--timed)")
         return self.judge_text(case, case.text)
 
     def judge_text(self, case: CorpusCase, text: str) -> ObservedVerdict:
-        """Evaluate another text in the place of the case's own, on its task and in its form."""
+        """Evaluates another text in place of the case's own, on its task and in its form."""
         start = time.perf_counter()
         try:
             program = Program(form=case.form, text=text)
-            evaluator = self.bench.evaluator(case.task_path)
-            return found_in(evaluator.evaluate(program, gate=self.gate, timed=self.timed), self.bench.target)
+            evaluator = self.session.evaluator(case.task_path)
+            return observed_verdict(evaluator.evaluate(program, gate=self.gate, timed=self.timed), self.session.target)
         except HipwrightError as error:
             verdict = error.verdict()
             return ObservedVerdict(

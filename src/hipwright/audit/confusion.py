@@ -1,4 +1,4 @@
-"""Run the corpus on a verifier, and count: the confusion matrix."""
+"""Runs the corpus on a verifier and counts the outcomes: the confusion matrix."""
 
 from __future__ import annotations
 
@@ -8,38 +8,39 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from hipwright.audit.bench import Verifier
 from hipwright.audit.cases import CorpusCase, Kind, by_task
-from hipwright.audit.found import JudgedCase, ObservedVerdict, Outcome, compare, summary
+from hipwright.audit.verdicts import JudgedCase, ObservedVerdict, Outcome, judge_case, summary
+from hipwright.audit.verifiers import Verifier
 from hipwright.errors import HipwrightError
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 FAILURES = ("accepted", "rejected")
-Listener = Callable[[JudgedCase], None]
+JudgedListener = Callable[[JudgedCase], None]
 
 
-def run(
+def run_corpus(
     verifier: Verifier,
     cases: Sequence[CorpusCase],
     *,
     workers: int = 2,
-    listener: Listener = lambda _: None,
+    listener: JudgedListener = lambda _: None,
     done: Callable[[CorpusCase], None] = lambda _: None,
 ) -> list[JudgedCase]:
-    """Judge every case -> the results in the order of `cases`.
+    """Judges every case; the results are in the order of `cases`.
 
-    Cases of one task run one after another in time, so that it need not stay open; `done` is told the last of each.
+    Cases of one task run one after another, so that the task need not stay open; `done` is called after the last of
+    each.
     """
     groups = by_task(cases)
-    left = {task: len(members) for task, members in groups.items()}
+    remaining = {task: len(members) for task, members in groups.items()}
     order = [case for members in groups.values() for case in members]
     results: dict[str, JudgedCase] = {}
     with ThreadPoolExecutor(max_workers=workers) as pool:
-        for case, found in zip(order, pool.map(lambda c: _judge(verifier, c), order), strict=True):
-            results[case.id] = judged = compare(case, verifier.name, found)
+        for case, observed in zip(order, pool.map(lambda c: _judge(verifier, c), order), strict=True):
+            results[case.id] = judged = judge_case(case, verifier.name, observed)
             listener(judged)
-            left[case.task] -= 1
-            if not left[case.task]:
+            remaining[case.task] -= 1
+            if not remaining[case.task]:
                 done(case)
     return [results[case.id] for case in cases]
 
@@ -52,8 +53,8 @@ def _judge(verifier: Verifier, case: CorpusCase) -> ObservedVerdict:
 
 
 @dataclass
-class Matrix:
-    """How often each kind of candidate met each outcome, for one verifier. Rows are "honest", "broken", "hostile"."""
+class ConfusionMatrix:
+    """The number of candidates by kind and outcome, for one verifier. Rows are "honest", "broken", "hostile"."""
 
     verifier: str
     counts: dict[Kind, Counter[Outcome]] = field(default_factory=dict)
@@ -61,26 +62,26 @@ class Matrix:
 
     @property
     def accepted(self) -> int:
-        """Hostile and broken candidates that earned something."""
+        """Hostile and broken candidates that earned credit."""
         return sum(counts["accepted"] for counts in self.counts.values())
 
     @property
     def rejected(self) -> int:
-        """Honest ones that did not pass."""
+        """Honest candidates that did not pass."""
         return sum(counts["rejected"] for counts in self.counts.values())
 
     @property
     def void(self) -> int:
-        """No verdict: the machine's or the service's fault."""
+        """Candidates without a verdict, by the fault of the machine or the service."""
         return sum(counts["void"] for counts in self.counts.values())
 
     @property
-    def fooled(self) -> bool:
-        """Whether the verifier was wrong about anybody."""
+    def failed(self) -> bool:
+        """Whether the verifier accepted or rejected any candidate wrongly."""
         return bool(self.accepted or self.rejected)
 
-    def but_right(self) -> list[JudgedCase]:
-        """What did not go as expected, worst first; candidates that were not run are not among them."""
+    def unexpected(self) -> list[JudgedCase]:
+        """Judged cases without the expected outcome, worst first; without those that were not run."""
         order = {"accepted": 0, "rejected": 1, "void": 2, "wrong reason": 3}
         return sorted((j for j in self.judged if j.outcome in order), key=lambda j: order[j.outcome])
 
@@ -91,7 +92,7 @@ class Matrix:
             "counts": {kind: {o: counts[o] for o in OUTCOMES} for kind, counts in self.counts.items()},
             "accepted": self.accepted,
             "rejected": self.rejected,
-            "seconds": round(sum(j.found.seconds for j in self.judged), 2),
+            "seconds": round(sum(j.observed.seconds for j in self.judged), 2),
             "cases": [
                 {
                     "case": j.case.id,
@@ -99,18 +100,18 @@ class Matrix:
                     "row": j.case.row,
                     "outcome": j.outcome,
                     "why": j.why,
-                    "found": summary(j.found),
+                    "found": summary(j.observed),
                 }
                 for j in self.judged
             ],
         }
 
 
-def matrix(results: Iterable[JudgedCase]) -> dict[str, Matrix]:
-    """The confusion matrix of each verifier that occurs."""
-    found: dict[str, Matrix] = {}
+def confusion_matrices(results: Iterable[JudgedCase]) -> dict[str, ConfusionMatrix]:
+    """The confusion matrix of each verifier."""
+    observed: dict[str, ConfusionMatrix] = {}
     for judged in results:
-        one = found.setdefault(judged.verifier, Matrix(judged.verifier))
+        one = observed.setdefault(judged.verifier, ConfusionMatrix(judged.verifier))
         one.counts.setdefault(judged.case.kind, Counter())[judged.outcome] += 1
         one.judged.append(judged)
-    return found
+    return observed

@@ -1,4 +1,4 @@
-"""Outcomes: what is right, what is the wrong reason, what is an acceptance."""
+"""Outcomes: as expected, for the wrong reason, accepted, rejected."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from hipwright.audit import suite
 from hipwright.audit.cases import CorpusCase, all_cases
-from hipwright.audit.found import ObservedVerdict, compare
-from hipwright.audit.run import matrix, run
+from hipwright.audit.confusion import confusion_matrices, run_corpus
+from hipwright.audit.verdicts import ObservedVerdict, compare
 from hipwright.errors import DeviceError
 
 HONEST = CorpusCase(form="program", kind="honest", name="good", task="row_sum")
@@ -22,7 +22,7 @@ DECOY = CorpusCase(
 )
 
 
-def found(status: str, **more: Any) -> ObservedVerdict:
+def verdict(status: str, **more: Any) -> ObservedVerdict:
     fault = None if status == "pass" else "candidate"
     return ObservedVerdict(status=status, **{"fault": fault, **more})  # type: ignore[arg-type]
 
@@ -30,30 +30,30 @@ def found(status: str, **more: Any) -> ObservedVerdict:
 @pytest.mark.parametrize(
     ("case", "what", "outcome"),
     [
-        (HONEST, found("pass"), "right"),
-        (HONEST, found("pass", coverage=0.0), "right"),
-        (HONEST, found("wrong_value"), "rejected"),
-        (HONEST, found("wrong_value", fault="service"), "void"),
-        (HONEST, found("unscorable", fault="task"), "void"),
-        (HOSTILE, found("wrong_value"), "right"),
-        (HOSTILE, found("pass"), "accepted"),
-        (HOSTILE, found("pass", coverage=0.7), "accepted"),
-        (HOSTILE, found("pass", coverage=0.01), "wrong reason"),
-        (HOSTILE, found("out_of_bounds"), "wrong reason"),
-        (HOSTILE, found("wrong_value", message="in a second call"), "wrong reason"),
-        (HOSTILE, found("unscorable", fault="device"), "void"),
+        (HONEST, verdict("pass"), "right"),
+        (HONEST, verdict("pass", coverage=0.0), "right"),
+        (HONEST, verdict("wrong_value"), "rejected"),
+        (HONEST, verdict("wrong_value", fault="service"), "void"),
+        (HONEST, verdict("unscorable", fault="task"), "void"),
+        (HOSTILE, verdict("wrong_value"), "right"),
+        (HOSTILE, verdict("pass"), "accepted"),
+        (HOSTILE, verdict("pass", coverage=0.7), "accepted"),
+        (HOSTILE, verdict("pass", coverage=0.01), "wrong reason"),
+        (HOSTILE, verdict("out_of_bounds"), "wrong reason"),
+        (HOSTILE, verdict("wrong_value", message="in a second call"), "wrong reason"),
+        (HOSTILE, verdict("unscorable", fault="device"), "void"),
         (HOSTILE, ObservedVerdict(not_run="no GPU"), "not run"),
-        (DECOY, found("pass", coverage=0.0), "right"),
-        (DECOY, found("pass", coverage=1.0), "accepted"),
-        (DECOY, found("pass"), "accepted"),
+        (DECOY, verdict("pass", coverage=0.0), "right"),
+        (DECOY, verdict("pass", coverage=1.0), "accepted"),
+        (DECOY, verdict("pass"), "accepted"),
     ],
 )
 def test_outcomes(case: CorpusCase, what: ObservedVerdict, outcome: str) -> None:
     assert compare(case, "v", what).outcome == outcome
 
 
-class Scripted:
-    """A verifier that says what it is told."""
+class ScriptedVerifier:
+    """A verifier with given verdicts."""
 
     name = "scripted"
 
@@ -67,32 +67,34 @@ class Scripted:
         return answer
 
 
-def test_a_verifier_that_accepts_everything_is_fooled() -> None:
-    results = run(Scripted(lambda case: found("pass", coverage=1.0)), all_cases(), workers=3)
+def test_a_verifier_that_accepts_everything_fails() -> None:
+    results = run_corpus(ScriptedVerifier(lambda case: verdict("pass", coverage=1.0)), all_cases(), workers=3)
     assert [judged.case for judged in results] == list(all_cases())
-    one = matrix(results)["scripted"]
+    one = confusion_matrices(results)["scripted"]
     bad = sum(not case.honest for case in all_cases())
-    assert (one.accepted, one.rejected, one.fooled) == (bad, 0, True)
+    assert (one.accepted, one.rejected, one.failed) == (bad, 0, True)
     assert one.counts["honest"] == Counter(right=len(all_cases()) - bad)
-    assert {judged.outcome for judged in one.but_right()} == {"accepted"}
+    assert {judged.outcome for judged in one.unexpected()} == {"accepted"}
 
 
-def test_a_verifier_that_rejects_everything_is_fooled_too() -> None:
-    one = matrix(run(Scripted(lambda case: found("wrong_value")), all_cases()))["scripted"]
+def test_a_verifier_that_rejects_everything_fails() -> None:
+    one = confusion_matrices(run_corpus(ScriptedVerifier(lambda case: verdict("wrong_value")), all_cases()))["scripted"]
     assert one.accepted == 0 and one.rejected == sum(case.honest for case in all_cases())
     told = one.to_dict()
     assert told["counts"]["honest"]["rejected"] == one.rejected and len(told["cases"]) == len(all_cases())
 
 
-def test_a_broken_device_is_nobodys_mistake() -> None:
-    one = matrix(run(Scripted(lambda case: DeviceError("gone")), all_cases()[:7]))["scripted"]
-    assert not one.fooled and one.void == 7
+def test_device_faults_count_for_nobody() -> None:
+    one = confusion_matrices(run_corpus(ScriptedVerifier(lambda case: DeviceError("gone")), all_cases()[:7]))[
+        "scripted"
+    ]
+    assert not one.failed and one.void == 7
 
 
 def test_a_task_is_closed_once_after_its_last_case() -> None:
     judged, closed = [], []
-    run(
-        Scripted(lambda case: found("pass")),
+    run_corpus(
+        ScriptedVerifier(lambda case: verdict("pass")),
         all_cases(),
         listener=lambda one: judged.append(one.case.task),
         done=lambda case: closed.append((case.task, len(judged))),
