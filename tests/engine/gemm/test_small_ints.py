@@ -15,7 +15,7 @@ from hipwright.engine import write
 from hipwright.engine.emit.device_code import device_code
 from tests.engine.gemm.test_packed_gemv import nibbles
 from tests.engine.harness import Op, captured, check
-from tests.engine.rows.test_store_words import twin
+from tests.engine.rows.test_half_type_rows import twin
 from tests.engine.template_builds import builds
 
 GEMV = {"call:matmul": "gemv"}

@@ -15,7 +15,7 @@ from hipwright.engine import write
 from hipwright.records import Program
 from tests.engine.gemm.test_gemm import BRAIN, HALF, Dense, Of, chosen, draw
 from tests.engine.harness import captured, compare, reference, run
-from tests.engine.rows.test_store_words import twin
+from tests.engine.rows.test_half_type_rows import twin
 from tests.engine.template_builds import program_builds
 
 ON = "#if __CUDA_ARCH__ >= 800\n#define GEMM_MMA 1"

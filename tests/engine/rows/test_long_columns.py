@@ -1,4 +1,4 @@
-"""Columns that stay in registers, rows of odd lengths read in packs, losses whose rows are needed twice."""
+"""Columns that stay in registers, rows of odd lengths loaded in vectors, losses that need rows twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def numbers(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 3) -> t
 
 
 def columns(channels: int, dtype: torch.dtype) -> torch.Tensor:
-    """Columns of nothing but minus infinity, with one NaN, with one infinity, with large values."""
+    """Columns of minus infinity alone, with one NaN, with one infinity, with large values."""
     x = numbers(2, channels, 9, 4, dtype=dtype)
     x[0, :, 0, 0], x[0, channels - 1, 0, 1], x[0, 0, 0, 2] = -INFINITY, float("nan"), INFINITY
     x[1, :, 2] *= 300
@@ -45,7 +45,7 @@ def place(x: torch.Tensor) -> Any:
 @pytest.mark.parametrize("function", [softmax, root_mean_square, place], ids=lambda f: f.__name__)
 @pytest.mark.matrix(keep=8)
 def test_columns(function: Callable[..., Any], channels: int, dtype: torch.dtype, wave: int) -> None:
-    """Those captured fit registers, others may not."""
+    """The captured ones fit registers, others may not."""
     model, x = Op(function), columns(channels, dtype)
     written = write(captured(model, [x]), {"exact": channels == 150})
     for case in (x, columns(33, dtype), columns(600, dtype)):
@@ -74,7 +74,7 @@ def largest(x: torch.Tensor) -> Any:
 @pytest.mark.parametrize("function", [logs, largest], ids=lambda f: f.__name__)
 @pytest.mark.matrix(keep=6)
 def test_odd_rows(function: Callable[..., Any], dtype: torch.dtype, wave: int) -> None:
-    """Each row begins elsewhere between the borders of packs."""
+    """Each row begins at another offset from an aligned address."""
     model, x = Op(function), odd(5003, dtype)
     graph = captured(model, [x])
     written = write(graph, {key: False for key in space(graph) if key.startswith(("team:", "edges:"))})
@@ -96,7 +96,7 @@ def gradient(logits: torch.Tensor, target: torch.Tensor) -> Any:
 
 
 @pytest.mark.parametrize("wave", [32, 64])
-def test_a_row_needed_twice_is_read_once(wave: int) -> None:
+def test_a_row_needed_twice_is_loaded_once(wave: int) -> None:
     model, inputs = Op(divergence), [numbers(3, 3000), numbers(3, 3000, seed=4)]
     written = write(captured(model, inputs))
     assert written.text.count("this thread's tile of the row") >= 2
@@ -105,7 +105,7 @@ def test_a_row_needed_twice_is_read_once(wave: int) -> None:
     compare(got, expected, native)
 
 
-def test_what_a_condition_guards_is_read_once_a_row() -> None:
+def test_guarded_loads_are_performed_once_per_row() -> None:
     model, inputs = Op(gradient), [numbers(4, 2500), torch.tensor([0, 2499, 7, 1300])]
     written = write(captured(model, inputs), {"exact": False})
     reads = [line for line in written.text.splitlines() if "[row]" in line]

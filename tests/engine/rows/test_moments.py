@@ -1,4 +1,4 @@
-"""Mean and variance in one pass: large means, outliers, tails; blocks, lanes, columns and teams."""
+"""Mean and variance in one pass: large means, outliers, tails; blocks, lanes, columns and cooperative blocks."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_digits(mapping: str, team: bool, knobs: dict[str, int], width: int, wav
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_no_number(bad: float) -> None:
+def test_nan_and_infinity(bad: float) -> None:
     x = torch.randn(3, 300, generator=torch.Generator().manual_seed(6))
     x[1, 17] = bad
     program = write(captured(Spread(), [x]), {})

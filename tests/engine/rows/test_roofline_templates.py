@@ -1,5 +1,6 @@
-"""Memory-bound templates: right on the cpu target, and laid out as the roofline asks at large sizes: one read and one
-write of memory, 16-byte accesses, no scratch on any AMD target; the same source compiles for NVIDIA."""
+"""Memory-bound templates: correct on the cpu target, and laid out as the roofline demands at large sizes: one read and
+one write of memory, 16-byte accesses, no scratch on any AMD target; the same source compiles for NVIDIA.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def classes(count: int, rows: int) -> torch.Tensor:
 
 
 def like(x: torch.Tensor, *shape: int) -> torch.Tensor:
-    """A large input: only its shape is looked at."""
+    """A large input, of which only the shape is used."""
     return torch.empty(shape, dtype=x.dtype)
 
 
@@ -179,7 +180,7 @@ def kernels(name: str) -> list[tuple[str, str]]:
         ("channels last in half", "transpose"),
     ],
 )
-def test_one_kernel_of_the_right_kind(name: str, mapping: str) -> None:
+def test_mapping_of_the_one_kernel(name: str, mapping: str) -> None:
     assert [m for _, m in kernels(name)] == [mapping]
 
 
@@ -191,29 +192,29 @@ def test_cross_entropy_is_one_pass_and_a_small_kernel() -> None:
 
 
 @pytest.mark.parametrize("name", ["softmax of long rows", "softmax", "group norm", "batch norm in training"])
-def test_what_a_later_pass_needs_is_kept(name: str) -> None:
-    """A row's first tile is loaded once; only the loops over what registers do not hold read again."""
+def test_values_of_later_passes_are_kept(name: str) -> None:
+    """A row's first tile is loaded once; only loops over what exceeds registers load again."""
     body = text_of(name, {"exact": False}).split('extern "C"')[1]
     loads = [line for line in body.splitlines() if re.search(r"= load_tile<.*(inputs_0|input)( |,)", line)]
     assert len(loads) == 3
     assert "this thread's tile of the row" in body
 
 
-def test_a_row_of_fixed_length_has_no_second_read() -> None:
+def test_a_row_of_fixed_length_is_loaded_once() -> None:
     body = text_of("layer norm").split('extern "C"')[1]
     assert len(re.findall(r"= load_tile<", body)) == 3  # the input, the weight, the bias
     assert "for (int start" not in body
 
 
 def test_no_division_along_a_row() -> None:
-    """Broadcast operands: indices are split once a block, not once an element."""
+    """Broadcast operands: indices are split once per block, not once per element."""
     for name in ("bias", "bias of channels"):
         body = text_of(name, {"exact": False}).split('extern "C"')[1]
         loop = body[body.index("#pragma unroll") :]
         assert not re.search(r"[/%] \(?inputs_[01]_", loop), loop
 
 
-def test_teams_and_chunks_can_be_chosen_either_way() -> None:
+def test_cooperative_mappings_are_choices() -> None:
     model, inputs = large("softmax of long rows")
     graph = captured(model, inputs)
     (key,) = (k for k in space(graph) if k.startswith("team:"))
@@ -238,7 +239,7 @@ def test_teams_and_chunks_can_be_chosen_either_way() -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["softmax of long rows", "layer norm over several axes", "batch norm in training"])
-def test_teams_of_other_sizes(name: str, choices: dict[str, Any]) -> None:
+def test_cooperative_blocks_of_other_sizes(name: str, choices: dict[str, Any]) -> None:
     model, inputs, _ = TASKS[name]
     graph = captured(model, inputs)
     team = {k: choices.get("team", True) for k in space(graph) if k.startswith("team:")}
@@ -248,7 +249,7 @@ def test_teams_of_other_sizes(name: str, choices: dict[str, Any]) -> None:
 
 
 def test_online_softmax_of_hard_rows() -> None:
-    """Infinities, a constant row, a huge spread; for every length, with another tail."""
+    """Infinities, a constant row, a large spread; every length, with another tail."""
     model = Call(lambda x: (x.softmax(-1), x.logsumexp(-1), x.log_softmax(-1)))
     x = draw(6, 9001)
     x[0] = -torch.inf
@@ -271,8 +272,8 @@ def test_moments_of_a_large_mean() -> None:
     compare(got, expected, native)
 
 
-def test_rows_that_do_not_suit_packs() -> None:
-    """A program for rows of 16-byte packs, run with odd rows and with a tensor at an odd address."""
+def test_unaligned_rows_and_tensors() -> None:
+    """A program for rows of 16-byte vectors, run with odd rows and with a tensor at an odd address."""
     model = Call(lambda x: (x.softmax(-1), x * 2, x.sum(-1), x.t() + 1))
     program = write(captured(model, [draw(40, 512)]))
     for case in (draw(33, 511), draw(40 * 512 + 1)[1:].view(40, 512)):

@@ -1,4 +1,4 @@
-"""A product less a statistic of such products: both are rounded, so the largest element's exponential is exactly 1."""
+"""Differences of products and a statistic of them: both are rounded, so the largest element's exponential is 1."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ LAYOUTS: list[tuple[str, str]] = [("block", "registers"), ("block", "again"), ("
 
 
 def got(function: Function, inputs: list[torch.Tensor], chosen: dict[str, Any] | None = None) -> tuple[Any, str]:
-    """(what the engine's program gives on the cpu target, its text)."""
+    """(outputs of the engine's program on the cpu target, its text)."""
     model = Op(function)
     program = write(captured(model, inputs), chosen or {})
     return run(program, model, inputs)[0], program.text
 
 
 def drawn(function: Function, inputs: list[torch.Tensor], mapping: str, cache: str) -> dict[str, Any]:
-    """Choices for that layout."""
+    """The choices of one layout."""
     keys = space(captured(Op(function), inputs))
     mine = {"map": mapping, "cache": cache, "team": False}
     return {k: mine[k.partition(":")[0]] for k in keys if k.partition(":")[0] in mine}
@@ -87,7 +87,7 @@ def drawn(function: Function, inputs: list[torch.Tensor], mapping: str, cache: s
 @pytest.mark.parametrize(("mapping", "cache"), LAYOUTS)
 @pytest.mark.parametrize(("function", "make"), [(_product_softmax, shifted), (_activated_softmax, outliers)])
 def test_softmax(function: Function, make: Callable[..., torch.Tensor], mapping: str, cache: str) -> None:
-    """What rounds as PyTorch does is as near to the softmax of the rounded values."""
+    """Rounding as PyTorch does gives results as close to the softmax of the rounded values."""
     x, y = make(5, 70), make(5, 70).flip(0)
     out, text = got(function, [x, y], drawn(function, [x, y], mapping, cache))
     values = x * y if function is _product_softmax else F.hardswish(x * x)
@@ -110,14 +110,14 @@ def test_equal_products(function: Function, mapping: str, cache: str) -> None:
     assert (out == 0).all(), text
 
 
-def test_the_largest_logit_costs_nothing() -> None:
+def test_the_loss_of_the_only_large_logit_is_zero() -> None:
     x = torch.cat([shifted(40, 1), shifted(40, 1).flip(0) / 2], 1)
     for function in (_log_softmax, _cross_entropy):
         out, text = got(function, [x, x])
         assert (out.amax(-1) == 0).all() if function is _log_softmax else (out == 0).all(), text
 
 
-def test_a_sum_before_the_first_is_nothing() -> None:
+def test_an_exclusive_sum_begins_with_zero() -> None:
     x = shifted(9, 33)
     out, text = got(_before, [x, x.flip(0)])
     assert (out == 0).all(), text
@@ -130,7 +130,7 @@ def test_plain_operands_are_subtracted_in_place() -> None:
         assert "sub_rn(" not in text
 
 
-def test_the_short_form_leaves_the_helpers_out_and_has_them_back() -> None:
+def test_the_short_form_restores_the_helpers() -> None:
     x = shifted(9, 300)
     for function in (_product_softmax, _norm):
         text = write(captured(Op(function), [x, x])).text
@@ -150,7 +150,7 @@ def _activated(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def assembly(function: Function, inputs: list[torch.Tensor], chosen: dict[str, Any]) -> tuple[str, str]:
-    """What the compilers make of the engine's program: (gfx942's assembly, sm_90's PTX)."""
+    """The engine's program compiled: (gfx942's assembly, sm_90's PTX)."""
     program = write(captured(Op(function), inputs), chosen)
     parsed = parse(program.text)
     defines = parsed.defines(program.knobs)
@@ -166,7 +166,7 @@ def assembly(function: Function, inputs: list[torch.Tensor], chosen: dict[str, A
 @pytest.mark.parametrize("function", [_centred, _negated, _activated])
 @pytest.mark.matrix(keep=6)
 def test_no_target_contracts(function: Function, mapping: str, cache: str) -> None:
-    """All that these compute is products and differences: none in one instruction, none that ptxas may merge (.rn)."""
+    """These compute products and differences alone: none is contracted, and ptxas may contract none (.rn)."""
     inputs = [shifted(9, 300), shifted(9, 300)]
     amd, nvidia = assembly(function, inputs, drawn(function, inputs, mapping, cache))
     assert re.search(r"\bv_(pk_)?mul_f32", amd) and re.search(r"\bmul\.(rn\.)?f32", nvidia)

@@ -1,4 +1,4 @@
-"""Row kernels: registers, packs with tails, parts of a row in the row's own kernel, empty rows; on both wave sizes."""
+"""Row kernels: kept values, vectors with tails, values with columns of their own, empty rows; on both wave sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def draw(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def verify(model: torch.nn.Module, inputs: list[torch.Tensor], choices: dict[str, Any], wave: int = 64) -> str:
-    """The program for the first inputs is right; `choices` with a `*` stand for every kernel."""
+    """The program for the first inputs is correct; in `choices`, `*` stands for every kernel."""
     graph = captured(model, inputs)
     chosen = {k: choices[f"{k.split(':')[0]}:*"] for k in space(graph) if f"{k.split(':')[0]}:*" in choices}
     program = write(graph, {**chosen, **choices})
@@ -30,7 +30,7 @@ def verify(model: torch.nn.Module, inputs: list[torch.Tensor], choices: dict[str
 
 
 class Norm(torch.nn.Module):
-    """Rows of a fixed length, read in three passes."""
+    """Rows of a fixed length, in three passes."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Gated(torch.nn.Module):
 @pytest.mark.parametrize(
     ("mapping", "wave", "width"), [("block", 64, 2048), ("block", 32, 70), ("lanes", 32, 256), ("columns", 64, 48)]
 )
-def test_a_part_of_the_row_is_computed_in_its_kernel(mapping: str, wave: int, width: int) -> None:
+def test_values_with_columns_of_their_own(mapping: str, wave: int, width: int) -> None:
     model, x = Gated(width), draw(3, 23, width)
     verify(model, [x], {"map:*": mapping, "ROW_BLOCK": 64, "BLOCK": 128}, wave)
     graph = captured(model, [x])
@@ -82,7 +82,7 @@ def test_a_part_of_the_row_is_computed_in_its_kernel(mapping: str, wave: int, wi
 
 
 class Parts(torch.nn.Module):
-    """Parts of several widths, one read by another, a row kept whole, and an uneven slice."""
+    """Values of several widths, one read by another, a row stored whole, and an uneven slice."""
 
     def forward(self, x: torch.Tensor) -> Any:
         y = x.softmax(-1)
@@ -92,12 +92,12 @@ class Parts(torch.nn.Module):
 
 
 @pytest.mark.parametrize("mapping", ["block", "lanes"])
-def test_several_parts(mapping: str) -> None:
+def test_several_widths(mapping: str) -> None:
     verify(Parts(), [draw(9, 64)], {"map:*": mapping, "ROW_BLOCK": 64})
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_rows_are_read_in_packs_with_tails(dtype: torch.dtype) -> None:
+def test_rows_are_loaded_in_vectors_with_tails(dtype: torch.dtype) -> None:
     class Soft(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return (x * 2).softmax(-1)
@@ -115,7 +115,7 @@ def test_rows_are_read_in_packs_with_tails(dtype: torch.dtype) -> None:
 
 
 class Allocator(torch.nn.Module):
-    """Reductions, scans and pointwise values of what may be empty."""
+    """Reductions, scans and pointwise values of possibly empty tensors."""
 
     def forward(self, x: torch.Tensor) -> Any:
         return (
@@ -163,7 +163,7 @@ class Twice(torch.nn.Module):
         return x * 2 + 1, (y + x.sum()).softmax(-1)
 
 
-def test_int_is_guarded_and_long_needs_no_guard() -> None:
+def test_int_indices_are_guarded() -> None:
     graph = captured(Twice(), [draw(4, 6), draw(7)])
     text = write(graph).text
     assert text.count("< 2**30") == 1 and "int y_0" in text
@@ -177,7 +177,7 @@ def test_int_is_guarded_and_long_needs_no_guard() -> None:
 
 
 class Joined(torch.nn.Module):
-    """The first pass reads memory, the later ones only what it left in registers."""
+    """The first pass reads memory, later ones only registers."""
 
     def forward(self, x: torch.Tensor, other: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         joined = torch.cat([x, other], dim=-1)
@@ -186,7 +186,7 @@ class Joined(torch.nn.Module):
 
 
 class Hot(torch.nn.Module):
-    """Instances normalised, one-hot values of another input taken off, and rows normalised."""
+    """Instances normalised, one-hot values of another input subtracted, and rows normalised."""
 
     def forward(self, x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
         normal = F.instance_norm(x) - F.one_hot(places, x.shape[-1]).to(x.dtype)
@@ -194,7 +194,7 @@ class Hot(torch.nn.Module):
 
 
 @pytest.mark.parametrize("wave", [32, 64])
-def test_passes_that_read_only_registers_read_them_in_packs(wave: int) -> None:
+def test_kept_values_are_read_in_vectors(wave: int) -> None:
     brain = torch.bfloat16
     labels = torch.randint(0, 256, (12,), generator=torch.Generator().manual_seed(5))
     verify(Joined(), [draw(12, 128, dtype=brain), draw(12, 128, dtype=brain), labels], {}, wave)

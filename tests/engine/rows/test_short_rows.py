@@ -1,4 +1,4 @@
-"""Rows that threads hold whole: one exponential an element, maxima of numbers only, all asked for at once."""
+"""Rows that stay in registers whole: one exponential per element, maxima that ignore NaN, all loads issued at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INFINITY = float("inf")
 
 
 def awkward(rows: int, length: int, dtype: torch.dtype) -> torch.Tensor:
-    """Rows of large values, of nothing but minus infinity, of one infinity, of one NaN, of NaN alone."""
+    """Rows of large values, of minus infinity alone, with one infinity, with one NaN, of NaN alone."""
     x = torch.randn(rows, length, generator=torch.Generator().manual_seed(7)).to(dtype)
     x[0] *= 300
     x[1], x[2, length // 2], x[3, length - 1], x[4] = -INFINITY, INFINITY, float("nan"), float("nan")
@@ -38,13 +38,13 @@ def logs(x: torch.Tensor) -> Any:
 
 
 def shown(x: torch.Tensor) -> Any:
-    """The maximum itself is an output: it must let NaN through."""
+    """The maximum itself is an output, so it must propagate NaN."""
     top = x.amax(-1, keepdim=True)
     return top, (x - top).exp() / (x - top).exp().sum(-1, keepdim=True)
 
 
 def chosen(x: torch.Tensor) -> Any:
-    """What reads the maximum alone must let NaN through."""
+    """A value of the maximum alone must propagate NaN."""
     top = x.amax(-1, keepdim=True)
     return torch.where(top > 0, top, (x - top).exp().sum(-1, keepdim=True))
 
@@ -62,7 +62,7 @@ def program(name: str, x: torch.Tensor, **choices: Any) -> Any:
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.matrix(keep=6)
 def test_rows_of_any_length(name: str, shape: tuple[int, int], dtype: torch.dtype, wave: int) -> None:
-    """Captured ones fit registers, others may not."""
+    """The captured ones fit registers, others may not."""
     model, x = Op(FUNCTIONS[name]), awkward(*shape, dtype)
     written = write(captured(model, [x]), {"exact": shape[1] > 100})
     for case in (x, awkward(9, 30, dtype), awkward(8, 2500, dtype)):
@@ -84,7 +84,7 @@ def test_values(name: str, shape: tuple[int, int], dtype: torch.dtype, wave: int
     compare(got, expected, native)
 
 
-def test_what_is_written() -> None:
+def test_emitted_text() -> None:
     text = program("softmax", torch.empty(4096, 64, dtype=torch.float16)).text
     assert text.count("exp_fast(") == 2  # its definition, and one exponential an element
     assert "fmaxf(" in text
@@ -96,7 +96,7 @@ def test_what_is_written() -> None:
     assert sum("_row[k] = " in line and " / " in line for line in kernel) == 1  # the quotient, which stays
 
 
-def test_a_maximum_and_its_place_are_one_state() -> None:
+def test_a_maximum_and_its_index_are_one_state() -> None:
     text = write(captured(Op(lambda x: x.max(-1)), [torch.empty(128, 1000)])).text
     assert text.count("block_reduce<ROW_BLOCK>(") == 1
     assert "nan_max" not in text

@@ -1,4 +1,4 @@
-"""Kernels whose launch is most of their time: enough blocks, few waits, one round of the device."""
+"""Kernels dominated by their launch: enough blocks, few waits, one round of the device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.engine.template_builds import builds
 
 
 def checked(model: torch.nn.Module, inputs: list[torch.Tensor], shown: list[torch.Tensor] | None = None) -> str:
-    """A program for `shown` (or the inputs), run on the inputs; its text."""
+    """Runs a program for `shown` (or the inputs) on the inputs; returns its text."""
     program = write(captured(model, shown or inputs))
     exact, native, _ = reference(model, inputs)
     compare(run(program, model, inputs)[0], exact, native)
@@ -21,25 +21,25 @@ def checked(model: torch.nn.Module, inputs: list[torch.Tensor], shown: list[torc
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize(("rows", "depth"), [(300, 256), (1024, 1024), (37, 72)])
-def test_what_stands_behind_a_short_product_is_asked_for_first(dtype: torch.dtype, rows: int, depth: int) -> None:
+def test_the_epilogue_of_a_short_product_is_prefetched(dtype: torch.dtype, rows: int, depth: int) -> None:
     model = Op(lambda w, x, b, r: torch.tanh(x @ w.t() + b) + r)
     inputs = [torch.randn(*s).to(dtype) * 0.3 for s in ((rows, depth), (3, depth), (rows,), (3, rows))]
     text = checked(model, inputs)
     assert "_ahead" in text
 
 
-def test_what_operand_and_epilogue_both_read_is_each_rows_own() -> None:
+def test_operand_and_epilogue_load_the_same_tensor() -> None:
     model = Op(lambda w, x, s: (w.float() * s[:, None]) @ x + s)
     inputs = [torch.randint(-9, 9, (300, 256), dtype=torch.int8), torch.randn(256), torch.rand(300) + 0.5]
     checked(model, inputs)
 
 
-def test_long_products_ask_for_nothing_ahead() -> None:
+def test_long_products_prefetch_nothing() -> None:
     inputs = [torch.randn(64, 32768), torch.randn(32768), torch.randn(64)]
     assert "_ahead" not in write(captured(Op(lambda w, x, b: w @ x + b), inputs)).text
 
 
-def test_rows_that_fit_the_device_at_once_have_a_thread_a_pack() -> None:
+def test_few_rows_have_a_thread_per_vector() -> None:
     model = Op(lambda t, w, p: nn.functional.embedding(t, w) + p[: t.shape[1]])
     inputs = [torch.randint(0, 50, (4, 128)), torch.randn(50, 256), torch.randn(128, 256)]
     text = checked(model, inputs)
@@ -54,7 +54,7 @@ def test_short_rows_take_one_round_of_the_device() -> None:
 
 
 @pytest.mark.parametrize("largest", [True, False])
-def test_positions_of_awkward_rows(*, largest: bool) -> None:
+def test_indices_of_rows_with_nan_and_infinity(*, largest: bool) -> None:
     model = Op(lambda x: x.max(-1) if largest else x.min(-1))
     x = torch.randn(9, 1000)
     x[0], x[1], x[2] = float("-inf"), float("inf"), float("nan")

@@ -1,4 +1,4 @@
-"""Scans down columns by tiles: groups of tiles, lines of columns, what stands before and behind, edges."""
+"""Scans down columns by tiles: groups of tiles, lines of columns, prologue and following values, edge sizes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_tiles(function: Any, shape: tuple[int, ...], dtype: torch.dtype, wave: 
 
 @pytest.mark.parametrize("block", [64, 256])
 def test_blocks_and_other_sizes(block: int) -> None:
-    """One row of threads to a block or several; the same program on fewer and more rows and columns."""
+    """Blocks of one or several rows of threads; the same program on fewer and more rows and columns."""
     model = Op(lambda x: x.cumsum(0))
     choices = {"map:cumsum_kernel": "tiles", "map:cumsum": "tiles", "SCAN_BLOCK": block, "COLUMNS": 64, "SCAN_ITEMS": 4}
     for other in (draw(1, 3), draw(900, 33), draw(0, 20), draw(20, 0)):

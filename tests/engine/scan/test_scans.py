@@ -1,4 +1,4 @@
-"""Scans with what stands before and behind them in one kernel, along rows, by chunks, down columns, flipped."""
+"""Scans with a prologue and following values in one kernel: along rows, by chunks, down columns, flipped."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def product(x: torch.Tensor, y: torch.Tensor) -> Any:
     return torch.where(y > 0, (1 + x * 0.01).cumprod(1), y)
 
 
-BEHIND = [scaled, twice, backwards, product]
+FOLLOWED = [scaled, twice, backwards, product]
 
 
 @pytest.mark.parametrize("wave", [32, 64])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(3, 777), (2, 512), (2, 6000), (3, 21, 9)])
-@pytest.mark.parametrize("function", BEHIND, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", FOLLOWED, ids=lambda f: f.__name__)
 @pytest.mark.matrix(keep=10)
 def test_one_kernel(function: Callable[..., Any], shape: tuple[int, ...], dtype: torch.dtype, wave: int) -> None:
     inputs = [draw(*shape, dtype=dtype), draw(*shape, dtype=dtype).flip(1).contiguous()]
@@ -62,7 +62,7 @@ def test_whole_numbers_and_other_shapes() -> None:
     assert kernels_in(check(narrow, [x])) == 2
 
 
-def test_a_scan_read_elsewhere_is_stored() -> None:
+def test_a_scan_with_other_readers_is_stored() -> None:
     def both(x: torch.Tensor) -> torch.Tensor:
         total = x.cumsum(1)
         return total * total.flip(1)
@@ -78,7 +78,7 @@ def test_a_scan_read_elsewhere_is_stored() -> None:
         assert len(explain(captured(Op(function), [draw(9, 33)]))["kernels"]) == 2
 
 
-def test_nan_stays_behind_its_place() -> None:
+def test_nan_affects_only_later_elements() -> None:
     x = draw(3, 300)
     x[1, 100], x[2, 40] = float("nan"), float("inf")
     check(Op(lambda x: x.cumsum(1) * 2 + x), [x])

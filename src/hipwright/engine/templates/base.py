@@ -17,7 +17,7 @@ from hipwright.engine.ir.shapes import strides
 from hipwright.engine.lower.context import LoweringContext
 
 INT_LIMIT = 1 << 30
-"""Elements up to which a kernel counts in int; twice as many would fit, the rest is for the last block's overshoot."""
+"""Elements up to which a kernel counts in int. Twice as many would fit; the rest is for the last block's overshoot."""
 FAST = {"exp": "exp_fast", "sqrt": "sqrt_fast"}
 """Functions that cost a fraction of the exact ones and are off by a few ulp of float."""
 
@@ -35,11 +35,11 @@ class EmittedKernel:
     knobs: set[str] = field(default_factory=set)
     reads: list[str] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
-    static_bounds: str = ""  # launch bounds of a twin that knows the sizes, if other
+    static_bounds: str = ""  # launch bounds of the static-shape variant, if other
     lds: str = ""  # dynamic shared memory in bytes, as the plan writes it
-    aligned: dict[str, int] = field(default_factory=dict)  # pointers read 16 bytes at once, and the elements of those
+    aligned: dict[str, int] = field(default_factory=dict)  # buffers loaded 16 bytes at a time: elements of a load
     device: dict[str, str] = field(default_factory=dict)  # device code of the template's own, by name
-    before: list[str] = field(default_factory=list)  # lines of the plan ahead of the launch
+    before: list[str] = field(default_factory=list)  # lines of the plan before the launch
     scratch: dict[str, tuple[list[Ix], str]] = field(default_factory=dict)  # memory of its own: name -> shape, dtype
     zeroed: set[str] = field(default_factory=set)
     unaligned_rows: bool = False  # whether its rows begin at unaligned addresses
@@ -82,7 +82,7 @@ class Body:
         return all(self.c.hint(s) < INT_LIMIT for s in self._sizes())
 
     def _sizes(self) -> list[Ix]:
-        """Every number of elements that the kernel counts or indexes."""
+        """All numbers of elements that the kernel counts or indexes."""
         sizes = [product(self.group.space)] + [self.need.numels[b] for b in self.loads if b in self.need.numels]
         return sizes + [self.need.numels[self.need.stores[m.item.name][0]] for m in self.stored]
 

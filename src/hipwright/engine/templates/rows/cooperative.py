@@ -88,7 +88,7 @@ class CooperativeBlocks:
             self._exchange(made, layout)
             return
         for s in made:
-            dtype, words = s.words()
+            dtype, words = s.memory()
             size = product(body.group.outer) * ix(Sym(self.size)) * words
             if self.columns:
                 size = self._padded_columns(layout) * ix(Sym(self.size)) * words
@@ -110,7 +110,7 @@ class CooperativeBlocks:
         before = f"{emit.position(outer)} * blocks * "
         for s in made:
             emit.used |= {(f"block_reduce_{s.kind}", "")} if s.by_tile else set()
-            words = (s.words()[1] + 1) // 2
+            words = (s.memory()[1] + 1) // 2
             times = f" * {words}" if words > 1 else ""
             first = f"{self._partials} + 1" + (f" + {before}{self.published}" if self.published else "")
             emit.line(f"long* const {s.name}_partials = {first} + row * blocks{times};")

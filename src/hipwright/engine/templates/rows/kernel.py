@@ -176,7 +176,7 @@ class RowKernel(RowState):
         """Writes the reductions and stores of one pass."""
         reductions = [m for m in self.members_at(level) if m.role == "red"]
         full = [m for m in self.members_at(level) if m.role == FULL]
-        made = states(self.emit, reductions, self.online, self.quiet)
+        made = states(self.emit, reductions, self.online, self.ignoring_nan)
         if made or full:
             RowPass(self, self.row_sweep, level, made, full).write()
         for column in self.group.columns.values():

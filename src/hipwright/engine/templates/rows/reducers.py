@@ -1,7 +1,8 @@
-"""The states that a row kernel builds while it reads: one per reduction, or one for several that are found together.
+"""The states that a row kernel accumulates while it reads: one per reduction, or one for several found together.
 
 `mean`, `rest` and `squares` of the same values are one `Moments`; a maximum and the sum of exponentials under it are
-one `SoftmaxState` when the row does not stay in registers, so that memory is read once (Milakov & Gimelshein 2018).
+one `SoftmaxState` (online softmax) when the row does not stay in registers, so that memory is read once (Milakov &
+Gimelshein 2018).
 """
 
 from __future__ import annotations
@@ -25,26 +26,26 @@ OPERATORS = {
 }
 MOMENTS = {"mean": ".mean()", "rest": ".rest()", "squares": ".squares"}
 START = {"sum": 0, "prod": 1, "any": 0, "all": 1}
-WORDS = {"float": ("float32", 1), "double": ("float64", 1), "int": ("int32", 1), "long": ("int64", 1)}
+MEMORY = {"float": ("float32", 1), "double": ("float64", 1), "int": ("int32", 1), "long": ("int64", 1)}
 
 
 @dataclass(eq=False)
 class ReducerState:
-    """What one thread carries along: its type, where it starts, how two combine, and whose results it holds."""
+    """The state of one thread: its type, its start, how two are combined, and whose results it holds."""
 
     name: str
     kind: str  # a reduction, "moments" or "softmax"
     ctype: str  # of the values
     value: E
     members: list[GroupMember]
-    results: dict[str, str] = field(default_factory=dict)  # item -> what follows the state's name
-    index: str = "long"  # the type of a position in the row
-    quiet: bool = False  # a maximum of numbers only: what reads it is NaN anyway where a value is
-    products: bool = False  # its values may end in products that a compiler would not round
+    results: dict[str, str] = field(default_factory=dict)  # item -> the suffix of the state's name
+    index: str = "long"  # the type of an index in the row
+    ignores_nan: bool = False  # a maximum of numbers: what reads it is NaN anyway where a value is
+    products: bool = False  # its values may be products, which a compiler would contract instead of rounding
 
     @property
     def struct(self) -> str:
-        """Its type in C."""
+        """The C type."""
         if self.kind.startswith("arg"):
             return f"IndexedValue<{self.ctype}, {self.index}>"
         return {"moments": f"Moments<{self.ctype}>", "softmax": f"SoftmaxState<{self.ctype}>"}.get(
@@ -53,7 +54,7 @@ class ReducerState:
 
     @property
     def start(self) -> str:
-        """The state of no values."""
+        """The state of no values, as an initialiser."""
         if self.kind.startswith("arg"):
             none = "0x7fffffff" if self.index == "int" else "0x7fffffffffffffffL"
             return f"{{{worst(self.kind == 'argmax', self.ctype)}, {none}}}"
@@ -70,28 +71,28 @@ class ReducerState:
 
     @property
     def value_start(self) -> str:
-        """The same as an expression."""
+        """The state of no values, as an expression."""
         return f"{self.struct}{self.start}" if self.start.startswith("{") else self.start
 
     @property
     def operator(self) -> str:
         """The functor that combines two states."""
-        if self.quiet:
+        if self.ignores_nan:
             return "MaxNumber"
         return {"moments": "MergeMoments", "softmax": "MergeSoftmax"}.get(self.kind) or OPERATORS[self.kind]
 
     @property
     def by_tile(self) -> bool:
-        """Does it take a thread's whole tile at a time?"""
+        """Whether it takes all values of a thread's tile at a time."""
         return self.kind in ("moments", "softmax")
 
     @property
     def add_tile(self) -> str:
-        """The function that takes a tile."""
+        """The device function that adds a tile."""
         return f"add_products_to_{self.kind}" if self.products else "add_tile"
 
     def note(self, emit: Emitter) -> None:
-        """The device code it needs."""
+        """Notes the device code that it needs."""
         if self.by_tile:
             emit.used.add(("Moments" if self.kind == "moments" else "SoftmaxState", ""))
             self.products = emit.rounding.product(self.value)
@@ -100,17 +101,20 @@ class ReducerState:
         else:
             emit.used.add((self.operator, ""))
 
-    def add(self, emit: Emitter, place: str, k: str, flat: str) -> None:
-        """One more value. place: "" or the column's "[v]"; k: the place in the tile; flat: the index in the row."""
+    def add(self, emit: Emitter, column: str, k: str, flat: str) -> None:
+        """Writes the addition of one value.
+
+        column: "" or the column's "[v]"; k: the element's index in the tile; flat: its index in the row.
+        """
         text, rank = emit.text(self.value)
-        name = f"{self.name}{place}"
+        name = f"{self.name}{column}"
         if self.by_tile:
             emit.line(f"{self.name}_tile[{k}] = {text};")
         elif self.kind.startswith("arg"):
-            emit.line(f"{self.operator}().update({name}, {text}, {flat});")  # a thread goes through a row in order
+            emit.line(f"{self.operator}().update({name}, {text}, {flat});")  # a thread processes a row in order
         elif self.kind in ("sum", "prod"):
             emit.line(f"{name} {'+' if self.kind == 'sum' else '*'}= {text};")
-        elif self.quiet:
+        elif self.ignores_nan:
             emit.line(f"{name} = fmax{'f' if self.ctype == 'float' else ''}({name}, {text});")
         elif self.kind in ("max", "min"):
             emit.used.add((f"nan_{self.kind}", ""))
@@ -119,16 +123,16 @@ class ReducerState:
         else:
             emit.line(f"{name} = {name} {'||' if self.kind == 'any' else '&&'} ({text});")
 
-    def words(self) -> tuple[str, int]:
-        """(dtype, how many) of the memory that holds one."""
+    def memory(self) -> tuple[str, int]:
+        """(dtype, number of elements) of the memory that holds one state."""
         if self.kind.startswith("arg"):
             return "int64", 2
-        dtype, _ = WORDS[self.ctype]
+        dtype, _ = MEMORY[self.ctype]
         return dtype, {"moments": 4, "softmax": 2}.get(self.kind, 1)
 
 
 def worst(maximum: bool, ctype: str) -> str:
-    """What every value beats."""
+    """A value that every value replaces."""
     if ctype in ("float", "double"):
         return literal(float("-inf") if maximum else float("inf"), ctype)
     big = "0x7fffffffffffffffL" if ctype == "long" else "0x7fffffff"
@@ -136,7 +140,7 @@ def worst(maximum: bool, ctype: str) -> str:
 
 
 def pairs(members: Sequence[GroupMember]) -> dict[str, tuple[GroupMember, str]]:
-    """Sums of exp(x - max x) and the maxima they go with: {sum's item: (the maximum, how the sum is read)}."""
+    """Sums of exp(x - max x) with their maxima: {the sum's item: (the maximum, how the sum is read from the state)}."""
     tops = {m.item.name: m for m in members if m.role == "red" and m.item.reduction == "max"}
     found: dict[str, tuple[GroupMember, str]] = {}
     taken: set[str] = set()
@@ -156,40 +160,40 @@ def pairs(members: Sequence[GroupMember]) -> dict[str, tuple[GroupMember, str]]:
     return found
 
 
-def quiet(members: Sequence[GroupMember], stored: set[str]) -> set[str]:
-    """Maxima that may pass over NaN: each shifts exponentials whose sum is then NaN, and so is all that reads it.
+def nan_ignoring(members: Sequence[GroupMember], stored: set[str]) -> set[str]:
+    """Maxima that may ignore NaN: each shifts exponentials whose sum is then NaN, and so is all that reads the maximum.
 
-    One instruction a value instead of three. stored: the items that reach memory.
+    That is one instruction per value instead of three. stored: the items that reach memory.
     """
     out: set[str] = set()
     for total, (top, _) in pairs(members).items():
         name = top.item.name
         readers = [m for m in members if m.item.name != total and m is not top]
-        if name not in stored and all(_unmoved(m.value, name, total) for m in readers):
+        if name not in stored and all(_unaffected(m.value, name, total) for m in readers):
             out.add(name)
     return out
 
 
-def _unmoved(e: E, top: str, total: str) -> bool:
-    """Is e the same whether or not the maximum passes over NaN? It does not read it, or is NaN with the sum."""
-    if not any(a.op == "row" and a.attr == top for a in walk([e])) or _spreads(e, total):
+def _unaffected(e: E, top: str, total: str) -> bool:
+    """Whether e is the same if the maximum ignores NaN: it does not read the maximum, or is NaN with the sum."""
+    if not any(a.op == "row" and a.attr == top for a in walk([e])) or _is_nan_with(e, total):
         return True
-    return e.op in ("bin", "un", "fn", "cast", "sel", "guard") and all(_unmoved(a, top, total) for a in e.args)
+    return e.op in ("bin", "un", "fn", "cast", "sel", "guard") and all(_unaffected(a, top, total) for a in e.args)
 
 
-def _spreads(e: E, total: str) -> bool:
-    """Is e NaN where the sum is?"""
+def _is_nan_with(e: E, total: str) -> bool:
+    """Whether e is NaN where the sum is."""
     if e.op == "row":
         return bool(e.attr == total)
     spreads = e.op in ("bin", "un", "cast") and e.ctype in ("float", "double") and e.attr not in ("<", ">")
     spreads = spreads or (e.op == "fn" and e.attr in ("exp", "log", "reciprocal", "round_half", "round_bfloat16"))
-    return spreads and any(_spreads(a, total) for a in e.args)
+    return spreads and any(_is_nan_with(a, total) for a in e.args)
 
 
 def states(
-    emit: Emitter, members: Sequence[GroupMember], online: dict[str, tuple[GroupMember, str]], deaf: set[str]
+    emit: Emitter, members: Sequence[GroupMember], online: dict[str, tuple[GroupMember, str]], ignoring_nan: set[str]
 ) -> list[ReducerState]:
-    """The states of one pass's reductions; deaf: maxima that may pass over NaN."""
+    """The states of one pass's reductions. ignoring_nan: maxima that may ignore NaN."""
     out: list[ReducerState] = []
     sums = {top.item.name: (name, read) for name, (top, read) in online.items()}
     moments: dict[int, ReducerState] = {}
@@ -199,9 +203,9 @@ def states(
     for m in members:
         kind, name = m.item.reduction, m.item.name
         if name in online:
-            continue  # its maximum's state holds it
+            continue  # the state of its maximum holds it
         if also[name] is not None and COMPUTE[m.item.dtype] == m.value.ctype:
-            continue  # its position's state holds it
+            continue  # the state of its position holds it
         if kind in MOMENTS:
             state = moments.get(m.value.id)
             if state is None:
@@ -222,7 +226,7 @@ def states(
             results = {name: ".first()" if best else ""}
             results |= {n: ".value" for n, place in also.items() if place is m and COMPUTE[by[n].dtype] == ctype}
             label = emit.fresh(f"{name}_best" if best else name)
-            out.append(ReducerState(label, kind, ctype, m.value, [m], results, emit.index_type, name in deaf))
+            out.append(ReducerState(label, kind, ctype, m.value, [m], results, emit.index_type, name in ignoring_nan))
     for state in out:
         state.note(emit)
     return out

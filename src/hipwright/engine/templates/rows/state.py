@@ -10,7 +10,7 @@ from hipwright.engine.ir.index import product
 from hipwright.engine.templates.access import unconditional_loads
 from hipwright.engine.templates.base import Body
 from hipwright.engine.templates.rows.layout import RowLayout
-from hipwright.engine.templates.rows.reducers import levels, pairs, quiet
+from hipwright.engine.templates.rows.reducers import levels, nan_ignoring, pairs
 from hipwright.engine.templates.rows.row_cache import RowCache
 from hipwright.engine.templates.rows.scope import RowScope, elements
 from hipwright.engine.templates.rows.unaligned import PeeledRows
@@ -54,7 +54,7 @@ class RowState(RowScope):
         members = self.group.members
         self.online = {} if self.layout.registers and self.whole and not self.blocks else pairs(members)
         self.levels = levels(members, self.online)
-        self.quiet = quiet(members, set(self.body.need.stores))
+        self.ignoring_nan = nan_ignoring(members, set(self.body.need.stores))
 
     @property
     def last_level(self) -> int:

@@ -1,4 +1,4 @@
-"""Reductions and scans down columns of rows that an index picks: read in packs, whatever the index says."""
+"""Reductions and scans down columns of rows that an index selects: loaded in vectors, whatever the index is."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_values(function: Any, columns: int, length: int, dtype: torch.dtype, wa
     assert "load_gathered_columns<" in check(Op(function), inputs, choices={"BLOCK": 128}, wave=wave, other=other)
 
 
-def test_an_index_that_columns_share_but_not_rows() -> None:
-    """Picked along the reduced dimension, along the kept one, along columns (no pack can serve that)."""
+def test_indices_of_columns_but_not_rows() -> None:
+    """Indexed along the reduced dimension, along the kept one, along columns (which no vector can serve)."""
     x, i = draw(5, 40, 32), indices(5, most=5)
     assert "load_gathered_columns<" in check(Op(lambda x, i: x[i].sum(1)), [x, i])
     assert "load_gathered_columns<" in check(Op(lambda x, i: x[:, i].sum(1)), [x, indices(30, most=40)])
@@ -71,8 +71,8 @@ def test_builds() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("width", [64, 61])
 @pytest.mark.matrix(keep=4)
-def test_a_row_that_an_index_picks_is_read_in_packs(width: int, dtype: torch.dtype, wave: int) -> None:
-    """An embedding alone, with what is added to it, and under a reduction of its rows."""
+def test_an_indexed_row_is_loaded_in_vectors(width: int, dtype: torch.dtype, wave: int) -> None:
+    """An embedding alone, with something added to it, and under a reduction of its rows."""
     g = torch.Generator().manual_seed(2)
     table, places = (torch.randn(50, width, generator=g).to(dtype) for _ in range(2))
     tokens = torch.randint(0, 50, (3, 40), generator=g)

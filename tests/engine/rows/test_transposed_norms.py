@@ -1,4 +1,6 @@
-"""A norm that a product reads turned is kept as its own kernel walks it: one launch, and the product reads across."""
+"""A norm whose transpose a product reads is stored as its own kernel traverses it: one launch, and the product reads
+across rows.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def test_two_launches(wave: int) -> None:
     assert "layer_norm_mean" not in text[text.index("def forward") :]
 
 
-def test_large_ones_and_other_readers_are_turned_as_they_are_written() -> None:
+def test_large_norms_and_other_readers_are_stored_transposed() -> None:
     large = explain(captured(Across(64, 64), [torch.empty(128, 64, 64)]), {"call:linear": "gemm"})["kernels"]
     assert len(large) == 3
     assert len(explain(captured(Across(9, 20, heads=True), [torch.empty(3, 9, 20)]))["kernels"]) <= 2

@@ -1,4 +1,4 @@
-"""Long rows that stay in registers: half types as memory has them, other operands a few packs at a time."""
+"""Long rows that stay in registers: half types unconverted, other operands a few vectors at a time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def draw(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def verify(model: nn.Module, large: torch.Tensor, cases: list[torch.Tensor], wave: int, **knobs: Any) -> None:
-    """The program for a large input, at other sizes."""
+    """The program for a large input, run at other sizes."""
     program = write(captured(model, [large]), knobs)
     for x in cases:
         expected, native, _ = reference(model, [x])
@@ -36,7 +36,7 @@ def verify(model: nn.Module, large: torch.Tensor, cases: list[torch.Tensor], wav
 @pytest.mark.parametrize(("dtype", "wave"), [(torch.float16, 32), (torch.bfloat16, 64)])
 @pytest.mark.parametrize("knobs", [{"ROW_BLOCK": 64}, {"ROW_BLOCK": 128, "ROW_ITEMS": 1}, {"ROW_VEC": 2}])
 def test_halves_of_any_length(dtype: torch.dtype, wave: int, knobs: dict[str, Any]) -> None:
-    """Rows beyond the registers, cut packs, rows of one value, far means, NaN: right as PyTorch's."""
+    """Rows that exceed registers, cut vectors, rows of one value, distant means, NaN."""
     far = draw(2, 3, 90, 50, dtype=dtype) + 40
     far[1, 2, 3, 4] = float("nan")
     cases = [far, draw(1, 4, 37, 41, dtype=dtype), draw(2, 2, 5, 3, dtype=dtype)]
@@ -44,23 +44,23 @@ def test_halves_of_any_length(dtype: torch.dtype, wave: int, knobs: dict[str, An
 
 
 @pytest.mark.parametrize("wave", [32, 64])
-def test_teams_hold_what_their_tiles_cut(wave: int) -> None:
-    """Channels of 56 x 56 images: the last tile of a row is half a tile, and ends with it."""
+def test_cooperative_blocks_with_a_cut_tile(wave: int) -> None:
+    """Channels of 56 x 56 images: the last tile of a row is half a tile."""
     cases = [draw(5, 3, 24, 24) + 9, draw(3, 2, 7, 9), draw(2, 3, 30, 45)]
     verify(CHANNELS, torch.empty(64, 256, 56, 56), cases, wave, ROW_BLOCK=64, ROW_ITEMS=4, TEAM=4)
 
 
 @pytest.mark.parametrize("wave", [32, 64])
-def test_teams_of_halves(wave: int) -> None:
-    """Rows of half types beyond one block's registers."""
+def test_cooperative_blocks_of_half_types(wave: int) -> None:
+    """Rows of half types that exceed the registers of one block."""
     cases = [draw(2, 3, 90, 50, dtype=torch.float16), draw(1, 4, 37, 41, dtype=torch.float16)]
     large = torch.empty(8, 64, 512, 512, dtype=torch.float16)
     assert "block of a team" in {k["mapping"] for k in explain(captured(IMAGES, [large]))["kernels"]}
     verify(IMAGES, large, cases, wave, ROW_BLOCK=64, TEAM=4)
 
 
-def test_a_block_holds_64_halves_a_thread() -> None:
-    """A row of 128 KiB is one block's: each element is read once, no block waits, no register is spilled."""
+def test_a_thread_keeps_64_half_type_values() -> None:
+    """A row of 128 KiB has one block: each element is loaded once, no block waits, no register is spilled."""
     program = write(captured(IMAGES, [torch.empty(32, 64, 256, 256, dtype=torch.float16)]))
     assert "ROW_BLOCK = knob(1024" in program.text and "ROW_ITEMS = knob(8" in program.text
     assert "block_rank" not in program.text
@@ -69,27 +69,27 @@ def test_a_block_holds_64_halves_a_thread() -> None:
     _exact_fits(program, loads=8)
 
 
-def test_weights_of_a_row_take_few_registers() -> None:
-    """LayerNorm over several axes: 32 values a thread stay, weights and bias come two packs at a time."""
+def test_weights_are_loaded_in_chunks() -> None:
+    """LayerNorm over several axes: 32 values per thread stay, weights and bias are loaded two vectors at a time."""
     program = write(captured(nn.LayerNorm((64, 64, 64)), [torch.empty(192, 64, 64, 64)]))
     assert "ROW_ITEMS = knob(8" in program.text and "TEAM = knob(32" in program.text
     assert "load_tile<chunk_items, ROW_VEC>(weight" in program.text
     _exact_fits(program)
 
 
-def test_channels_hold_32_values_a_thread() -> None:
+def test_channels_keep_32_values_per_thread() -> None:
     program = write(captured(CHANNELS, [torch.empty(64, 256, 56, 56)]))
     assert "ROW_ITEMS = knob(8" in program.text and "TEAM = knob(32" in program.text
     _exact_fits(program)
 
 
-def test_what_all_elements_read_is_asked_for_before_the_wait() -> None:
+def test_row_operands_are_prefetched_before_the_wait() -> None:
     text = write(captured(nn.BatchNorm2d(256), [torch.empty(64, 256, 56, 56)]), {"exact": False}).text
     assert text.index("weight_value = ") < text.index("combine_published_partials<ROW_BLOCK>(batch_norm")
 
 
-def test_what_a_condition_guards_is_asked_for_before_the_reductions() -> None:
-    """Cross entropy's gradient: a row's class is read while the row itself is on its way."""
+def test_guarded_loads_are_prefetched_before_the_reductions() -> None:
+    """Cross entropy's gradient: a row's class is loaded with the row itself."""
 
     def gradient(x: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
         return torch.softmax(x, -1) - torch.zeros_like(x).scatter(1, classes[:, None], 1.0)
@@ -105,8 +105,8 @@ def test_what_a_condition_guards_is_asked_for_before_the_reductions() -> None:
         compare(got, expected, native)
 
 
-def test_what_a_reduction_finds_is_read_after_it() -> None:
-    """A load at a place that the row's own reduction found waits for it."""
+def test_loads_at_a_found_index_follow_the_reduction() -> None:
+    """A load at an index that the row's own reduction found waits for the reduction."""
     model = Op(lambda x, table: x * table[x.argmax(1)][:, None])
     text = write(captured(model, [draw(40, 600), draw(600)])).text
     x, table = draw(9, 600), draw(600)
@@ -117,7 +117,7 @@ def test_what_a_reduction_finds_is_read_after_it() -> None:
 
 
 def _exact_fits(program: Any, loads: int = 0) -> None:
-    """No scratch on AMD; at sm_90 the kernel for the captured sizes has 64 registers, so that 1024 threads fit."""
+    """No scratch on AMD; at sm_90 the static-shape variant has 64 registers, so that 1024 threads fit."""
     build = program_builds(program, lambda target: 2)
     main = [k for k in build.kernels if k.name.endswith("_exact")] or build.kernels
     assert all(k.vgpr is not None and k.vgpr <= 64 and k.spills == 0 for k in main), main

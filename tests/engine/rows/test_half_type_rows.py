@@ -1,4 +1,4 @@
-"""Half results: packs of 16 bytes, plain exponentials, one division a row; a thread sums a column where many are."""
+"""Half-type results: 16-byte stores, fast exponentials, one division per row; a thread per column if there are many."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.engine.template_builds import program_builds
 
 
 def twin(program: Any) -> str:
-    """The PTX of the last kernel's twin for the captured sizes."""
+    """The PTX of the static-shape variant of the last kernel."""
     parsed = parse(program.text)
     knobs = "".join(f"#define {name} {value}\n" for name, value in sorted(parsed.defines(program.knobs).items()))
     done, log, ptx = nvrtc.listing(parsed.hip, knobs, "sm_90", warm.compilers())
@@ -26,7 +26,7 @@ def twin(program: Any) -> str:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_a_softmax_of_half_types(dtype: torch.dtype) -> None:
-    """64 elements are four lanes' two packs: two stores of 16 bytes, none of 4, 16 plain exponentials."""
+    """64 elements are two vectors of four lanes each: two 16-byte stores, none of 4 bytes, 16 fast exponentials."""
     ptx = twin(write(captured(Op(lambda x: x.softmax(-1)), [torch.empty(1 << 16, 64, dtype=dtype)])))
     assert ptx.count("st.global.v4") == 2
     assert "st.global.u32" not in ptx and "st.global.b32" not in ptx
@@ -35,8 +35,8 @@ def test_a_softmax_of_half_types(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_stores_of_any_row(dtype: torch.dtype) -> None:
-    """Rows that packs fill, and rows that begin off their borders."""
+def test_stores_of_unaligned_rows(dtype: torch.dtype) -> None:
+    """Rows that vectors fill, and unaligned rows."""
     x = torch.randn(70, 72, generator=torch.Generator().manual_seed(5)).to(dtype)
     x[3, 5], x[4] = float("nan"), float("-inf")
     check(Op(lambda t: t.float().softmax(-1).to(t.dtype)), [x], other=[x[:, :61].contiguous()])
@@ -49,7 +49,7 @@ def weighted(x: torch.Tensor, weight: torch.Tensor) -> Any:
 @pytest.mark.parametrize("wave", [32, 64])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_a_thread_sums_a_column(dtype: torch.dtype, wave: int) -> None:
-    """Captured where columns fill a device, the program shares no column between threads; run on few it is right."""
+    """Captured where columns fill a device, the program shares no column between threads; it is correct on few, too."""
     model = Op(weighted)
     program = write(captured(model, [torch.empty(4096, 77, 259, dtype=dtype), torch.empty(4096, 77, dtype=dtype)]))
     defines = parse(program.text).defines(program.knobs)
@@ -70,7 +70,7 @@ def test_columns_build_without_lds() -> None:
 
 
 def test_few_columns_are_shared() -> None:
-    """One thread a column would leave most of a device idle."""
+    """One thread per column would leave most of a device idle."""
     program = write(captured(Op(weighted), [torch.empty(64, 77, 257), torch.empty(64, 77)]))
     assert parse(program.text).defines(program.knobs)["COLUMNS"] == 32
 
@@ -82,8 +82,8 @@ def cooled(x: torch.Tensor, temperature: torch.Tensor) -> Any:
 @pytest.mark.parametrize("wave", [32, 64])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(70, 61), (9, 5003)], ids=str)
-def test_one_division_a_row(shape: tuple[int, int], dtype: torch.dtype, wave: int) -> None:
-    """Also by zero, infinity, a negative, one too small and one too large for a plain reciprocal."""
+def test_one_division_per_row(shape: tuple[int, int], dtype: torch.dtype, wave: int) -> None:
+    """Also by zero, infinity, a negative, and numbers too small and too large for a plain reciprocal."""
     drawn = torch.Generator().manual_seed(shape[1])
     x, by = torch.randn(*shape, generator=drawn).to(dtype), torch.rand(shape[0], 1, generator=drawn) + 0.5
     by[:7, 0] = torch.tensor([0.0, float("inf"), -0.7, 1e-39, 3e38, float("nan"), -1e-40])
@@ -92,12 +92,12 @@ def test_one_division_a_row(shape: tuple[int, int], dtype: torch.dtype, wave: in
     assert "saturated_reciprocal(x_1" in text
 
 
-def test_float_results_keep_their_divisions() -> None:
+def test_float_results_are_divided() -> None:
     text = write(captured(Op(lambda x, t: (x / t).softmax(-1)), [torch.empty(64, 61), torch.empty(64, 1)])).text
     assert "saturated_reciprocal(" not in text
 
 
-def test_a_division_a_row_in_ptx() -> None:
+def test_one_division_per_row_in_ptx() -> None:
     model = Op(cooled)
     inputs = [torch.empty(16384, 10007, dtype=torch.bfloat16), torch.empty(16384, 1)]
     ptx = twin(write(captured(model, inputs)))

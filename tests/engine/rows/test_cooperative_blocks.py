@@ -1,4 +1,4 @@
-"""Blocks that share a row: what they hand one another without fences, and what they hold in LDS."""
+"""Cooperative blocks: partials exchanged without fences, and the row cache in LDS."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hipwright.engine import space, write
 from hipwright.engine.templates.rows.row_cache import ON_AMD
 from hipwright.records import Program
 from tests.engine.harness import Op, captured, compare, reference, run
-from tests.engine.rows.test_store_words import twin
+from tests.engine.rows.test_half_type_rows import twin
 from tests.engine.template_builds import program_builds
 
 INFINITY = float("inf")
 SMALL = {"ROW_BLOCK": 64, "ROW_ITEMS": 2, "TEAM": 4}
-"""A block has a tile of 512 floats, a team holds four times that."""
+"""A block has a tile of 512 floats, the blocks of a row keep four times that."""
 LENGTHS = (1, 5, 511, 2048, 2600, 4096, 5003)
-"""Parts without an element, a tile cut short, teams that are full, rows beyond what registers and LDS hold."""
+"""Lengths: blocks without an element, a cut tile, full blocks, rows that exceed registers and LDS."""
 
 
 def softmax(x: torch.Tensor) -> Any:
@@ -39,7 +39,7 @@ def scaled(x: torch.Tensor) -> Any:
 
 
 def largest_first(x: torch.Tensor) -> Any:
-    """A state that is no float."""
+    """A state that is not of floats."""
     return x - x.argmax(-1, keepdim=True).float()
 
 
@@ -54,7 +54,7 @@ def draw(rows: int, length: int, dtype: torch.dtype = torch.float32) -> torch.Te
 
 
 def programmed(function: Callable[..., Any], dtype: torch.dtype, **choices: Any) -> Program:
-    """The program of long rows, whose team waits; a team of few blocks, which the cpu target keeps at once."""
+    """The program of long rows whose blocks wait; few blocks, which the cpu target runs at once."""
     graph = captured(Op(function), [torch.empty(300, 1 << 17, dtype=dtype)])
     names = {key: choices.pop("stash") for key in space(graph) if key.startswith("stash:") and "stash" in choices}
     return write(graph, {**SMALL, **choices, **names})
@@ -93,8 +93,8 @@ def test_values(function: Callable[..., Any], dtype: torch.dtype, wave: int, sta
     [{"ROW_VEC": 1}, {"ROW_ITEMS": 1}, {"ROW_BLOCK": 128, "TEAM": 2}, {"ROW_BLOCK": 1024, "ROW_ITEMS": 4}, {}],
 )
 @pytest.mark.matrix(keep=12)
-def test_further_tiles(knobs: dict[str, int], stash: int, amd: bool) -> None:
-    """Any number of tiles of any form, also where none fits; in LDS, and in registers as on AMD."""
+def test_cached_tiles(knobs: dict[str, int], stash: int, amd: bool) -> None:
+    """Any number and shape of cached tiles, also none that fits; in LDS, and in registers as on AMD."""
     model, written = Op(softmax), programmed(softmax, torch.float32, stash=True, STASH=stash, **knobs)
     if amd:
         assert written.text.count(ON_AMD) > 4  # two bodies, or one with twins
@@ -107,7 +107,7 @@ def test_further_tiles(knobs: dict[str, int], stash: int, amd: bool) -> None:
 
 
 def test_several_axes_and_weights() -> None:
-    """Runs of an image each, and operands that do not stay."""
+    """Strided rows of images, and operands that are not kept."""
     images, channels = draw(6, 4000).view(6, 4, 10, 100) + 9, torch.nn.BatchNorm2d(4)
     norm = torch.nn.LayerNorm((4, 10, 100))
     torch.nn.init.normal_(norm.weight)
@@ -132,8 +132,8 @@ def test_several_axes_and_weights() -> None:
 @pytest.mark.parametrize(
     ("function", "dtype"), [(largest_first, torch.float32), (whole, torch.int64), (softmax, torch.float64)]
 )
-def test_other_states_are_counted_in(function: Callable[..., Any], dtype: torch.dtype) -> None:
-    """Positions, integers and doubles do not fit the words: arrivals are counted between fences."""
+def test_other_states_count_arrivals(function: Callable[..., Any], dtype: torch.dtype) -> None:
+    """Indices, integers and doubles do not fit the published words: arrivals are counted between fences."""
     model, written = Op(function), programmed(function, dtype)
     assert "cooperative_barrier(" in written.text and "publish_partial" not in written.text
     x = draw(4, 3001, torch.float64).to(dtype)
@@ -142,8 +142,8 @@ def test_other_states_are_counted_in(function: Callable[..., Any], dtype: torch.
     compare(got, expected, native)
 
 
-def test_a_nan_of_all_ones_is_handed_over() -> None:
-    """Inverted it would be the zeros that stand for nothing there yet, and the team would wait for ever."""
+def test_a_nan_of_all_ones_is_published() -> None:
+    """Inverted it would be zero, which means "not published yet", and the blocks would wait forever."""
     model, written = Op(softmax), programmed(softmax, torch.float32)
     x = draw(3, 3000)
     x.view(torch.int32)[1] = -1
@@ -151,8 +151,8 @@ def test_a_nan_of_all_ones_is_handed_over() -> None:
     assert got[1].isnan().all() and torch.allclose(got[0], x[0].softmax(-1)) and not got[2].isnan().any()
 
 
-def test_parts_and_tickets_are_one_buffer() -> None:
-    """One launch zeroes it; in it every state has its words behind the other's."""
+def test_partials_and_ticket_share_a_buffer() -> None:
+    """One launch zeroes it; the words of each state follow those of the one before."""
     text = programmed(scaled, torch.float32).text
     (zeroed,) = re.findall(r"torch\.zeros\((.*)\)", text)
     assert "dtype=torch.int64" in zeroed
@@ -161,8 +161,8 @@ def test_parts_and_tickets_are_one_buffer() -> None:
     assert f"* {len(offsets)} + 1," in zeroed
 
 
-def test_what_waits_holds_no_more_registers() -> None:
-    """Four blocks of a multiprocessor: 64 registers, none spilled, LDS for four. No fence, no atomic but the ticket."""
+def test_resources_of_waiting_blocks() -> None:
+    """Four blocks on a multiprocessor: 64 registers, none spilled, LDS for four. No fence, no atomic but the ticket."""
     for stash in (False, True):
         graph = captured(Op(softmax), [torch.empty(128, 1 << 20)])
         program = write(graph, {"stash:softmax_kernel": stash})
@@ -173,17 +173,18 @@ def test_what_waits_holds_no_more_registers() -> None:
         assert ptx.count("cp.async.cg") == (8 if stash else 0)
 
 
-def test_lanes_meet_before_they_share_what_they_waited_for() -> None:
-    """NVIDIA's lanes leave a loop in which each waits for a word of its own one by one, and shuffle with who is there:
-    without a barrier four programs were wrong on an H200, and no processor tells."""
+def test_lanes_synchronise_after_waiting() -> None:
+    """Lanes leave a waiting loop at different times on NVIDIA, and would shuffle without the others: without a barrier
+    four programs were wrong on an H200, and the cpu target cannot show it.
+    """
     gather = programmed(softmax, torch.float32).text.split("T combine_published_partials(")[1].split("\n}")[0]
     loop, rest = gather.split("await_partial<T>", 1)
     assert "__syncthreads" not in loop and rest.index("__syncthreads()") < rest.index("block_reduce")
 
 
 @pytest.mark.parametrize("shape", [(64, 256, 56, 56), (64, 256, 57, 55)])
-def test_runs_in_lds(shape: tuple[int, int, int, int]) -> None:
-    """A channel of many images: tiles of several runs, of whole packs or not."""
+def test_strided_rows_in_lds(shape: tuple[int, int, int, int]) -> None:
+    """A channel of many images: tiles of several runs, of whole vectors or not."""
     model = Op(lambda x: torch.relu(F.batch_norm(x, None, None, training=True)))
     written = write(captured(model, [torch.empty(shape)]), SMALL)
     assert "cp_async_strided_row<" in written.text

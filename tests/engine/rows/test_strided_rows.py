@@ -1,4 +1,4 @@
-"""Rows that are several runs of memory (BatchNorm's channels, means over axes apart): one pass, in packs."""
+"""Strided rows, of several contiguous runs (BatchNorm's channels, means over separate axes): one pass, in vectors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_statistics(which: int, dtype: torch.dtype, wave: int) -> None:
     check(Op(STATISTICS[which]), [x], wave=wave, other=[draw(5, 3, 7, 5, dtype=dtype)])
 
 
-def test_one_kernel_and_nothing_left_to_the_library() -> None:
+def test_one_kernel_and_no_library_call() -> None:
     for function in STATISTICS[:2]:
         made = explain(captured(Op(function), [draw(6, 3, 6, 8)]))
         assert len(made["kernels"]) == 1 and not made["library"]
@@ -58,7 +58,7 @@ def test_batch_norm_of_short_runs(shape: tuple[int, ...], other: tuple[int, ...]
     assert "load_strided_row<" in text and "store_strided_row<" in text and kernels_in(text) == 1
 
 
-def test_a_team_shares_short_runs() -> None:
+def test_cooperative_blocks_of_short_runs() -> None:
     model = nn.BatchNorm2d(2)
     x = draw(300, 2, 8, 6)
     graph = captured(model, [x])
@@ -75,7 +75,7 @@ def test_nan_and_infinity_stay_in_their_channel() -> None:
     check(Op(lambda x: (*torch.var_mean(x, (0, 2, 3)), F.batch_norm(x, None, None, training=True))), [x])
 
 
-def test_columns_read_packs_over_two_axes() -> None:
+def test_strided_columns_are_loaded_in_vectors() -> None:
     text = check(Op(lambda x: x.mean((0, 2))), [draw(5, 8, 6, 16)], other=[draw(5, 8, 6, 13)])
     assert "load_strided_columns<" in text
 

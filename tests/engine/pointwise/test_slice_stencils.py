@@ -1,4 +1,4 @@
-"""Stencils written with shifted slices: where most packs would lie off their borders, neighbours are read singly."""
+"""Stencils of shifted slices: where most vectors would be unaligned, elements are loaded one by one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from hipwright.engine import space, write
 from tests.engine.harness import Op, captured, check
-from tests.engine.rows.test_store_words import twin
+from tests.engine.rows.test_half_type_rows import twin
 from tests.engine.template_builds import builds, program_builds
 
 SINGLE = "load_whole_vectors<ROW_ITEMS, 1>"
@@ -43,7 +43,7 @@ def test_values(wave: int) -> None:
         assert SINGLE in check(Op(function), [x], choices=choices, wave=wave, other=[other.contiguous()])
 
 
-def test_packs_where_they_mostly_fit() -> None:
+def test_vectors_where_most_are_aligned() -> None:
     assert SINGLE not in text(apart, 4096, 1028)
     assert SINGLE not in text(blurred, 4096, 1028)  # half of the packs lie on their borders
     assert SINGLE in text(heat, 20, 130, 514)
@@ -75,7 +75,7 @@ def sobel(u: torch.Tensor) -> Any:
         (heat, (4, 7, 40), (3, 3, 3)),
     ],
 )
-def test_rows_that_slide(function: Any, shape: tuple[int, ...], other: tuple[int, ...], wave: int) -> None:
+def test_sliding_rows(function: Any, shape: tuple[int, ...], other: tuple[int, ...], wave: int) -> None:
     dtype = torch.float16 if function is sobel else torch.float32
     x, y = (torch.randn(s, generator=torch.Generator().manual_seed(2)).to(dtype) for s in (shape, other))
     names = [k for k in space(captured(Op(function), [x])) if k.startswith("map:")]
@@ -94,7 +94,7 @@ def edges(image: torch.Tensor) -> Any:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("side", [2, 4])
 @pytest.mark.matrix(keep=4)
-def test_half_types_slide_by_fours(side: int, dtype: torch.dtype, wave: int) -> None:
+def test_half_types_slide_by_four(side: int, dtype: torch.dtype, wave: int) -> None:
     """Rows of outputs that are a multiple of four, of two, odd ones; fewer rows than a thread computes."""
     x, *others = (
         torch.randn(s, generator=torch.Generator().manual_seed(4)).to(dtype)
@@ -108,8 +108,8 @@ def test_half_types_slide_by_fours(side: int, dtype: torch.dtype, wave: int) -> 
         assert f"store_vector<{side}>(" in text and "to_floats(" in text
 
 
-def test_what_stencils_of_half_types_cost() -> None:
-    """Each input is converted once for the 16 outputs of a thread, and a root is one instruction."""
+def test_instructions_of_half_type_stencils() -> None:
+    """Each input is converted once for the 16 outputs of a thread, and a square root is one instruction."""
     x = torch.empty(8, 1026, 1026).half()
     assert space(captured(Op(edges), [x]))["side:to_copy_sub_mul"].options == (2, 4)
     program = write(captured(Op(edges), [x]))
@@ -122,14 +122,14 @@ def test_what_stencils_of_half_types_cost() -> None:
 
 
 def test_large_stencils_slide() -> None:
-    """A thread of four rows reads six, each once."""
+    """A thread that computes four rows loads six, each once."""
     assert text(laplace, 64, 1024, 1024).count("= load_span<") == 6
     builds(Op(laplace), [torch.empty(8, 1024, 1024)])
     builds(Op(sobel), [torch.empty(8, 1026, 1022).half()])
 
 
 def deep(u: torch.Tensor) -> Any:
-    """Of many volumes."""
+    """A stencil over many volumes."""
     c = u[:, 1:-1]
     across = c[..., 1:, :-2] + c[..., :-1, :-2] - c[..., 1:, 1:-1] * c[..., :-1, 2:] + c[..., 1:, 2:]
     return u[:, 2:, 1:, 1:-1] * u[:, :-2, 1:, 1:-1] + across
@@ -138,7 +138,7 @@ def deep(u: torch.Tensor) -> Any:
 @pytest.mark.parametrize(("planes", "threads"), [(1, 64), (2, 128), (4, 256), (8, 64)])
 @pytest.mark.matrix(keep=2)
 def test_a_block_covers_planes(planes: int, threads: int) -> None:
-    """Fewer than a block covers, more, and none but a rest; rows of more than its share of threads."""
+    """Fewer planes than a block covers, more, and a remainder alone; rows longer than its threads."""
     knobs = {"PLANES": planes, "ROW_BLOCK": threads}
     for function, shapes in ((heat, [(7, 8, 70), (3, 5, 262)]), (deep, [(3, 5, 6, 40), (2, 11, 4, 300)])):
         x, y = (torch.randn(s, generator=torch.Generator().manual_seed(5)) for s in shapes)
@@ -147,7 +147,7 @@ def test_a_block_covers_planes(planes: int, threads: int) -> None:
         assert "/ PLANES" in text
 
 
-def test_planes_are_offered_where_outputs_read_several() -> None:
+def test_planes_are_a_knob_where_outputs_read_several() -> None:
     choices = space(captured(Op(heat), [torch.empty(258, 258, 258)]))
     assert (choices["PLANES"].default, choices["ROW_BLOCK"].default) == (4, 256)
     assert "PLANES" not in space(captured(Op(laplace), [torch.empty(64, 1024, 1024)]))

@@ -1,4 +1,4 @@
-"""Pointwise kernels: tiles of packs, rows without reductions, short last dimensions; tails, odd sizes, guards."""
+"""Pointwise kernels: tiles of vectors, rows without reductions, short last dimensions; tails, odd sizes, guards."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_short_last_dimensions(wave: int) -> None:
     assert " % 4" not in text.split("for (int s = 0")[1]  # the index is split once for four elements
 
 
-def test_interleaving_is_not_mistaken() -> None:
+def test_operands_under_a_condition_are_no_interleaving() -> None:
     """Two operands under a condition on the last dimension."""
     check(Op(interleaved), [torch.randn(6, 40)])
 
@@ -55,7 +55,7 @@ def test_interleaving_is_not_mistaken() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(("length", "other"), [(264, 77), (259, 264), (40, 13)])
 def test_rows(dtype: torch.dtype, length: int, other: int) -> None:
-    """Whole packs, tails within a pack, tiles with packs to spare; other sizes than the captured."""
+    """Whole vectors, tails within a vector, tiles beyond the row; other sizes than the captured."""
     x, scale = torch.randn(5, length).to(dtype), torch.rand(5).to(dtype)
     choices = {**picks(affine, [x, scale], "rows"), "ROW_BLOCK": 64, "ROW_ITEMS": 2, "LANES": 4, "BLOCK": 64}
     check(Op(affine), [x, scale], choices=choices, other=[torch.randn(5, other).to(dtype), scale])
@@ -63,22 +63,22 @@ def test_rows(dtype: torch.dtype, length: int, other: int) -> None:
 
 @pytest.mark.parametrize("length", [520, 509])
 def test_flat_tiles(length: int) -> None:
-    """Elements behind the end pick no row of a table."""
+    """Elements beyond the end select no row of a table."""
     x, table = torch.randint(1, 4, (length,)), torch.randn(4)
     check(Op(looked_up), [x, table], choices=picks(looked_up, [x, table], "vector"))
     y = torch.randn(length).half()
     check(Op(lambda v: torch.sigmoid(v) * v), [y], choices={"map:mul": "vector", "map:sigmoid_mul": "vector"})
 
 
-def test_halves_of_rows() -> None:
-    """Loads under conditions are made singly, by neighbours."""
+def test_conditional_loads_along_rows() -> None:
+    """Conditional loads are single, by neighbours."""
     q, s = torch.randn(9, 128).bfloat16(), torch.rand(9, 64).bfloat16()
     text = check(Op(rotated), [q, s], choices=picks(rotated, [q, s], "rows"))
     assert "store_whole_vectors<ROW_ITEMS * ROW_VEC, 1>" in text
 
 
 def test_copies_are_not_converted() -> None:
-    """Half values that only move keep their bits: NaN's too, and no instruction is spent."""
+    """Half values that are only moved keep their bits, also of NaN, and cost no instruction."""
     body = write(captured(Op(shuffled), [torch.empty(4, 256, 64, 64).half()])).text.split('extern "C"')[0]
     assert "float" not in body.split("pixel_shuffle_kernel_body")[1]
     kernels = explain(captured(Op(shuffled), [torch.empty(4, 256, 64, 64).half()]))["kernels"]
@@ -91,7 +91,7 @@ def test_builds() -> None:
 
 
 def test_exponentials_in_half() -> None:
-    """By the device's own instruction, over the whole range and beyond it."""
+    """By the device's own instruction, over the whole range and beyond."""
     x = torch.linspace(-100, 100, 1016).bfloat16()
     x[:4] = torch.tensor([float("inf"), float("-inf"), float("nan"), 0.0])
     model = Op(lambda v: torch.exp(v.float() * 0.5).bfloat16())

@@ -1,4 +1,4 @@
-"""Teams whose blocks are a whole number for each multiprocessor of a device are in the space, and right."""
+"""Numbers of cooperative blocks that fill every multiprocessor evenly are in the search space, and correct."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.engine.harness import Op, captured, compare, reference, run
 COLUMNS, ROWS = Op(lambda x: x.mean(0)), Op(lambda x: x.square().sum(1))
 
 
-def test_sizes_fill_a_device() -> None:
+def test_counts_fill_a_device() -> None:
     for groups in (1, 3, 16, 100):
         for size in fills(groups):
             assert any(0 <= count * each - size * groups < groups for count in MULTIPROCESSORS for each in (4, 8)), (
@@ -26,8 +26,8 @@ def test_sizes_fill_a_device() -> None:
 
 
 @pytest.mark.parametrize(("model", "shape", "size"), [(COLUMNS, (131072, 2048), 33), (ROWS, (32, 1 << 20), 33)])
-def test_they_are_offered_and_give_the_same(model: torch.nn.Module, shape: tuple[int, int], size: int) -> None:
-    """The program for a large tensor, on a small one: teams of 33 blocks, more than there are tiles and fewer."""
+def test_offered_counts_give_the_same_values(model: torch.nn.Module, shape: tuple[int, int], size: int) -> None:
+    """The program for a large tensor, on a small one: 33 blocks per row, more than there are tiles and fewer."""
     graph = captured(model, [torch.empty(shape, device="meta")])
     assert size in space(graph)["TEAM"].options
     program = write(graph, {"TEAM": size, "exact": False})
@@ -40,13 +40,15 @@ def test_they_are_offered_and_give_the_same(model: torch.nn.Module, shape: tuple
         compare(got, exact, native)
 
 
-def test_a_team_that_waits_keeps_its_size() -> None:
+def test_waiting_blocks_keep_their_count() -> None:
     graph = captured(Op(lambda x: x.softmax(-1)), [torch.empty((8, 1 << 20), device="meta")])
     assert all(option & (option - 1) == 0 for option in space(graph)["TEAM"].options)  # type: ignore[operator]
 
 
 def test_tiny_runs_take_few_blocks() -> None:
-    """Ten channels of 3 x 3 are ten tiles of nine elements, but no team of ten blocks: they took the cpu 20 s."""
+    """Ten channels of 3 x 3 are ten tiles of nine elements, but not ten cooperative blocks: these took the cpu target
+    20 s.
+    """
     model = torch.nn.Sequential(torch.nn.GroupNorm(32, 320), torch.nn.SiLU())
     program = write(captured(model, [torch.empty(16, 320, 128, 128)]))
     assert re.search(r"_blocks = .* min\(16, cdiv\(\w+ \* \w+ \* 10, ROW_BLOCK \* ROW_VEC\)\)", program.text)

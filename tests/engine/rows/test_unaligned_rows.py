@@ -1,4 +1,4 @@
-"""Rows that begin and end off the borders of packs: single elements at the edges, whole packs between."""
+"""Unaligned rows: head and tail by single elements, the interior in aligned vectors."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import torch
 
 from hipwright.engine import space, write
 from tests.engine.harness import Op, captured, compare, reference, run
-from tests.engine.rows.test_store_words import twin
+from tests.engine.rows.test_half_type_rows import twin
 from tests.engine.template_builds import program_builds
 
 INFINITY = float("inf")
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 LENGTHS = (1, 7, 8, 9, 22, 2999, 4104)
-"""Without a whole pack, with one of none or all edges, just under the captured length, longer than registers hold."""
+"""Lengths: less than a vector, one vector with neither, either or both of head and tail, just under the captured
+length, more than registers hold.
+"""
 
 
 def logs(x: torch.Tensor) -> Any:
@@ -41,14 +43,14 @@ def first_best(x: torch.Tensor) -> Any:
 
 
 def every_third(x: torch.Tensor) -> Any:
-    """What is computed asks for the place in the row."""
+    """A value that uses the index in the row."""
     place = torch.arange(x.shape[-1])
     kept = torch.where(place % 3 == 0, x.float(), 0.0)
     return kept.sum(-1), (kept - kept.amax(-1, keepdim=True)).to(x.dtype)
 
 
 def apart(x: torch.Tensor, y: torch.Tensor) -> Any:
-    """Two inputs whose rows meet the same borders."""
+    """Two inputs whose rows have the same boundaries."""
     return (x.float() - y.float()).abs().sum(-1), (x.float() * y.float()).mean(-1)
 
 
@@ -88,7 +90,7 @@ def test_values(function: Callable[..., Any], dtype: torch.dtype, wave: int) -> 
 @pytest.mark.parametrize("cache", ["registers", "reload"])
 @pytest.mark.parametrize("length", [11001, 70001], ids=["one tile", "several"])
 def test_long_rows(length: int, cache: str) -> None:
-    """Rows of half types that registers hold as they are, a few packs at a time; and rows that they do not hold."""
+    """Rows of half types that stay in registers unconverted, a few vectors at a time; and rows that exceed them."""
     model, given = Op(softmax), inputs(softmax, 4, length, torch.bfloat16)
     written = write(captured(model, given), {"cache:softmax_kernel": cache, "team:softmax_kernel": False})
     assert "store_row_interior<" in written.text
@@ -97,8 +99,8 @@ def test_long_rows(length: int, cache: str) -> None:
     compare(got, expected, native)
 
 
-def test_where_accesses_begin_apart_there_are_none() -> None:
-    """Weights along the row meet other borders than its rows, and so do rows that are cut."""
+def test_accesses_with_other_starts_are_not_peeled() -> None:
+    """Weights along the row, and sliced rows, have other boundaries than the rows."""
     x, w = torch.empty(64, 5003, dtype=torch.float16), torch.empty(5003, dtype=torch.float16)
     for function, given in (
         (lambda x, w: (x * w).softmax(-1), [x, w]),
@@ -108,15 +110,15 @@ def test_where_accesses_begin_apart_there_are_none() -> None:
         assert "interior =" not in write(captured(Op(function), given)).text
 
 
-def test_it_can_be_turned_off() -> None:
+def test_peeling_is_a_choice() -> None:
     graph = captured(Op(softmax), [torch.empty(64, 5003, dtype=torch.float16)])
     assert space(graph)["edges:softmax_kernel"].options == (True, False)
     assert "interior =" not in write(graph, {"edges:softmax_kernel": False}).text
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_what_is_read(dtype: torch.dtype) -> None:
-    """One element of an edge is read and written by itself, all else 16 bytes at once."""
+def test_accesses_in_ptx(dtype: torch.dtype) -> None:
+    """Elements of head and tail are accessed one by one, all others 16 bytes at a time."""
     program = write(captured(Op(softmax), [torch.empty(4096, 10007, dtype=dtype)]))
     accesses = [line for line in twin(program).splitlines() if "ld.global" in line or "st.global" in line]
     wide = [line for line in accesses if ".v4" in line]

@@ -1,4 +1,4 @@
-"""Transposes in packs of 16 bytes (templates/pointwise/transpose_packs.py), beside those element by element."""
+"""Transposes by 16-byte vectors (templates/pointwise/transpose_vectors.py), beside those element by element."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_whole_tiles_and_others(dtype: torch.dtype, rows: int, columns: int) -> 
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_operands_beside(dtype: torch.dtype) -> None:
+def test_operands_along_the_result(dtype: torch.dtype) -> None:
     x = torch.randn(2, 64, 96).to(dtype)
     check(biased, [x, torch.randn(96).to(dtype)])
     check(both_biased, [x, torch.randn(96).to(dtype)])
@@ -55,14 +55,14 @@ def test_operands_beside(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_other_sizes_and_addresses_go_element_by_element(dtype: torch.dtype) -> None:
+def test_unaligned_sizes_and_addresses(dtype: torch.dtype) -> None:
     shown = [torch.randn(2, 64, 128).to(dtype)]
     check(relued, [torch.randn(3, 67, 129).to(dtype)], shown)
     flat = torch.randn(2 * 64 * 128 + 1).to(dtype)
     check(relued, [flat[1:].view(2, 64, 128)], shown)
 
 
-def test_odd_sizes_and_mixed_types_have_no_packs() -> None:
+def test_odd_sizes_and_mixed_types_use_no_vectors() -> None:
     check(relued, [torch.randn(2, 67, 129)], packs=False)
 
 
