@@ -72,7 +72,7 @@ class Emitter(StatementBuilder):
         self.rounding = Rounding()
 
     def count(self, roots: Sequence[E]) -> None:
-        """Note what the roots of one block share."""
+        """Count how often the roots of one block use each expression: what is used twice gets a name."""
         self.shared = {}
         for e in walk(roots):
             for a in e.args:
@@ -81,22 +81,22 @@ class Emitter(StatementBuilder):
             self.shared[root.id] = self.shared.get(root.id, 0) + 1
 
     def known(self, e: E) -> str | None:
-        """The name e already has."""
+        """The name that e has in a scope, or None."""
         for scope in reversed(self.scopes):
             if e.id in scope:
                 return scope[e.id]
         return None
 
     def name(self, e: E, name: str) -> None:
-        """Let e be called `name` in this scope."""
+        """Give e a name in this scope."""
         self.scopes[-1][e.id] = name
 
     def bind(self, e: E) -> str:
-        """A name for e, declaring one when it has none."""
+        """The name of e, which is declared if it has none."""
         found = self.known(e)
         if found is None:
             text, _ = self.text(e)
-            found = self.known(e)  # blocks name themselves
+            found = self.known(e)  # guards and loops are named by their own statements
             if found is None:
                 found = text if re.fullmatch(r"\w+", text) else self._declare(e, text)
         return found
@@ -111,7 +111,7 @@ class Emitter(StatementBuilder):
     # ------------------------------------------------------------ expressions
 
     def text(self, e: E) -> tuple[str, int]:
-        """(text, precedence) of e, declaring what it shares first."""
+        """(text, precedence) of e; shared expressions in it are declared first."""
         found = self.known(e)
         if found is not None:
             return found, ATOM
@@ -157,7 +157,7 @@ class Emitter(StatementBuilder):
         return text if rank >= least else f"({text})"
 
     def _binary(self, e: E) -> tuple[str, int]:
-        apart = self.rounding.apart(e)
+        apart = self.rounding.separately_rounded(e)
         if apart:
             self.used.add(("sub_rn", ""))
             return f"sub_rn({', '.join(self.text(a)[0] for a in apart)})", ATOM
@@ -172,7 +172,7 @@ class Emitter(StatementBuilder):
         return f"{left} {e.attr} {right}", rank
 
     def _small(self, e: E, less: float) -> str:
-        """A small integer as a float, less a whole number."""
+        """A small integer converted to float, minus a whole number."""
         text = self.text(e)[0]
         pack = re.fullmatch(r"(\w+)\.v\[(.*)\]", text)
         if pack and pack[1] in self.bytes:
@@ -183,7 +183,7 @@ class Emitter(StatementBuilder):
         return f"{name}({text}, {literal(less, 'float')})"
 
     def _widened(self, e: E, text: str) -> str:
-        """Arithmetic on an index as a value is 64-bit, as int64 tensors are."""
+        """An operand whose arithmetic is 64-bit where it is an index, as for int64 tensors."""
         if e.op == "index" and self.index_type == "int":
             return f"(long){text}" if re.fullmatch(r"\w+|\(.*\)", text) else f"(long)({text})"
         return text
@@ -196,7 +196,7 @@ class Emitter(StatementBuilder):
         return text, ATOM
 
     def position(self, p: Ix) -> str:
-        """An index as text; values it reads get names first."""
+        """An index as text; values that it reads are declared first."""
         if p.key in self.aliases:
             return self.aliases[p.key]
         names: dict[str, str] = {}
@@ -231,7 +231,7 @@ class Emitter(StatementBuilder):
         return f"{name}({', '.join(args)})"
 
     def _typed(self, e: E, text: str) -> str:
-        """An argument whose type decides a template's."""
+        """An argument with a cast where its C type would choose another instance of a function template."""
         if (e.op in ("index", "const") and e.ctype == "long") or (
             e.op == "load" and e.attr[2] in ("int8", "int16", "uint8")
         ):
@@ -258,7 +258,7 @@ class Emitter(StatementBuilder):
         return name, ATOM
 
     def _inline(self, e: E) -> bool:
-        """Can e be written in place under a condition? Only without statements of its own."""
+        """Whether e can be written inside a conditional expression: it needs no statements."""
         if e.op == "const" or e.op == "row" or self.known(e) is not None:
             return True
         if e.op == "load":

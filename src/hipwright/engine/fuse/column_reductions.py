@@ -74,7 +74,7 @@ def _large(s: Scheduler, group: Group, width: int) -> set[str]:
     for e in walk([m.value for m in members]):
         if e.op == "load":
             sizes = [a.size for a in e.attr[1].atoms() if getattr(a, "size", None) is not None]
-            out |= {e.attr[0]} if s.c.hints_of(sizes) > max(width, s.c.hint(product(group.inner))) else set()
+            out |= {e.attr[0]} if s.c.numel_hint(sizes) > max(width, s.c.hint(product(group.inner))) else set()
     return out
 
 

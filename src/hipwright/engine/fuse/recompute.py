@@ -73,7 +73,7 @@ class _Again:
         if any(e.op in ("loop", "row") for e in nodes) or not all(isinstance(a, (Var, Sym)) for a in atoms):
             return False
         groups = self._groups()
-        kept = self.s.c.hints_of(self.item.space) * ITEM_BYTES.get(self.item.dtype, 1) * (1 + len(groups))
+        kept = self.s.c.numel_hint(self.item.space) * ITEM_BYTES.get(self.item.dtype, 1) * (1 + len(groups))
         return sum(self._fresh(g, nodes) for g in groups) < kept and all(self._light(r) for r in self.away)
 
     def _groups(self) -> list[Group]:
@@ -88,7 +88,7 @@ class _Again:
         """Bytes of an element for each combination of the variables that the load depends on."""
         _, position, dtype = load.attr
         sizes = [a.size for a in position.atoms() if isinstance(a, Var) and a.size is not None]
-        return self.s.c.hints_of(sizes) * ITEM_BYTES.get(dtype, 1)
+        return self.s.c.numel_hint(sizes) * ITEM_BYTES.get(dtype, 1)
 
     def _light(self, reader: LoweredItem) -> bool:
         index = self.s.c.probe(reader.space)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hipwright.engine.ir.index import Atom, Ind, Ix, Var, ix, replace
+from hipwright.engine.ir.index import Atom, Ind, Ix, Var, below, ix, nonneg, replace
 
 COMPUTE = {
     "float16": "float",
@@ -41,7 +41,7 @@ SMALL_INTS = ("int8", "int16", "uint8")
 
 
 class E:
-    """One scalar expression. op: load const index bin un fn cast sel guard loop."""
+    """One scalar expression. op: load const index bin un fn cast sel guard loop row (a value that the kernel names)."""
 
     __slots__ = ("args", "attr", "ctype", "id", "label", "op")
 
@@ -166,8 +166,6 @@ class ExprArena:
 
     def compare(self, a: Ix, token: str, b: Ix) -> E:
         """A comparison of two index expressions, folded when it is certain."""
-        from hipwright.engine.ir.index import below, nonneg
-
         if (token == "<" and below(a, b)) or (token == ">=" and nonneg(a - b)):
             return self.const(True, "bool")
         if token == "<" and nonneg(a - b):
@@ -247,7 +245,7 @@ def _values(position: Ix) -> list[E]:
 
 
 def indices(e: E) -> list[Ix]:
-    """The index expressions that e itself holds."""
+    """The index expressions in e itself, not in its arguments."""
     if e.op == "load":
         return [e.attr[1]]
     if e.op == "index":
@@ -258,7 +256,7 @@ def indices(e: E) -> list[Ix]:
 
 
 def walk(roots: Sequence[E]) -> Iterator[E]:
-    """Every expression under the roots once, children before parents."""
+    """Yields every expression under the roots once, children before parents."""
     seen: set[int] = set()
     stack: list[tuple[E, bool]] = [(root, False) for root in reversed(roots)]
     while stack:
@@ -272,7 +270,7 @@ def walk(roots: Sequence[E]) -> Iterator[E]:
 
 
 def weight(roots: Sequence[E]) -> int:
-    """A rough count of instructions, to decide what is worth computing once."""
+    """A rough count of instructions, by which recomputing is weighed against storing."""
     total = 0
     for e in walk(roots):
         total += {"load": 2, "fn": 6, "loop": 40, "bin": 1, "sel": 1, "guard": 1, "cast": 1}.get(e.op, 0)

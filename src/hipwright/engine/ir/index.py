@@ -1,7 +1,7 @@
 """Index algebra: integer polynomials over loop variables and sizes, with // and % simplified by ranges.
 
-The mixed-radix rules (a // b and a % b of a sum whose tail stays under b) are those every loop compiler has; here they
-are proved symbolically: sizes are at least 1, a variable lies in [0, size).
+The mixed-radix rules (a // b and a % b of a sum whose tail stays below b) are those of loop compilers. They are proved
+symbolically: sizes are at least 1, a variable lies in [0, size).
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def nonneg(p: Ix) -> bool:
 
 
 def low(p: Ix) -> Ix | None:
-    """p with each variable at its least, when the rest is provably >= 0; else None."""
+    """p with each variable at its least value where that is provably >= 0, else None."""
     rest = _extreme(p, least=True)
     if rest is None:
         return None

@@ -1,4 +1,4 @@
-"""Operators of the engine's own, which rewrites put in the place of patterns and templates write."""
+"""The engine's own operators: rewrites insert them for patterns of a graph, call templates write them."""
 
 from __future__ import annotations
 

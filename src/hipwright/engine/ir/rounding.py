@@ -1,8 +1,8 @@
-"""Where a difference must be rounded as written: a computed value less a statistic of its like.
+"""Differences between a value and a statistic of such values, whose operands must be rounded first.
 
-Compilers contract x * y - top into one instruction that does not round the product, but top is the largest of rounded
-ones: exp(x * y - top) is off by half a unit in the last place of a product that may be large, where it should be 1.
-Such differences are written sub_rn(a, b), which no compiler contracts (engine/device/arithmetic.h).
+Compilers contract x * y - top into one instruction that does not round the product, while top is the largest of rounded
+products: exp(x * y - top) is then off by half a unit in the last place of a possibly large product, where it should be
+1. Such differences are written sub_rn(a, b), which no compiler contracts (engine/device/arithmetic.h).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ FLOATS = ("float", "double")
 
 
 class Rounding:
-    """The rule, with what it has found of each expression; statistics: buffers that reductions have written."""
+    """Finds such differences; results are cached by expression. statistics: buffers that reductions have written."""
 
     def __init__(self, statistics: Collection[str] = ()) -> None:
         self.statistics = statistics
         self._statistic: dict[int, bool | None] = {}
         self._product: dict[int, bool] = {}
 
-    def apart(self, e: E) -> tuple[E, E] | None:
-        """(a, b) where e is a - b, or a + -b, of which one is a statistic and the other may end in a product."""
+    def separately_rounded(self, e: E) -> tuple[E, E] | None:
+        """(a, b) where e is a - b or a + -b, one of them a statistic and the other possibly a product; else None."""
         if e.op != "bin" or e.attr not in ("+", "-") or e.ctype not in FLOATS:
             return None
         a, b = e.args
@@ -38,7 +38,7 @@ class Rounding:
         return (a, b) if found else None
 
     def statistic(self, e: E) -> bool | None:
-        """Is e made of values that many elements were combined into? False with an element, None of constants alone."""
+        """Whether e consists of reduced values: True, False if it holds an element, None if of constants alone."""
         if e.id not in self._statistic:
             if e.op == "load":
                 alone = None if e.attr[1].value is not None else False
@@ -50,8 +50,9 @@ class Rounding:
         return self._statistic[e.id]
 
     def product(self, e: E) -> bool:
-        """May a compiler take e's last product into a difference? Helpers are inlined, so any function may end in one;
-        a power of two scales without rounding.
+        """Whether a compiler may contract e's last product into a difference.
+
+        Functions are inlined, so any may end in a product; scaling by a power of two does not round.
         """
         if e.id not in self._product:
             self._product[e.id] = self._ends_in_product(e)
@@ -65,12 +66,12 @@ class Rounding:
         if e.op == "bin":
             if e.attr in ("*", "/") and not any(map(_scale, e.args)):
                 return bool(e.attr == "*")
-            return self.apart(e) is None and any(map(self.product, e.args))
+            return self.separately_rounded(e) is None and any(map(self.product, e.args))
         return any(map(self.product, e.args))
 
 
 def _scale(e: E) -> bool:
-    """Is e a power of two or its negative?"""
+    """Whether e is a power of two or its negative."""
     return e.op == "const" and math.isfinite(e.attr) and abs(math.frexp(e.attr)[0]) == 0.5
 
 

@@ -1,4 +1,4 @@
-"""Sizes: read from what capture writes, and worked out for given numbers."""
+"""Sizes: captured expressions are read into polynomials, and evaluated for given numbers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Integers of a few bits that become floats: weights of 8 and 4 bits.
+"""Conversion of small integers, such as weights of 8 and 4 bits, to float.
 
 NVIDIA converts bytes more slowly than it adds (at 16 a cycle and multiprocessor, the rate of exponentials, 268 million
 weights would take an H200 72 microseconds; 75 were measured, where memory takes 65; the rate itself was not measured).
-An integer below 2^22 is as well added to the bits of 1.5 x 2^23, whose unit is 1, and that number taken away again:
-exact, and a whole number that follows joins it (Kim, Henry, Fahim & Hassan, arXiv:2211.10017, do so to halves).
+Instead, an integer below 2^22 is added to the bits of 1.5 x 2^23, whose unit is 1, and that number is subtracted again.
+This is exact, and a following whole number is subtracted with it (Kim, Henry, Fahim & Hassan, arXiv:2211.10017, for
+half types).
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ def _within(low: int, high: int) -> tuple[int, int] | None:
 
 
 def converted(e: E) -> E | None:
-    """The small integer that e makes a float of; None for any other expression."""
+    """The small integer that e converts to float; None for any other expression."""
     cast = e.op == "cast" and e.ctype == "float" and bounds(e.args[0]) is not None
     return e.args[0] if cast else None
 
 
 def whole(e: E) -> float | None:
-    """A constant that may join the conversion."""
+    """The value of a whole constant that the conversion can subtract, else None."""
     value = e.attr if e.op == "const" and e.ctype == "float" else None
     if value is None or value != value or abs(value) >= LIMIT // 2:
         return None

@@ -1,7 +1,7 @@
 """The define-by-run lowering: every tensor is a function from an index to a scalar expression.
 
-Views, casts and pointwise operators stay functions and melt into their consumers; a reduction, a value used from
-several places, and whatever a library call reads become *items*, which the scheduler groups into kernels.
+Views, casts and pointwise operators stay functions, which their consumers inline; a reduction, a value used in several
+places, and whatever a library call reads become *items*, which the scheduler groups into kernels.
 The idea is that of TorchInductor's loop-level IR (Ansel et al., ASPLOS 2024).
 """
 
@@ -20,7 +20,7 @@ from hipwright.engine.lower.values import Index, LoweredItem, NotLowered, Tensor
 
 
 class LoweringContext:
-    """What the operator tables build on."""
+    """Makes the values and items of one graph; the lowerings of operators are written with it."""
 
     def __init__(self, reader: SizeReader, hints: dict[str, int]) -> None:
         self.arena = ExprArena()
@@ -30,16 +30,18 @@ class LoweringContext:
         self.origin = ""
         self.names: set[str] = set()
         self._reduced: dict[Any, Tensor] = {}
-        self.kept: dict[Any, Tensor] = {}  # operands of call templates that were worth keeping
+        self.stored_operands: dict[Any, Tensor] = {}  # operands of call templates that are stored
         self._probes: dict[tuple[int, str], Ix] = {}
         self.wide = False  # keep half and bfloat16 in float32 between kernels
         self.narrow: set[str] = set()  # items that `wide` is about
-        self.places: dict[tuple[str, str], list[Ix] | None] = {}  # what a kept value was asked for; None: in two ways
+        self.places: dict[
+            tuple[str, str], list[Ix] | None
+        ] = {}  # the index at which a stored value was read; None: several
 
     # ------------------------------------------------------------ making values
 
     def tensor(self, dtype: str, shape: Sequence[Ix], fn: Callable[[Index], E]) -> Tensor:
-        """A value that is computed where it is used."""
+        """A value that its consumers inline."""
         return Tensor(dtype, shape, fn)
 
     def stored(self, name: str, dtype: str, shape: Sequence[Ix]) -> Tensor:
@@ -57,7 +59,7 @@ class LoweringContext:
         return candidate
 
     def realise(self, value: Tensor, name: str = "", *, between: bool = True) -> Tensor:
-        """The same value, kept in memory by an item. between: only kernels read it, so its width is ours to choose."""
+        """The same value, stored by an item. between: only kernels read it, so that its width may be chosen."""
         if value.buffer:
             return value
         item = LoweredItem(
@@ -66,7 +68,7 @@ class LoweringContext:
         return self.keep(item, between=between)
 
     def keep(self, item: LoweredItem, *, between: bool = True) -> Tensor:
-        """Take up an item; the tensor its readers see, which has a buffer only where that has the tensor's dtype."""
+        """Add an item. Returns the tensor for its readers, which has a buffer where that has the tensor's dtype."""
         self.items.append(item)
         dtype, shape = item.dtype, item.shape
         halves = between and dtype in ("float16", "bfloat16")
@@ -78,7 +80,7 @@ class LoweringContext:
         return self.tensor(dtype, shape, lambda i: self._noted(item.name, "float32", shape, i))
 
     def _noted(self, name: str, dtype: str, shape: Sequence[Ix], index: Index) -> E:
-        """The element of a kept value; its index is remembered, since a position alone may not tell it."""
+        """The element of a stored value; its index is recorded, as a position alone may not determine it."""
         position = flatten(shape, index)
         known = self.places.setdefault((name, position.key), list(index))
         if known is not None and [i.key for i in known] != [i.key for i in index]:
@@ -86,19 +88,19 @@ class LoweringContext:
         return self.arena.load(name, position, dtype)
 
     def index_of(self, item: LoweredItem, position: Ix) -> list[Ix]:
-        """The index into an item's space of a position in memory that was asked for."""
+        """The index into an item's space of a position in memory that was read."""
         return self.places.get((item.name, position.key)) or unflatten(item.space, position)
 
     def reduce(
         self, kind: str, value: Tensor, dims: Sequence[int], *, keep: bool = False, dtype: str = "", name: str = ""
     ) -> Tensor:
-        """sum, prod, max, min, any, all, argmax or argmin of a value over dims, in the compute type; or the mean, what
-        its rounding left over (`rest`), or the sum of squared distances from it (`squares`).
+        """sum, prod, max, min, any, all, argmax or argmin of a value over dims, in the compute type; or the mean, its
+        rounding error (`rest`), or the sum of squared deviations from it (`squares`).
         """
         if dtype == "":
             dtype = "int64" if kind.startswith("arg") else ("bool" if kind in ("any", "all") else value.dtype)
         if dtype in ("float16", "bfloat16"):
-            dtype = "float32"  # a row value is kept exact until it is stored
+            dtype = "float32"  # a row value is not rounded before it is stored
         reduced = tuple(sorted(d % value.rank for d in dims)) if value.rank else ()
         reduced = tuple(d for d in reduced if value.shape[d] != ONE)
         best = kind.startswith("arg")
@@ -116,7 +118,7 @@ class LoweringContext:
         return result if keep else self.squeeze(result, dims)
 
     def _rows(self, kind: str, value: Tensor, dims: tuple[int, ...], dtype: str, name: str) -> Tensor:
-        """One value per row, in memory; the same reduction of the same values is made once."""
+        """One stored value per row; equal reductions of equal values share one item."""
         element = value.at(self.probe(value.shape))
         key = (kind, dtype, dims, tuple(s.key for s in value.shape), element.id)
         if key in self._reduced:
@@ -126,7 +128,7 @@ class LoweringContext:
         return self._reduced[key]
 
     def probe(self, shape: Sequence[Ix]) -> list[Ix]:
-        """An index of variables, the same for the same shape: equal values have equal elements there."""
+        """An index of variables, the same for equal shapes: equal values have equal elements there."""
         for k, size in enumerate(shape):
             self._probes.setdefault((k, size.key), ix(self.arena.var("p", size)))
         return [self._probes[k, size.key] for k, size in enumerate(shape)]
@@ -137,14 +139,14 @@ class LoweringContext:
         return self.stored(title, dtype, item.shape)
 
     def rollback(self, count: int) -> None:
-        """Forget every item after the first `count` (their operator stays a library call after all)."""
+        """Drop every item after the first `count`: their operator stays a library call."""
         gone = {item.name for item in self.items[count:]}
         del self.items[count:]
         self.narrow -= gone
         self._reduced = {key: flat for key, flat in self._reduced.items() if flat.buffer not in gone}
 
     def squeeze(self, value: Tensor, dims: Sequence[int]) -> Tensor:
-        """Without the given (size 1) dimensions."""
+        """The value without the given dimensions of size 1."""
         gone = {d % max(value.rank, 1) for d in dims}
         kept = [k for k in range(value.rank) if k not in gone]
 
@@ -171,7 +173,7 @@ class LoweringContext:
         return self.arena.cast(e, COMPUTE[dtype])
 
     def wrap(self, e: E, dtype: str) -> E:
-        """Small integers wrap around as they do in memory."""
+        """The value of a small integer type, wrapped around as in memory."""
         if dtype not in SMALL_INTS or e.op in ("load", "const") or _fits(e, dtype):
             return e
         return self.arena.make("cast", (e,), "int", STORAGE[dtype])
@@ -224,16 +226,16 @@ class LoweringContext:
         return [self.reader.read(s) for s in meta.shape]
 
     def hint(self, value: Ix) -> int:
-        """The number a size had when the graph was captured."""
+        """The number that a size had at capture, at least 1."""
         return max(int(evaluate(value, self.hints)), 1)
 
-    def hints_of(self, shape: Sequence[Ix]) -> int:
-        """Number of elements when captured."""
+    def numel_hint(self, shape: Sequence[Ix]) -> int:
+        """The number of elements at capture."""
         return math.prod(self.hint(s) for s in shape)
 
 
 def _fits(e: E, dtype: str) -> bool:
-    """Is a value certain to lie in the range of a small integer: bits of one, masked or shifted down?"""
+    """Whether a value certainly lies in the range of a small integer: its bits are masked or shifted down."""
     if e.op == "load":
         return bool(e.attr[2] == dtype)
     if e.op != "bin":

@@ -1,4 +1,4 @@
-"""Every operator that the engine lowers, by its ATen name, and the families that the modules of this package are."""
+"""Every operator that the engine lowers, by its ATen name, and its family."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of lowerings by ATen name, and how handlers read their arguments."""
+"""The table of lowerings by ATen name, and the reading of static arguments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def op(*names: str) -> Callable[[H], H]:
 
 
 def as_int(value: Any) -> int:
-    """A static integer argument, or NotLowered."""
+    """A static integer argument. Raises NotLowered for one that varies with the shape."""
     if isinstance(value, Ix):
         if value.value is None:
             raise NotLowered("an argument varies with the shape")

@@ -14,7 +14,7 @@ Index = Sequence[Ix]
 
 
 class NotLowered(Exception):
-    """This call stays a library call; the message says why."""
+    """The operator stays a library call; the message says why."""
 
 
 class Tensor:
@@ -47,8 +47,10 @@ class Tensor:
 
 @dataclass(eq=False)
 class LoweredItem:
-    """Something to compute and keep: `pw` (an element each), `red` (over `dims` of `space`), `scan` (along a dim) or
-    `call` (an output of a call template, engine/templates).
+    """A value that is computed and stored.
+
+    kind: `pw` (pointwise), `red` (reduced over `dims` of `space`), `scan` (along a dimension) or `call` (an output of a
+    call template, engine/templates).
 
     For `red`, `space` is the input's shape; the result keeps the other dimensions. `body` gives the input element.
     For `call`, `space` is what the template walks, `result` the shape in memory (as many elements, row-major), and
@@ -65,7 +67,7 @@ class LoweredItem:
     node: str = ""
     target: str = ""  # a module buffer that takes the result
     result: list[Ix] = field(default_factory=list)
-    placed: Any = None  # the engine.calls.Placed that writes a `call` item
+    placed: Any = None  # the templates.offers.Placed that writes a `call` item
 
     @property
     def shape(self) -> list[Ix]:
@@ -79,10 +81,10 @@ class LoweredItem:
 
 @dataclass(eq=False)
 class LibraryCall:
-    """A library call that stays in the plan."""
+    """An operator that the plan leaves to PyTorch."""
 
     node: Node
     reason: str
     outputs: list[str] = field(default_factory=list)
     refs: dict[str, str] = field(default_factory=dict)  # node name -> the plan's tensor
-    last: bool = False  # an image that is given and kept channels last
+    channels_last: bool = False  # its image and its result are stored channels last

@@ -1,8 +1,7 @@
-"""Which of the library's convolutions get their images channels last, and how such an image is found or made.
+"""Channels-last images for the library's convolutions: where they are the default, and how one is found or made.
 
-Tensor cores multiply channels, so a GPU library's half convolutions are written for images whose channels lie side by
-side; one that is given channels first turns them on its way in and out. The engine's kernels turn them cheaper, as part
-of what they compute before and behind the convolution anyway.
+Tensor cores multiply along channels, so the library's half-precision convolutions read channels-last images and permute
+others before and after. The engine's kernels permute at less cost, as part of what they compute around the convolution.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from hipwright.engine.lower.values import Tensor
 
 KINDS = ("conv2d", "conv_transpose2d")
-LAST, FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
+TO_CHANNELS_LAST, TO_CHANNELS_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
 """Dimensions of an image [n, c, h, w] as [n, h, w, c], and back."""
 PACK, LEAST_CHANNELS = 8, 32
 """Channels that one 16-byte read takes, and that make a product deep enough for matrix units."""
@@ -30,7 +29,7 @@ LEAST_WORK = 2e9
 
 
 def usual(c: LoweringContext, node: Node, x: Tensor, weight: Tensor) -> bool | None:
-    """Is channels last the default of a convolution? None where it is not offered."""
+    """Whether channels last is the default of a convolution; None where it is not offered."""
     out, groups = node.outs[0], node.args[6] if len(node.args) > 6 else 1
     sizes = [s.value for s in weight.shape]
     if out is None or short(node.op) not in KINDS or not node.op.endswith((".default", ".input")) or groups != 1:
@@ -45,20 +44,20 @@ def usual(c: LoweringContext, node: Node, x: Tensor, weight: Tensor) -> bool | N
 
 
 def image(c: LoweringContext, x: Tensor, name: str, shape: Callable[[str], Sequence[Ix]]) -> str:
-    """The buffer with an image's elements channels last: one that has just them, or a new one. shape: of a buffer."""
-    turned = permuted(c, x, LAST)
-    places = c.probe(turned.shape)
-    element = turned.at(places)
-    if element.op == "load" and element.attr[1] == flatten(turned.shape, places):
+    """The buffer with an image's elements channels last: an existing one, or a new one. shape: of a buffer."""
+    permuted_image = permuted(c, x, TO_CHANNELS_LAST)
+    places = c.probe(permuted_image.shape)
+    element = permuted_image.at(places)
+    if element.op == "load" and element.attr[1] == flatten(permuted_image.shape, places):
         buffer, _, dtype = element.attr
-        if dtype == x.dtype and list(shape(buffer)) == list(turned.shape):
+        if dtype == x.dtype and list(shape(buffer)) == list(permuted_image.shape):
             return str(buffer)
-    return str(c.realise(turned, f"{name}_last", between=False).buffer)
+    return str(c.realise(permuted_image, f"{name}_last", between=False).buffer)
 
 
-def turned_meta(meta: Meta) -> Meta:
-    """A result's meta as its buffer keeps it."""
-    return Meta(dtype=meta.dtype, shape=tuple(meta.shape[k] for k in LAST))
+def permuted_meta(meta: Meta) -> Meta:
+    """The meta of a result in its channels-last buffer."""
+    return Meta(dtype=meta.dtype, shape=tuple(meta.shape[k] for k in TO_CHANNELS_LAST))
 
 
-__all__ = ["FIRST", "LAST", "image", "turned_meta", "usual"]
+__all__ = ["TO_CHANNELS_FIRST", "TO_CHANNELS_LAST", "image", "permuted_meta", "usual"]

@@ -28,11 +28,11 @@ BIASED = {
     "conv_transpose3d": 2,
 }
 SUMMED = {"aten.baddbmm.default": "aten.bmm.default", "aten.addmm.default": "aten.mm.default"}
-"""Products that are added to a tensor, which the library would copy to the result first, and the products alone."""
+"""Products that add a tensor, which the library would copy to the result first: {operator: the product alone}."""
 
 
 class LibraryCalls:
-    """What one lowering leaves to PyTorch."""
+    """The operators that one lowering leaves to PyTorch."""
 
     def __init__(self, state: LoweringState) -> None:
         self.state, self.c, self.out, self.values = state, state.c, state.out, state.values
@@ -45,11 +45,11 @@ class LibraryCalls:
         self.out.library[node.name] = reason
         call = LibraryCall(node, reason)
         call.node, bias = self._unbiased(node)
-        turned = self._turned(node)
+        images = self._channels_last_image(node)
         names = references([*call.node.args, *node.kwargs.values()])
-        call.refs = {n: turned[n] if n in turned else self.ensure(n) for n in names}
+        call.refs = {n: images[n] if n in images else self.ensure(n) for n in names}
         self.out.calls.append(call)
-        call.last = bool(turned)
+        call.channels_last = bool(images)
         results: list[Tensor | None] = []
         for number, meta in enumerate(node.outs):
             name = self.c.unique(node.name if len(node.outs) == 1 and not several(node) else f"{node.name}_{number}")
@@ -57,9 +57,9 @@ class LibraryCalls:
             if meta is None:
                 results.append(None)
                 continue
-            kept = self.out.metas[name] = channels_last.turned_meta(meta) if turned else meta
+            kept = self.out.metas[name] = channels_last.permuted_meta(meta) if images else meta
             stored = self.c.stored(name, kept.dtype, self.c.shape(kept))
-            results.append(permuted(self.c, stored, channels_last.FIRST) if turned else stored)
+            results.append(permuted(self.c, stored, channels_last.TO_CHANNELS_FIRST) if images else stored)
         value: Any = tuple(results) if several(node) or len(results) > 1 else results[0]
         if bias is not None:
             value = self._add_bias(node, value, self.values[bias["node"]])
@@ -75,15 +75,15 @@ class LibraryCalls:
         bias = args[place]
         if op not in SUMMED:
             args[place] = None
-        elif node.kwargs or (short(op) == "addmm" and self.values[bias["node"]].rank < 2):  # cuBLASLt adds a row itself
-            return node, None
+        elif node.kwargs or (short(op) == "addmm" and self.values[bias["node"]].rank < 2):
+            return node, None  # cuBLASLt adds a vector itself
         else:
             op, args = SUMMED[op], args[1:]
         return msgspec.structs.replace(node, op=op, args=tuple(args)), bias
 
-    def _turned(self, node: Node) -> dict[str, str]:
-        """The image of a convolution that gets it channels last, as {its name: the plan's view of it}."""
-        if self.state.plain or short(node.op) not in channels_last.KINDS:
+    def _channels_last_image(self, node: Node) -> dict[str, str]:
+        """{image: the plan's view of its channels-last copy} for a convolution that reads it so; else {}."""
+        if self.state.library_only or short(node.op) not in channels_last.KINDS:
             return {}
         image, weight = (self.values[a["node"]] for a in node.args[:2])
         usual = channels_last.usual(self.c, node, image, weight)
@@ -96,17 +96,17 @@ class LibraryCalls:
         name = node.args[0]["node"]
         kept = channels_last.image(self.c, image, plain(name), self._buffer_shape)
         view = self.c.unique(f"{kept}_view")
-        self.out.views.append(PlanView(view, kept, f".permute({', '.join(map(str, channels_last.FIRST))})"))
+        self.out.views.append(PlanView(view, kept, f".permute({', '.join(map(str, channels_last.TO_CHANNELS_FIRST))})"))
         self.out.metas[view] = self._known(name)
         return {name: view}
 
     def _buffer_shape(self, buffer: str) -> list[Ix]:
-        """The shape of a buffer as the plan has it."""
+        """The shape of a buffer."""
         item = next((i for i in self.c.items if i.name == buffer), None)
         return list(item.shape) if item is not None else self.c.shape(self.out.metas[buffer])
 
     def _add_bias(self, node: Node, value: Tensor, bias: Tensor) -> Tensor:
-        """The bias joins the kernel that reads the product."""
+        """The result plus the bias, which fuses into the kernel that reads the result."""
         if node.op in SUMMED:
             return self._plus(node, value, bias)
         channel = value.rank - 1 if short(node.op) == "linear" else value.rank - int(short(node.op)[-2]) - 1
@@ -121,7 +121,7 @@ class LibraryCalls:
         return out
 
     def ensure(self, name: str) -> str:
-        """The plan's name for a tensor a library call reads, making a view or a kernel for it."""
+        """The plan's name of a tensor that a library call reads; a view or a kernel is added for it if needed."""
         value = self.values[name]
         if isinstance(value, (tuple, list)):
             raise NotLowered("a tuple as an argument")
@@ -145,8 +145,8 @@ class LibraryCalls:
         assert meta is not None
         return meta
 
-    def _turned_attention(self, name: str) -> bool:
-        """Is this the library's attention with heads and rows exchanged? On GPUs it writes them so: a view of it."""
+    def _is_transposed_attention(self, name: str) -> bool:
+        """Whether this is the library's attention with heads and rows exchanged, which on GPUs is its memory layout."""
         node = self.nodes.get(name)
         if node is None or short(node.op) not in ("transpose", "permute"):
             return False
@@ -154,7 +154,7 @@ class LibraryCalls:
         return inner in self.out.library and short(self.nodes[inner].op) == "scaled_dot_product_attention"
 
     def _plan_view(self, name: str) -> str | None:
-        """Transposes and selections stay views in the plan; anything that would copy becomes a kernel."""
+        """The plan's view for a transpose or selection of a stored tensor; None where a copy would be needed."""
         node = self.nodes.get(name)
         if node is None or short(node.op) not in ("transpose", "permute", "t", "unsqueeze", "select", "slice", "view"):
             return None
@@ -162,10 +162,12 @@ class LibraryCalls:
         inner = self.values[source]
         kind = short(node.op)
         if kind == "view" and not (isinstance(inner, Tensor) and inner.buffer):
-            if not self._turned_attention(source):
+            if not self._is_transposed_attention(source):
                 return None
             kind = "reshape"
-        if not isinstance(inner, Tensor) or (self.state.weigh(inner) > 2 and self.state.users.get(source, 0) < 1):
+        if not isinstance(inner, Tensor):
+            return None
+        if self.state.element_weight(inner) > 2 and self.state.reader_counts.get(source, 0) < 1:
             return None
         base = self.ensure(source)
         operation = _view_operation(kind, [self.state.resolve(a) for a in node.args[1:]])

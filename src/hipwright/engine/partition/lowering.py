@@ -1,4 +1,4 @@
-"""A graph becomes items and library calls: which operator is written in HIP, what is kept in memory, and why."""
+"""Lowers a graph to items and library calls: decides which operators become HIP and which values are stored."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from hipwright.engine.knobs import Choice
 from hipwright.engine.lower.values import LoweredItem, NotLowered, Tensor
 from hipwright.engine.partition.library_calls import LibraryCalls
 from hipwright.engine.partition.operators import TABLE
-from hipwright.engine.partition.readers import HEAVY, VIEWS, cropped, followed, multiplied
+from hipwright.engine.partition.readers import HEAVY, VIEWS, cropped, read_by_pointwise, read_by_products
 from hipwright.engine.partition.state import Lowered, LoweringState
-from hipwright.engine.templates.offers import KernelCall, computed, place, probe, unfinished
+from hipwright.engine.templates.offers import KernelCall, holds_kernel_value, place, probe, reads_call_result
 from hipwright.engine.templates.registry import offers_for, templates_for
 
-TURNED = {"transpose", "permute", "t"}
+TRANSPOSES = {"transpose", "permute", "t"}
 WINDOWED = ("max_pool", "avg_pool", "adaptive", "im2col", "upsample", "_adaptive", "cosine_similarity")
-DEEP = 48
-SMALL_TURN = 1 << 18
+MOST_DEPTH = 48
+"""Operators that an expression may be built of before it is stored."""
+SMALL_TRANSPOSE = 1 << 18
 """Elements up to which a launch costs more than a product's reads across rows."""
 
 
 class Lowering(LoweringState):
-    """Walks the graph once."""
+    """Lowers one graph, node by node."""
 
     def __init__(self, graph: Graph, choices: Mapping[str, Any]) -> None:
         super().__init__(graph, choices)
@@ -44,7 +45,7 @@ class Lowering(LoweringState):
         return self.out
 
     def _read_shapes(self) -> None:
-        """Read every size up front, so that derived sizes have their hints."""
+        """Read every size first, so that derived sizes have their captured values."""
         metas = [i.meta for i in self.graph.inputs] + [m for n in self.graph.nodes for m in n.outs if m is not None]
         for meta in metas:
             for size in meta.shape:
@@ -63,7 +64,7 @@ class Lowering(LoweringState):
         self.values[tensor.name] = self.c.stored(tensor.name, tensor.meta.dtype, shape)
 
     def _constant(self, tensor: Input, shape: list[Ix]) -> Tensor:
-        """A small constant: its values are written into the kernel."""
+        """A small constant, whose values are literals in the kernel."""
         flat: list[Any] = []
 
         def collect(value: Any) -> None:
@@ -97,7 +98,7 @@ class Lowering(LoweringState):
             return
         self.c.origin = plain(node.name)
         kind = short(node.op)
-        if self.plain:
+        if self.library_only:
             self.library.add(node, "the choice: no kernels")
             return
         why = self._template(node, kind) if templates_for(kind) else None
@@ -106,8 +107,8 @@ class Lowering(LoweringState):
         if kind in HEAVY:
             self.library.add(node, why or "no template writes this operator yet: it is the library's")
             return
-        if kind in TURNED:
-            self._settle(node.args[0]["node"], node.name)
+        if kind in TRANSPOSES:
+            self._store_before_transpose(node.args[0]["node"], node.name)
         before = len(self.c.items)
         try:
             value = self._lower(node)
@@ -121,7 +122,7 @@ class Lowering(LoweringState):
         self._keep(node, kind, value)
 
     def _template(self, node: Node, kind: str) -> str:
-        """Let a call template write the node: "" when one does, else why not."""
+        """Let a call template write the node. Returns "" if one does, else the reason."""
         call = KernelCall(
             cropped(self.graph, node, kind),
             kind,
@@ -129,25 +130,25 @@ class Lowering(LoweringState):
             self.resolve(list(node.args)),
             {k: self.resolve(v) for k, v in node.kwargs.items()},
             self.choices,
-            followed(self.graph, node.name),
+            read_by_pointwise(self.graph, node.name),
         )
         offers, why = offers_for(call)
         if not offers:
             return why or "no template writes this form of it"
-        usual = "library" if kind in HEAVY or node.op not in TABLE else "generic"
-        default = next((o.name for o in offers if o.default), usual)
+        fallback = "library" if kind in HEAVY or node.op not in TABLE else "generic"
+        default = next((o.name for o in offers if o.default), fallback)
         options = tuple(o.name for o in offers)
-        if node.op.startswith("hip."):  # our own operators have templates only
+        if node.op.startswith("hip."):  # the engine's own operators have templates only
             default = default if default in options else options[0]
         else:
-            options = (usual, *options)
+            options = (fallback, *options)
         if len(options) > 1:
             self.out.structure[f"call:{node.name}"] = Choice(options=options, default=default)
         chosen = self.choices.get(f"call:{node.name}", default)
         chosen = chosen if chosen in options else default
         offer = next((o for o in offers if o.name == chosen), None)
         if offer is None:
-            return f"call:{node.name} is {usual}" + (": by the static rule" if default == usual else "")
+            return f"call:{node.name} is {fallback}" + (": by the static rule" if default == fallback else "")
         _, value = place(call, offer)
         self.out.in_hip[node.name] = kind
         self.values[node.name] = value
@@ -170,30 +171,31 @@ class Lowering(LoweringState):
         except (TypeError, KeyError, IndexError, AttributeError, StopIteration) as problem:
             raise NotLowered(f"arguments not foreseen ({type(problem).__name__}: {problem})") from problem
 
-    def _settle(self, name: str, turned: str) -> None:
-        """What is computed from a template's result is kept before it is turned: so it is that kernel's epilogue.
+    def _store_before_transpose(self, name: str, transpose: str) -> None:
+        """Store a value computed from a template's result before it is transposed: it is fused into the epilogue.
 
-        So is what is computed from a reduction and small, if a product reads it turned: one launch instead of two.
+        A small value computed from a reduction is stored too if products read the transpose: one launch instead of two.
         """
         value = self.values[name]
         if isinstance(value, Tensor) and not value.buffer:
             element = probe(self.c, value)
-            if element.op == "load" or unfinished(element):
+            if element.op == "load" or holds_kernel_value(element):
                 return
-            if computed(self.c, element) or (self._reduced(element, value) and multiplied(self.graph, turned)):
+            reduced = self._reduced(element, value) and read_by_products(self.graph, transpose)
+            if reads_call_result(self.c, element) or reduced:
                 self.values[name] = self.c.realise(value, plain(name))
 
     def _reduced(self, element: E, value: Tensor) -> bool:
-        """Does a small value read what a reduction over its rows made?"""
+        """Whether a value is small and reads the result of a reduction or scan."""
         rows = {i.name for i in self.c.items if i.kind not in ("pw", "call")}
-        small = self.c.hints_of(value.shape) <= SMALL_TURN
+        small = self.c.numel_hint(value.shape) <= SMALL_TRANSPOSE
         return small and any(e.op == "load" and e.attr[0] in rows for e in walk([element]))
 
     def _realise_arguments(self, node: Node) -> None:
-        """A window reads each element several times: compute it once when that is dear."""
+        """Store the arguments of a window operator that are costly: it reads each element several times."""
         for name in references(list(node.args)):
             value = self.values[name]
-            if isinstance(value, Tensor) and not value.buffer and self.weigh(value) > 8:
+            if isinstance(value, Tensor) and not value.buffer and self.element_weight(value) > 8:
                 self.values[name] = self.c.realise(value, name)
 
     def _label(self, node: Node, value: Any) -> None:
@@ -201,13 +203,13 @@ class Lowering(LoweringState):
             value.label = plain(node.name)
 
     def _keep(self, node: Node, kind: str, value: Any) -> None:
-        """Keep a value in memory when several places would compute it again."""
+        """Store a value that several consumers would recompute, or whose expression is deep."""
         depth = 1 + max((self.depth.get(name, 0) for name in references(list(node.args))), default=0)
         self.depth[node.name] = depth
         if not isinstance(value, Tensor) or value.buffer or kind in VIEWS:
             return
-        if (self.users.get(node.name, 0) > 1 and self.weigh(value) > 4) or depth > DEEP:
-            if unfinished(probe(self.c, value)):
+        if (self.reader_counts.get(node.name, 0) > 1 and self.element_weight(value) > 4) or depth > MOST_DEPTH:
+            if holds_kernel_value(probe(self.c, value)):
                 return
             self.values[node.name] = self.c.realise(value, plain(node.name))
             self.depth[node.name] = 0

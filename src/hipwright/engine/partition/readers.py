@@ -1,4 +1,4 @@
-"""Kinds of operators, and who reads a value of the graph: what lowering asks before it decides."""
+"""Kinds of operators, and which operators read a value of the graph."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ HEAVY = {
     "inner",
     "linalg_multi_dot",
 }
-"""Matrix products, convolutions, attention and recurrent cells: a call template's (calls.py) or the library's."""
+"""Matrix products, convolutions, attention and recurrent cells: written by a call template or left to the library."""
 VIEWS = {
     "view",
     "reshape",
@@ -74,8 +74,8 @@ VIEWS = {
 }
 
 
-def users(graph: Graph) -> dict[str, int]:
-    """How many operators read each value, looking through views; outputs and buffer updates count."""
+def reader_counts(graph: Graph) -> dict[str, int]:
+    """How many operators read each value, through views too; outputs and buffer updates count."""
     direct: dict[str, list[Node]] = {}
     for node in graph.nodes:
         for name in set(references([*node.args, *node.kwargs.values()])):
@@ -91,7 +91,7 @@ def users(graph: Graph) -> dict[str, int]:
 
 
 def feeds_kernel(graph: Graph, name: str) -> bool:
-    """Some reader of the value (through views) is written in HIP, so the bias costs nothing there."""
+    """Whether a kernel reads the value, possibly through views, so that adding a bias there costs nothing."""
     for node in graph.nodes:
         if name in references([*node.args, *node.kwargs.values()]):
             kind = short(node.op)
@@ -103,26 +103,26 @@ def feeds_kernel(graph: Graph, name: str) -> bool:
     return False
 
 
-def followed(graph: Graph, name: str) -> bool:
-    """A pointwise operator reads the value, through views at most."""
+def read_by_pointwise(graph: Graph, name: str) -> bool:
+    """Whether a pointwise operator reads the value, possibly through views."""
     for node in graph.nodes:
         if name in references([*node.args, *node.kwargs.values()]):
             if short(node.op) in VIEWS:
-                if followed(graph, node.name):
+                if read_by_pointwise(graph, node.name):
                     return True
             elif family(node.op) == "pointwise":
                 return True
     return False
 
 
-def multiplied(graph: Graph, name: str) -> bool:
-    """Do products alone read a value?"""
+def read_by_products(graph: Graph, name: str) -> bool:
+    """Whether a value is read by matrix products and by nothing else."""
     readers = [n for n in graph.nodes if name in references([*n.args, *n.kwargs.values()])]
     return bool(readers) and all(short(n.op) in ("linear", "matmul", "bmm", "mm") for n in readers)
 
 
 def cropped(graph: Graph, node: Node, kind: str) -> Node:
-    """A convolution of which only the first outputs are read, as a causal one's, makes no others in a template."""
+    """The node with the output shape that is read, where only the first outputs of a (causal) convolution are."""
     made = node
     if kind in ("conv1d", "conv2d", "conv3d"):
         last: Node | None = node
@@ -132,7 +132,7 @@ def cropped(graph: Graph, node: Node, kind: str) -> Node:
 
 
 def _first_of(graph: Graph, node: Node, n: int) -> Node | None:
-    """The slice that alone reads a value, if it keeps the first elements of one of the last n dimensions."""
+    """The only reader of a value, if it is a slice of the first elements of one of the last n dimensions; else None."""
     readers = [r for r in graph.nodes if node.name in references([*r.args, *r.kwargs.values()])]
     wanted = [*references(graph.output), *(m.node for m in graph.mutations)]
     if len(readers) != 1 or node.name in wanted or readers[0].op != "aten.slice.Tensor" or readers[0].kwargs:

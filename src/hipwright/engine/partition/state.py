@@ -1,4 +1,4 @@
-"""What lowering has found so far of one graph: the values by node, and everything that the plan will need."""
+"""The state of lowering one graph: the values of its nodes, and everything that the plan needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hipwright.engine.ir.sizes import SizeReader, evaluate
 from hipwright.engine.knobs import Choice
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.values import LibraryCall, LoweredItem, Tensor
-from hipwright.engine.partition.readers import users
+from hipwright.engine.partition.readers import reader_counts
 
 
 @dataclass(eq=False)
@@ -27,7 +27,7 @@ class PlanView:
 
 @dataclass(eq=False)
 class Lowered:
-    """Everything the plan needs. steps are in an order that respects dependencies."""
+    """A lowered graph: everything that the plan needs. metas, tensors: of tensors in memory by their names."""
 
     graph: Graph
     context: LoweringContext
@@ -52,19 +52,19 @@ class LoweringState:
         self.reader = SizeReader([s.name for s in graph.symbols])
         self.c = LoweringContext(self.reader, hints)
         self.c.wide = bool(choices.get("wide", False))
-        self.plain = bool(choices.get("library", False))  # every operator stays the library's
+        self.library_only = bool(choices.get("library", False))  # every operator stays a library call
         self.out = Lowered(graph, self.c)
         self.values: dict[str, Any] = {}
-        self.users = users(graph)
+        self.reader_counts = reader_counts(graph)
         self.c.names |= {i.name for i in graph.inputs} | {s.name for s in graph.symbols}
 
-    def weigh(self, value: Tensor) -> int:
-        """What computing an element of a value costs."""
+    def element_weight(self, value: Tensor) -> int:
+        """The weight (ir/expr.py) of computing an element of a value."""
         index = [ix(self.c.arena.var("p", s)) for s in value.shape]
         return weight([value.at(index)])
 
     def resolve(self, arg: Any) -> Any:
-        """An argument's values, sizes and numbers for its names."""
+        """An argument with the values, sizes and numbers that its names stand for."""
         if isinstance(arg, dict):
             if "node" in arg:
                 return self.values[arg["node"]]

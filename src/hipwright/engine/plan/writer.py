@@ -12,7 +12,7 @@ from hipwright.engine.ir.index import Ix, ix, nonneg
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import strides
 from hipwright.engine.lower.values import LibraryCall
-from hipwright.engine.partition.channels_last import LAST
+from hipwright.engine.partition.channels_last import TO_CHANNELS_LAST
 from hipwright.engine.partition.state import Lowered, PlanView
 from hipwright.engine.plan import static_shapes
 from hipwright.engine.plan.spelling import PYTHON_NAMES, returned, self_path, spell
@@ -114,8 +114,8 @@ class PlanWriter:
         results = [self.name(o) for o in call.outputs]
         self._line(f"{', '.join(results)} = {target}({args})")
         for output, local in zip(call.outputs, results, strict=True):
-            if call.last:
-                self._line(f"{local} = {local}.permute({', '.join(map(str, LAST))}).contiguous()")
+            if call.channels_last:
+                self._line(f"{local} = {local}.permute({', '.join(map(str, TO_CHANNELS_LAST))}).contiguous()")
                 continue
             plain = kind == "linear" and self._is_flat(call)
             if output in read_by_kernels and kind not in FLAT_RESULT and not plain:

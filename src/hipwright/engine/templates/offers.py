@@ -16,9 +16,9 @@ A template is one function and one line of the registry (registry.py). It looks 
 with the template. Further structure: `body.choose(key, options, default)`, under `call:<node>:<key>`. Numbers:
 `body.knob(...)`.
 
-**Operands** are read in place (prologue): a cast, scale, transpose or gather costs no kernel. One that is dear (weight
-over `Offer.dear`), or computed from another template's result, is kept in memory first, and then has a `.buffer`.
-`write` finds them in `body.operands`, in the offer's order.
+**Operands** are read in place (prologue): a cast, scale, transpose or gather costs no kernel. One that costs more
+than `Offer.store_above` to compute, or is computed from another template's result, is stored first and then has a
+`.buffer`. `write` finds them in `body.operands`, in the offer's order.
 
 **Outputs.** An output's `space` is what the template walks, any regrouping of its shape in row-major order (a linear
 layer of a 3-d input walks (rows, columns)). Its element is opaque to the scheduler; pointwise operators over the same
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from hipwright.engine.templates.base import EmittedKernel
     from hipwright.engine.templates.call import CallBody
 
-DEAR = 16
-"""The weight (engine/ir/expr.py) from which an operand is computed once rather than wherever it is read."""
+STORE_ABOVE = 16
+"""The weight (ir/expr.py) of an element above which an operand is computed once and stored."""
 
 
 @dataclass(eq=False)
@@ -72,7 +72,7 @@ class Offer:
     default: bool = False
     finish: Callable[..., Any] | None = None
     whole: bool = False
-    dear: int | Sequence[int] = DEAR  # of all operands, or of each
+    store_above: int | Sequence[int] = STORE_ABOVE  # of all operands, or of each
     data: Any = None  # the template's own; body.data
 
 
@@ -86,7 +86,7 @@ class KernelCall:
     args: list[Any]
     kwargs: dict[str, Any]
     choices: Mapping[str, Any] = field(default_factory=dict)
-    followed: bool = False  # a pointwise operator reads the result, and may stand behind a template
+    read_by_pointwise: bool = False  # a pointwise operator reads the result, which may be fused into the epilogue
 
     @property
     def outs(self) -> tuple[Meta | None, ...]:
@@ -126,15 +126,17 @@ class Placed:
 
     @property
     def reads(self) -> set[str]:
-        """The buffers its kernels read."""
+        """The buffers that its kernels read."""
         return {e.attr[0] for e in walk(self.elements()) if e.op == "load"}
 
 
 def place(call: KernelCall, offer: Offer) -> tuple[Placed, Any]:
     """Make the items of a chosen offer: (the placed call, the node's value)."""
     c = call.c
-    limits = [offer.dear] * len(offer.operands) if isinstance(offer.dear, int) else offer.dear
-    placed = Placed(call, offer, [kept(c, t, dear) for t, dear in zip(offer.operands, limits, strict=True)])
+    limits = offer.store_above
+    limits = [limits] * len(offer.operands) if isinstance(limits, int) else limits
+    operands = [stored_if_costly(c, t, limit) for t, limit in zip(offer.operands, limits, strict=True)]
+    placed = Placed(call, offer, operands)
     values: list[Tensor | None] = []
     many = len(offer.outputs) > 1
     for number, output in enumerate(offer.outputs):
@@ -159,31 +161,31 @@ def _opaque(index: Index) -> E:
     raise RuntimeError("the element of a call is known to its template only")
 
 
-def kept(c: LoweringContext, tensor: Tensor | None, dear: int = DEAR) -> Tensor | None:
-    """An operand as the kernels read it: dear ones, and those computed from a template's result, from memory.
+def stored_if_costly(c: LoweringContext, tensor: Tensor | None, store_above: int = STORE_ABOVE) -> Tensor | None:
+    """An operand as the kernels read it: stored if it is costly to compute or computed from a template's result.
 
-    What is computed from a score that no memory holds (templates/attention/scores.py) stays a function.
+    What is computed from an attention score, which is never stored (templates/attention/scores.py), stays a function.
     """
     if tensor is None or tensor.buffer:
         return tensor
     element = tensor.at(c.probe(tensor.shape))
-    if element.op == "load" or unfinished(element):
+    if element.op == "load" or holds_kernel_value(element):
         return tensor
-    if weight([element]) > dear or computed(c, element):
+    if weight([element]) > store_above or reads_call_result(c, element):
         key = (tensor.dtype, tuple(s.key for s in tensor.shape), element.id)
-        if key not in c.kept:
-            c.kept[key] = c.realise(tensor, tensor.label or element.label or f"{c.origin}_operand")
-        return c.kept[key]
+        if key not in c.stored_operands:
+            c.stored_operands[key] = c.realise(tensor, tensor.label or element.label or f"{c.origin}_operand")
+        return c.stored_operands[key]
     return tensor
 
 
-def unfinished(element: E) -> bool:
-    """Does an expression hold a value that only a template's kernel has?"""
+def holds_kernel_value(element: E) -> bool:
+    """Whether an expression holds a value that exists in a template's kernel only."""
     return any(e.op == "row" for e in walk([element]))
 
 
-def computed(c: LoweringContext, element: E) -> bool:
-    """Is the value computed from the result of a template, whose epilogue may hold it?"""
+def reads_call_result(c: LoweringContext, element: E) -> bool:
+    """Whether the value is computed from a template's result, so that the epilogue may hold it."""
     made = {i.name for i in c.items if i.kind == "call"}
     return any(e.op == "load" and e.attr[0] in made for e in walk([element]))
 
@@ -223,11 +225,11 @@ __all__ = [
     "Offer",
     "Output",
     "Placed",
-    "computed",
-    "kept",
+    "holds_kernel_value",
     "permuted",
     "place",
     "probe",
+    "reads_call_result",
     "regroup",
-    "unfinished",
+    "stored_if_costly",
 ]

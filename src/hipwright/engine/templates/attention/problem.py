@@ -134,7 +134,7 @@ def _problem(call: KernelCall, scale: float, *, causal: bool, scores: Tensor | N
     )
     names = {"rows": q.shape[-2], "keys": k.shape[-2]}
     found.hints = {name: call.c.hint(s) for name, s in names.items()}
-    found.hints["heads"] = call.c.hints_of(kv_lead)
+    found.hints["heads"] = call.c.numel_hint(kv_lead)
     return found
 
 

@@ -7,7 +7,7 @@ from hipwright.engine.ir.expr import COMPUTE
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.table import Handler
 from hipwright.engine.lower.values import Tensor
-from hipwright.engine.templates.offers import kept
+from hipwright.engine.templates.offers import stored_if_costly
 
 SCORES = "hip.scores"
 SCORE_OPERAND = "hip.side"
@@ -20,8 +20,8 @@ def scores(c: LoweringContext, meta: Meta, name: str) -> Tensor:
 
 
 def score_operand(c: LoweringContext, meta: Meta, value: Tensor) -> Tensor | None:
-    """What a score is computed from besides the product: read from memory when it is dear to compute for each score."""
-    return kept(c, value)
+    """What a score is computed from besides the product; stored where it is costly to compute for each score."""
+    return stored_if_costly(c, value)
 
 
 def rounded(c: LoweringContext, meta: Meta, value: Tensor) -> Tensor:

@@ -143,9 +143,9 @@ def _beats_library(call: KernelCall, conv: Convolution, window: Window) -> bool:
         * min(1.0, blocks / tiling.COMPUTE_UNITS)
         * min(1.0, intensity / tiling.FULL_INTENSITY)
     )
-    outputs = call.c.hints_of(call.shape(0))
+    outputs = call.c.numel_hint(call.shape(0))
     work = 2.0 * outputs * conv.channels * prod(a.kernel / a.phases for a in conv.axes)
-    follower = 8.0 * outputs / tiling.MEMORY_RATE if call.followed else 0.0
+    follower = 8.0 * outputs / tiling.MEMORY_RATE if call.read_by_pointwise else 0.0
     return work / rate_here < MARGIN * (work / rate + follower)
 
 

@@ -60,7 +60,7 @@ def _beats_library(call: KernelCall, spec: GemmSpec) -> bool:
     bytes_moved = outputs + 2.0 * (m * shape.k + batch * shape.k * n)
     template = LAUNCH + max(operations / TEMPLATE_RATE, bytes_moved / TEMPLATE_READ_RATE)
     library = LAUNCH + max(LIBRARY_LATENCY, operations / LIBRARY_RATE[spec.dtype], bytes_moved / LIBRARY_READ_RATE)
-    follower = LAUNCH + 2.0 * outputs / READ_RATE if call.followed else 0.0
+    follower = LAUNCH + 2.0 * outputs / READ_RATE if call.read_by_pointwise else 0.0
     return template < MARGIN * (library + follower)
 
 

@@ -30,16 +30,16 @@ class ProductCost:
         self.c, self.p = call.c, p
         self.batch, self.m, self.n = call.hints(p.space)
         self.k = call.c.hint(p.k)
-        self.followed = call.followed
+        self.read_by_pointwise = call.read_by_pointwise
         item = ITEM_BYTES[p.dtype]
         self.output_bytes = self.batch * self.m * self.n * item
         self.bytes = self.output_bytes + sum(map(self._operand_bytes, (p.a, p.b)))
-        self.materialised_bytes = sum(2 * self.c.hints_of(t.shape) * item for t in (p.a, p.b) if self._is_computed(t))
+        self.materialised_bytes = sum(2 * self.c.numel_hint(t.shape) * item for t in (p.a, p.b) if self._is_computed(t))
         self.flops = 2.0 * self.batch * self.m * self.n * self.k
 
     def _operand_bytes(self, t: Tensor) -> int:
         """Bytes that reading the operand in place moves."""
-        most = self.c.hints_of(t.shape)
+        most = self.c.numel_hint(t.shape)
         loads = {e.attr[0]: ITEM_BYTES.get(e.attr[2], 1) for e in walk([probe(self.c, t)]) if e.op == "load"}
         return sum(most * size for size in loads.values())
 
@@ -63,7 +63,7 @@ class ProductCost:
         seconds = LAUNCH + max(LIBRARY_LATENCY, self.flops / rate, self.bytes / read)
         if self.materialised_bytes:
             seconds += LAUNCH + self.materialised_bytes / READ_RATE
-        return seconds + (LAUNCH + 2 * self.output_bytes / READ_RATE if self.followed else 0.0)
+        return seconds + (LAUNCH + 2 * self.output_bytes / READ_RATE if self.read_by_pointwise else 0.0)
 
     def gemv(self, spec: gemv_plan.GemvSpec) -> float:
         """Bound by memory, from two rows on also by the vector units. The matrix is read once for VECTOR_CHUNK vectors;

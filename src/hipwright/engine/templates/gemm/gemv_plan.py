@@ -72,7 +72,7 @@ def plan(c: LoweringContext, a: Tensor, b: Tensor, space: list[Ix], k: Ix) -> Ge
     m, n = c.hint(space[1]), c.hint(space[2])
     if min(m, n) > MAX_VECTORS or ZERO in space:
         return None
-    transposed = m < n or (m == n and c.hints_of(b.shape) > c.hints_of(a.shape))
+    transposed = m < n or (m == n and c.numel_hint(b.shape) > c.numel_hint(a.shape))
     matrix, vectors = (b, a) if transposed else (a, b)
     for axis in (2, 1):
         width = _width(c, matrix, axis)

@@ -73,7 +73,7 @@ def _beats_library(call: KernelCall, p: GroupedGemmSpec) -> bool:
     steps = ceil(k / default_depth(group_count, m, n, p.dtype))
     template = LAUNCH + max(2.0 * tiles * k / rate, bytes_read, steps * STEP_LATENCY)
     library = LAUNCH + max(LIBRARY_LATENCY, 2.0 * group_count * m * n * k / LIBRARY_RATE[p.dtype], bytes_read)
-    return template < MARGIN * (library + (LAUNCH if call.followed else 0.0))
+    return template < MARGIN * (library + (LAUNCH if call.read_by_pointwise else 0.0))
 
 
 def write_grouped(body: CallBody) -> list[EmittedKernel]:

@@ -14,9 +14,9 @@ from hipwright.engine.templates.gemm import direct, full_k, gemv_kernel, gemv_pl
 from hipwright.engine.templates.gemm.contraction import product_of
 from hipwright.engine.templates.gemm.cost import MARGIN, ProductCost
 from hipwright.engine.templates.gemm.scope import GemmSpec
-from hipwright.engine.templates.offers import DEAR, KernelCall, Offer
+from hipwright.engine.templates.offers import STORE_ABOVE, KernelCall, Offer
 
-DEAR_READ_ONCE = 64
+STORE_ABOVE_READ_ONCE = 64
 """The weight up to which a matrix that is read once is computed where it is read, not by a kernel before."""
 
 
@@ -28,9 +28,16 @@ def gemv_product(call: KernelCall) -> Offer | None:
         return None
     costs = ProductCost(call, p)
     default = costs.gemv(spec) < min(MARGIN * costs.library(), costs.gemm())
-    dear = (DEAR_READ_ONCE if call.c.hint(spec.vector_count) <= gemv_plan.VECTOR_CHUNK else DEAR, DEAR)
+    read_once = call.c.hint(spec.vector_count) <= gemv_plan.VECTOR_CHUNK
     return Offer(
-        "gemv", gemv_kernel.write, [spec.matrix, spec.vectors], [p.output], default, p.finish, dear=dear, data=spec
+        "gemv",
+        gemv_kernel.write,
+        [spec.matrix, spec.vectors],
+        [p.output],
+        default,
+        p.finish,
+        store_above=(STORE_ABOVE_READ_ONCE if read_once else STORE_ABOVE, STORE_ABOVE),
+        data=spec,
     )
 
 
