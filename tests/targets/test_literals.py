@@ -1,4 +1,4 @@
-"""The names of GPU targets are written in hipwright.targets; other code asks a target, or dispatches by it."""
+"""Names of GPU targets and architectures stand in hipwright.targets; other code asks a target, or dispatches by it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from hipwright.audit.cases import CORPUS
 from hipwright.targets import TARGETS, TORCH_GPU, TORCH_GPU_0
 
 SOURCE = Path(hipwright.__file__).parent
-LITERALS = {*(target.name for target in TARGETS.gpus), TORCH_GPU, TORCH_GPU_0}
+ARCHITECTURES = {one.name for target in TARGETS for one in target.architectures}
+LITERALS = {*(target.name for target in TARGETS.gpus), *ARCHITECTURES, TORCH_GPU, TORCH_GPU_0}
 ALLOWED = {
     "targets/*": "where they are defined",
     "ship/runtime/*": "copied into users' packages, which do not have hipwright",

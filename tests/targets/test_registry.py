@@ -7,11 +7,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hipwright.device.open import DRIVERS
+from hipwright.device.topology import FINDERS
 from hipwright.errors import BadInput
+from hipwright.measure.profilers import PROFILERS
+from hipwright.sandbox.gpu.access import DRIVER_FILES
 from hipwright.targets import AMD, NVIDIA, OFFLINE, REPRESENTATIVE, TARGETS, offline_amd
 from hipwright.toolchain.amd import codeobject, offline
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.gpu_compilers import GPU_COMPILERS
 from hipwright.toolchain.probe import TRIAL
+
+DESIGN = Path(__file__).parents[2] / "docs/design.md"
 
 
 def test_the_list_and_its_order() -> None:
@@ -36,6 +43,19 @@ def test_what_a_target_is() -> None:
         _ = TARGETS["cpu"].gpu_runtime
     with pytest.raises(KeyError):
         OFFLINE["cpu"]
+
+
+def test_the_docs_say_what_a_target_proves() -> None:
+    """The table of docs/design.md has a row with the words of each target without a GPU."""
+    rows = [line for line in DESIGN.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    for target in TARGETS:
+        if not target.is_gpu:
+            assert any(f"`{target.name}`" in row and row.endswith(f"| {target.proves} |") for row in rows), target.name
+
+
+def test_every_layer_knows_every_gpu_runtime() -> None:
+    for registry in (DRIVER_FILES, GPU_COMPILERS, FINDERS, DRIVERS, PROFILERS):
+        assert set(registry) == set(TARGETS.gpus)
 
 
 def test_a_new_amd_architecture_is_one_record(tmp_path: Path) -> None:
