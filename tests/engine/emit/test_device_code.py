@@ -10,7 +10,7 @@ import pytest
 
 from hipwright.engine import version
 from hipwright.engine.emit import device_code, device_variants
-from hipwright.engine.emit.device_code import definitions, headers, included, reserved, standalone
+from hipwright.engine.emit.device_code import FOLDER, definitions, headers, included, reserved
 from hipwright.engine.emit.device_variants import DefinitionVariant, as_double
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cpu import build as cpu
@@ -23,11 +23,21 @@ ENTRY = 'extern "C" __global__ void entry(float* out) {\n    out[0] = 1.0f;\n}\n
 HEAD = "#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n#include <hip/hip_bf16.h>\n\n"
 
 
+def flattened(header: str, seen: set[str]) -> str:
+    """A header with those that it includes in their place, each once."""
+    if header in seen:
+        return ""
+    seen.add(header)
+    text = (FOLDER / f"{header}.h").read_text()
+    text = re.sub(r"^(?:#pragma once|#include <.*>)\n", "", text, flags=re.MULTILINE)
+    return re.sub(r'^#include "(\w+)\.h"\n', lambda found: flattened(found[1], seen), text, flags=re.MULTILINE)
+
+
 def sources() -> dict[str, str]:
-    """Each header alone; all definitions that programs hold together; and those that take the place of others."""
+    """Each header alone; all definitions that programs hold together; and those that replace others."""
     overridden = {name: f"{name}_streaming" for name in ("load_vector", "store_vector")}
     shared = [use for use in definitions() if use[0] not in overridden.values()]
-    out = {name: standalone(name) for name in headers()}
+    out = {name: HEAD + flattened(name, set()) for name in headers()}
     out["all"] = HEAD + device_code.device_code(shared)
     out["streaming in place"] = HEAD + device_code.device_code(shared, overridden)
     return {name: f"{text}\n{ENTRY}" for name, text in out.items()}
@@ -58,7 +68,7 @@ def written(uses: Iterable[tuple[str, str]]) -> list[str]:
     return [name for d in definitions().values() if d.text in text for name in d.names]
 
 
-def test_a_definition_brings_what_its_text_names() -> None:
+def test_a_definition_needs_what_its_text_names() -> None:
     assert written([("fast_divide", "")]) == ["fast_divide"]
     assert written([("lane_reduce", "")]) == ["shuffle_xor", "lane_reduce"]
     assert set(written([("sigmoid", "float")])) == {"fast_divide", "sigmoid"}
@@ -72,7 +82,7 @@ def test_an_overload_comes_with_the_types_that_it_is_for() -> None:
     assert "IndexedValue<float, int>" not in device_code.device_code([("block_reduce", "")])
 
 
-def test_each_definition_follows_what_it_stands_on() -> None:
+def test_each_definition_follows_those_that_it_needs() -> None:
     places = {use: number for number, use in enumerate(definitions())}
     for use, definition in definitions().items():
         code = re.sub(r"//[^\n]*", "", definition.text)

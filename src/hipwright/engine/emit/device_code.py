@@ -7,13 +7,14 @@ that it defines, or the macro. Lines that begin with `//@` are for this module a
     //@ with NAME ...    definitions that a program gets beside this one, though its text does not name them
     //@ when NAME ...    a program that uses all these definitions gets this one too: an overload for certain types
 
-What a definition stands on is found in its text. `math.h` and `integer.h` hold functions of one arithmetic type, which
-are asked for with it: ("sigmoid", "float"); every other definition is asked for with "".
+The definitions that one needs are found in its text. `math.h` and `integer.h` hold functions of one arithmetic type,
+which are asked for with it: ("sigmoid", "float"); every other definition is asked for with "".
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -46,14 +47,13 @@ class Definition:
     type: str
     names: tuple[str, ...]
     text: str
-    header: str
     needs: tuple[Use, ...] = ()
     when: tuple[Use, ...] = ()
 
 
 @cache
 def headers() -> tuple[str, ...]:
-    """The headers' names, each behind those that it includes."""
+    """The headers' names, each after those that it includes."""
     out: dict[str, None] = {}
 
     def add(name: str) -> None:
@@ -68,13 +68,11 @@ def headers() -> tuple[str, ...]:
 
 @cache
 def definitions() -> dict[Use, Definition]:
-    """All definitions, in an order in which each follows what it stands on."""
+    """All definitions, each after those that it needs."""
     found = [one for name in headers() for one in _parsed(name)]
-    repeated = {(d.key, d.type) for d in found if sum((d.key, d.type) == (o.key, o.type) for o in found) > 1}
+    repeated = sorted(use for use, count in Counter((d.key, d.type) for d in found).items() if count > 1)
     if repeated:
-        raise ValueError(
-            f"engine/device defines {sorted(repeated)} more than once: `//@ key NAME` tells overloads apart"
-        )
+        raise ValueError(f"engine/device defines {repeated} more than once: `//@ key NAME` tells overloads apart")
     types = {name for d in found for name in d.names if name[:1].isupper()}
     uses = {(name, d.type): (d.key, d.type) for d in found for name in d.names if d.key in d.names}
     return {(d.key, d.type): _linked(d, uses, types) for d in found}
@@ -92,7 +90,7 @@ def reserved() -> frozenset[str]:
 
 
 def closure(uses: Iterable[Use]) -> set[Use]:
-    """The uses with all that they stand on. Raises KeyError for an unknown one."""
+    """The uses with all that they need. Raises KeyError for an unknown one."""
     known, out, stack = definitions(), set[Use](), list(uses)
     while stack:
         use = stack.pop()
@@ -105,7 +103,7 @@ def closure(uses: Iterable[Use]) -> set[Use]:
 
 
 def device_code(uses: Iterable[Use], instead: Mapping[str, str] | None = None) -> str:
-    """The text of all definitions that the uses stand on, in order.
+    """The text of all definitions that the uses need, in order.
 
     instead: {key: the key of a definition that takes its place}, such as one with other cache hints.
     """
@@ -118,19 +116,8 @@ def device_code(uses: Iterable[Use], instead: Mapping[str, str] | None = None) -
 
 
 def included(*keys: str) -> dict[str, str]:
-    """{key: text} of definitions with all that they stand on, for programs that write them behind the shared ones."""
+    """{key: text} of definitions with all that they need, for programs that write them after the shared ones."""
     return {use[0]: d.text for key in keys for use, d in definitions().items() if use in closure([(key, "")])}
-
-
-def standalone(header: str) -> str:
-    """A header with the headers that it includes in their place: a source of its own."""
-    text = "".join(_body(name) for name in headers() if name in _included(header))
-    return f"#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n#include <hip/hip_bf16.h>\n\n{text}"
-
-
-def _included(header: str) -> set[str]:
-    inner = re.findall(r'^#include "(\w+)\.h"$', _source(header), re.MULTILINE)
-    return {header}.union(*map(_included, inner))
 
 
 @cache
@@ -161,16 +148,16 @@ def _definitions(header: str, directives: Mapping[str, str], text: str) -> Itera
     key = directives.get("key", names[0])
     needs, when = (tuple((name, "") for name in directives.get(kind, "").split()) for kind in ("with", "when"))
     if header not in TYPED:
-        yield Definition(key, "", names, text, header, needs, when)
+        yield Definition(key, "", names, text, needs, when)
         for variant in VARIANTS:
             if variant.of == key:
                 yield from _definitions(header, variant.directives(directives), variant.text(text))
         return
     kind = re.search(r"^__device__ (\w+)", text, re.MULTILINE)
     assert kind is not None
-    yield Definition(key, kind[1], names, text, header)
+    yield Definition(key, kind[1], names, text)
     if kind[1] == "float" and "asm(" not in text:
-        yield Definition(key, "double", names, as_double(text), header)
+        yield Definition(key, "double", names, as_double(text))
 
 
 def _linked(d: Definition, uses: Mapping[Use, Use], types: set[str]) -> Definition:
@@ -185,4 +172,4 @@ def _linked(d: Definition, uses: Mapping[Use, Use], types: set[str]) -> Definiti
 
 
 ARITHMETIC, MATH, INTEGER, INDEX = map(functions, ("arithmetic", "math", "integer", "index"))
-"""What expressions may call: functions of any arithmetic type, of floats, of integers, and of an index."""
+"""The functions that expressions may call: of any arithmetic type, of floats, of integers, and of an index."""
