@@ -12,7 +12,7 @@ from hipwright.errors import OutOfBudget, ProviderError, TaskError
 from hipwright.evaluation.bench import BenchRow, ModelSample, Speedup, failed_row, malformed_row, to_csv
 from hipwright.evaluation.figures import figures
 from hipwright.evaluation.model_figures import model_figures
-from hipwright.report.bench_model import cost_lines, curves, share_words
+from hipwright.report.bench_model import cost_lines, curves, describe_share
 from hipwright.report.bench_page import BenchPage, render_bench
 
 PAID = ModelSample(model="m", answer="program", calls=1, input_tokens=100, output_tokens=50, cost_usd=0.5, priced=True)
@@ -93,7 +93,7 @@ def test_nothing_timed_gives_no_fast_curve() -> None:
     found = model_figures([nothing("b", 0)], 1)
     assert found["fast_at"] is None and list(curves(found)) == ["pass@k", "compiled@k"]
     assert model_figures([], 3)["pass_at"]["3"]["value"] is None
-    assert share_words(model_figures([], 3)["pass_at"]["3"]) == "no task has so many samples"
+    assert describe_share(model_figures([], 3)["pass_at"]["3"]) == "no task has so many samples"
 
 
 def test_the_table_and_the_page_hold_what_was_asked() -> None:

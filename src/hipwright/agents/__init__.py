@@ -1,1 +1,1 @@
-"""The cooperating roles: those that write with a language model, and those that need none (docs/agents.md)."""
+"""The cooperating roles, by the engine and by language models (docs/agents.md)."""

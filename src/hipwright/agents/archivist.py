@@ -142,7 +142,7 @@ def pairs(archive: Archive, run: str) -> Iterator[Pair]:
 
 def _repairs_and_steps(history: _History, trial: Trial, e: Evaluation) -> Iterator[Pair]:
     """The rows of a verified program as a repair of a failed one and as a step from a slower parent."""
-    failed = history.failed_step_prompt(trial)
+    failed = history.failed_predecessor(trial)
     if failed is not None and failed.evaluation is not None and failed.evaluation.status in WRONG:
         before = history.program(failed)
         yield _pair(history, trial, e, "repair", evidence=evidence(failed.evaluation, before), before=before)
@@ -220,7 +220,7 @@ class _History:
         """The trial that proposed a program."""
         return next((t for t in self.trials if t.proposed.program == key and t.proposed.evaluable), None)
 
-    def failed_step_prompt(self, trial: Trial) -> Trial | None:
+    def failed_predecessor(self, trial: Trial) -> Trial | None:
         """The trial of the failed program that this trial repairs."""
         failed = self.trial(str(trial.proposed.expansion.action.get("failed", "")))
         return failed if failed is not None and failed.evaluation is not None and not failed.passed else None
@@ -259,7 +259,7 @@ class _History:
 def _sft_rows(history: _History, trial: Trial) -> Iterator[dict[str, Any]]:
     """The SFT rows of a verified program: the program itself, the repair and the step that led to it."""
     yield _row(history, trial, "program", {})
-    failed = history.failed_step_prompt(trial)
+    failed = history.failed_predecessor(trial)
     if failed is not None and failed.evaluation is not None:
         before = history.program(failed)
         yield _row(

@@ -58,10 +58,10 @@ class ScoredVariant(Record, frozen=True, kw_only=True):
 
 
 class Confusion(Record, frozen=True, kw_only=True):
-    """One verifier on candidates of one form. Rows are the truth, columns what it said.
+    """The confusion matrix of one verifier on candidates of one form.
 
-    right_*: programs that must pass; wrong_*: programs that must not. unseen: what the target cannot see, or nobody
-    knows.
+    right_*: programs that must pass; wrong_*: programs that must not. unseen: programs with an unknown label, or that
+    the target cannot judge.
     """
 
     verifier: str
@@ -208,7 +208,7 @@ def _verifier_answer(found: ObservedVerdict) -> VerifierAnswer:
 
 
 def corpus_confusions(judged: Iterable[JudgedCase]) -> list[Confusion]:
-    """A matrix for each verifier and candidate form, from the corpus and its table."""
+    """A matrix for each verifier and candidate form, from the corpus and its labels."""
     cells = []
     for one in judged:
         said: VerifierAnswer | None = None if one.observed.not_run else _verifier_answer(one.observed)

@@ -199,7 +199,7 @@ def figures(evaluation: Evaluation) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def score_words(evaluation: Evaluation) -> str:
+def describe_score(evaluation: Evaluation) -> str:
     """The score with its kind, such as "4.78 us by static estimate"."""
     if evaluation.score is None:
         return "no figure"
@@ -208,7 +208,7 @@ def score_words(evaluation: Evaluation) -> str:
 
 def _score(evaluation: Evaluation) -> Iterator[str]:
     if evaluation.score is not None:
-        yield score_words(evaluation)
+        yield describe_score(evaluation)
     yield f"its own kernels do {evaluation.coverage:.0%} of the reference's modelled work"
 
 

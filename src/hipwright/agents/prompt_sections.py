@@ -16,7 +16,7 @@ from hipwright.agents.context import (
     tokens,
     without_example,
 )
-from hipwright.agents.evidence import program_block, score_words
+from hipwright.agents.evidence import describe_score, program_block
 from hipwright.agents.prompt_session import Conversation, PromptSession, system
 from hipwright.archive.log import AUTHOR_NOTE
 from hipwright.llm.records import Message
@@ -88,7 +88,7 @@ def _add_exemplars(session: PromptSession, builder: ContextBuilder) -> None:
     best = fitness.score(session.ask.view.best.evaluation) if session.ask.view.best else None
     for key in [key for key in named if key != parent][: session.tools.limits.exemplars]:
         evaluation = session.evaluation(key)
-        words = score_words(evaluation) if evaluation is not None else "verified"
+        words = describe_score(evaluation) if evaluation is not None else "verified"
         mine = fitness.score(evaluation)
         if mine is not None and best is not None and mine.kind == best.kind and best.value > 0:
             words += f", {mine.value / best.value:.3g} times the best program's time"

@@ -226,7 +226,7 @@ def kernel_features(text: str) -> dict[str, float]:
     return {name: 1.0 for name, pattern in KERNEL_FEATURES.items() if pattern.search(text)}
 
 
-def words_of(features: Mapping[str, float]) -> list[str]:
+def feature_words(features: Mapping[str, float]) -> list[str]:
     """The names of features without their kind, as words for text search."""
     return [name.partition(":")[2] or name for name in sorted(features) if not name.startswith(("rank:", "width:"))]
 

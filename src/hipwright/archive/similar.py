@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from hipwright.archive.code_features import kernel_features, task_features, tokens, words_of
+from hipwright.archive.code_features import feature_words, kernel_features, task_features, tokens
 from hipwright.archive.log import RunLog, read_log
 from hipwright.archive.store import Archive
 from hipwright.archive.text_similarity import Text, rank
@@ -71,7 +71,7 @@ def known_for(archive: Archive, task_key: str, targets: Sequence[str], k: int) -
 
 def _text(source: str) -> Text:
     features = task_features(source)
-    return Text([*tokens(source), *words_of(features) * 3], features)
+    return Text([*tokens(source), *feature_words(features) * 3], features)
 
 
 def _source(archive: Archive, task: str) -> str | None:

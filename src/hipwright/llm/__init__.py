@@ -1,1 +1,1 @@
-"""Language models: what a call is, whom it goes to, what it may cost, and what its answer holds (docs/llm.md)."""
+"""Language models: specs, calls with retries, budget and log, and reading of answers (docs/llm.md)."""

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import yaml
 
-from hipwright.archive.code_features import python_tree, task_features, tokens, words_of
+from hipwright.archive.code_features import feature_words, python_tree, task_features, tokens
 from hipwright.archive.text_similarity import Text, rank
 from hipwright.errors import InfrastructureError
 from hipwright.records import Record
@@ -83,7 +83,7 @@ def retrieve(query: str, *, targets: Sequence[str], k: int, kinds: Sequence[Kind
     features = task_features(query)
     # in prose an operator's name is a plain word ("prefix sum"), in code it is what the task computes
     code = python_tree(query) is not None
-    words = [*tokens(query), *(words_of(features) if code else ())]
+    words = [*tokens(query), *(feature_words(features) if code else ())]
     similarity = rank(Text(words, features), [_text(page) for page in chosen], by_features=0.5 if code else 0.2)
     scored = [pair for pair in zip(similarity, chosen, strict=True) if pair[0] > 0 or pair[1].kind == "arch"]
     scored.sort(key=lambda pair: (-pair[0], pair[1].name))
@@ -113,4 +113,4 @@ def _text(page: Page) -> Text:
     features = task_features("\n".join(page.tasks))
     head = tokens(" ".join((page.title, page.name, *page.tags)))
     prose = re.sub(r"^```.*?^```$", "", page.text, flags=re.MULTILINE | re.DOTALL)
-    return Text([*head * 4, *words_of(features) * 2, *tokens(prose)], features)
+    return Text([*head * 4, *feature_words(features) * 2, *tokens(prose)], features)

@@ -68,11 +68,11 @@ def archive_line(kept: Mapping[str, Any]) -> str:
 
 def verdict(judged: JudgedProgram) -> str:
     """An evaluation in a few lines."""
-    from hipwright.agents.evidence import evidence, score_words
+    from hipwright.agents.evidence import describe_score, evidence
 
     e = judged.evaluation
     head = f"{judged.name}: {e.status}"
-    head += f", {score_words(e)}, coverage {e.coverage:.0%}" if e.passed else ""
+    head += f", {describe_score(e)}, coverage {e.coverage:.0%}" if e.passed else ""
     lines = [head, evidence(e, judged.program)]
     lines += [
         f"- warning, line {w['line']}: {w['message']}" + (f"; {w['fix']}" if w["fix"] else "") for w in judged.warnings

@@ -18,7 +18,7 @@ def curves(model: Mapping[str, Any]) -> dict[str, Curve]:
     return found
 
 
-def share_words(one: Mapping[str, Any]) -> str:
+def describe_share(one: Mapping[str, Any]) -> str:
     """A share with its interval, such as "40 % (11-72) of 5 tasks"."""
     if one["value"] is None:
         return "no task has so many samples"

@@ -69,7 +69,7 @@ def _model(model: Mapping[str, Any]) -> dict[str, Any]:
     found = bench_model.curves(model)
     return {
         "heads": list(found),
-        "rows": [(k, [bench_model.share_words(curve[k]) for curve in found.values()]) for k in model["pass_at"]],
+        "rows": [(k, [bench_model.describe_share(curve[k]) for curve in found.values()]) for k in model["pass_at"]],
         "answers": model["answers"],
         "mended": model["mended"],
         "cost": bench_model.cost_lines(model),
@@ -82,7 +82,7 @@ def _tiles(figures: Mapping[str, Any], model: Mapping[str, Any] | None) -> list[
     for k in dict.fromkeys(("1", str(model["samples"]))) if model is not None else ():
         assert model is not None
         one = model["pass_at"][k]
-        value, note = formatting.percent(one["value"]), bench_model.share_words(one)
+        value, note = formatting.percent(one["value"]), bench_model.describe_share(one)
         tiles.append({"label": f"pass@{k}", "value": value, "note": note})
     tiles += [_share_tile("compiled", figures["compiled"]), _share_tile("correct", figures["correct"])]
     if "strict_correct" in figures:
@@ -101,10 +101,10 @@ def _tiles(figures: Mapping[str, Any], model: Mapping[str, Any] | None) -> list[
 
 
 def _share_tile(label: str, share: Mapping[str, Any]) -> dict[str, str]:
-    return {"label": label, "value": formatting.percent(share["share"]), "note": _share_words(share)}
+    return {"label": label, "value": formatting.percent(share["share"]), "note": _describe_share(share)}
 
 
-def _share_words(share: Mapping[str, Any]) -> str:
+def _describe_share(share: Mapping[str, Any]) -> str:
     low, high = share["interval"]
     return f"{share['count']} of {share['total']}, 95 % interval {100 * low:.0f} to {100 * high:.0f} %"
 
@@ -115,7 +115,7 @@ def _fast_table(figures: Mapping[str, Any]) -> dict[str, list[dict[str, str]]]:
     for key, suffix in (("fast_p", ""), ("fast_p_point", ", KernelBench's rule")):
         for name, levels in (figures.get(key) or {}).items():
             table[name + suffix] = [
-                {"p": p, "value": formatting.percent(share["share"]), "note": _share_words(share)}
+                {"p": p, "value": formatting.percent(share["share"]), "note": _describe_share(share)}
                 for p, share in levels.items()
             ]
     return table

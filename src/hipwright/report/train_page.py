@@ -17,7 +17,7 @@ from hipwright import __version__
 from hipwright.report import formatting, html, train_plots
 from hipwright.report.train_data import TrainingFolder, TrainingLog, ends, mean, pooled, rank, rates, read, seconds_of
 from hipwright.report.train_tables import figures
-from hipwright.report.train_views import by_split, clock_words, columns_of, describe_interval, differences, labelled
+from hipwright.report.train_views import by_split, columns_of, describe_clock, describe_interval, differences, labelled
 
 __all__ = ["PAGE", "figures", "render", "write"]
 
@@ -72,7 +72,7 @@ def render(data: TrainingFolder) -> str:
             data=data,
             version=__version__,
             title=data.path.resolve().name,
-            clock=clock_words(data),
+            clock=describe_clock(data),
             tiles=_tiles(data),
             palette=palette,
             curves=_curves(data, palette),

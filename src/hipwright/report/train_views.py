@@ -12,7 +12,7 @@ Arms = list[tuple[Mapping[str, Any], list[Mapping[str, Any]]]]
 """(an arm's row of all seeds, the rows of its seeds)."""
 
 
-def clock_words(data: TrainingFolder) -> dict[str, str]:
+def describe_clock(data: TrainingFolder) -> dict[str, str]:
     """{"tone", "badge", "text"}: whether speeds are measured or estimated."""
     if data.clock == "device":
         where = f"{data.device} (HIP on NVIDIA)" if "nvidia" in data.device.lower() else data.device

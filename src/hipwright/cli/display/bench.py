@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hipwright.api.plain import clean
 from hipwright.cli.display.tables import plain_table
 from hipwright.evaluation.figures import worst
-from hipwright.report.bench_model import cost_lines, curves, share_words
+from hipwright.report.bench_model import cost_lines, curves, describe_share
 from hipwright.report.formatting import number, percent, seconds
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _print_model(console: Console, model: Mapping[str, Any]) -> None:
     """The curves over k, what the answers were, and what they cost."""
     found = curves(model)
     heads = ("k", *found)
-    cells = [(k, *(share_words(curve[k]) for curve in found.values())) for k in model["pass_at"]]
+    cells = [(k, *(describe_share(curve[k]) for curve in found.values())) for k in model["pass_at"]]
     console.print("of k samples a task, at least one (95 % interval over the tasks):")
     console.print(plain_table(heads, cells, right=heads))
     _print_counts(console, "answers", model["answers"])

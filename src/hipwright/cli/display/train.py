@@ -12,7 +12,7 @@ from rich.table import Table
 from hipwright.api.plain import clean
 from hipwright.report import formatting
 from hipwright.report.train_data import TrainingFolder, ends, rates, read
-from hipwright.report.train_views import by_split, clock_words, columns_of, describe_interval, differences
+from hipwright.report.train_views import by_split, columns_of, describe_clock, describe_interval, differences
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +25,7 @@ def tables(folder: Path) -> list[Table]:
     rows = data.evaluation.get("arms") or []
     columns = columns_of(rows)
     for split, arms in by_split(rows):
-        table = _table(f"{split}, {clock_words(data)['badge']}", "arm", *columns)
+        table = _table(f"{split}, {describe_clock(data)['badge']}", "arm", *columns)
         for row, _ in arms:
             table.add_row(str(row.get("arm")), *(_cell(row.get(name), name) for name in columns))
         found.append(table)
