@@ -32,7 +32,6 @@ USERS = (
     "api.ship.package",
     "api.profile",
     "evaluation.modelnew_stages",
-    "audit.bench",
 )
 HOST = ("torch", "hipwright.task.host.warm")  # as hipwright.machine asks for them
 CANDIDATES = ("torch", "hipwright.verify.cpu.worker", "hipwright.verify.worker.warm")

@@ -25,7 +25,7 @@ def test_the_epilogue_of_a_short_product_is_prefetched(dtype: torch.dtype, rows:
     model = Op(lambda w, x, b, r: torch.tanh(x @ w.t() + b) + r)
     inputs = [torch.randn(*s).to(dtype) * 0.3 for s in ((rows, depth), (3, depth), (rows,), (3, rows))]
     text = checked(model, inputs)
-    assert "_ahead" in text
+    assert "_early" in text
 
 
 def test_operand_and_epilogue_load_the_same_tensor() -> None:
@@ -36,7 +36,7 @@ def test_operand_and_epilogue_load_the_same_tensor() -> None:
 
 def test_long_products_prefetch_nothing() -> None:
     inputs = [torch.randn(64, 32768), torch.randn(32768), torch.randn(64)]
-    assert "_ahead" not in write(captured(Op(lambda w, x, b: w @ x + b), inputs)).text
+    assert "_early" not in write(captured(Op(lambda w, x, b: w @ x + b), inputs)).text
 
 
 def test_few_rows_have_a_thread_per_vector() -> None:
