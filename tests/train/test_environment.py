@@ -14,7 +14,6 @@ from typing import Any, Self
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged import completion, problem, text, uncompilable
 from msgspec.structs import replace
 
 from hipwright.llm.answers.repair import UnusableAnswer
@@ -23,6 +22,7 @@ from hipwright.train.environment import Environment, outcome, read
 from hipwright.train.judging.judges import LocalJudge
 from hipwright.train.records import AnswerOutcome, TrainingProblem, Turn
 from hipwright.train.rewards import REWARDS, reward
+from tests.train.judging.judged import completion, problem, text, uncompilable
 
 SEED = 91_827_364_55
 TASK = TrainingProblem(name="row_sum", source="import torch")

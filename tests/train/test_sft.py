@@ -16,6 +16,9 @@ import pytest
 from hipwright.errors import BadInput
 from hipwright.train import data, hf, sft
 from hipwright.train.log import Log
+from hipwright.train.records import TrainingProblem
+from hipwright.train.watch import SampleWatch
+from tests.train import fakes
 from tests.train import sft_small as small
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*will be removed in v6.*:FutureWarning")  # peft's use of transformers
@@ -171,3 +174,24 @@ def test_a_model_that_is_not_there_is_one_line(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(BadInput, match="cannot be loaded") as error:
         hf.load_model(str(tmp_path / "nothing"), dtype="float32", attention="sdpa")
     assert "\n" not in error.value.message and "--dry-run" in error.value.hint
+
+
+@pytest.mark.slow
+def test_sampling_while_sft_goes_on_changes_no_loss(tmp_path: Path) -> None:
+    """Held-out problems are sampled and scored every second step; losses are equal with and without it."""
+    settings = msgspec.structs.replace(small.SETTINGS, max_steps=4, evaluate_every=0, save_every=0)
+    losses = {}
+    for watched in (False, True):
+        folder = tmp_path / str(watched)
+        model, tokenizer = small.model()
+        problems = [TrainingProblem(name=name, source="import torch") for name in ("one", "two", "three")]
+        with Log(folder, ()) as log:
+            watch = SampleWatch(problems, fakes.environment(), tokenizer, log, every=2, new_tokens=5)
+            sft.train_sft(model, tokenizer, small.lessons(8), settings, folder, log, watch=watch if watched else None)
+        losses[watched] = [values["loss"] for values in metrics(folder, "sft").values()]
+    assert losses[True] == losses[False] and len(losses[True]) == 4
+    scored = metrics(tmp_path / "True", "eval")
+    assert list(scored) == [2, 4]
+    assert scored[2]["compiled"] == 0.0 and scored[2]["reward"] == 0.0
+    samples = [json.loads(line) for line in (tmp_path / "True" / "samples.jsonl").read_text().splitlines()]
+    assert [one["record"]["problem"] for one in samples] == ["one", "two"] * 2

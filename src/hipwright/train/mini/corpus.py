@@ -150,8 +150,8 @@ def _write(ready: None, job: _Job) -> tuple[tuple[CorpusLine, ...], Counter[str]
         programs = list(schedules(at_shape(graph, shape), rng, job.settings.programs, counts))
         counts["tasks"] += 1
         counts["programs"] += len(programs)
-        lines.append(CorpusLine(operators=job.composition.operators, dtype=job.composition.dtype, shape=shape,
-                          programs=tuple(programs)))  # fmt: skip
+        made = job.composition
+        lines.append(CorpusLine(operators=made.operators, dtype=made.dtype, shape=shape, programs=tuple(programs)))
     return tuple(lines), counts
 
 
@@ -233,9 +233,3 @@ def load(folder: Path) -> Corpus:
     except (OSError, ValueError, lzma.LZMAError) as error:
         raise BadInput(f"{folder} holds no corpus of the miniature: {error}", hint="let it be made anew") from None
     return Corpus(tuple(msgspec.json.decode(line, type=CorpusLine) for line in text.splitlines()), manifest)
-
-
-__all__ = [
-    "Corpus", "CorpusLine", "CorpusSettings", "at_shape", "build", "captured", "copy", "drawn", "load", "save",
-    "schedules",
-]  # fmt: skip

@@ -22,7 +22,11 @@ from hipwright.verify.gpu.connection import GPU_WORKER
 from hipwright.verify.gpu.reference import DeviceReference, open_reference
 from hipwright.verify.gpu.shared_hosts import SharedHosts
 
-CORPUS = Path(__file__).parents[2] / "src/hipwright/audit/corpus"
+CORPUS = Path(__file__).parents[3] / "src/hipwright/audit/corpus"
+GOOD = {"row_sum": "row_sum_wave", "scale_bias": "scale_bias_guarded", "softmax": "softmax_online"}
+"""A right program of each task."""
+BAD = {"row_sum": "tail_read", "scale_bias": "broadcast", "softmax": "uninitialised"}
+"""A wrong program of each task."""
 
 
 def problem(name: str) -> TrainingProblem:

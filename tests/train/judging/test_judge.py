@@ -1,0 +1,123 @@
+"""LocalJudge and its parts without a process being started."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from hipwright.errors import BadInput
+from hipwright.measure.profile import Profile
+from hipwright.records import Evaluation, Program
+from hipwright.train.environment import Environment
+from hipwright.train.judging.backends import GpuJudgeBackend, TimingWorker
+from hipwright.train.judging.counters import shares
+from hipwright.train.judging.judges import LocalJudge
+from hipwright.train.records import TrainingProblem
+from hipwright.train.rewards import REWARDS
+from tests.train.judging.judged import problem
+
+
+@pytest.mark.parametrize("targets", [("cuda", "cpu"), ("gfx942",), ("rocm", "cuda"), ()])
+def test_targets_that_do_not_go_together(targets: tuple[str, ...]) -> None:
+    with pytest.raises(BadInput) as caught:
+        LocalJudge(targets)
+    assert caught.value.hint
+    with pytest.raises(BadInput, match="on a GPU"):
+        LocalJudge(("cpu",), counters=True)
+
+
+def test_an_environment_opens_and_closes_its_judge() -> None:
+    class Counted:
+        device, clock = "", ""
+        opened = 0
+
+        def __enter__(self) -> Counted:
+            self.opened += 1
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self.opened -= 1
+
+    judge = Counted()
+    with Environment(judge, REWARDS["source"]):  # type: ignore[arg-type]
+        assert judge.opened == 1
+    assert judge.opened == 0
+
+
+def test_a_state_that_is_none_is_refused() -> None:
+    judge = LocalJudge(("cpu",))
+    state = judge.state()
+    with pytest.raises(msgspec.ValidationError):
+        judge.load({**state, "known": {"x": {"status": "fine"}}})
+
+
+def test_programs_that_wait_for_the_clock_keep_no_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few tasks, many programs: a wave of twenty that waits to be timed was half of all that were under way."""
+    inside, all_in = threading.Semaphore(0), threading.Event()
+
+    class Waits:
+        device, clock, open = "", "", nullcontext
+
+        def judge(self, problem: TrainingProblem, program: Program, shelf: object) -> Evaluation:
+            inside.release()
+            all_in.wait(60)
+            return Evaluation(task="t", program=program.key, status="pass")
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(LocalJudge, "_lane_of", lambda self, made: nullcontext(Waits()))
+    with LocalJudge(("cpu",), open_tasks=1, opener=nullcontext) as judge:  # type: ignore[arg-type]
+        asked = [judge.submit(problem("row_sum"), Program(text=f"{n}")) for n in range(200)]
+        assert all(inside.acquire(timeout=30) for _ in asked)
+        all_in.set()
+        assert all(future.result(timeout=30).passed for future in asked)
+
+
+def test_programs_spread_over_the_processes_that_time() -> None:
+    """Small inputs go anywhere, large ones into two processes; a process that hangs is waited for by nobody else."""
+    lane = object.__new__(GpuJudgeBackend)
+    lane._target, lane._timers = "cuda", [TimingWorker(None) for _ in range(8)]  # type: ignore[arg-type]
+
+    def bench(nbytes: int) -> Any:
+        return SimpleNamespace(evaluator=SimpleNamespace(gpus={"cuda": SimpleNamespace(timed_bytes=nbytes)}))
+
+    def spread(nbytes: int) -> list[int]:
+        taken = []
+        with ExitStack() as stack:
+            for _ in range(24):
+                timer = lane._timer(problem("row_sum"), bench(nbytes))
+                taken.append(lane._timers.index(timer))
+                timer.waiting += 1
+                stack.callback(setattr, timer, "waiting", 0)
+        return sorted(Counter(taken).values())
+
+    assert spread(1 << 10) == [3] * 8 and spread(1 << 30) == [12] * 2
+    timer, inside = lane._timers[0], []
+
+    def ready(number: int) -> None:
+        with timer.turn():
+            inside.append(number)
+            assert len(inside) == 1
+            time.sleep(0.01)
+            inside.remove(number)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert not any(future.exception() for future in [pool.submit(ready, n) for n in range(8)])
+    assert timer.waiting == 0
+
+
+def test_counters_are_shares_by_device_time_of_own_kernels() -> None:
+    own = Profile(kernel="a", target="cuda", duration_us=30.0, occupancy_pct=50.0, dram_throughput_pct=120.0)
+    short = Profile(kernel="b", target="cuda", duration_us=10.0, occupancy_pct=10.0)
+    library = Profile(kernel="gemm", target="cuda", own=False, duration_us=900.0, occupancy_pct=100.0, valu_pct=5.0)
+    assert shares([own, short, library]) == {"occupancy": 0.4, "dram_throughput": 1.0}
+    assert shares([library]) == {}
