@@ -139,7 +139,7 @@ def failed(
 
 
 def trial(number: int, written: Program, evaluation: Evaluation, operator: str = "translate", **kw: Any) -> Trial:
-    notes, action, best = kw.pop("notes", {"mind": "llm"}), kw.pop("action", {}), kw.pop("best", False)
+    notes, action, best = kw.pop("notes", {"author": "llm"}), kw.pop("action", {}), kw.pop("best", False)
     proposed = Proposed(
         expansion=Expansion(number=number, operator=operator, action=action),
         round=number // 4,

@@ -26,7 +26,7 @@ from hipwright.search import EngineSource
 RUGGED = {
     "map:a": Choice(("block", "lanes", "columns"), "block", "structure"),
     "map:b": Choice(("scalar", "vector"), "scalar", "structure"),
-    "cache:a": Choice(("registers", "reload"), "registers", "structure"),
+    "row_cache:a": Choice(("registers", "reload"), "registers", "structure"),
     "fuse": Choice((True, False), True, "structure"),
     "BLOCK": Choice((64, 128, 256, 512, 1024), 256),
     "ROW_BLOCK": Choice((64, 128, 256, 512, 1024), 256),
@@ -46,7 +46,7 @@ def rugged(c: Mapping[str, Any]) -> float:
         time *= 1.0 + 0.15 * abs((4, 8, 16, 32).index(c["LANES"]) - 1)
     else:
         time *= 1.8 + 0.2 * abs((16, 32, 64).index(c["COLUMNS"]) - 2)
-    time *= 1.1 if c["cache:a"] == "reload" and mapping != "lanes" else 1.0
+    time *= 1.1 if c["row_cache:a"] == "reload" and mapping != "lanes" else 1.0
     if c["map:b"] == "vector":
         time *= 0.8 + 0.08 * abs((1, 2, 4, 8).index(c["VEC"]) - 1)
     return time * (1.0 + 0.05 * abs((64, 128, 256, 512, 1024).index(c["BLOCK"]) - 3))
@@ -59,7 +59,7 @@ class RuggedJudge(Judge):
         c = json.loads(program.text)
         if c["map:b"] == "vector" and c["VEC"] == 8 and c["BLOCK"] >= 512:
             return self._record(program, "compile_error", fault="candidate", message="too many registers")
-        if c["map:a"] == "lanes" and c["LANES"] == 4 and c["cache:a"] == "registers":
+        if c["map:a"] == "lanes" and c["LANES"] == 4 and c["row_cache:a"] == "registers":
             return self._record(program, "wrong_value", fault="candidate", message="element 1: 2, expected 3")
         width = c["VEC"] if c["map:b"] == "vector" else 1
         features = {"memory_level": width / 8, "compute_level": c["BLOCK"] / 1024, "parallelism_level": 0.5}

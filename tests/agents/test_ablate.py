@@ -308,7 +308,7 @@ def test_models_against_each_other_over_real_http(tmp_path: Path, monkeypatch: p
     assert {name: o.evaluations for name, o in found.items()} == {"single-shot": 1, "best-of-n": 7, "pipeline": 7}
     with Archive(tmp_path / "runs") as archive:
         authors = {
-            name: [p.notes.get("mind") for p in read_log(archive.events(o.run)).proposed.values()]
+            name: [p.notes.get("author") for p in read_log(archive.events(o.run)).proposed.values()]
             for name, o in found.items()
         }
     assert set(authors["single-shot"]) == set(authors["best-of-n"]) == {"llm"}

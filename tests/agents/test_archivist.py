@@ -43,7 +43,7 @@ def history(archive: Archive) -> str:
     entries = []
     for n, (operator, parents, action, e) in enumerate(told):
         expansion = Expansion(number=n, operator=operator, parents=parents, action=action)
-        notes = {"mind": "llm", "model": "openai:m"} if n else {"mind": "engine"}
+        notes = {"author": "llm", "model": "openai:m"} if n else {"author": "engine"}
         proposed = Proposed(expansion=expansion, round=n // 4, program=e.program, notes=notes)
         decision = Decision(number=n, program=e.program, kept=e.passed, best=n in (0, 1), reason="r")
         entries += [
@@ -70,7 +70,7 @@ def test_labels_say_what_became_of_each(tmp_path: Path) -> None:
         "no program",
     ]
     assert [row["compiled"] for row in rows] == [True] * 6 + [False] * 2
-    assert rows[1]["best"] and rows[1]["score"] == 8.0 and rows[1]["mind"] == "llm" and rows[0]["mind"] == "engine"
+    assert rows[1]["best"] and rows[1]["score"] == 8.0 and rows[1]["author"] == "llm" and rows[0]["author"] == "engine"
     duplicate = Proposed(expansion=Expansion(number=3, operator="mutate"), round=0, program="p", duplicate_of=1)
     assert label(Trial(duplicate)).outcome == "duplicate"
     broken = Proposed(expansion=Expansion(number=3, operator="mutate"), round=0, program="p")
@@ -161,7 +161,7 @@ def test_rows_say_where_they_come_from_and_nothing_of_this_machine(tmp_path: Pat
     for row in rows:
         origin = row["provenance"]
         assert origin["run"] == run and origin["targets"] == ["gfx942", "cpu"] and origin["evaluator"] == "f"
-        assert origin["mind"] in ("engine", "llm") and origin["hipwright"]
+        assert origin["author"] in ("engine", "llm") and origin["hipwright"]
     text = json.dumps(rows)
     assert "/home/" not in text and "provenance.py" not in text and str(tmp_path) not in text
 

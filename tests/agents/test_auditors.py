@@ -175,7 +175,7 @@ def test_the_screeners_calibration_is_that_of_the_archive(tmp_path: Path, monkey
     assert screener_calibration() == {} and not (tmp_path / "none").exists()
     monkeypatch.setenv("HIPWRIGHT_HOME", str(tmp_path))
     with Archive(tmp_path) as archive:
-        store(archive, [({"mind": "engine", "passes": 0.9}, "pass", None)])
+        store(archive, [({"author": "engine", "passes": 0.9}, "pass", None)])
     found = screener_calibration()
     assert set(found) == {"engine"} and found["engine"]["events"]["passes"]["brier"] == pytest.approx(0.01)
     print_screener(console := Console(file=StringIO(), width=160), found)

@@ -78,9 +78,9 @@ def test_each_ask_goes_to_its_author() -> None:
     mutate, improve = asks("mutate", "improve")
     pipeline.prepare([mutate, improve])
     assert author.prepared == [2]
-    assert pipeline.propose(mutate, rng()).notes["mind"] == "engine"
+    assert pipeline.propose(mutate, rng()).notes["author"] == "engine"
     llm_program = pipeline.propose(improve, rng())
-    assert llm_program.program == program("a") and llm_program.notes["mind"] == "llm" and not llm_program.redraw
+    assert llm_program.program == program("a") and llm_program.notes["author"] == "llm" and not llm_program.redraw
     assert llm_program.notes["screener"]["passes"] < 1
 
 
@@ -92,7 +92,7 @@ def test_the_engine_takes_over_when_the_budget_is_spent(operator: str) -> None:
         (ask,) = asks(operator)
         pipeline.prepare([ask])
         made = pipeline.propose(ask, rng())
-        assert made.notes["mind"] == "engine" and made.notes["instead_of"] == operator
+        assert made.notes["author"] == "engine" and made.notes["instead_of"] == operator
         assert "$1.00" in made.notes["why"] and made.choices
     assert Pipeline(engine(), None, {}).propose(ask, rng()).notes["instead_of"] == operator
 
@@ -124,7 +124,7 @@ def outcomes(pipeline: Pipeline, many: list[ProposalRequest]) -> list[str]:
     told = []
     for ask in many:
         try:
-            told.append(pipeline.propose(ask, rng()).notes["mind"])
+            told.append(pipeline.propose(ask, rng()).notes["author"])
         except NoProposal as declined:
             assert declined.notes["screened_out"] and "screened out" in str(declined)
             told.append("out")
@@ -185,7 +185,7 @@ def test_a_model_may_rank_the_models_proposals(tmp_path: Path) -> None:
     many = asks("improve", "improve")
     assert outcomes(pipeline, many) == ["llm", "out"]
     assert [(r.role, r.number, r.index) for r in client.requests] == [("screener", 1, 0), ("screener", 2, 0)]
-    assert pipeline.propose(many[0], rng()).notes["screener"] == {"mind": "llm", "compiles": 0.9, "passes": 0.72}
+    assert pipeline.propose(many[0], rng()).notes["screener"] == {"author": "llm", "compiles": 0.9, "passes": 0.72}
 
 
 def test_a_screener_that_cannot_be_paid_or_read_lets_everything_through(tmp_path: Path) -> None:

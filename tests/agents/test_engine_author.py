@@ -49,7 +49,7 @@ def test_tuned_choices_are_the_first_answer(tmp_path: Path) -> None:
     ask = ProposalRequest(
         Expansion(number=0, operator="default", action=dict(told.initial()[0])), (), SearchView(0, 40)
     )
-    assert told.propose(ask, random.Random(0)).notes == {"mind": "engine", "tuned": "a GPU"}
+    assert told.propose(ask, random.Random(0)).notes == {"author": "engine", "tuned": "a GPU"}
     assert author({"tuned": {"device": "a GPU", "choices": default}}).initial() == [{}]
 
 
@@ -96,7 +96,7 @@ def test_notes_say_how_a_program_came_about(tmp_path: Path) -> None:
         begin(archive, Judge(), budget=24, seed=5, settings={"agents": OFFER}, source=author(OFFER))
         log = read_log(archive.events(archive.run("latest").id))
     notes = [p.notes for p in log.proposed.values()]
-    assert all(n["mind"] == "engine" for n in notes)
+    assert all(n["author"] == "engine" for n in notes)
     screened = [n["screener"] for n in notes if "screener" in n]
     assert len(screened) == len(notes) - 2
     assert all(0 <= s["passes"] <= 1 and s["drawn"] == 4 for s in screened)
@@ -123,7 +123,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
 def test_what_a_key_means_does_not_depend_on_the_kernel() -> None:
     assert choice_kind("map:softmax_mul_where") == choice_kind("map:gelu_2") == "map"
     assert choice_kind("split:batch_norm_rest") == "split:rest" != choice_kind("split:batch_norm_sum")
-    assert choice_kind("BLOCK") == "BLOCK" and choice_kind("cache:add_layer_norm") == "cache"
+    assert choice_kind("BLOCK") == "BLOCK" and choice_kind("row_cache:add_layer_norm") == "row_cache"
     settings = {"neighbours": ["a", "b"], "choices": {"a": {"map:x": "lanes"}}, "likeness": {"a": 0.5}}
     assert similar_values(settings) == {"map": [("lanes", 0.5)]}
 

@@ -58,7 +58,7 @@ def test_a_candidate_says_how_it_came_about(archive: Archive) -> None:
     made = author.propose(one, RNG)
     assert made.program == NEW and made.redraw is False and made.choices == {}
     notes = json.loads(json.dumps(made.notes))
-    assert notes["mind"] == "llm" and notes["role"] == "optimizer" and notes["model"] == client.requests[0].model
+    assert notes["author"] == "llm" and notes["role"] == "optimizer" and notes["model"] == client.requests[0].model
     assert notes["calls"] == [client.requests[0].key] and notes["bottleneck"]["name"] == "narrow_access"
     assert notes["retrieved"] and "cost" not in json.dumps(notes)
     assert author.propose(one, RNG) == made and len(client.requests) == 1
@@ -120,7 +120,7 @@ def test_after_the_last_format_try_the_proposal_is_declined(archive: Archive, tr
     with pytest.raises(NoProposal, match=f"no usable answer in {tries + 1} tries") as declined:
         author.propose(one, RNG)
     assert len(client.requests) == tries + 1 and len(declined.value.notes["calls"]) == tries + 1
-    assert declined.value.notes["mind"] == "llm" and json.dumps(declined.value.notes)
+    assert declined.value.notes["author"] == "llm" and json.dumps(declined.value.notes)
     assert all(message.text for request in client.requests for message in request.messages)
 
 

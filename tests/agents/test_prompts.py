@@ -34,7 +34,7 @@ def archive(tmp_path: Path) -> Iterator[Archive]:
 
 def view(**agents: Any) -> SearchView:
     oob = {"evidence": {"argument": "x", "element": 9, "elements": [3], "seed": 424242}, "workload": "given"}
-    tried = {"mind": "llm", "plan": {"title": "Fuse!", "change": "x"}}
+    tried = {"author": "llm", "plan": {"title": "Fuse!", "change": "x"}}
     trials = (
         trial(0, SLOW, passed(SLOW, 90.0), "default"),
         trial(1, FAST, passed(FAST, 30.0), best=True),

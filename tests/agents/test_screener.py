@@ -181,14 +181,14 @@ def store(archive: Archive, told: list[tuple[dict[str, Any], Any, str | None]]) 
 
 
 def test_calibration_is_what_a_hand_computes(tmp_path: Path) -> None:
-    engine = {"mind": "engine", "compiles": 1.0}
+    engine = {"author": "engine", "compiles": 1.0}
     told = [
         ({**engine, "passes": 0.9}, "pass", None),
         ({**engine, "passes": 0.7, "better": 0.9}, "pass", None),
         ({**engine, "passes": 0.2, "better": 0.1}, "wrong_value", "candidate"),
         ({**engine, "passes": 0.4, "better": 0.3}, "compile_error", "candidate"),
         ({**engine, "passes": 0.0}, "unscorable", "device"),
-        ({"mind": "llm", "compiles": 0.5, "passes": 0.5}, "pass", None),
+        ({"author": "llm", "compiles": 0.5, "passes": 0.5}, "pass", None),
     ]
     with Archive(tmp_path) as archive:
         store(archive, told)

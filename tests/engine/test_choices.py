@@ -41,7 +41,7 @@ def verify(choices: dict[str, Any], wave: int = 64) -> str:
 )
 def test_row_mappings(mapping: str, cache: str) -> None:
     choices = dict.fromkeys((k for k in space(captured(MODEL, [INPUT])) if k.startswith("map:")), mapping)
-    keep = dict.fromkeys((k for k in space(captured(MODEL, [INPUT])) if k.startswith("cache:")), cache)
+    keep = dict.fromkeys((k for k in space(captured(MODEL, [INPUT])) if k.startswith("row_cache:")), cache)
     verify({**choices, **keep}, wave=32 if cache == "reload" else 64)
 
 

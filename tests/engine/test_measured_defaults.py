@@ -39,13 +39,13 @@ def upwind(u: Any, speed: Any) -> Any:
 
 
 CASES: list[tuple[Callable[..., Any], list[tuple[int, ...]], torch.dtype, dict[str, Value]]] = [
-    (lambda x: x.mean(0), [(131072, 2048)], torch.float32, {"TEAM": 33}),
+    (lambda x: x.mean(0), [(131072, 2048)], torch.float32, {"COOP_BLOCKS": 33}),
     (lambda x: torch.amax(x, 1), [(256, 512, 1024)], HALF, {"ROW_ITEMS": 4}),
     (lambda x: F.layer_norm(x, (4096,)), [(65536, 4096)], HALF, {"ROW_BLOCK": 128, "ROW_ITEMS": 4}),
     (lambda x: F.layer_norm(x, (4096,)), [(65536, 4096)], torch.float32, {"ROW_BLOCK": 256, "ROW_ITEMS": 4}),
     (lambda x, y: torch.softmax(x * 0.125 + y, -1), [(512, 1024, 1024), (1024, 1024)], HALF, {"map:": "block"}),
     (lambda x: torch.softmax(x, -1), [(512, 1024, 512)], HALF, {"map:": "lanes"}),
-    (triplet, [(131072, 768)] * 3, HALF, {"cache:": "registers"}),
+    (triplet, [(131072, 768)] * 3, HALF, {"row_cache:": "registers"}),
     (lambda x, y: F.gelu(x + y) * 0.5, [(8192, 8192), (8192,)], torch.float32, {"ROW_BLOCK": 64, "ROW_ITEMS": 4}),
     (lambda x, y: F.gelu(x + y) * 0.5, [(64, 1000), (1000,)], torch.float32, {"BLOCK": 256}),
     (lambda x, y: x.gather(1, y.long()) * 2, [(16384, 8192), (16384, 4096)], torch.float32, {"ROW_BLOCK": 256}),

@@ -78,21 +78,21 @@ def test_settings_are_joined_one_by_one_where_they_help(
     task.write_text(TASK.replace("64, 40", "1024, 1024"))
     asked: list[list[str]] = []
     real = knobs.Timed.turns
-    told = {"BLOCK=64": 2.5, "VEC=1": 2.0, "PACKS=2": 1.5, "BLOCK=64 VEC=1": 3.0 if helps else 2.0}
+    told = {"BLOCK=64": 2.5, "VEC=1": 2.0, "VECS=2": 1.5, "BLOCK=64 VEC=1": 3.0 if helps else 2.0}
 
     def faster(self: knobs.Timed, names: list[str], rounds: int) -> dict[str, tuple[float, float]]:
         asked.append(list(names))
         return {name: (us, told.get(name, 1.0)) for name, (us, _) in real(self, names, rounds).items()}
 
-    singles = [{"BLOCK": 64}, {"VEC": 1}, {"PACKS": 2}]
+    singles = [{"BLOCK": 64}, {"VEC": 1}, {"VECS": 2}]
     settings = {"default": {}, **{knobs._words(one): one for one in singles}}
     monkeypatch.setattr(knobs, "varied", lambda graph, grid: settings)
     monkeypatch.setattr(knobs.Timed, "turns", faster)
     assert knobs.main([str(task), "--target", "cpu", "--rounds", "1", "--out", str(out)]) == 0
     assert [n for n in asked[0] if n in settings] == list(settings)
     kept = "BLOCK=64 VEC=1" if helps else "BLOCK=64"
-    assert [names[-2:] for names in asked[1:]] == [["BLOCK=64", "BLOCK=64 VEC=1"], [kept, f"{kept} PACKS=2"]]
-    assert {"BLOCK=64 VEC=1", f"{kept} PACKS=2"} <= set(json.loads(out.read_text())["us"])
+    assert [names[-2:] for names in asked[1:]] == [["BLOCK=64", "BLOCK=64 VEC=1"], [kept, f"{kept} VECS=2"]]
+    assert {"BLOCK=64 VEC=1", f"{kept} VECS=2"} <= set(json.loads(out.read_text())["us"])
 
 
 def test_the_session_script_names_tasks_that_are_there_and_says_what_it_wants(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_what_was_tuned_comes_back(tmp_path: Path) -> None:
     assert cache.remember(entry(10.0))
     found = TuningCache(tmp_path).best(["another", "a GPU"], graph(4096, 1024), SPACE)
     assert found is not None and found.choices == CHOICES
-    assert (found.device, found.kind, found.mind, found.evaluations) == ("a GPU", "measured", "engine", 40)
+    assert (found.device, found.kind, found.evaluations) == ("a GPU", "measured", 40)
 
 
 def test_another_device_another_class_and_another_space_know_nothing_of_it(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def with_models(view: SearchView) -> SearchView:
                 trial.proposed.expansion, operator=operator, parents=parents, action=action
             )
             proposed = msgspec.structs.replace(
-                trial.proposed, expansion=expansion, choices={}, notes={"mind": "llm", "model": "openai:any"}
+                trial.proposed, expansion=expansion, choices={}, notes={"author": "llm", "model": "openai:any"}
             )
             trial = Trial(proposed, trial.evaluation, trial.decision)
         trials.append(trial)

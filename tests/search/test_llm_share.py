@@ -28,7 +28,7 @@ def trial(number: int, *, author: str = "engine", score: float | None = 10.0, op
         score_kind="estimate" if score else "none",
     )
     expansion = Expansion(number=number, operator=operator, action=action)
-    notes = {"mind": author}
+    notes = {"author": author}
     choices = {} if author == "llm" else {"BLOCK": 64}
     proposed = Proposed(expansion=expansion, round=number // 4, program=program, choices=choices, notes=notes)
     decision = Decision(number=number, program=program, kept=bool(score), best=number == 0 and bool(score))

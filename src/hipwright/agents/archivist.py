@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-import msgspec
-
 import hipwright
 from hipwright.agents.evidence import evidence
 from hipwright.archive import Archive, read_log
@@ -46,7 +44,7 @@ class Labels(Record, frozen=True, kw_only=True):
     outcome: Outcome
     status: str = ""
     fault: str | None = None
-    author: str = msgspec.field(name="mind", default="")
+    author: str = ""
     operator: str = ""
     compiled: bool = False
     correct: bool = False
@@ -245,7 +243,7 @@ class _History:
             "number": trial.number,
             "round": p.round,
             "operator": p.expansion.operator,
-            "mind": p.author,
+            "author": p.author,
             "model": p.notes.get("model", ""),
             "parents": list(p.expansion.parents),
             "policy": self.run.policy,

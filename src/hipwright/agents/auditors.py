@@ -42,7 +42,7 @@ class Variant(Record, frozen=True, kw_only=True):
     """A changed program. of: the corpus case that it was made from. claim: what its author says is wrong with it."""
 
     of: str
-    author: Author = msgspec.field(name="mind")
+    author: Author
     claim: str
     text: str
 

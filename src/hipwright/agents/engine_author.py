@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from hipwright.agents.failure_memory import FailureMemory
 from hipwright.agents.screening.screener import EngineScreener, static_problem
+from hipwright.archive.choice_names import current_choices
 from hipwright.archive.log import AUTHOR_NOTE
 from hipwright.records import Program
 from hipwright.search import EngineSource, Proposal, ProposalRequest, SearchView
@@ -67,7 +68,7 @@ class EngineAuthor:
         """Returns the tuned choices, the engine's defaults, then those of the best programs of earlier runs."""
         actions = list(self.engine.initial())
         seen = [complete(self.engine.space, {})]
-        if self._tuned and (tuned := complete(self.engine.space, self._tuned["choices"])) not in seen:
+        if self._tuned and (tuned := complete(self.engine.space, current_choices(self._tuned["choices"]))) not in seen:
             seen.append(tuned)
             actions.insert(0, {"choices": tuned, "tuned": self._tuned["device"]})
         for choices in self._known:
@@ -162,4 +163,4 @@ def similar_values(settings: Mapping[str, Any]) -> dict[str, list[tuple[Any, flo
 
 def _choices_of(settings: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     by_program = settings.get("choices", {})
-    return [dict(by_program.get(program, {})) for program in settings.get(name, ())]
+    return [current_choices(by_program.get(program, {})) for program in settings.get(name, ())]

@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-import msgspec
-
 from hipwright.agents.base import Asker, Author, Chooser, fence, render
 from hipwright.llm.records import Message, Request
 from hipwright.records import Record, Task, content_key
@@ -68,7 +66,7 @@ class NewTask(Record, frozen=True, kw_only=True):
     """An accepted task. how: the mutation or the idea in words; parent: the task it came from, "" for none."""
 
     task: Task
-    author: Author = msgspec.field(name="mind")
+    author: Author
     how: str
     parent: str
     described: Description
@@ -78,7 +76,7 @@ class NewTask(Record, frozen=True, kw_only=True):
 class DroppedTask(Record, frozen=True, kw_only=True):
     """A refused task. stage: of synth.check.Stage."""
 
-    author: Author = msgspec.field(name="mind")
+    author: Author
     how: str
     parent: str
     stage: str

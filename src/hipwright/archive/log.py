@@ -20,10 +20,11 @@ from typing import Any
 
 import msgspec
 
+from hipwright.archive.choice_names import current_choices, current_notes
 from hipwright.errors import InfrastructureError
 from hipwright.records import Decision, Evaluation, Event, Expansion, Record
 
-AUTHOR_NOTE = "mind"
+AUTHOR_NOTE = "author"
 """The key of a proposal's notes that names its author: "engine" or "llm"."""
 
 
@@ -41,6 +42,17 @@ class Proposed(Record, frozen=True, kw_only=True):
     notes: dict[str, Any] = msgspec.field(default_factory=dict)
     duplicate_of: int | None = None
     error: str = ""
+
+    @classmethod
+    def read(cls, data: dict[str, Any]) -> Proposed:
+        """Reads a `proposed` event of any version; choices and notes get their present names."""
+        found = cls.from_dict(data)
+        expansion, action = found.expansion, found.expansion.action
+        if isinstance(drawn := action.get("choices"), dict):
+            action = {**action, "choices": current_choices(drawn)}
+            expansion = msgspec.structs.replace(expansion, action=action)
+        choices, notes = current_choices(found.choices), current_notes(found.notes)
+        return msgspec.structs.replace(found, expansion=expansion, choices=choices, notes=notes)
 
     @property
     def number(self) -> int:
@@ -134,7 +146,7 @@ class RunLog:
         if event.kind == "run_started":
             self.started = event.data
         elif event.kind == "proposed":
-            self.proposed[event.number] = Proposed.from_dict(event.data)
+            self.proposed[event.number] = Proposed.read(event.data)
         elif event.kind == "evaluated":
             self.evaluated[event.number] = Evaluated.from_dict(event.data)
         elif event.kind == "decided":

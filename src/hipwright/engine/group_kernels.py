@@ -92,7 +92,7 @@ class GroupKernels:
             return scan(body, ScanPlanner(*given).scan()), "scan"
         if group.dims:
             layout = RowPlanner(*given).layout()
-            return rows(body, layout), layout.mapping + (" of a team" if layout.blocks else "")
+            return rows(body, layout), layout.mapping + (", cooperative" if layout.blocks else "")
         return _pointwise(group, body, PointwisePlanner(*given, by_parts))
 
     def _call(self, group: Group, stored: Collection[str]) -> None:
@@ -121,7 +121,7 @@ class GroupKernels:
         if parts is None or set(stores) != {m.item.name for m in group.members}:
             return False
         wide = self.c.hint(parts.width) >= FEW_COLUMNS and self.c.hint(product(group.space)) >= SMALL
-        if self.decisions.choose(f"joined:{name}", ("parts", "whole"), "parts" if wide else "whole") == "whole":
+        if self.decisions.choose(f"concat:{name}", ("parts", "whole"), "parts" if wide else "whole") == "whole":
             return False
         parts.apply(group, stores)
         return True

@@ -24,6 +24,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from hipwright.archive.choice_names import current_choices, first_options
 from hipwright.capture.graph import Graph
 from hipwright.records import Evaluation, Record, content_key
 
@@ -43,8 +44,8 @@ class Choosable(Protocol):
 class Tuned(Record, frozen=True, kw_only=True):
     """The best choices of one search. device: as a Timing names it, or "estimate TARGET,TARGET".
 
-    space: key of what could be chosen. microseconds: of the best, by `kind`. mind: who chose; only the engine's choices
-    can be made again. task: the task's key; evaluations: what the search spent.
+    space: key of what could be chosen. microseconds: of the best, by `kind`. task: the task's key; evaluations: what
+    the search spent. Choices are the engine's own: those of a language model's program cannot be made again.
     """
 
     device: str
@@ -53,7 +54,6 @@ class Tuned(Record, frozen=True, kw_only=True):
     choices: dict[str, Any]
     microseconds: float
     kind: Literal["measured", "estimate"]
-    mind: Literal["engine"] = "engine"
     task: str = ""
     program: str = ""
     evaluations: int = 0
@@ -71,14 +71,15 @@ class TuningCache:
         found = []
         with contextlib.suppress(OSError):
             for line in self.path.read_bytes().splitlines():
-                with contextlib.suppress(msgspec.MsgspecError):  # torn, or of another version
-                    found.append(Tuned.from_json(line))
+                with contextlib.suppress(msgspec.MsgspecError):  # incomplete, or of another version
+                    one = Tuned.from_json(line)
+                    found.append(msgspec.structs.replace(one, choices=current_choices(one.choices)))
         return found
 
     def best(self, devices: Iterable[str], graph: Graph, space: Mapping[str, Choosable]) -> Tuned | None:
         """What holds for the graph on the first of the devices that knows its class; None where nothing does."""
-        known, offered = shape_class(graph), space_key(space)
-        entries = [one for one in self.entries() if one.shape_class == known and one.space == offered]
+        known, offered = shape_class(graph), {space_key(space), first_space_key(space)}
+        entries = [one for one in self.entries() if one.shape_class == known and one.space in offered]
         for device in devices:
             if found := [one for one in entries if one.device == device]:
                 return found[-1]
@@ -140,6 +141,12 @@ def estimated_on(targets: Iterable[str]) -> str:
 def space_key(space: Mapping[str, Choosable]) -> str:
     """What can be chosen, without what the engine would choose."""
     return content_key("space", json.dumps({key: list(space[key].options) for key in sorted(space)}))
+
+
+def first_space_key(space: Mapping[str, Choosable]) -> str:
+    """The key of the same space in entries of version 0.1."""
+    options = first_options({key: space[key].options for key in space})
+    return content_key("space", json.dumps({key: options[key] for key in sorted(options)}))
 
 
 def shape_class(graph: Graph) -> str:

@@ -71,7 +71,7 @@ def test_sums_are_the_same_each_time() -> None:
 
 def test_search_may_keep_the_sums_apart_and_few_or_narrow_rows_do() -> None:
     graph = captured(Norm((512,)), inputs(ROWS, (512,)))
-    (key,) = [k for k in space(graph) if k.startswith("columns:")]
+    (key,) = [k for k in space(graph) if k.startswith("column_sums:")]
     assert "_by_block" not in write(graph, {key: "separate"}).text
     for rows, width in ((1000, 512), (ROWS, 256)):
         assert "_by_block" not in write(captured(Norm((width,)), inputs(rows, (width,)))).text

@@ -60,7 +60,7 @@ def test_values(name: str, dtype: torch.dtype, wave: int) -> None:
         program = free
         if name in ("rotated", "pair"):
             graph = captured(model, case)
-            program = write(graph, {key: "parts" for key in space(graph) if key.startswith("joined:")})
+            program = write(graph, {key: "parts" for key in space(graph) if key.startswith("concat:")})
         expected, native, _ = reference(model, case)
         got, _ = run(program, model, case, wave=wave)
         compare(got, expected, native)
@@ -80,7 +80,7 @@ def test_each_input_is_read_once_in_packs(name: str) -> None:
 
 def test_rows_may_stay_whole() -> None:
     graph = captured(Op(rotary), inputs(2, 520, 64, torch.float32))
-    (key,) = (k for k in space(graph) if k.startswith("joined:"))
+    (key,) = (k for k in space(graph) if k.startswith("concat:"))
     check(Op(rotary), inputs(2, 520, 64, torch.float32), choices={key: "whole"})
 
 

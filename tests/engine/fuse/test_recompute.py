@@ -25,7 +25,7 @@ def kernels(function: Callable[..., Any], *inputs: torch.Tensor, **choices: Any)
 
 def again(function: Callable[..., Any], *inputs: torch.Tensor) -> list[str]:
     """The values that may be computed again, or stored."""
-    return [k.partition(":")[2] for k in space(captured(Op(function), inputs)) if k.startswith("again:")]
+    return [k.partition(":")[2] for k in space(captured(Op(function), inputs)) if k.startswith("intermediate:")]
 
 
 def rms_gradient(grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -71,7 +71,7 @@ def test_two_reductions_of_different_dimensions_compute_their_input_each(wave: i
     (name,) = again(norm_gradients, *inputs)
     text = check(Op(norm_gradients), inputs, wave=wave)
     assert f"{name} = torch.empty" not in text
-    stored = check(Op(norm_gradients), inputs, wave=wave, choices={f"again:{name}": "stored"})
+    stored = check(Op(norm_gradients), inputs, wave=wave, choices={f"intermediate:{name}": "stored"})
     assert f"{name} = torch.empty" in stored
 
 
@@ -101,7 +101,7 @@ def test_stencils_on_what_is_made_of_their_input_are_one_kernel(
     inputs, other = ([draw(*shape, dtype=dtype) for shape in given] for given in (shapes, smaller))
     assert len(kernels(function, *inputs)) == 1
     check(Op(function), inputs, wave=wave, other=other)
-    stored = {f"again:{name}": "stored" for name in again(function, *inputs)}
+    stored = {f"intermediate:{name}": "stored" for name in again(function, *inputs)}
     check(Op(function), inputs, wave=wave, choices=stored)
     assert len(kernels(function, *inputs, **stored)) >= 2
 

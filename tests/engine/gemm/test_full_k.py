@@ -25,7 +25,7 @@ def check(function: Any, inputs: list[torch.Tensor], shown: list[torch.Tensor] |
     graph = captured(Op(function), shown or inputs)
     (key,) = [k for k in space(graph) if k.startswith("call:") and k.count(":") == 1]
     program = write(graph, {key: "whole", **knobs})
-    assert "WHOLE_M" in program.text
+    assert "FULL_K_M" in program.text
     exact, native, _ = reference(Op(function), inputs)
     compare(run(program, Op(function), inputs)[0], exact, native)
 
@@ -52,7 +52,7 @@ def test_unaligned_tensors_and_other_sizes() -> None:
     check(torch.bmm, [flat[1:4097].view(4, 32, 32), flat[4097:].view(4, 32, 32)], shown)
 
 
-@pytest.mark.parametrize("knobs", [{"WHOLE_M": 1, "WHOLE_N": 16, "WHOLE_K": 16}, {"WHOLE_M": 8, "WHOLE_K": 32}])
+@pytest.mark.parametrize("knobs", [{"FULL_K_M": 1, "FULL_K_N": 16, "FULL_K_K": 16}, {"FULL_K_M": 8, "FULL_K_K": 32}])
 def test_tiles_of_the_knobs(knobs: dict[str, int]) -> None:
     check(torch.bmm, [torch.randn(2, 41, 70), torch.randn(2, 70, 50)], **knobs)
 

@@ -42,7 +42,7 @@ def down(x: torch.Tensor) -> Any:
 @pytest.mark.matrix(keep=8)
 def test_positions(function: Callable[..., Any], mapping: str, length: int, wave: int) -> None:
     choices = {f"map:{name}": mapping for name in ("argmax", "argmin", "argmax_kernel", "argmin_kernel")}
-    choices |= {"ROW_BLOCK": 64, "ROW_VEC": 4, "ROW_ITEMS": 2, "team:argmax_kernel": length == 3000}
+    choices |= {"ROW_BLOCK": 64, "ROW_VEC": 4, "ROW_ITEMS": 2, "cooperative:argmax_kernel": length == 3000}
     check(Op(function), [awkward(9, length)], choices=choices, wave=wave)
 
 

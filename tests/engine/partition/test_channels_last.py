@@ -31,7 +31,7 @@ class Then(nn.Module):
 
 
 def turned(*names: str) -> dict[str, bool]:
-    return {f"layout:{name}": True for name in names}
+    return {f"channels_last:{name}": True for name in names}
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -94,7 +94,7 @@ DEFAULTS = [
 @pytest.mark.parametrize(("layer", "shape", "default"), DEFAULTS)
 def test_default_rule(layer: nn.Module, shape: tuple[int, ...], default: bool | None) -> None:
     graph = captured(Then(layer), [torch.empty(shape, dtype=layer.weight.dtype)])
-    found = [c.default for k, c in space(graph).items() if k.startswith("layout:")]
+    found = [c.default for k, c in space(graph).items() if k.startswith("channels_last:")]
     assert found == ([] if default is None else [default])
     assert explain(graph)["library"]
     assert (".permute(0, 3, 1, 2)" in write(graph).text) == bool(default)

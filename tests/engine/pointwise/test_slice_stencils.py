@@ -104,20 +104,22 @@ def test_half_types_slide_by_four(side: int, dtype: torch.dtype, wave: int) -> N
     (name,) = [k for k in space(captured(Op(edges), [x])) if k.startswith("map:")]
     kernel = name.removeprefix("map:")
     for other in others:
-        text = check(Op(edges), [x], choices={name: "sliding", f"side:{kernel}": side}, wave=wave, other=[other])
+        text = check(
+            Op(edges), [x], choices={name: "sliding", f"stencil_width:{kernel}": side}, wave=wave, other=[other]
+        )
         assert f"store_vector<{side}>(" in text and "to_floats(" in text
 
 
 def test_instructions_of_half_type_stencils() -> None:
     """Each input is converted once for the 16 outputs of a thread, and a square root is one instruction."""
     x = torch.empty(8, 1026, 1026).half()
-    assert space(captured(Op(edges), [x]))["side:to_copy_sub_mul"].options == (2, 4)
+    assert space(captured(Op(edges), [x]))["stencil_width:to_copy_sub_mul"].options == (2, 4)
     program = write(captured(Op(edges), [x]))
     ptx = twin(program)
     assert ptx.count("cvt.f32.f16") == 6 * 6 + 2 * 8  # and what two elements at a border read
     assert ptx.count("sqrt.approx.f32") == 16 + 2 and "sqrt.rn.f32" not in ptx
     assert "sqrt_fast" not in text(lambda u: torch.sqrt(u[1:, 1:] + u[:-1, 1:] + u[1:, :-1] + u[:-1, :-1]), 2050, 2050)
-    assert "side:to_copy_sub_mul" not in space(captured(Op(edges), [x[..., :-2]]))  # 1022 outputs are no fours
+    assert "stencil_width:to_copy_sub_mul" not in space(captured(Op(edges), [x[..., :-2]]))  # 1022 outputs are no fours
     program_builds(program, lambda target: 2)
 
 

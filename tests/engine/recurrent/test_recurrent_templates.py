@@ -75,7 +75,12 @@ def test_two_layers_two_directions_batch_first_another_batch_and_length() -> Non
         (GRU(7, 20, bias=False), [(1, 3, 20)], {"call:gru_layer_0:weights": "streamed", "RNN_ROWS": 2}, 32),
         (RNN(7, 33, 2, nonlinearity="relu"), [], {"RNN_ROWS": 4, "RNN_SPLIT": 16}, 64),
         (RNN(7, 70), [(1, 3, 70)], {}, 32),
-        (LSTM(5, 70), [(1, 3, 70)] * 2, {"call:lstm_layer_0:weights": "streamed", "RNN_KEEP": 1, "RNN_SPLIT": 2}, 64),
+        (
+            LSTM(5, 70),
+            [(1, 3, 70)] * 2,
+            {"call:lstm_layer_0:weights": "streamed", "RNN_RESIDENT": 1, "RNN_SPLIT": 2},
+            64,
+        ),
     ],
 )
 def test_options(model: torch.nn.Module, states: list[Any], choices: dict[str, Any], wave: int) -> None:

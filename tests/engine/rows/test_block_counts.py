@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hipwright.engine import space, write
-from hipwright.engine.layout.pointwise import MULTIPROCESSORS, fills
+from hipwright.engine.layout.pointwise import MULTIPROCESSORS, even_block_counts
 from hipwright.program import parse
 from tests.engine.harness import Op, captured, compare, reference, run
 
@@ -17,21 +17,21 @@ COLUMNS, ROWS = Op(lambda x: x.mean(0)), Op(lambda x: x.square().sum(1))
 
 def test_counts_fill_a_device() -> None:
     for groups in (1, 3, 16, 100):
-        for size in fills(groups):
+        for size in even_block_counts(groups):
             assert any(0 <= count * each - size * groups < groups for count in MULTIPROCESSORS for each in (4, 8)), (
                 groups,
                 size,
             )
-    assert fills(5000) == set()
+    assert even_block_counts(5000) == set()
 
 
 @pytest.mark.parametrize(("model", "shape", "size"), [(COLUMNS, (131072, 2048), 33), (ROWS, (32, 1 << 20), 33)])
 def test_offered_counts_give_the_same_values(model: torch.nn.Module, shape: tuple[int, int], size: int) -> None:
     """The program for a large tensor, on a small one: 33 blocks per row, more than there are tiles and fewer."""
     graph = captured(model, [torch.empty(shape, device="meta")])
-    assert size in space(graph)["TEAM"].options
-    program = write(graph, {"TEAM": size, "exact": False})
-    assert parse(program.text).defines(program.knobs)["TEAM"] == size
+    assert size in space(graph)["COOP_BLOCKS"].options
+    program = write(graph, {"COOP_BLOCKS": size, "exact": False})
+    assert parse(program.text).defines(program.knobs)["COOP_BLOCKS"] == size
     torch.manual_seed(0)
     for small in ((3000, 40), (7, 300)) if model is COLUMNS else ((2, 200_000), (3, 5000)):
         x = torch.randn(small)
@@ -42,7 +42,7 @@ def test_offered_counts_give_the_same_values(model: torch.nn.Module, shape: tupl
 
 def test_waiting_blocks_keep_their_count() -> None:
     graph = captured(Op(lambda x: x.softmax(-1)), [torch.empty((8, 1 << 20), device="meta")])
-    assert all(option & (option - 1) == 0 for option in space(graph)["TEAM"].options)  # type: ignore[operator]
+    assert all(option & (option - 1) == 0 for option in space(graph)["COOP_BLOCKS"].options)  # type: ignore[operator]
 
 
 def test_tiny_runs_take_few_blocks() -> None:

@@ -47,7 +47,7 @@ def test_halves_of_any_length(dtype: torch.dtype, wave: int, knobs: dict[str, An
 def test_cooperative_blocks_with_a_cut_tile(wave: int) -> None:
     """Channels of 56 x 56 images: the last tile of a row is half a tile."""
     cases = [draw(5, 3, 24, 24) + 9, draw(3, 2, 7, 9), draw(2, 3, 30, 45)]
-    verify(CHANNELS, torch.empty(64, 256, 56, 56), cases, wave, ROW_BLOCK=64, ROW_ITEMS=4, TEAM=4)
+    verify(CHANNELS, torch.empty(64, 256, 56, 56), cases, wave, ROW_BLOCK=64, ROW_ITEMS=4, COOP_BLOCKS=4)
 
 
 @pytest.mark.parametrize("wave", [32, 64])
@@ -55,8 +55,8 @@ def test_cooperative_blocks_of_half_types(wave: int) -> None:
     """Rows of half types that exceed the registers of one block."""
     cases = [draw(2, 3, 90, 50, dtype=torch.float16), draw(1, 4, 37, 41, dtype=torch.float16)]
     large = torch.empty(8, 64, 512, 512, dtype=torch.float16)
-    assert "block of a team" in {k["mapping"] for k in explain(captured(IMAGES, [large]))["kernels"]}
-    verify(IMAGES, large, cases, wave, ROW_BLOCK=64, TEAM=4)
+    assert "block, cooperative" in {k["mapping"] for k in explain(captured(IMAGES, [large]))["kernels"]}
+    verify(IMAGES, large, cases, wave, ROW_BLOCK=64, COOP_BLOCKS=4)
 
 
 def test_a_thread_keeps_64_half_type_values() -> None:
@@ -72,14 +72,14 @@ def test_a_thread_keeps_64_half_type_values() -> None:
 def test_weights_are_loaded_in_chunks() -> None:
     """LayerNorm over several axes: 32 values per thread stay, weights and bias are loaded two vectors at a time."""
     program = write(captured(nn.LayerNorm((64, 64, 64)), [torch.empty(192, 64, 64, 64)]))
-    assert "ROW_ITEMS = knob(8" in program.text and "TEAM = knob(32" in program.text
+    assert "ROW_ITEMS = knob(8" in program.text and "COOP_BLOCKS = knob(32" in program.text
     assert "load_tile<chunk_items, ROW_VEC>(weight" in program.text
     _exact_fits(program)
 
 
 def test_channels_keep_32_values_per_thread() -> None:
     program = write(captured(CHANNELS, [torch.empty(64, 256, 56, 56)]))
-    assert "ROW_ITEMS = knob(8" in program.text and "TEAM = knob(32" in program.text
+    assert "ROW_ITEMS = knob(8" in program.text and "COOP_BLOCKS = knob(32" in program.text
     _exact_fits(program)
 
 

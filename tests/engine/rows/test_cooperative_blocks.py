@@ -18,7 +18,7 @@ from tests.engine.rows.test_half_type_rows import twin
 from tests.engine.template_builds import program_builds
 
 INFINITY = float("inf")
-SMALL = {"ROW_BLOCK": 64, "ROW_ITEMS": 2, "TEAM": 4}
+SMALL = {"ROW_BLOCK": 64, "ROW_ITEMS": 2, "COOP_BLOCKS": 4}
 """A block has a tile of 512 floats, the blocks of a row keep four times that."""
 LENGTHS = (1, 5, 511, 2048, 2600, 4096, 5003)
 """Lengths: blocks without an element, a cut tile, full blocks, rows that exceed registers and LDS."""
@@ -56,11 +56,13 @@ def draw(rows: int, length: int, dtype: torch.dtype = torch.float32) -> torch.Te
 def programmed(function: Callable[..., Any], dtype: torch.dtype, **choices: Any) -> Program:
     """The program of long rows whose blocks wait; few blocks, which the cpu target runs at once."""
     graph = captured(Op(function), [torch.empty(300, 1 << 17, dtype=dtype)])
-    names = {key: choices.pop("stash") for key in space(graph) if key.startswith("stash:") and "stash" in choices}
+    names = {
+        key: choices.pop("lds_cache") for key in space(graph) if key.startswith("lds_cache:") and "lds_cache" in choices
+    }
     return write(graph, {**SMALL, **choices, **names})
 
 
-@pytest.mark.parametrize("stash", [False, True])
+@pytest.mark.parametrize("lds_cache", [False, True])
 @pytest.mark.parametrize("wave", [32, 64])
 @pytest.mark.parametrize(
     ("function", "dtype"),
@@ -73,10 +75,10 @@ def programmed(function: Callable[..., Any], dtype: torch.dtype, **choices: Any)
     ],
 )
 @pytest.mark.matrix(keep=10)
-def test_values(function: Callable[..., Any], dtype: torch.dtype, wave: int, stash: bool) -> None:
-    model, written = Op(function), programmed(function, dtype, stash=stash)
+def test_values(function: Callable[..., Any], dtype: torch.dtype, wave: int, lds_cache: bool) -> None:
+    model, written = Op(function), programmed(function, dtype, lds_cache=lds_cache)
     assert "publish_partial(" in written.text and "cooperative_barrier" not in written.text
-    assert ("cp_async_wait_all" in written.text) == stash
+    assert ("cp_async_wait_all" in written.text) == lds_cache
     for length in LENGTHS:
         x = draw(5, length, dtype)
         if function is softmax:
@@ -87,15 +89,15 @@ def test_values(function: Callable[..., Any], dtype: torch.dtype, wave: int, sta
 
 
 @pytest.mark.parametrize("amd", [False, True])
-@pytest.mark.parametrize("stash", [1, 2, 3])
+@pytest.mark.parametrize("lds_cache", [1, 2, 3])
 @pytest.mark.parametrize(
     "knobs",
-    [{"ROW_VEC": 1}, {"ROW_ITEMS": 1}, {"ROW_BLOCK": 128, "TEAM": 2}, {"ROW_BLOCK": 1024, "ROW_ITEMS": 4}, {}],
+    [{"ROW_VEC": 1}, {"ROW_ITEMS": 1}, {"ROW_BLOCK": 128, "COOP_BLOCKS": 2}, {"ROW_BLOCK": 1024, "ROW_ITEMS": 4}, {}],
 )
 @pytest.mark.matrix(keep=12)
-def test_cached_tiles(knobs: dict[str, int], stash: int, amd: bool) -> None:
+def test_cached_tiles(knobs: dict[str, int], lds_cache: int, amd: bool) -> None:
     """Any number and shape of cached tiles, also none that fits; in LDS, and in registers as on AMD."""
-    model, written = Op(softmax), programmed(softmax, torch.float32, stash=True, STASH=stash, **knobs)
+    model, written = Op(softmax), programmed(softmax, torch.float32, lds_cache=True, LDS_TILES=lds_cache, **knobs)
     if amd:
         assert written.text.count(ON_AMD) > 4  # two bodies, or one with twins
         written = Program(text=written.text.replace(ON_AMD, "#if 1"), knobs=written.knobs)
@@ -116,15 +118,15 @@ def test_several_axes_and_weights() -> None:
         (channels, torch.empty(64, 4, 512, 512)),
     ):
         graph = captured(model, [like])
-        names = {key: True for key in space(graph) if key.startswith("stash:")}
+        names = {key: True for key in space(graph) if key.startswith("lds_cache:")}
         assert names
         expected, native, _ = reference(model, [images])
         got, _ = run(write(graph, {**SMALL, **names}), model, [images])
         compare(got, expected, native)
-    written = programmed(standard, torch.float32, stash=True)
+    written = programmed(standard, torch.float32, lds_cache=True)
     assert "cp_async_tile<" in written.text
     expected, native, _ = reference(norm, [images])
-    names = {"stash:layer_norm_kernel": True, "team:layer_norm_kernel": True}
+    names = {"lds_cache:layer_norm_kernel": True, "cooperative:layer_norm_kernel": True}
     got, _ = run(write(captured(norm, [images]), {**SMALL, **names}), norm, [images])
     compare(got, expected, native)
 
@@ -163,14 +165,14 @@ def test_partials_and_ticket_share_a_buffer() -> None:
 
 def test_resources_of_waiting_blocks() -> None:
     """Four blocks on a multiprocessor: 64 registers, none spilled, LDS for four. No fence, no atomic but the ticket."""
-    for stash in (False, True):
+    for lds_cache in (False, True):
         graph = captured(Op(softmax), [torch.empty(128, 1 << 20)])
-        program = write(graph, {"stash:softmax_kernel": stash})
+        program = write(graph, {"lds_cache:softmax_kernel": lds_cache})
         kernel = next(k for k in program_builds(program, lambda target: 2).kernels if k.name.endswith("_exact"))
         assert kernel.vgpr <= 64 and kernel.spills == 0 and kernel.lds_bytes <= 49152
         ptx = twin(program)
         assert len(re.findall(r"\batom\.|\bred\.", ptx)) == 1 and not re.search(r"\bfence|\bmembar", ptx)
-        assert ptx.count("cp.async.cg") == (8 if stash else 0)
+        assert ptx.count("cp.async.cg") == (8 if lds_cache else 0)
 
 
 def test_lanes_synchronise_after_waiting() -> None:

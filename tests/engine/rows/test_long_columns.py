@@ -77,7 +77,7 @@ def test_odd_rows(function: Callable[..., Any], dtype: torch.dtype, wave: int) -
     """Each row begins at another offset from an aligned address."""
     model, x = Op(function), odd(5003, dtype)
     graph = captured(model, [x])
-    written = write(graph, {key: False for key in space(graph) if key.startswith(("team:", "edges:"))})
+    written = write(graph, {key: False for key in space(graph) if key.startswith(("cooperative:", "peel:"))})
     assert "load_unaligned_tile<" in written.text
     for case in (x, odd(4096, dtype), odd(7, dtype)):
         expected, native, _ = reference(model, [case])

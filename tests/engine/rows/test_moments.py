@@ -20,8 +20,8 @@ class Spread(torch.nn.Module):
 MAPPINGS = [
     ("block", False, {"ROW_BLOCK": 128, "ROW_VEC": 4}),
     ("block", False, {"ROW_BLOCK": 64, "ROW_VEC": 1}),
-    ("block", True, {"ROW_BLOCK": 64, "ROW_VEC": 4, "ROW_ITEMS": 1, "TEAM": 4}),
-    ("block", True, {"ROW_BLOCK": 64, "ROW_VEC": 1, "ROW_ITEMS": 4, "TEAM": 2}),
+    ("block", True, {"ROW_BLOCK": 64, "ROW_VEC": 4, "ROW_ITEMS": 1, "COOP_BLOCKS": 4}),
+    ("block", True, {"ROW_BLOCK": 64, "ROW_VEC": 1, "ROW_ITEMS": 4, "COOP_BLOCKS": 2}),
     ("lanes", False, {"LANES": 8, "BLOCK": 64}),
     ("columns", False, {"COLUMNS": 8, "BLOCK": 64}),
 ]
@@ -30,8 +30,8 @@ MAPPINGS = [
 @pytest.mark.matrix(keep=10)
 @pytest.mark.parametrize("wave", [32, 64])
 @pytest.mark.parametrize("width", [5, 300, 1028])
-@pytest.mark.parametrize(("mapping", "team", "knobs"), MAPPINGS)
-def test_digits(mapping: str, team: bool, knobs: dict[str, int], width: int, wave: int) -> None:
+@pytest.mark.parametrize(("mapping", "cooperative", "knobs"), MAPPINGS)
+def test_digits(mapping: str, cooperative: bool, knobs: dict[str, int], width: int, wave: int) -> None:
     x = torch.randn(6, width, generator=torch.Generator().manual_seed(5))
     x[1] += 3000
     x[2, 0] = 1e4
@@ -42,7 +42,7 @@ def test_digits(mapping: str, team: bool, knobs: dict[str, int], width: int, wav
     graph = captured(model, [x])
     keys = space(graph)
     chosen: dict[str, Any] = {k: mapping for k in keys if k.startswith("map:")}
-    chosen |= {k: team for k in keys if k.startswith("team:")}
+    chosen |= {k: cooperative for k in keys if k.startswith("cooperative:")}
     program = write(graph, {**chosen, **knobs})
     (variance, mean, norm), _ = run(program, model, [x], wave=wave)
     exact = x.double()

@@ -165,14 +165,14 @@ def kernels(name: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("name", "mapping"),
     [
-        ("softmax of long rows", "block of a team"),
+        ("softmax of long rows", "block of a cooperative"),
         ("softmax", "block"),
-        ("group norm", "block of a team"),
-        ("instance norm", "block of a team"),
+        ("group norm", "block of a cooperative"),
+        ("instance norm", "block of a cooperative"),
         ("rms norm over channels", "columns"),
         ("log softmax over channels", "columns"),
-        ("column sums", "columns of a team"),
-        ("total", "block of a team"),
+        ("column sums", "columns of a cooperative"),
+        ("total", "block of a cooperative"),
         ("bias", "rows"),
         ("bias of channels", "rows"),
         ("pointwise in half", "vector"),
@@ -217,7 +217,7 @@ def test_no_division_along_a_row() -> None:
 def test_cooperative_mappings_are_choices() -> None:
     model, inputs = large("softmax of long rows")
     graph = captured(model, inputs)
-    (key,) = (k for k in space(graph) if k.startswith("team:"))
+    (key,) = (k for k in space(graph) if k.startswith("cooperative:"))
     assert space(graph)[key].default is True
     assert "take_block_ticket" not in write(graph, {key: False}).text
     model, inputs = large("cumulative sum of few rows")
@@ -233,18 +233,18 @@ def test_cooperative_mappings_are_choices() -> None:
 @pytest.mark.parametrize(
     "choices",
     [
-        {"TEAM": 4, "ROW_BLOCK": 64, "ROW_ITEMS": 1},
-        {"TEAM": 2, "ROW_VEC": 8, "ROW_ITEMS": 2, "ROW_BLOCK": 128},
-        {"team": False, "ROW_BLOCK": 64},
+        {"COOP_BLOCKS": 4, "ROW_BLOCK": 64, "ROW_ITEMS": 1},
+        {"COOP_BLOCKS": 2, "ROW_VEC": 8, "ROW_ITEMS": 2, "ROW_BLOCK": 128},
+        {"cooperative": False, "ROW_BLOCK": 64},
     ],
 )
 @pytest.mark.parametrize("name", ["softmax of long rows", "layer norm over several axes", "batch norm in training"])
 def test_cooperative_blocks_of_other_sizes(name: str, choices: dict[str, Any]) -> None:
     model, inputs, _ = TASKS[name]
     graph = captured(model, inputs)
-    team = {k: choices.get("team", True) for k in space(graph) if k.startswith("team:")}
+    cooperative = {k: choices.get("cooperative", True) for k in space(graph) if k.startswith("cooperative:")}
     expected, native, _ = reference(model, inputs)
-    got, _ = run(write(graph, {**choices, **team}), model, inputs)
+    got, _ = run(write(graph, {**choices, **cooperative}), model, inputs)
     compare(got, expected, native)
 
 

@@ -80,7 +80,7 @@ def got(function: Function, inputs: list[torch.Tensor], chosen: dict[str, Any] |
 def drawn(function: Function, inputs: list[torch.Tensor], mapping: str, cache: str) -> dict[str, Any]:
     """The choices of one layout."""
     keys = space(captured(Op(function), inputs))
-    mine = {"map": mapping, "cache": cache, "team": False}
+    mine = {"map": mapping, "row_cache": cache, "cooperative": False}
     return {k: mine[k.partition(":")[0]] for k in keys if k.partition(":")[0] in mine}
 
 

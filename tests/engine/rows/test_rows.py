@@ -51,7 +51,7 @@ class Norm(torch.nn.Module):
     ],
 )
 def test_registers(mapping: str, wave: int, width: int, vec: int) -> None:
-    choices = {"map:*": mapping, "cache:*": "registers", "ROW_BLOCK": 128, "ROW_VEC": vec, "LANES": 16, "BLOCK": 64}
+    choices = {"map:*": mapping, "row_cache:*": "registers", "ROW_BLOCK": 128, "ROW_VEC": vec, "LANES": 16, "BLOCK": 64}
     text = verify(Norm(width), [draw(70, width)], choices, wave)
     assert "this thread's tile of the row" in text
 

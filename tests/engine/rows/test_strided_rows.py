@@ -62,7 +62,7 @@ def test_cooperative_blocks_of_short_runs() -> None:
     model = nn.BatchNorm2d(2)
     x = draw(300, 2, 8, 6)
     graph = captured(model, [x])
-    program = write(graph, {"team:batch_norm": True, "ROW_ITEMS": 1, "ROW_BLOCK": 64, "TEAM": 4})
+    program = write(graph, {"cooperative:batch_norm": True, "ROW_ITEMS": 1, "ROW_BLOCK": 64, "COOP_BLOCKS": 4})
     assert "ticket" in program.text and "load_strided_row<" in program.text
     expected, native, _ = reference(model, [x])
     got, _ = run(program, model, [x])

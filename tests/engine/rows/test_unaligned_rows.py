@@ -92,7 +92,7 @@ def test_values(function: Callable[..., Any], dtype: torch.dtype, wave: int) -> 
 def test_long_rows(length: int, cache: str) -> None:
     """Rows of half types that stay in registers unconverted, a few vectors at a time; and rows that exceed them."""
     model, given = Op(softmax), inputs(softmax, 4, length, torch.bfloat16)
-    written = write(captured(model, given), {"cache:softmax_kernel": cache, "team:softmax_kernel": False})
+    written = write(captured(model, given), {"row_cache:softmax_kernel": cache, "cooperative:softmax_kernel": False})
     assert "store_row_interior<" in written.text
     expected, native, _ = reference(model, given)
     got, _ = run(written, model, given)
@@ -112,8 +112,8 @@ def test_accesses_with_other_starts_are_not_peeled() -> None:
 
 def test_peeling_is_a_choice() -> None:
     graph = captured(Op(softmax), [torch.empty(64, 5003, dtype=torch.float16)])
-    assert space(graph)["edges:softmax_kernel"].options == (True, False)
-    assert "interior =" not in write(graph, {"edges:softmax_kernel": False}).text
+    assert space(graph)["peel:softmax_kernel"].options == (True, False)
+    assert "interior =" not in write(graph, {"peel:softmax_kernel": False}).text
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -42,7 +42,7 @@ def test_schedules_are_drawn_evenly(graphs: dict[Composition, Graph]) -> None:
     lanes = sum("LANES = " in text for text in texts)
     assert 15 < fixed < 45
     assert 15 < lanes < 45
-    assert not any("COLUMNS" in text or "TEAM" in text for text in texts)
+    assert not any("COLUMNS" in text or "COOP_BLOCKS" in text for text in texts)
 
 
 def test_every_program_of_a_corpus_is_read(corpus_folder: Path) -> None:

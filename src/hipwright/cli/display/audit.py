@@ -82,11 +82,11 @@ def print_screener(console: Console, found: Mapping[str, Any]) -> None:
         console.print(f"screener: {NO_PREDICTIONS}")
         return
     console.print("the screener's predictions against what happened (Brier: 0 is perfect; AUC: 0.5 is a guess):")
-    heads = ("mind", "event", "runs", "predictions", "Brier", "of the base rate", "AUC")
-    every = [(mind, one["runs"], event) for mind, one in found.items() for event in one["events"].values()]
+    heads = ("author", "event", "runs", "predictions", "Brier", "of the base rate", "AUC")
+    every = [(author, one["runs"], event) for author, one in found.items() for event in one["events"].values()]
     rows = [
         (
-            mind,
+            author,
             event["event"],
             str(runs),
             str(event["predictions"]),
@@ -94,20 +94,20 @@ def print_screener(console: Console, found: Mapping[str, Any]) -> None:
             f"{event['base_brier']:.3f}",
             "-" if event["auc"] is None else f"{event['auc']:.2f}",
         )
-        for mind, runs, event in every
+        for author, runs, event in every
     ]
     console.print(plain_table(heads, rows, right=heads[2:]))
-    kept = ("mind", "event", "said", "came true", "95 % interval", "predictions")
+    kept = ("author", "event", "said", "came true", "95 % interval", "predictions")
     bins = [
         (
-            mind,
+            author,
             event["event"],
             f"{100 * b['predicted']:.0f} %",
             f"{100 * b['observed']:.0f} %",
             f"{100 * b['interval'][0]:.0f}-{100 * b['interval'][1]:.0f} %",
             str(b["n"]),
         )
-        for mind, _, event in every
+        for author, _, event in every
         for b in event["bins"]
     ]
     console.print(plain_table(kept, bins, right=kept[2:]))

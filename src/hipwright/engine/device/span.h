@@ -3,7 +3,7 @@
 #include "tile.h"
 
 //@ with is_aligned_to
-// Loads PACKS neighbouring vectors at aligned addresses.
+// Loads VECTORS neighbouring vectors at aligned addresses.
 template <int VECTORS, int N, typename T>
 __device__ Tile<T, VECTORS * N> load_span(const T* __restrict__ p) {
     Tile<T, VECTORS * N> span;

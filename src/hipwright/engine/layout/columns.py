@@ -1,86 +1,93 @@
-"""How a kernel that reduces down columns is laid out by default: neighbouring threads on neighbouring columns."""
+"""Default layouts of kernels that reduce columns: neighbouring threads take neighbouring columns."""
 
 from __future__ import annotations
 
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import Var, ix
-from hipwright.engine.layout.pointwise import AT_ONCE, FEW_BLOCKS, MOST_TEAM, RESIDENT, TEAM_KEPT, fills, power
+from hipwright.engine.layout.pointwise import (
+    COOP_KEPT,
+    DEVICE_ELEMENTS,
+    DEVICE_THREADS,
+    FEW_BLOCKS,
+    MOST_COOP_BLOCKS,
+    even_block_counts,
+    power,
+)
 from hipwright.engine.layout.reductions import ReductionPlanner
 from hipwright.engine.templates.access import linear
 from hipwright.engine.templates.rows.layout import RowLayout
 
-BUSY_COLUMNS = 528
-"""Blocks down columns that keep any of today's devices busy. They have 40 registers a thread or more: four of 256
-threads on each multiprocessor of an H200. Twice as many were a round and a half."""
-FULL_COLUMNS = RESIDENT
-"""Packs of columns with which a thread for each fills the device: nobody need share a column, and what lanes add up,
-test and exchange for a share of one column would be most of the work."""
+MOST_COLUMN_BLOCKS = 528
+"""Blocks that share a column at most: with 40 registers a thread, four blocks of 256 threads run on each multiprocessor
+of an H200, and twice as many take a second, half-empty round."""
+MANY_COLUMNS = DEVICE_THREADS
+"""Vectors of columns with which one thread each occupies the device: lanes need not share a column."""
 SHORT_COLUMN = 1280
 """Rows that the 64 threads down a column of a block of 512 sum in a few steps each."""
-SHORT_BAG, PICKED_ROWS = 64, 8
-"""Rows up to which few lanes sum a bag, each asking for so many at once: what lanes share costs more than the loads."""
+SHORT_SEGMENT, GATHERED_ROWS = 64, 8
+"""Rows of a segment up to which few lanes sum it, and the rows each of them loads at once."""
 
 
 def columns(plan: ReductionPlanner, registers: bool) -> RowLayout:
-    """The layout of a kernel whose rows are columns of memory; registers: they stay there between passes."""
+    """The layout of a kernel that reduces columns. registers: they stay in registers between passes."""
     group = plan.group
     stays = [k for k in range(len(group.space)) if k not in group.dims]
     across = plan.c.hint(group.space[stays[-1]])
-    vec = plan.vector([across]) if _dense(plan, group.variables[stays[-1]]) else 1
-    packs = -(-across // vec)
+    vec = plan.vector([across]) if _are_adjacent(plan, group.variables[stays[-1]]) else 1
+    vectors = -(-across // vec)
     share, threads = 32, 256
-    kept = max(TEAM_KEPT, 4 * vec)  # four packs under way
+    kept = max(COOP_KEPT, 4 * vec)  # four vectors in flight
     if registers:
         threads, share, kept = _column_block(plan, vec)
-    while share > 8 and share >= 2 * packs and packs < 32:
+    while share > 8 and share >= 2 * vectors and vectors < 32:
         share //= 2
-    if not registers and _short_columns(plan, packs):
+    if not registers and _short_columns(plan, vectors):
         threads, share = 512, 8
-    many = plan.rows >= BUSY_COLUMNS * vec * share
-    if not registers and many and plan.length <= SHORT_BAG and plan.picks():
-        threads, kept = max(64, share * power(-(-plan.length // PICKED_ROWS))), PICKED_ROWS * vec
-    elif not registers and plan.rows >= FULL_COLUMNS * vec:
+    many = plan.rows >= MOST_COLUMN_BLOCKS * vec * share
+    if not registers and many and plan.length <= SHORT_SEGMENT and plan.gathers():
+        threads, kept = max(64, share * power(-(-plan.length // GATHERED_ROWS))), GATHERED_ROWS * vec
+    elif not registers and plan.rows >= MANY_COLUMNS * vec:
         threads = share = 64
     lanes = threads // share
     items = min(-(-plan.length // lanes), max(kept // vec, 1))
     blocks = -(-plan.rows // (vec * share))
     layout = RowLayout("columns", plan.knob("BLOCK", threads), plan.knob("COLUMNS", share))
-    plan.pack(layout, "COLUMN_VEC", vec, items)
+    plan.set_vectors(layout, "COLUMN_VEC", vec, items)
     layout.registers = registers
     layout.rest_items = "1" if plan.length <= lanes * items else layout.items
     layout.whole = plan.static is not None and 0 < plan.static <= lanes * max(kept // vec, 1)
-    shares = min(BUSY_COLUMNS // max(blocks, 1), plan.length // (lanes * 16))
+    shares = min(MOST_COLUMN_BLOCKS // max(blocks, 1), plan.length // (lanes * 16))
     if not plan.follows and plan.length >= 512 and not plan.overwrites():
         default = blocks < FEW_BLOCKS and shares >= 2
-        if plan.choose(f"team:{plan.body.name}", (False, True), default):
-            layout.blocks = _team(plan, blocks, max(shares, 2))
+        if plan.choose(f"cooperative:{plan.body.name}", (False, True), default):
+            layout.blocks = _cooperates(plan, blocks, max(shares, 2))
     return layout
 
 
-def _team(plan: ReductionPlanner, blocks: int, shares: int) -> str:
-    """The knob of how many blocks share a column: all of the device, each as many."""
-    default = min(shares, 2 * MOST_TEAM)
-    return plan.knob("TEAM", default, more=fills(blocks) | {default})
+def _cooperates(plan: ReductionPlanner, blocks: int, shares: int) -> str:
+    """The knob of the blocks that share a column."""
+    default = min(shares, 2 * MOST_COOP_BLOCKS)
+    return plan.knob("COOP_BLOCKS", default, more=even_block_counts(blocks) | {default})
 
 
-def _short_columns(plan: ReductionPlanner, packs: int) -> bool:
-    """Are columns so few and so short that blocks a line of memory wide are enough, and no team need meet?"""
+def _short_columns(plan: ReductionPlanner, vectors: int) -> bool:
+    """Whether columns are so few and short that blocks as wide as a cache line need not share them."""
     lines = max(plan.rows // max(plan.c.hint(plan.group.outer[-1]), 1), 1)
-    few = packs >= 32 and packs * lines < FEW_BLOCKS * 32
-    return few and 512 <= plan.length <= SHORT_COLUMN and plan.rows * plan.length <= 4 * AT_ONCE
+    few = vectors >= 32 and vectors * lines < FEW_BLOCKS * 32
+    return few and 512 <= plan.length <= SHORT_COLUMN and plan.rows * plan.length <= 4 * DEVICE_ELEMENTS
 
 
 def _column_block(plan: ReductionPlanner, vec: int) -> tuple[int, int, int]:
-    """(threads, packs side by side, values a thread keeps): the widest rows whose columns stay in registers."""
+    """(threads, vectors side by side, values a thread keeps): the widest block whose columns stay in registers."""
     for threads, share, most in ((256, 32, 32), (256, 16, 48), (512, 16, 32), (512, 8, 32)):
-        kept = max(most // plan.arrays(), TEAM_KEPT)
+        kept = max(most // plan.arrays(), COOP_KEPT)
         if plan.length <= threads // share * (kept // vec) and share * vec >= 32:
             return threads, share, kept
-    return 1024, max(32 // vec, 8), TEAM_KEPT
+    return 1024, max(32 // vec, 8), COOP_KEPT
 
 
-def _dense(plan: ReductionPlanner, variable: Var) -> bool:
-    """Do neighbouring columns lie side by side in some access?"""
+def _are_adjacent(plan: ReductionPlanner, variable: Var) -> bool:
+    """Whether neighbouring columns are neighbours in memory in some access."""
     values = [m.value for m in plan.group.members]
     positions = [e.attr[1] for e in walk(values) if e.op == "load"]
     found = (linear(p, variable.name) for p in positions)

@@ -26,11 +26,11 @@ class Decisions:
 
     def recompute(self, name: str) -> bool:
         """Whether each kernel that reads this value may recompute it, instead of it being stored."""
-        return bool(self.choose(f"again:{name}", ("recompute", "stored"), "recompute") == "recompute")
+        return bool(self.choose(f"intermediate:{name}", ("recompute", "stored"), "recompute") == "recompute")
 
     def fuse_columns(self, name: str) -> bool:
         """Whether the row kernel that reads these columns may accumulate their sums."""
-        return bool(self.choose(f"columns:{name}", ("on the way", "separate"), "on the way") == "on the way")
+        return bool(self.choose(f"column_sums:{name}", ("fused", "separate"), "fused") == "fused")
 
     def choose(self, key: str, options: Sequence[Any], default: Any) -> Any:
         """A structural choice made while a kernel is written."""

@@ -1,9 +1,9 @@
-"""How a kernel is laid out by default: a rule over captured sizes. Every choice is in the space, for search to vary.
+"""Default layouts of pointwise kernels and scans, by rules over captured sizes. Search may vary every choice.
 
 The rules aim at memory bandwidth: 16 bytes an access, 16 to 32 elements of a thread in flight, rows that are read once
 and kept in registers where they fit, several hundred blocks (an H200 has 132 multiprocessors, an MI300X 304).
 
-Here: what all rules ask, pointwise kernels and scans. Reductions are in layout/rows.py and layout/columns.py.
+`LayoutPlanner` holds what all rules share. Reductions are in layout/rows.py and layout/columns.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.templates.base import Body
 from hipwright.engine.templates.pointwise.elementwise import has_broadcast
 from hipwright.engine.templates.pointwise.inner import is_interleaving
-from hipwright.engine.templates.pointwise.sliding import SIDES, reads_several_planes, stencil_rows
+from hipwright.engine.templates.pointwise.sliding import STENCIL_WIDTHS, reads_several_planes, stencil_rows
 from hipwright.engine.templates.pointwise.transpose import transposed_loads
 from hipwright.engine.templates.rows.layout import RowLayout
 from hipwright.engine.templates.scan.layout import ScanLayout
@@ -38,23 +38,23 @@ SIZES = {
 }
 SHORT_ROW, FEW_COLUMNS = 1024, 16
 SMALL, BIG = 1 << 17, 1 << 22
-RESIDENT = 1 << 18
-"""Threads that the device runs at once (2048 on each multiprocessor of an H200): more are a second round."""
-AT_ONCE = 1 << 20
-"""Elements up to which the device holds all rows at once, four elements a thread: what counts is how long one thread
-takes, not how many instructions all of them do."""
-FEW_BLOCKS = 264  # two a multiprocessor of an H200
-TEAM_THREADS, TEAM_KEPT = 256, 16  # of a team's block: few registers, so that several blocks are on a multiprocessor
-MOST_TEAM = 128  # blocks of 256 threads that every device of interest runs at once, with room to spare
+DEVICE_THREADS = 1 << 18
+"""Threads that the device runs at once (2048 on each multiprocessor of an H200)."""
+DEVICE_ELEMENTS = 1 << 20
+"""Elements up to which the device holds all rows at once, four elements a thread: the latency of one thread decides,
+not the number of instructions."""
+FEW_BLOCKS = 264  # two for each multiprocessor of an H200
+COOP_THREADS, COOP_KEPT = 256, 16  # of a cooperative block: several blocks fit a multiprocessor
+MOST_COOP_BLOCKS = 128  # blocks of 256 threads that all supported GPUs run at once
 MULTIPROCESSORS = (132, 256, 304)
-"""Of an H200, an MI355X and an MI300X."""
+"""Multiprocessors or compute units of an H200, an MI355X and an MI300X."""
 MOST_VALUES = 64
-"""Values a thread asks for at once at most: kernels of 256 spilled, and took ptxas 10 seconds each."""
+"""Values that a thread loads at once at most: with 256 the kernels spill."""
 
 
 @dataclass(eq=False)
 class LayoutPlanner:
-    """Decides for one group. choose(key, options, default) and knob(name, default, most) are the writer's."""
+    """Lays out one group. choose(key, options, default) and knob(name, default, most) record the program's choices."""
 
     c: LoweringContext
     group: Group
@@ -64,105 +64,109 @@ class LayoutPlanner:
     rows: int = field(init=False)
     length: int = field(init=False)
 
-    def pack(self, layout: RowLayout, name: str, vec: int, items: int) -> None:
-        """Neighbours a thread takes, and how many times that at once: as many values as registers may hold."""
+    def set_vectors(self, layout: RowLayout, name: str, vec: int, items: int) -> None:
+        """Sets the knobs of the vector's elements and of the vectors a thread loads at once."""
         layout.vec = self.knob(name, vec, self.widest())
         layout.items = self.knob("ROW_ITEMS", option(items), MOST_VALUES // self.widest())
 
     @staticmethod
     def few_threads(total: int, threads: int) -> int:
-        """Threads of a block: fewer where a multiprocessor would not have two blocks of so many."""
+        """Threads of a block, halved while there are fewer than two blocks for each multiprocessor."""
         while threads > 64 and total < FEW_BLOCKS * threads:
             threads //= 2
         return threads
 
     def vector(self, extents: Sequence[int]) -> int:
-        """Neighbours that fill 16 bytes, if they divide the captured row (else it lies at odd addresses)."""
+        """Elements of a vector of 16 bytes at most that divides all extents; 1 for unaligned rows."""
         widths = [*extents, *(self.c.hint(v.size) for v in self.group.columns.values() if v.size is not None)]
         fits = [v for v in (8, 4, 2) if v <= self.widest() and all(w % v == 0 for w in widths)]
         return max(fits, default=1)
 
-    def picks(self) -> bool:
-        """Does an index say what is read?"""
+    def gathers(self) -> bool:
+        """Whether a load is a gather: its position depends on an index tensor."""
         loads = [e for e in walk([m.value for m in self.group.members]) if e.op == "load"]
         return any(isinstance(a, Ind) for e in loads for a in e.attr[1].atoms())
 
     def widest(self) -> int:
-        """Elements in 16 bytes of the narrowest tensor that has a row's elements or more."""
+        """Elements in 16 bytes of the narrowest tensor that has at least a row's elements."""
         stored = [self.body.need.stores[m.item.name][0] for m in self.body.stored if m.role in (FULL, PART)]
         big = [b for b in [*self.body.loads, *stored] if self.numel(b) >= self.length]
         return min(8, 16 // min((SIZES.get(self.body.need.dtypes[b], 4) for b in big), default=4))
 
     def numel(self, buffer: str) -> int:
-        """A buffer's elements at capture."""
+        """The number of elements of a buffer at capture."""
         size = self.body.need.numels.get(buffer)
         return self.c.hint(size) if size is not None else self.length
 
 
 @dataclass(eq=False)
 class PointwisePlanner(LayoutPlanner):
-    """For a group without reductions."""
+    """Lays out one group without reductions."""
 
-    by_parts: bool = False  # members are parts of rows that are stored joined
-    planes: str = ""  # the knob of planes that share a stencil's block, or "" for one
+    by_parts: bool = False  # members are parts of rows that are stored concatenated
+    planes: str = ""  # the knob of the planes that a block of a stencil covers, or "" for one
 
     def pointwise(self) -> tuple[str, RowLayout | None, tuple[str, str, str]]:
-        """(mapping, layout of `rows`, names of VEC, PACKS and BLOCK) for a group without reductions."""
+        """(mapping, layout of `rows`, names of VEC, VECS and BLOCK) for a group without reductions."""
         c, group = self.c, self.group
         total = c.hint(product(group.space))
         last = c.hint(group.space[-1]) if group.space else 1
         wide = has_broadcast(self.body) and last >= FEW_COLUMNS
-        turn = self._turned()
-        short, rows = is_interleaving(group), stencil_rows(group) if last >= FEW_COLUMNS and not turn else 0
+        transposed = self._transposed_bytes()
+        interleaved, rows = is_interleaving(group), stencil_rows(group) if last >= FEW_COLUMNS and not transposed else 0
         options = (
             "scalar",
             "vector",
             *(("rows",) if wide else ()),
-            *(("transpose",) if turn else ()),
-            *(("inner",) if short else ()),
+            *(("transpose",) if transposed else ()),
+            *(("inner",) if interleaved else ()),
             *(("sliding",) if rows else ()),
         )
-        alone = total < SMALL or any(e.op == "loop" for e in walk([m.value for m in self.group.members]))
+        scalar = total < SMALL or any(e.op == "loop" for e in walk([m.value for m in self.group.members]))
         if self.by_parts:
             return "rows", self._pointwise_rows(last, total), ("", "", "")
-        best = options[-1 - bool(rows)] if turn or wide or short else "vector"
-        default = "scalar" if alone else "sliding" if rows and total >= BIG else best
+        best = options[-1 - bool(rows)] if transposed or wide or interleaved else "vector"
+        default = "scalar" if scalar else "sliding" if rows and total >= BIG else best
         mapping = str(self.choose(f"map:{self.body.name}", options, default))
         if mapping == "rows":
             return mapping, self._pointwise_rows(last, total), ("", "", "")
         if mapping == "transpose":
-            side = 64 if max(turn) <= 2 or (total >= BIG and sum(turn) <= 8) else 32  # 33 KiB
-            threads = 128 if max(turn) <= 2 else 256  # of half types a thread moves 8 at once
-            return mapping, None, ("", self.knob("TURN_TILE", side), self.knob("BLOCK", threads))
+            side = 64 if max(transposed) <= 2 or (total >= BIG and sum(transposed) <= 8) else 32  # 33 KiB
+            threads = 128 if max(transposed) <= 2 else 256  # a thread moves 8 half-type elements at once
+            return mapping, None, ("", self.knob("TRANSPOSE_TILE", side), self.knob("BLOCK", threads))
         if mapping == "scalar":
             return mapping, None, ("", "", self.knob("BLOCK", 256))
         if mapping == "sliding":
             self.length = last
-            side = self._side()
+            side = self._stencil_width()
             threads = min(max(power(last // 4), 64), 512 // side)
             if reads_several_planes(group, c.hint):
                 self.planes, threads = self.knob("PLANES", 4), 256
             return mapping, None, (str(side), str(stencil_rows(group, side)), self.knob("ROW_BLOCK", threads))
         if mapping == "inner":
             each = 16 // int(group.space[-1].value or 1)
-            return mapping, None, ("", self.knob("PACKS", 1 if total < BIG else max(each, 1)), self.knob("BLOCK", 256))
+            return mapping, None, ("", self.knob("VECS", 1 if total < BIG else max(each, 1)), self.knob("BLOCK", 256))
         self.length = 1
         inputs = len(self.body.loads)
         vec = self.widest()
         items = 1 if total < BIG else min(4 if inputs == 1 else 2, max(16 // vec, 1))
-        return mapping, None, (self.knob("VEC", vec), self.knob("PACKS", items), self.knob("BLOCK", 128))
+        return mapping, None, (self.knob("VEC", vec), self.knob("VECS", items), self.knob("BLOCK", 128))
 
-    def _side(self) -> int:
-        """Neighbours that a thread of a stencil computes: four of half types, where rows of outputs are a multiple."""
-        fits = [n for n in SIDES if n == SIDES[0] or (self._halves(n) and stencil_rows(self.group, n))]
-        return int(self.choose(f"side:{self.body.name}", fits, fits[-1]))
+    def _stencil_width(self) -> int:
+        """Neighbouring outputs that a thread of a stencil computes: four of half types where they divide the row."""
+        fits = [
+            n
+            for n in STENCIL_WIDTHS
+            if n == STENCIL_WIDTHS[0] or (self._fits_halves(n) and stencil_rows(self.group, n))
+        ]
+        return int(self.choose(f"stencil_width:{self.body.name}", fits, fits[-1]))
 
-    def _halves(self, n: int) -> bool:
-        """Are n outputs whole of a row, and inputs or outputs half types?"""
+    def _fits_halves(self, n: int) -> bool:
+        """Whether n outputs divide a row, and inputs or outputs are half types."""
         return self.length % n == 0 and self.widest() == 8
 
-    def _turned(self) -> list[int]:
-        """Bytes an element of the operands that run along another dimension than the result, both of some length."""
+    def _transposed_bytes(self) -> list[int]:
+        """Bytes of an element of each operand that is transposed against the result; [] where a dimension is short."""
         found = transposed_loads(self.group, {m.item.name for m in self.body.stored})
         if found is None or any(m.role != FULL for m in self.group.members):
             return []
@@ -170,35 +174,37 @@ class PointwisePlanner(LayoutPlanner):
         return [SIZES[e.attr[2]] for e in found[1]] if min(sides) >= FEW_COLUMNS else []
 
     def _pointwise_rows(self, last: int, total: int) -> RowLayout:
-        """Rows of the innermost dimension: lanes for short ones, tiles of blocks for long ones."""
+        """A layout by rows of the innermost dimension: lanes for short rows, blocks for long ones."""
         self.length = last
         vec = self.vector([last])
-        packs = -(-last // vec)
-        most = 1 if total < BIG or self._overlapping() else max(16 // vec, 1)
-        each = packs > 32 and total // last * 64 <= RESIDENT  # a thread for each pack at once: a row has a block
-        if packs <= 64 and not each:
+        vectors = -(-last // vec)
+        most = 1 if total < BIG or self._reads_overlap() else max(16 // vec, 1)
+        each = (
+            vectors > 32 and total // last * 64 <= DEVICE_THREADS
+        )  # the device has a thread for each vector: a block takes a row
+        if vectors <= 64 and not each:
             guarded = any(e.op == "guard" for e in walk([m.value for m in self.group.members]))
-            two = total >= BIG and packs >= 16 and not guarded  # packs a lane, for more bytes under way
-            lanes = min(max(power(packs // 2 if two else packs), 4), 32)
+            two = total >= BIG and vectors >= 16 and not guarded  # two vectors a lane keep more bytes in flight
+            lanes = min(max(power(vectors // 2 if two else vectors), 4), 32)
             threads = self.few_threads(total // last * lanes, 256)
             layout = RowLayout("lanes", self.knob("BLOCK", threads), self.knob("LANES", lanes))
-            items = min(-(-packs // lanes), max(16 // vec, 1))
+            items = min(-(-vectors // lanes), max(16 // vec, 1))
         else:
             full = sum(self.numel(b) >= total for b in self.body.loads)
-            # small blocks leave no multiprocessor waiting; where an index picks, wide ones share lines of a row
-            small = total >= BIG and not self.picks()
+            # small blocks balance the multiprocessors; gathers share cache lines of a row in wide blocks
+            small = total >= BIG and not self.gathers()
             widest = 256 if not small else 64 if full <= 1 else 128
-            threads = min(max(power(packs // most), 64), widest)
-            threads = self.few_threads(total // last * packs, threads)
-            if total < BIG and total // last * -(-packs // threads) > 4 * FEW_BLOCKS:
+            threads = min(max(power(vectors // most), 64), widest)
+            threads = self.few_threads(total // last * vectors, threads)
+            if total < BIG and total // last * -(-vectors // threads) > 4 * FEW_BLOCKS:
                 most = 4  # the device holds all blocks at once
-            items = min(-(-packs // threads), most)
+            items = min(-(-vectors // threads), most)
             layout = RowLayout("block", self.knob("ROW_BLOCK", threads))
-        self.pack(layout, "ROW_VEC", vec, items)
+        self.set_vectors(layout, "ROW_VEC", vec, items)
         return layout
 
-    def _overlapping(self) -> bool:
-        """Is an input read at several places, so that neighbours' packs share lines of the cache?"""
+    def _reads_overlap(self) -> bool:
+        """Whether an input is read at several positions, so that neighbouring vectors share cache lines."""
         places: dict[str, set[str]] = {}
         for e in walk([m.value for m in self.group.members]):
             if e.op == "load":
@@ -207,10 +213,10 @@ class PointwisePlanner(LayoutPlanner):
 
 
 class ScanPlanner(LayoutPlanner):
-    """For running sums and products."""
+    """Lays out a group with a scan."""
 
     def scan(self) -> ScanLayout:
-        """Columns unless the scanned dimension is the last; blocks share rows that are few and long."""
+        """A layout by columns unless the scanned dimension is the last; cooperative blocks for few long rows."""
         c, group = self.c, self.group
         self.rows, self.length = c.hint(product(group.outer)), c.hint(product(group.inner))
         (d,) = group.dims
@@ -229,9 +235,9 @@ class ScanPlanner(LayoutPlanner):
                 self.knob("SCAN_ITEMS", 8 if vec == 1 else 4),
             )
         vec = self.vector([self.length])
-        packs = -(-self.length // vec)
-        items = min(option(-(-packs // 256)), 16 // vec if vec > 1 else 8)
-        threads = min(max(power(packs // items), 64), 256)
+        vectors = -(-self.length // vec)
+        items = min(option(-(-vectors // 256)), 16 // vec if vec > 1 else 8)
+        threads = min(max(power(vectors // items), 64), 256)
         few = self.rows < FEW_BLOCKS and self.length > 2 * threads * vec * items
         chunks = self.length >= 4096 and self.choose(
             f"map:{self.body.name}", ("rows", "chunks"), "chunks" if few else "rows"
@@ -244,7 +250,7 @@ class ScanPlanner(LayoutPlanner):
         )
 
     def _column_tiles(self, across: int) -> ScanLayout:
-        """Half a kilobyte of columns side by side, 32 values a thread."""
+        """A layout of tiles of half a kilobyte of neighbouring columns, 32 values a thread."""
         vec = self.vector([across])
         share = min(max(power(-(-across // vec)), 8), 32)
         return ScanLayout(
@@ -262,12 +268,14 @@ def power(value: int) -> int:
 
 
 def option(items: int) -> int:
-    """Tiles come in powers of two."""
+    """The items of a tile as an option of the knob: a power of two up to 32."""
     return min(power(items), 32)
 
 
-def fills(groups: int) -> set[int]:
-    """Sizes of a team with which the blocks of all `groups` are a whole number for each multiprocessor, or hardly less:
-    powers of two leave some of them one block less than others (1024 blocks are 7 or 8 each on an H200)."""
+def even_block_counts(groups: int) -> set[int]:
+    """Numbers of cooperative blocks with which each multiprocessor gets the same number of blocks over all `groups`.
+
+    Powers of two load multiprocessors unevenly: 1024 blocks are 7 or 8 for each of an H200.
+    """
     found = {count * each // max(groups, 1) for count in MULTIPROCESSORS for each in (4, 8)}
     return {size for size in found if size > 1}

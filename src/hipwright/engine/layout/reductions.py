@@ -1,4 +1,4 @@
-"""What layouts of kernels with reductions ask of their group, rows and columns alike."""
+"""What layouts of rows and of columns both need to know of a group with reductions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class ReductionPlanner(LayoutPlanner):
     follows: bool = field(init=False)
 
     def arrays(self) -> int:
-        """Inputs of all rows' whole lengths: what a thread keeps of each stays in registers of its own."""
+        """The number of inputs as large as all rows, each of which takes registers of its own."""
         return max(sum(self.numel(b) >= self.length * self.rows for b in self.body.loads), 1)
 
     def overwrites(self) -> bool:
-        """Would a block of a team read what another overwrites? Only where more than the row's one value reads it."""
+        """Whether a cooperative block would read what another one overwrites: more than a row's one value reads it."""
         targets = {m.item.target for m in self.group.members if m.item.target}
         wide = [m.value for m in self.group.members if m.role != ROW]
         return any(e.op == "load" and e.attr[0] in targets for e in walk(wide))

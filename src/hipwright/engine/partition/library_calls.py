@@ -89,7 +89,7 @@ class LibraryCalls:
         usual = channels_last.usual(self.c, node, image, weight)
         if usual is None:
             return {}
-        key = f"layout:{node.name}"
+        key = f"channels_last:{node.name}"
         self.out.structure[key] = Choice(options=(False, True), default=usual)
         if not self.state.choices.get(key, usual):
             return {}

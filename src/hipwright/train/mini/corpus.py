@@ -38,7 +38,7 @@ CAPTURED = (48, 80)
 """Rows and columns of the capture: neither is a size of any task."""
 DRAWS = 3  # schedules drawn for each program that is wanted: in a small space many are alike
 LONGEST = 3600  # characters of a short program
-LONG = {"map": ("columns",), "team": (True,)}
+LONG = {"map": ("columns",), "cooperative": (True,)}
 """Structures that are not drawn, by the first part of the choice's name: their programs do not fit a small context."""
 
 

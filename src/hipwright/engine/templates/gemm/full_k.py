@@ -2,8 +2,8 @@
 
 Tiles that step along k (tiled.py) wait at each step, and a k of 64 has four steps only. Here every thread loads its
 share of an operand at once, in registers, stores it to LDS, and multiplies after one barrier: 8 rows of threads, each
-thread with WHOLE_M x 4 sums; A is stored [row][k] and read 16 bytes of k at a time, B [k][column] and read 16 bytes of
-n. Several blocks on a unit hide each other's latency. WHOLE_M and WHOLE_N follow the size of the product, odd sizes
+thread with FULL_K_M x 4 sums; A is stored [row][k] and read 16 bytes of k at a time, B [k][column] and read 16 bytes of
+n. Several blocks on a unit hide each other's latency. FULL_K_M and FULL_K_N follow the size of the product, odd sizes
 too, so that many small products waste little. Operands that cannot be vectorised are read element by element,
 neighbours by neighbouring threads. A longer k is divided into pieces. float32 on the vector units only.
 """
@@ -39,7 +39,7 @@ MEASURED_RATE, MEASURED_READ_RATE = 34e12, 2.1e12
 
 @dataclass(frozen=True)
 class FullKTile:
-    """WHOLE_M rows of a thread, WHOLE_N columns of a block, WHOLE_K deep."""
+    """FULL_K_M rows of a thread, FULL_K_N columns of a block, FULL_K_K deep."""
 
     rows: int
     columns: int
@@ -81,9 +81,9 @@ class _FullK:
         self.spec = body.data
         batch, m, n, k = (body.hint(s) for s in (*self.spec.space, self.spec.k))
         best = smallest_tile(ProductShape(batch, m, n, k, self.spec.dtype))
-        self.tm = body.knob("WHOLE_M", best.rows, _options((1, 2, 4, 6, 8), best.rows), "rows of a thread's sums")
-        self.bn = body.knob("WHOLE_N", best.columns, _options((16, 32, 48, 64), best.columns), "columns of a block")
-        self.bk = body.knob("WHOLE_K", best.depth, _options((16, 32, 64), best.depth), "depth of the tiles in LDS")
+        self.tm = body.knob("FULL_K_M", best.rows, _options((1, 2, 4, 6, 8), best.rows), "rows of a thread's sums")
+        self.bn = body.knob("FULL_K_N", best.columns, _options((16, 32, 48, 64), best.columns), "columns of a block")
+        self.bk = body.knob("FULL_K_K", best.depth, _options((16, 32, 64), best.depth), "depth of the tiles in LDS")
         self.k: CallKernel = body.kernel("", NAMES)
         self.batch, self.m, self.n = (self.k.size(s) for s in self.spec.space)
         self.depth = self.k.size(self.spec.k)

@@ -1,6 +1,6 @@
 """Pointwise chains, views, gathers and windows: a thread computes one element, or a few vectors of neighbours.
 
-Mapping `scalar`: one element. `vector`: PACKS vectors of VEC elements, all loaded before the first is used. Where an
+Mapping `scalar`: one element. `vector`: VECS vectors of VEC elements, all loaded before the first is used. Where an
 operand is broadcast along rows, mapping `rows` (rows.py) assigns each row of the innermost dimension to a block or to
 lanes, so that no element divides its index and the operand is loaded in vectors too.
 """

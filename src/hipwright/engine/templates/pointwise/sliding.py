@@ -22,7 +22,7 @@ from hipwright.engine.templates.pointwise.elementwise import relaxed_bounds
 
 PAIR = 2
 """Elements of a load; any even address is aligned."""
-SIDES = (2, 4)
+STENCIL_WIDTHS = (2, 4)
 """Outputs of a thread side by side. With two, the loads of neighbouring lanes are adjacent; with four they leave gaps,
 which pays for half types alone, where each input row is then converted for twice as many outputs.
 """

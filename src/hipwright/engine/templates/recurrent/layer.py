@@ -187,5 +187,7 @@ def _ask_knobs(body: CallBody, layer: RecurrentLayer, streamed: bool) -> dict[st
     if streamed:
         free = _free_registers(layer) - 8 * layer.gates  # of the two vectors under way
         keep = max((k for k in (1, 2, 4, 8) if k * layer.gates * _vector_registers(layer) <= free), default=0)
-        out["RNN_KEEP"] = body.knob("RNN_KEEP", keep, (0, 1, 2, 4, 8), "16-byte pieces of a weight row in registers")
+        out["RNN_RESIDENT"] = body.knob(
+            "RNN_RESIDENT", keep, (0, 1, 2, 4, 8), "16-byte pieces of a weight row in registers"
+        )
     return out

@@ -219,8 +219,8 @@ CELLS = {
 class LayerSpec(Record, frozen=True, kw_only=True):
     """The parameters of one kernel: kind as in GATES, the storage type as C writes it, hidden units.
 
-    streamed: only RNN_KEEP vectors of each weight row stay in registers, the rest is read at every step. outputs: the
-    hidden state of every step is stored.
+    streamed: only RNN_RESIDENT vectors of each weight row stay in registers, the rest is read at every step.
+    outputs: the hidden state of every step is stored.
     """
 
     name: str
@@ -259,7 +259,7 @@ class LayerSpec(Record, frozen=True, kw_only=True):
 def layer_text(spec: LayerSpec) -> str:
     """The kernel of the layer, after the kernel that packs its weights if they are streamed."""
     lstm = spec.kind == "lstm"
-    kept = "RNN_KEEP < CHUNKS ? RNN_KEEP : CHUNKS - 1" if spec.streamed else "CHUNKS"
+    kept = "RNN_RESIDENT < CHUNKS ? RNN_RESIDENT : CHUNKS - 1" if spec.streamed else "CHUNKS"
     parts = {
         "TITLE": f"A layer of {spec.kind.replace('_', ' with ')}",
         "KEPT": kept,
