@@ -11,8 +11,8 @@ from cli_tools import FILES, one_object
 from hipwright.cli import main
 from hipwright.device import topology
 from hipwright.device.gpu_info import GpuInfo
-from hipwright.measure import profiler, profilers
-from hipwright.measure.profiler import MARK
+from hipwright.measure.profiling import profiler, vendors
+from hipwright.measure.profiling.profiler import MARK
 from hipwright.records import Build, KernelResources
 from hipwright.sandbox import Zygote
 from hipwright.toolchain.cache import BuildCache
@@ -62,7 +62,7 @@ echo '{MARK}{json.dumps({"launches": [LAUNCH]})}'
 """)
     tool.chmod(0o755)
     monkeypatch.setattr(profiler, "find_tool", lambda target: tool)
-    monkeypatch.setattr(profilers, "find_tool", lambda target: tool)
+    monkeypatch.setattr(vendors, "find_tool", lambda target: tool)
     return tool
 
 
@@ -111,7 +111,7 @@ grep -q cubin kernels.bin && echo '{MARK}{json.dumps({"launches": []})}' && cat 
     monkeypatch.setattr(nvrtc, "build", build)
     monkeypatch.setattr(nvrtc, "zygote", lambda *, unsafe: Zygote((), unsafe=unsafe, name="compiler"))
     monkeypatch.setattr(profiler, "find_tool", lambda target: tool)
-    monkeypatch.setattr(profilers, "find_tool", lambda target: tool)
+    monkeypatch.setattr(vendors, "find_tool", lambda target: tool)
     monkeypatch.setenv("HIPWRIGHT_CACHE", str(tmp_path / "cache"))
     assert main.main(["profile", TASK, PROGRAM, "--target", "cuda", "--unsafe"]) == 0
     assert asked == [{"defines": {"BLOCK": 256}, "arch": "sm_90"}]

@@ -16,7 +16,8 @@ from hipwright.records import Evaluation, Program, Task, Workload
 from hipwright.search import resume
 
 pytest.importorskip("mcp")
-from tests.mcp.test_mcp import PROGRAM, TASK, WRONG, connected, talk, text_of
+from tests.mcp.server_process import connected, talk, text_of
+from tests.mcp.subjects import PROGRAM, TASK, WRONG
 
 TARGETS = ("gfx942", "cpu")
 

@@ -2,126 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
 
-from hipwright.archive import Archive, Evaluated, Finished, LogEntry, Proposed
-from hipwright.mcp import SKILL
-from hipwright.program import parse
-from hipwright.records import Decision, Evaluation, Expansion, Program, Run, Task, Workload
 from tests.load import Watch
 
 pytest.importorskip("mcp")
-from mcp import Client, StdioServerParameters
-from mcp.client.stdio import stdio_client
+from mcp import Client
 
-SERVER = [sys.executable, "-m", "hipwright", "mcp"]
-TASK = '''"""Twice the input, plus one."""
-
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def forward(self, x):
-        return x * 2 + 1
-
-
-def get_inputs():
-    return [torch.randn(4, 100)]
-
-
-def get_init_inputs():
-    return []
-'''
-PROGRAM = """HIP = r'''
-#include <hip/hip_runtime.h>
-extern "C" __global__ void twice(const float* x, float* y, long n) {
-    long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) y[i] = x[i] * 2.0f + 1.0f;
-}
-'''
-BLOCK = knob(256, choices=[64, 256])
-
-def forward(self, x):
-    x = x.contiguous()
-    y = torch.empty_like(x)
-    twice[cdiv(x.numel(), BLOCK), BLOCK](x, y, x.numel())
-    return y
-"""
-WRONG = PROGRAM.replace("+ 1.0f", "+ 1.5f")
-UNGUARDED = PROGRAM.replace("if (i < n) ", "")
-MODEL_NEW = """import torch
-print("a line on stdout that is no protocol", flush=True)
-
-class ModelNew(torch.nn.Module):
-    def forward(self, x):
-        print("and another")
-        return x * 2 + 1
-"""
-SLOW = PROGRAM.replace("if (i < n) y", "long k = 0; while (n > 0 && k >= 0) k = (k + 1) & 1023; if (i < n) y")
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    folder = tmp_path / "root"
-    (folder / "tasks").mkdir(parents=True)
-    (folder / "tasks" / "twice.py").write_text(TASK)
-    (folder / "tasks" / "helper.py").write_text("X = 1\n")
-    (folder / "big").mkdir()
-    (tmp_path / "outside.py").write_text(TASK)
-    (folder / "tasks" / "link.py").symlink_to(tmp_path / "outside.py")
-    return folder
-
-
-def parameters(root: Path, *options: str) -> StdioServerParameters:
-    env = {name: value for name, value in os.environ.items() if name.startswith(("HIPWRIGHT", "XDG", "TMP"))}
-    env |= {"HIPWRIGHT_HOME": str(root / ".hipwright")}
-    command, *rest = SERVER
-    arguments = [*rest, "--root", str(root), "--target", "gfx942", "--target", "cpu", *options]
-    return StdioServerParameters(command=command, args=arguments, env=env)
-
-
-@asynccontextmanager
-async def connected(root: Path, *options: str) -> AsyncIterator[Client]:
-    async with Client(stdio_client(parameters(root, *options)), read_timeout_seconds=120) as client:
-        yield client
-
-
-def talk(work: Callable[[], Awaitable[None]]) -> None:
-    """Run a test's coroutine, within four minutes."""
-
-    async def limited() -> None:
-        with anyio.fail_after(240):
-            await work()
-
-    asyncio.run(limited())
-
-
-def text_of(result: Any) -> str:
-    (block,) = result.content
-    return str(block.text)
-
-
-async def refused(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """The structured error of a call that must fail."""
-    result = await client.call_tool(tool, arguments)
-    assert result.is_error and result.structured_content is not None
-    told = text_of(result)
-    assert told.startswith("error: ") and "Traceback" not in told and len(told.splitlines()) <= 2
-    return dict(result.structured_content)
+from tests.mcp.server_process import alive, connected, descendants, gone, parameters, refused, server_of, talk, text_of
+from tests.mcp.subjects import MODEL_NEW, PROGRAM, SLOW, UNGUARDED, WRONG
 
 
 def test_what_needs_no_machine(root: Path, tmp_path: Path) -> None:
@@ -276,51 +173,6 @@ async def cancel_one_and_judge_another(client: Client) -> None:
     assert gone(before, 5)
 
 
-# ---------------------------------------------------------------- processes
-
-
-def server_of() -> int:
-    """The process id of the one server that this process started."""
-    found = [pid for pid in children(os.getpid()) if b"\0mcp\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    assert len(found) == 1
-    return found[0]
-
-
-def children(pid: int) -> set[int]:
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        return {int(child) for task in tasks for child in (task / "children").read_text().split()}
-    except OSError:
-        return set()
-
-
-def descendants(pid: int) -> set[int]:
-    found: set[int] = set()
-    waiting = [pid]
-    while waiting:
-        new = children(waiting.pop()) - found
-        found |= new
-        waiting += new
-    return found
-
-
-def gone(pids: set[int], seconds: float) -> bool:
-    """Whether all have ended in time; what is dead and not yet collected has ended."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if not any(alive(pid) for pid in pids):
-            return True
-        time.sleep(0.05)
-    return False
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except OSError:
-        return False
-
-
 @pytest.mark.parametrize(
     ("how", "stage"), [("stdin ends", "verifying"), ("SIGTERM", "opening the task"), ("SIGKILL", "opening the task")]
 )
@@ -360,73 +212,3 @@ def test_no_process_outlives_the_server(root: Path, how: str, stage: str) -> Non
         assert watch.seconds < 10
         assert code == {"stdin ends": 0, "SIGTERM": 130, "SIGKILL": -9}[how]
         assert gone(born, 20), f"left behind: {[pid for pid in born if alive(pid)]}"
-
-
-# ---------------------------------------------------------------- the archive and the skill
-
-
-def archived(home: Path, name: str, source: str, programs: dict[str, tuple[float, str]]) -> None:
-    """A finished run of the task with these programs: {text: (estimate in microseconds, status)}."""
-    task = Task(name=name, source=source, workloads=(Workload(name="given"),))
-    run = Run(id=name, task=task.key, targets=("gfx942", "cpu"), budget=9, policy="islands", seed=1)
-    with Archive(home) as archive:
-        archive.begin_run(run, {"task_name": name, "fingerprint": "f"}, [task])
-        best = ""
-        for number, (text, (score, status)) in enumerate(programs.items()):
-            program = Program(text=text)
-            kind: Any = "estimate" if status == "pass" else "none"
-            result = Evaluation(
-                task=task.key,
-                program=program.key,
-                status=status,
-                score=score,
-                score_kind=kind,  # type: ignore[arg-type]
-            )
-            proposed = Proposed(expansion=Expansion(number=number, operator="default"), round=0, program=program.key)
-            decision = Decision(number=number, program=program.key, kept=status == "pass")
-            entries = [
-                LogEntry("proposed", number, proposed.to_dict()),
-                LogEntry("evaluated", number, Evaluated(evaluation=result).to_dict()),
-                LogEntry("decided", number, decision.to_dict()),
-            ]
-            archive.append_all(run.id, entries, [program])
-            best = best or program.key
-        finished = Finished(reason="budget", best=best, number=0, score=1.0, evaluations=len(programs), rounds=1)
-        archive.append(run.id, "finished", -1, finished.to_dict())
-
-
-def test_the_best_program_and_its_exemplars_come_from_the_archive(root: Path) -> None:
-    slower = PROGRAM.replace("256", "64")
-    other = TASK.replace("x * 2 + 1", "x * 3 + 2").replace("Twice", "Three times")
-    home = root / ".hipwright"
-    archived(home, "twice", TASK, {slower: (9.0, "pass"), PROGRAM: (4.0, "pass"), WRONG: (1.0, "wrong_value")})
-    archived(home, "thrice", other, {PROGRAM.replace("2.0f", "3.0f"): (5.0, "pass")})
-
-    async def work() -> None:
-        async with connected(root) as client:
-            best = await client.call_tool("best_program", {"task": "tasks/twice.py", "count": 2})
-            told = best.structured_content
-            assert told is not None and not best.is_error, text_of(best)
-            assert told["best"]["program"] == PROGRAM and told["best"]["microseconds"] == 4.0
-            assert [kernel["task_name"] for kernel in told["exemplars"]] == ["twice", "thrice"]
-            assert told["exemplars"][0]["program"] == slower  # another performance bucket
-            assert "4 us by static estimate" in text_of(best) and "wrong" not in text_of(best)
-
-            like = await client.call_tool("exemplars", {"task": "tasks/twice.py"})
-            assert like.structured_content is not None
-            (kernel,) = like.structured_content["exemplars"]
-            assert kernel["task_name"] == "thrice" and 0 < kernel["similarity"] <= 1
-
-    talk(work)
-
-
-def test_the_skill_is_printed_and_its_program_is_one() -> None:
-    printed = subprocess.run([*SERVER, "--print-skill"], capture_output=True, text=True, check=True, timeout=60)
-    assert printed.stdout == SKILL.read_text() and not printed.stderr
-    front, _, body = printed.stdout.removeprefix("---\n").partition("\n---\n")
-    assert {line.partition(":")[0] for line in front.splitlines()} == {"name", "description"}
-    block = [line[4:] for line in body.splitlines() if line.startswith("    ") or not line]
-    program = "\n".join(block).strip("\n")
-    assert parse(program).text == program
-    for tool in ("list_tasks", "best_program", "exemplars", "evaluate_program", "explain_failure", "profile_program"):
-        assert f"`{tool}`" in body

@@ -15,8 +15,9 @@ from hipwright.machine import Machine
 from hipwright.mcp import files, texts
 from hipwright.mcp.tools import TOOLS, OneProgram, ToolContext, profile_program
 from hipwright.mcp.warm_machine import JudgedProgram, WarmMachine, digest
-from hipwright.measure.profile import Profile, diagnose
-from hipwright.measure.profiler import ProfileReport
+from hipwright.measure.profiling.bottleneck import diagnose
+from hipwright.measure.profiling.profile import Profile
+from hipwright.measure.profiling.profiler import ProfileReport
 from hipwright.records import Build, Evaluation, KernelResources, Program, TargetResult, Verdict
 
 TASK = "class Model: ...\ndef get_inputs(): ...\n"

@@ -1,4 +1,4 @@
-"""Profilers' output to Profiles, and Profiles to plain words. The samples are hand-made (tests/measure/data)."""
+"""Profilers' output as Profiles, and the bottleneck of a Profile. The samples are hand-made (tests/measure/data)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hipwright.errors import DeviceError, InfrastructureError
-from hipwright.measure import profile_amd, profile_nvidia
-from hipwright.measure.profile import METRICS, KernelBottleneck, Profile, diagnose
-from hipwright.measure.profile_nvidia import CountersDenied, number
+from hipwright.measure.profiling import amd, nvidia
+from hipwright.measure.profiling.bottleneck import diagnose
+from hipwright.measure.profiling.metrics import METRICS
+from hipwright.measure.profiling.nvidia import CountersDenied, number
+from hipwright.measure.profiling.profile import KernelBottleneck, Profile
 
 DATA = Path(__file__).parent / "data"
 NCU = (DATA / "ncu_raw.csv").read_text()
@@ -26,11 +28,11 @@ LAUNCHES = [
 ]
 
 
-def nvidia(name: str) -> Profile:
-    return next(profile for profile in profile_nvidia.parse(NCU) if profile.kernel.startswith(name))
+def ncu_profile(name: str) -> Profile:
+    return next(profile for profile in nvidia.parse(NCU) if profile.kernel.startswith(name))
 
 
-def words(profile: Profile, bandwidth: float | None = None) -> KernelBottleneck:
+def bottleneck_of(profile: Profile, bandwidth: float | None = None) -> KernelBottleneck:
     return diagnose(profile, bandwidth=bandwidth)
 
 
@@ -46,7 +48,7 @@ def test_every_figure_is_a_named_metric_with_a_unit() -> None:
 
 
 def test_ncu_launches_in_order_with_units() -> None:
-    found = profile_nvidia.parse(NCU)
+    found = nvidia.parse(NCU)
     assert [(p.number, p.kernel) for p in found] == [
         (0, "copy_all"),
         (1, "copy_strided"),
@@ -69,15 +71,15 @@ def test_ncu_launches_in_order_with_units() -> None:
 
 
 def test_ncu_stalls_are_shares_of_the_waiting() -> None:
-    stalls = nvidia("conflicts").stalls
+    stalls = ncu_profile("conflicts").stalls
     assert list(stalls) == ["lds", "barrier"]
     assert stalls["lds"] == pytest.approx(100 * 180 / 182, abs=0.01)
-    assert sum(nvidia("copy_all").stalls.values()) == pytest.approx(100, abs=0.1)
+    assert sum(ncu_profile("copy_all").stalls.values()) == pytest.approx(100, abs=0.1)
 
 
 def test_a_metric_that_this_gpu_has_not_is_none() -> None:
     text = NCU.replace("dram__bytes_read.sum", "dram__bytes_read.other").replace('"NVIDIA H200"', '"n/a"')
-    found = profile_nvidia.parse(text)[0]
+    found = nvidia.parse(text)[0]
     assert found.dram_read_bytes is None and found.dram_bytes_per_s is None
     assert found.dram_write_bytes == 260e6
 
@@ -107,33 +109,33 @@ def test_numbers_as_ncu_prints_them(text: str, unit: str, value: float | None) -
 def test_counters_that_are_not_permitted() -> None:
     text = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters"
     with pytest.raises(CountersDenied, match="may not read") as caught:
-        profile_nvidia.parse(text)
+        nvidia.parse(text)
     assert isinstance(caught.value, DeviceError) and "NVreg_RestrictProfilingToAdminUsers" in caught.value.hint
 
 
 @pytest.mark.parametrize("text", ["", "==ERROR== no kernels were profiled.\n", '"ID","Kernel Name"\n"","",\n'])
 def test_output_without_launches(text: str) -> None:
     with pytest.raises(InfrastructureError, match="no table of launches"):
-        profile_nvidia.parse(text)
+        nvidia.parse(text)
 
 
 def test_the_command_asks_for_every_metric() -> None:
-    line = profile_nvidia.command(["python", "x.py"], ncu="/opt/ncu")
+    line = nvidia.command(["python", "x.py"], ncu="/opt/ncu")
     assert line[0] == "/opt/ncu" and line[-2:] == ["python", "x.py"]
-    assert set(line[line.index("--metrics") + 1].split(",")) == set(profile_nvidia.METRICS)
+    assert set(line[line.index("--metrics") + 1].split(",")) == set(nvidia.METRICS)
     assert line[line.index("--clock-control") + 1] == "none"
 
 
 # ---------------------------------------------------------------- AMD
 
 
-def amd(arch: str = "gfx942") -> list[Profile]:
-    runs = [profile_amd.read_pass(text, TRACE) for text in (WAVES, READS)]
-    return profile_amd.profiles(runs, LAUNCHES, arch)
+def amd_profiles(arch: str = "gfx942") -> list[Profile]:
+    runs = [amd.read_pass(text, TRACE) for text in (WAVES, READS)]
+    return amd.profiles(runs, LAUNCHES, arch)
 
 
 def test_rocprofv3_counters_of_the_last_call() -> None:
-    scale, reduce = amd()
+    scale, reduce = amd_profiles()
     assert (scale.kernel, scale.number, reduce.kernel) == ("scale", 0, "reduce")
     assert scale.waves == 4224.0  # not the first, cold call's three times as many
     assert scale.dram_read_bytes == 128 * 2_000_000 + 32 * 100_000 + 64 * 100_000
@@ -146,7 +148,7 @@ def test_rocprofv3_counters_of_the_last_call() -> None:
 
 
 def test_amd_residency_by_the_targets_own_limits() -> None:
-    scale, reduce = amd()
+    scale, reduce = amd_profiles()
     assert scale.occupancy_limit_pct == 100.0
     assert scale.rounds == pytest.approx(1056 / (8 * 304))  # 8 blocks of 4 waves fill the 32 wave slots of a CU
     assert reduce.rounds == pytest.approx(12 / (8 * 304))
@@ -154,10 +156,10 @@ def test_amd_residency_by_the_targets_own_limits() -> None:
 
 def test_read_requests_differ_between_generations() -> None:
     old = READS.replace("TCC_EA0", "TCC_EA")
-    runs = [profile_amd.read_pass(old, TRACE)]
-    scale = profile_amd.profiles(runs, LAUNCHES, "gfx90a")[0]
+    runs = [amd.read_pass(old, TRACE)]
+    scale = amd.profiles(runs, LAUNCHES, "gfx90a")[0]
     assert scale.dram_read_bytes == 32 * 100_000 + 64 * 2_100_000
-    assert profile_amd.profiles(runs, LAUNCHES, "gfx1100")[0].dram_read_bytes is None
+    assert amd.profiles(runs, LAUNCHES, "gfx1100")[0].dram_read_bytes is None
 
 
 def test_all_l2_figures() -> None:
@@ -173,42 +175,42 @@ def test_all_l2_figures() -> None:
     }
     for name, other in renamed.items():
         text = text.replace(f'"{name}"', f'"{other}"')
-    scale = profile_amd.profiles([profile_amd.read_pass(text, TRACE)], LAUNCHES, "gfx942")[0]
+    scale = amd.profiles([amd.read_pass(text, TRACE)], LAUNCHES, "gfx942")[0]
     assert scale.l2_hit_pct == pytest.approx(100 * 4224 / (4224 + 800_000))
     assert scale.l1_hit_pct == pytest.approx(100 * (1 - 800_000 / 1_000_000))
     assert scale.lds_conflict_pct == pytest.approx(100 * 200_000 / 250_000)
 
 
 def test_counter_groups_by_architecture() -> None:
-    known = {name for group in profile_amd.groups("gfx942") for name in group}
+    known = {name for group in amd.groups("gfx942") for name in group}
     assert {"TCC_EA0_RDREQ_sum", "TCC_BUBBLE_sum", "MfmaUtil", "SQ_WAVES"} <= known
-    old = {name for group in profile_amd.groups("gfx90a") for name in group}
+    old = {name for group in amd.groups("gfx90a") for name in group}
     assert "TCC_EA_RDREQ_sum" in old and "TCC_BUBBLE_sum" not in old
-    assert not any(name.startswith(("TCC", "Mfma")) for group in profile_amd.groups("gfx1100") for name in group)
-    assert all(len(group) <= 8 for group in profile_amd.groups("gfx942"))  # SQ counts eight events at a time
+    assert not any(name.startswith(("TCC", "Mfma")) for group in amd.groups("gfx1100") for name in group)
+    assert all(len(group) <= 8 for group in amd.groups("gfx942"))  # SQ counts eight events at a time
 
 
 def test_a_run_without_its_counters_still_has_durations() -> None:
-    run = profile_amd.read_pass("", TRACE)
+    run = amd.read_pass("", TRACE)
     assert run.counters == set()
-    assert profile_amd.profiles([run], LAUNCHES, "gfx942")[0].duration_us == 98.0
+    assert amd.profiles([run], LAUNCHES, "gfx942")[0].duration_us == 98.0
     with pytest.raises(InfrastructureError, match="no dispatches"):
-        profile_amd.read_pass("", "")
+        amd.read_pass("", "")
 
 
 def test_another_programs_launches_are_not_taken() -> None:
-    run = profile_amd.read_pass(WAVES, TRACE)
+    run = amd.read_pass(WAVES, TRACE)
     with pytest.raises(InfrastructureError, match="saw 4 launches of the program's kernels, not 5"):
-        profile_amd.profiles([run], [*LAUNCHES, *LAUNCHES, LAUNCHES[0]], "gfx942")
+        amd.profiles([run], [*LAUNCHES, *LAUNCHES, LAUNCHES[0]], "gfx942")
     with pytest.raises(InfrastructureError, match="saw 2 launches"):
-        profile_amd.profiles([run], [LAUNCHES[0], {**LAUNCHES[0], "kernel": "absent"}], "gfx942")
+        amd.profiles([run], [LAUNCHES[0], {**LAUNCHES[0], "kernel": "absent"}], "gfx942")
 
 
 def test_files_of_another_format_are_refused() -> None:
     with pytest.raises(InfrastructureError, match=r"counter_collection\.csv has no column Counter_Value"):
-        profile_amd.read_pass(WAVES.replace("Counter_Value", "Value"), TRACE)
+        amd.read_pass(WAVES.replace("Counter_Value", "Value"), TRACE)
     with pytest.raises(InfrastructureError, match=r"kernel_trace\.csv has no column"):
-        profile_amd.read_pass(WAVES, "a,b\n1,2\n")
+        amd.read_pass(WAVES, "a,b\n1,2\n")
 
 
 # ---------------------------------------------------------------- broken text
@@ -236,7 +238,7 @@ def damaged(draw: st.DrawFn, whole: str) -> str:
     return text
 
 
-def sane(profiles: list[Profile]) -> None:
+def check_figures(profiles: list[Profile]) -> None:
     for profile in profiles:
         for name in METRICS:
             value = getattr(profile, name)
@@ -247,7 +249,7 @@ def sane(profiles: list[Profile]) -> None:
 @given(text=damaged(NCU))
 def test_damaged_ncu_output_is_refused_or_read_in_part(text: str) -> None:
     try:
-        sane(profile_nvidia.parse(text))
+        check_figures(nvidia.parse(text))
     except (InfrastructureError, DeviceError) as error:
         assert error.message
 
@@ -255,7 +257,7 @@ def test_damaged_ncu_output_is_refused_or_read_in_part(text: str) -> None:
 @given(counters=damaged(READS), trace=damaged(TRACE))
 def test_damaged_rocprof_files_are_refused_or_read_in_part(counters: str, trace: str) -> None:
     try:
-        sane(profile_amd.profiles([profile_amd.read_pass(counters, trace)], LAUNCHES, "gfx942"))
+        check_figures(amd.profiles([amd.read_pass(counters, trace)], LAUNCHES, "gfx942"))
     except InfrastructureError as error:
         assert error.message
 
@@ -264,32 +266,32 @@ def test_damaged_rocprof_files_are_refused_or_read_in_part(counters: str, trace:
 
 
 def test_memory_bound_by_the_measured_bandwidth() -> None:
-    found = words(nvidia("copy_all"), 4.3e12)
+    found = bottleneck_of(ncu_profile("copy_all"), 4.3e12)
     assert found.kind == "memory" and found.text == "memory bound: 82 % of measured bandwidth"
-    assert words(nvidia("copy_all")).text == "memory bound: 84 % of peak bandwidth"
+    assert bottleneck_of(ncu_profile("copy_all")).text == "memory bound: 84 % of peak bandwidth"
 
 
 def test_uncoalesced_access_is_named() -> None:
-    found = words(nvidia("copy_strided"))
+    found = bottleneck_of(ncu_profile("copy_strided"))
     assert found.kind == "memory"
     assert "loads use 4 of 32 bytes of each sector; stores use 4 of 32 bytes of each sector" in found.text
 
 
 def test_too_few_blocks() -> None:
-    found = words(nvidia("tiny"))
+    found = bottleneck_of(ncu_profile("tiny"))
     assert found.kind == "latency" and found.text.startswith("latency: 12 blocks cannot fill 132 SMs")
     assert "waves wait 88 % of their time for global memory" in found.text
     assert "only 3 % of the wave slots are filled" in found.text
-    assert words(amd()[1]).text.startswith("latency: 12 blocks cannot fill 304 CUs")
+    assert bottleneck_of(amd_profiles()[1]).text.startswith("latency: 12 blocks cannot fill 304 CUs")
 
 
 def test_lds_bank_conflicts() -> None:
-    found = words(nvidia("conflicts"))
+    found = bottleneck_of(ncu_profile("conflicts"))
     assert found.kind == "lds" and found.text.startswith("LDS bound: 97 % of its work is bank conflicts")
 
 
 def test_compute_bound_with_its_waste() -> None:
-    found = words(nvidia("half_idle"))
+    found = bottleneck_of(ncu_profile("half_idle"))
     assert found.kind == "compute"
     assert found.text.startswith("compute bound: the matrix units are busy 72 % of the time; ")
     assert "52 % of the lanes work" in found.text and "loads use 16 of 32 bytes" in found.text
@@ -307,7 +309,7 @@ def test_latency_names_the_stall_and_the_limit() -> None:
         occupancy_limit_pct=25.0,
         stalls={"barrier": 55.0, "memory": 20.0},
     )
-    found = words(profile)
+    found = bottleneck_of(profile)
     assert found.kind == "latency" and found.text.split("; ") == [
         "latency: only 20 % of peak bandwidth and 15 % of what the vector ALUs can do",
         "waves wait 55 % of their time at barriers",
@@ -319,7 +321,7 @@ def test_scratch_and_cache() -> None:
     profile = Profile(
         kernel="k", target="rocm", cache_throughput_pct=77.0, l2_hit_pct=95.0, scratch_bytes=64.0, coalescing_pct=25.0
     )
-    found = words(profile)
+    found = bottleneck_of(profile)
     assert found.kind == "cache"
     assert found.text == (
         "cache bound: 77 % of the peak of L1 or L2 (L2 hits 95 %); accesses are coalesced to 25 %; 64 bytes of scratch "
@@ -328,7 +330,7 @@ def test_scratch_and_cache() -> None:
 
 
 def test_nothing_known_is_said_so() -> None:
-    assert words(Profile(kernel="k", target="rocm")) == KernelBottleneck(
+    assert bottleneck_of(Profile(kernel="k", target="rocm")) == KernelBottleneck(
         kind="unknown", text="not enough counters to tell"
     )
 
@@ -339,9 +341,9 @@ shares = st.none() | st.floats(0, 100)
 @given(
     figures=st.fixed_dictionaries(dict.fromkeys(METRICS, shares)),
     blocks=st.integers(0, 10_000),
-    stalls=st.dictionaries(st.sampled_from(["memory", "barrier", "odd"]), st.floats(0, 100)),
+    stalls=st.dictionaries(st.sampled_from(["memory", "barrier", "unnamed"]), st.floats(0, 100)),
 )
-def test_any_figures_give_words(figures: dict[str, float | None], blocks: int, stalls: dict[str, float]) -> None:
+def test_any_figures_give_a_text(figures: dict[str, float | None], blocks: int, stalls: dict[str, float]) -> None:
     profile = Profile(kernel="k", target="cuda", units=132, grid=(blocks, 1, 1), stalls=stalls, **figures)  # type: ignore[arg-type]
     found = diagnose(profile, bandwidth=4e12)
     assert found.text and "None" not in found.text and "nan" not in found.text

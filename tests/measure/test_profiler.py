@@ -12,8 +12,8 @@ import torch
 
 from hipwright.device import hip_check
 from hipwright.errors import CandidateError, DeviceError, InfrastructureError, ToolchainError
-from hipwright.measure import profile_amd, profile_nvidia, profile_run, profiler, profilers
-from hipwright.measure.profiler import MARK, ProfiledProgram, ProfileJob, profile_program, write_job
+from hipwright.measure.profiling import amd, nvidia, profiled_process, profiler, vendors
+from hipwright.measure.profiling.profiler import MARK, ProfiledProgram, ProfileJob, profile_program, write_job
 from hipwright.records import Build, KernelResources
 from hipwright.sandbox import GpuAccess
 from hipwright.tensors import HostTensor
@@ -65,7 +65,7 @@ def test_the_runner_warms_up_and_tells_one_calls_launches(stub_path: Path, trial
     stub = Stub(stub_path)
     stub.knows(trial)
     write_job(tmp_path, subject("rocm", trial))
-    told = profile_run.run(tmp_path, stub.driver(), "cpu")
+    told = profiled_process.run(tmp_path, stub.driver(), "cpu")
     assert [(t["kernel"], t["grid"], t["block"]) for t in told] == [
         ("trial", [16, 1, 1], [64, 1, 1]),
         ("trial", [8, 1, 1], [128, 1, 1]),
@@ -83,7 +83,7 @@ def test_the_runner_holds_the_code_object_against_the_text(stub_path: Path, tria
         ProfiledProgram(ProfileJob(target="rocm", text=other), "gfx942", wrong.build, trial, wrong.inputs, STATE),
     )
     with pytest.raises(CandidateError, match="the compiled code has n as 4 bytes"):
-        profile_run.run(tmp_path, stub.driver(), "cpu")
+        profiled_process.run(tmp_path, stub.driver(), "cpu")
     assert stub.calls("hipModuleLaunchKernel") == 0
 
 
@@ -91,7 +91,7 @@ def test_the_runner_tells_errors_as_data(tmp_path: Path, capsys: pytest.CaptureF
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     write_job(tmp_path, subject("cuda"))
-    assert profile_run.main(str(tmp_path)) == 1
+    assert profiled_process.main(str(tmp_path)) == 1
     last = capsys.readouterr().out.splitlines()[-1]
     assert json.loads(last.removeprefix(MARK))["error"]["fault"] == "service"
 
@@ -163,7 +163,7 @@ cp {DATA}/kernel_trace.csv counters/host/1_kernel_trace.csv
     assert scale.waves == 4224 and scale.dram_read_bytes == 265_600_000 and scale.architecture == "gfx942"
     assert reduce.bottleneck is not None and "12 blocks cannot fill 304 CUs" in reduce.bottleneck.text
     lines = log.read_text().splitlines()
-    assert len(lines) == len(profile_amd.groups("gfx942"))
+    assert len(lines) == len(amd.groups("gfx942"))
     assert all("--kernel-trace --output-format csv" in line for line in lines)
     assert any("MfmaUtil" in note for note in report.notes)  # the stand-in knows no such counter
 
@@ -218,11 +218,11 @@ def test_the_contained_runner_finds_all_it_needs_but_a_gpu(tool: Path, monkeypat
 
 def test_where_the_profilers_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(profile_nvidia, "NCU_PLACES", ())
-    monkeypatch.setattr(profile_amd.rocm_paths, "roots", list)
+    monkeypatch.setattr(nvidia, "NCU_PLACES", ())
+    monkeypatch.setattr(amd.rocm_paths, "roots", list)
     for target, name, hint in (("cuda", "ncu", "Nsight Compute"), ("rocm", "rocprofv3", "rocprofiler-sdk")):
         with pytest.raises(ToolchainError, match=f"no {name} on this machine") as caught:
-            profilers.find_tool(target)
+            vendors.find_tool(target)
         assert hint in caught.value.hint
         script(tmp_path / name, "exit 0")
-        assert profilers.find_tool(target) == tmp_path / name
+        assert vendors.find_tool(target) == tmp_path / name

@@ -16,8 +16,8 @@ import torch
 from hipwright.errors import CandidateError, GuardFailed, ProgramError
 from hipwright.program import parse
 
+from .golden_case import Stack
 from .support import HIP, plan_of
-from .test_good import Stack
 
 
 class Bad(NamedTuple):

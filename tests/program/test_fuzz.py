@@ -13,8 +13,9 @@ from hipwright.errors import HipwrightError
 from hipwright.program import parse
 from hipwright.program.lower.closures import lower
 
+from .golden_case import Stack
 from .support import HIP, KERNELS, FakeLauncher, state_of
-from .test_good import GOOD, Stack
+from .test_good import GOOD
 
 TOKENS = re.compile(r"\w+|[^\w\s]|\s+")
 POOL = [*sorted({t for c in GOOD for t in TOKENS.findall(c.text)}), "__class__", "lambda: 0", "-1", "0", "10**9"]

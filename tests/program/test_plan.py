@@ -16,8 +16,8 @@ from hipwright.program.lower.trace import NoopLauncher, OpTrace, trace
 from hipwright.tensors import HostTensor
 from hipwright.torchio import tree_from_torch
 
+from .golden_case import Stack
 from .support import HIP, FakeLauncher, plan_of, state_of
-from .test_good import Stack
 
 
 class Norm(nn.Module):

@@ -10,7 +10,7 @@ import pytest
 from hipwright.device.open import DRIVERS
 from hipwright.device.topology import FINDERS
 from hipwright.errors import BadInput
-from hipwright.measure.profilers import PROFILERS
+from hipwright.measure.profiling.vendors import PROFILERS
 from hipwright.sandbox.gpu.access import DRIVER_FILES
 from hipwright.targets import AMD, NVIDIA, OFFLINE, REPRESENTATIVE, TARGETS, offline_amd
 from hipwright.toolchain.amd import codeobject, offline

@@ -20,7 +20,7 @@ from hipwright.agents.auditors import (
     llm_variants,
     variant_confusions,
 )
-from hipwright.api.connection import ModelAccess, open_connection
+from hipwright.api.model_access import ModelAccess, open_client
 from hipwright.archive import Archive
 from hipwright.audit.cases import select
 from hipwright.audit.confusion import ConfusionMatrix, confusion_matrices, run_corpus
@@ -198,8 +198,8 @@ def _variants(
     with ExitStack() as stack:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-        connection = stack.enter_context(open_connection(access, folder, silent))
-        made, failed = llm_variants(count, seed, connection.client, access.lineup, only)
+        logged = stack.enter_context(open_client(access, folder, silent))
+        made, failed = llm_variants(count, seed, logged.client, access.lineup, only)
     if failed and not made:
         raise failed[0]
     for error in failed:

@@ -132,7 +132,7 @@ def _profiler() -> Found:
     """The profiler of the GPUs that are here."""
     from hipwright.device import topology
     from hipwright.errors import HipwrightError
-    from hipwright.measure.profilers import find_tool
+    from hipwright.measure.profiling.vendors import find_tool
 
     kinds = sorted({gpu.kind for gpu in topology.find()})
     try:

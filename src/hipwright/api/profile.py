@@ -11,7 +11,7 @@ from hipwright.targets import TARGETS
 
 if TYPE_CHECKING:
     from hipwright.events import Listener
-    from hipwright.measure.profiler import ProfiledProgram, ProfileReport
+    from hipwright.measure.profiling.profiler import ProfiledProgram, ProfileReport
     from hipwright.program import Parsed
     from hipwright.records import Build, Program
 
@@ -24,8 +24,8 @@ def read_counters(
     """The counters of a GPU for the program `text`. target: a GPU target, the GPU of this machine for "". Raises what
     compiling and `profile_program` raise, BadInput for a task or workload that does not exist, and ToolchainError
     without the vendor's profiler."""
-    from hipwright.measure.profiler import profile_program
-    from hipwright.measure.profilers import find_tool
+    from hipwright.measure.profiling.profiler import profile_program
+    from hipwright.measure.profiling.vendors import find_tool
     from hipwright.program import parse
 
     source, parsed = task_source(task), parse(text)
@@ -53,7 +53,7 @@ def _prepare(
     """The program built, and the inputs and state of the task: everything that the profiled process needs."""
     from hipwright import config
     from hipwright.errors import BadInput
-    from hipwright.measure.profiler import ProfiledProgram, ProfileJob
+    from hipwright.measure.profiling.profiler import ProfiledProgram, ProfileJob
     from hipwright.toolchain.cache import BuildCache
 
     cache = BuildCache(config.cache_dir())

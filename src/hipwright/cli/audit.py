@@ -16,7 +16,7 @@ from hipwright.errors import BadInput
 from hipwright.targets import CPU, TARGETS
 
 if TYPE_CHECKING:
-    from hipwright.api.connection import ModelAccess
+    from hipwright.api.model_access import ModelAccess
     from hipwright.verify.verification import Gate
 
 RUNNING = f"{CPU.name}, {TARGETS.gpu_choices()}"
@@ -108,7 +108,7 @@ def _access(
         if max_usd is not None or max_tokens is not None or price:
             raise BadInput("limits and prices are a model's", hint="--llm PROVIDER:MODEL")
         return None
-    from hipwright.api.connection import model_access
+    from hipwright.api.model_access import model_access
 
     return model_access(llm, max_usd=max_usd, max_tokens=max_tokens, prices=price or ())
 

@@ -13,8 +13,8 @@ from hipwright.cli.output import CommandOutput
 from hipwright.targets import TARGETS
 
 if TYPE_CHECKING:
-    from hipwright.measure.profile import Profile
-    from hipwright.measure.profiler import ProfileReport
+    from hipwright.measure.profiling.profile import Profile
+    from hipwright.measure.profiling.profiler import ProfileReport
 
 TARGET_HELP = f"{TARGETS.gpu_choices()}. Without it: what this machine has."
 COLUMNS = {

@@ -15,8 +15,8 @@ from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
-    from hipwright.api.connection import ModelAccess
     from hipwright.api.data.synth import SynthesisJob
+    from hipwright.api.model_access import ModelAccess
 
 Out = Annotated[Path, typer.Option(help="Folder for tasks.jsonl, tasks/NAME.py and what was dropped.")]
 Count = Annotated[int, typer.Option(min=1, max=1_000_000, help="Tasks in the folder when it is done.")]
@@ -100,7 +100,7 @@ def _access(
         if any((share is not None, max_usd is not None, max_tokens, price)):
             raise BadInput("a share, a limit or a price without a model", hint="name one: --llm PROVIDER:MODEL")
         return None
-    from hipwright.api.connection import model_access
+    from hipwright.api.model_access import model_access
 
     return model_access(llm, max_usd=max_usd, max_tokens=max_tokens, prices=price or ())
 

@@ -1,7 +1,7 @@
-"""A benchmark's rows: one judged candidate of one task each, kept in an append-only file.
+"""A benchmark's rows: one judged candidate of one task each, in an append-only file.
 
-A row's key hashes all that decides it: the task, the program, the targets, the settings and hipwright's version. So a
-killed benchmark goes on where it stopped, and a changed file is judged anew.
+A row's key hashes the task, the program, the targets, the settings and hipwright's version. So an interrupted benchmark
+continues where it stopped, and a changed file is judged again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROWS = "rows.jsonl"
 
 
 class Speedup(Record, frozen=True, kw_only=True):
-    """Against one baseline: baseline / candidate with its 95 % interval; at_roofline: what the roofline would give."""
+    """Speedup over one baseline with its 95 % interval; at_roofline: what the roofline time would give."""
 
     speedup: float
     interval: tuple[float, float]
@@ -35,11 +35,11 @@ class Speedup(Record, frozen=True, kw_only=True):
 
 
 class ModelSample(Record, frozen=True, kw_only=True):
-    """How a model came to a row's candidate.
+    """How a model wrote a row's candidate.
 
-    answer: what came of its answers: "program" (or "modelnew"), else why there is none, e.g. "truncated", "no_code";
-    "" where none came back. mended: what was put right without asking again. cost_usd: of all calls, those whose answer
-    was lost at what they may have cost; 0 and priced=False where no price is known.
+    answer: "program" or "modelnew", else why the answer had none, e.g. "truncated", "no_code"; "" where there was no
+    answer. mended: what was repaired in it without asking again. cost_usd: of all calls, a lost answer at the most that
+    it may have cost; 0 and priced=False where no price is known.
     """
 
     model: str
@@ -57,9 +57,9 @@ class ModelSample(Record, frozen=True, kw_only=True):
 class BenchRow(Record, frozen=True, kw_only=True):
     """One candidate of one task. status "missing": the task has no candidate; "malformed": a model's answer had none.
 
-    correct: by the rule of the benchmark's mode; strict: the strict rule's status beside KernelBench's. targets: a word
-    each. timed_on: the target that `speedups` come from, "" where nothing was timed, then `not_timed` says why. asked:
-    only of a model's rows.
+    correct: by the rule of the benchmark's mode; strict: the strict rule's status, in KernelBench's mode. targets: the
+    status on each. timed_on: the target of `speedups`, "" where nothing was timed and `not_timed` says why. asked: only
+    in a model's rows.
     """
 
     key: str
@@ -95,12 +95,12 @@ class BenchRow(Record, frozen=True, kw_only=True):
 
     @property
     def judged(self) -> bool:
-        """False where the machine or the task itself failed: nothing was learnt about the candidate."""
+        """False where the machine or the task itself failed: the candidate was not judged."""
         return self.fault not in MACHINE_FAULTS and self.fault != "task"
 
 
 def row_of(evaluation: Evaluation, *, strict: Evaluation | None = None, **names: Any) -> BenchRow:
-    """The row of an evaluation. strict: the strict rule's, beside an evaluation by KernelBench's rule."""
+    """The row of an evaluation. strict: the evaluation by the strict rule, beside one by KernelBench's rule."""
     timed = next((t.name for t in TARGETS.gpus if (r := evaluation.targets.get(t.name)) and r.timing), "")
     timing = evaluation.targets[timed].timing if timed else None
     results = evaluation.targets.values()
@@ -159,7 +159,7 @@ def malformed_row(message: str, **names: Any) -> BenchRow:
 
 
 def compiled(evaluation: Evaluation) -> bool:
-    """Every target that was built was built well, and there was one; a program that does not parse never is."""
+    """Whether something was built and every build succeeded; False for a program that does not parse."""
     builds = [result.build for result in evaluation.targets.values() if result.build is not None]
     if evaluation.status in ("parse_error", "compile_error"):
         return False
@@ -205,7 +205,7 @@ def _why_not_timed(evaluation: Evaluation) -> str:
 
 
 class RowStore:
-    """The rows of a benchmark in `folder`; without one they are only remembered. One process writes at a time."""
+    """The rows of a benchmark in `folder`, or in memory without one. One process writes at a time."""
 
     def __init__(self, folder: Path | None) -> None:
         self._path = folder / ROWS if folder is not None else None
@@ -215,16 +215,16 @@ class RowStore:
 
     @property
     def rows(self) -> dict[str, BenchRow]:
-        """By key; the latest of each."""
+        """The latest row of each key."""
         return dict(self._rows)
 
     def done(self, key: str) -> BenchRow | None:
-        """A row that need not be made again; one that the machine failed is."""
+        """The row of a key, if the candidate was judged; None where it has to be judged (again)."""
         row = self._rows.get(key)
         return row if row is not None and row.fault not in MACHINE_FAULTS else None
 
     def add(self, row: BenchRow) -> None:
-        """Durable when this returns."""
+        """Appends a row; it is durable when this returns."""
         self._rows[row.key] = row
         if self._path is None:
             return
@@ -234,7 +234,10 @@ class RowStore:
             os.fsync(stream.fileno())
 
     def _read(self, path: Path) -> None:
-        """Every whole line. A torn last one, of a process that was killed, is cut off, or the next would be lost."""
+        """Every complete line.
+
+        An incomplete last line, of a process that was killed, is cut off, so that the next is readable.
+        """
         data = path.read_bytes()
         whole = data.rfind(b"\n") + 1
         if whole < len(data):
@@ -243,7 +246,7 @@ class RowStore:
         for line in data[:whole].splitlines():
             try:
                 row = BenchRow.from_json(line)
-            except msgspec.DecodeError:  # a row of another version: judged anew
+            except msgspec.DecodeError:  # a row of another version: judged again
                 continue
             self._rows[row.key] = row
 
@@ -296,7 +299,7 @@ def to_csv(rows: Iterable[BenchRow]) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """No cell may be taken for a formula by a spreadsheet: names and messages are not ours."""
+    """A cell that a spreadsheet does not take for a formula: names and messages may come from others."""
     if value is None:
         return ""
     if isinstance(value, bool):

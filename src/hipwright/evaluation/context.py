@@ -1,4 +1,4 @@
-"""What the stages of an evaluation work with: one opened task, its oracle, and what builds and runs its candidates."""
+"""The inputs of an evaluation's stages: one opened task, its oracle, and what builds and runs its candidates."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class EvaluationContext:
     """One task and the targets that its candidates are evaluated on. Safe to use from several threads.
 
-    oracle: draws the verification inputs. Callers that confirm a winner use one whose seed was drawn after the program
-    was fixed. gpus: the opened GPU of each GPU target. BadInput for an unknown target.
+    oracle: draws the verification inputs. To confirm a winner, use one whose seed was drawn after the program was
+    fixed. gpus: the opened GPU of each GPU target. Raises BadInput for an unknown target.
     """
 
     handle: TaskHandle
@@ -53,7 +53,7 @@ class EvaluationContext:
 
     @property
     def fingerprint(self) -> str:
-        """What an Evaluation depends on besides task and program."""
+        """What an Evaluation depends on beside task and program."""
         parts = [gpu.fingerprint for gpu in self.gpus.values()]
         parts += [self._models[name].key for name in sorted(self._models)]
         return content_key(
@@ -67,31 +67,31 @@ class EvaluationContext:
 
     @property
     def waves(self) -> tuple[int, ...]:
-        """The wave sizes that the CPU must prove: those of the AMD targets, widest first; 64 without any."""
+        """The wave sizes to verify on the CPU: those of the AMD targets, widest first; 64 without any."""
         return tuple(sorted({OFFLINE[name].wave for name in self.amd} or {64}, reverse=True))
 
     def outline(self) -> Outline:
-        """What the reference does at the task's own shapes, without data."""
+        """The reference's operators at the task's own shapes, traced without data."""
         if self._outline is None:
             self._outline = self.handle.outline(self.handle.task.workloads[0].name)
         return self._outline
 
     def traced_shapes(self) -> dict[str, list[str]]:
-        """{workload: input shapes} that coverage and the estimate are for."""
+        """{workload: input shapes} that coverage and the estimate are computed for."""
         workload = self.outline().workload
         return {workload.name: [f"{spec.dtype}{list(spec.shape)}" for spec in workload.specs]}
 
     def floor_bytes(self) -> float:
-        """Bytes the task itself must move at the traced shapes: inputs, parameters and outputs once each."""
+        """Bytes that the task itself must move at the traced shapes: inputs, parameters and outputs once each."""
         return float(sum(tensor_bytes(spec.to_dict()) for spec in self.outline().specs()))
 
     def refined(self, machine: str, estimated: Estimate) -> Estimate:
-        """The estimate, corrected by the cost model fitted for that machine where there is one."""
+        """The estimate, corrected by the cost model that was fitted for that machine, if any."""
         model = self._models.get(machine)
         return refined(estimated, model) if model else estimated
 
     def reference_estimates(self) -> dict[str, Estimate]:
-        """By AMD target, the static estimate of the reference itself: each of its operators one library call."""
+        """By AMD target, the static estimate of the reference itself, with a library call for each of its operators."""
         ops, floor = self.outline().ops, self.floor_bytes()
         return {
             name: self.refined(name, estimate(OFFLINE[name], Build(target=name, ok=True), [], ops, floor))

@@ -1,4 +1,4 @@
-"""What follows from whose fault a failure is: only the candidate's own counts against it; the machine's are retried."""
+"""Consequences of a failure's fault: only the candidate's own counts against it, and the machine's are retried."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hipwright.errors import DeviceError, HipwrightError, InfrastructureError, T
 from hipwright.records import Evaluation
 
 MACHINE_FAULTS = ("toolchain", "device", "provider", "service")
-"""Faults that say nothing about the candidate and may be gone the next time."""
+"""Faults that say nothing about the candidate and may not occur again."""
 _ERRORS: dict[str, type[InfrastructureError]] = {"toolchain": ToolchainError, "device": DeviceError}
 
 
@@ -20,7 +20,7 @@ def failed_by_machine(evaluation: Evaluation) -> bool:
 
 
 def as_error(evaluation: Evaluation) -> InfrastructureError:
-    """The machine's fault as the error it was, for schedules that retry what raises."""
+    """A fault of the machine as an error, for schedules that retry what raises."""
     kind = _ERRORS.get(evaluation.fault or "", WorkerError)
     return kind(evaluation.message or f"{evaluation.fault} at fault", status=evaluation.status)
 
@@ -28,7 +28,8 @@ def as_error(evaluation: Evaluation) -> InfrastructureError:
 def failed(task: str, program: str, error: Exception) -> Evaluation:
     """The evaluation of a program whose evaluation raised. task, program: their keys.
 
-    An error that is no HipwrightError is our own and a fault of the service: it must not count against the program.
+    Any other error than a HipwrightError is a defect of hipwright and a fault of the service: it must not count against
+    the program.
     """
     if isinstance(error, HipwrightError):
         return Evaluation(task=task, program=program, status=error.status, fault=error.fault, message=error.message)
@@ -38,9 +39,9 @@ def failed(task: str, program: str, error: Exception) -> Evaluation:
 
 
 def retried(attempt: Callable[[], Evaluation], attempts: int, before_retry: Callable[[], bool]) -> Evaluation:
-    """The first attempt's evaluation that no fault of the machine ended, else the last one's.
+    """The evaluation of the first attempt without a fault of the machine, else of the last attempt.
 
-    before_retry: called before every further attempt; False gives up.
+    before_retry: called before every further attempt; False stops.
     """
     evaluation = attempt()
     for _ in range(attempts - 1):

@@ -1,6 +1,7 @@
 """Static features of a built program: the axes of the MAP-Elites grid, each scaled to [0, 1].
 
-The axes follow KernelFoundry's memory, compute and parallelism levels; the formulas are ours and need no GPU.
+The axes follow KernelFoundry's memory, compute and parallelism levels; the formulas are hipwright's own and need no
+GPU.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ WIDEST_LANE_ACCESS = 16  # bytes: a dwordx4 load
 def features(
     builds: Sequence[Build], launches: Sequence[Mapping[str, Any]], estimates: Iterable[Estimate]
 ) -> dict[str, float]:
-    """memory_level: width of vector memory access and use of LDS; compute_level: arithmetic for each memory
-    instruction; parallelism_level: occupancy and launched threads. Averages over the kernels of the first build."""
+    """Three features, averaged over the kernels of the first build.
+
+    memory_level: width of vector memory access and use of LDS; compute_level: arithmetic for each memory instruction;
+    parallelism_level: occupancy and launched threads.
+    """
     kernels = [kernel for build in builds[:1] for kernel in build.kernels]
     if not kernels:
         return {}

@@ -1,4 +1,4 @@
-"""What a benchmark found, in figures with their denominators: compiled, correct, fast_p, means, coverage, the worst.
+"""A benchmark's figures with their denominators: compiled, correct, fast_p, means, coverage, the worst rows.
 
 Denominators: every (task, sample) that was judged, failures and missing candidates included. Rows that the machine or a
 broken task file ended were not judged and are counted apart. fast_p counts a row only when the lower bound of its
@@ -31,7 +31,7 @@ WORST = 10
 
 
 def figures(rows: Sequence[BenchRow], *, kernelbench: bool = False) -> dict[str, Any]:
-    """All figures as plain JSON types; what was not measured is null, with the reason in `why_none`."""
+    """All figures as plain JSON types; a figure that was not measured is null, with the reason in `why_none`."""
     judged = [row for row in rows if row.judged]
     timed = [row for row in judged if row.timed_on]
     coverages = [row.coverage for row in judged if row.correct and row.coverage is not None]
@@ -67,7 +67,7 @@ def figures(rows: Sequence[BenchRow], *, kernelbench: bool = False) -> dict[str,
 
 
 def results(rows: Iterable[BenchRow], baseline: str) -> list[TaskSpeedup]:
-    """The rows as measure.fastp takes them: an incorrect or untimed one has no speedup."""
+    """The rows in the form of `measure.fastp`: an incorrect or untimed one has no speedup."""
     found = []
     for row in rows:
         one = row.speedups.get(baseline) if row.correct else None
@@ -76,7 +76,7 @@ def results(rows: Iterable[BenchRow], baseline: str) -> list[TaskSpeedup]:
 
 
 def share_of(flags: Iterable[bool]) -> TaskShare:
-    """How many are true, with Wilson's 95 % interval: one that does not shrink to a point where all or none are."""
+    """The share of true flags with Wilson's 95 % interval, which is not a point even where all or none are true."""
     values = list(flags)
     return TaskShare(sum(values), len(values), wilson(sum(values), len(values)))
 
@@ -94,15 +94,16 @@ def wilson(count: int, total: int) -> tuple[float, float]:
 
 
 def worst(rows: Sequence[BenchRow], count: int = WORST) -> list[BenchRow]:
-    """What to look at first: judged failures, then the slowest against eager, or where nothing was timed the programs
-    with the smallest coverage."""
+    """The rows to look at first: judged failures, then the slowest against eager, or where nothing was timed the
+    programs with the smallest coverage.
+    """
     failures = [row for row in rows if row.judged and not row.correct]
     right = [row for row in rows if row.judged and row.correct]
     return (failures + sorted(right, key=_slowness))[:count]
 
 
 def why_not_timed(rows: Sequence[BenchRow]) -> str:
-    """The commonest reason among the rows that passed, or among all."""
+    """The most frequent reason among the rows that passed, or among all."""
     reasons = [row.not_timed for row in rows if row.correct] or [row.not_timed for row in rows]
     return Counter(reasons).most_common(1)[0][0] if reasons else "there are no tasks"
 

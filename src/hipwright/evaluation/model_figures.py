@@ -1,7 +1,7 @@
-"""What a benchmark says of a model: pass@k, compiled@k, fast_p@k, what its answers were, and what they cost.
+"""A model's figures in a benchmark: pass@k, compiled@k, fast_p@k, kinds of answers, cost.
 
 A sample is a judged row: an answer without a program counts as not compiled. A row that a provider or this machine
-ended says nothing about the model and is no sample; its task has that many fewer, and is left out where k needs more.
+ended is no sample; its task has that many fewer, and is left out where k needs more.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Good = Callable[[BenchRow], bool]
 
 
 def model_figures(rows: Sequence[BenchRow], samples: int) -> dict[str, Any]:
-    """All figures as plain JSON types. samples: K, the rows that each task was to have."""
+    """All figures as plain JSON types. samples: K, the rows that each task should have."""
     tasks = _by_task(rows)
     solved = sum(any(row.judged and row.correct for row in mine) for mine in tasks.values())
     return {
@@ -40,7 +40,7 @@ def model_figures(rows: Sequence[BenchRow], samples: int) -> dict[str, Any]:
 def _by_task(rows: Sequence[BenchRow]) -> dict[str, list[BenchRow]]:
     tasks: dict[str, list[BenchRow]] = {}
     for row in rows:
-        if row.fault != "task":  # a task that does not load asks nothing of a model
+        if row.fault != "task":  # a task that does not load does not test the model
             tasks.setdefault(row.task, []).append(row)
     return tasks
 
@@ -54,7 +54,7 @@ def _curve(tasks: Mapping[str, Sequence[BenchRow]], samples: int, good: Good) ->
 
 
 def _fast(tasks: Mapping[str, Sequence[BenchRow]], rows: Sequence[BenchRow], samples: int) -> dict[str, Any] | None:
-    """{baseline: {p: {k: ...}}}: the best of k samples is faster than p for sure. None where nothing was timed."""
+    """{baseline: {p: {k: ...}}}: the lower bound of the best of k samples exceeds p. None where nothing was timed."""
     timed = {name for row in rows if row.timed_on for name in row.speedups}
     names = [name for name in BASELINES if name in timed] + sorted(timed - set(BASELINES))
     return {name: {f"{p:g}": _curve(tasks, samples, _faster(name, p)) for p in LEVELS} for name in names} or None
@@ -73,7 +73,7 @@ def _answer(row: BenchRow) -> str:
 
 
 def _cost(rows: Sequence[BenchRow], solved: int) -> dict[str, Any]:
-    """Of every call of these rows, also those that came to nothing. usd is null unless all models have a price."""
+    """The cost of every call of these rows, failed calls included. usd is null unless all models have a price."""
     asked = [row.asked for row in rows if row.asked is not None]
     unpriced = sorted({one.model for one in asked if one.calls and not one.priced})
     usd = None if unpriced else sum(one.cost_usd for one in asked)

@@ -1,7 +1,7 @@
-"""The stages of a candidate in the form `modelnew`: a KernelBench file run as it is, in a process that is used once.
+"""The stages of a candidate in the form `modelnew`: a KernelBench file, run in a process that is used once.
 
-Static rules first; then the extensions are built, contained; then the file runs where its target is (docs/modelnew.md).
-On the cpu target native code cannot run, so a file that has any is converted to a program, which is evaluated instead.
+Static rules come first; then the extensions are built, contained; then the file runs on its target (docs/modelnew.md).
+Native code cannot run on the cpu target, so a file with such code is converted to a program, which is evaluated there.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from hipwright.evaluation.gpu.task import GpuTask
 
 T = TypeVar("T")
-SEED = 0  # under which ModelNew is constructed; its state is then set from the task's
+SEED = 0  # the seed under which ModelNew is constructed; its state is then set from the task's
 LESS_TRUSTED = {"trust": "lower"}
 """In the checks of each verdict on a ModelNew file: its host code runs in the process that reports the results."""
 
 
 @dataclass(frozen=True)
 class VettedModelNew:
-    """A file that keeps the static rules. converted: it as a program, where its host code is simple enough."""
+    """A file that satisfies the static rules. converted: it as a program, where its host code is simple enough."""
 
     warnings: list[str]
     converted: Program | None
@@ -52,7 +52,7 @@ class VettedModelNew:
 
 @dataclass(frozen=True)
 class ModelNewSchedule:
-    """Carries ModelNew files through their stages, one target after the other."""
+    """Runs ModelNew files through their stages, one target after the other."""
 
     context: EvaluationContext
     oracle: Oracle
@@ -60,7 +60,7 @@ class ModelNewSchedule:
     timed: bool
 
     def run(self, state: EvaluationState) -> EvaluationState:
-        """The state behind the last stage; the first target that rejects decides."""
+        """The state after the last stage; the first target that rejects decides."""
         if CPU.name in self.context.targets and state.end is None:
             state = self._on_cpu(state)
         for name, gpu in self.context.gpus.items():
@@ -104,7 +104,7 @@ class ModelNewSchedule:
     # ---------------------------------------------------------------- stages
 
     def _check_stage(self) -> EvaluationStage[str]:
-        """Ends a file that holds native code, which the cpu target cannot run."""
+        """Ends a file with native code, which the cpu target cannot run."""
         return EvaluationStage(
             "build",
             lambda state: check_target(state.program.text, CPU.name),
@@ -112,8 +112,11 @@ class ModelNewSchedule:
         )
 
     def _bounds_stage(self, name: str, gpu: GpuTask) -> EvaluationStage[Verdict | None]:
-        """The fast gate on the file as a program, whose memory lies between red zones: what host code allocates for
-        itself does not. Ends a file whose kernels write outside; anything else does not count against it."""
+        """The fast gate on the file as a program, whose buffers lie between red zones.
+
+        A buffer that host code allocates has none. Ends a file whose kernels write outside; other failures do not count
+        against it.
+        """
 
         def work(state: EvaluationState) -> Verdict | None:
             if state.converted is None:
@@ -135,7 +138,7 @@ class ModelNewSchedule:
         """Builds the file's extensions for a GPU."""
 
         def work(state: EvaluationState) -> PreparedModelNew:
-            # starts only where the file must run to tell what it builds
+            # started only where the file has to run to say what it builds
             with Zygote(MODELNEW_PRELOAD, unsafe=self.context.unsafe, name="ModelNew discovery") as zygote:
                 return prepare(
                     state.program.text,
@@ -199,7 +202,7 @@ class ModelNewSchedule:
         return time_stage(self.context, name, work)
 
     def _assess_stage(self) -> EvaluationStage[Assessment]:
-        """Computes coverage from the library's operators alone: kernels of host code launch unseen."""
+        """Computes coverage from the library's operators alone: launches from host code are not observed."""
 
         def work(state: EvaluationState) -> Assessment:
             ops = state.trace.get("ops", [])
@@ -211,8 +214,7 @@ class ModelNewSchedule:
 
 
 def vet_stage(context: EvaluationContext) -> EvaluationStage[VettedModelNew]:
-    """Applies the static rules to a file and converts it to a program where that is possible. Ends one that breaks a
-    rule."""
+    """Applies the static rules to a file and converts it to a program if possible. Ends one that breaks a rule."""
 
     def work(state: EvaluationState) -> VettedModelNew:
         warnings = vet(state.program.text)
@@ -228,7 +230,7 @@ def vet_stage(context: EvaluationContext) -> EvaluationStage[VettedModelNew]:
 
 
 def as_modelnew(evaluation: Evaluation, program: Program) -> Evaluation:
-    """A converted program's evaluation under the key of the file that it was converted from; every verdict says so."""
+    """A converted program's evaluation under the key of the original file; every verdict says so."""
     checks = {"modelnew": "converted", "warnings": [], **LESS_TRUSTED}
     targets = {
         name: structs.replace(

@@ -1,8 +1,8 @@
-"""pass@k and its kin: what k samples a task would give, estimated from n >= k of them.
+"""pass@k: what k samples a task would give, estimated from n >= k of them.
 
-The estimator is the unbiased one of Chen et al., "Evaluating Large Language Models Trained on Code" (2021):
-1 - C(n-c, k) / C(n, k), the share of the k-subsets of a task's n samples that hold one of its c good ones. Intervals
-are over the tasks, since tasks, not samples, are what a benchmark draws. What "good" means is the caller's.
+The estimator is the unbiased one of Chen et al., "Evaluating Large Language Models Trained on Code" (2021): 1 - C(n-c,
+k) / C(n, k), the share of the k-subsets of a task's n samples that hold one of its c good ones. Intervals are over the
+tasks, since a benchmark samples tasks. The caller defines "good".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hipwright.measure.fastp import over_tasks
 
 @dataclass(frozen=True)
 class Samples:
-    """One task: `good` of its `total` samples. Samples that say nothing (a provider's fault) are in neither."""
+    """One task: `good` of its `total` samples. Samples that were not judged (a provider's fault) count in neither."""
 
     good: int
     total: int
@@ -28,7 +28,7 @@ class Samples:
 class AtK:
     """An estimate for k samples a task: the mean over `tasks` tasks, with a 95 % interval over them.
 
-    left_out: tasks with fewer than k samples, which cannot say anything about k.
+    left_out: tasks with fewer than k samples, which do not count.
     """
 
     k: int
@@ -62,10 +62,11 @@ def curve(tasks: Sequence[Samples], samples: int, *, seed: int = 0) -> list[AtK]
 
 
 def interval(values: np.ndarray, *, seed: int = 0) -> tuple[float, float]:
-    """95 % of the mean of one value in [0, 1] a task: a bootstrap over the tasks.
+    """A 95 % interval of the mean of one value in [0, 1] a task, by a bootstrap over the tasks.
 
-    Where all tasks agree a bootstrap is a point, however few they are. The exact one-sided bound for n of n stands
-    there (Clopper and Pearson, 1934): n tasks that all failed say only that the share is below 1 - 0.05^(1/n).
+    Where all tasks agree the bootstrap's interval is a point, however few they are. There it is the exact one-sided
+    bound for n of n (Clopper and Pearson, 1934): n tasks that all failed show only that the share is below 1 -
+    0.05^(1/n).
     """
     mean = float(values.mean())
     if values.min() == values.max():
@@ -76,5 +77,5 @@ def interval(values: np.ndarray, *, seed: int = 0) -> tuple[float, float]:
 
 
 def per_solved(total: float, solved: int) -> float | None:
-    """A sum over all tasks, shared among those that were solved; None where none was: there is no such price."""
+    """A sum over all tasks divided by the number of solved ones; None where none was solved."""
     return total / solved if solved else None

@@ -1,7 +1,8 @@
-"""The schedule of one evaluation: every stage in the caller's thread, on every target that the evaluator has.
+"""The evaluation of one program: every stage in the caller's thread, on every target of the evaluator.
 
-Stages run cheap first: parse, builds for every target at once, verification on the CPU and on the GPUs, the trace that
-coverage and the static estimate need, and timing. The first stage that rejects decides; what was not run says why.
+Cheap stages come first: parse, builds for every target at once, verification on the CPU and on the GPUs, the trace that
+coverage and the static estimate need, and timing. The first stage that rejects decides; a stage that was not run says
+why.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ class Evaluator(EvaluationContext):
         gate: Gate = "full",
         timed: bool = True,
     ) -> Evaluation:
-        """Run every stage; a fault of the candidate or the machine comes back inside the Evaluation.
+        """Runs every stage; a fault of the candidate or the machine is reported inside the Evaluation.
 
-        oracle: other inputs than the evaluator's own. thorough: also say whether the other wave size would pass, and
-        measure what was timed once more in fresh processes. gate: "fast" verifies less, for rewards (docs/score.md).
+        oracle: draws other inputs than the evaluator's own. thorough: also verify the other wave size, and time once
+        more in fresh processes. gate: "fast" verifies less, for rewards (docs/score.md).
         """
         state = EvaluationState(program, Findings(self.targets, self.waves[0]))
         oracle = oracle or self.oracle
@@ -54,13 +55,14 @@ class Evaluator(EvaluationContext):
         return conclude(self._program(state, oracle, thorough, gate, timed), self.handle.task.key)
 
     def lint(self, program: Program) -> list[LintWarning]:
-        """Static warnings about the HIP source; never a verdict."""
+        """Static warnings about the HIP source; they do not affect the verdict."""
         return lint(parse(program.text), self.amd)
 
     def _program(
         self, state: EvaluationState, oracle: Oracle, thorough: bool, gate: Gate, timed: bool
     ) -> EvaluationState:
-        verify = [verify_cpu_stage(self, oracle, gate)] if CPU.name in self.targets else []  # it sees races and bounds
+        # it detects races and out-of-bounds accesses
+        verify = [verify_cpu_stage(self, oracle, gate)] if CPU.name in self.targets else []
         verify += [verify_gpu_stage(self, name, oracle, gate) for name in self.gpus]
         build = build_stage(build_plan(self, every_wave=thorough))
         state = advance(state, PARSE, build, *verify, trace_stage(self, oracle))

@@ -1,8 +1,8 @@
-"""The schedule of many evaluations on several GPUs at once.
+"""Runs many evaluations on several GPUs at once.
 
-Builds run on the CPU ahead of the GPUs. Each GPU evaluates one job after the other. A fault of the machine sends the
-job to another GPU, a GPU that fails with one job after the other is given up, and one that hangs is aborted. Nothing
-here imports torch or knows a GPU: the work is done by `build` and a `PoolDevice`.
+Builds run on the CPU ahead of the GPUs. Each GPU evaluates one job after the other. After a fault of the machine a job
+is retried on another GPU; a GPU with MAX_FAULTS such faults in a row is removed; one that hangs is aborted. Does not
+import torch or access a GPU: `build` and the `PoolDevice`s do the work.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from typing import Any, Protocol
 from hipwright.errors import DeviceError, InfrastructureError
 from hipwright.evaluation.schedule import EvaluationJob, JobQueue
 
-POLL_S = 0.1  # between two looks for hanging devices
-MAX_FAULTS = 3  # jobs in a row that met a fault of the machine on a device: it is given up
+POLL_S = 0.1  # between two checks for hanging devices
+MAX_FAULTS = 3  # faults of the machine in a row, in different jobs, after which a device is removed
 
 
 class PoolDevice(Protocol):
-    """One GPU (or a stand-in). Methods of one device are called from its own thread only, except `abort`.
+    """One GPU, or a substitute in tests. All methods but `abort` are called from the device's own thread.
 
-    A fault of the machine is raised as InfrastructureError and retried elsewhere; any other exception is final.
-    A candidate that fails is no exception but a result.
+    A fault of the machine is raised as InfrastructureError and retried elsewhere; any other exception is final. A
+    candidate that fails is a result, not an exception.
     """
 
     name: str
 
     def prepare(self, job: EvaluationJob) -> None:
-        """Make the reference of job.group warm here; cheap when it is."""
+        """Opens the reference of job.group on this device; returns quickly if it is open."""
 
     def evaluate(self, job: EvaluationJob, built: Any) -> Any:
         """The job's result. built: as `build` returned it."""
 
     def abort(self) -> None:
-        """From another thread: kill what runs, so that the call that hangs raises."""
+        """Called from another thread: ends what runs on the device, so that a call that hangs raises."""
 
 
 @dataclass
 class JobOutcome:
-    """How one job ended: value, or the error that ended it. seconds: of "build", "prepare" and "evaluate"."""
+    """How one job ended: its value, or the error that ended it. seconds: spent in "build", "prepare" and "evaluate"."""
 
     job: EvaluationJob
     value: Any = None
@@ -58,7 +58,7 @@ Listener = Callable[[str, dict[str, Any]], None]
 
 @dataclass
 class _DeviceThread:
-    """The thread of one device, and since when it has been busy with what."""
+    """The thread of one device, with what it does and since when."""
 
     device: PoolDevice
     job: EvaluationJob | None = None
@@ -71,8 +71,8 @@ class _DeviceThread:
 class Dispatcher:
     """Runs jobs: `build` on build_workers threads, the rest on the devices. Used once.
 
-    hang_s: how long one job may take on a device before it is aborted, and after as long again given up. attempts:
-    tries of one job that meets faults of the machine.
+    hang_s: the longest that a job may take on a device before it is aborted; after as long again the device is removed.
+    attempts: of one job that meets faults of the machine.
     """
 
     def __init__(
@@ -107,10 +107,10 @@ class Dispatcher:
         *,
         until: float | None = None,
     ) -> list[JobOutcome]:
-        """The outcomes of the jobs, in their order. on_done gets each as soon as it is there, in this thread.
+        """The outcomes of the jobs, in their order. on_done is called with each as soon as it is there, in this thread.
 
-        until: a time.monotonic after which what has not ended is aborted and has no outcome. Ctrl-C hands over what is
-        finished, stops the devices and raises KeyboardInterrupt.
+        until: a time.monotonic() after which unfinished jobs are aborted and have no outcome. On Ctrl-C finished jobs
+        are delivered, the devices are stopped and KeyboardInterrupt is raised.
         """
         if len({job.key for job in jobs}) != len(jobs):
             raise ValueError("two jobs have the same key")
@@ -132,7 +132,7 @@ class Dispatcher:
         return [done[job.key] for job in jobs if job.key in done]
 
     def cancel(self) -> None:
-        """Start nothing more, and abort what runs on the devices."""
+        """Starts nothing more, and aborts what runs on the devices."""
         with self._changed:
             self._stopping = True
             busy = [own.device for own in self._threads if own.job is not None]
@@ -162,14 +162,14 @@ class Dispatcher:
         self, outcome: JobOutcome, done: dict[str, JobOutcome], on_done: Callable[[JobOutcome], None] | None
     ) -> None:
         if outcome.job.key in done:
-            return  # a device given up for hanging came back after all
+            return  # a device that was removed for hanging has returned after all
         done[outcome.job.key] = outcome
         if on_done is not None:
             on_done(outcome)
         self._listener("done", {"job": outcome.job.key, "device": outcome.device, "done": len(done)})
 
     def _give_up(self) -> None:
-        """No device is left: what needs one cannot be done."""
+        """Fails the jobs that need a device, as none is left."""
         with self._changed:
             rest, self._stopping = self._queue.remaining(), True
             self._changed.notify_all()
@@ -247,11 +247,11 @@ class Dispatcher:
         return value
 
     def _wait_for(self, ask: Callable[[], Any]) -> Any:
-        """What `ask` gives, as soon as it gives something; None when the run ends."""
+        """The first result of `ask` that is not None; None when the run ends."""
         with self._changed:
             while not self._stopping:
                 if (found := ask()) is not None:
-                    self._changed.notify_all()  # taking one makes room for another
+                    self._changed.notify_all()  # one taken job allows one more to be built
                     return found
                 self._changed.wait()
         return None
@@ -274,7 +274,7 @@ class Dispatcher:
             self._changed.notify_all()
 
     def _may_retry(self, job: EvaluationJob, error: Exception) -> bool:
-        """Counts a try; True if the fault is the machine's and tries are left."""
+        """Counts an attempt. True if the fault is the machine's and attempts are left."""
         outcome = self._tries[job.key]
         outcome.attempts += 1
         again = isinstance(error, InfrastructureError) and outcome.attempts < self._attempts and not self._stopping

@@ -80,7 +80,7 @@ class BuildPlan:
 def build_plan(context: EvaluationContext, *, every_wave: bool = False) -> BuildPlan:
     """The builds that an evaluation on the context's targets needs.
 
-    every_wave: the cpu target's checked build for each wave size, those that no target asks for among them.
+    every_wave: the cpu target's checked build for each wave size, including those that no target uses.
     """
     kinds: list[tuple[int, bool]] = []
     if CPU.name in context.targets:
@@ -91,7 +91,7 @@ def build_plan(context: EvaluationContext, *, every_wave: bool = False) -> Build
 
 
 def build_stage(plan: BuildPlan) -> EvaluationStage[Builds]:
-    """Compiles a parsed program by a plan. Ends one of whose builds any failed."""
+    """Compiles a parsed program by a plan. Ends one with a failed build."""
 
     def work(state: EvaluationState) -> Builds:
         return plan.build(_parsed(state), state.program.knobs)
@@ -104,8 +104,10 @@ def build_stage(plan: BuildPlan) -> EvaluationStage[Builds]:
 
 
 def compile_ahead(program: Program, gpus: Mapping[str, GpuContext]) -> None:
-    """Compiles a program for these GPUs, by target, so that its evaluation finds the builds in the cache. What fails
-    fails there again and is told there."""
+    """Compiles a program for these GPUs, by target, so that its evaluation finds the builds in the cache.
+
+    Errors are ignored: they occur again in the evaluation and are reported there.
+    """
     if program.form == "program" and gpus:
         plan = BuildPlan(next(iter(gpus.values())).cache, gpus=gpus)
         advance(EvaluationState(program, Findings(tuple(gpus))), PARSE, build_stage(plan))
@@ -115,7 +117,7 @@ def compile_ahead(program: Program, gpus: Mapping[str, GpuContext]) -> None:
 
 
 def verify_cpu_stage(context: EvaluationContext, oracle: Oracle, gate: Gate) -> EvaluationStage[Verdict]:
-    """Verifies a built program on the cpu target, which sees races and bounds."""
+    """Verifies a built program on the cpu target, which detects races and out-of-bounds accesses."""
 
     def work(state: EvaluationState) -> Verdict:
         return verify_cpu(
@@ -143,8 +145,8 @@ def verify_gpu_stage(
 ) -> EvaluationStage[Verdict]:
     """Verifies a built program on a GPU.
 
-    worker: another process than the task's own. timer: one that holds the timed inputs, on which a program is verified
-    that claims no smaller shape; without one, such a program is unscorable behind the fast gate.
+    worker: another process than the task's own. timer: holds the timed inputs, at which a program is verified that
+    supports no smaller shape; without one, such a program is unscorable by the fast gate.
     """
     gpu = context.gpus[target]
 
@@ -159,7 +161,7 @@ def verify_gpu_stage(
 
 
 def keep_verdict(target: str) -> Callable[[EvaluationState, Verdict], EvaluationState]:
-    """Keeps a target's verdict, with the candidate's checks. Ends one that did not pass."""
+    """Stores a target's verdict, with the candidate's checks. Ends one that did not pass."""
 
     def keep(state: EvaluationState, verdict: Verdict) -> EvaluationState:
         if state.checks:
@@ -177,14 +179,14 @@ def keep_verdict(target: str) -> Callable[[EvaluationState, Verdict], Evaluation
 def trace_stage(
     context: EvaluationContext, oracle: Oracle, worker: CandidateWorker | None = None
 ) -> EvaluationStage[dict[str, Any]]:
-    """Traces library calls and launches at the shapes of the reference's own trace, on tensors without data.
+    """Traces library calls and launches at the shapes of the reference's own trace, on meta tensors.
 
     worker: another process of the GPU than the task's own.
     """
 
     def work(state: EvaluationState) -> dict[str, Any]:
         outline = context.outline()
-        for gpu in context.gpus.values():  # its worker is warm
+        for gpu in context.gpus.values():  # its worker runs already
             return gpu.trace(state.program, oracle, outline, worker)
         init = {"text": state.program.text, "knobs": state.program.knobs, "mode": "trace"}
         with context.candidates.session(WORKER, init, outline.state, limits=context.limits) as session:
@@ -216,12 +218,12 @@ def assess_stage(context: EvaluationContext) -> EvaluationStage[Assessment]:
 
 
 def keep_assessment(state: EvaluationState, assessment: Assessment) -> EvaluationState:
-    """Keeps an assessment."""
+    """Stores an assessment."""
     return replace(state, assessment=assessment, found=state.found.assessed(assessment))
 
 
 def _estimates(context: EvaluationContext, trace: Mapping[str, Any], found: Findings) -> dict[str, Estimate]:
-    """By AMD target, and by GPU at hand beside what was measured there."""
+    """By AMD target; and for each GPU of this machine, to be compared with its timing."""
     on_cpu = found.verdicts.get(CPU.name)
     traffic = (on_cpu.checks.get("traffic") if on_cpu else None) or {}
     floor = context.floor_bytes()
@@ -243,7 +245,7 @@ def _estimates(context: EvaluationContext, trace: Mapping[str, Any], found: Find
 def time_stage(
     context: EvaluationContext, target: str, time_it: Callable[[EvaluationState], TimingResult]
 ) -> EvaluationStage[TimingResult]:
-    """Times a verified candidate on a GPU. Ends one whose timing was refused."""
+    """Times a verified candidate on a GPU. Ends one whose timing was rejected."""
 
     def keep(state: EvaluationState, result: TimingResult) -> EvaluationState:
         state = replace(state, found=state.found.with_timing(target, result, context.gpus[target].workload))
@@ -268,7 +270,7 @@ def full_timing(
 
 
 def untimed(state: EvaluationState, target: str) -> EvaluationState:
-    """The state where timing on a target was not asked for; unchanged where the candidate has ended."""
+    """The state where no timing on a target was requested; unchanged where the candidate has ended."""
     if state.end is not None:
         return state
     return replace(state, found=state.found.without_timing(target, NOT_ASKED))

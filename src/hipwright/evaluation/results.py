@@ -1,4 +1,4 @@
-"""What the stages of an evaluation found, and the Evaluation it amounts to: results by target, reasons for gaps."""
+"""The results of an evaluation's stages, and the Evaluation made of them: results by target, reasons for gaps."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class Builds:
 
     @property
     def first_failed(self) -> Build | None:
-        """The build that rejects the program; None where all succeeded."""
+        """The first failed build, which rejects the program; None where all succeeded."""
         return next((b for b in (*self.amd.values(), *self.cpu.values(), *self.gpu.values()) if not b.ok), None)
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """What a program is beside being correct. coverage, library: as in `Evaluation`; estimates: by target.
+    """A program's properties beside correctness. coverage, library: as in `Evaluation`; estimates: by target.
 
-    checks: facts that belong into the checks of each verdict.
+    checks: facts for the checks of each verdict.
     """
 
     coverage: float
@@ -56,7 +56,7 @@ class Assessment:
 
 @dataclass(frozen=True)
 class Findings:
-    """The stages' results on one program so far, by target. wave: of the cpu build that is reported."""
+    """The results of the stages so far, by target. wave: of the cpu build that is reported."""
 
     targets: tuple[str, ...]
     wave: int = 64
@@ -67,16 +67,19 @@ class Findings:
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
 
     def verified_at(self, target: str, workload: str) -> bool:
-        """Whether the target's verdict rests on that workload too."""
+        """Whether the target's verdict includes that workload."""
         return target in self.verdicts and workload in self.verdicts[target].workloads
 
     def with_verdict(self, verdict: Verdict, *targets: str) -> Findings:
-        """With the verdict on these targets."""
+        """The findings with a verdict on these targets."""
         return replace(self, verdicts={**self.verdicts, **dict.fromkeys(targets, verdict)})
 
     def with_timing(self, target: str, result: TimingResult, workload: str) -> Findings:
-        """With a timing of a workload. What is timed was verified at that workload, at the latest right before
-        (`GpuTask.time`): the target's verdict rests on it too."""
+        """The findings with a timing of a workload.
+
+        A program was verified at the workload that is timed (`GpuTask.time`), so the target's verdict includes that
+        workload.
+        """
         timings = self.timings if result.timing is None else {**self.timings, target: result.timing}
         found = replace(self, timings=timings)
         if result.verdict is not None or self.verified_at(target, workload):
@@ -87,11 +90,11 @@ class Findings:
         return found.with_verdict(structs.replace(verdict, workloads=rests_on, skipped=skipped), target)
 
     def without_timing(self, target: str, why: str) -> Findings:
-        """With the reason why a target is not timed."""
+        """The findings with the reason why a target is not timed."""
         return replace(self, untimed={**self.untimed, target: why})
 
     def assessed(self, assessment: Assessment) -> Findings:
-        """With an assessment's estimates, and its checks in every verdict."""
+        """The findings with an assessment's estimates, and with its checks in every verdict."""
         verdicts = {
             name: structs.replace(verdict, checks={**verdict.checks, **assessment.checks})
             for name, verdict in self.verdicts.items()
@@ -99,7 +102,7 @@ class Findings:
         return replace(self, verdicts=verdicts, estimates=assessment.estimates)
 
     def results(self, everywhere: Verdict | None = None) -> dict[str, TargetResult]:
-        """A result for each target. everywhere: a verdict that was reached before any target was looked at."""
+        """A result for each target. everywhere: a verdict for every target, reached before any was used."""
         return {name: self._result(name, everywhere) for name in self.targets}
 
     def _result(self, name: str, everywhere: Verdict | None) -> TargetResult:
@@ -146,7 +149,7 @@ class Findings:
 
 
 def passed(task: str, program: Program, found: Findings, assessment: Assessment) -> Evaluation:
-    """The evaluation of a program that passed every stage. task: its key."""
+    """The evaluation of a program that passed every stage. task: the task's key."""
     own = next((t.own_time for t in found.timings.values() if t.own_time is not None), None)
     return Evaluation(
         task=task,
@@ -163,9 +166,11 @@ def passed(task: str, program: Program, found: Findings, assessment: Assessment)
 
 
 def rejected(task: str, program: Program, verdict: Verdict, found: Findings, where: str = "") -> Evaluation:
-    """The evaluation of a program that failed. task: its key; where: the target that found it, "" for every target
-    that runs."""
-    early = verdict.stage in ("parse", "lint")  # then AMD's offline targets have the same verdict
+    """The evaluation of a program that failed.
+
+    task: the task's key; where: the target that rejected it, "" for every target that runs.
+    """
+    early = verdict.stage in ("parse", "lint")  # AMD's offline targets have the same verdict
     found = found.with_verdict(verdict, *([where] if where else [n for n in found.targets if TARGETS.runs(n)]))
     return Evaluation(
         task=task,
@@ -202,12 +207,12 @@ def library_shares(calls: Sequence[Mapping[str, Any]], reference: Sequence[OpCal
 
 
 def compiler() -> str:
-    """The compiler for AMD targets in a line, or that there is none."""
+    """One line: the compiler for AMD targets, or that there is none."""
     return amdgpu.compiler_id() if clang.present() else "none"
 
 
 def environment() -> str:
-    """One line that names what the figures came from."""
+    """One line: the hardware and software that the figures come from."""
     return (
         f"hipwright {hipwright.__version__}, clang {compiler()}, Python {platform.python_version()}, "
         f"{platform.system()} {platform.machine()}"

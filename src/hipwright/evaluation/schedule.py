@@ -1,7 +1,8 @@
-"""Which job goes where: pure bookkeeping for the dispatcher (evaluation/pool.py), which calls it under one lock.
+"""Assigns jobs to GPUs: bookkeeping only, for the dispatcher (evaluation/pool.py), which calls it under one lock.
 
-Jobs of one group (a task) share a reference that is warm on the GPUs that own the group. A GPU stays with its group
-while that has work, then takes the first group without an owner, then helps where what is left outweighs warming up.
+Jobs of one group (a task) share a reference that is open on the GPUs that own the group. A GPU stays with its group
+while that has jobs, then takes the first group without an owner, then helps another group where the remaining work
+outweighs opening its reference.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class EvaluationJob:
-    """One evaluation. key: unique; group: what jobs share (the task), "" for nothing; payload is the caller's."""
+    """One evaluation. key: unique; group: the task, or "" where jobs share nothing; payload: the caller's."""
 
     key: str
     group: str
@@ -33,24 +34,24 @@ class _Group:
         return len(self.to_build) + self.building + len(self.ready)
 
 
-_MANY = 4  # jobs left for each GPU of a group: worth helping before anything was measured
+_MANY_LEFT = 4  # jobs left for each GPU of a group that justify another GPU before anything was measured
 
 
 class RunningMean:
-    """A running mean that forgets: the last ten or so count."""
+    """A running mean over about the last ten observations."""
 
     def __init__(self) -> None:
         self.value: float | None = None
 
     def add(self, value: float) -> None:
-        """One more observation."""
+        """Adds an observation."""
         self.value = value if self.value is None else 0.8 * self.value + 0.2 * value
 
 
 class JobQueue:
-    """Jobs that wait, are being built or are ready, and where each group is warm.
+    """Jobs that wait, are being built or are built, and the GPUs on which each group is open.
 
-    ahead: built jobs that may wait; devices: how many GPUs there are.
+    ahead: the most built jobs that wait; devices: how many GPUs there are.
     """
 
     def __init__(self, jobs: Sequence[EvaluationJob], ahead: int, devices: int = 1) -> None:
@@ -64,13 +65,13 @@ class JobQueue:
         self.build_s, self.prepare_s, self.work_s = RunningMean(), RunningMean(), RunningMean()
 
     def next_build(self) -> EvaluationJob | None:
-        """What to build next: for the GPUs' own groups first, then in order; None when enough is ahead."""
+        """The next job to build: of the GPUs' own groups first, then in order; None when `ahead` jobs are built."""
         if sum(group.building + len(group.ready) for group in self._groups.values()) >= self._ahead:
             return None
         waiting = [group for group in self._groups.values() if group.to_build]
         if not waiting:
             return None
-        # one for each idle GPU, two for each that is warm for the group, then one for every other group in order
+        # one for each idle GPU, two for each GPU that has the group open, then one for every other group in order
         fresh = [g for g in self._groups.values() if not g.owners and (g.building or g.ready)]
         idle = self._devices - len(self._warm) - len(fresh)
         new = next((g for g in waiting if idle > 0 and not g.owners and not g.building and not g.ready), None)
@@ -79,31 +80,33 @@ class JobQueue:
         return group.to_build.popleft()
 
     def built(self, job: EvaluationJob, value: Any) -> None:
-        """A build ended and a GPU is to go on with it."""
+        """Records that a build succeeded; a GPU may take the job."""
         group = self._groups[job.group]
         group.building -= 1
         group.ready.append((job, value))
 
     def build_failed(self, job: EvaluationJob, *, again: bool) -> None:
-        """A build failed; again: it waits for another try."""
+        """Records that a build failed; again: the job waits for another attempt."""
         group = self._groups[job.group]
         group.building -= 1
         if again:
             group.to_build.appendleft(job)
 
     def give_back(self, job: EvaluationJob, value: Any, avoid: str) -> None:
-        """It failed on the GPU `avoid` through no fault of its own: another one is to take it, if there is one."""
+        """Returns a job that failed on the GPU `avoid` by a fault of the machine; another GPU takes it, if there is
+        one.
+        """
         self._avoid.setdefault(job.key, set()).add(avoid)
         self._groups[job.group].ready.appendleft((job, value))
 
     def lost(self, device: str) -> None:
-        """A GPU is gone for good: nothing is warm there."""
+        """Removes a GPU."""
         self._leave(device)
         for group in self._groups.values():
             group.owners.discard(device)
 
     def next_job(self, device: str, alive: Sequence[str]) -> tuple[EvaluationJob, Any] | None:
-        """What `device` is to do now; None when it should wait."""
+        """The next job for `device`; None when it should wait."""
         name = self._choose(device, alive)
         if name is None:
             return None
@@ -118,7 +121,7 @@ class JobQueue:
         return found
 
     def remaining(self) -> list[EvaluationJob]:
-        """Jobs that nobody has taken: to build, or built."""
+        """How many jobs nobody has taken: to build, or built."""
         waiting = [job for group in self._groups.values() for job in group.to_build]
         return waiting + [job for group in self._groups.values() for job, _ in group.ready]
 
@@ -133,31 +136,33 @@ class JobQueue:
         mine = self._warm.get(device)
         if mine in usable:
             return mine
-        if mine is not None and self._groups[mine].building and self._soon():
-            return None  # its next program is about to be built
+        if mine is not None and self._groups[mine].building and self._build_comes_sooner():
+            return None  # the group's next program is being built
         free = next((name for name in usable if not self._groups[name].owners), None)
         if free is not None:
             return free
-        if self._coming():
+        if self._first_build_pending():
             return None
-        return max((name for name in usable if self._worth(name)), key=self._share, default=None)
+        return max((name for name in usable if self._pays_to_help(name)), key=self._share, default=None)
 
-    def _soon(self) -> bool:
-        """Whether waiting for a build costs less than making another reference warm; True until both are known."""
+    def _build_comes_sooner(self) -> bool:
+        """Whether waiting for a build costs less than opening another reference; True until both costs are known."""
         build, prepare = self.build_s.value, self.prepare_s.value
         return build is None or prepare is None or build < prepare
 
-    def _coming(self) -> bool:
-        """Whether a group that nobody has is about to have its first program."""
-        return self._soon() and any(group.building and not group.owners for group in self._groups.values())
+    def _first_build_pending(self) -> bool:
+        """Whether a group without an owner is about to have its first built program."""
+        return self._build_comes_sooner() and any(
+            group.building and not group.owners for group in self._groups.values()
+        )
 
-    def _worth(self, name: str) -> bool:
-        """Whether helping with a group pays for making its reference warm once more."""
+    def _pays_to_help(self, name: str) -> bool:
+        """Whether helping with a group pays for opening its reference once more."""
         group = self._groups[name]
         if any(job.key in self._avoid for job, _ in group.ready):
             return True
         prepare, work, share = self.prepare_s.value, self.work_s.value, self._share(name)
-        return share >= _MANY if prepare is None or work is None else share * work >= 2 * prepare
+        return share >= _MANY_LEFT if prepare is None or work is None else share * work >= 2 * prepare
 
     def _share(self, name: str) -> float:
         group = self._groups[name]

@@ -1,11 +1,11 @@
 """Score mode: many programs of one task at once, for learning (docs/score.md).
 
-The schedule of a batch: the fast gate instead of the full one, and a short paired timing against eager instead of a
-long one against every baseline. Programs are compiled side by side, all of them from the start. As they are built they
-are verified side by side, each in a worker of its own, where those that pass are loaded and captured; then these are
-timed one after the other, alone on the GPU. The steps are functions here (`build`, `verify`, `prepare`, `measure`),
-which `hipwright.train.judging` uses for many tasks at once. The verdicts are the evaluator's: what score mode passes,
-`evaluate` with the full gate passes too in all but a few of a hundred cases (measured; see the page).
+Programs pass the fast gate instead of the full one, and a short paired timing against eager instead of a long one
+against every baseline. All programs of a batch are compiled concurrently. Each built program is verified in a worker of
+its own, several at a time, and is loaded and captured there if it passes. Then the programs are timed one after the
+other, alone on the GPU. The steps are functions (`build`, `verify`, `prepare`, `measure`), which
+`hipwright.train.judging` uses for many tasks at once. Of the programs that score mode passes, all but a few in a
+hundred also pass `evaluate` with the full gate (measured; see the page).
 """
 
 from __future__ import annotations
@@ -46,16 +46,15 @@ from hipwright.verify.gpu.client import CandidateWorker
 
 T = TypeVar("T")
 WORKERS = 10
-"""Candidate processes that verify at once, if there are processors for them."""
-PATIENCE_S = 0.2  # a program that is ready waits no longer for others to be timed with
-# All programs of a batch begin at once, and one interpreter parses them all: in turns, so that the first compile starts
-# after one parse and not after hundreds. Two, as a text may take long
+"""The most candidate processes that verify at once, if there are processors for them."""
+PATIENCE_S = 0.2  # the longest that a program that is ready waits for others to be timed with
+# All programs of a batch start at once in one interpreter. The lock limits how many parse at a time, so that the first
+# compile starts after one parse and not after hundreds; two, as a long text may take long.
 _PARSING = threading.BoundedSemaphore(2)
 
 
 def build(gpu: GpuContext, target: str, program: Program) -> EvaluationState:
-    """Parses and compiles a program, on the processor alone: needs no task. target: the GPU's name among an
-    evaluator's."""
+    """Parses and compiles a program, on the CPU; needs no task. target: the GPU's name among an evaluator's."""
     state = advance(EvaluationState(program, Findings((target,))), _PARSE_PROGRAM, run=_parsing_in_turn)
     return advance(state, build_stage(BuildPlan(gpu.cache, gpus={target: gpu})))
 
@@ -67,10 +66,10 @@ def verify(
     worker: CandidateWorker,
     timer: CandidateWorker | None = None,
 ) -> EvaluationState:
-    """Verifies a built program behind the fast gate, and traces it, in `worker`.
+    """Verifies a built program by the fast gate and traces it, in `worker`.
 
-    timer: holds the timed inputs, on which a program is verified that claims no smaller shape; without one, or where
-    they are too large for that, such a program is unscorable.
+    timer: holds the timed inputs, at which a program is verified that supports no smaller shape. Without one, or where
+    those inputs are too large, such a program is unscorable.
     """
     checked = verify_gpu_stage(context, target, context.oracle, "fast", worker, timer)
     return advance(state, checked, trace_stage(context, context.oracle, worker))
@@ -79,8 +78,10 @@ def verify(
 def prepare(
     context: EvaluationContext, target: str, state: EvaluationState, worker: CandidateWorker, stack: ExitStack
 ) -> TimeIt:
-    """Loads and captures a verified program in `worker`, until the stack closes -> what times it. An error on the way
-    is raised when it is timed."""
+    """Loads and captures a verified program in `worker`, until the stack closes; returns the function that times it.
+
+    An error while loading is raised when the program is timed.
+    """
     try:
         gpu, build = context.gpus[target], state.found.builds.gpu[target]
         known = state.found.verified_at(target, gpu.workload)
@@ -97,8 +98,10 @@ def prepare(
 def unprepared(
     context: EvaluationContext, target: str, state: EvaluationState, worker: CandidateWorker | None = None
 ) -> TimeIt:
-    """What loads and times a verified program, all of it alone on the GPU: where inputs are too large to hold for more
-    than one program. worker: another process than the task's own."""
+    """A function that loads and times a verified program, both alone on the GPU.
+
+    For inputs of which the device can hold only one program's. worker: another process than the task's own.
+    """
     gpu, build, outline = context.gpus[target], state.found.builds.gpu[target], context.outline()
     known = state.found.verified_at(target, gpu.workload)
     return lambda: gpu.time(state.program, build, gate="fast", outline=outline, again=False, known=known, worker=worker)
@@ -111,8 +114,10 @@ def measure(
     time_it: TimeIt | None,
     run: Run[TimingResult] = in_place,
 ) -> EvaluationState:
-    """Times and assesses a verified program. time_it: None leaves the clock out; run: runs what needs the GPU for
-    itself, and nothing else."""
+    """Times and assesses a verified program.
+
+    time_it: None leaves out the timing. run: runs the work that needs the GPU for itself, and nothing else.
+    """
     if time_it is not None:
         timer = time_it
         state = advance(state, time_stage(context, target, lambda _: timer()), run=run)
@@ -136,7 +141,8 @@ def _parsing_in_turn(work: Callable[[], T]) -> T:
 class BatchScorer:
     """Scores programs of one evaluator's task on one of its GPUs. A context manager.
 
-    workers: candidate processes; 0 for what the machine has room for. BadInput where the evaluator has no such GPU.
+    workers: candidate processes; 0 for as many as the machine has resources for. Raises BadInput where the evaluator
+    has no such GPU.
     """
 
     def __init__(self, evaluator: Evaluator, target: str = "", *, workers: int = 0) -> None:
@@ -164,7 +170,7 @@ class BatchScorer:
             worker.close()
 
     def warm(self) -> None:
-        """Start the workers and work out what is right, so that the first batch does not wait for it."""
+        """Starts the workers and computes the expectations, so that the first batch need not wait for them."""
         with ThreadPoolExecutor(len(self._workers)) as pool:
             started = [pool.submit(self._canary.open), *(pool.submit(worker.open) for worker in self._workers)]
             self._evaluator.oracle.prepare(every=True)
@@ -172,9 +178,10 @@ class BatchScorer:
                 future.result()
 
     def score(self, programs: Sequence[Program], *, timed: bool = True) -> list[Evaluation]:
-        """An evaluation for each, in order. A fault of the machine is told in it, never as a wrong kernel.
+        """An evaluation for each program, in order. A fault of the machine is reported as such, never as a wrong
+        kernel.
 
-        Programs go on as they are built: one that takes the compiler seconds keeps nobody waiting.
+        A program proceeds as soon as it is built: a slow compile delays no other program.
         """
         count, gpu = len(self._workers), self._gpu.gpu
         together = timed and self._gpu.room(count)
@@ -189,7 +196,7 @@ class BatchScorer:
             return [conclude(started[n].result(), task) for n in range(len(programs))]
 
     def _after_build(self, clock: TimingQueue, state: EvaluationState, timed: bool, together: bool) -> EvaluationState:
-        """Verified and made ready in one worker, then timed there when its turn comes."""
+        """Verifies and prepares a program in one worker, then times it there when its turn comes."""
         context, target = self._evaluator, self._name
         with self._worker() as worker, ExitStack() as stack:
             with clock.verifying():
@@ -200,7 +207,7 @@ class BatchScorer:
                 if not timed:
                     return measure(context, target, state, None)
                 if together:
-                    with clock.shared():  # a timing that waits goes between
+                    with clock.shared():  # a waiting timing goes first
                         time_it = prepare(context, target, state, worker, stack)
                 else:
                     time_it = unprepared(context, target, state)

@@ -1,4 +1,4 @@
-"""The stages of an evaluation and the one runner that carries a candidate through them.
+"""The stages of an evaluation, and `advance`, which runs a candidate through them.
 
 | stage | typed result | ends the candidate |
 |---|---|---|
@@ -6,17 +6,17 @@
 | build | `Builds`, or a `PreparedModelNew` | the first build that failed |
 | verify | `Verdict` | one that is not "pass" |
 | trace | library calls and launches | |
-| time | `TimingResult` | the verdict of a refused timing |
+| time | `TimingResult` | the verdict of a rejected timing |
 | assess | `Assessment`: coverage, estimates, features | |
 
-Each stage is an `EvaluationStage`: its work computes the typed result, and `keep` folds that into the next
-`EvaluationState`. `advance` runs stages until one ends the candidate; `conclude` makes the Evaluation. What differs
-between uses is the schedule: which thread or queue runs a stage's work (`run`), in which worker, how many candidates at
-once, and behind which gate. The schedules are `Evaluator` (one program), `BatchScorer` (score mode), the judge backends
-of `hipwright.train.judging`, and the `Dispatcher`, whose jobs are whole evaluations on several GPUs.
+Each stage is an `EvaluationStage`: `work` computes the typed result, and `keep` adds it to the next `EvaluationState`.
+`advance` runs stages until one ends the candidate; `conclude` makes the Evaluation. Uses differ in their schedule: the
+thread or queue that runs a stage's work (`run`), the worker, how many candidates run at once, and the gate. The
+schedules are `Evaluator` (one program), `BatchScorer` (score mode), the judge backends of `hipwright.train.judging`,
+and the `Dispatcher`, whose jobs are whole evaluations on several GPUs.
 
-A HipwrightError that a stage raises ends the candidate with the error's own verdict. One whose fault is the machine's
-says nothing about the candidate: the schedule runs it again (`hipwright.evaluation.faults`).
+A HipwrightError that a stage raises ends the candidate with the error's own verdict. A fault of the machine says
+nothing about the candidate: the schedule runs the evaluation again (`hipwright.evaluation.faults`).
 """
 
 from __future__ import annotations
@@ -37,12 +37,15 @@ from hipwright.records import Evaluation, Program, Verdict
 T = TypeVar("T")
 StageName = Literal["parse", "build", "verify", "trace", "time", "assess"]
 Run = Callable[[Callable[[], T]], T]
-"""Runs a stage's work somewhere and returns its result. Time spent waiting there is not the stage's."""
+"""Runs a stage's work somewhere and returns its result. Time spent waiting there does not count as the stage's."""
 
 
 @dataclass(frozen=True)
 class StageEnd:
-    """Why no further stage runs. target: the one whose stage it was; "" where it holds for every target that runs."""
+    """Why no further stage runs.
+
+    target: the target whose stage it was; "" where it holds for every target that runs.
+    """
 
     verdict: Verdict
     target: str = ""
@@ -53,7 +56,7 @@ class EvaluationState:
     """One candidate between two stages. seconds: spent in its stages so far, without waiting.
 
     parsed: of a program. converted, prepared: of a ModelNew file, as a program and with its extensions built. checks:
-    facts that belong into the checks of each of its verdicts. trace: as `verify.reply.checked_trace` gives it.
+    facts for the checks of each of its verdicts. trace: the result of `verify.reply.checked_trace`.
     """
 
     program: Program
@@ -68,13 +71,13 @@ class EvaluationState:
     seconds: float = 0.0
 
     def ended(self, verdict: Verdict, target: str = "") -> EvaluationState:
-        """The state after a verdict that lets no further stage run."""
+        """The state after a verdict after which no further stage runs."""
         return replace(self, end=StageEnd(verdict, target))
 
 
 @dataclass(frozen=True)
 class EvaluationStage(Generic[T]):
-    """work: computes the result, where `Run` wants it. keep: the next state, computed by the caller."""
+    """work: computes the result, where `Run` runs it. keep: computes the next state, in the caller's thread."""
 
     name: StageName
     work: Callable[[EvaluationState], T]
@@ -82,12 +85,12 @@ class EvaluationStage(Generic[T]):
 
 
 def in_place(work: Callable[[], T]) -> T:
-    """Runs a stage's work in the caller's thread, at once."""
+    """Runs a stage's work in the caller's thread."""
     return work()
 
 
 def advance(state: EvaluationState, *stages: EvaluationStage[Any], run: Run[Any] = in_place) -> EvaluationState:
-    """The state after these stages; those behind the one that ends the candidate are not run."""
+    """The state after these stages. Stages after the one that ends the candidate are not run."""
     for stage in stages:
         if state.end is not None:
             break
@@ -114,7 +117,7 @@ def _after(state: EvaluationState, stage: EvaluationStage[Any], run: Run[Any]) -
 
 
 def conclude(state: EvaluationState, task: str) -> Evaluation:
-    """The Evaluation of a candidate that passed every stage or was ended by one. task: its key."""
+    """The Evaluation of a candidate that passed every stage or was ended by one. task: the task's key."""
     if state.end is not None:
         evaluation = rejected(task, state.program, state.end.verdict, state.found, where=state.end.target)
     else:

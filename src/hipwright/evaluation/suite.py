@@ -1,7 +1,7 @@
 """A folder of tasks in the KernelBench form, and the candidates that belong to them.
 
-Tasks: DIR/*.py and DIR/levelN/*.py, in order of name (numbers by value). Names that begin with "_" or "." are no tasks.
-Candidates: <task stem>.py, beside each other or in the same levelN folders, or KernelBench's sample names
+Tasks: DIR/*.py and DIR/levelN/*.py, in order of name (numbers by value). Names that begin with "_" or "." are ignored.
+Candidates: <task stem>.py, in one folder or in the same levelN folders, or KernelBench's sample names
 level_1_problem_3_sample_0_kernel.py, where 3 is the number that begins the task's name (3_Some_name.py).
 """
 
@@ -31,7 +31,7 @@ class BenchTask:
 
 @dataclass(frozen=True)
 class CandidateFile:
-    """One candidate of a task. sample: which of several."""
+    """One candidate of a task. sample: its number among several."""
 
     task: str
     path: Path
@@ -66,7 +66,10 @@ def find_tasks(folder: Path, level: int | None = None) -> list[BenchTask]:
 
 
 def match_candidates(folder: Path, tasks: Sequence[BenchTask]) -> Matched:
-    """The files of a folder that are candidates of `tasks`. BadInput where the folder is missing or none belongs."""
+    """The files of a folder that are candidates of `tasks`.
+
+    Raises BadInput for a missing folder or one without candidates.
+    """
     if not folder.is_dir():
         raise BadInput(f"no such folder of candidates: {folder}")
     levels = [path for path in folder.iterdir() if path.is_dir() and _level(path.name) is not None]

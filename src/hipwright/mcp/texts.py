@@ -15,7 +15,7 @@ from hipwright.targets import TARGETS
 if TYPE_CHECKING:
     from hipwright.archive import Archive
     from hipwright.archive.similar import SimilarProgram
-    from hipwright.measure.profiler import ProfileReport
+    from hipwright.measure.profiling.profiler import ProfileReport
 
 MEANS = {
     "parse_error": "the text is not a program in the plan language, so nothing was compiled",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hipwright.archive import Archive
     from hipwright.archive.similar import SimilarProgram
     from hipwright.mcp.journal import Journal
-    from hipwright.measure.profiler import ProfileReport
+    from hipwright.measure.profiling.profiler import ProfileReport
 
 KEPT = 64  # evaluations that can still be asked about
 SLOWER = 1.3  # an exemplar of another performance bucket takes at least this much longer

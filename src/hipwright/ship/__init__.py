@@ -1,1 +1,1 @@
-"""What people take away: a program as a package of its own (docs/ship.md)."""
+"""Packages of one program for users of PyTorch (docs/ship.md)."""

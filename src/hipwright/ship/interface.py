@@ -1,4 +1,4 @@
-"""What goes in and out of a program's functions, found by running its plan on tensors without data. Imports torch."""
+"""The arguments and results of a program's functions, found by running its plan on meta tensors. Imports torch."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ _SCHEMA = {bool: "bool", int: "SymInt", float: "float", str: "str"}
 
 @dataclass
 class Interface:
-    """arguments: (name, schema type, path in the inputs) of each leaf of the inputs that is no constant.
+    """The arguments and results of forward and backward, flat, with the text that nests them again.
 
-    inputs: the inputs' nesting as text over those names. outputs: the text that reads each output leaf of `out`.
+    arguments: (name, schema type, path in the inputs) of each leaf of the inputs that is no constant. inputs: the
+    nesting of each input as text over those names. outputs: the expression over `out` that reads each output leaf;
     nest: the outputs' nesting as text over `out0`, `out1`, ... written: paths of the buffers that the plan writes.
-    saved: None without backward, else ("argument" | "output" | "tensor" | "host", place or schema type) per leaf, with
-    `saved_reads` over `saved` and `saved_nest` over `saved0`, ... grads: what each gradient is of (an input's
-    path or self.<parameter>), `grad_reads` over `grads`; grad_nest: the outputs' nesting over `grad0`, ...
+
+    saved: None without backward, else ("argument" | "output" | "tensor" | "host", index or schema type) of each leaf;
+    saved_reads: expressions over `saved`; saved_nest: the nesting over `saved0`, ... grads: what each gradient is of
+    (an input's path or self.<parameter>); grad_reads: expressions over `grads`; grad_nest: the outputs' nesting over
+    `grad0`, ...
     """
 
     arguments: list[tuple[str, str, str]] = field(default_factory=list)
@@ -45,21 +48,21 @@ class Interface:
 
 
 class _Recorder(NoopLauncher):
-    """Remembers the storages that kernels may write."""
+    """Records the storages that kernels may write."""
 
     def __init__(self, parsed: Parsed) -> None:
         super().__init__(device="meta")
         self._parsed, self.written = parsed, set[int]()
 
     def launch(self, kernel: str, grid: Dim3, block: Dim3, lds_bytes: int, args: Sequence[Argument]) -> None:
-        """Note the tensors behind pointers that are not const."""
+        """Records the tensors behind pointers that are not const."""
         for param, arg in zip(self._parsed.signatures[kernel].params, args, strict=True):
             if param.pointer and not param.const and isinstance(arg, torch.Tensor):
                 self.written.add(arg.untyped_storage()._cdata)
 
 
 def interface(parsed: Parsed, knobs: Mapping[str, int], tree: Tree, inputs: Sequence[Any]) -> Interface:
-    """Run forward, and backward where there is one, on meta tensors. inputs, tree: with specs for tensors."""
+    """The interface of a program, from a run on meta tensors. inputs, tree: with specs for tensors."""
     found = Interface()
     table = StateTable(tree, device="meta")
     recorder = _Recorder(parsed)
@@ -87,7 +90,7 @@ def interface(parsed: Parsed, knobs: Mapping[str, int], tree: Tree, inputs: Sequ
 
 
 def _inputs(found: Interface, names: Sequence[str], given: Sequence[Any]) -> list[tuple[str, Any]]:
-    """Fill arguments and inputs; the (path, tensor) of each tensor argument."""
+    """Fills `arguments` and `inputs` of the interface; returns the (path, tensor) of each tensor argument."""
     leaves = []
     for name, value in zip(names, given, strict=True):
         texts = []
@@ -122,7 +125,7 @@ def _backward(found: Interface, plan: Any, leaves: Any, state: Any, out: Any, sa
 
 
 def _kind(leaf: Any, leaves: Any, state: Any, outs: Sequence[Any]) -> tuple[str, Any]:
-    """Where a saved leaf comes from."""
+    """The kind and index of a saved leaf, as in `Interface.saved`."""
     if not isinstance(leaf, torch.Tensor):
         return "host", _SCHEMA[type(leaf)]
     for place, tensor in enumerate(outs):
@@ -138,7 +141,9 @@ def _kind(leaf: Any, leaves: Any, state: Any, outs: Sequence[Any]) -> tuple[str,
 
 
 def _gradients(result: Any, inputs: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
-    """(what it is of, text over `grads`, the gradient): by name from a dict, else the tensor inputs in order."""
+    """(what it is of, expression over `grads`, the gradient): by name from a dict, else in the order of the tensor
+    inputs.
+    """
     if isinstance(result, dict):
         yield from ((key, f"grads[{key!r}]", leaf) for key, leaf in result.items())
         return
@@ -162,7 +167,7 @@ def _like(value: Any) -> Any:
 
 
 def accesses(value: Any, text: str) -> Iterator[tuple[str, Any]]:
-    """(`text['a'][0]`, leaf) of every leaf of a nesting, in order."""
+    """(`text['a'][0]`, leaf) of every leaf of a nested value, in order."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from accesses(item, f"{text}[{key!r}]")
@@ -174,7 +179,7 @@ def accesses(value: Any, text: str) -> Iterator[tuple[str, Any]]:
 
 
 def nested(value: Any, names: Iterator[str]) -> str:
-    """The nesting as text, each leaf but None the next name."""
+    """The nested value as text, with the next name for each leaf but None."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {nested(item, names)}" for key, item in value.items()) + "}"
     if isinstance(value, (tuple, list)):

@@ -1,4 +1,4 @@
-"""The fixed texts of a shipped package."""
+"""The constant parts of a shipped package's files."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ if __name__ == "__main__":
 
 
 def readme(name: str, found: Interface, key: str) -> str:
-    """What a person has to know to use the package."""
+    """README.md of the package."""
     gradients = ", ".join(g.removeprefix("self.") for g in found.grads)
     backward = (
         f"Gradients: of {gradients}, by the program's own backward."

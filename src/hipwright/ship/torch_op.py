@@ -1,6 +1,6 @@
 """`--format torch-op`: a program as an importable package with a `torch.library` operator (docs/ship.md).
 
-The generated half (plan.py, spec.py, __init__.py) is text; the other half (runtime/) is copied as it is.
+plan.py, spec.py and __init__.py are generated; the files of runtime/ are copied.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hipwright.program.signature import Param
 from hipwright.records import Program
 from hipwright.ship import texts
 from hipwright.ship.interface import Interface, interface
-from hipwright.ship.plain import Plain, spelled
+from hipwright.ship.plan_text import PlanText, spelled
 from hipwright.tensors import Tree
 from hipwright.toolchain import clang
 
@@ -49,8 +49,11 @@ _MODES = re.compile(r"training|dropout|batch_?norm|instance_?norm|\.eval\(|lstm|
 
 @dataclass(frozen=True)
 class ShippedProgram:
-    """What is shipped. source: the task file. inputs, state: with specs (or data) for tensors. init: the constructor's
-    arguments, as `get_init_inputs` gives them."""
+    """A program to ship. source: the task file's text.
+
+    inputs, state: with specs (or data) for tensors. init: the constructor's arguments, as `get_init_inputs` returns
+    them.
+    """
 
     name: str
     source: str
@@ -62,12 +65,12 @@ class ShippedProgram:
 
 
 def package(subject: ShippedProgram) -> dict[str, str]:
-    """Every file of the package by its path. Raises BadInput, ProgramError for what cannot be shipped."""
+    """Every file of the package by its path. Raises BadInput and ProgramError for what cannot be shipped."""
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", subject.name) or keyword.iskeyword(subject.name):
         raise BadInput(f"{subject.name!r} is no package name", hint="use --name: small letters, digits, _")
     parsed, knobs = subject.parsed, subject.program.knobs
     found = interface(parsed, knobs, subject.state, subject.inputs)
-    plain = Plain(parsed, knobs, StateTable(subject.state, device="meta"), [name for name, _, _ in found.arguments])
+    plain = PlanText(parsed, knobs, StateTable(subject.state, device="meta"), [name for name, _, _ in found.arguments])
     here = f"src/{subject.name}"
     files = {
         "pyproject.toml": texts.PYPROJECT.format(name=subject.name),
@@ -84,7 +87,7 @@ def package(subject: ShippedProgram) -> dict[str, str]:
 
 
 def _headers() -> dict[str, str]:
-    """HIP's device headers for NVRTC."""
+    """HIP's device headers for NVRTC, by name."""
     files = (path for path in sorted(clang.INCLUDE.rglob("*")) if path.is_file())
     named = ((path.relative_to(clang.INCLUDE).as_posix(), path) for path in files)
     wanted = ((name, path) for name, path in named if not name.startswith(("torchlite/", "hw/cpu", "hw/amdgcn")))
@@ -94,7 +97,7 @@ def _headers() -> dict[str, str]:
 # ---------------------------------------------------------------- plan.py
 
 
-def _plan(subject: ShippedProgram, found: Interface, plain: Plain) -> str:
+def _plan(subject: ShippedProgram, found: Interface, plain: PlanText) -> str:
     order = [name for name in ("prepare", "forward", "backward") if name in plain.functions]
     parts = [
         texts.PLAN_HEAD.format(name=subject.name, key=subject.program.key),
@@ -105,12 +108,12 @@ def _plan(subject: ShippedProgram, found: Interface, plain: Plain) -> str:
         *([_call_backward(found, plain)] if found.saved is not None else []),
     ]
     text = "\n\n\n".join(part.strip("\n") for part in parts if part.strip()) + "\n"
-    syntax.parse(text)  # what is written must at least be Python
+    syntax.parse(text)  # checks that the generated text is valid Python
     return text
 
 
-def _call_forward(found: Interface, plain: Plain) -> str:
-    state, head = plain.state.values(), plain.head("forward")
+def _call_forward(found: Interface, plain: PlanText) -> str:
+    state, head = plain.state.values(), plain.leading_arguments("forward")
     takes = ", ".join([*head, *(name for name, _, _ in found.arguments), *state])
     gives = ", ".join([*head, *_bound(found, plain), *(f"{name}={name}" for name in state)])
     both = "out, saved" if found.saved is not None else "out"
@@ -122,14 +125,14 @@ def _call_forward(found: Interface, plain: Plain) -> str:
     )
 
 
-def _bound(found: Interface, plain: Plain) -> list[str]:
-    """The inputs by name, so that parameters with defaults keep them."""
+def _bound(found: Interface, plain: PlanText) -> list[str]:
+    """The inputs as keyword arguments, so that parameters with defaults keep them."""
     return [f"{name}={text}" for name, text in zip(plain.inputs("forward"), found.inputs, strict=False)]
 
 
-def _call_backward(found: Interface, plain: Plain) -> str:
+def _call_backward(found: Interface, plain: PlanText) -> str:
     assert found.saved is not None
-    head, state = plain.head("backward"), list(plain.state.values())
+    head, state = plain.leading_arguments("backward"), list(plain.state.values())
     grads = [f"grad{i}" for i in range(len(found.outputs))]
     saved = [f"saved{i}" for i in range(len(found.saved))]
     return (
@@ -147,7 +150,7 @@ def _tuple(items: Sequence[str]) -> str:
 # ---------------------------------------------------------------- spec.py
 
 
-def _spec(subject: ShippedProgram, found: Interface, plain: Plain) -> str:
+def _spec(subject: ShippedProgram, found: Interface, plain: PlanText) -> str:
     parsed = subject.parsed
     paths = [path for _, _, path in found.arguments] + [f"self.{path}" for path in plain.state]
     state = StateTable(subject.state, device="meta").tensors()
@@ -173,13 +176,13 @@ def _spec(subject: ShippedProgram, found: Interface, plain: Plain) -> str:
     return texts.SPEC_HEAD + "\n".join(lines) + "\n"
 
 
-def _schema(found: Interface, plain: Plain) -> str:
+def _schema(found: Interface, plain: PlanText) -> str:
     takes = [f"{schema} {name}" for name, schema, _ in found.arguments] + [f"Tensor {n}" for n in plain.state.values()]
     extra = sum(kind == "tensor" for kind, _ in found.saved or ())
     return f"({', '.join(takes)}) -> {_returns(len(found.outputs) + len(found.written) + extra)}"
 
 
-def _backward_schema(found: Interface, plain: Plain) -> str:
+def _backward_schema(found: Interface, plain: PlanText) -> str:
     grads = [f"Tensor grad{i}" for i in range(len(found.outputs))]
     saved = [f"{place if kind == 'host' else 'Tensor'} saved{i}" for i, (kind, place) in enumerate(found.saved or ())]
     takes = [*grads, *saved, *(f"Tensor {name}" for name in plain.state.values())]
@@ -191,7 +194,7 @@ def _returns(count: int) -> str:
 
 
 def _param(param: Param) -> tuple[str, str, tuple[str, ...], int]:
-    """A parameter as runtime/gpu.py wants it."""
+    """A parameter in the form that runtime/gpu.py reads."""
     if not param.pointer:
         return param.name, _STRUCT[param.kind], (param.kind,), 1
     if param.ctype == "char":
@@ -204,7 +207,7 @@ def _param(param: Param) -> tuple[str, str, tuple[str, ...], int]:
 
 
 def _attributes(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain attributes of the model: kernels may have their values written into them."""
+    """The model's constant attributes, whose values may be written into the kernels."""
     kept = {path: value for path, value in state.get("attrs", {}).items() if path.rpartition(".")[2] != "training"}
     return {path: value for path, value in kept.items() if _comparable(value)}
 
@@ -218,7 +221,7 @@ def _comparable(value: Any) -> bool:
 # ---------------------------------------------------------------- __init__.py
 
 
-def _init(subject: ShippedProgram, found: Interface, plain: Plain) -> str:
+def _init(subject: ShippedProgram, found: Interface, plain: PlanText) -> str:
     signature = _forward_arguments(subject)
     names = [a.arg for a in signature.args][1:]
     tensor = next((path for _, schema, path in found.arguments if schema == "Tensor"), None)
@@ -247,7 +250,7 @@ def _init(subject: ShippedProgram, found: Interface, plain: Plain) -> str:
 
 
 def _forward_arguments(subject: ShippedProgram) -> ast.arguments:
-    """The reference's own forward signature, for callers that use keywords; the plan's where that is not plain."""
+    """The reference's forward signature, so that keyword calls work; the plan's where the reference's is not plain."""
     plan = subject.parsed.functions["forward"].args
     for node in ast.walk(syntax.parse(subject.source)):
         if isinstance(node, ast.ClassDef) and node.name == "Model":
@@ -260,7 +263,7 @@ def _forward_arguments(subject: ShippedProgram) -> ast.arguments:
 
 
 def _same(given: ast.arguments, plan: ast.arguments) -> bool:
-    """Plain parameters of the same names."""
+    """Whether the reference has plain parameters of the same names."""
     plain = not (given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs)
     literal = all(isinstance(default, ast.Constant) for default in given.defaults)
     return plain and literal and [a.arg for a in given.args][1:] == [a.arg for a in plan.args][1:]

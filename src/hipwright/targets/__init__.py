@@ -2,7 +2,8 @@
 
 Code asks a target what it is, or dispatches by it through one registry a layer; a target's name is written in its own
 file only. A new AMD architecture is a file beside this one and a line in the list; a new GPU runtime also needs a file
-in each layer that talks to it: sandbox/gpu, toolchain/gpu_compilers, device/open, device/topology, measure/profilers.
+in each layer that talks to it: sandbox/gpu, toolchain/gpu_compilers, device/open, device/topology,
+measure/profiling/vendors.
 """
 
 from __future__ import annotations

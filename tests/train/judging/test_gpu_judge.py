@@ -17,8 +17,8 @@ import pytest
 from hipwright.errors import DeviceError
 from hipwright.evaluation import program_stages
 from hipwright.machine import Machine
-from hipwright.measure.profile import Profile
-from hipwright.measure.profiler import ProfiledProgram, ProfileReport
+from hipwright.measure.profiling.profile import Profile
+from hipwright.measure.profiling.profiler import ProfiledProgram, ProfileReport
 from hipwright.records import Program
 from hipwright.train.environment import outcome
 from hipwright.train.judging.backends import SPARE, GpuJudgeBackend

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from hipwright.errors import BadInput
-from hipwright.measure.profile import Profile
+from hipwright.measure.profiling.profile import Profile
 from hipwright.records import Evaluation, Program
 from hipwright.train.environment import Environment
 from hipwright.train.judging.backends import GpuJudgeBackend, TimingWorker

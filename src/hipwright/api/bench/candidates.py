@@ -24,7 +24,7 @@ from hipwright.verify import Oracle
 
 if TYPE_CHECKING:
     from hipwright.api.bench.plan import BenchEntry, BenchRequest
-    from hipwright.api.connection import ModelConnection
+    from hipwright.api.model_access import LoggedClient
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,14 @@ class OpenBenchTask:
 
 @dataclass(frozen=True)
 class CandidateMeasurement:
-    """Judges a benchmark's candidates; without one, searches for one first. connection: to the models, if any."""
+    """Judges a benchmark's candidates; where an entry has none, searches for one first.
+
+    logged: client of the models.
+    """
 
     request: BenchRequest
     archive: Archive
-    connection: ModelConnection | None = None
+    logged: LoggedClient | None = None
 
     def path(self, job: EvaluationJob) -> Path:
         """The file of a job's task."""
@@ -94,10 +97,10 @@ class CandidateMeasurement:
         """A program for a row that has none: the engine's, or of one sample of the models with the engine."""
         request = self.request
         setup = SearchSetup(self.archive, request.targets, request.budget, request.seed or 0, stop)
-        if request.models is None or self.connection is None:
+        if request.models is None or self.logged is None:
             found = engine_search(setup, bench)
         else:
-            found = pipeline_search(setup, bench, request.models, self.connection, entry.sample)
+            found = pipeline_search(setup, bench, request.models, self.logged, entry.sample)
         if isinstance(found.program, Program):
             keep_program(request, entry, text_with_knobs(found.program))
         return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from hipwright.api.connection import ModelAccess, model_access
+from hipwright.api.model_access import ModelAccess, model_access
 from hipwright.errors import BadInput
 
 Agent = Literal["single-shot", "pipeline"]

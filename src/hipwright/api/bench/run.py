@@ -15,8 +15,8 @@ from hipwright.api.bench.driver import HANG_S, TaskWorker, WorkerPlan, open_work
 from hipwright.api.bench.plan import BenchEntry, BenchmarkRun, BenchRequest, plan_benchmark
 from hipwright.api.bench.report import BenchmarkReport
 from hipwright.api.bench.samples import draw_samples
-from hipwright.api.connection import ModelConnection, open_connection
 from hipwright.api.files import prepare_folder
+from hipwright.api.model_access import LoggedClient, open_client
 from hipwright.api.workbench import require_sandbox
 from hipwright.archive import Archive
 from hipwright.evaluation.bench import BenchRow, failed_row, missing_row
@@ -57,15 +57,15 @@ def _judge(bench: BenchmarkRun, todo: list[BenchEntry], listener: Listener) -> N
     told = _RowCounter(listener, len(bench.entries), len(bench.entries) - len(todo))
     with ExitStack() as stack:
         archive = stack.enter_context(Archive(request.out / "archive" if request.out else config.home()))
-        connection = None
+        logged = None
         if models is not None:
-            connection = stack.enter_context(open_connection(models.access, request.out, listener))
-        measurement = CandidateMeasurement(request, archive, connection)
+            logged = stack.enter_context(open_client(models.access, request.out, listener))
+        measurement = CandidateMeasurement(request, archive, logged)
         plan = WorkerPlan(request.targets, bench.gpus, request.workers, len(todo), request.unsafe)
         workers = stack.enter_context(open_workers(plan, measurement, seed=request.seed))
-        if connection is not None and models is not None and models.agent == "single-shot":
+        if logged is not None and models is not None and models.agent == "single-shot":
             listener("note", {"text": f"asking for {len(todo)} samples"})
-            todo = _with_samples(bench, workers, archive, connection, todo, told.row)
+            todo = _with_samples(bench, workers, archive, logged, todo, told.row)
         run_jobs(
             workers,
             [EvaluationJob(entry.key, entry.task.name, entry) for entry in todo],
@@ -90,7 +90,7 @@ def _with_samples(
     bench: BenchmarkRun,
     workers: Sequence[TaskWorker],
     archive: Archive,
-    connection: ModelConnection,
+    logged: LoggedClient,
     todo: Sequence[BenchEntry],
     on_row: Callable[[BenchRow], None],
 ) -> list[BenchEntry]:
@@ -99,7 +99,7 @@ def _with_samples(
     assert request.models is not None
     drawn = draw_samples(
         request.models,
-        connection,
+        logged,
         workers[0].machine.host,
         archive,
         todo,

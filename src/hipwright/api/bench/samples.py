@@ -12,7 +12,7 @@ import msgspec
 
 from hipwright.api.bench.models import MeasuredModels
 from hipwright.api.bench.plan import BenchEntry
-from hipwright.api.connection import ModelConnection
+from hipwright.api.model_access import LoggedClient
 from hipwright.errors import HipwrightError, OutOfBudget
 from hipwright.evaluation.bench import BenchRow, ModelSample, failed_row, malformed_row
 
@@ -29,7 +29,7 @@ NOT_ASKED = "not asked"
 
 def draw_samples(
     models: MeasuredModels,
-    connection: ModelConnection,
+    logged: LoggedClient,
     host: Zygote,
     archive: Archive,
     entries: Sequence[BenchEntry],
@@ -53,8 +53,8 @@ def draw_samples(
     with ThreadPoolExecutor(max_workers=1) as pool:
         asked = pool.submit(
             draw,
-            connection.client,
-            connection.log,
+            logged.client,
+            logged.log,
             samples,
             _prompt(models, targets, archive),
             form=models.form,
@@ -63,7 +63,7 @@ def draw_samples(
         try:
             drawn = asked.result()
         except BaseException:  # an interrupt: the calls under way end at once, and are lost
-            connection.client.close()
+            logged.client.close()
             raise
     yield from (_answered(entry, one) for entry, one in zip(asking, drawn, strict=True))
 

@@ -18,7 +18,7 @@ from hipwright.search import EvaluatorLike, ProposalSource, SearchResult
 
 if TYPE_CHECKING:
     from hipwright.api.bench.models import MeasuredModels
-    from hipwright.api.connection import ModelConnection
+    from hipwright.api.model_access import LoggedClient
 
 POLICY = "islands"
 
@@ -82,7 +82,7 @@ def engine_search(setup: SearchSetup, bench: Workbench) -> SearchedProgram:
 
 
 def pipeline_search(
-    setup: SearchSetup, bench: Workbench, models: MeasuredModels, connection: ModelConnection, sample: int
+    setup: SearchSetup, bench: Workbench, models: MeasuredModels, logged: LoggedClient, sample: int
 ) -> SearchedProgram:
     """The best program of a search by engine and models together, which is one sample of the models.
 
@@ -97,7 +97,7 @@ def pipeline_search(
 
     task, lineup = bench.handle.task, models.access.lineup
     settings: dict[str, Any] = {"llm": True, "specs": lineup.specs()}
-    client = SampleClient(connection.client, connection.log, " ".join(lineup.specs()), sample, models.temperature)
+    client = SampleClient(logged.client, logged.log, " ".join(lineup.specs()), sample, models.temperature)
     roles = frozenset(one.role for one in lineup.members if one.role)
     tools = Tools(client, lineup, task, task.source, setup.targets, setup.archive, llm_roles=roles)
     author = EngineAuthor(task_engine(bench).source, settings, setup.targets)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hipwright.api.connection import ModelAccess, ModelConnection, open_connection
 from hipwright.api.files import read_text
+from hipwright.api.model_access import LoggedClient, ModelAccess, open_client
 from hipwright.api.workbench import require_sandbox
 from hipwright.errors import BadInput, OutOfBudget
 from hipwright.evaluation.suite import find_tasks
@@ -177,11 +177,11 @@ def _with_models(job: SynthesisJob, plan: SynthesisRequest, listener: Listener) 
     if job.models is None:
         yield plan
         return
-    with open_connection(job.models, job.out, listener) as connection:
-        yield replace(plan, writer=_draft_writer(job.models, connection, job.seed))
+    with open_client(job.models, job.out, listener) as logged:
+        yield replace(plan, writer=_draft_writer(job.models, logged, job.seed))
 
 
-def _draft_writer(models: ModelAccess, connection: ModelConnection, seed: int) -> DraftWriter:
+def _draft_writer(models: ModelAccess, logged: LoggedClient, seed: int) -> DraftWriter:
     """The task generator (agents/task_generator.py) as the writer that synthesis calls."""
 
     def write(index: int, mode: Mode, parents: Mapping[str, str], constraint: str, zygote: Zygote) -> Written:
@@ -191,7 +191,7 @@ def _draft_writer(models: ModelAccess, connection: ModelConnection, seed: int) -
             draft = Draft(name=f"llm_{index}", source="", mode=mode, mind="llm", seed=seed, detail=how)
             return DroppedDraft(draft=draft, stage=stage, why=why)
 
-        role = TaskGenerator(zygote, seed, connection.client, models.lineup)
+        role = TaskGenerator(zygote, seed, logged.client, models.lineup)
         try:
             made, dropped = role.one(mode, index, parents, constraint)
         except OutOfBudget as error:

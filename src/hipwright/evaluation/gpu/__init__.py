@@ -1,1 +1,1 @@
-"""One GPU: what is warm there for all tasks, one task on it, and who may use it when."""
+"""One GPU: what all tasks share there, one task on it, and the lock and queue of its timings."""

@@ -1,4 +1,4 @@
-"""The baselines of one task on one GPU, opened once and kept warm for all candidates."""
+"""The baselines of one task on one GPU, opened once for all candidates."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from hipwright.verify.gpu.reference_handles import BaselineMissing, ReferenceSid
 
 @dataclass
 class WarmBaseline:
-    """A baseline that is prepared once for each policy. A comparison that must use the stream leaves the graphs be.
+    """A baseline that is prepared once for each policy (graph or stream).
 
-    moved: bytes that the side "copy" moves. graphs: False where there is no room for the outputs that a graph keeps.
+    A comparison on the stream leaves the graphs captured. moved: bytes that the side "copy" moves. graphs: False where
+    there is no memory for the outputs that a graph keeps.
     """
 
     reference: DeviceReference
@@ -34,30 +35,30 @@ class WarmBaseline:
         self._graph = self.graphs
 
     def prepare(self, iterations_hint: int) -> LaunchMode:
-        """Captured where it can be; at once when an earlier comparison did the work."""
+        """Captures the calls where possible; returns at once when an earlier comparison did."""
         self._graph = self.graphs
         return self._prepared(iterations_hint)
 
     def stream(self, why: str) -> None:
-        """The stream, for this comparison alone."""
+        """Prepares the stream, for this comparison alone. why: the reason."""
         self._graph = False
         self._prepared(10)
 
     def open(self) -> None:
-        """Make the side, which compiles it where that is its nature. Raises what `DeviceReference.side` raises."""
+        """Opens the side, compiling it if it is a compiled one. Raises what `DeviceReference.side` raises."""
         self._side()
 
     def block(self, calls: int) -> TimedBlock:
-        """As the host's."""
+        """See `DeviceReference`."""
         return self._side().block(calls)
 
     def latency(self, calls: int) -> tuple[float, ...]:
-        """As the host's."""
+        """See `DeviceReference`."""
         return self._side().latency(calls)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How it runs."""
+        """How the side runs."""
         return self._side().notes
 
     def _side(self) -> ReferenceSide:
@@ -77,7 +78,7 @@ class WarmBaseline:
     def _prepared(self, hint: int) -> LaunchMode:
         try:
             return self._prepare(hint)
-        except WorkerError:  # the host was replaced since: so were its sides
+        except WorkerError:  # the host was replaced, and its sides with it
             self._open.clear()
             return self._prepare(hint)
 
@@ -88,13 +89,16 @@ class WarmBaseline:
             known = side.prepare(hint)
             self._open[self._graph] = side, known
         else:
-            side.block(0)  # still there?
+            side.block(0)  # raises if the side no longer exists
         return known
 
 
 @dataclass(frozen=True)
 class Baselines:
-    """What a candidate is compared with, the ranking one first. missing: {name: why} of those that cannot be had."""
+    """The sides that a candidate is compared with, the one that ranks first.
+
+    missing: {name: why} of those that cannot be opened.
+    """
 
     sides: tuple[WarmBaseline, ...]
     missing: dict[str, str]
@@ -111,7 +115,7 @@ def open_baselines(
     *,
     graphs: bool = True,
 ) -> Baselines:
-    """Every baseline on the same slots of the same inputs. torch.compile is compiled here. moved: bytes of a "copy"."""
+    """Every baseline on the same slots of the same inputs; torch.compile is compiled here. moved: bytes of a "copy"."""
     sides: list[WarmBaseline] = []
     missing: dict[str, str] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""One GPU of this machine: what is warm there for all tasks, compilers, candidate workers and zygotes."""
+"""One GPU of this machine and what all tasks share there: compilers, candidate workers and zygotes."""
 
 from __future__ import annotations
 
@@ -26,17 +26,20 @@ from hipwright.verify.gpu.reference import DeviceReference, open_reference
 from hipwright.verify.gpu.shared_hosts import SharedHosts
 
 CANDIDATES, REFERENCES = 0.4325, 0.5475
-"""Shares of a limit on device memory; what is left is for what the driver keeps for each process. A candidate holds its
-inputs and outputs; the reference holds the same, and for each float of an output the honest error in 2 bytes."""
-SWITCH_S = 0.0005  # that a thread keeps the interpreter while others want it
+"""Shares of a limit on device memory; the rest is for the driver's memory of each process.
+
+A candidate holds its inputs and outputs; the reference holds the same, and 2 bytes of honest error for each float of an
+output.
+"""
+SWITCH_S = 0.0005  # the longest that a thread keeps the interpreter while others wait for it
 
 
 @dataclass
 class GpuContext:
     """What all tasks on one GPU share. architecture: as the compiler names it ("sm_90", "gfx942").
 
-    memory_bytes: of the device, for all processes together; 0 for all there is. shared: where tasks that trust each
-    other have their references; None: a process for each.
+    memory_bytes: of the device, for all processes together; 0 for all of it. shared: the processes of the references of
+    tasks that trust each other; None: a process for each.
     """
 
     target: Target
@@ -54,7 +57,7 @@ class GpuContext:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def candidates(self, zygote: Zygote | None = None, profile: Literal["gpu", "tools"] = "gpu") -> CandidateWorker:
-        """A candidate worker of its own; it starts with its first program."""
+        """A new candidate worker; it starts with its first program."""
         limit = int(CANDIDATES * self.memory_bytes)
         return CandidateWorker(
             zygote or self.workers, TORCH_GPU_0, self.target.name, self.cache, memory_limit_bytes=limit, profile=profile
@@ -80,17 +83,17 @@ class GpuContext:
             yield worker
 
     def close(self) -> None:
-        """End what waits for candidates with host code."""
+        """Ends the standby workers for candidates with host code."""
         if self.spares is not None:
             self.spares.close()
 
     def abort(self) -> None:
-        """End the processes that use the GPU: what runs in them raises, and the next call starts new ones."""
+        """Ends the processes that use the GPU: calls in them raise, and the next call starts new ones."""
         self.workers.close()
         self.hosts.close()
 
     def build(self, hip: str, defines: dict[str, int]) -> Build:
-        """Compile for this GPU."""
+        """Compiles for this GPU."""
         compiler = GPU_COMPILERS[self.target]
         return compiler.build(
             hip, defines, arch=self.architecture, pool=self.pool, cache=self.cache, unsafe=self.unsafe
@@ -109,12 +112,12 @@ def open_gpu(
     shared_hosts: int = 0,
     compile_s: float | None = None,
 ) -> Iterator[GpuContext]:
-    """Start what a GPU needs; all of it ends with the block. Raises DeviceError where the GPU does not work.
+    """Starts what a GPU needs, until the block ends. Raises DeviceError where the GPU does not work.
 
-    index: its number on the machine; None for the first that the environment (CUDA_VISIBLE_DEVICES) allows.
-    compilers: warm compile sessions; 0 for all but a few processors. memory_bytes: of the device that all processes
+    index: its number on the machine; None for the first that the environment (CUDA_VISIBLE_DEVICES) allows. compilers:
+    warm compile sessions; 0 for one on all but a few processors. memory_bytes: of the device that all processes
     together may use; 0 for all. shared_hosts: processes that the references of all tasks share, which must trust each
-    other; 0: one for each task. compile_s: wall seconds of one compile; None for what any honest one needs.
+    other; 0: one for each task. compile_s: wall seconds of one compile; None for the default limit.
     """
     from hipwright.device import topology
 
@@ -125,7 +128,7 @@ def open_gpu(
     access = GpuAccess(target, found.index)
     with ExitStack() as stack:
         opened = stack.enter_context
-        opened(many_threads())
+        opened(switch_threads_often())
         compilers_host = opened(GPU_COMPILERS[target].zygote(unsafe=unsafe))
         hosts = opened(Zygote(("torch", "hipwright.task.device.warm"), unsafe=unsafe, name="device host", gpu=access))
         workers = opened(Zygote(("torch", GPU_WORKER.partition(":")[0]), unsafe=unsafe, name="GPU worker", gpu=access))
@@ -141,9 +144,12 @@ def open_gpu(
 
 
 @contextmanager
-def many_threads() -> Iterator[None]:
-    """Threads that wait for answers get the interpreter soon: a message takes a dozen calls of the system, and after
-    each of them the thread would wait 5 ms, Python's usual turn, for one that parses or compares."""
+def switch_threads_often() -> Iterator[None]:
+    """Shortens the time that a thread keeps the interpreter, for many threads that wait for replies.
+
+    A message takes a dozen system calls, and after each the thread would wait 5 ms, Python's default, for one that
+    parses or compares.
+    """
     usual = sys.getswitchinterval()
     sys.setswitchinterval(min(usual, SWITCH_S))
     try:

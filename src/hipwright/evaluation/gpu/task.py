@@ -1,7 +1,7 @@
 """One task on one GPU: build, verify, time. A timing has the GPU to itself.
 
-`GpuTask` holds the task's reference and baselines, in a process of their own, beside what
-`hipwright.evaluation.gpu.context.GpuContext` keeps warm for all tasks, and lends an evaluator its three verbs.
+`GpuTask` holds the task's reference and baselines, in a process of their own;
+`hipwright.evaluation.gpu.context.GpuContext` holds what all tasks share.
 """
 
 from __future__ import annotations
@@ -42,14 +42,16 @@ TimeIt = Callable[[], TimingResult]
 class GpuTask(TimedTask):
     """One task on one GPU. A context manager; safe to use from several threads.
 
-    more: sides beside the baselines that a full timing measures too ("max-autotune", "copy"); set before the first.
+    more: sides beside the baselines that a full timing measures too ("max-autotune", "copy"); set before the first
+    timing.
     """
 
     def __init__(self, gpu: GpuContext, handle: TaskHandle) -> None:
         super().__init__(gpu, handle)
         self.worker = gpu.candidates()
         self.extra_sides: tuple[str, ...] = ()
-        self._turn = threading.RLock()  # the worker serves one candidate at a time: one that breaks it breaks no other
+        # the worker serves one candidate at a time, so that a crash ends no other candidate's run
+        self._worker_lock = threading.RLock()
         self._opening = threading.Lock()
         self._known: dict[Gate, TimingContext] = {}
         self._seed = secrets.randbits(31)
@@ -63,12 +65,14 @@ class GpuTask(TimedTask):
             self._starting.join()
         self.worker.close()
         if self._reference is not None:
-            with self.gpu.timing_lock.shared():  # memory that is given back would disturb a timing
+            with self.gpu.timing_lock.shared():  # freeing memory would disturb a timing
                 self._reference.close()
 
     def begin(self) -> None:
-        """Start the task's own processes now, in the background: its graph is captured and compiled meanwhile. One that
-        does not start says so to whoever asks for it."""
+        """Starts the task's own processes in the background; its graph is captured and compiled meanwhile.
+
+        A process that fails to start raises in the first call that needs it.
+        """
 
         def start() -> None:
             with suppress(HipwrightError), self.gpu.timing_lock.shared():
@@ -80,7 +84,7 @@ class GpuTask(TimedTask):
 
     @property
     def fingerprint(self) -> str:
-        """What a measurement depends on besides program and task."""
+        """What a measurement depends on beside program and task."""
         return content_key(self.gpu.target.name, self.gpu.architecture, str(self.gpu.index))
 
     # ---------------------------------------------------------------- the three verbs
@@ -95,20 +99,20 @@ class GpuTask(TimedTask):
         gate: Gate = "full",
         worker: CandidateWorker | None = None,
     ) -> Verdict:
-        """Is it right, on this GPU? worker: another than the task's own, to verify several at once."""
+        """The verdict on this GPU. worker: another than the task's own, to verify several at once."""
         if oracle.status() is None:
-            oracle.prepare(every=gate == "full")  # what is right is worked out before the GPU is entered
+            oracle.prepare(every=gate == "full")  # the expectations are computed before the GPU is used
         reference = self.reference if gate == "full" else None
         if worker is not None:
             with self.gpu.timing_lock.shared():
                 return verify_gpu(parsed, program, build, oracle, reference, worker, gate=gate)
-        with self._turn, self.gpu.timing_lock.shared():
+        with self._worker_lock, self.gpu.timing_lock.shared():
             return verify_gpu(parsed, program, build, oracle, reference, self.worker, gate=gate)
 
     def verify_own(
         self, parsed: Parsed, program: Program, build: Build, oracle: Oracle, worker: CandidateWorker
     ) -> Verdict:
-        """The fast gate on a program that claims the task's own large shape alone, in a worker that times it."""
+        """The fast gate on a program that supports only the task's own large shape, in a worker that times it."""
         at = self._measured("fast")
         timed = TimedInputs(at.state, at.set_name, self.workload, at.seed, at.slots, at.seen)
         with self.gpu.timing_lock.shared():
@@ -117,8 +121,8 @@ class GpuTask(TimedTask):
     def trace(
         self, program: Program, oracle: Oracle, outline: Outline, worker: CandidateWorker | None = None
     ) -> dict[str, Any]:
-        """Library calls and launches at the reference's own shapes, on tensors without data."""
-        turn = nullcontext() if worker is not None else self._turn
+        """Library calls and launches at the reference's own shapes, on meta tensors."""
+        turn = nullcontext() if worker is not None else self._worker_lock
         with turn, (worker or self.worker).load(program, None, oracle.state, mode="noop") as loaded:
             return loaded.trace(outline.state, outline.inputs)
 
@@ -134,50 +138,50 @@ class GpuTask(TimedTask):
         worker: CandidateWorker | None = None,
         load_options: Mapping[str, Any] | None = None,
     ) -> TimingResult:
-        """Is it fast? Against every baseline, alone on the GPU. again: once more in fresh processes.
+        """Times a program against every baseline, alone on the GPU. again: once more in fresh processes.
 
-        known: its result was judged at the size that is timed; behind the fast gate it is judged here otherwise.
-        worker, more: the process of a modelnew candidate, and what loading it takes.
+        known: its result was judged at the timed size; otherwise it is judged here after the fast gate. worker, more:
+        the process of a modelnew candidate, and the arguments for loading it.
         """
-        alone = partial(self._alone, program, build, gate, outline, worker or self.worker, load_options, known)
+        alone = partial(self._time_alone, program, build, gate, outline, worker or self.worker, load_options, known)
         first = alone()
-        if gate == "fast" and first.verdict is not None:  # short blocks give no ground to refuse anybody
+        if gate == "fast" and first.verdict is not None:  # short blocks do not suffice to reject a program
             first = alone(settings=FULL)
         if not again or first.verdict is not None or first.timing is None:
             return first
-        at = self._measured("full")  # asked for here: nothing is opened behind a closed door
-        with self._turn, self.gpu.timing_lock.exclusive():
+        at = self._measured("full")  # before the timing lock is taken, as baselines may have to be opened
+        with self._worker_lock, self.gpu.timing_lock.exclusive():
             if at.large:
-                self._step_aside()
+                self._close_own_processes()
             return self._remeasured(first, program, build, outline, at.slots)
 
     @contextmanager
     def prepared(
         self, program: Program, build: Build, outline: Outline, worker: CandidateWorker, *, known: bool = False
     ) -> Iterator[TimeIt]:
-        """What times a program by score mode's rules, alone on the GPU. Loading and capturing it is done before, and
-        unless it is `known` (see `time`) its result is judged: a wrong one is not timed.
+        """A function that times a program by score mode's rules, alone on the GPU.
 
-        Short blocks give no ground to refuse anybody: a refusal is decided by the full rules.
+        The program is loaded and captured before. Unless it is `known` (see `time`) its result is judged, and a wrong
+        one is not timed. Short blocks do not suffice to reject a program: a rejection is decided by the full rules.
         """
         at = self._measured("fast")
         with ExitStack() as stack:
             with self.gpu.timing_lock.shared():
                 loaded = worker.load(program, build, at.state)
                 stack.callback(self._unloaded, loaded)
-                side = self._placed(loaded, at, own_time=False)
-                wrong = None if known else self._wrong(loaded, at)
+                side = self._as_side(loaded, at, own_time=False)
+                wrong = None if known else self._wrong_at_timed_size(loaded, at)
                 if wrong is None:
                     side.prepare(paired_timing.WARM_CALLS)
 
             def timed() -> TimingResult:
                 if wrong is not None:
                     return TimingResult(None, wrong)
-                with self._turn, self.gpu.timing_lock.exclusive():
+                with self._worker_lock, self.gpu.timing_lock.exclusive():
                     result = self._pairs(side, program, outline, at, SCORE)
                     if result.verdict is not None:
                         result = self._pairs(side, program, outline, at, FULL)
-                    return self._noted(result, at)
+                    return self._with_notes(result, at)
 
             yield timed
 
@@ -186,39 +190,40 @@ class GpuTask(TimedTask):
             loaded.close()
 
     def room(self, workers: int) -> bool:
-        """May so many processes hold the inputs that are timed? A device that does not tell its memory has room."""
+        """Whether the device has memory for the timed inputs of so many processes; True if its memory is unknown."""
         most = (self.gpu.memory_bytes or int(self.reference.info["memory_bytes"])) // SHARE
         return not most or workers * self.timed_bytes <= most
 
     @property
     def timed_bytes(self) -> int:
-        """What a process that times behind the fast gate holds of this task."""
+        """Bytes of this task that a process holds when it times by the fast gate."""
         at = self._measured("fast")
         return at.slots * at.bytes
 
-    def _step_aside(self) -> None:
-        """End the task's own processes: large inputs lie there once, and the device has no room for them twice."""
+    def _close_own_processes(self) -> None:
+        """Ends the task's own processes: the device has no memory for a second copy of large inputs."""
         self._known.clear()
         self.worker.close()
         self.reference.close()
 
     def warm(self, gate: Gate, oracle: Oracle | None = None) -> None:
-        """Open what a timing stands on: the reference and its baselines; of an oracle also what is right at the size
-        that is timed, where it is a large one."""
+        """Opens what a timing needs: the reference and its baselines, and the oracle's expectation at the timed size
+        where that is large.
+        """
         at = self._measured(gate)
         if oracle is not None and oracle.policy is not None and self.workload in oracle.skipped:
             with self.gpu.timing_lock.shared():
                 at.reference.expect(self.workload, at.seed, at.state, oracle.policy)
 
     def leave(self, worker: CandidateWorker) -> None:
-        """Drop what a worker that serves other tasks too holds of this one's timings."""
+        """Frees this task's timings in a worker that serves other tasks too."""
         for at in list(self._known.values()):
-            with self.gpu.timing_lock.shared():  # memory that is given back would disturb a timing
+            with self.gpu.timing_lock.shared():  # freeing memory would disturb a timing
                 worker.forget(at.state, [at.set_name])
 
     # ---------------------------------------------------------------- timing
 
-    def _alone(
+    def _time_alone(
         self,
         program: Program,
         build: Build | None,
@@ -229,15 +234,15 @@ class GpuTask(TimedTask):
         known: bool,
         settings: TimingSettings | None = None,
     ) -> TimingResult:
-        """Timed with the GPU to itself. What is compiled for that, or tuned, shares it with others first."""
+        """Times with the GPU to itself. Compilation and tuning for it happen before, while others share the GPU."""
         at = self._measured(gate)
-        with self._turn, self.gpu.timing_lock.exclusive():
+        with self._worker_lock, self.gpu.timing_lock.exclusive():
             return self._timed(program, build, gate, outline, worker, at, load_options, known, settings)
 
     def _measured(self, gate: Gate) -> TimingContext:
         with self._opening:
             if gate not in self._known:
-                with self.gpu.timing_lock.shared():  # a baseline that is compiled runs, and would disturb a timing
+                with self.gpu.timing_lock.shared():  # a compiled baseline runs, which would disturb a timing
                     self._known[gate] = self._open_measured(self.reference, self._seed, gate)
             return self._known[gate]
 
@@ -254,20 +259,20 @@ class GpuTask(TimedTask):
         settings: TimingSettings | None = None,
     ) -> TimingResult:
         with worker.load(program, build, at.state, load_options=load_options) as loaded:
-            side = self._placed(loaded, at, own_time=gate == "full" and not at.large)
-            wrong = self._wrong(loaded, at) if gate == "fast" and not known else None
+            side = self._as_side(loaded, at, own_time=gate == "full" and not at.large)
+            wrong = self._wrong_at_timed_size(loaded, at) if gate == "fast" and not known else None
             if wrong is not None:
                 return TimingResult(None, wrong)
             result = self._pairs(side, program, outline, at, settings or (FULL if gate == "full" else SCORE))
             if result.verdict is not None or gate == "fast" or at.large:
-                return self._noted(result, at)
+                return self._with_notes(result, at)
             try:
-                self._revealed(side, loaded, at)
+                self._reveal_inputs(side, loaded, at)
             except Rejected as rejected:
                 return TimingResult(None, rejected.verdict)
-        return self._noted(result, at)
+        return self._with_notes(result, at)
 
-    def _placed(self, loaded: LoadedProgram, at: TimingContext, *, own_time: bool) -> GpuSide:
+    def _as_side(self, loaded: LoadedProgram, at: TimingContext, *, own_time: bool) -> GpuSide:
         """A loaded program as a side of the comparison, over the same inputs as the baselines."""
         loaded.place(at.set_name, at.reference.inputs(self.workload, at.seed), at.slots)
         return GpuSide(loaded, at.set_name, graph=at.graphs, own_time=own_time)
@@ -278,10 +283,12 @@ class GpuTask(TimedTask):
         terms = self._terms(program, outline, at.slots)
         return paired_timing.time_pairs(side, at.baselines.sides, settings=settings, memory=at.memory, **terms)
 
-    def _wrong(self, loaded: LoadedProgram, at: TimingContext) -> Verdict | None:
-        """What is wrong with a program's result at the size that is timed, on inputs that nobody knows. The fast gate
-        looks at small shapes only, and a grid can be too small, or an index overflow, for a large one alone: a policy
-        gradient found that within three minutes (docs/mini.md)."""
+    def _wrong_at_timed_size(self, loaded: LoadedProgram, at: TimingContext) -> Verdict | None:
+        """The error in a program's result at the timed size, on inputs drawn at random, else None.
+
+        The fast gate verifies small shapes only, and a grid can be too small, or an index overflow, for a large shape
+        alone: policy-gradient training found such a program within three minutes (docs/mini.md).
+        """
         expected = at.reference.expect(self.workload, at.seed, at.state, self.handle.task.tolerance)
         try:
             if expected.counts:
@@ -289,12 +296,12 @@ class GpuTask(TimedTask):
         except Rejected as rejected:
             return rejected.verdict
         finally:
-            if at.large:  # a timing needs the room
+            if at.large:  # a timing needs the memory
                 at.reference.free("expectations")
         return None
 
-    def _revealed(self, side: GpuSide, loaded: LoadedProgram, at: TimingContext) -> None:
-        """Values that nobody could know before, in a random slot of the timed calls: their outputs must be right."""
+    def _reveal_inputs(self, side: GpuSide, loaded: LoadedProgram, at: TimingContext) -> None:
+        """Puts new random inputs into a random slot of the timed calls and checks the outputs."""
         slot, late = secrets.randbelow(at.slots), at.seed + 1
         policy = self.handle.task.tolerance
         expected = at.reference.expect(self.workload, late, at.state, policy)
@@ -307,7 +314,7 @@ class GpuTask(TimedTask):
     def _remeasured(
         self, first: TimingResult, program: Program, build: Build | None, outline: Outline, slots: int
     ) -> TimingResult:
-        """The figures of a winner: fresh processes, fresh inputs."""
+        """A winner's figures from fresh processes with fresh inputs."""
         seed = secrets.randbits(31)
 
         @contextmanager
@@ -324,8 +331,8 @@ class GpuTask(TimedTask):
 
         return paired_timing.remeasure(first, fresh, **self._terms(program, outline, slots))
 
-    def _noted(self, result: TimingResult, at: TimingContext) -> TimingResult:
-        """With why a baseline is missing."""
+    def _with_notes(self, result: TimingResult, at: TimingContext) -> TimingResult:
+        """The result with the reasons for missing baselines."""
         notes = [f"no {name} baseline: {why}" for name, why in at.baselines.missing.items()]
         notes += [f"{side.name}: {note}" for side in at.baselines.sides for note in side.notes]
         if at.large:

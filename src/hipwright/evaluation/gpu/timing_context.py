@@ -1,4 +1,4 @@
-"""What the timings of one task on one GPU stand on: its reference and state, inputs in rotation, baselines, limits."""
+"""What the timings of one task on one GPU share: reference and state, slots of inputs, baselines, limits."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from hipwright.verify.gpu.reference import BASELINES, DeviceReference
 from hipwright.verify.verification import Gate
 
 SCORE_SLOTS = 4
-SHARE = 4  # of the device's memory: inputs in rotation may take a quarter in each of the processes
+SHARE = 4  # inputs may take a quarter of the device's memory in each of the processes
 
 
 @dataclass(frozen=True)
 class TimingContext:
-    """What a timing stands on: the reference, the model's state, the slots of inputs, the baselines.
+    """What timings share: the reference, the model's state, the slots of inputs, the baselines.
 
-    large: there is no room for late values beside the timed ones. graphs: whether calls are captured. bytes: of a slot
-    and its outputs. memory: what is known of the warm baselines. seen: right results on the first slot.
+    large: there is no memory for late inputs beside the timed ones. graphs: whether calls are captured. bytes: of a
+    slot and its outputs. memory: of the open baselines, as far as it is known. seen: expectations for the first slot.
     """
 
     reference: DeviceReference
@@ -47,7 +47,7 @@ class TimingContext:
 
 
 class TimedTask:
-    """One task on one GPU, as far as a timing needs it beside a candidate."""
+    """One task on one GPU: what a timing needs beside a candidate."""
 
     gpu: GpuContext
     handle: TaskHandle
@@ -61,7 +61,7 @@ class TimedTask:
 
     @property
     def reference(self) -> DeviceReference:
-        """The task's own code on the device, in a process that is started when it is first asked for."""
+        """The task's own code on the device, in a process that starts when it is first needed."""
         return self._open_reference()
 
     def _open_reference(self) -> DeviceReference:
@@ -72,7 +72,7 @@ class TimedTask:
 
     @cached_property
     def ceilings(self) -> Ceilings:
-        """What this GPU reaches; measured once and remembered beside the build cache."""
+        """The measured ceilings of this GPU, stored beside the build cache."""
         return ceilings_of(self.reference, self.gpu.cache.folder)
 
     @cached_property
@@ -82,7 +82,7 @@ class TimedTask:
 
     @cached_property
     def traffic(self) -> Traffic | None:
-        """Bytes and operations of the workload that is timed; None where it could only be traced at other shapes."""
+        """Bytes and operations of the timed workload; None where it could only be traced at other shapes."""
         outline = self.handle.outline(self.workload)
         if outline.workload.name != self.workload:
             return None
@@ -95,13 +95,14 @@ class TimedTask:
         inputs = sum(source.sizes)
         large = inputs > BIG_BYTES
         if large:
-            reference.free("all")  # a timing needs the room
+            reference.free("all")  # a timing needs the memory
         outputs = _spec_bytes(self.handle.outline(self.workload).outputs)
         room = (self.gpu.memory_bytes or int(reference.info["memory_bytes"])) // SHARE
         slots = rotation(inputs + outputs, int(reference.info["llc_bytes"]), max(room, 1))
         slots = 1 if large else min(slots, SCORE_SLOTS) if gate == "fast" else slots
-        graphs = inputs + outputs <= BIG_BYTES  # a graph keeps its outputs, and long calls gain nothing from it
-        names = (*BASELINES, *self.extra_sides) if gate == "full" else BASELINES[:1]  # the fast gate ranks by the first
+        graphs = inputs + outputs <= BIG_BYTES  # a graph keeps its outputs, and long calls do not get faster by it
+        # the fast gate compares with the first only
+        names = (*BASELINES, *self.extra_sides) if gate == "full" else BASELINES[:1]
         moved = self.traffic.bytes if self.traffic is not None and "copy" in names else 0
         baselines = open_baselines(reference, self.workload, state, seed, slots, names, moved, graphs=graphs)
         return TimingContext(
@@ -117,7 +118,7 @@ class TimedTask:
         }
 
     def _floor(self, outline: Outline, slots: int) -> Floor | None:
-        """The least time of this workload; None where the reference could only be traced at other shapes."""
+        """The roofline time of this workload; None where the reference could only be traced at other shapes."""
         if outline.workload.name != self.workload:
             return None
         held = [outline.state["params"], outline.state["buffers"]]

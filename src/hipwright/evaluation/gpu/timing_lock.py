@@ -1,4 +1,4 @@
-"""Who may use a GPU at the same time: one timing alone, or several verifications together."""
+"""The lock of one GPU: one timing alone, or several verifications together."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from contextlib import contextmanager
 
 
 class TimingLock:
-    """A readers-writer lock of one GPU: timings are exclusive, everything else shares.
+    """A readers-writer lock of one GPU: timings are exclusive, all other work is shared.
 
-    A timing waits for those inside and keeps newcomers out; it never waits behind newcomers. Not reentrant: code inside
-    must not enter again.
+    A timing waits for the work inside and keeps new work out, so new work never delays it. Not reentrant.
     """
 
     def __init__(self) -> None:
@@ -22,7 +21,7 @@ class TimingLock:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Work that may overlap with other such work, never with a timing."""
+        """A context for work that may overlap with other such work but not with a timing."""
         with self._changed:
             self._changed.wait_for(lambda: not self._timing and not self._waiting)
             self._inside += 1
@@ -35,7 +34,7 @@ class TimingLock:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """A timing: nothing else of ours runs on this GPU meanwhile."""
+        """A context for a timing: no other work of hipwright runs on this GPU meanwhile."""
         with self._changed:
             self._waiting += 1
             try:

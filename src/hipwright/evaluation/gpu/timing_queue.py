@@ -16,9 +16,10 @@ T = TypeVar("T")
 
 
 class TimingQueue:
-    """A thread that runs timings in batches, and the lock that keeps verifications out meanwhile.
+    """A thread that runs timings in batches, and the lock that excludes verifications meanwhile.
 
-    batch: programs ready to be timed that start a batch. patience_s: a program that has waited so long starts one too.
+    batch: programs ready to be timed that start a batch. patience_s: a program that has waited this long starts one
+    too.
     """
 
     def __init__(self, batch: int, patience_s: float) -> None:
@@ -32,16 +33,16 @@ class TimingQueue:
         self._thread.start()
 
     def shared(self) -> AbstractContextManager[None]:
-        """A block outside of timings."""
+        """A context in which no timing runs."""
         return self._lock.shared()
 
     def callers_work(self) -> AbstractContextManager[None]:
-        """A block outside of timings for work of the caller's own, which may last."""
+        """A context in which no timing runs, for the caller's own work, which may take long."""
         return self._callers.shared()
 
     @contextmanager
     def verifying(self) -> Iterator[None]:
-        """A block at whose end a program may be ready to be timed: a batch waits for it."""
+        """A context after which a program may be ready to be timed: a batch waits for it."""
         with self._changed:
             self._verifying += 1
         try:
@@ -52,7 +53,7 @@ class TimingQueue:
                 self._changed.notify_all()
 
     def run(self, work: Callable[[], T]) -> T:
-        """Returns what `work` returns when it is run alone. WorkerError where the queue closes before its turn."""
+        """The result of `work`, which runs alone. Raises WorkerError where the queue is closed before its turn."""
         answer: Future[T] = Future()
         with self._changed:
             self._ready.append((work, answer))
@@ -62,7 +63,7 @@ class TimingQueue:
         return answer.result()
 
     def close(self) -> None:
-        """Time nothing more; waits for the one under way."""
+        """Accepts no more timings; waits for the one that runs."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -77,7 +78,7 @@ class TimingQueue:
                 )
                 if self._stopping:
                     return self._refuse_all()
-            # verifications go on while a caller's own work is waited for
+            # verifications continue while a timing waits for a caller's own work
             with self._callers.exclusive(), self._lock.exclusive():
                 while (item := self._next()) is not None:
                     work, answer = item

@@ -1,4 +1,4 @@
-"""HIP source to machine code for one GPU, once: hipRTC or hipcc on AMD, NVRTC on NVIDIA; a cache keeps what was built.
+"""Compiles HIP source for one GPU, with a cache: hipRTC or hipcc on AMD, NVRTC on NVIDIA.
 
 The compilers' libraries are called through ctypes. Sources: NVRTC and hipRTC user guides, "Basic Usage".
 """
@@ -27,11 +27,11 @@ _SOURCE = "kernels.hip"
 
 
 class BuildError(RuntimeError):
-    """No compiler, or one that refuses the source; the message says which and what to do."""
+    """There is no compiler, or the compiler rejects the source; the message says which, and what to do."""
 
 
 def build(source: str, defines: Mapping[str, int], arch: str) -> bytes:
-    """Machine code of HIP source for `arch` ("sm_90" or "gfx942"), from the cache when it was built before."""
+    """Machine code of HIP source for `arch` ("sm_90" or "gfx942"), from the cache if it was built before."""
     compile_, identity = _compiler(arch)
     parts = (source, repr(sorted(defines.items())), arch, identity)
     path = cache_dir() / f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:40]}.bin"
@@ -50,7 +50,7 @@ def cache_dir() -> Path:
 
 
 def _load(path: Path) -> bytes | None:
-    """The code if the file is whole: its first 32 bytes are the digest of the rest."""
+    """The cached code, or None if the file is missing or damaged: its first 32 bytes must be the digest of the rest."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -59,7 +59,7 @@ def _load(path: Path) -> bytes | None:
 
 
 def _store(path: Path, code: bytes) -> None:
-    """Written whole or not at all; a cache that cannot be written costs a build each time, no more."""
+    """Writes the file atomically. Errors are ignored: without a cache each process builds again."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle, temporary = tempfile.mkstemp(dir=path.parent)
@@ -71,7 +71,7 @@ def _store(path: Path, code: bytes) -> None:
 
 
 def _compiler(arch: str) -> tuple[Any, str]:
-    """(compile function, what stands behind it) for an architecture."""
+    """(compile function, identity of the compiler for the cache key) for an architecture."""
     if arch.startswith("sm_"):
         library, include = nvrtc()
         return _by_nvrtc, f"{library} {library.stat().st_size} {include} {_headers_id()}"
@@ -82,7 +82,7 @@ def _compiler(arch: str) -> tuple[Any, str]:
 
 
 class _Rtc:
-    """NVRTC and hipRTC have the same dozen calls under two prefixes."""
+    """NVRTC or hipRTC: the same functions under two prefixes."""
 
     def __init__(self, library: Path, prefix: str, code: str) -> None:
         self._library, self._prefix, self._code = ctypes.CDLL(str(library)), prefix, code
@@ -98,7 +98,10 @@ class _Rtc:
             getattr(self._library, prefix + name).argtypes = arguments
 
     def compile(self, source: str, options: list[str], headers: tuple[str, ...] = ()) -> tuple[bool, str, bytes]:
-        """(compiled?, log, code). headers: names that must be found; the compiler has their content."""
+        """(whether it compiled, log, code).
+
+        headers: names that are built into the compiler, declared as empty files.
+        """
         program = c_void_p()
         empty = (c_char_p * max(len(headers), 1))(*([b"#pragma once\n"] * len(headers)))
         names = (c_char_p * max(len(headers), 1))(*(name.encode() for name in headers))
@@ -107,8 +110,8 @@ class _Rtc:
         if status:
             raise BuildError(f"{self._prefix} cannot create a program (result {status})")
         try:
-            words = (c_char_p * len(options))(*(option.encode() for option in options))
-            status = self._call("CompileProgram", program, len(options), words)
+            args = (c_char_p * len(options))(*(option.encode() for option in options))
+            status = self._call("CompileProgram", program, len(options), args)
             log = self._text(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
             return status == 0, log, b"" if status else self._text(program, self._code)
         finally:
@@ -130,12 +133,12 @@ class _Rtc:
 
 @functools.cache
 def nvrtc() -> tuple[Path, Path]:
-    """(the NVRTC library, the folder of cuda_fp16.h): torch's own, pip packages, then a toolkit's."""
+    """(the NVRTC library, the folder with cuda_fp16.h): from torch or pip packages, else from a CUDA toolkit."""
     for library in _nvrtc_libraries():
         folders = [library.parent.parent / "include", *(f / "include" for f in _cuda_folders())]
         include = next((f for f in folders if (f / "cuda_fp16.h").is_file()), None)
         if include is not None:
-            for builtins in sorted(library.parent.glob("libnvrtc-builtins.so*")):  # NVRTC opens it by its bare name
+            for builtins in sorted(library.parent.glob("libnvrtc-builtins.so*")):  # NVRTC loads it by its bare name
                 ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)
             return library, include
     raise BuildError("no NVRTC with its headers: pip install nvidia-cuda-nvrtc nvidia-cuda-runtime, or set CUDA_HOME")
@@ -186,7 +189,7 @@ def _by_nvrtc(source: str, defines: Mapping[str, int], arch: str) -> bytes:
 
 
 def _rename(source: str, kernel: str) -> str:
-    """A kernel that CUDA has a C function of the same name for, under "hw_" and its name."""
+    """The source with a kernel renamed to "hw_" + name, where CUDA has a C function of that name."""
     return re.sub(rf"(\b__global__\b[^;{{}}]*?)\b{kernel}(\s*\()", rf"\g<1>hw_{kernel}\2", source)
 
 
@@ -199,7 +202,7 @@ def _rocm_folders() -> list[Path]:
 
 
 def _hiprtc() -> Path | None:
-    """The library: torch's own (its ROCm wheels bring one), else ROCm's."""
+    """The hipRTC library: of torch's ROCm wheel, else of ROCm."""
     torch_lib = [Path(place or ".") / "torch" / "lib" for place in sys.path]
     folders = [*torch_lib, *(folder / "lib" for folder in _rocm_folders())]
     return next((f for folder in folders for f in sorted(folder.glob("libhiprtc.so*")) if f.is_file()), None)
@@ -222,10 +225,10 @@ def _hip_identity() -> str:
 
 
 def _by_hip(source: str, defines: Mapping[str, int], arch: str) -> bytes:
-    """hipRTC where it has the headers that the source includes, else hipcc."""
+    """Compiles by hipRTC where it has the headers that the source includes, else by hipcc."""
     library, headers, driver = _hiprtc(), _hip_headers(), _hipcc()
     flags = [f"--offload-arch={arch}", "-O3", "-std=c++17", *(f"-D{k}={int(v)}" for k, v in sorted(defines.items()))]
-    if "bfloat16" not in _INCLUDES.sub("", source):  # the engine includes hip_bf16.h always; hipRTC lacks it
+    if "bfloat16" not in _INCLUDES.sub("", source):  # the engine always includes hip_bf16.h, which hipRTC lacks
         source = source.replace("#include <hip/hip_bf16.h>\n", "\n")
     if library is not None and (headers is not None or set(_INCLUDES.findall(source)) <= HIP_BUILT_IN):
         options = [*flags, f"-I{headers}"] if headers else flags
@@ -244,8 +247,8 @@ def _by_hipcc(driver: str, source: str, flags: list[str]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path, out = Path(folder) / _SOURCE, Path(folder) / "kernels.hsaco"
         path.write_text(source)
-        words = [driver, "--genco", "--no-offload-compress", *flags, str(path), "-o", str(out)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        args = [driver, "--genco", "--no-offload-compress", *flags, str(path), "-o", str(out)]
+        done = subprocess.run(args, capture_output=True, text=True, check=False)
         if done.returncode or not out.is_file():
             raise BuildError(f"hipcc refuses the source:\n{done.stderr[:4000]}")
         return out.read_bytes()

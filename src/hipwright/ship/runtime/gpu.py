@@ -1,4 +1,4 @@
-"""Kernels of a package on a GPU: built at first use, launched on torch's current stream through the driver's own API.
+"""A package's kernels on a GPU: built at first use, launched on torch's current stream through the driver's API.
 
 Sources: CUDA Driver API ("Execution Control", "Primary Context Management"), HIP runtime API ("Modules").
 """
@@ -26,15 +26,15 @@ _NOT_FOUND = 500
 
 
 class NoGpu(RuntimeError):
-    """Tensors that are not on a GPU; nothing is computed some other way in silence."""
+    """A tensor is not on a GPU."""
 
 
 class LaunchError(RuntimeError):
-    """A launch that the driver, or a check of its arguments, refuses."""
+    """The driver, or a check of the arguments, rejects a launch."""
 
 
 class Driver:
-    """The few calls of libcuda or libamdhip64 that a launch needs, on one device."""
+    """The functions of libcuda or libamdhip64 that a launch needs, for one device."""
 
     def __init__(self, index: int) -> None:
         self.hip = torch.version.hip is not None
@@ -53,18 +53,18 @@ class Driver:
             self.enter()
 
     def enter(self) -> None:
-        """Make the device's context this thread's; autograd's threads may have none yet."""
+        """Makes the device's context current in this thread; autograd's threads may have none yet."""
         if not self.hip:
             self.check(self._calls["enter"](self._context), "the context")
 
     def load(self, code: bytes) -> int:
-        """A module handle."""
+        """Loads a code object; returns its module handle."""
         module = c_void_p()
         self.check(self._calls["load"](byref(module), code), "loading the kernels")
         return int(module.value or 0)
 
     def function(self, module: int, kernel: str) -> int:
-        """A kernel's handle; NVRTC builds may have renamed it (build._rename)."""
+        """The handle of a kernel. NVRTC builds may have renamed it (`build._rename`)."""
         function = c_void_p()
         status = self._calls["function"](byref(function), module, kernel.encode())
         if status == _NOT_FOUND and not self.hip:
@@ -73,12 +73,12 @@ class Driver:
         return int(function.value or 0)
 
     def allow_lds(self, function: int, lds: int) -> None:
-        """CUDA wants to be asked for more than 48 KiB of dynamic shared memory; HIP does not."""
+        """Requests more than 48 KiB of dynamic shared memory, which CUDA requires and HIP does not."""
         if not self.hip:
             self.check(self._calls["attribute"](function, _MAX_DYNAMIC_LDS, lds), f"{lds} bytes of LDS")
 
     def check(self, status: int, doing: str) -> None:
-        """Raise LaunchError for anything but success."""
+        """Raises LaunchError for any status but success."""
         if status:
             raise LaunchError(f"{doing}: the {'HIP runtime' if self.hip else 'CUDA driver'} says error {status}")
 
@@ -94,7 +94,7 @@ _CUDA = {
 }
 _HIP = {"load": "hipModuleLoadData", "function": "hipModuleGetFunction", "launch": "hipModuleLaunchKernel"}
 _HANDLE = POINTER(c_void_p)
-_ARGUMENTS: dict[str, tuple[Any, ...]] = {  # without them ctypes would cut handles to 32 bits
+_ARGUMENTS: dict[str, tuple[Any, ...]] = {  # the default, int, truncates handles to 32 bits
     "device": (POINTER(c_int), c_int),
     "retain": (_HANDLE, c_int),
     "enter": (c_void_p,),
@@ -106,7 +106,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {  # without them ctypes would cut hand
 
 
 def _loaded(name: str) -> str:
-    """The library of that name that torch has loaded, else the name for the loader to find."""
+    """The library of that name that torch has loaded, else the name for the loader to search."""
     lines = Path("/proc/self/maps").read_text().splitlines() if Path("/proc/self/maps").exists() else []
     paths = (line.partition("/")[2] for line in lines)
     return next((f"/{path}" for path in paths if Path(path).name.startswith(name)), name)
@@ -116,7 +116,10 @@ def _loaded(name: str) -> str:
 
 
 class Kernel:
-    """One kernel on one device: `kernel(grid, block, lds_bytes, *arguments)` enqueues it; an empty grid nothing."""
+    """One kernel on one device.
+
+    `kernel(grid, block, lds_bytes, *arguments)` enqueues it; an empty grid enqueues nothing.
+    """
 
     def __init__(self, name: str, params: Sequence[Param], function: int, driver: Driver, device: torch.device) -> None:
         self.name, self._params, self._function, self._driver = name, tuple(params), function, driver
@@ -130,8 +133,8 @@ class Kernel:
         self._pointers = (c_void_p * max(len(formats), 1))(*places)
 
     def __call__(self, grid: Any, block: Any, lds: int, *arguments: Any) -> None:
-        """Launch on torch's current stream of the device."""
-        dims = (*three(grid), *three(block))
+        """Launches on torch's current stream of the device."""
+        dims = (*dimensions(grid), *dimensions(block))
         if 0 in dims[:3]:
             return
         values = [self._value(param, value) for param, value in zip(self._params, arguments, strict=True)]
@@ -152,7 +155,7 @@ class Kernel:
         self._driver.check(status, f"kernel {self.name}[{dims[:3]}, {dims[3:]}, {lds}]")
 
     def _value(self, param: Param, value: Any) -> Any:
-        """An argument as struct packs it; LaunchError for a tensor that the kernel may not be given."""
+        """An argument as `struct` packs it. Raises LaunchError for a tensor of a wrong dtype, device or alignment."""
         name, form, dtypes, align = param
         if form != "P":
             return _bfloat16_bits(value) if dtypes == ("bfloat16",) else value
@@ -169,7 +172,7 @@ class Kernel:
         return address
 
 
-def three(value: Any) -> tuple[int, int, int]:
+def dimensions(value: Any) -> tuple[int, int, int]:
     """A grid or block as three integers."""
     listed = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     x, y, z = (*listed, 1, 1)[:3]
@@ -181,8 +184,11 @@ def _bfloat16_bits(value: float) -> int:
     return int(torch.tensor(float(value), dtype=torch.bfloat16).view(torch.int16).item()) & 0xFFFF
 
 
-class Skip:
-    """Kernels that do nothing: the plan then only makes its tensors, which is what a fake tensor rule has to do."""
+class NoKernels:
+    """Kernels that do nothing.
+
+    A plan that runs with them only creates its tensors, as the rule for fake tensors needs.
+    """
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return _nothing
@@ -193,7 +199,7 @@ def _nothing(*arguments: Any) -> None:
 
 
 class Kernels:
-    """The kernels of one source, by name, on each device that asks."""
+    """The kernels of one source, built for each device on first use."""
 
     def __init__(self, source: Path, defines: Mapping[str, int], signatures: Mapping[str, Sequence[Param]]) -> None:
         self._source, self._defines, self._signatures = source, dict(defines), dict(signatures)
@@ -201,7 +207,7 @@ class Kernels:
         self._lock = threading.Lock()
 
     def on(self, device: torch.device) -> Any:
-        """The kernels as attributes. NoGpu for a device that is none, BuildError where nothing compiles them."""
+        """The kernels as attributes. Raises NoGpu for another device, BuildError where they cannot be compiled."""
         found = self._made.get(device)
         return found if found is not None else self._make(device)
 
@@ -229,7 +235,7 @@ class Kernels:
 
 
 def architecture(device: torch.device) -> str:
-    """ "gfx942" or "sm_90"."""
+    """The GPU's architecture: "gfx942", "sm_90"."""
     properties = torch.cuda.get_device_properties(device)
     if torch.version.hip is not None:
         return str(properties.gcnArchName).partition(":")[0]

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from .gpu import Kernels, Skip
+from .gpu import Kernels, NoKernels
 
-_KEPT: list[Any] = []  # a torch.library.Library takes its operators along when it goes
+_KEPT: list[Any] = []  # a torch.library.Library removes its operators when it is deleted
 
 
 class Declined(RuntimeError):
-    """The plan does not claim these shapes, dtypes or layouts; its guard says why."""
+    """The plan does not support these shapes, dtypes or layouts; the message is its guard's."""
 
 
 class NoBackward(RuntimeError):
@@ -28,7 +28,7 @@ class NoBackward(RuntimeError):
 
 
 def register(spec: Any, plan: Any, kernels: Kernels) -> None:
-    """Make the operators of a package. spec, plan: its generated modules."""
+    """Registers the operators of a package. spec, plan: its generated modules."""
     library = torch.library.Library(spec.NAME, "DEF")
     _KEPT.append(library)
     made = Operator(spec, plan, kernels)
@@ -55,7 +55,7 @@ def _like(grad: Any, shape: Sequence[int], dtype: Any) -> Any:
 
 
 class Operator:
-    """The functions behind the operators of one package."""
+    """The implementations of one package's operators."""
 
     def __init__(self, spec: Any, plan: Any, kernels: Kernels) -> None:
         self.spec, self.plan, self.kernels = spec, plan, kernels
@@ -65,16 +65,16 @@ class Operator:
     # ------------------------------------------------------------ forward
 
     def forward(self, *arguments: Any) -> Any:
-        """The plan on a device."""
-        return self._forward(_where(arguments), arguments, self.kernels.on)
+        """Runs the plan on the arguments' device."""
+        return self._forward(_device_of(arguments), arguments, self.kernels.on)
 
     def fake_forward(self, *arguments: Any) -> Any:
-        """The plan without its kernels: shapes, dtypes and strides."""
-        return self._forward(_where(arguments), arguments, _skip)
+        """Runs the plan without its kernels: shapes, dtypes and strides."""
+        return self._forward(_device_of(arguments), arguments, _no_kernels)
 
     def _forward(self, device: Any, arguments: Sequence[Any], on: Callable[[Any], Any]) -> Any:
         self._check_state(arguments)
-        with _at(device):
+        with _on_device(device):
             k = on(device)
             own = list(arguments)
             for index in self.spec.WRITTEN:
@@ -82,21 +82,23 @@ class Operator:
             packed = self._prepared(k, device, own)
             outputs, saved = self.plan.call_forward(k, device, *packed, *own)
             new = [own[index] for index in self.spec.WRITTEN]
-            result = tuple(_fresh([*outputs, *new, *self._extra(saved)], arguments))
+            result = tuple(_unshared([*outputs, *new, *self._extra(saved)], arguments))
         return result if len(result) > 1 else result[0]
 
     def _extra(self, saved: Sequence[Any]) -> list[Any]:
-        """What of `saved` is neither an argument nor an output, and so has to be returned."""
+        """The items of `saved` that are neither arguments nor outputs, and so have to be returned."""
         kinds = self.spec.SAVED or ()
         return [item for (kind, _), item in zip(kinds, saved or (), strict=True) if kind == "tensor"]
 
     def _prepared(self, k: Any, device: Any, own: Sequence[Any]) -> list[Any]:
-        """The packed weights, as a list of none or one."""
+        """The packed weights, in a list of none or one."""
         state = [own[i] for i, _, _, _ in self._state]
         return [] if self._packed is None else [self._packed.get(k, device, state)]
 
     def _check_state(self, arguments: Sequence[Any]) -> None:
-        """Kernels are written for the parameters' shapes: any other would be read out of bounds."""
+        """Raises Declined for parameters of other shapes or dtypes than the kernels are for, which they would read out
+        of bounds.
+        """
         for index, name, shape, dtype in self._state:
             tensor = arguments[index]
             if tuple(tensor.shape) != shape or tensor.dtype != dtype:
@@ -107,25 +109,25 @@ class Operator:
     # ------------------------------------------------------------ backward
 
     def backward(self, *arguments: Any) -> Any:
-        """The plan's backward on a device."""
-        return self._backward(_where(arguments), arguments, self.kernels.on)
+        """Runs the plan's backward on the arguments' device."""
+        return self._backward(_device_of(arguments), arguments, self.kernels.on)
 
     def fake_backward(self, *arguments: Any) -> Any:
-        """The plan's backward without its kernels."""
-        return self._backward(_where(arguments), arguments, _skip)
+        """Runs the plan's backward without its kernels."""
+        return self._backward(_device_of(arguments), arguments, _no_kernels)
 
     def _backward(self, device: Any, arguments: Sequence[Any], on: Callable[[Any], Any]) -> Any:
-        with _at(device):
+        with _on_device(device):
             k = on(device)
             packed = [] if self._packed is None else [self._packed.get(k, device, self._of_state(arguments))]
-            result = tuple(_fresh(self.plan.call_backward(k, device, *packed, *arguments), arguments))
+            result = tuple(_unshared(self.plan.call_backward(k, device, *packed, *arguments), arguments))
         return result if len(result) > 1 else result[0]
 
     def _of_state(self, arguments: Sequence[Any]) -> list[Any]:
         return list(arguments[len(arguments) - len(self._state) :])
 
     def save(self, ctx: Any, inputs: Sequence[Any], output: Any) -> None:
-        """Keep what backward needs: arguments and outputs by reference, the rest as the operator returned it."""
+        """Saves what backward needs: arguments and outputs by reference, the rest as the operator returned it."""
         outs = output if isinstance(output, tuple) else (output,)
         count = self.spec.OUTPUTS
         ctx.set_materialize_grads(False)
@@ -140,16 +142,16 @@ class Operator:
         self.note_shapes(ctx, inputs, output)
 
     def _host(self, inputs: Sequence[Any]) -> list[Any]:
-        """Numbers among what is saved: the plan says them again, without data or kernels."""
+        """The numbers among the saved items, from a run of the plan on meta tensors."""
         if not any(kind == "host" for kind, _ in self.spec.SAVED):
             return []
         meta = [i.to("meta") if isinstance(i, torch.Tensor) else i for i in inputs]
-        packed = self._prepared(Skip(), torch.device("meta"), meta)
-        _, saved = self.plan.call_forward(Skip(), torch.device("meta"), *packed, *meta)
+        packed = self._prepared(NoKernels(), torch.device("meta"), meta)
+        _, saved = self.plan.call_forward(NoKernels(), torch.device("meta"), *packed, *meta)
         return [item for (kind, _), item in zip(self.spec.SAVED, saved, strict=True) if kind == "host"]
 
     def gradients(self, ctx: Any, *grads: Any) -> Any:
-        """For torch's autograd: one gradient for each argument, None where there is none."""
+        """The backward rule for autograd: one gradient for each argument, None where there is none."""
         tensors = [t.contiguous() for t in ctx.saved_tensors]
         count = len(tensors) - len(self._state)
         given = [
@@ -168,11 +170,14 @@ class Operator:
     # ------------------------------------------------------------ what there is no gradient for
 
     def note_shapes(self, ctx: Any, inputs: Sequence[Any], output: Any) -> None:
-        """What a refused gradient would have looked like."""
+        """Records the shape and dtype of each argument, for the placeholders of missing gradients."""
         ctx.shapes = [(tuple(i.shape), i.dtype) if isinstance(i, torch.Tensor) else None for i in inputs]
 
     def refused(self, ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        """Placeholders: tracing a module whose gradients nobody asks for must not fail, computing them must."""
+        """Placeholders for gradients that the plan does not have.
+
+        Tracing a module whose gradients are not needed must succeed; computing such a gradient raises NoBackward.
+        """
         grad = next(g for g in grads if g is not None)
         stub = getattr(torch.ops, self.spec.NAME).no_backward
         have = set(self.spec.GRADS if self.spec.SAVED is not None else ())
@@ -182,7 +187,7 @@ class Operator:
         )
 
     def refuse(self, grad: Any, shape: Sequence[int], dtype: Any) -> Any:
-        """A gradient was asked for that the plan does not have."""
+        """Raises NoBackward."""
         raise NoBackward(
             f"{self.spec.NAME} has no backward for this gradient: run it under torch.no_grad(), or ship a "
             "program that has one"
@@ -190,7 +195,7 @@ class Operator:
 
 
 class PreparedState:
-    """What `prepare` made of parameters, made again when one of them changed or is another."""
+    """The results of `prepare` for the states that were used, recomputed when a parameter changes or is replaced."""
 
     def __init__(self, prepare: Callable[..., dict[str, Any]]) -> None:
         self._prepare = prepare
@@ -198,8 +203,9 @@ class PreparedState:
 
     def get(self, k: Any, device: Any, state: Sequence[Any]) -> dict[str, Any]:
         """The packed tensors for this state."""
-        if device.type == "meta" or isinstance(k, Skip) or any(t.is_inference() for t in state):
-            return self._prepare(k, device, *state)  # nothing to keep, or no version to tell a change by
+        if device.type == "meta" or isinstance(k, NoKernels) or any(t.is_inference() for t in state):
+            # without data or a version counter, a change of the state could not be noticed
+            return self._prepare(k, device, *state)
         key = (device, *((t.data_ptr(), t._version, tuple(t.shape), t.stride()) for t in state))
         self._known = [e for e in self._known if not any(ref.expired() for ref in e[1])]
         for known, _, packed in self._known:
@@ -213,22 +219,22 @@ class PreparedState:
         return made
 
 
-def _skip(device: Any) -> Skip:
-    return Skip()
+def _no_kernels(device: Any) -> NoKernels:
+    return NoKernels()
 
 
-def _where(arguments: Sequence[Any]) -> Any:
+def _device_of(arguments: Sequence[Any]) -> Any:
     """The device of the first tensor."""
     return next(a.device for a in arguments if isinstance(a, torch.Tensor))
 
 
-def _at(device: Any) -> Any:
-    """That GPU as the current one."""
+def _on_device(device: Any) -> Any:
+    """A context in which that GPU is the current one."""
     return torch.cuda.device(device) if device.type == "cuda" and torch.cuda.is_available() else torch.no_grad()
 
 
-def _fresh(results: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
-    """Results of an operator share no memory with its arguments or each other: what does is copied."""
+def _unshared(results: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+    """The results, copied where they share memory with an argument or another result, as an operator's must not."""
     seen = {a.untyped_storage()._cdata for a in arguments if isinstance(a, torch.Tensor)}
     out = []
     for tensor in results:

@@ -23,7 +23,7 @@ from hipwright.evaluation.program_stages import TimeIt
 from hipwright.evaluation.score import WORKERS, build, measure, prepare, unprepared, verify
 from hipwright.evaluation.stages import EvaluationState, conclude
 from hipwright.machine import Machine, Workbench
-from hipwright.measure.profilers import find_tool
+from hipwright.measure.profiling.vendors import find_tool
 from hipwright.records import Evaluation, Program
 from hipwright.train.judging.counters import counters
 from hipwright.train.judging.open_tasks import OpenTaskCache

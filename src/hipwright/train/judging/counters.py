@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 from hipwright.errors import DeviceError
 from hipwright.machine import Workbench
-from hipwright.measure.profile import Profile
-from hipwright.measure.profiler import ProfiledProgram, ProfileJob, profile_program
+from hipwright.measure.profiling.profile import Profile
+from hipwright.measure.profiling.profiler import ProfiledProgram, ProfileJob, profile_program
 from hipwright.records import Build, Program
 from hipwright.toolchain.cache import BuildCache
 
 INPUT_SEED = 0
 COUNTED = tuple(name for name in Profile.__struct_fields__ if name.endswith("_pct") and name != "lds_conflict_pct")
-"""The figures of `measure.profile` that are percentages, more being better."""
+"""The figures of `measure.profiling.profile` that are percentages, more being better."""
 
 
 def counters(
@@ -24,7 +24,7 @@ def counters(
 ) -> dict[str, float]:
     """`shares` of one call of a right program on GPU `index`. kind: a GPU target's name.
 
-    Raises what `measure.profiler.profile_program` raises, and DeviceError where none of its kernels was seen.
+    Raises what `measure.profiling.profiler.profile_program` raises, and DeviceError where none of its kernels was seen.
     """
     handle = bench.handle
     job = ProfileJob(target=kind, text=program.text, knobs=program.knobs)

@@ -1,4 +1,4 @@
-"""Language models that may be asked outside a run of the archive, and the connection to them."""
+"""The language models that a command may ask without an archived run, and a client for them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ CALLS = "calls.jsonl"
 
 @dataclass(frozen=True)
 class ModelAccess:
-    """The models that may be asked, within which limits, at which prices.
+    """The models that may be asked, the spending limits and the prices.
 
-    replay: a recording of calls whose answers are used instead of the providers'.
+    replay: a recording of calls; its answers are used instead of the providers'.
     """
 
     lineup: Lineup
@@ -59,18 +59,18 @@ def model_access(
 
 
 @dataclass(frozen=True)
-class ModelConnection:
-    """An open connection to models: the client, and the log that its calls are kept in."""
+class LoggedClient:
+    """An open client of language models, and the log of its calls."""
 
     client: Client
     log: CallLog
 
 
 @contextmanager
-def open_connection(access: ModelAccess, folder: Path | None, listener: Listener) -> Iterator[ModelConnection]:
-    """A client whose calls are kept in calls.jsonl of the folder, or in memory without one.
+def open_client(access: ModelAccess, folder: Path | None, listener: Listener) -> Iterator[LoggedClient]:
+    """A client that logs its calls to calls.jsonl in the folder, or in memory without one.
 
-    A call that the log answers is not made again. The listener hears "llm_retry" {model, why, wait}.
+    A call that the log answers is not made again. Events for the listener: "llm_retry" {model, why, wait}.
     """
     from hipwright.llm.call_log import MemoryCallLog
     from hipwright.llm.client import Client
@@ -79,11 +79,11 @@ def open_connection(access: ModelAccess, folder: Path | None, listener: Listener
     from hipwright.llm.replay import Replay, read_recording
 
     with ExitStack() as stack:
-        # read before it may be appended to: a recording may be this very file
+        # read before the log is opened: the recording may be the same file
         recording = read_recording(access.replay) if access.replay is not None else None
         kept = stack.enter_context(FileCallLog(folder / CALLS)) if folder is not None else MemoryCallLog()
         log: CallLog = Replay(recording, then=kept) if recording is not None else kept
         budget = Budget.resumed(access.limits, kept)
         client = Client(log, budget, prices=access.prices, listener=listener, outage_seconds=config.outage_seconds())
         stack.enter_context(client)
-        yield ModelConnection(client, log)
+        yield LoggedClient(client, log)

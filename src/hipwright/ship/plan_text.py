@@ -1,4 +1,7 @@
-"""The launch plan as plain Python: `self.…` becomes arguments and constants, a launch a call, a guard an exception."""
+"""The launch plan as plain Python.
+
+`self.…` becomes arguments and constants, a launch becomes a call, a guard raises an exception.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ from hipwright.program.parsed import Parsed
 _TAKEN = {*ROOTS, *HOST_FUNCTIONS, "self", "Declined", "SimpleNamespace", "call_forward", "call_backward"}
 
 
-class Plain:
-    """The functions of one program as text, and the parameters and buffers that they read.
+class PlanText:
+    """The functions of one program as Python text, and the parameters and buffers that they read.
 
-    state: path -> the local name that stands for it in every function, in the order of the model's own table.
+    state: path -> its local name, the same in every function, in the order of the model's state table.
     """
 
     def __init__(self, parsed: Parsed, knobs: Mapping[str, int], table: StateTable, taken: Iterable[str] = ()) -> None:
@@ -31,15 +34,15 @@ class Plain:
         self.used |= (
             {a.arg for f in parsed.functions.values() for a in f.args.args} | _TAKEN | set(self.values) | set(taken)
         )
-        self.k, self.device, self.packed = (self.fresh(name) for name in ("k", "device", "packed"))
-        self._names = {path: self.fresh(re.sub(r"\W", "_", path)) for path in table.tensors()}
+        self.k, self.device, self.packed = (self._unused_name(name) for name in ("k", "device", "packed"))
+        self._names = {path: self._unused_name(re.sub(r"\W", "_", path)) for path in table.tensors()}
         self._read: set[str] = set()
         bodies = {name: self._body(name) for name in ("prepare", "forward", "backward") if name in parsed.functions}
         self.state = {path: name for path, name in self._names.items() if path in self._read}
         self.functions = {name: self._text(name, body) for name, body in bodies.items()}
 
-    def fresh(self, name: str) -> str:
-        """A name that nothing in the plan has."""
+    def _unused_name(self, name: str) -> str:
+        """A name that is not used in the plan yet."""
         name = name if name[:1].isalpha() or name[:1] == "_" else f"p_{name}"
         while name in self.used or re.fullmatch(r"(grad|saved|out|new)\d*", name):
             name += "_"
@@ -47,16 +50,16 @@ class Plain:
         return name
 
     def constants(self) -> str:
-        """Knobs and constants that the plan reads, one a line."""
+        """The knobs and constants that the plan reads, as assignments, one a line."""
         names = {n.id for f in self.parsed.functions.values() for n in ast.walk(f) if isinstance(n, ast.Name)}
         return "\n".join(f"{name} = {value!r}" for name, value in self.values.items() if name in names)
 
     def inputs(self, name: str) -> list[str]:
-        """The function's own parameters, without self."""
+        """The function's parameters without self."""
         return [a.arg for a in self.parsed.functions[name].args.args][1:]
 
-    def head(self, name: str) -> list[str]:
-        """What stands before the inputs: kernels, device, packed weights."""
+    def leading_arguments(self, name: str) -> list[str]:
+        """The arguments before the inputs: kernels, device, packed weights."""
         packed = [self.packed] if self.parsed.has_prepare and name != "prepare" else []
         return [self.k, self.device, *packed]
 
@@ -68,19 +71,19 @@ class Plain:
         for node in copy.deepcopy(self.parsed.functions[name]).body:
             made = rewrite.visit(node)
             body += made if isinstance(made, list) else [made]
-        if rewrite.whole:  # modules as values: a stand-in for the model, made of its attributes
+        if rewrite.whole:  # a module is used as a value: pass an object with its attributes
             self._read |= set(self._names)
             made_self = syntax.parse(f"self = {self._stand_in(StateModule(''))}").body
             body = [*made_self, *body]
         return body
 
     def _text(self, name: str, body: list[ast.stmt]) -> str:
-        args = ", ".join([*self.head(name), *self.inputs(name), *self.state.values()])
+        args = ", ".join([*self.leading_arguments(name), *self.inputs(name), *self.state.values()])
         lines = [ast.unparse(ast.fix_missing_locations(node)) for node in body]
         return f"def {name}({args}):\n" + "\n".join(f"    {line}" for text in lines for line in text.split("\n"))
 
     def resolve(self, node: ast.expr) -> Any:
-        """Module, State or value that a chain on self is; _Unknown for anything else. Raises Missing."""
+        """The module, state or value that an attribute chain on self refers to, else _Unknown. Raises UnknownMember."""
         if isinstance(node, ast.Name):
             return StateModule("") if node.id == "self" else _Unknown
         if isinstance(node, ast.Attribute):
@@ -96,12 +99,12 @@ class Plain:
         return _Unknown
 
     def name_of(self, state: StateTensor) -> ast.expr:
-        """The local that stands for a parameter or buffer."""
+        """The local name of a parameter or buffer."""
         self._read.add(state.path)
         return ast.Name(self._names[state.path], ast.Load())
 
     def _stand_in(self, module: StateModule) -> str:
-        """An expression with the attributes of a module, lists for module lists."""
+        """An expression for an object with the module's attributes; a module list becomes a list."""
         if self.table.length(module) >= 0:
             return f"[{', '.join(self._member(item) for item in self.table.items(module))}]"
         names = [n for n in self.table._names(module) if n.isidentifier()]
@@ -115,23 +118,23 @@ class Plain:
 
 
 class _Unknown:
-    """Not a chain on self."""
+    """Marks an expression that is not an attribute chain on self."""
 
 
 class _Rewrite(ast.NodeTransformer):
-    """The plan's own forms -> Python."""
+    """Rewrites the plan's own forms as Python."""
 
-    def __init__(self, plain: Plain) -> None:
+    def __init__(self, plain: PlanText) -> None:
         self.plain, self.whole = plain, False
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
-        """x += y makes a new value in a plan; on a tensor Python would write in place."""
+        """`x += y` becomes `x = x + y`: a new value in a plan, but an update in place for a Python tensor."""
         assert isinstance(node.target, ast.Name)
         left = ast.Name(node.target.id, ast.Load())
         return ast.Assign(targets=[node.target], value=ast.BinOp(left, node.op, self.visit(node.value)))
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        """Annotations are dropped."""
+        """Drops annotations."""
         assert node.value is not None
         return ast.Assign(targets=[node.target], value=self.visit(node.value))
 
@@ -142,7 +145,7 @@ class _Rewrite(ast.NodeTransformer):
         return ast.If(test=ast.UnaryOp(ast.Not(), self.visit(node.test)), body=body, orelse=[])
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """The model itself, passed about: a stand-in is needed."""
+        """`self` alone: the model used as a value, which needs an object with its attributes."""
         self.whole = self.whole or node.id == "self"
         return node
 
@@ -155,13 +158,13 @@ class _Rewrite(ast.NodeTransformer):
         return self._resolved(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        """self.layers[0]… is a chain too."""
+        """`self.layers[0]...` is an attribute chain too."""
         return self._resolved(node)
 
     def _resolved(self, node: ast.expr) -> ast.AST:
         try:
             found = self.plain.resolve(node)
-        except UnknownMember:  # a branch that is not taken may name what the model does not have
+        except UnknownMember:  # a branch that is not taken may name an attribute that the model lacks
             return ast.Constant(None)
         if isinstance(found, StateTensor):
             return self.plain.name_of(found)
@@ -189,7 +192,7 @@ class _Rewrite(ast.NodeTransformer):
 
 
 def spelled(value: Any) -> str:
-    """A plain value as Python text. Raises ProgramError for what has none."""
+    """A constant as Python text. Raises ProgramError for other values."""
     if isinstance(value, tuple):
         return f"({', '.join(map(spelled, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, float) and not math.isfinite(value):

@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 
 from hipwright.errors import DeviceError, InfrastructureError
-from hipwright.measure.profile import Profile, share_of
-from hipwright.measure.profile_exec import Done, ProfilerSandbox
+from hipwright.measure.profiling.profile import Profile, share_of
+from hipwright.measure.profiling.profiler_sandbox import Done, ProfilerSandbox
 from hipwright.targets import CUDA
 
 NCU_PLACES = ("/opt/nvidia/nsight-compute/*/ncu", "/usr/local/NVIDIA-Nsight-Compute*/ncu", "/usr/local/cuda/bin/ncu")
@@ -82,7 +82,7 @@ STALL_CAUSES = {
     "sleeping": "other",
     "misc": "other",
 }
-"""Nsight Compute's stall reasons, by the cause that a Profile tells."""
+"""Nsight Compute's stall reasons, by the cause in `Profile.stalls`."""
 
 METRICS: tuple[str, ...] = (
     *PLAIN.values(),
@@ -102,17 +102,17 @@ _NO_PERMISSION = re.compile(r"ERR_NVGPUCTRPERM|does not have permission to acces
 
 
 class CountersDenied(DeviceError):
-    """The driver lets this process read no counters."""
+    """The driver does not let this process read the counters."""
 
 
 class NsightCompute:
-    """Counts with ncu, which replays each launch for as many passes as the metrics need."""
+    """Profiles with ncu, which replays each launch for as many passes as the metrics need."""
 
     program = "ncu"
     install = "install Nsight Compute (part of the CUDA toolkit), or put ncu on PATH"
 
     def places(self) -> list[Path]:
-        """The installations first: what CUDA puts on PATH is a script that looks for them, which the sandbox hides."""
+        """The installations, then PATH, where CUDA puts a script that searches for them (not usable in the sandbox)."""
         patterns = [sorted(Path("/").glob(place.lstrip("/")), reverse=True) for place in NCU_PLACES]
         return [*(path for group in patterns for path in group), Path(shutil.which("ncu") or "/-")]
 

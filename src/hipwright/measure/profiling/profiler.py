@@ -1,8 +1,9 @@
-"""Run a program under the vendor's profiler and say what holds each kernel back (docs/profile.md). No torch here.
+"""Runs a program under the vendor's profiler and finds what limits each kernel (docs/profile.md). Does not import
+torch.
 
-What is profiled runs no host code but ours: the plan is parsed, never executed, and its kernels come as a code object.
-It runs in a sandbox where the driver lets a contained process read the counters; where it denies them, it runs outside,
-and the report says so.
+The profiled process runs no host code of the candidate: the launch plan is parsed, never executed, and the kernels come
+as a code object. It runs in a sandbox where the driver lets a contained process read the counters; where the driver
+denies them, it runs outside, and the report says so.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from typing import Any
 import msgspec
 
 from hipwright.errors import CandidateError, DeviceError, InfrastructureError
-from hipwright.measure.profile import Profile, diagnose, plain_name
-from hipwright.measure.profile_exec import Done, ProfilerSandbox
-from hipwright.measure.profile_nvidia import CountersDenied, check_permission
-from hipwright.measure.profilers import PROFILERS, find_tool
+from hipwright.measure.profiling.bottleneck import diagnose
+from hipwright.measure.profiling.nvidia import CountersDenied, check_permission
+from hipwright.measure.profiling.profile import Profile, plain_name
+from hipwright.measure.profiling.profiler_sandbox import Done, ProfilerSandbox
+from hipwright.measure.profiling.vendors import PROFILERS, find_tool
 from hipwright.records import Build, Record
 from hipwright.sandbox import GpuAccess
 from hipwright.targets import TARGETS
@@ -34,7 +36,10 @@ WARM_CALLS = 3
 
 
 class ProfileJob(Record, frozen=True, kw_only=True):
-    """What the process under the profiler reads beside its data."""
+    """The profiled process's job: target, program text and knobs.
+
+    Its code object, inputs and state are in other files.
+    """
 
     target: str
     text: str
@@ -71,7 +76,7 @@ def profile_program(
     bandwidth: float | None = None,
     limit_s: float = 300.0,
 ) -> ProfileReport:
-    """Profile every launch of one call of the program on GPU `index`, with what holds each back.
+    """Profile every launch of one call of the program on GPU `index`, with what limits each.
 
     bandwidth: measured bytes/s of device memory, where it is known. Raises ToolchainError without ncu or rocprofv3,
     DeviceError where the counters may not be read, CandidateError for what the program does wrong, SandboxMissing
@@ -99,7 +104,7 @@ def profile_program(
 
 
 def write_job(folder: Path, subject: ProfiledProgram) -> None:
-    """What `profile_run` reads."""
+    """Writes what `profiled_process` reads: the job, the code object, inputs and state."""
     (folder / JOB).write_text(subject.job.to_json())
     (folder / CODE).write_bytes(subject.code)
     handle = os.open(folder / DATA, os.O_CREAT | os.O_RDWR, 0o644)
@@ -111,7 +116,7 @@ def write_job(folder: Path, subject: ProfiledProgram) -> None:
 
 def runner(folder: Path) -> list[str]:
     """The command line of the process under the profiler."""
-    return [os.path.realpath(sys.executable), "-B", "-m", "hipwright.measure.profile_run", str(folder)]
+    return [os.path.realpath(sys.executable), "-B", "-m", "hipwright.measure.profiling.profiled_process", str(folder)]
 
 
 def _measure(subject: ProfiledProgram, place: ProfilerSandbox) -> tuple[list[Profile], list[str]]:
@@ -120,7 +125,10 @@ def _measure(subject: ProfiledProgram, place: ProfilerSandbox) -> tuple[list[Pro
 
 
 def _launches(done: Done) -> list[dict[str, Any]]:
-    """The program's own launches, by the runner's last line. Raises the error that it tells."""
+    """The launches of the program's own kernels, from the process's last line.
+
+    Raises the error that the line reports.
+    """
     line = next((text for text in reversed(done.stdout.splitlines()) if MARK in text), "")
     if not line:
         said = (done.stderr.strip() or done.stdout.strip())[-600:]
@@ -136,7 +144,7 @@ def _launches(done: Done) -> list[dict[str, Any]]:
 
 
 def _finish(profile: Profile, build: Build, own: set[str], bandwidth: float | None) -> Profile:
-    """Add what the build knows, and the bottleneck."""
+    """The profile with what the build knows (own kernels, scratch) and the bottleneck."""
     name = plain_name(profile.kernel)
     name = name if name in own else name.removeprefix(OWN)
     if name in own:

@@ -1,8 +1,9 @@
-"""The process under the profiler: runs one program's `forward` on a GPU, warm, then once more to be looked at.
+"""The process under the profiler: runs one program's `forward` on a GPU, WARM_CALLS times, then once to be profiled.
 
-`python -m hipwright.measure.profile_run FOLDER`, where FOLDER holds what `profiler.write_job` wrote: the program's text
-(parsed, never executed), its code object, inputs and state. It runs no host code but ours. The last line of its stdout
-is `MARK` and one JSON object: the launches of the program's own kernels in one call. Imports torch.
+`python -m hipwright.measure.profiling.profiled_process FOLDER`, where FOLDER holds what `profiler.write_job` wrote: the
+program's text (parsed, never executed), its code object, inputs and state. It runs no host code of the candidate. The
+last line of its stdout is `MARK` and one JSON object: the launches of the program's own kernels in one call. Imports
+torch.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hipwright.device.gpu.driver import GpuDriver
 from hipwright.device.gpu.launcher import GpuLauncher
 from hipwright.device.open import check_arguments, open_driver
 from hipwright.errors import HipwrightError
-from hipwright.measure.profiler import CODE, DATA, JOB, MARK, WARM_CALLS, ProfileJob
+from hipwright.measure.profiling.profiler import CODE, DATA, JOB, MARK, WARM_CALLS, ProfileJob
 from hipwright.program import parse
 from hipwright.program.lower.closures import lower
 from hipwright.program.lower.table import to_device
@@ -31,7 +32,7 @@ from hipwright.tensors import Tree, read_bundle
 
 
 def run(folder: Path, driver: GpuDriver, device: str) -> list[dict[str, Any]]:
-    """One profiled call; the launches it made. Raises CandidateError for what the program does wrong."""
+    """The launches of one profiled call. Raises CandidateError for what the program does wrong."""
     job, code = ProfileJob.from_json((folder / JOB).read_bytes()), (folder / CODE).read_bytes()
     parsed = parse(job.text)
     check_arguments(job.target, code, parsed.signatures)
@@ -44,15 +45,15 @@ def run(folder: Path, driver: GpuDriver, device: str) -> list[dict[str, Any]]:
             plan.forward(*inputs)
         launcher.sync()
         before = len(launcher.stats())
-        with _watched(device):
+        with _recorded(device):
             plan.forward(*inputs)
             launcher.sync()
     return launcher.stats()[before:]
 
 
 @contextmanager
-def _watched(device: str) -> Iterator[None]:
-    """What ncu is told to look at (rocprofv3 looks at every launch)."""
+def _recorded(device: str) -> Iterator[None]:
+    """Marks the launches that ncu records (rocprofv3 records every launch)."""
     if device == "cpu" or torch.version.hip:
         yield
         return

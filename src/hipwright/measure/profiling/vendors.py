@@ -1,4 +1,4 @@
-"""The vendors' profilers: where each is found, and how it counts one program."""
+"""The vendors' profilers: where each is installed, and how it profiles one program."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hipwright.errors import ToolchainError
-from hipwright.measure.profile import Profile
-from hipwright.measure.profile_amd import RocProfiler
-from hipwright.measure.profile_exec import Done, ProfilerSandbox
-from hipwright.measure.profile_nvidia import NsightCompute
+from hipwright.measure.profiling.amd import RocProfiler
+from hipwright.measure.profiling.nvidia import NsightCompute
+from hipwright.measure.profiling.profile import Profile
+from hipwright.measure.profiling.profiler_sandbox import Done, ProfilerSandbox
 from hipwright.targets import CUDA, ROCM, TARGETS, Target
 
 
@@ -22,7 +22,7 @@ class VendorProfiler(Protocol):
     install: str
 
     def places(self) -> list[Path]:
-        """Where the program may be, best first."""
+        """Paths where the program may be, the preferred one first."""
         ...
 
     def measure(
@@ -33,11 +33,11 @@ class VendorProfiler(Protocol):
 
 
 PROFILERS: dict[Target, VendorProfiler] = {CUDA: NsightCompute(), ROCM: RocProfiler()}
-"""The registry of this layer: one entry a GPU runtime."""
+"""One entry for each GPU runtime."""
 
 
 def find_tool(target: str) -> Path:
-    """Where the profiler of a GPU target is. Raises ToolchainError with what to install."""
+    """The path of a GPU target's profiler. Raises ToolchainError with what to install."""
     profiler = PROFILERS[TARGETS.gpu(target)]
     for path in profiler.places():
         if os.access(path, os.X_OK) and path.is_file():

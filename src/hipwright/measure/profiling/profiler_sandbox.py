@@ -1,4 +1,4 @@
-"""Where a profiler runs: a folder it may write, one GPU, a sandbox around it or (see profiler.py) none."""
+"""Runs a profiler with a folder that it may write and one GPU, in a sandbox or (see profiler.py) without one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXT_LIMIT = 64 << 20  # bytes of a profiler's output that are read
 
 @dataclass(frozen=True)
 class Done:
-    """What a profiler left on its streams."""
+    """A profiler's exit code and output."""
 
     returncode: int
     stdout: str
@@ -39,7 +39,7 @@ class ProfilerSandbox:
 
     @property
     def inside(self) -> Path:
-        """The folder's name for what runs here."""
+        """The folder's path as the profiler sees it."""
         return _INSIDE if self.contained else self.folder
 
     def outside(self) -> ProfilerSandbox:
@@ -47,7 +47,7 @@ class ProfilerSandbox:
         return replace(self, contained=False)
 
     def run(self, argv: Sequence[str]) -> Done:
-        """Run to the end. Raises SandboxMissing, and InfrastructureError after limit_s or when it does not start."""
+        """Runs to the end. Raises SandboxMissing, and InfrastructureError after limit_s or when it does not start."""
         environment = self._environment()
         command = list(argv)
         if self.contained:
@@ -62,7 +62,10 @@ class ProfilerSandbox:
         return Done(code, *(_text(stream) for stream in streams))
 
     def output(self, suffix: str) -> str:
-        """The newest file below the folder whose name ends so, "" without one; it is taken away."""
+        """The text of the newest file below the folder whose name ends with `suffix`, "" without one.
+
+        Deletes all such files.
+        """
         found = sorted(self.folder.rglob(f"*{suffix}"), key=lambda path: path.stat().st_mtime_ns)
         if not found:
             return ""

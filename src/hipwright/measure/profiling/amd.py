@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from hipwright.errors import InfrastructureError
-from hipwright.measure.profile import Profile, plain_name, share_of
-from hipwright.measure.profile_exec import Done, ProfilerSandbox
+from hipwright.measure.profiling.profile import Profile, plain_name, share_of
+from hipwright.measure.profiling.profiler_sandbox import Done, ProfilerSandbox
 from hipwright.targets import OFFLINE, ROCM, Architecture
 from hipwright.toolchain.amd import isa, rocm_paths
 
@@ -50,7 +50,7 @@ _IDENTITY = ("Dispatch_Id", "Kernel_Name")
 
 
 class RocProfiler:
-    """Counts with rocprofv3: one run for each group of counters that fit the hardware together."""
+    """Profiles with rocprofv3: one run for each group of counters that fit the hardware together."""
 
     program = "rocprofv3"
     install = "install rocprofiler-sdk (part of ROCm 6.2 and later)"
@@ -78,7 +78,10 @@ class RocProfiler:
 
 
 def groups(arch: str) -> list[tuple[str, ...]]:
-    """Counters by run for an architecture. RDNA has other names for its caches: there only what all have in common."""
+    """Counters by run for an architecture.
+
+    RDNA has other names for its caches: there only the counters that all have.
+    """
     architecture = OFFLINE.get(arch)
     if architecture is None or not architecture.memory_counter:
         return list(_COMMON)
@@ -110,7 +113,7 @@ def command(program: Sequence[str], group: Sequence[str], folder: str, *, tool: 
 
 @dataclass
 class Dispatch:
-    """One launch in one run: its counters, and what the files say of it."""
+    """One launch in one run: its counters, and its rows of the two files."""
 
     kernel: str
     counters: dict[str, float] = field(default_factory=dict)

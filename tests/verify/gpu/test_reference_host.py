@@ -1,0 +1,153 @@
+"""A device reference's host process: its memory, its baselines and its failures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hipwright.errors import TaskError
+from hipwright.sandbox import Zygote
+from hipwright.torchio import to_torch
+from hipwright.verify.gpu.reference import open_reference
+from hipwright.verify.gpu.reference_handles import BaselineMissing
+from tests.verify.conftest import Tasks
+from tests.verify.gpu.reference_tools import STRICT, specs, stream
+
+ROWS = (
+    "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return {}\n"
+    "def get_inputs():\n    return [torch.randn(512, 256)]\n"
+)
+INPUT_BYTES = 512 * 256 * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "formula", "limit", "reference_dtype"),
+    [
+        ("whole", "torch.softmax(x, 1)", 0, "float64"),
+        ("parts", "torch.softmax(x, 1)", INPUT_BYTES * 8, "float64 in"),
+        ("mixing", "torch.softmax(x, 0)", INPUT_BYTES * 8, "native"),
+        ("centred", "x - x.mean(0)", INPUT_BYTES * 8, "native"),
+    ],
+)
+def test_little_memory_gives_parts_and_then_the_baseline_itself(
+    open_on_cpu, tmp_path: Path, name: str, formula: str, limit: int, reference_dtype: str
+) -> None:
+    path = tmp_path / f"{name}.py"
+    path.write_text(ROWS.format(formula))
+    handle, reference = open_on_cpu(path, limit)
+    state = handle.init_state(0)
+    before = reference.inputs("given", 5).digests()
+    info = reference.expect("given", 5, state, STRICT)
+    assert info.reference.startswith(reference_dtype) and info.moved and info.counts
+    assert bool(info.notes) == (limit > 0)
+    outputs, _, _ = handle.reference(handle.inputs("given", 5), state, dtype="native")
+    got = {"outputs": outputs, "buffers": {}}
+    assert reference.compare(info, specs(got), stream(got)).ok
+    reference._known.clear()
+    assert reference.inputs("given", 5).digests() == before  # inputs that were nudged in place are drawn again
+    to_torch(outputs)[300, 200] *= 1.01
+    assert reference.compare(info, specs(got), stream(got)).where == (300, 200)
+
+
+def test_parts_and_whole_agree(open_on_cpu, tmp_path: Path) -> None:
+    worst = []
+    for name, limit in (("all", 0), ("cut", INPUT_BYTES * 8)):
+        path = tmp_path / f"{name}.py"
+        path.write_text(ROWS.format("torch.nn.functional.gelu(x)"))
+        handle, reference = open_on_cpu(path, limit)
+        state = handle.init_state(0)
+        info = reference.expect("given", 5, state, STRICT)
+        outputs, _, _ = handle.reference(handle.inputs("given", 5), state, dtype="native")
+        to_torch(outputs)[7, 9] *= 1.001
+        got = {"outputs": outputs, "buffers": {}}
+        found = reference.compare(info, specs(got), stream(got))
+        assert found.where == (7, 9)
+        worst.append(found.worst_error)
+    assert worst[0] == pytest.approx(worst[1], rel=0.2)
+
+
+# ---------------------------------------------------------------- baselines and the process
+
+
+def test_baselines_run_in_turn_over_their_slots(open_on_cpu) -> None:
+    handle, reference = open_on_cpu("softmax")
+    side = reference.side("eager", "given", state=handle.init_state(0), seed=1, slots=3)
+    prepared = side.prepare(5)
+    assert prepared.policy == "stream" and prepared.why == "the cpu has no graphs" and prepared.call_ms > 0
+    block = side.block(20)
+    assert block.calls == 20 and 0 < block.device_ms <= block.host_ms <= block.wall_ms
+    assert side.block(0).device_ms < block.device_ms
+    assert len(side.latency(4)) == 4 and min(side.latency(3)) > 0
+    reference.free("sides")
+    with pytest.raises(TaskError, match="KeyError"):
+        side.block(1)
+
+
+def test_a_model_that_does_not_compile_has_no_such_baseline(open_on_cpu, tmp_path: Path) -> None:
+    path = tmp_path / "odd.py"
+    path.write_text(
+        "import torch\ndef refuse(*a, **k): raise RuntimeError('not this one')\ntorch.compile = refuse\n"
+        "class Model(torch.nn.Module):\n    def forward(self, x):\n        return x.exp()\n"
+        "def get_inputs():\n    return [torch.randn(64)]\n"
+    )
+    handle, reference = open_on_cpu(path)
+    state = handle.init_state(0)
+    with pytest.raises(BaselineMissing, match=r"no compile baseline: .*not this one"):
+        reference.side("compile", "given", state=state, seed=1)
+    assert reference.side("eager", "given", state=state, seed=1).prepare(1).call_ms > 0
+
+
+def test_a_host_that_dies_is_replaced(open_on_cpu, tmp_path: Path) -> None:
+    path = tmp_path / "dies.py"
+    path.write_text(
+        "import os, torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+        "        if x.numel() == 77: os._exit(9)\n        return x.exp()\n"
+        "def get_inputs():\n    return [torch.randn(64)]\n"
+    )
+    handle, reference = open_on_cpu(path)
+    state = handle.init_state(0)
+    info = reference.expect("given", 1, state, STRICT)
+    side = reference.side("eager", "given", state=state, seed=1)
+    assert reference._session is not None
+    reference._session.close()
+    assert reference.expect("given", 1, state, STRICT).case != info.case
+    with pytest.raises(Exception, match="was replaced"):
+        side.block(1)
+
+
+def test_broken_tasks_name_their_line(reference_zygote: Zygote, tasks: Tasks, tmp_path: Path) -> None:
+    path = tmp_path / "raises.py"
+    path.write_text(
+        "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+        "        if x.sum() == 0: return x\n        raise ValueError('never')\n"
+        "def get_inputs():\n    return [torch.zeros(4) if torch.initial_seed() == 0 else torch.ones(4)]\n"
+    )
+    handle = tasks.handle(path)
+    with (
+        open_reference(handle, reference_zygote, "cpu") as reference,
+        pytest.raises(TaskError, match=r"raises.py:5: forward raises ValueError: never"),
+    ):
+        reference.expect("given", 3, handle.init_state(0), STRICT)
+
+
+def test_ceilings_are_positive_numbers(open_on_cpu) -> None:
+    _, reference = open_on_cpu("softmax")
+    told = reference.measure_ceilings()
+    assert min(told["copy"], told["read"], told["write"], *told["flops"].values()) > 1e6
+    assert {"float32", "float64"} <= set(told["flops"])
+
+
+def test_expectations_make_room_for_one_another_and_are_made_again(open_on_cpu, tmp_path: Path) -> None:
+    path = tmp_path / "tight.py"
+    path.write_text(ROWS.format("torch.softmax(x, 1)"))
+    handle, reference = open_on_cpu(path, INPUT_BYTES * 4)  # on the CPU nothing counts what is taken: all is dropped
+    state = handle.init_state(0)
+    first = reference.expect("given", 1, state, STRICT)
+    second = reference.expect("given", 2, state, STRICT)
+    for info, seed in ((first, 1), (second, 2), (first, 1)):
+        outputs, _, _ = handle.reference(handle.inputs("given", seed), state, dtype="native")
+        got = {"outputs": outputs, "buffers": {}}
+        assert reference.compare(info, specs(got), stream(got)).ok
+        to_torch(outputs)[300, 200] *= 1.01
+        assert reference.compare(info, specs(got), stream(got)).where == (300, 200)
