@@ -1,7 +1,8 @@
-"""Detects float atomics in HIP source: with them the order of additions, and so the last bits, are open. No torch.
+"""Detects float atomics in HIP source, which leave the order of additions, and so the last bits, undefined. Does not
+import torch.
 
-It reads the text and errs towards yes: an atomic counts unless its target is seen to be an integer. Without float
-atomics, results that differ between two runs are a fault; with them, the tolerance decides.
+It reads the text and errs towards yes: an atomic counts unless its target is visibly an integer. Without float atomics,
+results that differ between two runs are a fault; with them, the tolerance decides.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _integer(text: str, name: str) -> bool:
     """Whether a name has a visible declaration, and every one of them is of an integer."""
     between = r"(?:\*\s*(?:__restrict__|const|volatile)?\s*|\s|&)"
     declares = re.compile(rf"([\w:]+(?:\s+\w+)*?)\s*{between}\b{name}\b\s*(?=[,)\[;=({{])")
-    # no declaration goes beyond a piece, and few pieces hold the name: the pattern costs milliseconds on all the text
+    # no declaration spans two pieces and few pieces hold the name; on the whole text the pattern takes milliseconds
     declared = [kind for piece in _PIECE.findall(text) if name in piece for kind in declares.findall(piece)]
     kinds = [" ".join(_QUALIFIERS.sub(" ", kind).split()) for kind in declared if not _NO_TYPE.search(kind)]
     return bool(kinds) and all(re.fullmatch(_INTEGER, kind) for kind in kinds)

@@ -1,4 +1,4 @@
-"""One candidate session, in the parent: runs cases, decides whose fault a failure is, and judges the results."""
+"""One candidate session, in the parent: runs cases, attributes failures and judges the results."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from hipwright.verify.reply import Malformed, believable, check_run, forged
 WORKER = "hipwright.verify.cpu.worker:CpuWorker"
 """The service that candidate sessions run; a zygote for candidates preloads its module."""
 
-POISON_A, POISON_B = 0xA5, 0x5A  # a NaN, and a huge number (in float16 a NaN too)
+POISON_A, POISON_B = 0xA5, 0x5A  # a NaN, and a large number (in float16 a NaN too)
 POISON_C = 0x1A5  # plausible results (device.poison.NOISE), so that a program cannot recognise poison
 # the 16-bit word that fills memory (device.poison.pattern, which needs torch)
 POISON_WORDS = {POISON_A: 0x7FF5, POISON_B: 0x7F5A, POISON_C: 0x7FF5}
-LAUNCH_LIMIT_S = 2.0  # processor seconds of one launch at verified shapes
-SERVICE_FAILED = 70  # how a session's own loop exits when it fails (sandbox.child)
-CALL_MARGIN_S = 20.0  # a call's wall limit beyond its launches: the machine may be busy
+LAUNCH_LIMIT_S = 2.0  # CPU seconds of one launch at verified shapes
+SERVICE_FAILED = 70  # exit code of a session whose own loop fails (sandbox.child)
+CALL_MARGIN_S = 20.0  # a call's wall limit beyond its launches, as the machine may be busy
 
 
 class Rejected(Exception):
@@ -43,7 +43,7 @@ class Rejected(Exception):
 
 @dataclass(frozen=True)
 class CallReply:
-    """What one call returned. info: launches and side effects; tree: outputs and buffers."""
+    """The reply to one call. info: launches and side effects; tree: outputs and buffers."""
 
     info: dict[str, Any]
     tree: Tree
@@ -90,7 +90,7 @@ class CandidateSession:
         self._session.close()
 
     def run(self, case: VerificationCase, **header: Any) -> CallReply:
-        """One forward call on the case's inputs. Raises GuardFailed, Rejected, or the infrastructure's own errors."""
+        """One forward call on the case's inputs. Raises GuardFailed, Rejected or infrastructure errors."""
         answer = self._call("run", header, case.inputs, case)
         try:
             check_run(answer.info, answer.tree, counted=self._counted)
@@ -99,7 +99,7 @@ class CandidateSession:
         return answer
 
     def mutate(self, case: VerificationCase) -> None:
-        """Give parameters and buffers the case's values, at their old addresses."""
+        """Writes the case's values to parameters and buffers, at their addresses."""
         self._call("mutate", {}, case.state, case)
 
     def kept(self, name: str, case: VerificationCase) -> Tree:
@@ -113,12 +113,12 @@ class CandidateSession:
 
 @contextmanager
 def attributed(case: VerificationCase | None, header: Mapping[str, Any]) -> Iterator[None]:
-    """Turns failures of a call that are the candidate's into Rejected; GuardFailed and all others pass through."""
+    """Turns failures of a call that are the candidate's into Rejected; other errors and GuardFailed pass through."""
     try:
         yield
     except GuardFailed:
         raise
-    except (CandidateError, TaskError, BadInput) as error:  # the worker knows no task
+    except (CandidateError, TaskError, BadInput) as error:  # the worker does not know the task
         raise Rejected(with_case(believable(error.verdict()), case, header)) from error
     except WorkerError as error:
         found = fault_of(error)
@@ -128,13 +128,13 @@ def attributed(case: VerificationCase | None, header: Mapping[str, Any]) -> Iter
 
 
 def fault_of(error: WorkerError) -> Verdict | None:
-    """The verdict where the candidate killed or blocked its worker; None when nothing shows that it did."""
+    """The verdict where the candidate crashed or blocked its worker; None where nothing shows that it did."""
     if isinstance(error, WorkerTimeout):
         return _crash("timeout", error.message, error)
     if isinstance(error, WorkerDied):
         note = error.note if isinstance(error.note, dict) else {}
         if note.get("status"):
-            # the candidate can write there too
+            # a candidate can write to this stream too
             status: Status = next((known for known in get_args(Status) if known == note["status"]), "hack")
             return believable(_crash(status, str(note.get("message", error.message)), error))
         said = error_of_abort(error.stderr)  # AMD's runtime aborts the process on a kernel's fault
@@ -162,7 +162,7 @@ def _crash(status: Status, message: str, error: WorkerError) -> Verdict:
 
 
 def with_case(verdict: Verdict, case: VerificationCase | None, header: Mapping[str, Any]) -> Verdict:
-    """The verdict with the case it was reached on."""
+    """The verdict with the case in its evidence."""
     if case is None:
         return verdict
     return Verdict(
@@ -187,7 +187,7 @@ def case_evidence(case: VerificationCase) -> dict[str, Any]:
 
 
 def judge(case: VerificationCase, answer: CallReply, prefix: str = "", poison: int = POISON_A) -> OutputComparison:
-    """Raise Rejected unless the answer is correct, on degenerate cases too."""
+    """Raises Rejected unless the reply is correct; degenerate cases are checked too."""
     for key, what in (("inputs_changed", "input"), ("params_changed", "parameter")):
         if answer.info[key]:
             raise Rejected(
@@ -219,7 +219,7 @@ def judge(case: VerificationCase, answer: CallReply, prefix: str = "", poison: i
 
 
 def judge_outputs(case: VerificationCase, tree: Tree, prefix: str) -> None:
-    """Raise Rejected unless the outputs alone are correct, as those of an earlier call must stay."""
+    """Raises Rejected unless the outputs alone are correct, as those of an earlier call must remain."""
     found = compare({"outputs": tree}, type(case.expected)({"outputs": case.expected.tree["outputs"]}))
     if not found.ok:
         raise Rejected(_wrong(case, found, prefix, {"outputs": tree}, [], POISON_A))
@@ -262,7 +262,7 @@ def holds_poison(tree: Tree, found: OutputComparison, poison: int) -> bool:
 
 
 def _leaf(tree: Tree, path: str) -> HostTensor | None:
-    """The leaf that a Rule's path names."""
+    """The leaf at a Rule's path."""
 
     def walk(node: Tree, name: str) -> HostTensor | None:
         if isinstance(node, HostTensor):
@@ -278,5 +278,5 @@ def _leaf(tree: Tree, path: str) -> HostTensor | None:
 
 
 def launches(stats: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Kernel, grid and block of the first 16 launches, for evidence."""
+    """Kernel, grid and block of the first 16 launches, for the evidence."""
     return [{key: entry[key] for key in ("kernel", "grid", "block") if key in entry} for entry in stats[:16]]

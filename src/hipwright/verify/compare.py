@@ -21,7 +21,7 @@ from hipwright.verify.expected import F64, LUCKY_SHARE, Expected, Mask, Rule
 
 
 def compare(got: Tree, expected: Expected) -> OutputComparison:
-    """The worst disagreement between outputs and expectations; structure is checked before any value."""
+    """The comparison of the worst leaf; structure is checked before any value."""
     spec = check_structure(got, expected.tree)
     if spec is not None:
         return spec
@@ -55,7 +55,7 @@ def check_structure(got: Tree, tree: Any, path: str = "output") -> OutputCompari
             return _bad(path, f"a dict with {sorted(tree)}", _describe(got))
         return _first(check_structure(got[key], item, f"{path}[{key!r}]") for key, item in tree.items())
     if isinstance(tree, (list, tuple)):
-        # a plan cannot build a list, so a tuple of the same length stands for one
+        # a plan cannot build a list, so a tuple of the same length is accepted for one
         if not isinstance(got, (list, tuple)) or len(got) != len(tree):
             return _bad(path, f"a sequence of {len(tree)}", _describe(got))
         return _first(check_structure(a, b, f"{path}[{i}]") for i, (a, b) in enumerate(zip(got, tree, strict=True)))
@@ -176,7 +176,7 @@ def _compare_values(got: HostTensor, rule: Rule) -> OutputComparison:
 
 
 def _compare_finite(values: F64, rule: Rule) -> OutputComparison | None:
-    """The comparison of a leaf that is finite and within every budget, as nearly all are; None for any other."""
+    """The comparison of a leaf that is finite and within every budget, as nearly all are; None for any other leaf."""
     if rule.judged is not None or rule.element is None:
         return None
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -196,8 +196,10 @@ def _compare_finite(values: F64, rule: Rule) -> OutputComparison | None:
 
 
 def _row_relief(rule: Rule, worst: F64) -> F64:
-    """The factor on each row's budgets: its `lift` where that lets it pass and few rows need one. worst: each row's
-    largest error over budget."""
+    """The factor on each row's budgets: its `lift` where that lets the row pass and few rows need one.
+
+    worst: each row's largest error over budget.
+    """
     over = worst > 1.0
     if rule.lift is None or not over.any() or over.sum() > LUCKY_SHARE * over.size:
         return np.ones_like(worst)
@@ -243,7 +245,7 @@ def _nonfinite(values: F64, rule: Rule, mismatch: Mask) -> OutputComparison:
 
 
 def _first_wrong(values: npt.NDArray[Any], rule: Rule, wrong: Mask, why: str) -> OutputComparison:
-    """The verdict on elements that no budget excuses, shown by the first of them."""
+    """The comparison of a leaf with elements outside their budgets; names the first of them."""
     place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
     want, have = rule.expected[place].item(), values[place].item()
     said = [f"{value:.9g}" if isinstance(value, float) else str(value) for value in (have, want)]

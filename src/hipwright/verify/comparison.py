@@ -1,4 +1,4 @@
-"""The result of a comparison of outputs with what they must hold."""
+"""The result of a comparison of outputs with their expectation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class OutputComparison:
         return self.status == "pass"
 
     def evidence(self) -> dict[str, Any]:
-        """Plain JSON types for a Verdict."""
+        """The evidence for a Verdict, as plain JSON types."""
         return {
             "output": self.path,
             "index": list(self.where),
@@ -47,7 +47,7 @@ class OutputComparison:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: NaN and Inf become strings."""
+    """A value in JSON: NaN and Inf become strings."""
     if isinstance(value, float) and (value != value or value in (inf, -inf)):
         return str(value)
     return value

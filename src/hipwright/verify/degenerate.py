@@ -1,7 +1,7 @@
-"""Finds degenerate cases: those that trivial outputs would pass, so that passing them proves nothing.
+"""Finds degenerate cases, which trivial outputs would pass, so that passing them proves nothing.
 
-A case is degenerate where zeros, a constant, an input handed back, or the outputs of another seed would pass, and where
-the output is empty (docs/verification.md, A2 and A3).
+A case is degenerate where zeros, a constant, a returned input, or the outputs of another seed would pass, and where the
+output is empty (docs/verification.md, A2 and A3).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hipwright.verify.inputs import with_values
 
 
 def degenerate(expected: Expected, inputs: Any, other: Expected | None) -> str:
-    """Why the case is no evidence, or "" when it is. other: the expectation under other input values."""
+    """Why the case is no evidence, or "" where it is. other: the expectation for other input values."""
     evidence = [rule for rule in rules(expected.tree) if rule.evidence and rule.expected.size]
     if not evidence:
         return "every output is empty"
@@ -28,7 +28,7 @@ def degenerate(expected: Expected, inputs: Any, other: Expected | None) -> str:
     others = rules(other.tree) if other is not None else []
     if all(_passes(np.zeros_like(rule.expected), rule) for rule in evidence):
         return "zeros would pass"
-    # a single element is a constant by itself: there only other inputs can tell
+    # a single element is always a constant: only other inputs show whether it is evidence
     if any(rule.expected.size > 1 for rule in evidence) and all(_passes(_constant(rule), rule) for rule in evidence):
         return "a constant would pass"
     if all(_identity_passes(rule, sources) for rule in evidence):
@@ -52,7 +52,7 @@ def _tensor(values: Any, rule: Rule) -> HostTensor | None:
 
 
 def _constant(rule: Rule) -> Any:
-    """The constant with the best chance: the mean of a float leaf, the commonest value of an exact one."""
+    """The constant that most likely passes: the mean of a float leaf, the most frequent value of an exact one."""
     if rule.element is None:
         values, counts = np.unique(rule.expected, return_counts=True)
         return np.full_like(rule.expected, values[counts.argmax()])

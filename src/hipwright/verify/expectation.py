@@ -1,4 +1,6 @@
-"""Makes the expectation of one set of inputs from the reference in its own dtypes, in fp64, and on nudged inputs."""
+"""Computes the expectation for one set of inputs from three runs of the reference: in its own dtypes, in fp64, and in
+fp64 on nudged inputs.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,14 @@ from hipwright.verify.tolerance import (
     unchanged_rule,
 )
 
-# outputs of at most so many elements have their baseline's error taken from so many further draws
+# leaves of at most so many elements take the baseline's error from so many further draws
 FEW_ELEMENTS, REDRAWS = 32, 6
 NATIVE_SLACK = 2.0  # factor on c where the expectation is the baseline itself
 
 
 @dataclass
 class Expectations:
-    """Makes the expectations of one task, from its host alone. nudge_seed: draws how inputs and state are nudged."""
+    """Computes the expectations of one task, by its host alone. nudge_seed: draws how inputs and state are nudged."""
 
     handle: TaskHandle
     policy: TolerancePolicy
@@ -40,8 +42,10 @@ class Expectations:
     def of(
         self, inputs: Tree, state: Tree, redraw: Callable[[int], Tree] | None = None, *, near_constant: bool = False
     ) -> Expected:
-        """The expectation on these inputs. redraw: further inputs of their kind, for leaves of few elements.
-        near_constant: as `tolerance.floor`."""
+        """The expectation for these inputs.
+
+        redraw: further inputs of their kind, for leaves of few elements. near_constant: as in `tolerance.floor`.
+        """
         native, after, info = self.handle.reference(inputs, state, dtype="native")
         aliases = alias_pairs(info)
         if self.policy.mode == "kernelbench":
@@ -52,7 +56,7 @@ class Expectations:
         dtype = str(exact_info.get("reference_dtype", "float64"))
         nudged, nudged_after = self._on_nudged(inputs, state, exact, exact_after, native_only=dtype == "native")
         weights = tensor_leaves(state["params"])
-        # without float64 the baseline is its own expectation, and its own error is not seen
+        # without float64 the baseline is its own expectation, so its error is unknown
         c = self.policy.c * (NATIVE_SLACK if dtype == "native" else 1.0)
 
         redrawn = self._redrawn_errors(native, state, redraw) if redraw is not None and dtype != "native" else {}
@@ -104,12 +108,12 @@ class Expectations:
     def _on_nudged(
         self, inputs: Tree, state: Tree, exact: Tree, after: Mapping[str, HostTensor], *, native_only: bool
     ) -> tuple[Tree, Any]:
-        """(outputs, buffers) of the reference on nudged inputs; the given ones where the nudge leaves its domain.
+        """(outputs, buffers) of the reference on nudged inputs; `exact` and `after` where the nudge leaves its domain.
 
-        native_only: inputs keep their dtype, since the reference takes no other.
+        native_only: inputs keep their dtype, since the reference accepts no other.
         """
         seed = self.nudge_seed
-        if id(state) not in self._nudged:  # states are kept, so an id stays one state's
+        if id(state) not in self._nudged:  # states are kept alive, so an id belongs to one state
             held = {k: draws.nudge(state[k], seed, rounded=True) for k in ("params", "buffers")}
             self._nudged[id(state)] = {**state, **held}
         nudged = self._nudged[id(state)]
@@ -133,7 +137,7 @@ def narrowest(inputs: Tree, state: Tree) -> str:
 
 
 def alias_pairs(info: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
-    """(leaf path, what it shares memory with) as the workers and the task host report them."""
+    """(leaf path, what it shares memory with), from the report of a worker or the task host."""
     return frozenset((str(a), str(b)) for a, b in info.get("aliases") or ())
 
 

@@ -13,9 +13,11 @@ from hipwright.records import TensorSpec
 from hipwright.verify.accepted_results import AcceptedResults
 
 LUCKY_SHARE = 0.1
-"""Share of a leaf's rows whose budgets may grow to that of the leaf's worst honest row. A row's honest error is one
-draw or two: where few terms decide a row, a second honest kernel is more than four times as far off in one row of
-forty."""
+"""Share of a leaf's rows whose budgets may grow to that of the leaf's worst honest row.
+
+A row's honest error is one draw or two: where few terms decide a row, a second honest kernel is more than four times as
+far off in one row of forty.
+"""
 
 F64 = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -73,9 +75,9 @@ class Rule:
 
     expected: float64 values, or the exact bits of an integer or bool leaf. element: absolute budget of each element.
     row: absolute budget of each row's rms, rows of `row_length` elements; both None for exact leaves. lift: the factor,
-    at least 1, on the budgets of a row whose honest error happened to be small (`LUCKY_SHARE`). judged: False
-    where the honest baseline itself disagrees with the reference, which is no evidence. evidence: False for a leaf
-    that must merely stay as it was. accepted: results that passed.
+    at least 1, on the budgets of a row whose honest error happened to be small (`LUCKY_SHARE`). judged: False where the
+    honest baseline itself disagrees with the reference, so that nothing can be judged. evidence: False for a leaf that
+    must only remain unchanged. accepted: results that passed.
     """
 
     path: str

@@ -20,8 +20,10 @@ def too_long(seconds: str) -> str:
 
 
 def unseen(verdicts: Iterable[Verdict]) -> dict[str, str]:
-    """{workload: why} of the task's own workloads that were too costly for the cpu target and that no verdict rests on.
-    A program may be wrong there alone (docs/verification.md)."""
+    """{workload: why} of the task's own workloads that were too costly for the cpu target and that no verdict includes.
+
+    A program may be wrong at these alone (docs/verification.md).
+    """
     known = list(verdicts)
     seen = {name for verdict in known for name in verdict.workloads}
     left = {name: why for verdict in known for name, why in verdict.skipped.items() if CPU in why}

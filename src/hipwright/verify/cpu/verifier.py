@@ -1,10 +1,10 @@
 """Verifies one program on the `cpu` target, in stages with the cheap ones first; the first failure decides.
 
-1. checked build, smallest claimed workload: bounds, races, barriers, and values
+1. checked build, smallest supported workload: bounds, races, barriers, and values
 2. three launch orders and three poisons: equal bits, or within tolerance where float atomics leave the order open
-3. every input family, unseen shapes, and the task's own shapes where the cpu can carry them
-4. a second call with new inputs and parameters at the old addresses; the first call's outputs must stay
-5. kernels replaced by no-ops: if the outputs are still right, the program's kernels do none of the work
+3. every input family, unseen shapes, and the task's own shapes where the cpu can run them
+4. a second call with new inputs and parameters at the same addresses; the first call's outputs must remain
+5. kernels replaced by no-ops: if the outputs are still correct, the program's kernels do none of the work
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from hipwright.verify.oracle import MUTATED, Oracle
 from hipwright.verify.reply import believable
 from hipwright.verify.verification import Gate, Verification, elements, first_difference, nondeterministic_verdict
 
-FULL_LAUNCH_S = 20.0  # processor seconds of one launch at the task's own shapes
+FULL_LAUNCH_S = 20.0  # CPU seconds of one launch at the task's own shapes
 FULL_SECONDS = 1.5  # predicted kernel seconds above which the task's own shapes are skipped
-# processor seconds of each thing the checked run counts, on a laptop core: predictions are equal on every machine
+# CPU seconds of each event that the checked run counts, on a laptop core; constants, so that predictions do not vary
 COSTS = {
     "read_bytes": 1e-9,
     "write_bytes": 1e-9,
@@ -65,11 +65,11 @@ def verify_cpu(
     cache: BuildCache | None = None,
     gate: Gate = "full",
 ) -> Verdict:
-    """Verify one built program. gate: "fast" runs the checked builds alone, on few families and one unseen shape.
+    """Verifies one built program. gate: "fast" runs the checked builds alone, on few families and one unseen shape.
 
-    builds: by (wave, checked); every wave of `waves` needs both, and a checked one for 32 that is not in `waves` is
-    run for information. cache: the folder of the builds' blobs (default: the shared cache). Raises infrastructure
-    errors; faults of the program or the task are in the Verdict.
+    builds: by (wave, checked); every wave of `waves` needs both, and a checked one for 32 that is not in `waves` is run
+    for information. cache: the folder of the builds' blobs (default: the shared cache). Raises infrastructure errors;
+    faults of the program or the task are in the Verdict.
     """
     problem = oracle.status()
     if problem is not None:
@@ -98,7 +98,7 @@ class CpuVerification(Verification):
     limits: Limits
     cache: BuildCache
     waves: tuple[int, ...]
-    predicted: float = 0.0  # processor seconds of one fast call on the main workload
+    predicted: float = 0.0  # CPU seconds of one call of the unchecked build on the main workload
 
     def run_stages(self, gate: Gate) -> None:
         """All stages in order."""
@@ -123,7 +123,7 @@ class CpuVerification(Verification):
     # ---------------------------------------------------------------- stages
 
     def checked(self, wave: int) -> None:
-        """Runs the build that checks every access on the smallest workload that the program claims."""
+        """Runs the build that checks every access on the smallest workload that the program supports."""
         traffic: dict[str, list[float]] = {}
         with self._session(wave, checked=True) as session:
             answer = self._claimed(session)
@@ -152,7 +152,7 @@ class CpuVerification(Verification):
                 self.second_call(session)
 
     def _claimed(self, session: CandidateSession) -> CallReply:
-        """The answer on the first workload that no guard refuses, which becomes `main`."""
+        """The reply on the first workload that no guard refuses, which becomes `main`."""
         for planned in self.candidates():
             name = planned.workload.name
             try:
@@ -238,10 +238,10 @@ class CpuVerification(Verification):
                     if rejected.verdict.status != "timeout":
                         raise
                     self.skipped[name] = too_long(f"over {FULL_LAUNCH_S:g}")
-                    return  # the session is gone
+                    return  # the session has ended
 
     def second_call(self, session: CandidateSession) -> None:
-        """Calls again with new values at the old addresses, and reads the first call's outputs once more."""
+        """Calls again with new values at the same addresses, and reads the first call's outputs once more."""
         first, second = self.main_case("normal"), self.main_case(MUTATED)
         if second.rejected:
             return
@@ -257,7 +257,7 @@ class CpuVerification(Verification):
         self.checks["second_call"] = "pass"
 
     def noop(self) -> None:
-        """Notes whether the outputs are correct without the program's kernels."""
+        """Records whether the outputs are correct without the program's kernels."""
         right = True
         with self._session(None, checked=False) as session:
             for family in ("normal", "given"):

@@ -1,7 +1,7 @@
-"""The candidate's own process on the `cpu` target: lowers the plan, loads the kernels, runs. Imports torch.
+"""The candidate's process on the `cpu` target: lowers the plan, loads the kernels, runs. Imports torch.
 
-It holds inputs and parameters, never an expectation. Everything the plan may touch lies in guarded memory; what a run
-returns is data for the parent to judge: outputs, buffers afterwards, who shares memory with whom, what was changed.
+It holds inputs and parameters, never an expectation. All memory that the plan may access is guarded. A run returns data
+for the parent to judge: outputs, buffers afterwards, which tensors share memory, which were changed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CpuWorker:
         return self._live.run(header, inputs)
 
     def mutate(self, header: dict[str, Any], table: Tree) -> tuple[dict[str, Any], Tree]:
-        """Give every parameter and buffer new values at its old address."""
+        """Writes new values to every parameter and buffer at its address."""
         self._live.mutate(table)
         return {}, None
 

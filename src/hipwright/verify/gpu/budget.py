@@ -1,4 +1,7 @@
-"""Between the device's host and the parent's rules: numbers for budgets down, comparisons and lint up. No torch."""
+"""Converts between the device host's descriptions and the rules of verification: budgets, comparisons and degeneracy.
+
+Does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _NOTHING = np.empty(0, np.uint8)
 def budget(leaf: Mapping[str, Any], arguments: Tree, state: Tree, c: float) -> dict[str, Any]:
     """The numbers of `tolerance.strict_rule` and `kernelbench_rule` for one leaf as the host describes it.
 
-    leaf: {"dtype", "shape", "float"}. c: times the honest error. {} for an exact leaf.
+    leaf: {"dtype", "shape", "float"}. c: factor on the honest error. {} for an exact leaf.
     """
     if not leaf["float"]:
         return {}
@@ -43,7 +46,7 @@ def budget(leaf: Mapping[str, Any], arguments: Tree, state: Tree, c: float) -> d
 
 
 def overflow(told: Sequence[Mapping[str, Any]], shares: Sequence[Mapping[str, Any]]) -> str:
-    """Why a family leaves what the dtype can hold, or "" (as the oracle has it).
+    """Why a family exceeds the dtype's range, or "" (as the oracle decides).
 
     shares: {"finite", "judged": of the elements, "largest": finite magnitude} of each float leaf, {} for others.
     """
@@ -60,7 +63,7 @@ def overflow(told: Sequence[Mapping[str, Any]], shares: Sequence[Mapping[str, An
 
 
 def degenerate(passes: Sequence[Mapping[str, bool]]) -> str:
-    """Why a case is no evidence, or "" (as `lint.degenerate`): what passes each leaf that is evidence.
+    """Why a case is no evidence, or "" (as `degenerate.degenerate` decides): which trivial outputs pass each leaf.
 
     passes: {"blind": nothing in it is judged, "zeros", "constant", "single": one element, "identity", "stranger"}.
     """
@@ -81,7 +84,7 @@ def degenerate(passes: Sequence[Mapping[str, bool]]) -> str:
 
 
 def hollow(tree: Tree) -> Tree:
-    """Specs as tensors without data, which is all that a check of the structure looks at."""
+    """Specs as tensors without data, for checks of the structure."""
     return _map_specs(tree, lambda spec, path: HostTensor(spec.dtype, spec.shape, spec.stride, 0, _NOTHING), "")
 
 
@@ -106,7 +109,7 @@ def _map_specs(tree: Tree, fn: Any, path: str) -> Tree:
 
 
 def pairing(got: Tree, tree: Tree) -> list[int]:
-    """For each leaf of `tree` in order, the number of the leaf of `got` that stands there (structures agree)."""
+    """For each leaf of `tree` in order, the index of the corresponding leaf of `got` (the structures agree)."""
     numbers = iter(range(1 << 30))
     return _pair(_map_specs(got, lambda spec, path: next(numbers), ""), tree)
 
@@ -120,7 +123,7 @@ def _pair(got: Tree, tree: Tree) -> list[int]:
 
 
 def comparison(told: Mapping[str, Any], spec: TensorSpec) -> OutputComparison:
-    """One leaf's result, in the words of `verify.compare`.
+    """One leaf's result as an `OutputComparison`.
 
     told: {"path", "kind": "pass", "element", "row", "mask" or "exact", "worst", "flat": logical index or -1,
     "expected", "got", "budget", "wrong", "total"}.
@@ -159,7 +162,7 @@ def _message(told: Mapping[str, Any], where: tuple[int, ...]) -> str:
 
 
 def ahead(items: Iterable[T]) -> Iterator[T]:
-    """The same items, each next one fetched by a thread while the last is used."""
+    """The same items; a thread fetches the next one while the last is used."""
     end = object()
     iterator = iter(items)
     with ThreadPoolExecutor(1, "hipwright-ahead") as pool:

@@ -1,8 +1,9 @@
-"""Calls of a candidate on host tensors in the GPU's worker: several of them wait for the device once. Imports torch.
+"""Calls of a candidate on host tensors in the GPU's worker, with one wait for the device for several calls. Imports
+torch.
 
-Each wait for a GPU that many processes share is a change of process, some 10 ms where eighteen share it (an H200), so
-calls that belong together are all enqueued first. What each found starts for the host in stream order, before the next
-one runs; a fault of the device then stands at the first of them, whichever it was.
+Each wait for a GPU that many processes share is a context switch, some 10 ms where eighteen share it (an H200), so
+calls that belong together are all enqueued first. The transfer of each call's results starts in stream order, before
+the next call runs. A fault of the device is reported for the first call, whichever caused it.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ class CandidateCalls:
         """`WatchedCandidate.run` for each of header["runs"] on its entry of `given` -> one entry each in {"runs"} and
         in the tree.
 
-        header["cases"]: names under which inputs are kept here, whose entry is None from then on; "drop": names that
-        are no longer needed; "together": wait once for all where there is room to. {"stale"} where a name is not known.
-        An entry of the answer is what the run tells, or {"guard", "line"} for a refused shape, or {"verdict"}, after
-        which it ends.
+        header["cases"]: names under which inputs are kept here; later their entry is None. "drop": names that are no
+        longer needed. "together": wait once for all where there is memory for it. {"stale"} where a name is not known.
+        An entry of the reply is the run's info, or {"guard", "line"} for a refused shape, or {"verdict"}, after which
+        the list ends.
         """
         cases = self._held(header, given)
         if cases is None:
@@ -47,9 +48,10 @@ class CandidateCalls:
     def again(
         self, loaded: LoadedCandidate, header: Mapping[str, Any], bundle: Sequence[Tree]
     ) -> tuple[dict[str, Any], Tree]:
-        """Two calls at the same addresses, new values and parameters in between; then the first outputs once more.
+        """Two calls at the same addresses, with new values and parameters in between; then the first outputs once more.
 
-        bundle: [first inputs, second state, second inputs]. As `many`, three entries, the last with outputs only.
+        bundle: [first inputs, second state, second inputs]. The reply is that of `many`, with three entries, the last
+        of outputs only.
         """
         first, state, second = bundle
         row = _Row(loaded, self._noise, together=bool(header.get("together")))
@@ -70,7 +72,7 @@ class CandidateCalls:
             return {"runs": [*told["runs"], {}]}, [*trees, {"outputs": kept()}]
 
     def _held(self, header: Mapping[str, Any], given: Sequence[Tree]) -> list[Tree] | None:
-        """The inputs of each run, those that were sent before among them."""
+        """The inputs of each run, including those that were sent earlier."""
         names = header.get("cases") or [""] * len(given)
         for name in header.get("drop", ()):
             self._cases.pop(name, None)
@@ -100,7 +102,7 @@ class _Row:
         return bool(self._waiting)
 
     def begin(self, settings: Mapping[str, Any], case: Tree) -> None:
-        """One more call."""
+        """Enqueues one more call."""
         live, failed = self._loaded.live, False
         try:
             with faults(self._loaded, self._noise is not None):
@@ -117,7 +119,7 @@ class _Row:
             self._finish()
 
     def answer(self) -> tuple[dict[str, Any], Tree]:
-        """What all calls told."""
+        """The entries of all calls."""
         self._finish()
         return {"runs": [info for info, _ in self._found]}, [tree for _, tree in self._found]
 

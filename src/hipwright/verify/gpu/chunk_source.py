@@ -1,4 +1,4 @@
-"""Inputs on their way to a device: what `verify.gpu.loaded.Loaded.place` takes. No torch."""
+"""Inputs to be placed on a device: the argument of `verify.gpu.loaded.LoadedProgram.place`. Does not import torch."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class ChunkSource(Protocol):
 
     @property
     def drawn(self) -> Hashable:
-        """Names the values: equal names, equal values."""
+        """Identifies the values: equal names, equal values."""
 
     @property
     def digest_seed(self) -> int:
         """The seed of `digests`."""
 
     def digests(self) -> tuple[int, ...] | None:
-        """hipwright.digest.digest of each tensor leaf; None where nobody has worked it out."""
+        """`hipwright.digest.digest` of each tensor leaf; None where it is not known."""
 
     def chunks(self) -> Iterator[tuple[int, int, HostTensor]]:
         """(leaf, offset, bytes) for the span of every tensor leaf."""

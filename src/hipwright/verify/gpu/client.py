@@ -1,4 +1,4 @@
-"""A GPU's candidate worker as callers see it: makes programs ready to run and to be timed. No torch."""
+"""A GPU's candidate worker as callers use it: loads programs for running and timing. Does not import torch."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from hipwright.verify.reply import whole_numbers
 
 
 class CandidateWorker(WorkerConnection):
-    """The candidate worker of one GPU, which serves one program after another. Safe to use from several threads, one
-    call at a time."""
+    """The candidate worker of one GPU, which serves one program after another.
+
+    Safe to use from several threads, one call at a time.
+    """
 
     def load(
         self,
@@ -30,11 +32,11 @@ class CandidateWorker(WorkerConnection):
         poison: int = POISON_A,
         load_options: Mapping[str, Any] | None = None,
     ) -> LoadedProgram:
-        """Make a program ready. build: its code object (None for the modes and candidate forms that need none). more:
-        what else program.modelnew.run.load wants to know (extensions, seed).
+        """Loads a program. build: its code object (None for the modes and candidate forms that need none). more:
+        further arguments of program.modelnew.run.load (extensions, seed).
 
-        Raises CandidateError for what the program does wrong, infrastructure errors for the rest. A process that turns
-        out to be dead is replaced once.
+        Raises CandidateError for what the program does wrong, infrastructure errors for the rest. A dead process is
+        replaced once.
         """
         with self._lock:
             own = self.fresh if self.fresh is not None else TARGETS.is_host(self.driver) or program.form == "modelnew"
@@ -63,7 +65,8 @@ class CandidateWorker(WorkerConnection):
         poison: int,
         load_options: Mapping[str, Any],
     ) -> int:
-        held, key = self._tables.setdefault(id(table), (table, str(next(self._ids))))  # kept: an id stays one table's
+        # kept, so that an id belongs to one table
+        held, key = self._tables.setdefault(id(table), (table, str(next(self._ids))))
         code, so = None, ""
         if build is not None and mode == "run" and program.form == "program":
             if TARGETS.is_host(self.driver):
@@ -87,5 +90,5 @@ class CandidateWorker(WorkerConnection):
             told, _tree = self.call("load", header, bundle, limit_s=self.limit_for(program))
             if not told.get("stale"):
                 return whole_numbers(told, "program")[0]
-            self._sent.discard(key)  # forgotten there, or somebody wrote to it
+            self._sent.discard(key)  # the worker dropped it, or a candidate wrote to it
         raise WorkerError("the candidate worker does not keep a state table")

@@ -1,4 +1,7 @@
-"""The connection to a GPU's candidate worker: one warm process, replaced when a program breaks it. No torch."""
+"""The connection to a GPU's candidate worker: one warm process, replaced after a program breaks it.
+
+Does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +30,19 @@ Mode = Literal["run", "noop"]
 GPU_WORKER = "hipwright.verify.gpu.worker:GpuWorker"
 """The service of a candidate worker; its zygote preloads the module."""
 MODELNEW_PRELOAD = ("torch", GPU_WORKER.partition(":")[0], "hipwright.program.modelnew.warm")
-"""What a zygote imports whose workers run ModelNew files."""
+"""Modules that a zygote of workers for ModelNew files imports."""
 
-# RLIMIT_DATA counts what a GPU's driver maps for itself too; the processor's time is bounded call by call, by the clock
+# RLIMIT_DATA counts the GPU driver's own mappings too; time is limited call by call, by the wall clock
 LIMITS = Limits(wall_s=120.0, cpu_s=24 * 3600.0, memory_mb=16384)
 LIMIT_S = 10.0  # wall seconds of a call on a GPU
-CPU_LIMIT_S = 40.0  # of one on the driver "cpu", whose launches are bounded by their processor time
-FOREIGN_LIMIT_S = 30.0  # of a modelnew candidate's: its libraries compile kernels when they are first called
+CPU_LIMIT_S = 40.0  # of a call on the driver "cpu", whose launches are limited by their CPU time
+FOREIGN_LIMIT_S = 30.0  # of a modelnew candidate's call: its libraries compile kernels in their first call
 BULK_LIMIT_S = 600.0  # of moving and checking large inputs, where no candidate runs
 
 
 @dataclass(frozen=True)
 class RunInfo:
-    """One call whose results stayed on the device. specs: {"outputs", "buffers"} with a TensorSpec for each tensor."""
+    """One call whose results stay on the device. specs: {"outputs", "buffers"} with a TensorSpec for each tensor."""
 
     handle: int
     specs: Tree
@@ -69,7 +72,7 @@ class WorkerConnection:
     profile: Literal["gpu", "tools"] = "gpu"
     recycled: int = 0  # processes that were replaced after a fault
     standby: Standby | None = None  # where new processes come from, if they are started ahead
-    canary: Canary | None = None  # says of a late call whether the GPU answers anybody
+    canary: Canary | None = None  # decides whether a late call is extended
     _session: Session | None = field(default=None, repr=False)
     _program: str = ""
 
@@ -91,25 +94,25 @@ class WorkerConnection:
         self.close()
 
     def open(self) -> None:
-        """Start the process now, if there is none. Raises DeviceError where the device does not work."""
+        """Starts the process, if there is none. Raises DeviceError where the device does not work."""
         with self._lock:
             self._alive()
 
     def close(self) -> None:
-        """End the process; the next call starts another."""
+        """Ends the process; the next call starts another."""
         with self._lock:
             if self._session is not None:
                 self._session.close()
             self._session = None
 
     def recycle(self) -> None:
-        """End a process that must not serve anybody else."""
+        """Ends a process that must not be used again."""
         with self._lock:
             self.recycled += 1
             self.close()
 
     def forget(self, state: Tree, sets: Sequence[str] = ()) -> None:
-        """A task ends that this worker will not see again: drop its state table, and give its sets' memory back."""
+        """Frees the state table and the sets of a task that this worker will not serve again."""
         with self._lock:
             _, key = self._tables.pop(id(state), (None, ""))
             self._sent.discard(key)
@@ -117,12 +120,13 @@ class WorkerConnection:
             for name in sets:
                 self.sizes.pop(name, None)
                 if self.placed.pop(name, None) is not None and self._session is not None:
-                    with contextlib.suppress(Rejected, WorkerError, DeviceError, CandidateError):  # then all is gone
+                    # the process has ended, and its memory with it
+                    with contextlib.suppress(Rejected, WorkerError, DeviceError, CandidateError):
                         self.call("set_free", {"set": name}, limit_s=BULK_LIMIT_S)
 
     @property
     def session(self) -> Session | None:
-        """The process, for those who ask whether it is still the same."""
+        """The process, by which callers notice that it was replaced."""
         return self._session
 
     def limit_for(self, program: Program) -> float:
@@ -189,7 +193,7 @@ class WorkerConnection:
 
 @contextmanager
 def as_candidate_error() -> Iterator[None]:
-    """A Rejected as the error that evaluators expect outside a verification."""
+    """A context that raises a Rejected as a CandidateError, which evaluators expect outside a verification."""
     try:
         yield
     except Rejected as rejected:

@@ -1,4 +1,4 @@
-"""Results that never leave the device but in chunks: are they right, and the same twice?"""
+"""Judges results that stay on the device and are read in chunks: correctness, and equality of two runs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 def judge_on_device(
     session: LoadedProgram, run: RunInfo, reference: DeviceReference, expected: ExpectationInfo, prefix: str = ""
 ) -> OutputComparison:
-    """Raise Rejected unless a result that lies on the device is right. Buffers are judged where the result has them."""
+    """Raises Rejected unless a result on the device is correct. Buffers are judged where the result has them."""
     name, family = expected.drawn.workload, expected.drawn.family
     _untouched(run, expected, prefix)
-    if not run.specs["buffers"]:  # after many timed calls they are not what one call leaves
+    if not run.specs["buffers"]:  # after many timed calls buffers are not those of one call
         expected = replace(expected, tree={**expected.tree, "buffers": {}})
     found = reference.compare(expected, run.specs, session.chunks(run))
     if not found.ok:
@@ -40,7 +40,7 @@ def judge_on_device(
 
 
 def _untouched(run: RunInfo, expected: ExpectationInfo, prefix: str = "") -> None:
-    """Raise Rejected for a call that wrote to what it was given, or returned that."""
+    """Raises Rejected for a call that wrote to its inputs or returned them."""
     name, family = expected.drawn.workload, expected.drawn.family
     for key, what in (("inputs_changed", "input"), ("params_changed", "parameter")):
         if run.info[key]:
@@ -54,10 +54,10 @@ def _untouched(run: RunInfo, expected: ExpectationInfo, prefix: str = "") -> Non
 
 @dataclass
 class AcceptedDigests:
-    """Results on one set of inputs that were judged right, by their bits: specs, and a digest of each tensor.
+    """Results for one set of inputs that were judged correct, by their bits: specs, and a digest of each tensor.
 
-    What a right program gives has nearly always been given before, and judging it sends all of it through the host. The
-    seed is drawn here and never told to a kernel, so none can aim at a digest.
+    Nearly every result of a correct program has occurred before, and judging it sends all of it through the host. The
+    seed of the digests is drawn here and never given to a kernel, so that none can aim at a digest.
     """
 
     seed: int = field(default_factory=lambda: secrets.randbits(62))
@@ -71,9 +71,10 @@ def judge_set(
     set_name: str,
     seen: AcceptedDigests | None = None,
 ) -> OutputComparison:
-    """One call on the first slot of a set, judged there. Raises Rejected, also where the program's guards refuse it.
+    """One call on the first slot of a set, judged on the device. Raises Rejected, also where the program's guards
+    refuse it.
 
-    seen: of this expectation. It is asked of programs alone: digests of host code's results are not believed.
+    seen: of this expectation. It is used for programs alone: host code's digests are not trusted.
     """
     name, family = expected.drawn.workload, expected.drawn.family
     try:
@@ -103,8 +104,11 @@ def twice_on_device(
     sources: Sequence[ChunkSource],
     open_order: Callable[[Sequence[Mapping[str, Any]]], bool],
 ) -> bool:
-    """The first case with two poisons, which must give the same bits unless the launches say otherwise (returned);
-    then the second case at the same addresses, which must leave the first call's result alone. Raises Rejected."""
+    """Runs the first case with two poisons, then the second case at the same addresses.
+
+    The two results must have the same bits unless the launches leave the order open (returned); the second case must
+    leave the first call's result alone. Raises Rejected.
+    """
     name, family = cases[0].drawn.workload, cases[0].drawn.family
     label = f"{name}/{family}"
     session.place(label, sources[0])
@@ -129,9 +133,9 @@ def twice_on_device(
 
 
 def first_difference_on_device(session: LoadedProgram, a: RunInfo, b: RunInfo) -> tuple[int, int] | None:
-    """(leaf, place in its memory) of the first element that two results do not share; NaN equals NaN.
+    """(leaf, index in its memory) of the first element that differs between two results; NaN equals NaN.
 
-    A tensor with gaps is left out: nobody says what lies in them.
+    A tensor with gaps is not compared, as the contents of gaps are undefined.
     """
     specs = [leaf for leaf in leaves(a.specs) if isinstance(leaf, TensorSpec)]
     others = [leaf for leaf in leaves(b.specs) if isinstance(leaf, TensorSpec)]
@@ -156,7 +160,7 @@ def _typed(chunk: HostTensor, dtype: str) -> HostTensor:
 
 
 def large_verdict(status: Any, workload: str, family: str, message: str, **evidence: Any) -> Verdict:
-    """A verdict on a candidate that is about one case."""
+    """A verdict on a candidate about one case."""
     return Verdict(
         status=status,
         fault="candidate",
@@ -168,7 +172,7 @@ def large_verdict(status: Any, workload: str, family: str, message: str, **evide
 
 
 def named(verdict: Verdict, workload: str, family: str) -> Verdict:
-    """A verdict that says which case it is about."""
+    """The verdict with the case that it is about."""
     return large_verdict(verdict.status, workload, family, verdict.message, **verdict.evidence)
 
 

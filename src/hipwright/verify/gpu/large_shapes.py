@@ -1,4 +1,4 @@
-"""The stages of a verification whose inputs and results never leave the device: the task's own large shapes."""
+"""The stages of a verification whose inputs and results stay on the device: the task's own large shapes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ BIG_BYTES = 4 << 30  # inputs above this are verified with given values alone
 
 @dataclass(frozen=True)
 class TimedInputs:
-    """The inputs that a task is timed on, as a worker holds them: slots 0 .. slots-1 of `workload` under `seed`, the
-    model's state, and the right results on the first slot that are known."""
+    """The inputs that a task is timed on, as a worker holds them.
+
+    Slots 0 .. slots-1 of `workload` under `seed`, the model's state, and the results on the first slot that are known
+    to be correct.
+    """
 
     state: Tree
     set_name: str
@@ -41,7 +44,7 @@ class TimedInputs:
 
 @dataclass(kw_only=True)
 class LargeShapeVerification(Verification):
-    """Verifies one program on the worker's device; reference: judges what the oracle calls too large."""
+    """Verifies one program on the worker's device. reference: judges the shapes that are too large for the oracle."""
 
     parsed: Parsed | None
     program: Program
@@ -51,7 +54,7 @@ class LargeShapeVerification(Verification):
     load_options: Mapping[str, Any] | None
 
     def large(self, session: LoadedProgram, reference: DeviceReference) -> None:
-        """The task's own shapes that are too large for the oracle, judged on the device."""
+        """Verifies the task's own shapes that are too large for the oracle, on the device."""
         for name in self.own_large():
             source = reference.inputs(name, self.oracle.seed_of("device", name), "given")
             big = _bytes(source.arguments) > BIG_BYTES
@@ -65,7 +68,7 @@ class LargeShapeVerification(Verification):
         changed = session.audit()
         if changed:
             raise Rejected(wild(changed[0]))
-        session.free_sets(BIG_BYTES)  # a timing needs the room
+        session.free_sets(BIG_BYTES)  # a timing needs the memory
 
     def own_large(self) -> list[str]:
         """The task's own workloads that are too large for the oracle."""
@@ -73,7 +76,7 @@ class LargeShapeVerification(Verification):
         return [name for name in own if name in self.oracle.skipped]
 
     def again_on_device(self, session: LoadedProgram, reference: DeviceReference, name: str) -> None:
-        """What the main workload is asked, of a program that claims the task's own large shapes alone."""
+        """Repeats and a second call on the device, for a program that supports the task's own large shapes alone."""
         assert self.oracle.policy is not None
         seeds = [self.oracle.seed_of("device", name), self.oracle.seed_of("device", name, MUTATED)]
         cases = [reference.expect(name, s, self.oracle.state, self.oracle.policy, family="normal") for s in seeds]
@@ -90,7 +93,7 @@ class LargeShapeVerification(Verification):
         return self.parsed is None or counted or adds_floats(self.parsed.hip)
 
     def on_device(self, session: LoadedProgram, reference: DeviceReference, name: str, family: str) -> None:
-        """One case whose inputs and outputs never leave the device but in chunks."""
+        """One case whose inputs and outputs stay on the device and are read in chunks."""
         seed = self.oracle.seed_of("device", name)
         assert self.oracle.policy is not None
         expected = reference.expect(name, seed, self.oracle.state, self.oracle.policy, family=family)
@@ -123,7 +126,7 @@ class LargeShapeVerification(Verification):
         set_name: str,
         seen: AcceptedDigests | None = None,
     ) -> None:
-        """One call on the first slot of a set, judged there."""
+        """One call on the first slot of a set, judged on the device."""
         name, family = expected.drawn.workload, expected.drawn.family
         label = f"{name}/{family}"
         found = judge_set(session, reference, expected, set_name, seen)

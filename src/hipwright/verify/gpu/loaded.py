@@ -1,4 +1,4 @@
-"""One program in a GPU's candidate worker, seen from the parent: its runs, its resident inputs, its results."""
+"""One program in a GPU's candidate worker, as the parent uses it: its runs, its resident inputs, its results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Outcome = CallReply | GuardFailed | Verdict
 
 
 class LoadedProgram:
-    """One program in the worker. Use as a context manager."""
+    """One program in the worker. A context manager."""
 
     def __init__(self, owner: WorkerConnection, session: Session, number: int, program: Program, mode: Mode) -> None:
         self.program = program
@@ -48,11 +48,11 @@ class LoadedProgram:
 
     @property
     def alive(self) -> bool:
-        """Whether the process that holds it still lives."""
+        """Whether the process that holds it still runs."""
         return self._owner.session is self._session and self._session.alive
 
     def close(self) -> None:
-        """Give everything of the program back. One that cannot even be unloaded costs the process."""
+        """Frees everything of the program. If unloading fails, the process is ended."""
         if self.alive:
             try:
                 self._owner.call("unload", {"program": self._number}, json_only=True)
@@ -62,7 +62,7 @@ class LoadedProgram:
     # ---------------------------------------------------------------- small cases
 
     def run(self, case: VerificationCase, **header: Any) -> CallReply:
-        """One forward call on the case's inputs. Raises GuardFailed, Rejected, or the infrastructure's own errors."""
+        """One forward call on the case's inputs. Raises GuardFailed, Rejected or infrastructure errors."""
         outcome = self.run_many([(case, header)])[0]
         if isinstance(outcome, GuardFailed):
             raise outcome
@@ -73,8 +73,11 @@ class LoadedProgram:
     def run_many(
         self, items: Sequence[tuple[VerificationCase, Mapping[str, Any]]], *, together: bool = False
     ) -> list[Outcome]:
-        """`run` for each, in one message. The list ends early with the first Verdict. together: the worker waits for
-        the device once; a fault of the device is then told of the first, whichever it was."""
+        """`run` for each, in one message. The list ends early with the first Verdict.
+
+        together: the worker waits for the device once; a fault of the device is then reported for the first call,
+        whichever caused it.
+        """
         if not items:
             return []
         inputs = [case.inputs for case, _ in items]
@@ -94,7 +97,10 @@ class LoadedProgram:
 
     def again(self, first: VerificationCase, second: VerificationCase, *, together: bool = False) -> list[Outcome]:
         """Two calls at the same addresses, the second with new values and parameters; then the first's outputs as they
-        are now (an Answer with outputs alone). Shorter where a call failed."""
+        are now.
+
+        The last reply has outputs alone. The list is shorter where a call failed.
+        """
         bundle = [first.inputs, second.state, second.inputs]
         told, trees = self.call("again", {"together": together}, bundle, case=first)
         kept: list[Outcome] = []
@@ -111,12 +117,12 @@ class LoadedProgram:
         return self._outcomes(told, trees, items, together) + kept
 
     def trace(self, state: Tree, inputs: Tree) -> dict[str, Any]:
-        """What the plan asks of the library and launches, on tensors without data (TensorSpecs)."""
+        """The library operators and launches of the plan, on tensors without data (TensorSpecs)."""
         told, _ = self.call("trace", {}, [state, inputs])
         return checked_trace(told)
 
     def operators(self, case: VerificationCase) -> Any:
-        """The library's operators in one call of a modelnew candidate; what a hostile process says of itself."""
+        """The library's operators in one call of a modelnew candidate, as its own, untrusted process reports them."""
         told, _ = self.call("operators", {}, case.inputs, case=case)
         return told.get("ops")
 
@@ -152,7 +158,7 @@ class LoadedProgram:
     # ---------------------------------------------------------------- large inputs
 
     def place(self, set_name: str, source: ChunkSource, slots: int = 1) -> None:
-        """Make sure that the slots of a set hold the source's values; what is there and whole is left as it is."""
+        """Ensures that the slots of a set hold the source's values; slots that do already are left as they are."""
         told, _ = self.call("set_stale", {"set": set_name, "slots": slots}, bulk=True, json_only=True)
         stale = set(whole_numbers(told, "stale"))
         held = self._owner.placed.setdefault(set_name, {})
@@ -162,7 +168,7 @@ class LoadedProgram:
                 self.fill(set_name, number, wanted)
 
     def fill(self, set_name: str, slot: int, source: ChunkSource) -> None:
-        """Put a source's values into one slot, at the addresses it has if the tensors look the same."""
+        """Writes a source's values into one slot, at the same addresses if the tensors have the same form."""
         where = {"set": set_name, "slot": slot}
         held = self._owner.placed.setdefault(set_name, {})
         held.pop(slot, None)
@@ -179,14 +185,16 @@ class LoadedProgram:
         held[slot] = source.drawn
 
     def free_sets(self, above: int) -> None:
-        """Give the memory of sets back whose slots hold more than so many bytes each."""
+        """Frees sets whose slots hold more than so many bytes each."""
         for name in [name for name, size in self._owner.sizes.items() if size > above]:
             self.call("set_free", {"set": name}, bulk=True)
             self._owner.placed.pop(name, None)
             self._owner.sizes.pop(name)
 
     def audit(self) -> list[tuple[str, int, int, str]]:
-        """(set, slot, leaf, "value" or "zone") of what was written to in all resident sets; those are filled anew."""
+        """(set, slot, leaf, "value" or "zone") of everything that was written to in all resident sets; those are filled
+        again.
+        """
         told, _ = self.call("set_audit", {}, bulk=True)
         found = []
         try:
@@ -222,8 +230,10 @@ class LoadedProgram:
                 yield leaf, offset, self.fetch(run, leaf, offset, min(bytes_, size - offset))
 
     def digests(self, run: RunInfo, seed: int) -> tuple[str, ...]:
-        """`hipwright.digest` of each tensor leaf of a result, decimal, worked out where it lies. For programs: code of
-        a candidate's own could answer what it likes."""
+        """`hipwright.digest` of each tensor leaf of a result, decimal, computed on the device.
+
+        For programs only: a candidate's host code could return any digest.
+        """
         told, _ = self.call("result_digests", {"handle": run.handle, "seed": seed}, json_only=True)
         found = told.get("digests")
         count = sum(isinstance(leaf, TensorSpec) for leaf in leaves(run.specs))
@@ -232,7 +242,7 @@ class LoadedProgram:
         return tuple(found)
 
     def drop(self, run: RunInfo) -> None:
-        """Give a result's memory back."""
+        """Frees a result."""
         self.call("drop", {"handle": run.handle}, json_only=True)
 
     def slot_count(self, set_name: str) -> int:
@@ -242,7 +252,7 @@ class LoadedProgram:
     # ---------------------------------------------------------------- inside
 
     def result(self, told: dict[str, Any], specs: Tree, set_name: str, slot: int) -> RunInfo:
-        """A worker's answer about one call on a slot. Rejected where our worker's code gives no such answer."""
+        """A worker's reply about one call on a slot. Raises Rejected where the worker's code gives no such reply."""
         try:
             check_result(told, specs)
         except Malformed as error:

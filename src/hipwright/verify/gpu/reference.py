@@ -1,8 +1,8 @@
-"""A task's reference on a device, seen from the parent: inputs, what is right, and the baselines (docs/tasks.md).
+"""A task's reference on a device, as the parent uses it: inputs, expectations and baselines (docs/tasks.md).
 
 The tensors stay in the host (`hipwright.task.device.server`), the one process of a GPU that runs the task's own code
-and holds what outputs should be. What crosses is specs, digests and chunks of bytes; nothing here imports torch. The
-host computes budgets and compares on the device; the numbers that make a budget come from `hipwright.verify.tolerance`.
+and holds expectations. Only specs, digests and chunks of bytes are sent; nothing here imports torch. The host computes
+budgets and compares on the device; the numbers that define a budget come from `hipwright.verify.tolerance`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from hipwright.verify.gpu.shared_hosts import HostedTask, SharedHosts
 
 BASELINES = ("eager", "compile")
 MORE = ("max-autotune", "copy")
-"""Sides that are opened where they are asked for: slow to compile, or no baseline at all."""
+"""Sides that are opened only on request: slow to compile, or no baseline at all."""
 _SERVICE = "hipwright.task.device.server:DeviceHost"
-# RLIMIT_DATA counts what the CUDA driver maps for itself too: 1.5 GB before the first tensor
+# RLIMIT_DATA counts the CUDA driver's own mappings too: 1.5 GB before the first tensor
 LIMITS = Limits(wall_s=600.0, cpu_s=24 * 3600.0, memory_mb=16384)
 
 
@@ -48,11 +48,11 @@ def open_reference(
     limits: Limits = LIMITS,
     memory_limit_bytes: int = 0,
 ) -> DeviceReference:
-    """Start the host of `handle`'s task on `device` ("cuda:0", "cpu") in a zygote that runs no candidates, or in a
-    process that it shares with tasks it trusts.
+    """Starts the host of `handle`'s task on `device` ("cuda:0", "cpu"), in a zygote that runs no candidates or in a
+    process shared with tasks that it trusts.
 
-    limits.wall_s bounds each call. memory_limit_bytes: device memory the host may fill; 0 for 90 % of what is free
-    when it is needed. Raises TaskError where the file's code fails there, DeviceError where the device does.
+    limits.wall_s bounds each call. memory_limit_bytes: device memory the host may fill; 0 for 90 % of what is free when
+    it is needed. Raises TaskError where the file's code fails, DeviceError where the device does.
     """
     return DeviceReference(handle, zygote, device, limits, memory_limit_bytes)
 
@@ -60,8 +60,8 @@ def open_reference(
 class DeviceReference:
     """One task on one device. Safe to use from several threads, one call at a time.
 
-    Inputs, expectations and baselines are kept until `free`. The host is one session; one that dies is replaced by the
-    next call, and what it held is made again.
+    Inputs, expectations and baselines are kept until `free`. The host is one session; the next call replaces a dead
+    one, and its contents are computed again.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class DeviceReference:
         self._states: dict[int, tuple[Tree, int]] = {}
         self._sent: set[int] = set()
         self._expected: dict[tuple[Any, ...], ExpectationInfo] = {}
-        self._keys: dict[int, tuple[tuple[Any, ...], tuple[Tree, TolerancePolicy]]] = {}  # of every case ever made
+        self._keys: dict[int, tuple[tuple[Any, ...], tuple[Tree, TolerancePolicy]]] = {}  # of every case so far
         try:
             self.info: dict[str, Any] = self.ask("describe")[0]
         except BaseException:
@@ -95,14 +95,14 @@ class DeviceReference:
         self.close()
 
     def close(self) -> None:
-        """End the host."""
+        """Ends the host."""
         with self._lock:
             if self._session is not None:
                 self._session.close()
                 self._session = None
 
     def free(self, what: str = "all") -> None:
-        """Give device memory back: "inputs", "expectations", "sides" or "all". Inputs are made again when needed."""
+        """Frees device memory: "inputs", "expectations", "sides" or "all". Inputs are drawn again when needed."""
         if what in ("expectations", "all"):
             self._expected.clear()
         if self._session is not None and self._session.alive:
@@ -111,7 +111,7 @@ class DeviceReference:
     # ---------------------------------------------------------------- inputs
 
     def inputs(self, workload: str, seed: int, family: str = "given", slot: int = 0) -> InputSource:
-        """One set of inputs, drawn on the device when first looked at. Slots of one seed hold different values."""
+        """One set of inputs, drawn on the device on first use. Slots of one seed hold different values."""
         return InputSource(self, self._drawn(workload, seed, family, slot))
 
     def _drawn(self, workload: str, seed: int, family: str, slot: int = 0) -> InputSetId:
@@ -128,7 +128,7 @@ class DeviceReference:
         return bool(self._known[key])
 
     def header(self, drawn: InputSetId) -> dict[str, Any]:
-        """A draw as the host knows it."""
+        """A draw in the form of the host's requests."""
         first = self.handle.task.workloads[0]
         return {
             "workload": self.handle.workload(drawn.workload).to_dict(),
@@ -140,7 +140,7 @@ class DeviceReference:
         }
 
     def told(self, method: str, drawn: InputSetId) -> tuple[dict[str, Any], Tree]:
-        """A question about inputs whose answer cannot change."""
+        """A request about inputs whose reply cannot change, cached."""
         with self._lock:
             if (method, drawn) not in self._known:
                 self._known[method, drawn] = self.ask(method, self.header(drawn))
@@ -152,7 +152,7 @@ class DeviceReference:
     def expect(
         self, workload: str, seed: int, state: Tree, policy: TolerancePolicy, *, family: str = "given", slot: int = 0
     ) -> ExpectationInfo:
-        """The reference on one set of inputs with its state set to `state`; kept until freed.
+        """The expectation for one set of inputs with the state `state`; kept until freed.
 
         Raises TaskError where the reference fails on them; a family's inputs that it refuses are `rejected` instead.
         """
@@ -203,20 +203,20 @@ class DeviceReference:
     def compare(
         self, expected: ExpectationInfo, got: Tree, stream: Iterable[tuple[int, int, HostTensor]]
     ) -> OutputComparison:
-        """What `verify.compare.compare` says, worked out on the device.
+        """The result of `verify.compare.compare`, computed on the device.
 
         got: {"outputs": nesting, "buffers": {path: leaf}} with a TensorSpec for each tensor. stream: (leaf, offset,
         bytes) for every byte of every tensor leaf of `got` in order: of its span (`hipwright.digest.span`), chunks of
-        whole elements, rising offsets. Nothing is read from it when the structure is wrong already.
+        whole elements, rising offsets. It is not read when the structure is wrong.
         """
         wrong = check_structure(rules.hollow(got), rules.hollow_rules(expected.tree))
         if wrong is not None:
             return wrong
         given = [leaf for leaf in leaves(got) if isinstance(leaf, TensorSpec)]
-        order = rules.pairing(got, expected.tree)  # a dict may name its parts in another order
+        order = rules.pairing(got, expected.tree)  # a dict may have its keys in another order
         place = {number: index for index, number in enumerate(order)}
         specs = [given[number] for number in order]
-        with self._lock:  # the host has one comparison with a case at a time
+        with self._lock:  # the host runs one comparison with a case at a time
             case = self._begin(expected, [list(spec.stride) for spec in specs])
             for leaf, offset, chunk in rules.ahead(stream):
                 self.ask("compare_chunk", {"case": case, "leaf": place[leaf], "offset": offset}, chunk)
@@ -229,7 +229,7 @@ class DeviceReference:
         return worst
 
     def _begin(self, expected: ExpectationInfo, strides: list[list[int]]) -> int:
-        """The case to compare with: made again, from the same draws, where the host had to make room."""
+        """The case to compare with, computed again from the same draws where the host freed it."""
         for _ in range(2):
             if not self.ask("compare_begin", {"case": expected.case, "strides": strides})[0].get("gone"):
                 return expected.case
@@ -267,13 +267,16 @@ class DeviceReference:
         return ReferenceSide(self, name, side, self.generation, tuple(told["notes"]))
 
     def measure_ceilings(self) -> dict[str, Any]:
-        """What the device reaches, measured now: see `hipwright.measure.ceilings`, which keeps it."""
+        """The device's ceilings, measured now; `hipwright.measure.ceilings` stores them."""
         return self.ask("ceilings")[0]
 
     # ---------------------------------------------------------------- the host
 
     def _state(self, state: Tree) -> int:
-        """The host's number of a state table, which is sent once. Tables are kept, so an id stays one table's."""
+        """The host's number of a state table, which is sent once.
+
+        Tables are kept alive, so an id belongs to one table.
+        """
         with self._lock:
             if id(state) not in self._states:
                 self._states[id(state)] = (state, next(self._ids))
@@ -307,7 +310,7 @@ class DeviceReference:
                 raise self._blame(error) from error
             except HipwrightError as error:
                 if self._session is not None and (isinstance(error, DeviceError) or error.evidence.get("broken")):
-                    self._session.close()  # a context with an error is of no more use
+                    self._session.close()  # a context with an error cannot be used again
                 raise
 
     def _blame(self, error: WorkerDied | WorkerTimeout | RemoteFailure) -> TaskError:

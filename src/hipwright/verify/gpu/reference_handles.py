@@ -1,4 +1,7 @@
-"""What a `DeviceReference` hands out: inputs for a worker to place, what is right, baselines to time. No torch."""
+"""Handles of a `DeviceReference`: inputs for a worker to place, expectations, baselines to time.
+
+Does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ CHUNK_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class InputSetId:
-    """Names one set of inputs; the host makes it again from this alone whenever it needs it.
+    """Identifies one set of inputs, from which the host can draw it again.
 
     family: "given", or "normal" and "outliers" made on the device. restricted: those keep to the given values' range.
     """
@@ -31,11 +34,11 @@ class InputSetId:
 
 @dataclass(frozen=True)
 class ExpectationInfo:
-    """What is right for one set of inputs and one state; the values themselves are in the host as `case`.
+    """The expectation for one set of inputs and one state; its values are in the host, under `case`.
 
     tree: {"outputs": nesting, "buffers": {path: leaf}} with a TensorSpec for each tensor. reference: "float64",
     "float64 in N parts", or "native" where neither memory nor operators allow float64. moved: whether the reference
-    also ran on nudged inputs. rejected, degenerate: why the case proves nothing, or "". notes: what was given up.
+    also ran on nudged inputs. rejected, degenerate: why the case proves nothing, or "". notes: what was left out.
     """
 
     case: int
@@ -55,12 +58,12 @@ class ExpectationInfo:
 
     @property
     def counts(self) -> bool:
-        """Whether it stands as evidence."""
+        """Whether the case is evidence."""
         return not (self.rejected or self.degenerate)
 
 
 class ReferenceHost(Protocol):
-    """The reference that made these: how they speak to its process."""
+    """The `DeviceReference` that returned the handles, as they use it."""
 
     generation: int
 
@@ -69,20 +72,20 @@ class ReferenceHost(Protocol):
         ...
 
     def told(self, method: str, drawn: InputSetId) -> tuple[dict[str, Any], Tree]:
-        """A question about inputs whose answer cannot change."""
+        """A request about inputs whose reply cannot change, cached."""
         ...
 
     def header(self, drawn: InputSetId) -> dict[str, Any]:
-        """A draw as the host knows it."""
+        """A draw in the form of the host's requests."""
         ...
 
 
 class BaselineMissing(TaskError):
-    """torch.compile does not compile this model: there is no such baseline, and nobody is at fault."""
+    """torch.compile does not compile this model: there is no such baseline, which is nobody's fault."""
 
 
 class InputSource:
-    """One set of inputs in the host. `slot` gives the same set with other values."""
+    """One set of inputs in the host. `slot` returns the set with other values."""
 
     def __init__(self, reference: ReferenceHost, drawn: InputSetId) -> None:
         self._reference = reference
@@ -140,12 +143,12 @@ class ReferenceSide:
         self._generation = generation
 
     def prepare(self, iterations_hint: int) -> LaunchMode:
-        """Warm up, and capture the graphs where asked to and possible."""
+        """Warms up, and captures the graphs if requested and possible."""
         told = self._ask("side_prepare", {"calls": iterations_hint})
         return LaunchMode(policy=told["policy"], why=told["why"], call_ms=told["call_ms"])
 
     def stream(self, why: str) -> None:
-        """No graphs from now on."""
+        """Uses no graphs from now on."""
         self._ask("side_stream", {"why": why})
 
     def block(self, calls: int) -> TimedBlock:

@@ -1,7 +1,8 @@
-"""Inputs that stay on the device for many candidates: filled chunk by chunk, digest-checked before and after each use.
+"""Inputs that stay on the device for many candidates, with digests that are checked before and after each use. Imports
+torch.
 
-Worker side; imports torch. A set has slots, each one full set of forward's arguments. Every tensor lies between red
-zones of its own. Whoever writes to a set is caught when it is looked at next, and the slot is then filled anew.
+On the worker's side. A set has slots, each with one full set of forward's arguments. Every tensor lies between red
+zones of its own. A write to a slot is found by the next check, and the slot is then filled again.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ from hipwright.tensors import BITS, HostTensor, Tree
 from hipwright.torchio import DTYPES
 from hipwright.verify.worker.trees import tensors_of
 
-ZONE = 4096  # bytes of red zone in front of and behind each tensor
+ZONE = 4096  # bytes of red zone before and after each tensor
 ZONE_BYTE = 0xA5
 
 
 @dataclass
 class InputSlot:
-    """One set of arguments. wholes: each tensor's memory, zones included. digests: what its span must hash to."""
+    """One set of arguments.
+
+    wholes: each tensor's memory, zones included. digests: the expected digests of the spans.
+    """
 
     arguments: list[Any]
     wholes: list[Any]
@@ -37,20 +41,20 @@ class InputSlot:
         return tensors_of(self.arguments)
 
     def hashes(self) -> tuple[int, ...]:
-        """The digests as they are now."""
+        """The current digests."""
         return tuple(digests(list(self.tensors()), self.seed))
 
     def changed(self) -> list[int]:
-        """Leaves whose values are no longer what was put there."""
+        """Leaves whose values have changed."""
         return look([self])[0][1]
 
     def strays(self) -> list[int]:
-        """Leaves beside which something was written; the zones are made whole again."""
+        """Leaves next to which something was written; restores the zones."""
         return look([self])[0][0]
 
 
 def look(slots: Sequence[InputSlot]) -> list[tuple[list[int], list[int]]]:
-    """(strays, changed) of each slot, in one wait for the device: many processes share it."""
+    """(strays, changed) of each slot, with one wait for the device, as many processes share it."""
     zones = [[(torch.cat(_zones(whole)) != ZONE_BYTE).any() for whole in slot.wholes] for slot in slots]
     totals = [sums(slot.tensors(), slot.seed) if slot.digests is not None else [] for slot in slots]
     asked = [flag.to(torch.int64) for flags in zones for flag in flags] + [one for some in totals for one in some]
@@ -81,7 +85,7 @@ class ResidentInputs:
         self._slots: dict[str, dict[int, InputSlot]] = {}
 
     def open(self, name: str, number: int, arguments: Tree, seed: int) -> None:
-        """Make room for a slot, or get ready to overwrite it at its addresses where the same tensors lie there."""
+        """Allocates a slot, or prepares to overwrite it at its addresses where it has the same tensors."""
         slots = self._slots.setdefault(name, {})
         known = slots.get(number)
         if known is not None and _shapes(known.arguments) == _shapes(arguments):
@@ -94,12 +98,15 @@ class ResidentInputs:
         slots[number] = InputSlot(made, wholes, seed)
 
     def fill(self, name: str, number: int, leaf: int, offset: int, chunk: HostTensor) -> None:
-        """Bytes of a leaf's span (hipwright.digest.span)."""
+        """Writes bytes of a leaf's span (hipwright.digest.span)."""
         body = span(self.slot(name, number).tensors()[leaf])
         body[offset : offset + chunk.numel].data.copy_(torch.from_numpy(chunk.storage[: chunk.numel]))
 
     def done(self, name: str, number: int, digests: tuple[int, ...] | None) -> bool:
-        """Whether what arrived is what was sent; without digests to compare with, what is there now counts as right."""
+        """Whether the slot holds what was sent.
+
+        Without digests to compare with, the current values count as correct.
+        """
         slot = self.slot(name, number)
         found = slot.hashes()
         slot.digests = found if digests is None else digests
@@ -110,7 +117,7 @@ class ResidentInputs:
         return self._slots[name][number]
 
     def stale(self, name: str, slots: int) -> list[int]:
-        """Slots that are missing or no longer hold what was put there."""
+        """Slots that are missing or were changed."""
         known = self._slots.get(name, {})
         there = [n for n in range(slots) if n in known]
         whole = {
@@ -121,7 +128,7 @@ class ResidentInputs:
         return [n for n in range(slots) if n not in whole]
 
     def audit(self) -> list[list[Any]]:
-        """[set, slot, leaf, "value" or "zone"] of everything that was written to; what was changed is forgotten."""
+        """[set, slot, leaf, "value" or "zone"] of everything that was written to; drops changed slots."""
         found: list[list[Any]] = []
         places = [(name, number, slot) for name, slots in self._slots.items() for number, slot in slots.items()]
         filled = [place for place in places if place[2].digests is not None]
@@ -133,7 +140,7 @@ class ResidentInputs:
         return found
 
     def free(self, name: str) -> None:
-        """Give the memory back."""
+        """Frees a set."""
         self._slots.pop(name, None)
 
 
@@ -158,7 +165,7 @@ def _zones(whole: Any) -> tuple[Any, Any]:
 
 
 def _shapes(tree: Any) -> list[Any]:
-    """What the tensors of a nesting look like, torch tensors and specs alike."""
+    """The form of the tensors of a nesting, equal for torch tensors and their specs."""
     if isinstance(tree, (tuple, list)):
         return [_shapes(item) for item in tree]
     if isinstance(tree, dict):

@@ -1,4 +1,7 @@
-"""Device hosts that several tasks share: the parent's side of `hipwright.task.device.shared_host`. No torch."""
+"""Device hosts that several tasks share: the parent's side of `hipwright.task.device.shared_host`.
+
+Does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ _CLOSE_S = 60.0
 class SharedHosts:
     """A few processes that serve the device hosts of many tasks; `session` has the signature of `Zygote.session`.
 
-    A new task goes to the process with the fewest. Only for tasks that trust each other: one that changes torch changes
-    it for all tasks of its process.
+    A new task goes to the process with the fewest tasks. Only for tasks that trust each other: one that changes torch
+    changes it for all tasks of its process.
     """
 
     def __init__(self, zygote: Zygote, count: int) -> None:
@@ -62,7 +65,7 @@ class _HostProcess:
         self._numbers = itertools.count(1)
 
     def close(self) -> None:
-        """End the process."""
+        """Ends the process."""
         with self.lock:
             if self._session is not None:
                 self._session.close()
@@ -121,7 +124,7 @@ class HostedTask:
 
     @contextlib.contextmanager
     def closing_on_fault(self) -> Iterator[None]:
-        """Ends the process after a fault of the device: its context cannot be used any more."""
+        """A context that ends the process after a fault of the device, whose context cannot be used any more."""
         try:
             yield
         except HipwrightError as error:

@@ -1,4 +1,4 @@
-"""A program in the worker as one side of a timed comparison. No torch."""
+"""A program in the worker as one side of a timed comparison. Does not import torch."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hipwright.verify.reply import numbers, whole_numbers
 class GpuSide:
     """A loaded program as `hipwright.device.timed_side.TimedSide`, over all slots of a set that was placed.
 
-    `reveal` and `timed_output` show that the timed calls did the work. own_time: find the share of the program's own
-    kernels too. Raises CandidateError where the program fails, as every side does.
+    `reveal` and `timed_output` show that the timed calls did the work. own_time: measure the share of the program's own
+    kernels too. Raises CandidateError where the program fails.
     """
 
     def __init__(
@@ -34,8 +34,10 @@ class GpuSide:
         self._prepared: LaunchMode | None = None
 
     def prepare(self, iterations_hint: int) -> LaunchMode:
-        """Warm up, capture where asked to and possible, and find the share of the program's own kernels; at once where
-        that was done: score mode does it before a program has the GPU to itself."""
+        """Warms up, captures if requested and possible, and measures the share of the program's own kernels.
+
+        Returns at once if that was done: score mode does it before a program has the GPU to itself.
+        """
         if self._prepared is None:
             self._prepared = self._prepare(iterations_hint)
         return self._prepared
@@ -49,7 +51,7 @@ class GpuSide:
         return LaunchMode(policy, str(told.get("why", ""))[:300], call_ms, prepare, own)  # type: ignore[arg-type]
 
     def stream(self, why: str) -> None:
-        """Launch on the stream from now on."""
+        """Launches on the stream from now on."""
         self._ask("time_stream", {"why": why})
         self._prepared = None
 
@@ -58,7 +60,7 @@ class GpuSide:
         start = time.perf_counter()
         told = self._ask("time_block", {"calls": calls})
         wall = (time.perf_counter() - start) * 1e3
-        # a whole tour at most; host code of candidates runs none, and its word is not asked for
+        # a full pass over the slots at most; for host code none is run, as its own report would not be trusted
         foreign = self._loaded.program.form != "program"
         made = calls if foreign else min(max(calls, whole_numbers(told, "calls")[0]), calls + self._slots)
         return TimedBlock(made, numbers(told, "device_ms")[0], numbers(told, "host_ms")[0], wall)
@@ -68,12 +70,12 @@ class GpuSide:
         return numbers(self._ask("time_latency", {"calls": calls}), "ms")
 
     def reveal(self, slot: int, source: ChunkSource, poison: int = POISON_B) -> None:
-        """Late values at the addresses of a slot, and poison where outputs lie; the next block's are kept."""
+        """Writes new values to a slot and poison to where outputs lie; the outputs of the next block are kept."""
         self._loaded.fill(self.set_name, slot, source)
         self._ask("time_reveal", {"poison": poison})
 
     def timed_output(self, slot: int) -> RunInfo:
-        """What the last timed call on a slot returned."""
+        """The outputs of the last timed call on a slot."""
         header = {"timer": self._timer, "set": self.set_name, "slot": slot}
         with as_candidate_error():
             told, specs = self._loaded.call("time_output", header)
