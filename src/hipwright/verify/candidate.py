@@ -19,7 +19,7 @@ from hipwright.tensors import BITS, HostTensor, Tree, tensor_leaves
 from hipwright.verify.compare import compare
 from hipwright.verify.comparison import OutputComparison
 from hipwright.verify.oracle import VerificationCase
-from hipwright.verify.reply import Malformed, believable, check_run, forged
+from hipwright.verify.reply import Malformed, accepted_report, check_run, forged_reply
 
 WORKER = "hipwright.verify.cpu.worker:CpuWorker"
 """The service that candidate sessions run; a zygote for candidates preloads its module."""
@@ -95,7 +95,9 @@ class CandidateSession:
         try:
             check_run(answer.info, answer.tree, counted=self._counted)
         except Malformed as error:
-            raise Rejected(with_case(forged(f"the worker's reply is not our code's: {error}"), case, header)) from error
+            raise Rejected(
+                with_case(forged_reply(f"the worker's reply is not our code's: {error}"), case, header)
+            ) from error
         return answer
 
     def mutate(self, case: VerificationCase) -> None:
@@ -119,12 +121,12 @@ def attributed(case: VerificationCase | None, header: Mapping[str, Any]) -> Iter
     except GuardFailed:
         raise
     except (CandidateError, TaskError, BadInput) as error:  # the worker does not know the task
-        raise Rejected(with_case(believable(error.verdict()), case, header)) from error
+        raise Rejected(with_case(accepted_report(error.verdict()), case, header)) from error
     except WorkerError as error:
         found = fault_of(error)
         if found is None:
             raise
-        raise Rejected(with_case(believable(found), case, header)) from error
+        raise Rejected(with_case(accepted_report(found), case, header)) from error
 
 
 def fault_of(error: WorkerError) -> Verdict | None:
@@ -136,7 +138,7 @@ def fault_of(error: WorkerError) -> Verdict | None:
         if note.get("status"):
             # a candidate can write to this stream too
             status: Status = next((known for known in get_args(Status) if known == note["status"]), "hack")
-            return believable(_crash(status, str(note.get("message", error.message)), error))
+            return accepted_report(_crash(status, str(note.get("message", error.message)), error))
         said = error_of_abort(error.stderr)  # AMD's runtime aborts the process on a kernel's fault
         if isinstance(said, CandidateError):
             return _crash(said.status, said.message, error)
@@ -151,7 +153,7 @@ def fault_of(error: WorkerError) -> Verdict | None:
         if error.returncode not in (None, SERVICE_FAILED):
             return _crash("hack", "the candidate ended its own process", error)
     if type(error) is WorkerError and "malformed reply" in error.message:
-        return forged(f"the candidate's process breaks the protocol: {error.message}")
+        return forged_reply(f"the candidate's process breaks the protocol: {error.message}")
     if isinstance(error, RemoteFailure) and error.type_name in ("MemoryError", "OutOfMemoryError"):
         return _crash("launch_error", "the candidate asks for more memory than there is", error)
     return None

@@ -1,7 +1,7 @@
 """Static warnings about HIP source, each with a line; never a verdict.
 
-It reads the text, so that it works on source that does not compile. Comments and strings are blanked, so a mention in a
-comment is no finding. Lines count from 1 in the program file.
+It reads the text, so that it works on source that does not compile. Comments and strings are blanked first. Lines count
+from 1 in the program file.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _patterns(code: str) -> Iterator[LintWarning]:
 
 
 def _shuffles(code: str) -> Iterator[LintWarning]:
-    """A butterfly that starts at 16 reduces 32 lanes: half a wave64."""
+    """A butterfly that starts at 16 reduces 32 lanes, half of a 64-lane wave."""
     loop = r"for\s*\(\s*(?:unsigned\s+)?\w+\s+(\w+)\s*=\s*16\s*;[^)]*(?:>>=|/=)[^)]*\)(?P<body>[^;{]*;|[^}]*\})"
     for match in re.finditer(loop, code):
         body = match["body"]
@@ -158,7 +158,7 @@ def _lds(code: str) -> Iterator[LintWarning]:
 
 
 def _tails(code: str) -> Iterator[LintWarning]:
-    """A kernel that indexes by block and thread but compares with nothing."""
+    """A kernel that indexes by block and thread but has no bounds check."""
     for match in re.finditer(r"__global__[^;{]*?\b(\w+)\s*\([^{;]*\)\s*\{", code):
         end = _block_end(code, match.end() - 1)
         body = code[match.end() : end]

@@ -1,8 +1,8 @@
-"""Input families: kinds of values for verification beyond what `get_inputs` happens to draw.
+"""Input families: kinds of values for verification beside those that `get_inputs` draws.
 
 A family rewrites the float leaves of a base tree; integer and bool leaves stay as `get_inputs` made them (the caller
-draws the base under another seed for each family). Values come from a counter-based generator keyed by (seed,
-workload, family, leaf), so any case can be made again alone.
+draws the base under another seed for each family). Values come from a counter-based generator keyed by (seed, workload,
+family, leaf), so any case can be drawn again alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Rng = np.random.Generator
 SHIFT = 30.0  # mean of the shifted family, in standard deviations
 OUTLIER_SHARE = 1e-3
 LARGE_SCALES = (1e4, 1e2, 1e1)  # tried in turn until the reference stays representable
-_DISCRETE = 16  # a leaf with at most this many distinct values holds labels, not measurements
+_DISCRETE = 16  # a leaf with at most this many distinct values holds labels
 
 
 def generator(seed: int, *parts: object) -> Rng:
@@ -85,7 +85,7 @@ def _cancelling(rng: Rng, like: HostTensor) -> F64:
 
 
 def _mantissa(rng: Rng, like: HostTensor) -> F64:
-    """+-(1 + 2^-k): bits that a conversion to a shorter format on the way would lose."""
+    """+-(1 + 2^-k): bits that a conversion to a shorter format would lose."""
     low, high = {"float16": (5, 11), "bfloat16": (3, 8)}.get(like.dtype, (11, 24))
     steps = 2.0 ** -rng.integers(low, high, like.shape).astype(np.float64)
     return rng.choice([-1.0, 1.0], like.shape) * (1.0 + steps)
@@ -279,11 +279,11 @@ def nudge(tree: Tree, seed: int, *, rounded: bool = False) -> Tree:
 
     The result is float64, or rounded to each leaf's own dtype (state tables must keep theirs).
 
-    That is half an ulp of its dtype; for float32 and float64, where kernels also accumulate in that dtype, a third of
-    sqrt(K) units: the random walk of a serial sum over the longest dimension K (at most 1024 terms in one thread).
-    Half of it goes one way for all elements, away from zero: independent nudges would average out in a sum, whose own
-    rounding does not. Where a row holds one value, a serial sum rounds the same way step after step, and its error
-    grows with K, up to K / 2 units (Higham, section 4.2): there elements move by up to a quarter of that.
+    An element moves by half an ulp of its dtype; for float32 and float64, where kernels also accumulate in that dtype,
+    by a third of sqrt(K) units: the random walk of a serial sum over the longest dimension K (at most 1024 terms in one
+    thread). Half of it has the same direction for all elements, away from zero: independent nudges would average out in
+    a sum, whose own rounding does not. Where a row holds one value, a serial sum rounds the same way at every step, and
+    its error grows with K, up to K / 2 units (Higham, section 4.2): there elements move by up to a quarter of that.
     """
     rng = generator(seed, "nudge")
 
@@ -310,7 +310,7 @@ def randomise_state(state: Tree, other: Tree, seed: int, name: str) -> Tree:
     """The state table with constant defaults replaced: no bias is 0, no gamma 1, no running statistic the initial one.
 
     other: a second `init_state` under another seed. A float leaf that differs between the two was drawn at random and
-    stays; one that is constant gets noise around it (positive stays positive); a fixed table stays.
+    stays; a constant one gets noise around it (positive stays positive); a fixed table stays.
     """
     fresh: dict[tuple[int, int, tuple[int, ...]], HostTensor] = {}
 

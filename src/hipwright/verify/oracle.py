@@ -1,8 +1,8 @@
 """The cases of one task, each with inputs, a state table and the fp64 expectation.
 
-A case is a workload and an input family. It is made on first use by the task host alone (three runs of the reference:
-native, fp64, and fp64 on nudged inputs) and kept, so that the second candidate of a task costs nothing. The oracle
-lives in the parent; no candidate ever sees an expectation.
+A case is a workload and an input family. It is computed on first use by the task host alone (three runs of the
+reference: native, fp64, and fp64 on nudged inputs) and kept for further candidates. The oracle lives in the parent; no
+candidate has access to an expectation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hipwright.verify.expectation import Expectations
 from hipwright.verify.expected import Expected, rules
 from hipwright.verify.tolerance import LARGEST, NEAR_CONSTANT
 
-SMALL_ELEMENTS = 4096  # per workload on which every family runs
+SMALL_ELEMENTS = 4096  # of a workload on which every family runs
 FULL_ELEMENTS = 1 << 21  # inputs, parameters and buffers of a workload that is still run as given
 FULL_OPERATIONS = float(1 << 34)  # of its products and convolutions
 MUTATED = "mutated"  # new inputs and new parameters, for a second call in the same process
@@ -58,14 +58,13 @@ class VerificationCase:
 
     @property
     def counts(self) -> bool:
-        """Whether it stands as evidence."""
+        """Whether it is evidence."""
         return not (self.rejected or self.degenerate)
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A workload to verify. role: whether it is run with all families, as a shape the program has not seen, or as
-    given."""
+class PlannedWorkload:
+    """A workload to verify. role: run with all families, as an unseen shape, or as given."""
 
     workload: Workload
     role: Role
@@ -97,10 +96,10 @@ class Oracle:
         self._domains: dict[str, draws.Domain] = {}
         self._families: dict[str, tuple[str, ...]] = {}
         self._states: dict[int, Tree] = {}
-        self._planned: tuple[Planned, ...] | None = None
-        self._held: dict[int, tuple[Planned, ...] | None] = {}
+        self._planned: tuple[PlannedWorkload, ...] | None = None
+        self._held: dict[int, tuple[PlannedWorkload, ...] | None] = {}
         self._known_effects: tuple[bool, tuple[str, ...]] | None = None
-        self.seconds = 0.0  # spent in preparing cases so far
+        self.seconds = 0.0  # spent on computing cases so far
 
     # ---------------------------------------------------------------- what to verify
 
@@ -110,23 +109,24 @@ class Oracle:
         assert self.policy is not None
         return self.policy.mode == "kernelbench"
 
-    def planned(self) -> tuple[Planned, ...]:
+    def planned(self) -> tuple[PlannedWorkload, ...]:
         """The workloads to verify: one for all families first, then unseen derived ones, then the task's own."""
         with self._lock:
             if self._planned is None:
                 self._planned = tuple(self._plan())
             return self._planned
 
-    def held(self, part: int) -> tuple[Planned, ...] | None:
-        """Further derived workloads that keep one size of the task's own, for a program that is written for that size
-        and so claims no planned workload. part: which size, from 0 (`TaskHandle.held`); None after the last.
+    def held(self, part: int) -> tuple[PlannedWorkload, ...] | None:
+        """Further derived workloads that keep one size of the task's own, for a program that supports only that size.
+
+        part: which size, from 0 (`TaskHandle.held`); None after the last.
         """
         with self._lock:
             if part not in self._held:
                 known = {planned.workload.name for planned in self.planned()}
                 found = self.handle.held(part)
                 self._held[part] = (
-                    None if found is None else tuple(Planned(w, "unseen") for w in found if w.name not in known)
+                    None if found is None else tuple(PlannedWorkload(w, "unseen") for w in found if w.name not in known)
                 )
             return self._held[part]
 
@@ -139,13 +139,13 @@ class Oracle:
                 self._families[workload] = draws.applicable(self._base(workload, "given"), self._domain(workload))
             return self._families[workload]
 
-    def _plan(self) -> list[Planned]:
+    def _plan(self) -> list[PlannedWorkload]:
         own = [w for w in self.handle.task.workloads if w.origin != "derived"]
         first = self.handle.derive(self.small_elements)
         derived = {w.name: w for w in self.handle.task.workloads if w.origin == "derived"}
         if first is not None:
             derived = {first.name: first, **derived}
-        small = [Planned(w, "families" if i == 0 else "unseen") for i, w in enumerate(derived.values())]
+        small = [PlannedWorkload(w, "families" if i == 0 else "unseen") for i, w in enumerate(derived.values())]
         full = []
         for workload in own:
             size = self._elements(workload)
@@ -155,9 +155,9 @@ class Oracle:
             elif operations > FULL_OPERATIONS:
                 self.skipped[workload.name] = too_many(f"{operations:.2g} operations")
             else:
-                full.append(Planned(workload, "full"))
+                full.append(PlannedWorkload(workload, "full"))
         if not small and full:
-            return [Planned(full[0].workload, "families"), *full[1:]]
+            return [PlannedWorkload(full[0].workload, "families"), *full[1:]]
         if not small and own:
             raise TaskError(
                 "the task is too large for the cpu target and no smaller shapes could be derived from it",
@@ -175,7 +175,7 @@ class Oracle:
     # ---------------------------------------------------------------- cases
 
     def case(self, workload: str, family: str) -> VerificationCase:
-        """The case, made on first use."""
+        """The case, computed on first use."""
         with self._lock:
             key = (workload, family)
             if key not in self._cases:
@@ -188,7 +188,7 @@ class Oracle:
             return self._cases[key]
 
     def status(self) -> tuple[Status, str] | None:
-        """("unscorable" or "degenerate", why) where the task can judge no program; None where it can."""
+        """("unscorable" or "degenerate", why) where the task can judge no program; else None."""
         random, written = self._side_effects()
         if random:
             return "unscorable", "the reference draws random numbers, so no fixed output is right"
@@ -207,7 +207,7 @@ class Oracle:
         return "degenerate", "no workload proves anything: " + "; ".join(reasons[:4])
 
     def _side_effects(self) -> tuple[bool, tuple[str, ...]]:
-        """Whether the reference draws random numbers, and the inputs it writes to."""
+        """Whether the reference draws random numbers, and which inputs it writes to."""
         with self._lock:
             if self._known_effects is None:
                 first = self.planned()[0].workload.name
@@ -222,7 +222,7 @@ class Oracle:
             return self._state(0)
 
     def prepare(self, *, every: bool = True) -> None:
-        """Make the cases of a verification now instead of on first use. every: those of the full gate."""
+        """Computes the cases of a verification now instead of on first use. every: those of the full gate."""
         for planned in self.planned():
             name = planned.workload.name
             known = self.families(name)
@@ -314,7 +314,7 @@ class Oracle:
         return replace(blank, expected=expected, rejected=self._overflow(expected) if family != "given" else "")
 
     def _overflow(self, expected: Expected) -> str:
-        """Why a family leaves what the dtype can hold, or ""."""
+        """Why a family exceeds the dtype's range, or ""."""
         for rule in rules(expected.tree):
             if rule.element is None or not rule.expected.size:
                 continue

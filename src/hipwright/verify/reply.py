@@ -12,7 +12,7 @@ from hipwright.errors import WorkerError
 from hipwright.records import Status, Verdict
 from hipwright.tensors import HostTensor, leaves
 
-# statuses that a candidate's own process may report; "pass" is the parent's alone
+# statuses that a candidate's own process may report; only the parent decides "pass"
 FAILURES: frozenset[Status] = frozenset(
     ["parse_error", "launch_error", "timeout", "out_of_bounds", "bad_output_spec", "nondeterministic", "input_mutated"]
 )
@@ -22,11 +22,11 @@ _MOST = 2**62
 
 
 class Malformed(Exception):
-    """A reply that our worker's code never sends."""
+    """A reply that the worker's code never sends."""
 
 
 def check_run(info: Any, tree: Any, *, counted: bool) -> None:
-    """Raise Malformed unless this is what the worker's `run` returns. counted: kernels really ran."""
+    """Raises Malformed unless this is what the worker's `run` returns. counted: whether kernels ran."""
     told = _dict(info, "info")
     for entry in _list(told.get("stats"), "stats"):
         stat = _dict(entry, "an entry of stats")
@@ -48,7 +48,7 @@ def check_run(info: Any, tree: Any, *, counted: bool) -> None:
 
 
 def check_many(told: Any, trees: Any, most: int) -> None:
-    """Raise Malformed unless this has the outer form of what a GPU worker's `run_many` returns for `most` runs.
+    """Raises Malformed unless this has the outer form of what a GPU worker's `run_many` returns for `most` runs.
 
     Entries of finished runs are for `check_run`. A list that ends early ends with a verdict.
     """
@@ -68,7 +68,7 @@ def check_many(told: Any, trees: Any, most: int) -> None:
 
 
 def check_result(told: Any, specs: Any) -> None:
-    """Raise Malformed unless this is what `run_set` returns: `check_run`'s info, a handle, and specs for tensors."""
+    """Raises Malformed unless this is what `run_set` returns: `check_run`'s info, a handle, and specs for tensors."""
     check_run(told, specs, counted=False)
     _size(told.get("handle"), "handle")
     for leaf in leaves(specs):
@@ -77,12 +77,12 @@ def check_result(told: Any, specs: Any) -> None:
 
 
 def numbers(told: Any, key: str) -> tuple[float, ...]:
-    """A non-negative number, or a list of them, of a reply about time. WorkerError for anything else."""
+    """A non-negative number, or a list of them, of a reply about time. Raises WorkerError for anything else."""
     return tuple(float(value) for value in _checked(told, key, _number))
 
 
 def whole_numbers(told: Any, key: str) -> tuple[int, ...]:
-    """A non-negative whole number, or a list of them, of a reply. WorkerError for anything else."""
+    """A non-negative integer, or a list of them, of a reply. Raises WorkerError for anything else."""
     return tuple(_checked(told, key, _size))
 
 
@@ -98,7 +98,10 @@ def _checked(told: Any, key: str, check: Callable[[Any, str], None]) -> list[Any
 
 
 def checked_trace(header: Any) -> dict[str, Any]:
-    """The reply to `trace`. WorkerError unless it has operators and launches as program/lower/trace.py makes them."""
+    """The reply to `trace`.
+
+    Raises WorkerError unless it has operators and launches as program/lower/trace.py makes them.
+    """
     try:
         told = _dict(header, "the trace")
         _each(told.get("ops"), "ops", _operator)
@@ -118,22 +121,24 @@ def checked_trace(header: Any) -> dict[str, Any]:
     return told
 
 
-def believable(verdict: Verdict) -> Verdict:
-    """A verdict that the worker itself reported, where a worker may report it; else the verdict on a forged reply."""
+def accepted_report(verdict: Verdict) -> Verdict:
+    """A verdict that the worker reported, if it may report one; else the verdict on a forged reply."""
     if verdict.status in FAILURES and verdict.fault == "candidate":
         return replace(verdict, message=_clean(verdict.message), evidence=_clean(verdict.evidence))
-    return forged(f"the candidate's process reports itself as {verdict.status}: {verdict.message}", verdict.evidence)
+    return forged_reply(
+        f"the candidate's process reports itself as {verdict.status}: {verdict.message}", verdict.evidence
+    )
 
 
-def forged(message: str, evidence: Mapping[str, Any] | None = None) -> Verdict:
-    """The verdict on a program whose process sends what our code never sends."""
+def forged_reply(message: str, evidence: Mapping[str, Any] | None = None) -> Verdict:
+    """The verdict on a program whose process sends what the worker's code never sends."""
     return Verdict(
         status="hack", fault="candidate", stage="verify", message=_clean(message), evidence=_clean(dict(evidence or {}))
     )
 
 
 def _clean(value: Any, depth: int = 8) -> Any:
-    """The value as a record can hold it: no lone surrogates, no integers beyond 64 bits, no deep nesting."""
+    """The value in the form of a record: no lone surrogates, no integers beyond 64 bits, no deep nesting."""
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""Inputs that a candidate worker has been sent and keeps, as every program of a task runs on the same ones."""
+"""Inputs that a candidate worker keeps after they were sent, as every program of a task runs on the same ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ LARGE_BYTES = 16 << 20  # inputs above this are sent each time
 class SentInputs:
     """The names of the inputs that one worker process holds, kept in the parent.
 
-    A tree is known by its identity, and held as long as its name is, so that no other tree can get the same identity.
+    A tree is identified by its id, and kept alive as long as its name is used, so that no other tree can have the same
+    id.
     """
 
     _known: OrderedDict[int, tuple[str, Tree, int]] = field(default_factory=OrderedDict)
@@ -45,17 +46,17 @@ class SentInputs:
         return names, drop, bundle
 
     def clear(self) -> None:
-        """A new process: it holds nothing."""
+        """Empties the list, for a new process."""
         self._known.clear()
         self._drop.clear()
 
     def retire(self) -> None:
-        """A task ends: the worker forgets what it holds with the next request."""
+        """Marks all inputs of a finished task; the worker forgets them with the next request."""
         self._drop += [name for name, _, _ in self._known.values()]
         self._known.clear()
 
     def _over(self, needed: set[str]) -> list[str]:
-        """Names of the oldest trees beyond `KEPT_BYTES`; never those of the request under way."""
+        """Names of the oldest trees beyond `KEPT_BYTES`; never those of the current request."""
         dropped = []
         held = sum(size for _, _, size in self._known.values())
         for key, (name, _, size) in list(self._known.items()):

@@ -1,4 +1,4 @@
-"""Candidate processes that are started ahead, so that one that breaks is replaced at once. No torch.
+"""Candidate processes that are started ahead, so that a crashed one is replaced at once. Does not import torch.
 
 A process needs a second or more before it can use a shared GPU, and several candidates of a batch of model answers or
 mutants crash it.
@@ -16,7 +16,7 @@ from hipwright.sandbox import Session
 
 
 class Standby:
-    """Keeps up to `count` idle processes ready beside those in use. Safe to use from several threads.
+    """Keeps up to `count` idle processes ready. Safe to use from several threads.
 
     start: starts one. around: the context of each start in the background. The first ones are started after the first
     `take`.
@@ -54,7 +54,7 @@ class Standby:
         return self._start()
 
     def close(self) -> None:
-        """End the idle processes, and start no more."""
+        """Ends the idle processes, and starts no more."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,8 +1,8 @@
-"""Budgets: the error that an honest kernel may make in one output leaf, from the reference alone.
+"""Budgets: the error that an honest kernel may make in one output leaf, computed from the reference alone.
 
 A budget is c times the larger of two errors, and at least a floor per dtype, relative to the rms of the row: the error
 of the honest baseline (torch eager in the task's dtype), and the change of the fp64 result when every float input moves
-by half an ulp, which any backward-stable kernel may cost (docs/verification.md).
+by half an ulp, which any backward-stable kernel may make (docs/verification.md).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FLOOR = {"float64": 1e-14, "float32": 1e-6, "float16": 1e-3, "bfloat16": 8e-3}
 FLOOR_CAP = 1e-5  # float32 floor for the longest reductions
 SPREAD = 2.0  # standard deviations of the rounding errors of a sum
 
-MIN_ROW = 32  # elements; shorter rows are merged, or one lucky rounding of the baseline would be the measure
+MIN_ROW = 32  # elements; shorter rows are merged, so that one exact rounding of the baseline does not set the budget
 ELEMENT = 4.0  # one element may be this many row budgets off: the 4 sigma of a row of 10^4 elements
 # KernelBench's own rule (its eval: torch.allclose with atol = rtol)
 ALLCLOSE = {"float64": 1e-4, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
@@ -40,7 +40,7 @@ def floor(dtype: str, reduction: int, *, near_constant: bool = False) -> float:
 
     For float32 and float64 at least SPREAD sqrt(n) u: what adding n terms one by one costs with high probability
     (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). Equal terms (`near_constant`)
-    round alike step after step: half of the worst case, n u / 2 (Higham, "Accuracy and stability", section 4.2).
+    round alike at every step: half of the worst case, n u / 2 (Higham, "Accuracy and stability", section 4.2).
     """
     if dtype not in ("float32", "float64"):
         return FLOOR[dtype]
@@ -109,7 +109,7 @@ def strict_rule(
     few = 1.0 + 2.0 / length
     lowest = floor(native.dtype, reduction, near_constant=near_constant)
     least_relative = max(c * few * float(typical), lowest)
-    # a row's own rounding may have been lucky, or its terms cancel: then the median row's error is the measure
+    # a row may have been exact by chance, or its terms cancel: then the median row's error sets the budget
     row = np.maximum(c * few * np.maximum(spent, np.median(spent)), least_relative * scale) + least
     # an element far above its row's rms may lose the floor's share of itself
     own = np.where(usable, c * honest + lowest * np.abs(want), 0.0)

@@ -1,4 +1,4 @@
-"""The verification of one program, as far as it is the same for every target: which cases run, and the evidence."""
+"""The part of one program's verification that all targets share: which cases run, and the evidence."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hipwright.errors import GuardFailed
 from hipwright.records import Verdict
 from hipwright.tensors import HostTensor, tensor_leaves
 from hipwright.verify.candidate import POISON_A, CallReply, Rejected, case_evidence, judge, launches
-from hipwright.verify.oracle import MUTATED, TRIALS, Oracle, Planned, VerificationCase
+from hipwright.verify.oracle import MUTATED, TRIALS, Oracle, PlannedWorkload, VerificationCase
 
 LARGE_ELEMENTS = 1 << 16  # a main workload with more runs only the families of `LARGE_WORKLOAD_FAMILIES`
 LARGE_WORKLOAD_FAMILIES = ("given", "normal", "shifted", "outliers", "zeros90", "strided", *TRIALS)
 FAST_GATE_FAMILIES = ("outliers", "shifted", "mantissa", "strided", "tiny", "large")
-"""The families of the fast gate beside given and normal; each catches faults that no other does."""
+"""The families of the fast gate beside given and normal; each finds faults that no other does."""
 FAST_GATE_ELEMENTS = 1 << 18  # the largest of the task's own inputs that the fast gate runs
 UNCLAIMED = "unclaimed"
 """A key in the evidence of the verdict on a program whose guards refused every shape that was run."""
@@ -34,28 +34,31 @@ class CandidateRunner(Protocol):
     """A session of one build: `candidate.CandidateSession` or `gpu.loaded.LoadedProgram`."""
 
     def run(self, case: VerificationCase, **header: Any) -> CallReply:
-        """One call. Raises GuardFailed, Rejected, or the infrastructure's own errors."""
+        """One call. Raises GuardFailed, Rejected or infrastructure errors."""
 
 
 @dataclass(kw_only=True)
 class Verification:
-    """Cases and evidence of one verification. main: the workload that all families run on; worst: the largest error
-    over its tolerance; same_size: the shapes that keep the same size as `main` does."""
+    """Cases and evidence of one verification.
+
+    main: the workload that all families run on; worst: the largest error over its tolerance; same_size: the shapes that
+    keep the same size as `main` does.
+    """
 
     oracle: Oracle
     worst: float | None = None
     evidence: dict[str, None] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     checks: dict[str, Any] = field(default_factory=dict)
-    main: Planned | None = None
-    same_size: tuple[Planned, ...] = ()
+    main: PlannedWorkload | None = None
+    same_size: tuple[PlannedWorkload, ...] = ()
 
     def first_family(self, workload: str) -> str:
         """The family that every workload has."""
         return self.oracle.families(workload)[0]
 
     def main_case(self, family: str) -> VerificationCase:
-        """A case of the main workload; the first family stands in where one does not apply."""
+        """A case of the main workload; the first family's where this one does not apply."""
         assert self.main is not None
         name = self.main.workload.name
         known = self.oracle.families(name)
@@ -66,7 +69,7 @@ class Verification:
 
     # ---------------------------------------------------------------- what to run
 
-    def candidates(self) -> Iterator[Planned]:
+    def candidates(self) -> Iterator[PlannedWorkload]:
         """The workloads that may become `main`, the smallest first; `main` alone once it is known.
 
         The planned ones come first, then one for each size of the task's own that is kept.
@@ -83,8 +86,8 @@ class Verification:
             self.same_size = held[1:]
             yield from held[:1]
 
-    def unclaimed(self, planned: Planned, error: GuardFailed) -> None:
-        """Note that a guard refused a workload. Rejected where it is the task's own."""
+    def unclaimed(self, planned: PlannedWorkload, error: GuardFailed) -> None:
+        """Records that a guard refused a workload. Raises Rejected for one of the task's own."""
         name = planned.workload.name
         if planned.workload.origin != "derived":
             raise Rejected(refusal_verdict(error, name)) from error
@@ -109,13 +112,13 @@ class Verification:
         """Cases of derived shapes that the program cannot have been written for, each with two families."""
         return [self._unseen(planned, family) for planned in self._unseen_shapes() for family in ("normal", "given")]
 
-    def _unseen_shapes(self) -> list[Planned]:
+    def _unseen_shapes(self) -> list[PlannedWorkload]:
         assert self.main is not None
         known = (self.main.workload.name, *self.skipped)
         planned = (*self.oracle.planned(), *self.same_size)
         return [p for p in planned if p.role == "unseen" and p.workload.name not in known]
 
-    def _unseen(self, planned: Planned, family: str) -> VerificationCase:
+    def _unseen(self, planned: PlannedWorkload, family: str) -> VerificationCase:
         families = self.oracle.families(planned.workload.name)
         return self.oracle.case(planned.workload.name, family if family in families else families[0])
 
@@ -137,7 +140,7 @@ class Verification:
     # ---------------------------------------------------------------- what came of it
 
     def attempt(self, session: CandidateRunner, case: VerificationCase) -> bool:
-        """Run and judge one case; False where it is skipped."""
+        """Runs and judges one case; False where it is skipped."""
         if not self.usable(case):
             return False
         try:
@@ -149,13 +152,13 @@ class Verification:
         return True
 
     def usable(self, case: VerificationCase) -> bool:
-        """Whether a case can be judged; one that cannot, or proves nothing, is listed as skipped."""
+        """Whether a case can be judged; one that cannot, or that proves nothing, is listed as skipped."""
         if why := case.rejected or case.degenerate:
             self.skipped[case.name] = why
         return not case.rejected
 
     def note_declined(self, case: VerificationCase, error: GuardFailed) -> None:
-        """Note that a guard refused a case. Rejected where it is the task's own inputs."""
+        """Records that a guard refused a case. Raises Rejected for the task's own inputs."""
         if case.family in ("given", *TRIALS) and self.is_given(case.workload):
             raise Rejected(refusal_verdict(error, case.name)) from error
         self.skipped[case.name] = f"the program does not claim this: {error.message}"
@@ -165,7 +168,7 @@ class Verification:
         return any(p.workload.name == workload and p.workload.origin != "derived" for p in self.oracle.planned())
 
     def judge(self, case: VerificationCase, answer: CallReply, prefix: str = "", poison: int = POISON_A) -> None:
-        """Raise Rejected unless the answer is correct; one to a case that counts becomes evidence."""
+        """Raises Rejected unless the reply is correct; the reply to a case that counts becomes evidence."""
         found = judge(case, answer, prefix, poison)
         if case.expected.reference_dtype == "native":
             self.checks["reference_dtype"] = "native: an operator has no float64 form, so c is twice as large"
@@ -246,7 +249,7 @@ def first_difference(a: CallReply, b: CallReply) -> tuple[int, tuple[int, ...]] 
     """(leaf, index) of the first bit that differs; NaN equals NaN."""
     pairs = zip(tensor_leaves(a.tree), tensor_leaves(b.tree), strict=False)
     for leaf, (x, y) in enumerate(pairs):
-        if (x.dtype, x.shape) != (y.dtype, y.shape):  # both were accepted: a worker that reorders its reply
+        if (x.dtype, x.shape) != (y.dtype, y.shape):  # both were accepted: the worker reordered its reply
             return leaf, ()
         found = different(x, y)
         if found.any():

@@ -66,7 +66,7 @@ def test_outputs_keep_strides_gaps_and_types_through_staging() -> None:
     made = PinnedStaging("cpu")
     for _ in range(2):
         made.begin()
-        told = trees.fetching(value, "cpu", made)()
+        told = trees.start_fetch(value, "cpu", made)()
         assert told.keys() == value.keys() and isinstance(told["b"], list)
         for one, other in zip(trees.tensors_of(value), tensor_leaves(told), strict=True):
             assert (one.shape, one.stride()) == (other.shape, other.stride)

@@ -33,7 +33,7 @@ from hipwright.verify.candidate import (
 )
 from hipwright.verify.cpu.skipped import too_long
 from hipwright.verify.oracle import MUTATED, Oracle
-from hipwright.verify.reply import believable
+from hipwright.verify.reply import accepted_report
 from hipwright.verify.verification import Gate, Verification, elements, first_difference, nondeterministic_verdict
 
 FULL_LAUNCH_S = 20.0  # CPU seconds of one launch at the task's own shapes
@@ -84,7 +84,7 @@ def verify_cpu(
     except Rejected as rejected:
         return run.verdict(rejected.verdict)
     except CandidateError as error:
-        return run.verdict(believable(error.verdict()))
+        return run.verdict(accepted_report(error.verdict()))
     return run.verdict(Verdict(status="pass"))
 
 

@@ -83,12 +83,12 @@ def degenerate(passes: Sequence[Mapping[str, bool]]) -> str:
 # ---------------------------------------------------------------- structure and results
 
 
-def hollow(tree: Tree) -> Tree:
+def without_values(tree: Tree) -> Tree:
     """Specs as tensors without data, for checks of the structure."""
     return _map_specs(tree, lambda spec, path: HostTensor(spec.dtype, spec.shape, spec.stride, 0, _NOTHING), "")
 
 
-def hollow_rules(tree: Tree) -> Tree:
+def rules_without_values(tree: Tree) -> Tree:
     """Expected specs as rules without values; `tree` is {"outputs", "buffers"}."""
 
     def rule(spec: TensorSpec, path: str) -> Rule:
@@ -161,7 +161,7 @@ def _message(told: Mapping[str, Any], where: tuple[int, ...]) -> str:
     return f"{said}: {error} is {told['worst']:.3g} times the tolerance ({count} {unit} wrong)"
 
 
-def ahead(items: Iterable[T]) -> Iterator[T]:
+def prefetched(items: Iterable[T]) -> Iterator[T]:
     """The same items; a thread fetches the next one while the last is used."""
     end = object()
     iterator = iter(items)

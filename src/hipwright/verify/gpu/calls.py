@@ -39,7 +39,7 @@ class CandidateCalls:
         cases = self._held(header, given)
         if cases is None:
             return {"stale": True}, None
-        row = _Row(loaded, self._noise, together=bool(header.get("together")))
+        row = _CallSequence(loaded, self._noise, together=bool(header.get("together")))
         for settings, case in zip(header["runs"], cases, strict=True):
             if not row.over:
                 row.begin(settings, case)
@@ -54,7 +54,7 @@ class CandidateCalls:
         of outputs only.
         """
         first, state, second = bundle
-        row = _Row(loaded, self._noise, together=bool(header.get("together")))
+        row = _CallSequence(loaded, self._noise, together=bool(header.get("together")))
         row.begin({"keep": "first"}, first)
         if row.over or row.declined:
             return row.answer()
@@ -64,7 +64,7 @@ class CandidateCalls:
             row.begin({"reuse": True}, second)
             if row.over:
                 return row.answer()
-            kept = loaded.live.keeping("first", waited=row.waits)
+            kept = loaded.live.deferred_kept("first", waited=row.waits)
             loaded.live.mutate(original)
             told, trees = row.answer()
             if row.over:
@@ -82,7 +82,7 @@ class CandidateCalls:
         return [self._cases[name] if tree is None else tree for name, tree in zip(names, given, strict=True)]
 
 
-class _Row:
+class _CallSequence:
     """Calls that are waited for together, or one by one."""
 
     def __init__(self, loaded: LoadedCandidate, noise: Callable[[], None] | None, *, together: bool) -> None:

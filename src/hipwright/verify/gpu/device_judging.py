@@ -29,7 +29,7 @@ def judge_on_device(
 ) -> OutputComparison:
     """Raises Rejected unless a result on the device is correct. Buffers are judged where the result has them."""
     name, family = expected.drawn.workload, expected.drawn.family
-    _untouched(run, expected, prefix)
+    _require_unmodified(run, expected, prefix)
     if not run.specs["buffers"]:  # after many timed calls buffers are not those of one call
         expected = replace(expected, tree={**expected.tree, "buffers": {}})
     found = reference.compare(expected, run.specs, session.chunks(run))
@@ -39,7 +39,7 @@ def judge_on_device(
     return found
 
 
-def _untouched(run: RunInfo, expected: ExpectationInfo, prefix: str = "") -> None:
+def _require_unmodified(run: RunInfo, expected: ExpectationInfo, prefix: str = "") -> None:
     """Raises Rejected for a call that wrote to its inputs or returned them."""
     name, family = expected.drawn.workload, expected.drawn.family
     for key, what in (("inputs_changed", "input"), ("params_changed", "parameter")):
@@ -83,11 +83,11 @@ def judge_set(
         message = f"an assert refuses it: {error.message}"
         raise Rejected(large_verdict("launch_error", name, family, message)) from error
     except Rejected as rejected:
-        raise Rejected(named(rejected.verdict, name, family)) from rejected
+        raise Rejected(with_case_name(rejected.verdict, name, family)) from rejected
     known = seen.right if seen is not None and session.program.form == "program" else None
     key = (repr(run.specs), *session.digests(run, seen.seed)) if seen is not None and known is not None else ()
     if known is not None and key in known:
-        _untouched(run, expected)
+        _require_unmodified(run, expected)
         found = known[key]
     else:
         found = judge_on_device(session, run, reference, expected)
@@ -97,7 +97,7 @@ def judge_set(
     return found
 
 
-def twice_on_device(
+def repeats_on_device(
     session: LoadedProgram,
     reference: DeviceReference,
     cases: Sequence[ExpectationInfo],
@@ -171,12 +171,12 @@ def large_verdict(status: Any, workload: str, family: str, message: str, **evide
     )
 
 
-def named(verdict: Verdict, workload: str, family: str) -> Verdict:
+def with_case_name(verdict: Verdict, workload: str, family: str) -> Verdict:
     """The verdict with the case that it is about."""
     return large_verdict(verdict.status, workload, family, verdict.message, **verdict.evidence)
 
 
-def wild(changed: tuple[str, int, int, str]) -> Verdict:
+def stray_write_verdict(changed: tuple[str, int, int, str]) -> Verdict:
     """The verdict on a write to inputs that no call was given (`LoadedProgram.audit`)."""
     name, slot, leaf, what = changed
     where = "beside" if what == "zone" else "to"

@@ -14,7 +14,13 @@ from hipwright.verify.atomics import adds_floats
 from hipwright.verify.candidate import Rejected
 from hipwright.verify.gpu.chunk_source import span_bytes
 from hipwright.verify.gpu.client import CandidateWorker
-from hipwright.verify.gpu.device_judging import AcceptedDigests, judge_on_device, judge_set, twice_on_device, wild
+from hipwright.verify.gpu.device_judging import (
+    AcceptedDigests,
+    judge_on_device,
+    judge_set,
+    repeats_on_device,
+    stray_write_verdict,
+)
 from hipwright.verify.gpu.loaded import LoadedProgram
 from hipwright.verify.oracle import MUTATED
 from hipwright.verify.verification import Verification
@@ -55,7 +61,7 @@ class LargeShapeVerification(Verification):
 
     def large(self, session: LoadedProgram, reference: DeviceReference) -> None:
         """Verifies the task's own shapes that are too large for the oracle, on the device."""
-        for name in self.own_large():
+        for name in self.large_own_workloads():
             source = reference.inputs(name, self.oracle.seed_of("device", name), "given")
             big = _bytes(source.arguments) > BIG_BYTES
             for family in ("given",) if big else ("given", "normal"):
@@ -67,10 +73,10 @@ class LargeShapeVerification(Verification):
             raise self.claims_nothing()
         changed = session.audit()
         if changed:
-            raise Rejected(wild(changed[0]))
+            raise Rejected(stray_write_verdict(changed[0]))
         session.free_sets(BIG_BYTES)  # a timing needs the memory
 
-    def own_large(self) -> list[str]:
+    def large_own_workloads(self) -> list[str]:
         """The task's own workloads that are too large for the oracle."""
         own = [w.name for w in self.oracle.handle.task.workloads if w.origin != "derived"]
         return [name for name in own if name in self.oracle.skipped]
@@ -83,7 +89,7 @@ class LargeShapeVerification(Verification):
         if not all(case.counts for case in cases):
             return
         sources = [reference.inputs(name, seed, "normal") for seed in seeds]
-        open_order = twice_on_device(session, reference, cases, sources, self._open_order)
+        open_order = repeats_on_device(session, reference, cases, sources, self._open_order)
         self.checks["repeats"] = "within tolerance (float atomics)" if open_order else "bit-equal"
         self.checks["second_call"] = "pass"
 
@@ -138,7 +144,7 @@ class LargeShapeVerification(Verification):
         self.checks.setdefault("errors", {}).setdefault(name, {})[family] = round(found.worst_error, 4)
         self.checks.setdefault("large", {})[label] = expected.reference
 
-    def right_without_kernels(self) -> bool:
+    def correct_without_kernels(self) -> bool:
         """As `noop`, on the device, for the task's own large shapes."""
         assert self.reference is not None and self.oracle.policy is not None
         name = next(iter(self.evidence))

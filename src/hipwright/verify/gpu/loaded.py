@@ -18,12 +18,12 @@ from hipwright.verify.gpu.connection import BULK_LIMIT_S, Mode, RunInfo, WorkerC
 from hipwright.verify.oracle import VerificationCase
 from hipwright.verify.reply import (
     Malformed,
-    believable,
+    accepted_report,
     check_many,
     check_result,
     check_run,
     checked_trace,
-    forged,
+    forged_reply,
     whole_numbers,
 )
 
@@ -107,7 +107,7 @@ class LoadedProgram:
         runs = told.get("runs")
         if isinstance(runs, list) and len(runs) == 3 and isinstance(trees, list) and len(trees) == 3:
             if not isinstance(trees[2], dict) or set(trees[2]) != {"outputs"}:
-                raise Rejected(with_case(forged("the worker's reply is not our code's"), first, {}))
+                raise Rejected(with_case(forged_reply("the worker's reply is not our code's"), first, {}))
             kept = [CallReply({}, trees[2])]
             told, trees = {"runs": runs[:2]}, trees[:2]
         items: list[tuple[VerificationCase, Mapping[str, Any]]] = [
@@ -139,7 +139,7 @@ class LoadedProgram:
                     error.evidence = {"line": error.line}
                     found.append(error)
                 elif "verdict" in entry:
-                    verdict = believable(Verdict.from_dict(entry["verdict"]))
+                    verdict = accepted_report(Verdict.from_dict(entry["verdict"]))
                     if together and verdict.evidence.get("broken") and len(items) > 1:
                         verdict = replace(
                             verdict, message=f"{verdict.message} (on {case.name}, or on what ran with it)"
@@ -149,7 +149,7 @@ class LoadedProgram:
                     check_run(entry, tree, counted=False)
                     found.append(CallReply(entry, tree))
         except (Malformed, ValueError) as error:
-            verdict = with_case(forged(f"the worker's reply is not our code's: {error}"), *items[len(found)])
+            verdict = with_case(forged_reply(f"the worker's reply is not our code's: {error}"), *items[len(found)])
             found.append(verdict)
         if any(isinstance(one, Verdict) and one.evidence.get("broken") for one in found):
             self._owner.recycle()
@@ -219,7 +219,7 @@ class LoadedProgram:
         header = {"handle": run.handle, "leaf": leaf, "offset": offset, "bytes": bytes_}
         _, chunk = self.call("fetch", header)
         if not isinstance(chunk, HostTensor) or chunk.dtype != "uint8" or chunk.numel != bytes_:
-            raise Rejected(forged("the worker's reply is not our code's: no such bytes"))
+            raise Rejected(forged_reply("the worker's reply is not our code's: no such bytes"))
         return chunk
 
     def chunks(self, run: RunInfo, bytes_: int = CHUNK_BYTES) -> Iterator[tuple[int, int, HostTensor]]:
@@ -238,7 +238,7 @@ class LoadedProgram:
         found = told.get("digests")
         count = sum(isinstance(leaf, TensorSpec) for leaf in leaves(run.specs))
         if not isinstance(found, list) or len(found) != count or not all(isinstance(one, str) for one in found):
-            raise Rejected(forged("the worker's reply is not our code's: no digests"))
+            raise Rejected(forged_reply("the worker's reply is not our code's: no digests"))
         return tuple(found)
 
     def drop(self, run: RunInfo) -> None:
@@ -256,7 +256,7 @@ class LoadedProgram:
         try:
             check_result(told, specs)
         except Malformed as error:
-            raise Rejected(forged(f"the worker's reply is not our code's: {error}")) from error
+            raise Rejected(forged_reply(f"the worker's reply is not our code's: {error}")) from error
         if told["inputs_changed"]:
             self._owner.placed.get(set_name, {}).pop(slot, None)
         return RunInfo(int(told["handle"]), specs, told)

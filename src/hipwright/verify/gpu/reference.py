@@ -209,7 +209,7 @@ class DeviceReference:
         bytes) for every byte of every tensor leaf of `got` in order: of its span (`hipwright.digest.span`), chunks of
         whole elements, rising offsets. It is not read when the structure is wrong.
         """
-        wrong = check_structure(rules.hollow(got), rules.hollow_rules(expected.tree))
+        wrong = check_structure(rules.without_values(got), rules.rules_without_values(expected.tree))
         if wrong is not None:
             return wrong
         given = [leaf for leaf in leaves(got) if isinstance(leaf, TensorSpec)]
@@ -218,7 +218,7 @@ class DeviceReference:
         specs = [given[number] for number in order]
         with self._lock:  # the host runs one comparison with a case at a time
             case = self._begin(expected, [list(spec.stride) for spec in specs])
-            for leaf, offset, chunk in rules.ahead(stream):
+            for leaf, offset, chunk in rules.prefetched(stream):
                 self.ask("compare_chunk", {"case": case, "leaf": place[leaf], "offset": offset}, chunk)
             found = self.ask("compare_end", {"case": case})[1]["leaves"]
         worst = OutputComparison()

@@ -1,6 +1,6 @@
-"""What a GPU's worker makes of a candidate it has loaded: subjects to run and to time. Imports torch.
+"""Creates the subjects that a GPU's worker runs and times from a loaded candidate. Imports torch.
 
-Whose fault an exception is, and whether the process can go on, is decided here too: launchers know.
+Also decides whose fault an exception is, and whether the process can be used again, as the launchers know.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hipwright.verify.worker.watched import CallableSubject, ProgramSubject, Run
 
 @dataclass
 class LoadedCandidate:
-    """One candidate. launchers: to be closed with it; results: outputs that stay on the device, by handle."""
+    """One candidate. launchers: closed with it; results: outputs that stay on the device, by handle."""
 
     live: WatchedCandidate
     parsed: Parsed | None
@@ -41,7 +41,10 @@ class LoadedCandidate:
 
 
 def parsed_text(text: str) -> Parsed:
-    """A program's text, parsed. It is loaded to be verified and again to be traced; nobody writes to what is parsed."""
+    """A program's text, parsed; cached, as it is loaded once for verification and once for the trace.
+
+    The result is not modified.
+    """
     return _remembered(text) if len(text) <= CACHED_LENGTH else parse(text)
 
 
@@ -51,7 +54,7 @@ def _remembered(text: str) -> Parsed:
 
 
 class SubjectFactory:
-    """Makes the subjects of candidates. init: the worker's; driver: None for "cpu"; limit_bytes: of their memory."""
+    """Creates the subjects of candidates. init: the worker's; driver: None for "cpu"; limit_bytes: of their memory."""
 
     def __init__(self, init: dict[str, Any], driver: Any, limit_bytes: int) -> None:
         self._init = init
@@ -60,9 +63,9 @@ class SubjectFactory:
         self._limit = limit_bytes
 
     def subject(self, loaded: LoadedCandidate, setting: RunSetting, table: Tree) -> CallableSubject:
-        """The candidate on a state table, as it is verified."""
+        """The candidate on a state table, in the form for verification."""
         if loaded.parsed is None:
-            from hipwright.program.modelnew import run  # only workers of such files have it preloaded
+            from hipwright.program.modelnew import run  # only the workers of such files preload it
 
             subject = ModelNewSubject(run.load(loaded.init, table, self._device), table, self._device, setting.poison)
             loaded.launchers.append(subject)
@@ -70,7 +73,7 @@ class SubjectFactory:
         return self._program(loaded, table, self._launcher(loaded, setting))
 
     def timed(self, loaded: LoadedCandidate, mode: str) -> CallableSubject:
-        """A subject for timing: nothing but what the plan asks for, no poison, no zones. mode: "run" or "noop"."""
+        """A subject for timing: only what the plan does, without poison and zones. mode: "run" or "noop"."""
         if loaded.parsed is None:
             return loaded.live.subject
         if mode == "noop":
@@ -124,7 +127,7 @@ class SubjectFactory:
 
 @contextmanager
 def faults(loaded: LoadedCandidate | None, on_gpu: bool) -> Iterator[None]:
-    """Whose fault an exception is, and whether this process can go on."""
+    """Whose fault an exception is, and whether this process can be used again."""
     try:
         yield
     except HipwrightError as error:
@@ -141,7 +144,7 @@ def faults(loaded: LoadedCandidate | None, on_gpu: bool) -> Iterator[None]:
         if not (on_gpu and isinstance(error, RuntimeError) and DEVICE_FAULT.search(str(error))):
             if loaded is None or loaded.parsed is not None:
                 raise
-            raise CandidateError(  # foreign outputs and parameters may be anything
+            raise CandidateError(  # outputs and parameters of host code may be any object
                 f"what the candidate leaves cannot be looked at: {type(error).__name__}: {str(error)[:300]}",
                 status="bad_output_spec",
                 stage="launch",
@@ -155,5 +158,5 @@ def faults(loaded: LoadedCandidate | None, on_gpu: bool) -> Iterator[None]:
 
 
 def _module(loaded: LoadedCandidate) -> GpuLauncher | None:
-    """Who has the code on the device already: loading and unloading it wait for the whole device."""
+    """The launcher that has the code on the device, as loading and unloading it wait for the whole device."""
     return next((one for one in loaded.launchers if isinstance(one, GpuLauncher) and not one.broken), None)

@@ -1,4 +1,7 @@
-"""Candidates of the GPU worker that are no lowered plan, the start of its device, and noise there. Imports torch."""
+"""ModelNew candidates and no-op launchers of the GPU worker, the start of its device, and background work there.
+
+Imports torch.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +22,16 @@ from hipwright.verify.worker.trees import read, tensors_of
 Tensor = Any
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 SHARE = 0.6  # of the device's memory, for candidates
-IDLE_BYTES = 4 << 30  # that torch may keep between two programs
+IDLE_BYTES = 4 << 30  # memory that torch may keep between two programs
 NOISE_BYTES = 64 << 20
 NOISE_ROUNDS = 24
 
 
 def start_gpu(device: str, limit_bytes: int) -> int:
-    """Make torch's context, load what a first call would load late, limit torch's memory; the limit in bytes.
+    """Creates torch's context, loads what a first call would load lazily, and limits torch's memory; returns the limit
+    in bytes.
 
-    limit_bytes: 0 for `SHARE` of the device, so that the reference has room whatever a candidate asks for.
+    limit_bytes: 0 for `SHARE` of the device, so that the reference has memory whatever a candidate allocates.
     """
     torch.cuda.set_device(device)
     full_precision()
@@ -40,8 +44,8 @@ def start_gpu(device: str, limit_bytes: int) -> int:
     return limit
 
 
-def tidy_gpu(device: str, pool: GraphPool) -> None:
-    """Give memory that nobody uses back to the device: other processes need it."""
+def free_unused_memory(device: str, pool: GraphPool) -> None:
+    """Returns unused memory to the device, as other processes need it."""
     if torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) > IDLE_BYTES:
         pool.release()
         torch.cuda.empty_cache()
@@ -55,7 +59,7 @@ class BackgroundLoad:
         self._held: Any = None
 
     def make(self) -> None:
-        """Start some of it."""
+        """Starts some of it."""
         if self._held is None:
             self._held = torch.zeros(NOISE_BYTES // 4, device=self._device), torch.cuda.Stream(self._device)
         values, stream = self._held
@@ -65,15 +69,16 @@ class BackgroundLoad:
 
 
 class ModelNewSubject:
-    """A `modelnew` candidate. inner: what program.modelnew.run.load gives, which is called and has params and buffers.
+    """A `modelnew` candidate. inner: what program.modelnew.run.load returns, which is called and has params and
+    buffers.
 
-    Its own code runs in this process, so nothing it says of itself is evidence; its inputs lie between red zones.
-    Buffers of the reference that it does without count as left alone.
+    Its code runs in this process, so nothing that it reports is evidence; its inputs lie between red zones. Buffers of
+    the reference that it lacks count as unchanged.
     """
 
     def __init__(self, inner: Any, table: Any, device: str, poison: int) -> None:
         self.inner = inner
-        # detached: the same memory, written to by us between calls
+        # detached: the same memory, which this process writes between calls
         self.params: dict[str, Tensor] = {path: tensor.detach() for path, tensor in inner.params.items()}
         self.buffers: dict[str, Tensor] = {
             path: inner.buffers[path] if path in inner.buffers else given.clone()
@@ -85,7 +90,7 @@ class ModelNewSubject:
         self._poison = poison
 
     def forward(self, *inputs: Any) -> Any:
-        """The outputs. Raises CandidateError for whatever it raises, and for tensors of a kind of its own."""
+        """The outputs. Raises CandidateError for any exception of its code, and for subclasses of Tensor."""
         try:
             outputs = self.inner(*inputs)
             odd = next((t for t in tensors_of(outputs) if type(t) not in PLAIN), None)
@@ -104,7 +109,7 @@ class ModelNewSubject:
         return self._memory.copy(tensor, self._poison)
 
     def settle(self) -> None:
-        """Wait for the device; raise for its faults and for writes beside the inputs."""
+        """Waits for the device; raises for its faults and for writes next to the inputs."""
         if self._device.type == TORCH_GPU:
             try:
                 torch.cuda.synchronize(self._device)
@@ -118,8 +123,8 @@ class ModelNewSubject:
                 evidence={"kind": "write"},
             )
 
-    def looking(self, flags: Sequence[Tensor], staging: Any = None) -> Callable[[], list[bool]]:
-        """What does as `settle`, for work on every stream, and tells what the flags say."""
+    def deferred_settle(self, flags: Sequence[Tensor], staging: Any = None) -> Callable[[], list[bool]]:
+        """A function that does as `settle`, for work on every stream, and returns the flags' values."""
 
         def look() -> list[bool]:
             self.settle()
@@ -128,7 +133,7 @@ class ModelNewSubject:
         return look
 
     def explain(self, error: BaseException) -> CandidateError:
-        """What an exception of its code amounts to."""
+        """An exception of its code as a CandidateError."""
         said = (str(error).splitlines() or [""])[0][:500]
         if self._device.type == TORCH_GPU and DEVICE_FAULT.search(str(error)):
             self.broken = True
@@ -136,14 +141,15 @@ class ModelNewSubject:
         return CandidateError(f"forward raised {type(error).__name__}: {said}", status="launch_error", stage="launch")
 
     def stats(self) -> list[dict[str, Any]]:
-        """What it says it launched, with argument_bytes."""
+        """The launches that it reports, with argument_bytes."""
         return [{"argument_bytes": 0, **entry} for entry in getattr(self.inner, "launches", None) or []]
 
 
 class NoopTimingLauncher:
-    """A launcher for timing a plan without its kernels: launches do nothing, new tensors are made once and are zero.
+    """A launcher for timing a plan without its kernels: launches do nothing; new tensors are allocated once and are
+    zero.
 
-    Zero, because library operators may take what a kernel should have written as an index.
+    Zero, because a library operator may use what a kernel should have written as an index.
     """
 
     def __init__(self, device: str) -> None:
@@ -152,10 +158,10 @@ class NoopTimingLauncher:
         self._made: dict[tuple[tuple[int, ...], Any], Tensor] = {}
 
     def launch(self, kernel: str, grid: Any, block: Any, lds_bytes: int, args: Any) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Tensor:
-        """Zeros, the same ones for the same shape."""
+        """Zeros, the same tensor for the same shape."""
         key = tuple(shape), dtype
         if key not in self._made:
             self._made[key] = torch.zeros(key[0], dtype=dtype, device=self._device)
@@ -163,7 +169,7 @@ class NoopTimingLauncher:
 
 
 def spec_of(tensor: Tensor, device: str) -> TensorSpec:
-    """What a tensor is, without its values. TypeError for one that cannot be compared."""
+    """The spec of a tensor. Raises TypeError for one that cannot be compared."""
     if tensor.device != torch.device(device):
         raise TypeError(f"a tensor on {tensor.device}, not on {device}")
     if tensor.dtype not in NAMES:

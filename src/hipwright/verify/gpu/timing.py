@@ -1,7 +1,7 @@
-"""Timing a candidate inside its worker: rotating slots, graphs, two clocks. Imports torch.
+"""Times a candidate inside its worker: rotating slots, graphs, two clocks. Imports torch.
 
-Nothing here says what the numbers mean (hipwright.measure does) or whether a block counts. After `reveal` the next
-block runs on values that nobody could know before, over outputs that hold poison: what it leaves is verified.
+The figures are interpreted by hipwright.measure, which also decides whether a block counts. After `reveal` the next
+block runs on values that nobody could know before, over outputs that hold poison; its outputs are verified.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from hipwright.verify.worker.watched import CallableSubject
 
 
 class SubjectTimer:
-    """One subject over its slots. slots: the arguments of each. graph: whether graphs may be tried; tours: of all slots
-    at once. pool: of the graphs' memory, which those of other subjects may share: a call's results are read before
-    another subject runs."""
+    """One subject over its slots.
+
+    slots: the arguments of each. graph: whether graphs may be tried; tours: graphs of a call on every slot. pool: of
+    the graphs' memory, which other subjects' graphs may share, as a call's results are read before another subject
+    runs.
+    """
 
     def __init__(
         self,
@@ -47,7 +50,7 @@ class SubjectTimer:
         )
 
     def prepare(self, hint: int) -> dict[str, Any]:
-        """Warm up with about `hint` calls, capture. {"policy", "why", "call_ms", "prepare_ms"}."""
+        """Warms up with about `hint` calls and captures. Returns {"policy", "why", "call_ms", "prepare_ms"}."""
         prepare_ms = self._pack()
         return {**self._rotation.prepare(hint), "prepare_ms": prepare_ms}
 
@@ -56,11 +59,11 @@ class SubjectTimer:
         return {"policy": self._rotation.policy, "why": self._rotation.why}
 
     def stream(self, why: str) -> None:
-        """Launch on the stream from now on."""
+        """Launches on the stream from now on."""
         self._rotation.launch_on_stream(why)
 
     def block(self, calls: int) -> dict[str, float]:
-        """`calls` calls back to back, {"device_ms", "host_ms"} for all of them."""
+        """`calls` calls in a row: {"device_ms", "host_ms"} for all of them."""
         return self._rotation.block(calls)
 
     def latency(self, calls: int) -> list[float]:
@@ -68,22 +71,22 @@ class SubjectTimer:
         return self._rotation.latency(calls)
 
     def poison(self, byte: int) -> None:
-        """Fill what the outputs lie in, and keep every slot's outputs from now on."""
+        """Fills the outputs' memory, and keeps every slot's outputs from now on."""
         self._rotation.keep = True
         given = {address(t) for t in tensors_of([list(self._slots), self.subject.params, self.subject.buffers])}
         for outputs in self._rotation.outputs:
             for tensor in tensors_of(outputs):
-                if address(tensor) not in given:  # else it is no memory of the program's own
+                if address(tensor) not in given:  # other memory is not the program's own
                     _poison(tensor, byte)
 
     def outputs(self, slot: int) -> Any:
-        """What the last call on a slot returned. CandidateError if none was kept."""
+        """The outputs of the last call on a slot. Raises CandidateError if none were kept."""
         if self._rotation.outputs[slot] is None:
             raise CandidateError("this slot has not been called since its values were revealed", stage="measure")
         return self._rotation.outputs[slot]
 
     def _pack(self) -> float | None:
-        """Milliseconds of packing weights, where the program does that and has not yet."""
+        """Milliseconds of packing weights, where the program does so and has not yet."""
         plan = getattr(self.subject, "plan", None)
         if plan is None:
             return None

@@ -2,10 +2,10 @@
 
 1. the main workload: given values, then normal ones three times: other poison each time, once beside other work
 2. every input family, unseen shapes, and the task's own shapes where the oracle holds them
-3. a second call with new inputs and parameters at the old addresses; the first call's outputs must stay
-4. the task's own shapes that only the device can hold, judged there by its reference; for a program that claims nothing
-   else, with another poison and a second call too (behind the fast gate: `verify_timed`)
-5. kernels replaced by no-ops: if the outputs are still right, the program's kernels do none of the work
+3. a second call with new inputs and parameters at the same addresses; the first call's outputs must remain
+4. the task's own shapes that only the device can hold, judged there by its reference; for a program that supports
+   no others, with another poison and a second call too (behind the fast gate: `verify_timed`)
+5. kernels replaced by no-ops: if the outputs are still correct, the program's kernels do none of the work
 
 A GPU reports no race and no read outside a buffer: they show as values that are wrong or that differ between runs, or
 not at all. The cpu target reports them (docs/verification.md).
@@ -61,11 +61,11 @@ def verify_gpu(
     gate: Gate = "full",
     load_options: Mapping[str, Any] | None = None,
 ) -> Verdict:
-    """Verify one built program on the worker's device.
+    """Verifies one built program on the worker's device.
 
-    parsed: None for ModelNew files, whose float atomics are unknown. reference: judges what the oracle calls too
-    large; without one that is skipped. gate: "fast" runs one family on unseen shapes and no no-ops. more: as
-    `CandidateWorker.load` takes it. Raises infrastructure errors; all else is in the Verdict.
+    parsed: None for ModelNew files, whose float atomics are unknown. reference: judges what is too large for the
+    oracle; without one that is skipped. gate: "fast" runs one family on unseen shapes and no no-ops. more: as for
+    `CandidateWorker.load`. Raises infrastructure errors; all else is in the Verdict.
     """
     problem = oracle.status()
     if problem is not None:
@@ -92,10 +92,10 @@ def verify_timed(
     worker: CandidateWorker,
     timed: TimedInputs,
 ) -> Verdict:
-    """The fast gate's verdict on a program whose guards claim the task's own large shape alone: one call on the secret
-    inputs that it is timed on, judged by the reference on the device.
+    """The fast gate's verdict on a program whose guards accept only the task's own large shape.
 
-    Raises infrastructure errors; all else is in the Verdict.
+    One call on the secret inputs of the timing, judged by the reference on the device. Raises infrastructure errors;
+    all else is in the Verdict.
     """
     run = GpuVerification(
         oracle=oracle,
@@ -119,7 +119,7 @@ class GpuVerification(LargeShapeVerification):
             stages()
         except Rejected as rejected:
             return self.verdict(rejected.verdict)
-        except CandidateError as error:  # from `load`, where its verdict has been looked at
+        except CandidateError as error:  # from `load`, whose verdict was checked
             return self.verdict(error.verdict())
         return self.verdict(Verdict(status="pass"))
 
@@ -133,7 +133,7 @@ class GpuVerification(LargeShapeVerification):
             with self.timed("main workload"):
                 claimed = self.main_workload(session, REPEATS if gate == "full" else REPEATS[::2])
             on_device = gate == "full" and self.reference is not None
-            if not claimed and not (on_device and self.own_large()):
+            if not claimed and not (on_device and self.large_own_workloads()):
                 raise self.claims_nothing()
             if claimed:
                 with self.timed("families and shapes"):
@@ -152,8 +152,9 @@ class GpuVerification(LargeShapeVerification):
     # ---------------------------------------------------------------- stages
 
     def main_workload(self, session: LoadedProgram, repeats: Sequence[Mapping[str, Any]]) -> bool:
-        """Runs given values and normal ones on the first workload that the program claims; False where it claims
-        none."""
+        """Runs given values and normal ones on the first workload that the program supports; False where it supports
+        none.
+        """
         for planned in self.candidates():
             name = planned.workload.name
             self.main = planned
@@ -175,8 +176,9 @@ class GpuVerification(LargeShapeVerification):
     def check_repeats(
         self, case: VerificationCase, answers: Sequence[CallReply], repeats: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Rejects results that depend on what memory held or on other work, unless float atomics leave the order
-        open."""
+        """Rejects results that depend on the contents of memory or on other work, unless float atomics leave the order
+        open.
+        """
         if len(answers) < 2:
             return
         open_order = self._open_order(answers[0].stats)
@@ -189,7 +191,7 @@ class GpuVerification(LargeShapeVerification):
 
     def cases(self, session: LoadedProgram, gate: Gate) -> None:
         """Runs the families, unseen shapes, and the task's own shapes that the oracle holds."""
-        if gate == "fast":  # a family of a small workload costs a GPU next to nothing
+        if gate == "fast":  # a family of a small workload costs a GPU almost nothing
             families = self.family_cases()
             known = {case.name for case in families}
             todo = [*families, *(case for case in self.fast_gate_cases() if case.name not in known)]
@@ -208,7 +210,7 @@ class GpuVerification(LargeShapeVerification):
         self.checks["families"] = [case.family for case in ran if case.workload == self.main.workload.name]
 
     def second_call(self, session: LoadedProgram) -> None:
-        """Calls again with new values at the old addresses, and reads the first call's outputs once more."""
+        """Calls again with new values at the same addresses, and reads the first call's outputs once more."""
         first, second = self.main_case("normal"), self.main_case(MUTATED)
         if second.rejected:
             return
@@ -224,9 +226,9 @@ class GpuVerification(LargeShapeVerification):
         self.checks["second_call"] = "pass"
 
     def noop(self) -> None:
-        """Notes whether the outputs are correct without the program's kernels."""
+        """Records whether the outputs are correct without the program's kernels."""
         if self.main is None:
-            self.checks["noop_right"] = self.right_without_kernels()
+            self.checks["noop_right"] = self.correct_without_kernels()
             return
         cases = [case for case in map(self.main_case, ("normal", "given")) if case.counts]
         try:
@@ -237,7 +239,7 @@ class GpuVerification(LargeShapeVerification):
                     right = right and isinstance(outcome, CallReply)
                     if isinstance(outcome, CallReply):
                         judge(case, outcome)
-        except (Rejected, CandidateError, DeviceError):  # an operator may not survive what no kernel wrote
+        except (Rejected, CandidateError, DeviceError):  # an operator may fail on what no kernel wrote
             right = False
         self.checks["noop_right"] = right
 
@@ -255,7 +257,7 @@ class GpuVerification(LargeShapeVerification):
         return outcome
 
     def _shapes(self) -> dict[str, list[str]]:
-        """The input shapes of the workloads that the verdict rests on, the large ones among them."""
+        """The input shapes of the verdict's workloads, the large ones included."""
         workloads = {w.name: w for w in self.oracle.handle.task.workloads}
         large = set(self.oracle.skipped)
         small = dict.fromkeys(name for name in self.evidence if name not in large)

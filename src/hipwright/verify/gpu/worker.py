@@ -1,8 +1,8 @@
-"""The candidate's process on a GPU target: warm, serves one program after another. Imports torch.
+"""The candidate's process on a GPU target, which serves one program after another. Imports torch.
 
-It holds inputs and parameters, never an expectation. On a GPU a program has no host code; with the driver "cpu"
-the same service runs the cpu target's build. After a fault of the device every answer says `broken`, and the parent
-replaces the process.
+It holds inputs and parameters, never an expectation. On a GPU a program has no host code; with the driver "cpu" the
+same service runs the cpu target's build. After a fault of the device every reply has `broken`, and the parent replaces
+the process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hipwright.verify.gpu.calls import CandidateCalls
 from hipwright.verify.gpu.resident_inputs import InputSlot, ResidentInputs, look
 from hipwright.verify.gpu.state_tables import StateTables
 from hipwright.verify.gpu.subject_factory import LoadedCandidate, SubjectFactory, faults, parsed_text
-from hipwright.verify.gpu.subjects import BackgroundLoad, spec_of, start_gpu, tidy_gpu
+from hipwright.verify.gpu.subjects import BackgroundLoad, free_unused_memory, spec_of, start_gpu
 from hipwright.verify.gpu.timing import SubjectTimer
 from hipwright.verify.worker.staging import PinnedStaging
 from hipwright.verify.worker.trees import on_device, tensors_of
@@ -70,11 +70,11 @@ class GpuWorker:
     # ---------------------------------------------------------------- programs
 
     def load(self, header: dict[str, Any], bundle: Tree) -> Answer:
-        """Make a candidate ready -> {"program"}, or {"stale": True} where the state table must be sent again.
+        """Loads a candidate -> {"program"}, or {"stale": True} where the state table must be sent again.
 
         header: lane (the candidate form), text, knobs, mode ("run", "noop"), state (the table's key), so (path, driver
-        "cpu"), and what `modelnew.run.load` takes for a ModelNew file.
-        bundle: {"code": uint8 tensor or None, "table": state table, None when the key is known}.
+        "cpu"), and the arguments of `modelnew.run.load` for a ModelNew file. bundle: {"code": uint8 tensor or None,
+        "table": state table, None when the key is known}.
         """
         with faults(None, self.on_gpu):
             table = self._states.get(str(header["state"]), bundle["table"])
@@ -92,19 +92,19 @@ class GpuWorker:
         return {"program": self._count}, None
 
     def unload(self, header: dict[str, Any], _: Tree) -> Answer:
-        """Forget a candidate and everything of its own on the device."""
+        """Frees a candidate and all of its memory on the device."""
         loaded = self._programs.pop(int(header["program"]))
         launchers = loaded.launchers
         loaded.timers.clear()
         loaded.results.clear()
         del loaded
-        gc.collect()  # a lowered plan holds itself, and with it device memory
+        gc.collect()  # a lowered plan refers to itself, and so keeps device memory
         for launcher in launchers:
             if hasattr(launcher, "close"):
                 launcher.close()
         if self._pool is not None:
             launchers.clear()
-            tidy_gpu(self.device, self._pool)
+            free_unused_memory(self.device, self._pool)
         return {}, None
 
     def run_many(self, header: dict[str, Any], given: Tree) -> Answer:
@@ -120,7 +120,7 @@ class GpuWorker:
         return {"ops": ops}, None
 
     def trace(self, header: dict[str, Any], bundle: Tree) -> Answer:
-        """hipwright.program.lower.trace of a plan. bundle: [state table, inputs] with TensorSpecs for tensors."""
+        """`hipwright.program.lower.trace` of a plan. bundle: [state table, inputs] with TensorSpecs for tensors."""
         loaded = self._programs[int(header["program"])]
         assert loaded.parsed is not None
         state, inputs = bundle
@@ -139,7 +139,7 @@ class GpuWorker:
             return {"stale": self._sets.stale(str(header["set"]), int(header["slots"]))}, None
 
     def set_open(self, header: dict[str, Any], arguments: Tree) -> Answer:
-        """Make room for one slot. arguments: forward's, a TensorSpec for each tensor."""
+        """Allocates one slot. arguments: forward's, a TensorSpec for each tensor."""
         with faults(None, self.on_gpu):
             self._sets.open(str(header["set"]), int(header["slot"]), arguments, int(header["seed"]))
         return {}, None
@@ -151,19 +151,19 @@ class GpuWorker:
         return {}, None
 
     def set_done(self, header: dict[str, Any], _: Tree) -> Answer:
-        """{"right"}: whether the slot holds what the digests (decimal strings, or None) say."""
+        """{"right"}: whether the slot's digests are those of the header (decimal strings, or None)."""
         given = header["digests"]
         digests = None if given is None else tuple(int(text) for text in given)
         with faults(None, self.on_gpu):
             return {"right": self._sets.done(str(header["set"]), int(header["slot"]), digests)}, None
 
     def set_audit(self, header: dict[str, Any], _: Tree) -> Answer:
-        """{"changed": [[set, slot, leaf, "value" or "zone"]]} in all sets: has anyone written to them?"""
+        """{"changed": [[set, slot, leaf, "value" or "zone"]]} in all sets: everything that was written to."""
         with faults(None, self.on_gpu):
             return {"changed": self._sets.audit()}, None
 
     def set_free(self, header: dict[str, Any], _: Tree) -> Answer:
-        """Give a set's memory back."""
+        """Frees a set."""
         self._sets.free(str(header["set"]))
         return {}, None
 
@@ -174,7 +174,7 @@ class GpuWorker:
         with faults(loaded, self.on_gpu):
             loaded.live.prepare(RunSetting.of(header))
             info, outputs = loaded.live.call(slot.arguments)
-            info["inputs_changed"] = _looked_at(slot)
+            info["inputs_changed"] = _changed_leaves(slot)
             buffers = map_torch(loaded.live.subject.buffers, lambda tensor: tensor.clone())
             return self._keep(loaded, info, {"outputs": outputs, "buffers": buffers})
 
@@ -195,7 +195,7 @@ class GpuWorker:
         return {"digests": [str(number) for number in found]}, None
 
     def drop(self, header: dict[str, Any], _: Tree) -> Answer:
-        """Forget a result."""
+        """Frees a result."""
         self._programs[int(header["program"])].results.pop(int(header["handle"]), None)
         return {}, None
 
@@ -221,7 +221,7 @@ class GpuWorker:
             return timer.prepare(int(header["hint"])), None
 
     def time_stream(self, header: dict[str, Any], _: Tree) -> Answer:
-        """No graphs from now on."""
+        """Uses no graphs from now on."""
         with self._timing(header) as timer:
             timer.stream(str(header["why"]))
         return {}, None
@@ -237,18 +237,18 @@ class GpuWorker:
             return {"ms": timer.latency(int(header["calls"]))}, None
 
     def time_reveal(self, header: dict[str, Any], _: Tree) -> Answer:
-        """A slot was just given new values: poison what outputs lie in, and keep outputs from now on."""
+        """A slot has been given new values: poisons the outputs' memory, and keeps outputs from now on."""
         with self._timing(header) as timer:
             timer.poison(int(header["poison"]))
         return {}, None
 
     def time_output(self, header: dict[str, Any], _: Tree) -> Answer:
-        """What the last timed call on a slot returned, as `run_set` tells of it (buffers have been through many)."""
+        """The outputs of the last timed call on a slot, as `run_set` returns them (buffers as after many calls)."""
         loaded = self._programs[int(header["program"])]
         with self._timing(header) as timer:
             outputs = timer.outputs(int(header["slot"]))
             slot = self._sets.slot(str(header["set"]), int(header["slot"]))
-            info = {"stats": [], "aliases": [], "inputs_changed": _looked_at(slot)}
+            info = {"stats": [], "aliases": [], "inputs_changed": _changed_leaves(slot)}
             info["params_changed"] = loaded.live.params_changed(timer.subject)
             return self._keep(loaded, info, {"outputs": outputs, "buffers": {}})
 
@@ -272,8 +272,8 @@ class GpuWorker:
             yield loaded.timers[int(header["timer"])]
 
 
-def _looked_at(slot: InputSlot) -> list[int]:
-    """Leaves of a slot that were written to. CandidateError for a write beside one."""
+def _changed_leaves(slot: InputSlot) -> list[int]:
+    """Leaves of a slot that were written to. Raises CandidateError for a write next to one."""
     ((strays, changed),) = look([slot])
     if strays:
         raise CandidateError(

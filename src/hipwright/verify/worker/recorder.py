@@ -1,4 +1,4 @@
-"""What a candidate's launches were given, in bytes, and how much memory it may ask for. Imports torch."""
+"""Records the bytes of each launch's arguments, and limits the size of a candidate's tensors. Imports torch."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Tensor = Any  # torch.Tensor, untyped here
 
 
 class LaunchRecorder:
-    """A launcher that also notes, for each launch, how many bytes its tensor arguments hold; those that it reads and
-    replaces count twice.
+    """A launcher that also records, for each launch, the bytes of its tensor arguments; those that it reads and writes
+    count twice.
 
     limit_bytes: the largest tensor that `empty` makes; 0 for no limit.
     """

@@ -1,8 +1,7 @@
-"""Host memory that a GPU reads and writes by itself, so that inputs go up and results come down without a wait of their
-own. Imports torch.
+"""Pinned host memory through which inputs and results are copied without a wait of their own. Imports torch.
 
-A copy from or to ordinary host memory is waited for, and on a GPU that many processes share each wait is a change of
-process. With one piece of pinned memory for each direction a call waits once, for everything.
+A copy from or to ordinary host memory is waited for, and on a GPU that many processes share each wait is a context
+switch. With one piece of pinned memory for each direction a call waits once, for everything.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from hipwright.targets import TORCH_GPU
 
 Tensor = Any
 MOST_BYTES = 64 << 20
-"""Of each direction; what does not fit is copied in the ordinary way."""
+"""Of each direction; what does not fit is copied from or to ordinary memory."""
 ALIGN = 64
 
 
@@ -29,11 +28,11 @@ class PinnedStaging:
     def __init__(self, device: str) -> None:
         self._device = torch.device(device)
         self._on_gpu = self._device.type == TORCH_GPU
-        self._up, self._down = _Piece(self._on_gpu), _Piece(self._on_gpu)
-        self._sent: Any = torch.cuda.Event() if self._on_gpu else None  # behind the last input that went up
+        self._up, self._down = _StagingBuffer(self._on_gpu), _StagingBuffer(self._on_gpu)
+        self._sent: Any = torch.cuda.Event() if self._on_gpu else None  # recorded after the last upload
 
     def begin(self) -> None:
-        """A new call. Waits only where an earlier one was given up before the device had taken its inputs."""
+        """Starts a call. Waits only where an earlier one was abandoned before the device had read its inputs."""
         if self._sent is not None:
             self._sent.synchronize()
         for piece in (self._up, self._down):
@@ -41,14 +40,14 @@ class PinnedStaging:
 
     @property
     def fits(self) -> bool:
-        """Whether all of this call, and of those that followed it, had room."""
+        """Whether this call, and those that followed it, fitted."""
         return self._up.fits and self._down.fits
 
     def upload(self, raw: Tensor) -> Tensor:
         """A host tensor of bytes (uint8, 1-D) on the device; the host's may change afterwards."""
         staged = self._up.take(raw.numel())
         if staged is None:
-            return raw.to(self._device, non_blocking=True, copy=True)  # taken over before it returns
+            return raw.to(self._device, non_blocking=True, copy=True)  # copied before it returns
         made = torch.empty_like(staged, device=self._device)
         made.copy_(staged.copy_(raw), non_blocking=True)
         if self._sent is not None:
@@ -56,8 +55,9 @@ class PinnedStaging:
         return made
 
     def download(self, flat: Tensor) -> Callable[[], Tensor]:
-        """Start to bring a 1-D contiguous tensor of the device to the host -> what gives it in memory of its own, once
-        the device has been waited for."""
+        """Starts to copy a 1-D contiguous tensor to the host; returns a function that gives it in memory of its own, to
+        be called after a wait for the device.
+        """
         staged = self._down.take(flat.nbytes)
         if staged is None:
             return lambda: flat.cpu()
@@ -66,8 +66,8 @@ class PinnedStaging:
         return lambda: typed.clone()
 
 
-class _Piece:
-    """Memory that is handed out from its front, and grows between calls to what the largest one asked for."""
+class _StagingBuffer:
+    """Memory that is allocated from its front, and grows between calls to what the largest one needed."""
 
     def __init__(self, pinned: bool) -> None:
         self._pinned = pinned
@@ -75,8 +75,10 @@ class _Piece:
         self._used = self._most = 0
 
     def restart(self) -> None:
-        """From the front again; nothing that was handed out may be in use. A GPU can read this memory, so that no
-        program finds there what another one answered."""
+        """Allocates from the front again; nothing that was allocated may be in use.
+
+        A GPU can read this memory, so it is cleared: no program may find another one's results there.
+        """
         self._memory[: self._used].zero_()
         self._most, self._used = max(self._most, self._used), 0
         size = min(self._most, MOST_BYTES)
@@ -85,11 +87,11 @@ class _Piece:
 
     @property
     def fits(self) -> bool:
-        """Whether all that was asked for had room."""
+        """Whether all that was requested fitted."""
         return self._used <= int(self._memory.numel())
 
     def take(self, nbytes: int) -> Tensor | None:
-        """The next bytes, None where there is no room for them."""
+        """The next bytes; None where they do not fit."""
         start = self._used
         self._used += -(-nbytes // ALIGN) * ALIGN
         return self._memory[start : start + nbytes] if self._used <= self._memory.numel() else None

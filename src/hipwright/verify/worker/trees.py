@@ -1,4 +1,7 @@
-"""Nestings of torch tensors: to and from the device, compared, and written at their addresses. Imports torch."""
+"""Nestings of torch tensors: copies to and from the device, comparison, and writes at their addresses.
+
+Imports torch.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ def tensors_of(value: Any) -> list[Tensor]:
 
 
 def address(tensor: Tensor) -> int:
-    """Of the tensor's storage."""
+    """The address of the tensor's storage."""
     return int(tensor.untyped_storage().data_ptr())
 
 
@@ -59,7 +62,7 @@ def on_device(tree: Tree, device: str, staging: PinnedStaging | None = None) -> 
 
 
 def guarded(tree: Any, guard: Callable[[Tensor], Tensor]) -> Any:
-    """The tree's tensors in watched memory; those that shared a storage share it again."""
+    """The tree's tensors in guarded memory; those that shared a storage share it again."""
     homes: dict[int, tuple[Tensor, int]] = {}
 
     def one(tensor: Tensor) -> Tensor:
@@ -81,20 +84,20 @@ def guarded(tree: Any, guard: Callable[[Tensor], Tensor]) -> Any:
 
 
 def differing(live: Any, originals: Any) -> list[int]:
-    """Which tensor leaves differ in a bit from what was given (NaN equals itself). Synchronises once."""
+    """Which tensor leaves differ in a bit from the originals (NaN equals itself). Synchronises once."""
     alike, flags = difference(live, originals)
     return numbers(alike, read(flags))
 
 
 def difference(live: Any, originals: Any) -> tuple[list[bool], list[Tensor]]:
-    """(which leaves have the kind of what was given, a flag on the device for each of those). No synchronisation."""
+    """(which leaves have the originals' form, a flag on the device for each of those). No synchronisation."""
     pairs = list(zip(tensors_of(live), tensors_of(originals), strict=True))
     alike = [a.shape == b.shape and a.dtype == b.dtype and a.device == b.device for a, b in pairs]
     return alike, [(bits(a) != bits(b)).any() for (a, b), same in zip(pairs, alike, strict=True) if same]
 
 
 def numbers(alike: Sequence[bool], differs: Sequence[bool]) -> list[int]:
-    """The leaves that differ, from what `difference` gave and what its flags say."""
+    """The leaves that differ, from the result of `difference` and its flags' values."""
     told = iter(differs)
     return [index for index, same in enumerate(alike) if not same or next(told)]
 
@@ -105,31 +108,32 @@ def read(flags: Sequence[Tensor]) -> list[bool]:
 
 
 def bits(tensor: Tensor) -> Tensor:
-    """The same elements seen as integers."""
+    """The same elements as integers."""
     return tensor.view(INTEGERS[tensor.element_size()])
 
 
-def refill(live: Any, originals: Any, *, quietly: bool = False, look: bool = True) -> None:
-    """Write values into tensors at their addresses; those that hold them already are left alone (no version bump).
+def refill(live: Any, originals: Any, *, keep_version: bool = False, look: bool = True) -> None:
+    """Writes values into tensors at their addresses; those that hold them already are not written (no version bump).
 
-    quietly: without a version bump for any, as kernels write: who remembers results by version shall be caught. look:
-    False writes all of them, without the wait for the device that looking takes.
+    keep_version: without a version bump for any, as kernels write, to detect a program that caches results by version.
+    look: False writes all of them, without the wait for the device that the check needs.
     """
     pairs = list(zip(tensors_of(live), tensors_of(originals), strict=True))
     if any(tensor.shape != value.shape for tensor, value in pairs):
         raise CandidateError("the shapes changed between two calls at the same address", stage="verify")
     for index in differing(live, originals) if look else range(len(pairs)):
-        (pairs[index][0].data if quietly else pairs[index][0]).copy_(pairs[index][1])
+        (pairs[index][0].data if keep_version else pairs[index][0]).copy_(pairs[index][1])
 
 
 def to_host(value: Any, device: str) -> Tree:
-    """Outputs as HostTensors. A CandidateError for a value that no output can be."""
-    return fetching(value, device)()
+    """Outputs as HostTensors. Raises CandidateError for a value that no output can be."""
+    return start_fetch(value, device)()
 
 
-def fetching(value: Any, device: str, staging: PinnedStaging | None = None) -> Callable[[], Tree]:
-    """Start to bring outputs to the host, as far as they can be staged -> what gives them as HostTensors, once the
-    device has been waited for; that raises CandidateError for a value that no output can be."""
+def start_fetch(value: Any, device: str, staging: PinnedStaging | None = None) -> Callable[[], Tree]:
+    """Starts to copy outputs to the host, as far as they can be staged; returns a function that gives them as
+    HostTensors, to be called after a wait for the device. It raises CandidateError for a value that no output can be.
+    """
     own = torch.device(device)
     here = [tensor for tensor in tensors_of(value) if tensor.device == own and tensor.numel()]
     begun = {id(tensor): staging.download(_span(tensor)) for tensor in here} if staging is not None else {}

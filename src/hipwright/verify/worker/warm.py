@@ -1,5 +1,6 @@
-"""Import what candidate workers need late, once, in their zygote. Imports torch."""
+"""Imports, in a zygote, what candidate workers would import on first use. Imports torch."""
 
 import torch
 
-torch.nn.functional.gelu(torch.empty(2, 2, device="meta"))  # the first meta tensor imports a second's worth of torch
+# the first meta tensor imports further parts of torch, which takes a second
+torch.nn.functional.gelu(torch.empty(2, 2, device="meta"))

@@ -1,7 +1,7 @@
-"""A candidate in memory: state and inputs that are watched, one call of it, and what the call did. Imports torch.
+"""A candidate in a worker: its guarded state and inputs, one call of it, and the call's side effects. Imports torch.
 
-Shared by the workers of all targets. What differs between them is the `CallableSubject`: how a candidate is called,
-where its memory comes from, and how one learns that it misbehaved.
+The workers of all targets use it. A `CallableSubject` implements what differs between targets: how a candidate is
+called, where its memory comes from, and how its faults are found.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from hipwright.verify.worker.trees import (
     address,
     difference,
     differing,
-    fetching,
     guarded,
     named_tensors,
     numbers,
     on_device,
     read,
     refill,
+    start_fetch,
     tensors_of,
 )
 
@@ -41,7 +41,7 @@ MANY_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class RunSetting:
-    """Under what a candidate runs: the order of threads (where that can be chosen), and what fresh memory holds."""
+    """The setting of a run: the order of threads (where that can be chosen), and the contents of fresh memory."""
 
     order: str = "forward"
     seed: int = 0
@@ -49,12 +49,12 @@ class RunSetting:
 
     @classmethod
     def of(cls, header: Mapping[str, Any]) -> RunSetting:
-        """As a call's header has it."""
+        """From a call's header."""
         return cls(str(header.get("order", "forward")), int(header.get("seed", 0)), int(header.get("poison", POISON)))
 
 
 class CallableSubject(Protocol):
-    """A candidate that can be called. params, buffers: its state in watched memory, by path."""
+    """A candidate that can be called. params, buffers: its state in guarded memory, by path."""
 
     params: dict[str, Tensor]
     buffers: dict[str, Tensor]
@@ -63,32 +63,37 @@ class CallableSubject(Protocol):
         """The outputs."""
 
     def guard(self, tensor: Tensor) -> Tensor:
-        """A copy of the tensor's whole storage in watched memory, same strides."""
+        """A copy of the tensor's whole storage in guarded memory, with the same strides."""
 
     def settle(self) -> None:
-        """Wait for everything it started. Raises CandidateError for what went wrong in it."""
+        """Waits for everything that it started. Raises CandidateError for its faults."""
 
-    def looking(self, flags: Sequence[Tensor], staging: PinnedStaging | None) -> Callable[[], list[bool]]:
-        """What does as `settle`, and tells what these flags on the device say; one wait for all, where that is
-        possible. staging: what takes the flags to the host now, with all else that is asked of the device."""
+    def deferred_settle(self, flags: Sequence[Tensor], staging: PinnedStaging | None) -> Callable[[], list[bool]]:
+        """A function that does as `settle` and returns the values of these flags on the device, with one wait for all
+        where possible.
+
+        staging: copies the flags to the host with the other pending copies.
+        """
 
     def stats(self) -> list[dict[str, Any]]:
         """One entry per launch so far, with argument_bytes."""
 
 
 class SubjectLauncher(Protocol):
-    """What is asked of device.cpu.CpuLauncher, device.gpu.GpuLauncher and program.trace.NoopLauncher alike."""
+    """The common interface of device.cpu.CpuLauncher, device.gpu.GpuLauncher and program.trace.NoopLauncher."""
 
     def launch(self, kernel: str, grid: Any, block: Any, lds_bytes: int, args: Sequence[Any]) -> None:
-        """Run one kernel."""
+        """Runs one kernel."""
 
     def empty(self, shape: Any, dtype: Any) -> Tensor:
         """A contiguous tensor of undefined contents."""
 
 
 class WatchedCandidate:
-    """One candidate over state of its own. make: (setting, state table of device tensors) -> Subject. staging: for a
-    lowered plan's inputs and outputs; a candidate with host code may leave work on other streams."""
+    """One candidate with its own state. make: (setting, state table of device tensors) -> CallableSubject.
+
+    staging: for a lowered plan's inputs and outputs; a candidate with host code may leave work on other streams.
+    """
 
     def __init__(
         self,
@@ -100,7 +105,7 @@ class WatchedCandidate:
         self.device = device
         self._staging = staging
         self.subject: CallableSubject
-        self.table: Any  # on the device; nobody but this class writes to it
+        self.table: Any  # on the device; only this class writes to it
         self._make = make
         self.table = on_device(table, device)
         self._setting: RunSetting | None = None
@@ -108,11 +113,11 @@ class WatchedCandidate:
         self._inputs: Any = None
 
     def prepare(self, setting: RunSetting) -> CallableSubject:
-        """Subject and state for this setting; kept while it stays the same."""
+        """Creates the subject and the state for this setting; kept while the setting is the same."""
         if setting != self._setting:
             if self._setting is not None and self.device != "cpu" and self._held() > MANY_BYTES:
                 del self.subject
-                gc.collect()  # a lowered plan holds itself, and with it its copy of the state
+                gc.collect()  # a lowered plan refers to itself, and so keeps its copy of the state
             self._setting = self._inputs = None
             self.subject = self._make(setting, self.table)
             self._setting = setting
@@ -133,9 +138,9 @@ class WatchedCandidate:
     def begin(
         self, header: Mapping[str, Any], inputs: Tree, *, follows: bool = False
     ) -> Callable[[], tuple[dict[str, Any], Tree]]:
-        """Enqueue one call, with all that is looked at after it -> what waits for it and gives what `run` does.
+        """Enqueues one call and its checks; returns a function that waits for it and returns the result of `run`.
 
-        follows: one begun before has not been waited for (see `may_follow`).
+        follows: an earlier call has not been waited for (see `may_follow`).
         """
         self.prepare(RunSetting.of(header))
         staging = self._staged
@@ -143,17 +148,18 @@ class WatchedCandidate:
             staging.begin()
         originals = on_device(list(inputs), self.device, staging)
         given = self._place(originals, reuse=bool(header.get("reuse")))
-        before, outputs = self._begun(given, follows)
-        fetched = fetching({"outputs": outputs, "buffers": self.subject.buffers}, self.device, staging)
-        ended = self._ending(before, given, originals, outputs, staging)
+        before, outputs = self._enqueue(given, follows)
+        fetched = start_fetch({"outputs": outputs, "buffers": self.subject.buffers}, self.device, staging)
+        ended = self._deferred_result(before, given, originals, outputs, staging)
         if header.get("keep"):
             self._kept[str(header["keep"])] = outputs
         return lambda: (ended(), fetched())
 
     @property
     def may_follow(self) -> bool:
-        """Whether another call may begin before the last one has been waited for: all of its results are on their way
-        to the host, and two states do not fill the device."""
+        """Whether another call may begin before the last one has been waited for: all of its results are being copied
+        to the host, and two states fit on the device.
+        """
         staging = self._staged
         return staging is not None and staging.fits and self._held() <= MANY_BYTES
 
@@ -162,11 +168,14 @@ class WatchedCandidate:
         return self._staging if isinstance(self.subject, ProgramSubject) else None
 
     def call(self, given: Any, originals: Any = None) -> tuple[dict[str, Any], Any]:
-        """One call on device tensors, settled -> (info, outputs). originals: what `given` must still hold after."""
-        before, outputs = self._begun(given)
-        return self._ending(before, given, originals, outputs)(), outputs
+        """One call on device tensors, settled -> (info, outputs).
 
-    def _begun(self, given: Any, follows: bool = False) -> tuple[int, Any]:
+        originals: what `given` must still hold afterwards.
+        """
+        before, outputs = self._enqueue(given)
+        return self._deferred_result(before, given, originals, outputs)(), outputs
+
+    def _enqueue(self, given: Any, follows: bool = False) -> tuple[int, Any]:
         """(launches before it, outputs) of a call that is not waited for."""
         self.reset()
         before = len(self.subject.stats())
@@ -174,26 +183,27 @@ class WatchedCandidate:
             try:
                 outputs = self.subject.forward(*given)
             except (CandidateError, DeviceError) as error:
-                if not (follows and isinstance(error, GuardFailed)):  # who goes before it will wait for the device
-                    self.subject.settle()  # a fault on the device shows first in whatever is called next
+                # the caller of the earlier call waits for the device
+                if not (follows and isinstance(error, GuardFailed)):
+                    self.subject.settle()  # a fault on the device is reported by the next call of its API
                 if isinstance(error.__cause__, (MemoryError, torch.OutOfMemoryError)):
                     raise too_much_memory() from error
                 raise
         return before, outputs
 
-    def _ending(
+    def _deferred_result(
         self, before: int, given: Any, originals: Any, outputs: Any, staging: PinnedStaging | None = None
     ) -> Callable[[], dict[str, Any]]:
-        """What waits for a call, raises its faults, and tells what it did: inputs (where `originals` are known) and
-        parameters that no longer hold what they were given, launches, aliases.
+        """A function that waits for a call, raises its faults, and returns its side effects: inputs (where `originals`
+        are known) and parameters that changed, launches, aliases.
 
-        All of that is asked of the device here, so that one wait is enough.
+        All of that is enqueued here, so that one wait is enough.
         """
         subject = self.subject
         given_, originals = ([], []) if originals is None else (given, originals)
         table = {path: self.table["params"][path] for path in subject.params}
         alike, flags = difference([given_, subject.params], [originals, table])
-        looked = subject.looking(flags, staging)
+        looked = subject.deferred_settle(flags, staging)
         told = {"stats": subject.stats()[before:], "aliases": self._aliases(outputs, given)}
         count = len(list(tensors_of(given_)))
 
@@ -207,37 +217,40 @@ class WatchedCandidate:
         return ended
 
     def params_changed(self, subject: CallableSubject | None = None) -> list[int]:
-        """Numbers of the parameters that no longer hold what they were given; of another subject of the same table."""
+        """Numbers of the parameters that have changed; of another subject with the same table, if given."""
         params = (subject or self.subject).params
         return differing(params, {path: self.table["params"][path] for path in params})
 
     def reset(self) -> None:
-        """Buffers as the table has them: an earlier call may have written them."""
+        """Restores the buffers from the table, as an earlier call may have written them."""
         buffers = self.subject.buffers
         refill(buffers, {path: self.table["buffers"][path] for path in buffers}, look=self._remembers())
 
     def mutate(self, table: Tree) -> None:
-        """Give every parameter and buffer new values at its old address."""
+        """Writes new values to every parameter and buffer at its address."""
         self.table = on_device(table, self.device)
         params = self.subject.params
         refill(params, {path: self.table["params"][path] for path in params}, look=self._remembers())
         self.reset()
 
     def _remembers(self) -> bool:
-        """Whether the candidate may tell by a tensor's version that it was written."""
+        """Whether the candidate may notice by a tensor's version that it was written."""
         return not isinstance(self.subject, ProgramSubject) or self.subject.plan.prepares
 
     def kept(self, name: str) -> Tree:
         """The outputs of an earlier call as they are now."""
-        return self.keeping(name, waited=False)()
+        return self.deferred_kept(name, waited=False)()
 
-    def keeping(self, name: str, *, waited: bool) -> Callable[[], Tree]:
-        """`kept`, as they are now, once it is called. waited: the device will be waited for in between."""
-        return fetching(self._kept[name], self.device, self._staged if waited else None)
+    def deferred_kept(self, name: str, *, waited: bool) -> Callable[[], Tree]:
+        """A function that returns what `kept` does, as it is when called.
+
+        waited: the device is waited for in between.
+        """
+        return start_fetch(self._kept[name], self.device, self._staged if waited else None)
 
     def _place(self, originals: Any, *, reuse: bool) -> Any:
         if reuse and self._inputs is not None:
-            refill(self._inputs, originals, quietly=True, look=not isinstance(self.subject, ProgramSubject))
+            refill(self._inputs, originals, keep_version=True, look=not isinstance(self.subject, ProgramSubject))
         else:
             self._inputs = guarded(originals, self.subject.guard)
         return self._inputs
@@ -259,9 +272,9 @@ class WatchedCandidate:
 
 
 class ProgramSubject:
-    """A lowered plan: no code of the candidate's runs on the host, all memory comes from the launcher.
+    """A lowered plan: no code of the candidate runs on the host, and all memory comes from the launcher.
 
-    record: note every launch; timing does without.
+    record: record every launch; timing does without.
     """
 
     def __init__(
@@ -282,20 +295,23 @@ class ProgramSubject:
         state = {**table, "params": self.params, "buffers": self.buffers}
         self.plan = lower(parsed, knobs, state, self.recorder or launcher, device=device)
         self.forward = self.plan.forward
-        self._packed: tuple[int, list[int]] = (-1, [])  # runs of prepare, and what the packed tensors held after a call
+        # runs of prepare, and digests of the packed tensors after a call
+        self._packed: tuple[int, list[int]] = (-1, [])
 
     def guard(self, tensor: Tensor) -> Tensor:
-        """A copy that the launcher watches, where it watches at all."""
+        """A copy in guarded memory, where the launcher guards memory."""
         return self.inner.guard(tensor) if hasattr(self.inner, "guard") else _copy(tensor)
 
     def settle(self) -> None:
-        """Launchers that run ahead are waited for, and red zones looked at."""
+        """Waits for launchers that run asynchronously, and checks red zones."""
         for name in ("sync", "check_zones"):
             if hasattr(self.inner, name):
                 getattr(self.inner, name)()
 
-    def looking(self, flags: Sequence[Tensor], staging: PinnedStaging | None = None) -> Callable[[], list[bool]]:
-        """What does as `settle`, and tells what the flags say."""
+    def deferred_settle(
+        self, flags: Sequence[Tensor], staging: PinnedStaging | None = None
+    ) -> Callable[[], list[bool]]:
+        """A function that does as `settle` and returns the flags' values."""
         if hasattr(self.inner, "deferred_check"):
             told: Callable[[], list[bool]] = self.inner.deferred_check(flags, staging.download if staging else None)
             return told
@@ -307,7 +323,7 @@ class ProgramSubject:
         return look
 
     def check_prepared(self) -> None:
-        """Raise CandidateError when a call changed what prepare packed: that would be state between calls."""
+        """Raises CandidateError when a call changed what prepare packed, which would be state between calls."""
         held = digests(list(tensors_of(self.plan.prepared)), 1)
         runs, before = self._packed
         self._packed = self.plan.prepare_runs, held
@@ -320,12 +336,12 @@ class ProgramSubject:
             )
 
     def stats(self) -> list[dict[str, Any]]:
-        """The recorder's; nothing without one."""
+        """The recorder's entries; none without one."""
         return self.recorder.stats() if self.recorder else []
 
 
 def _copy(tensor: Tensor) -> Tensor:
-    """A copy of the tensor's whole storage, same strides and offset."""
+    """A copy of the tensor's whole storage, with the same strides and offset."""
     raw = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage()).clone()
     return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(
         raw.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride()
