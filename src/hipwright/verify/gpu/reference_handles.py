@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from hipwright.device.timed_side import LaunchMode, TimedBlock
 from hipwright.errors import TaskError, WorkerError
 from hipwright.tensors import HostTensor, Tree
-from hipwright.verify.gpu.budget import ahead
+from hipwright.verify.gpu.budget import prefetched
 
 CHUNK_BYTES = 64 << 20
 
@@ -118,7 +118,7 @@ class InputSource:
 
     def chunks(self, bytes_: int = CHUNK_BYTES) -> Iterator[tuple[int, int, HostTensor]]:
         """(leaf, offset, uint8 tensor) for the span (`hipwright.digest.span`) of every tensor leaf in order."""
-        return ahead(self._chunks(bytes_))
+        return prefetched(self._chunks(bytes_))
 
     def fetch(self, leaf: int, offset: int, bytes_: int) -> HostTensor:
         """Some bytes of a leaf's span."""
