@@ -17,8 +17,19 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("src", "tests", "benchmarks", "scripts", "docs", "examples")
 DATA = ("src/hipwright/audit/corpus/", "benchmarks/kernels/", "tests/bad_input/")  # candidates, tasks, broken files
 OTHER_PROJECTS = ("torch/",)
+WRITTEN_BY_COMMANDS = (
+    "program.py model_new.py verified.py gradient_task.py calls.jsonl rows.jsonl pairs.jsonl outcomes.jsonl "
+    "skipped.jsonl bad.jsonl tasks.jsonl dropped.jsonl metrics.jsonl samples.jsonl tuned.jsonl"
+)
+FILES_OF_USERS = "3_Softmax.py level_1_problem_3_sample_0_kernel.py toy.py"  # in examples
+FILES_OF_NVIDIA = "cuda_fp16.h cuda_bf16.h"
+NOT_IN_THE_REPOSITORY = frozenset(f"{WRITTEN_BY_COMMANDS} {FILES_OF_USERS} {FILES_OF_NVIDIA}".split())
+WALKTHROUGHS = re.compile(r"(?:engine/templates/cross|tests/engine/test_cross|policies/neighbours|targets/mi325x)\.py$")
+"""Files that a reader of CONTRIBUTING.md makes."""
 
 _PATH = re.compile(r"(?<![\w/.{<$~-])(?:[\w-]+/)+[\w.-]+\.(?:py|md|h|hpp|c|cpp|cu|toml|sh|j2)\b")
+_FILE = re.compile(r"`([\w-]+\.(?:py|md|h|hpp|c|cpp|cu|toml|sh|j2|jsonl))`")
+_FOLDER = re.compile(r"`((?:[\w-]+/)+)`")
 _MODULE = re.compile(r"(?<![\w./-])hipwright(?:\.(?!json|toml|html)\w+)+")
 
 
@@ -47,6 +58,15 @@ def endings() -> frozenset[str]:
     return frozenset("/".join(one[start:]) for one in parts for start in range(len(one)))
 
 
+@cache
+def folders() -> frozenset[str]:
+    """Every folder of the repository, relative to its root and to each folder above it."""
+    parts = (PurePosixPath(path).parts[:-1] for path in tracked())
+    return frozenset(
+        "/".join(one[start:end]) for one in parts for start in range(len(one)) for end in range(start + 1, len(one) + 1)
+    )
+
+
 def texts(path: Path) -> Iterator[tuple[int, str]]:
     """(line, text) of a page, or of a module's comments and docstrings."""
     source = path.read_text(encoding="utf-8")
@@ -66,8 +86,17 @@ def missing(line: str) -> Iterator[str]:
     for match in _PATH.finditer(line):
         named = match.group().removeprefix("./")
         ours = named.split("/")[0] in directories() and not named.startswith(OTHER_PROJECTS)
+        ours = ours and not WALKTHROUGHS.search(named)
         if ours and named not in endings() and not any(part.isupper() for part in re.split(r"[/.]", named)):
             yield named
+    for match in _FILE.finditer(line):
+        named = match[1]
+        placeholder = any(part.isupper() for part in named.split("."))
+        if not placeholder and named not in endings() and named not in NOT_IN_THE_REPOSITORY:
+            yield named
+    for match in _FOLDER.finditer(line):
+        if match[1].split("/")[0] in directories() and match[1].rstrip("/") not in folders():
+            yield match[1]
     for match in _MODULE.finditer(line):
         if not known(match.group()):
             yield match.group()
@@ -97,5 +126,13 @@ def test_what_is_named_exists(folder: str) -> None:
     assert found == []
 
 
-def test_readme() -> None:
-    assert [named for _, text in texts(ROOT / "README.md") for named in missing(text)] == []
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_what_is_named_exists_at_the_root(page: str) -> None:
+    assert [named for _, text in texts(ROOT / page) for named in missing(text)] == []
+
+
+def test_what_does_not_exist_is_found() -> None:
+    line = (
+        "see `nowhere.py`, `src/nowhere/`, engine/nowhere.py and hipwright.engine.nowhere, not `engine/` or `NAME.py`"
+    )
+    assert list(missing(line)) == ["engine/nowhere.py", "nowhere.py", "src/nowhere/", "hipwright.engine.nowhere"]

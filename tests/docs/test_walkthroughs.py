@@ -1,0 +1,59 @@
+"""The walkthroughs of CONTRIBUTING.md: their code is taken from the page, registered and used."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from hipwright import optimize
+from hipwright.engine.templates import registry
+from hipwright.search import POLICIES
+from hipwright.targets import TARGETS
+from tests import warm
+
+PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
+FILES = re.compile(r"```python\n# (?P<path>[\w/.]+)\n(?P<code>.*?)```", re.DOTALL)
+TASK = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, a, b):
+        return torch.linalg.cross(a, b) * 0.5
+
+def get_inputs():
+    return [torch.randn(20000, 3), torch.randn(20000, 3)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@cache
+def module(path: str) -> ModuleType:
+    """The module that the page shows under a path of the repository."""
+    (code,) = (found["code"] for found in FILES.finditer(PAGE.read_text(encoding="utf-8")) if found["path"] == path)
+    made = ModuleType(Path(path).stem)
+    exec(compile(code, path, "exec"), made.__dict__)
+    return made
+
+
+@pytest.mark.slow
+def test_a_template_a_policy_and_an_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search by the policy finds a verified program of the template, built and estimated for the architecture too."""
+    monkeypatch.setenv("HIPWRIGHT_HOME", str(tmp_path / "archive"))
+    template = module("src/hipwright/engine/templates/cross.py").cross
+    monkeypatch.setitem(registry.TEMPLATES, "linalg_cross", [template])
+    monkeypatch.setitem(POLICIES, "neighbours", module("src/hipwright/search/policies/neighbours.py").Neighbours)
+    target = module("src/hipwright/targets/mi325x.py").MI325X
+    with TARGETS.added(target), warm.zygotes():
+        result = optimize(TASK, budget=3, policy="neighbours", targets=["gfx942", "mi325x", "cpu"], seed=1)
+    assert result.passed and result.program is not None and result.evaluation is not None
+    assert result.evaluations == 3
+    assert "linalg_cross_mul[" in result.program.text and result.evaluation.coverage == 1.0
+    # the same code at more bandwidth: a smaller share of the roofline where the launch bounds both
+    mi300, mi325 = (result.evaluation.targets[name].estimate for name in ("gfx942", "mi325x"))
+    assert mi300 is not None and mi325 is not None and mi325.roofline_fraction < mi300.roofline_fraction
