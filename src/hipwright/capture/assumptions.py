@@ -1,4 +1,4 @@
-"""What export took for granted of the sizes, as conditions a plan can assert.
+"""Assumptions of torch.export about sizes, as conditions that a plan asserts.
 
 torch.export follows one path through the module: where Python branches on a size, or two sizes must be equal to
 broadcast, it notes the choice in its shape environment and goes on. Most notes are the library's own bookkeeping
@@ -72,7 +72,7 @@ def _is_bound(relation: Any) -> bool:
 
 
 def _follows(text: str, rest: Sequence[str]) -> bool:
-    """It holds at typical sizes wherever the rest does. No proof: sizes from a list, drawn the same way each time."""
+    """Whether the condition holds at sampled sizes wherever the others do; a test on fixed samples, not a proof."""
     conditions = [compile(one, "sizes", "eval") for one in rest]
     wanted = compile(text, "sizes", "eval")
     return all(_holds(wanted, sizes) for sizes in _sizes([text, *rest]) if all(_holds(c, sizes) for c in conditions))

@@ -16,13 +16,13 @@ from torch._decomp import core_aten_decompositions, decomposition_table
 
 aten = torch.ops.aten
 _WHOLE = ("embedding", "convolution", "convolution_double", "pack_padded", "weight_norm_differentiable")
-"""Whose decompositions scatter: they are one library call instead."""
+"""Operators whose decompositions scatter: they are one library call instead."""
 _ALSO = ("nll_loss_forward", "nll_loss2d_forward", "_fused_rms_norm")
 
 
 @cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Operator -> what replaces it in a captured graph."""
+    """{operator: what replaces it in a captured graph}."""
     core = core_aten_decompositions()
     names = [(op, op.name().partition("::")[2].partition(".")[0].lstrip("_")) for op in core]
     kept = {op: core[op] for op, name in names if "backward" in name and not name.startswith(_WHOLE)}
@@ -34,7 +34,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def functional_norm(input: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, *rest: Any) -> Any:
-    """native_batch_norm writes its statistics without its schema saying so; this one says so."""
+    """native_batch_norm with a schema that declares that it writes the running statistics."""
     if not training or mean is None:
         if mean is None:
             return aten._native_batch_norm_legit.no_stats(input, weight, bias, training, *rest)
@@ -43,14 +43,14 @@ def functional_norm(input: Any, weight: Any, bias: Any, mean: Any, var: Any, tra
 
 
 STATEFUL: dict[Any, Callable[..., Any]] = {aten.native_batch_norm.default: functional_norm}
-"""Replaced before mutation is made functional."""
+"""Operators that are replaced before mutation is made functional."""
 
 
 # ---------------------------------------------------------------- our own
 
 
 def _wide(tensor: Any) -> Any:
-    """In the type that sums are taken in."""
+    """The tensor in the type in which sums are accumulated."""
     return tensor.float() if tensor is not None and tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 

@@ -106,7 +106,7 @@ class _Traced(Builder):
         )
 
     def _clean(self) -> None:
-        """Without the copies into arguments that functionalisation leaves at the end, and what nobody reads."""
+        """The graph without dead nodes and without the copies into arguments that functionalisation appends."""
         graph = self.module.graph
         for node in list(graph.nodes):
             if node.op == "call_function" and str(node.target) == "aten.copy_.default":

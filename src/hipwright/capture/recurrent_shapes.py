@@ -18,7 +18,7 @@ _KEYS = (torch._C.DispatchKey.CompositeImplicitAutograd, torch._C.DispatchKey.Au
 
 @contextmanager
 def steps_unwalked() -> Iterator[None]:
-    """Within, a recurrent operator on tensors without data gives empty results, whatever its number of steps."""
+    """Within the block a recurrent operator on tensors without data returns empty results for any number of steps."""
     operators: dict[Any, Any] = {getattr(torch.ops.aten, name).input: shapes for name, shapes in _SHAPES.items()}
     kept = {op: (dict(op.py_kernels), decomposition_table[op]) for op in operators}
     try:

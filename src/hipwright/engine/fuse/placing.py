@@ -1,4 +1,4 @@
-"""Items take their place in a group: each one's expression over the group's variables, members read in place."""
+"""Places items in a group: expressions over the group's variables, members read in registers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_PART = 400
 
 
 def place(c: LoweringContext, group: Group, items: Sequence[LoweredItem]) -> list[GroupMember] | None:
-    """Every item's expression over the group's variables, members read in place; None if one cannot be."""
+    """Each item's expression over the group's variables; None if a member cannot be read in registers."""
     group.variables = [c.arena.var("v", s) for s in group.space]
     full = [ix(v) for v in group.variables]
     kept = [full[k] for k in range(len(full)) if k not in group.dims]
@@ -44,7 +44,7 @@ def place(c: LoweringContext, group: Group, items: Sequence[LoweredItem]) -> lis
 def _exchanged(
     c: LoweringContext, group: Group, item: LoweredItem, full: list[Ix], placed: dict[str, GroupMember]
 ) -> GroupMember | None:
-    """A member behind a call that reads its result with two dimensions exchanged, the last one in its place."""
+    """A member that reads a call's result with two dimensions exchanged, none of them the last one."""
     for a, b in itertools.combinations(range(len(full) - 1), 2):
         order = list(range(len(full)))
         order[a], order[b] = b, a
@@ -82,7 +82,7 @@ def _member(
 
 
 def _part(c: LoweringContext, group: Group, item: LoweredItem, kept: list[Ix]) -> GroupMember | None:
-    """A member with columns of its own; parts of equal width share the variable."""
+    """A member with other columns than the row; parts of equal width share the variable."""
     k = kept_dims(c, group, item)
     if not k:
         return None
@@ -93,12 +93,12 @@ def _part(c: LoweringContext, group: Group, item: LoweredItem, kept: list[Ix]) -
 
 
 def _worth(value: E) -> bool:
-    """A part belongs to the row's kernel if it needs the row's reductions and is not too long."""
+    """Whether a part is computed by the row's kernel: it needs the row's reductions and is not too long."""
     return any(e.op == "row" for e in walk([value])) and weight([value]) <= MAX_PART
 
 
 def _resolve(c: LoweringContext, value: E, placed: dict[str, GroupMember], *, again: bool = False) -> E | None:
-    """Loads of members become their expressions; a load elsewhere in a member is refused, or computed `again`."""
+    """Replaces loads of members by their expressions; loads at other positions are recomputed (`again`) or refused."""
     failed = False
 
     def on_load(e: E) -> E | None:
@@ -120,7 +120,7 @@ def _resolve(c: LoweringContext, value: E, placed: dict[str, GroupMember], *, ag
 
 
 def _elsewhere(c: LoweringContext, member: GroupMember, position: Ix, placed: dict[str, GroupMember]) -> E | None:
-    """A member's value at another position of the same row, from what it is computed from."""
+    """A member's value at another position of the same row, recomputed from its inputs."""
     if member.role not in (FULL, PART):
         return None
     index = unflatten(member.item.space, position)
@@ -130,12 +130,12 @@ def _elsewhere(c: LoweringContext, member: GroupMember, position: Ix, placed: di
 
 
 def _as_stored(member: GroupMember, dtype: str) -> E:
-    """A member's value as a reader of the stored tensor would see it (half rounds)."""
+    """A member's value as a reader of the stored tensor sees it: rounded to its dtype."""
     return member.value
 
 
 def kept_dims(c: LoweringContext, group: Group, item: LoweredItem) -> int:
-    """How many leading dimensions of a pointwise item are the group's rows, when the rest is a part of a row; or 0.
+    """The leading dimensions of a pointwise item that are the group's rows, where the rest is a part of a row; else 0.
 
     A part is no wider than the row, so that recomputing never reads more than storing would.
     """

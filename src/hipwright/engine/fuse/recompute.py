@@ -1,4 +1,4 @@
-"""Which values that kernels hand to one another are computed again where they are read, because that moves less memory.
+"""Intermediates that their readers recompute instead of loading, where that moves less memory.
 
 A value of each element costs its store and a load for every kernel that reads it. Computed again it costs the loads of
 what it is made of, which its reader often has anyway: the row that a stencil reads beside its padded form, the
@@ -19,16 +19,16 @@ from hipwright.engine.ir.index import Fn, Sym, Var
 from hipwright.engine.lower.values import Index, LoweredItem
 
 MORE = 32
-"""The weight (engine/ir/expr.py) that computing a value again may add to one reader."""
+"""The weight (engine/ir/expr.py) that recomputing a value may add to one reader."""
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 
 
 class _Divided(Exception):
-    """An index into the value would have to be divided."""
+    """Raised where an index into the value would have to be divided."""
 
 
 def recompute(s: Scheduler, wanted: Collection[str], may: Callable[[str], bool]) -> None:
-    """Rewrite the readers and drop what nobody reads any more. wanted: what is returned; may: is this one to be?
+    """Rewrites the readers and removes items that are no longer read. wanted: what is returned; may(name): the choice.
 
     Only pointwise items that kernels alone read, of plain loads: no gathers, no loops, no buffer that is overwritten.
     """
@@ -49,7 +49,7 @@ def recompute(s: Scheduler, wanted: Collection[str], may: Callable[[str], bool])
 
 
 def _drop(s: Scheduler, item: LoweredItem) -> None:
-    """Nobody reads it any more."""
+    """Removes an item that is no longer read."""
     group = s.home.pop(item.name)
     group.items.remove(item)
     group.members = [m for m in group.members if m.item is not item]
@@ -66,7 +66,7 @@ class _Again:
     away: list[LoweredItem]
 
     def pays(self) -> bool:
-        """Is the traffic less, the arithmetic little more, and every load at a sum of variables and sizes?"""
+        """Whether traffic shrinks, arithmetic grows little, and every load is at a sum of variables and sizes."""
         element = self.item.body(self.s.c.probe(self.item.space))
         nodes = list(walk([element]))
         atoms = {a for e in nodes for p in indices(e) for a in p.atoms()}
@@ -80,12 +80,12 @@ class _Again:
         return list({id(g): g for r in self.away for g in [self.s.home[r.name]]}.values())
 
     def _fresh(self, group: Group, nodes: list[E]) -> int:
-        """Bytes of what the item reads and this kernel does not read yet."""
+        """Bytes that the item reads and this kernel does not read already."""
         known = {i.name for i in group.items}.union(*(self.s.reads[i.name] for i in group.items))
         return sum({e.attr[0]: self._reach(e) for e in nodes if e.op == "load" and e.attr[0] not in known}.values())
 
     def _reach(self, load: E) -> int:
-        """Bytes of an element for each combination of the variables that the load depends on."""
+        """Bytes of a load: an element for each combination of the variables that it depends on."""
         _, position, dtype = load.attr
         sizes = [a.size for a in position.atoms() if isinstance(a, Var) and a.size is not None]
         return self.s.c.numel_hint(sizes) * ITEM_BYTES.get(dtype, 1)
@@ -100,7 +100,7 @@ class _Again:
         return weight([after]) <= min(weight([before]) + MORE, MAX_PART)
 
     def _inlined(self, value: E) -> E:
-        """A reader's element with the item's in the place of its loads."""
+        """A reader's element in which the item's element replaces the loads of the item."""
 
         def on_load(e: E) -> E | None:
             if e.attr[0] != self.item.name:
@@ -117,7 +117,7 @@ class _Again:
         return lambda index: self._inlined(plain(index))
 
     def apply(self) -> bool:
-        """Give the readers their new bodies and place their groups again; False, and nothing changed, if one cannot."""
+        """Gives the readers their new bodies and places them anew; False, with nothing changed, if one does not fit."""
         before = [(reader, reader.body) for reader in self.away]
         for reader, plain in before:
             reader.body = self._body(plain)

@@ -1,4 +1,4 @@
-"""Items become groups; a group becomes one kernel.
+"""Fusion: items are assigned to groups, each of which becomes one kernel.
 
 A group has an iteration space: `space` with the reduced dimensions `dims`. Its members are reductions over that space,
 elementwise values on all of it, and values with one element per row. A member may read another member only at the
@@ -18,7 +18,7 @@ from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.values import LoweredItem
 
 WHOLE = ("float64", "float32", "float16", "bfloat16", "int64", "int32")
-"""The dtypes of scans that hold, but for a rounding, what their compute type does."""
+"""The dtypes of scans whose stored values differ from the compute type by one rounding only."""
 
 
 class Scheduler:
@@ -40,7 +40,7 @@ class Scheduler:
         self.external = external  # library call or view -> the names it reads
 
     def add(self, item: LoweredItem) -> Group:
-        """Place one item; producers have been placed before."""
+        """Places one item, whose producers are placed already."""
         self.reads[item.name] = self._item_reads(item)
         if item.kind == "red" and self.fuse:
             self._row_value(item)
@@ -62,7 +62,7 @@ class Scheduler:
         return group
 
     def _row_value(self, item: LoweredItem) -> None:
-        """A reduction over what a kernel knows of each row, as the mean of the rows' losses, reads one value a row.
+        """Rewrites a reduction over values that a kernel has one of for each row, as the mean of the rows' losses.
 
         The rows' kernel computes it: the reduction is often one block, which would read and divide for all rows.
         """
@@ -81,7 +81,7 @@ class Scheduler:
             self.reads[item.name] = {made.name}
 
     def _absorb(self, group: Group, item: LoweredItem) -> None:
-        """Pointwise groups that a new member reads join its group: their values stay in registers.
+        """Merges the pointwise groups that a new member reads into its group: their values stay in registers.
 
         They were placed when nothing tied them to it, as a product of two inputs that the row's last pass reads.
         """
@@ -93,33 +93,33 @@ class Scheduler:
                 self.remove(other)
 
     def remove(self, group: Group) -> None:
-        """A group whose items are elsewhere now."""
+        """Removes a group whose items have moved to another one."""
         self.groups.remove(group)
         for number, left in enumerate(self.groups):
             left.number = number
 
     def placed(self, group: Group) -> Group | None:
-        """The group with its items' bodies as they are now, or None if they do not fit it any more."""
+        """The group with the present bodies of its items; None if they no longer fit it."""
         shaped = Group(group.number, group.space, group.dims, group.items)
         members = place(self.c, shaped, group.items)
         shaped.members = members or []
         return shaped if members is not None else None
 
     def adopt(self, part: LoweredItem, group: Group, *, of: LoweredItem) -> None:
-        """An item that a group has been given, of which another is the sum now."""
+        """Adds an item of per-row values to a group; another item is its sum."""
         self.reads[part.name], self.home[part.name] = self.reads[of.name], group
         self.reads[of.name] = {part.name}
 
     def depends(self, name: str, group: Group) -> bool:
-        """Does a value come from a group, or from what reads it?"""
+        """Whether a value is computed by a group or by a reader of it."""
         return self._depends(name, group, set())
 
     def reread(self, item: LoweredItem) -> None:
-        """The item's body has changed."""
+        """Records the new body of an item."""
         self.reads[item.name] = self._item_reads(item)
 
     def _merged(self, group: Group, other: Group) -> bool:
-        """Put a pointwise group's items before a group's own, if no value takes a way between them outside."""
+        """Puts the items of a pointwise group before those of a group, if no path outside both connects them."""
         items = [*other.items, *group.items]
         outside = {name for i in items for name in self.reads[i.name] if self.home.get(name) not in (group, other)}
         if any(i.target for i in items) or any(self._depends(n, g, set()) for n in outside for g in (group, other)):
@@ -133,7 +133,7 @@ class Scheduler:
         return True
 
     def _joined(self, item: LoweredItem) -> bool:
-        """The outputs of one call share its group."""
+        """Puts all outputs of one call into one group."""
         group = next((self.home[i.name] for i in item.placed.items if i and i.name in self.home), None)
         if group is None:
             return False
@@ -160,14 +160,14 @@ class Scheduler:
         return behind + [g for g in found if g.kind == "fused"]
 
     def _follows(self, group: Group, item: LoweredItem) -> bool:
-        """May a pointwise item stand behind a call or a scan, as its epilogue?"""
+        """Whether a pointwise item can be the epilogue of a call or a scan."""
         first = group.items[0]
         # a narrow integer wraps when it is stored, so that its readers must see what was
         alone = first.dtype not in WHOLE if first.kind == "scan" else first.placed.offer.whole
         return item.kind == "pw" and not alone and product(item.space) == product(group.space)
 
     def _shares(self, group: Group, item: LoweredItem) -> bool:
-        """The same input is read by both over the same space."""
+        """Whether both read the same input over the same space."""
         if product(group.space) != product(item.space) and product(group.outer) != product(item.space):
             return False
         mine = self.reads[item.name]
@@ -192,7 +192,7 @@ class Scheduler:
         return True
 
     def _reshaped(self, group: Group, item: LoweredItem) -> Group | None:
-        """The group's space once it holds the item, or None when they do not agree."""
+        """The space of the group with the item in it; None where the spaces differ."""
         if item.kind == "red":
             if group.dims:
                 same_outer = product(group.outer) == product(item.shape)
@@ -210,7 +210,7 @@ class Scheduler:
         return None
 
     def _cycle(self, group: Group, item: LoweredItem) -> bool:
-        """Would the item make the group depend on itself through something outside it?"""
+        """Whether the group would depend on itself, through an item outside it, once it holds the item."""
         outside = [name for name in self.reads[item.name] if self.home.get(name) is not group]
         return any(self._depends(name, group, set()) for name in outside)
 
@@ -227,7 +227,7 @@ class Scheduler:
         return any(self._depends(other, group, seen) for other in below)
 
     def _hazard(self, group: Group, item: LoweredItem) -> bool:
-        """A module buffer is overwritten by the item (or the group) and read by the other."""
+        """Whether the item overwrites a module buffer that the group reads, or the reverse."""
         written = {i.target for i in (*group.items, item) if i.target}
         if not written:
             return False

@@ -41,7 +41,7 @@ class LibraryCalls:
         self.views: dict[str, str] = {}  # values that have a view in the plan
 
     def add(self, node: Node, reason: str) -> None:
-        """Leave a node to PyTorch."""
+        """Leaves a node to PyTorch."""
         self.out.library[node.name] = reason
         call = LibraryCall(node, reason)
         call.node, bias = self._unbiased(node)

@@ -34,7 +34,7 @@ class Lowering(LoweringState):
         self.library = LibraryCalls(self)
 
     def run(self) -> Lowered:
-        """Lower every node. Raises SizeNotSupported for a size that can be neither expressed nor evaluated."""
+        """Lowers every node. Raises SizeNotSupported for a size that can be neither expressed nor evaluated."""
         self._read_shapes()
         for tensor in self.graph.inputs:
             self._input(tensor)

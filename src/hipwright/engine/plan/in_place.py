@@ -1,4 +1,4 @@
-"""Pointwise kernels that write their result over a tensor which nobody reads after them.
+"""Pointwise kernels that overwrite a tensor of which they are the last reader.
 
 A library product and the activation behind it write two tensors, of which the first is dead when the second is there.
 Out of place both leave the cache for memory; in place one does, and there is a tensor less to hold. torch.compile does
@@ -35,7 +35,7 @@ OWN_MEMORY = {
     "conv_transpose3d",
     "scaled_dot_product_attention",
 }
-"""Library operators whose result is never a view of what they are given."""
+"""Library operators whose result is never a view of an argument."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ class PlanStep:
 
 
 def steps_of(lowered: Lowered, scheduler: Scheduler) -> list[PlanStep]:
-    """Every group, call and view as a step; whoever overwrites a module buffer waits for all its readers."""
+    """Every group, call and view as a step; one that overwrites a module buffer waits for all its readers."""
     steps: list[PlanStep] = []
     for group in scheduler.groups:
         reads = {r for item in group.items for r in scheduler.reads[item.name]}

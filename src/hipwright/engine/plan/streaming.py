@@ -1,18 +1,15 @@
-"""What leaves the caches first: what a kernel reads or writes once makes room for what is wanted again.
+"""Streaming access: which loads and stores of large tensors are evicted from the caches first.
 
 `__builtin_nontemporal_load` and `_store` are `nt` accesses on AMD (CDNA3 ISA guide, "Memory Scopes and Temporal Hints")
 and `ld.cs`, `st.cs` on NVIDIA (PTX ISA, "Cache Operators"). Whether they pay depends on the device and on what shares
-its caches, so it is a choice of the whole program, `stream`, for search to vary. On an H200 programs of a library's
-product and kernels that write over it gain up to 3.5 %; of 25 programs 12 lost 3 to 32 % of their speed by reading so.
-Programs that write next to nothing gain instead: 14 of them 0 to 5 %, none lost more than 0.7 %, so they do by default.
+its caches, so it is a choice of the whole program, `stream`, for search to vary. By default
+accesses stream in programs whose kernels overwrite a library's product, and loads stream in programs that hardly write;
+other programs lost speed by it (benchmarks/records/h200-knobs.jsonl).
 
-"keep" is the other way round: what a kernel has read stays in the last-level cache and what it writes leaves, as
-NVIDIA's `evict_last` has it (PTX ISA, "Cache Eviction Priority Hints"); elsewhere nothing changes. Memory then sees
-longer runs of writes between its reads: on an H200 a copy of 256 MiB takes 126.4 us, not 128.1, the same with a hundred
-pairs of buffers that are met in turn, so nothing is found again in the cache (benchmarks/cache_hints.cu). It is for
-kernels that write as they read and move many times what caches hold: what was read stays there until as much is read so
-again, or much else goes by. A copy of 32 MiB in all, again and again behind such a kernel, took 9.5 us and not 7.7; of
-24 and 16 MiB, no longer.
+"keep" is the reverse: loaded data stays in the last-level cache and stored data is evicted first, by NVIDIA's
+`evict_last` (PTX ISA, "Cache Eviction Priority Hints"); other GPUs ignore it. Memory then sees longer runs of writes
+between reads (benchmarks/cache_hints.cu measures a copy). It suits kernels that write about as much as they read and
+move many times the capacity of the caches; smaller kernels that follow can lose, because what was kept leaves late.
 """
 
 from __future__ import annotations
@@ -28,17 +25,17 @@ if TYPE_CHECKING:
     from hipwright.engine.templates.base import EmittedKernel
 
 PACKED = ("no", "stores", "loads", "both")
-"""Settings of programs whose kernels move packs: which accesses leave the caches first."""
+"""Settings of programs whose kernels move vectors: which accesses stream."""
 KEEP = "keep"
-"""The setting in which what is read stays in the last-level cache."""
+"""The setting in which loaded data stays in the last-level cache."""
 KEPT_BYTES = 1 << 27
-"""A kernel reads, at least, several times what caches hold."""
+"""The least bytes that a kernel reads: several times the capacity of the caches."""
 WRITTEN = 3
-"""For each byte it writes it reads no more than these: few writes leave nothing to keep from the cache."""
+"""The most bytes it reads for each byte it writes."""
 FEW_WRITTEN = 16
-"""For each byte that they write, kernels that only read have read more than these."""
+"""The bytes read for each byte written from which a kernel counts as one that only reads."""
 ENOUGH = 1 << 22
-"""Elements of the largest tensor from which caches hold less than a call moves."""
+"""Elements of the largest tensor from which a call moves more than the caches hold."""
 
 
 def offered(c: LoweringContext, used: Collection[tuple[str, str]], sizes: Iterable[Ix]) -> bool:
@@ -47,7 +44,7 @@ def offered(c: LoweringContext, used: Collection[tuple[str, str]], sizes: Iterab
 
 
 def usual(options: Sequence[str], *, over: bool, reads_only: bool) -> str:
-    """The static rule. over: do all kernels write over a library's products?"""
+    """The default. over: whether all kernels overwrite products of the library."""
     if over and "both" in options:
         return "both"
     if KEEP in options:
@@ -68,7 +65,7 @@ def streaming_uses(how: str) -> set[tuple[str, str]]:
 
 
 def keeps(c: LoweringContext, kernel: EmittedKernel, numels: Mapping[str, Ix], dtypes: Mapping[str, str]) -> bool:
-    """Does the kernel read far more than caches hold, and write not much less?
+    """Whether the kernel reads far more than the caches hold, and writes not much less.
 
     Where rows begin off the borders of packs two of them share a line: a softmax of rows of 50257 took 185 us on an
     H200 with lines kept, 168 without.
@@ -94,7 +91,7 @@ def _moved(
 def reads_only(
     c: LoweringContext, kernels: Sequence[EmittedKernel], numels: Mapping[str, Ix], dtypes: Mapping[str, str]
 ) -> bool:
-    """Do all kernels that move much write next to nothing? Losses and reductions of what caches do not hold."""
+    """Whether all kernels of large tensors hardly write: losses and reductions."""
     moved = [_moved(c, kernel, numels, dtypes) for kernel in kernels]
     return max((read for read, _ in moved), default=0) >= KEPT_BYTES and all(
         written * FEW_WRITTEN < read for read, written in moved if read + written >= KEPT_BYTES // FEW_WRITTEN

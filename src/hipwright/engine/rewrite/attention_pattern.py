@@ -1,4 +1,4 @@
-"""The pattern of written-out attention in a graph: softmax(score(q @ k^T)) @ v, read by nothing else on the way."""
+"""The pattern of written-out attention, softmax(score(q @ k^T)) @ v, whose intermediates have no other reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recurrent operators in parts, before lowering: what is left are products and one kernel a layer or cell.
+"""Splits recurrent operators, before lowering, into products and one kernel for each layer or cell.
 
 A whole layer becomes the input's products for all steps (`linear`, chosen as any other) and the engine's own operator
 `hip.recurrent_layer` (templates/recurrent/layer.py). A cell becomes two products and pointwise operators, which fuse.
@@ -19,15 +19,15 @@ from hipwright.engine.templates.recurrent.text import GATES
 
 CELLS = {"lstm_cell": 4, "gru_cell": 3, "rnn_tanh_cell": 1, "rnn_relu_cell": 1}
 RESIDENT_BYTES = 256 << 10
-"""Recurrent weights up to this size are the template's by default: registers and the nearest cache hold them."""
+"""Size of recurrent weights up to which the template is the default: registers and the nearest cache hold them."""
 MANY_ROWS = 512
-"""Half-precision batches over this size are the library's by default: its products use matrix units."""
+"""Half-precision batch size from which the library is the default: its products use matrix units."""
 LARGEST = 1024
 FLOATS = ("float32", "float16", "bfloat16")
 
 
 def decomposed(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str, Choice]]:
-    """(the graph with recurrent operators in parts where that is chosen, what could be chosen)."""
+    """(the graph with recurrent operators split by these choices, the choices offered)."""
     structure: dict[str, Choice] = {}
     known = metas(graph)
     hints = {s.name: s.hint for s in graph.symbols}
@@ -59,7 +59,7 @@ def _meta(arg: Any, known: Mapping[str, Meta | None]) -> Meta | None:
 
 
 def _usual_layer(node: Node, known: Mapping[str, Meta | None]) -> bool:
-    """Is it `op.input` of batched input with plain weights (no projection, no dropout), of a dtype we write?"""
+    """Whether it is `op.input` of batched input, without projection and dropout, of a supported dtype."""
     if not node.op.endswith(".input") or len(node.args) < 9:
         return False
     lstm = short(node.op) == "lstm"
@@ -73,14 +73,14 @@ def _usual_layer(node: Node, known: Mapping[str, Meta | None]) -> bool:
 
 
 def _hidden(node: Node, known: Mapping[str, Meta | None]) -> int:
-    """Hidden units of a layer, 0 when they vary."""
+    """Hidden units of a layer; 0 where they are not constant."""
     weight = _meta(node.args[2][1], known) if len(node.args[2]) > 1 else None
     size = weight.shape[-1] if weight is not None else 0
     return size if isinstance(size, int) else 0
 
 
 def _small(node: Node, known: Mapping[str, Meta | None], hints: Mapping[str, int]) -> bool:
-    """The static rule: the recurrent weights stay close to the block that uses them, and the batch is not large."""
+    """The default: the template where recurrent weights fit near the block that uses them and the batch is small."""
     meta, hidden = _meta(node.args[0], known), _hidden(node, known)
     assert meta is not None
     width = 4 if meta.dtype == "float32" else 2
@@ -102,7 +102,7 @@ def row_major(dtype: str, shape: Sequence[Size]) -> Meta:
 
 
 def _layers(node: Node, kind: str, known: Mapping[str, Meta | None], users: Mapping[int, Node]) -> list[Node]:
-    """All layers of a recurrent operator, and its outputs under the names that they had."""
+    """All layers of a recurrent operator, and its outputs by their names in the graph."""
     given, weights = node.args[0], list(node.args[2])
     biased, layers, both, batch_first = node.args[3], node.args[4], node.args[7], node.args[8]
     meta, hidden = _meta(given, known), _hidden(node, known)
@@ -143,7 +143,7 @@ def _item(name: str, source: str, number: int, meta: Meta) -> Node:
 
 
 def _results(node: Node, kind: str, layers: int, users: Mapping[int, Node]) -> list[Node]:
-    """y of the last layer; the final states of all layers one behind the other."""
+    """The output of the last layer, and the concatenated final states of all layers."""
     made: list[Node] = []
     for number, user in users.items():
         meta = user.outs[0] or node.outs[number]
@@ -165,7 +165,7 @@ def _results(node: Node, kind: str, layers: int, users: Mapping[int, Node]) -> l
 
 
 def _usual_cell(node: Node, known: Mapping[str, Meta | None]) -> bool:
-    """Batched input of a floating dtype, hidden units that are known."""
+    """Whether input is batched and of a floating dtype, and the hidden units are constant."""
     meta, weight = _meta(node.args[0], known), _meta(node.args[3], known)
     return meta is not None and len(meta.shape) == 2 and weight is not None and isinstance(weight.shape[-1], int)
 

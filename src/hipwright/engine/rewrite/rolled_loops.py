@@ -1,4 +1,4 @@
-"""Loops over steps that Python unrolled, put together again before lowering.
+"""Rolls loops over steps that tracing unrolled, before lowering.
 
 * A chain of `lstm_cell`, `gru_cell` or `rnn_*_cell` over consecutive steps of one tensor, with one set of weights, is a
   recurrent layer: the input's product for all steps and one kernel (templates/recurrent/layer.py) for three kernels a
@@ -27,7 +27,7 @@ PRODUCTS = ("aten.matmul.default", "aten.mm.default")
 
 
 def unrolled(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str, Choice]]:
-    """(the graph with loops and recurrent operators in the parts that are chosen, what could be chosen)."""
+    """(the graph with the loops and recurrent operators of these choices, the choices offered)."""
     if choices.get("library"):
         return decomposed(graph, choices)
     structure: dict[str, Choice] = {}
@@ -48,7 +48,7 @@ def unrolled(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str,
 
 
 def _used(graph: Graph) -> dict[str, int]:
-    """How often every value is read."""
+    """The number of reads of every value."""
     counts: dict[str, int] = {}
     arguments = [a for n in graph.nodes for a in (*n.args, *n.kwargs.values())]
     for name in [*references([*arguments, graph.output]), *(m.node for m in graph.mutations)]:
@@ -60,7 +60,7 @@ def _used(graph: Graph) -> dict[str, int]:
 
 
 def _chains(graph: Graph) -> list[list[Node]]:
-    """Cells of which each has the state of the one before, and the same weights."""
+    """Chains of cells: each reads the state of the one before, with the same weights."""
     nodes = {n.name: n for n in graph.nodes}
     after: dict[str, list[Node]] = {}
     heads: list[Node] = []
@@ -81,7 +81,7 @@ def _chains(graph: Graph) -> list[list[Node]]:
 
 
 def _before(node: Node, nodes: Mapping[str, Node]) -> str:
-    """The cell whose whole state a cell has, or ""."""
+    """The cell whose whole state a cell reads, or ""."""
     if short(node.op) != "lstm_cell":
         return str(node.args[1]["node"])
     items = [nodes.get(s["node"]) for s in node.args[1]]
@@ -98,7 +98,7 @@ class _Layer:
 
 
 def _layer(graph: Graph, chain: Sequence[Node]) -> _Layer | None:
-    """The graph with a chain as one recurrent layer, or None where it is none."""
+    """The graph with a chain as one recurrent layer; None where a layer cannot express it."""
     steps, first, kind = Steps(graph), chain[0], LAYERS[short(chain[0].op)]
     run = steps.run([n.args[0] for n in chain], steps.place[first.name])
     if not run or run[0].dim > 1 or len(steps.known[run[0].root].shape) != 3:  # type: ignore[union-attr]
@@ -138,7 +138,7 @@ def _layer(graph: Graph, chain: Sequence[Node]) -> _Layer | None:
 
 
 def _kept_states(graph: Graph, chain: Sequence[Node]) -> bool:
-    """Is every cell's c but the last read by the next cell only? A layer keeps no others."""
+    """Whether each c but the last is read by the next cell only: a layer returns no others."""
     if short(chain[0].op) != "lstm_cell":
         return True
     used = _used(graph)
@@ -146,7 +146,7 @@ def _kept_states(graph: Graph, chain: Sequence[Node]) -> bool:
 
 
 def _with_layer(graph: Graph, chain: Sequence[Node], made: Sequence[Node], dim: int) -> Graph:
-    """The chain's cells replaced: each h is a step of y, the last c and a last h that is read alone are the layer's."""
+    """The replaced cells: each h is a step of y; the last c, and a last h that is read alone, are the layer's."""
     numbers, used = {n.name: k for k, n in enumerate(chain)}, _used(graph)
     alone = all(used[_hidden_state(n)] == 1 for n in chain[1:])
     y, *last = [n for n in made if n.op == "getitem"]
@@ -176,7 +176,7 @@ def _hidden_state(cell: Node) -> str:
 
 
 def _stacked(graph: Graph) -> Graph:
-    """A stack of all steps of a tensor, in order, is that tensor; so are they side by side."""
+    """Replaces a stack or concatenation of all steps of a tensor, in order, by the tensor."""
     steps, nodes = Steps(graph), list(graph.nodes)
     for at, node in enumerate(nodes):
         if short(node.op) not in ("stack", "cat") or not all(_made_here(steps, a) for a in node.args[0]):
@@ -211,7 +211,7 @@ def _stacked(graph: Graph) -> Graph:
 
 
 def _made_here(steps: Steps, argument: Any) -> bool:
-    """Is it a step of a recurrent layer's output, or of a product for all steps?"""
+    """Whether a value is a step of a recurrent layer's output, or of a product over all steps."""
     step = steps.of(argument)
     source = steps.nodes.get(step.root) if step else None
     layer = source is not None and source.op == "getitem" and "_layer" in source.args[0]["node"]
@@ -222,7 +222,7 @@ def _made_here(steps: Steps, argument: Any) -> bool:
 
 
 def _hoisted(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str, Choice]]:
-    """Linear layers of consecutive steps, and products of slices, as one for all."""
+    """Merges the linear layers of consecutive steps, and products of slices, into one each."""
     steps, structure = Steps(graph), dict[str, Choice]()
     families: dict[tuple[Any, ...], list[Node]] = {}
     for node in graph.nodes:
@@ -245,7 +245,7 @@ def _hoisted(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str,
 
 
 def _for_all(steps: Steps, family: Sequence[Node]) -> dict[str, list[Node]]:
-    """What replaces each of the linear layers: the first brings the one for all. Empty where none can be."""
+    """What replaces each linear layer; the merged one stands at the first. Empty where they cannot be merged."""
     first, out = family[0], family[0].outs[0]
     run = steps.run([n.args[0] for n in family], steps.place[first.name])
     source = steps.known[run[0].root] if run else None
@@ -257,7 +257,7 @@ def _for_all(steps: Steps, family: Sequence[Node]) -> dict[str, list[Node]]:
 
 
 def _batched(steps: Steps, family: Sequence[Node]) -> dict[str, list[Node]]:
-    """The same for products of matrices, of which one or both change."""
+    """What replaces each product of matrices, where one or both factors differ between steps."""
     first, out = family[0], family[0].outs[0]
     args, made = [], list[Node]()
     for k, argument in enumerate(first.args):
@@ -283,7 +283,7 @@ def _batched(steps: Steps, family: Sequence[Node]) -> dict[str, list[Node]]:
 def _instead(
     family: Sequence[Node], made: list[Node], op: str, args: tuple[Any, ...], whole: Meta, dim: int
 ) -> dict[str, list[Node]]:
-    """The nodes in the place of each of a family: the first brings the product for all."""
+    """The nodes that replace each product; the merged one stands at the first."""
     first = family[0]
     made.append(Node(name=f"{first.name}_all", op=op, args=args, outs=(whole,), module=first.module))
     out = {n.name: [selected(n, f"{first.name}_all", whole, dim, k)] for k, n in enumerate(family)}

@@ -54,7 +54,7 @@ class _Gemv:
         self.rows, self.vector_count, self.depth = (self.k.size(s) for s in (spec.rows, spec.vector_count, spec.k))
 
     def choose_knobs(self) -> None:
-        """Asks for the knobs."""
+        """Declares the knobs."""
         raise NotImplementedError
 
     def tile(self) -> tuple[str, str]:
