@@ -11,7 +11,7 @@ import pytest
 from hipwright.audit import mutation
 from hipwright.audit.cases import select
 from hipwright.audit.mutants import Mutant, mutants, sample
-from hipwright.audit.mutation import MutationReport, equivalent, examine, run_mutants
+from hipwright.audit.mutation import MutationReport, equivalent, examine_mutant, run_mutants
 from hipwright.audit.verifiers import AuditSession, open_audit
 from hipwright.errors import ProgramError
 from hipwright.program import parse
@@ -92,7 +92,7 @@ def test_fates(
     monkeypatch.setattr(
         mutation, "equivalent", partial(equivalent, trials=200)
     )  # the verifier's own cases and new ones
-    examined = examine(session, HONEST[mutant[0]], changed(*mutant))
+    examined = examine_mutant(session, HONEST[mutant[0]], changed(*mutant))
     assert (examined.fate, why in examined.why) == (fate, True), examined
 
 

@@ -1,4 +1,4 @@
-"""The parent's side of a task: a handle that asks the task host. No torch."""
+"""The parent's side of a task: a handle that sends requests to the task host. Does not import torch."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from hipwright.tensors import HostTensor, Tree, leaves
 
 @dataclass(frozen=True)
 class Outline:
-    """What the reference does, without data.
+    """The reference's operators and specs, traced without data.
 
-    workload: whose shapes were traced; not the one asked for where forward looks at values and is too large to run.
-    how: "meta" or "fake" (shapes alone), "run" (on values). ops: as hipwright.program.lower.trace.OpTrace records them.
-    inputs, state: the arguments and the state table with TensorSpecs for tensors. outputs: a spec for each leaf.
+    workload: whose shapes were traced; another than the requested one where forward depends on values and is too large
+    to run. how: "meta" or "fake" (shapes alone), "run" (on values). ops: as hipwright.program.lower.trace.OpTrace
+    records them. inputs, state: the arguments and the state table with TensorSpecs for tensors. outputs: a spec for
+    each leaf.
     """
 
     workload: Workload
@@ -50,7 +51,7 @@ def open_task(
     limits: Limits = _LIMITS,
     tolerance: TolerancePolicy = TolerancePolicy(),  # noqa: B008
 ) -> TaskHandle:
-    """Load a task file in `zygote` (one that runs no candidates) and find its workloads.
+    """Loads a task file in `zygote` (one that runs no candidates) and finds its workloads.
 
     limits.wall_s bounds each call to the host. Raises BadInput for a missing or unreadable file, and TaskError, naming
     the file's line, where its code fails.
@@ -67,14 +68,14 @@ def open_task(
 
 
 def open_source(name: str, source: str, zygote: Zygote) -> TaskHandle:
-    """As `open_task`, for a task that is in no file. name: without a suffix."""
+    """As `open_task`, for a task without a file. name: without a suffix."""
     return TaskHandle(f"{name}.py", source, zygote, _LIMITS, TolerancePolicy())
 
 
 class TaskHandle:
     """A loaded task. A context manager; usable from several threads, one call at a time; nothing is cached.
 
-    The host is one session. One that dies or runs out of time is replaced by the next call; the call itself raises
+    The host is one session. One that dies or exceeds its time is replaced by the next call; the call itself raises
     TaskError, because only the task's code runs there.
     """
 
@@ -82,7 +83,7 @@ class TaskHandle:
         self._name = name
         self._source = source
         self._zygote = zygote
-        # one host serves the whole task: its CPU time is bounded call by call, by the clock
+        # one host serves the whole task: its time is limited call by call, by the wall clock
         self._limits = Limits(wall_s=limits.wall_s, cpu_s=_HOST_CPU_S, memory_mb=limits.memory_mb)
         self._session: Session | None = None
         self._lock = threading.RLock()
@@ -90,7 +91,7 @@ class TaskHandle:
             told = self._ask("describe")[0]
             found = told["workloads"]
             self._operations: dict[str, float | None] = told["operations"]
-            with contextlib.suppress(TaskError):  # too slow to try other shapes on
+            with contextlib.suppress(TaskError):  # too slow for trying other shapes
                 found = found + self._ask("derived")[0]["workloads"]
         except BaseException:
             self.close()
@@ -106,7 +107,7 @@ class TaskHandle:
         self.close()
 
     def close(self) -> None:
-        """End the host."""
+        """Ends the host."""
         with self._lock:
             if self._session is not None:
                 self._session.close()
@@ -115,11 +116,14 @@ class TaskHandle:
     # ---------------------------------------------------------------- what there is to run on
 
     def workload(self, name: str) -> Workload:
-        """The task's own or derived workload of that name. KeyError if there is none."""
+        """The task's own or derived workload of that name. Raises KeyError if there is none."""
         return self._workloads[name]
 
     def inputs(self, workload: str, seed: int) -> Tree:
-        """The list of forward's arguments; at derived shapes as task/host/draw.py says. KeyError if there is none."""
+        """The list of forward's arguments; at derived shapes by the rules of task/host/draw.py.
+
+        Raises KeyError for an unknown workload.
+        """
         return self._ask("inputs", {"workload": self._workloads[workload].to_dict(), "seed": seed})[1]
 
     def init_state(self, seed: int) -> Tree:
@@ -127,13 +131,16 @@ class TaskHandle:
         return self._ask("init_state", {"seed": seed})[1]
 
     def init_inputs(self, seed: int) -> list[Any]:
-        """What Model is constructed with. Raises TaskError where that is more than plain values."""
+        """The arguments that Model is constructed with. Raises TaskError where they are more than plain values."""
         found: list[Any] = self._ask("init_inputs", {"seed": seed})[0]["arguments"]
         return found
 
     def derive(self, limit_elements: int) -> Workload | None:
-        """A workload whose inputs and outputs have at most that many elements together: ranks and stride patterns
-        kept, sizes odd where the reference allows. None if there is none. `inputs` knows its name from then on."""
+        """A workload whose inputs and outputs have at most that many elements together, or None.
+
+        Ranks and stride patterns are kept; sizes are odd where the reference allows. `inputs` accepts its name from
+        then on.
+        """
         plain = self._ask("smaller", {"limit": limit_elements})[0]["workload"]
         if plain is None:
             return None
@@ -142,11 +149,11 @@ class TaskHandle:
         return workload
 
     def held(self, part: int) -> list[Workload] | None:
-        """Derived workloads that keep some size as it is given: which, `part` counts, from 0. None after the last.
+        """Derived workloads that keep some size as it is given; `part` counts the sizes from 0. None after the last.
 
         First one size is kept, the largest first; then all but one.
         """
-        with contextlib.suppress(TaskError):  # too slow to try other shapes on
+        with contextlib.suppress(TaskError):  # too slow for trying other shapes
             found = self._ask("held", {"part": part})[0]["workloads"]
             if found is not None:
                 workloads = [Workload.from_dict(plain) for plain in found]
@@ -158,15 +165,14 @@ class TaskHandle:
     def reference(
         self, inputs: Tree, state: Tree, *, dtype: Literal["float64", "native"] = "float64", close: str = ""
     ) -> tuple[Tree, dict[str, HostTensor], Mapping[str, Any]]:
-        """(outputs, buffers after, info) of the reference on `inputs`, its state set to `state`.
+        """(outputs, buffers afterwards, info) of the reference on `inputs`, its state set to `state`.
 
         "float64": parameters, buffers, float inputs and every dtype that the code names are float64; integers stay.
         "native": as the file has it. close: the narrowest float dtype of the task; indices in float64 outputs that were
-        chosen among elements equal to within its rounding are then beyond their range (task/host/ties.py). info:
-        seconds; random (another torch seed gives other outputs); aliases: [output leaf, "inputs[0]" | "params.weight" |
-        "buffers.x" | earlier output] that share memory; mutated_inputs: paths, with `inputs_after` beside it if there
-        are any; reference_dtype: "native" where float64 does not run.
-        Raises TaskError where forward raises, dies or takes too long.
+        chosen among elements equal up to its rounding are then out of range (task/host/ties.py). info: seconds; random
+        (another torch seed gives other outputs); aliases: [output leaf, "inputs[0]" | "params.weight" | "buffers.x" |
+        earlier output] that share memory; mutated_inputs: paths, with `inputs_after` if there are any; reference_dtype:
+        "native" where float64 does not run. Raises TaskError where forward raises, dies or takes too long.
         """
         outputs, buffers, info = self._ask("run", {"dtype": dtype, "close": close}, [inputs, state])[1]
         return outputs, buffers, info
@@ -177,16 +183,16 @@ class TaskHandle:
         return graph
 
     def outline(self, workload: str = "given") -> Outline:
-        """The reference's operators and specs at a workload's shapes, without data and in next to no time.
+        """The reference's operators and specs at a workload's shapes, without data, in milliseconds.
 
-        Raises TaskError where it neither runs on shapes alone nor has shapes small enough to run for real.
+        Raises TaskError where it neither runs on shapes alone nor has shapes small enough to run on values.
         """
         told, (inputs, state) = self._ask("outline", {"workload": self._workloads[workload].to_dict()})
         outputs = tuple(map(TensorSpec.from_dict, told["outputs"]))
         return Outline(Workload.from_dict(told["workload"]), told["how"], told["ops"], inputs, state, outputs)
 
     def operations(self, workload: str) -> float:
-        """Arithmetic operations of the products and convolutions in one forward; 0 where that is not known."""
+        """Arithmetic operations of the products and convolutions in one forward; 0 where unknown."""
         return self._operations.get(workload) or 0.0
 
     # ---------------------------------------------------------------- the host

@@ -1,8 +1,8 @@
-"""Other shapes for a task: which sizes may change together, and to what. No torch.
+"""Other shapes for a task: which sizes may change together, and to what. Does not import torch.
 
 Sizes that are equal across the inputs usually are one symbol (a batch, a sequence length), so they change together; a
-group that cannot is split by dimension. Whether a choice is right only the reference knows: the probe runs it on shapes
-alone where possible, so a question costs no arithmetic.
+group that cannot is split by dimension. Only the reference knows which choices are valid: the probe runs it, on shapes
+alone where possible, so that a query needs no arithmetic.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Place = tuple[int, int]  # (tensor leaf, dimension)
 Probe = Callable[[Shapes], int | None]
 """Elements of inputs and outputs together at these shapes; None where the reference refuses them."""
 
-_QUESTIONS = 300  # to the probe, per task
+_QUESTIONS = 300  # probes per task
 _DERIVED_ELEMENTS = 1 << 16
 _ROUND = (32, 16, 8, 4, 2)
 
@@ -47,13 +47,14 @@ class ShapeSpace:
         subsets = [[s for s in self.symbols if s != kept] for kept in self.symbols]
         subsets += [[symbol] for symbol in self.symbols] if len(self.symbols) > 2 else []
         for symbols in filter(None, subsets):
-            part = copy(self)  # the answers are shared
+            part = copy(self)  # the results of the probes are shared
             part.symbols = tuple(symbols)
             yield part
 
     def smallest(self, limit: int) -> Shapes | None:
-        """Other shapes than the given ones, under `limit` elements or, where some size keeps them from it, 16 times
-        that. None if there are none."""
+        """The smallest other shapes, under `limit` elements or, where a fixed size prevents that, 16 times as many;
+        else None.
+        """
         given = self.cost(self.given)
         if given is None or not self.symbols:
             return None
@@ -64,7 +65,7 @@ class ShapeSpace:
         return None
 
     def cost(self, shapes: Shapes) -> int | None:
-        """The probe's answer, remembered; None too when too many questions were asked."""
+        """The probe's result, cached; None also after too many probes."""
         if shapes not in self._answers:
             self._answers[shapes] = self._probe(shapes) if len(self._answers) < _QUESTIONS else None
         return self._answers[shapes]
@@ -84,7 +85,7 @@ class ShapeSpace:
                     break
 
     def _changes(self, symbol: SharedSize) -> bool:
-        # 1 alone would prove nothing: it broadcasts against parameters that it does not fit
+        # a size of 1 alone would show nothing: it broadcasts against parameters that it does not fit
         others = [n for n in (*_near(symbol.size, symbol.size), symbol.size + 1) if n > 1]
         return any(self.cost(self.put({symbol: n})) is not None for n in others)
 
@@ -136,11 +137,11 @@ class ShapeSpace:
         return False
 
     def held(self) -> list[ShapeSpace]:
-        """The parts of this space that keep a size: for a program that holds for a size alone (a head of attention)."""
+        """The parts of this space that keep a size, for programs of one size (such as that of an attention head)."""
         return [part for part in self.parts() if part is not self]
 
     def derived(self) -> list[Shapes]:
-        """Up to four other shapes, cheap ones: odd, an edge of 1 in the first and in the last symbol, skewed."""
+        """Up to four other shapes, cheap ones: odd, a size of 1 in the first and in the last symbol, skewed."""
         small = self.smallest(_DERIVED_ELEMENTS)
         if small is None:
             return []
@@ -162,7 +163,7 @@ class ShapeSpace:
 
 
 def _partitions(places: Sequence[Place]) -> Iterator[list[tuple[Place, ...]]]:
-    """All together; by dimension. Never one tensor alone: the reference may broadcast where no one means it."""
+    """All places together; by dimension. Never one tensor alone, which the reference may broadcast unintentionally."""
     yield [tuple(places)]
     dims = sorted({dim for _, dim in places})
     if len(dims) > 1:
@@ -170,7 +171,7 @@ def _partitions(places: Sequence[Place]) -> Iterator[list[tuple[Place, ...]]]:
 
 
 def _near(target: int, below: int) -> list[int]:
-    """Sizes under `below`, best first: primes and odd ones near the target, then round ones that divisions need."""
+    """Sizes under `below`, best first: primes and odd ones near the target, then round ones for divisions."""
     odd = [n for n in range(target | 1, max(target // 2, 1), -2) if n < below]
     primes = [n for n in odd if _is_prime(n)]
     rounded = [max(target // step, 1) * step for step in _ROUND]

@@ -1,4 +1,4 @@
-"""What a device host holds of expectations: made, linted, compared with. Runs in the device host."""
+"""The device host's cases: their expectations, degeneracy checks and comparisons. Runs in the device host."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hipwright.task.device.stream import Incoming
 from hipwright.tensors import Tree
 from hipwright.torchio import NAMES, map_torch
 
-_EXPECTED = 7  # times its inputs that an expectation of a row-wise float32 model takes in the making
+_EXPECTED = 7  # bytes that computing an expectation of a row-wise float32 model needs, over those of its inputs
 
 
 class Cases(Inputs):
@@ -29,12 +29,14 @@ class Cases(Inputs):
         self._states: dict[int, Tree] = {}
 
     def state(self, header: dict[str, Any], bundle: Tree) -> Told:
-        """Keep a state table under a number."""
+        """Stores a state table under a number."""
         self._states[header["state"]] = bundle
         return {}, None
 
     def run(self, header: dict[str, Any], bundle: Tree) -> Told:
-        """Make the expectation header["case"]; its leaves, and {"outputs", "buffers"} with specs for tensors."""
+        """Computes the expectation header["case"]; returns its leaves, and {"outputs", "buffers"} with specs for
+        tensors.
+        """
         drawn = header["drawn"]
         args, self._current = self._inputs(drawn), header["case"]
         self._make_room(_EXPECTED * sum(span(tensor).numel() for tensor in self._leaf(drawn)), keep=key_of(drawn))
@@ -71,13 +73,14 @@ class Cases(Inputs):
         return told, tree
 
     def budgets(self, header: dict[str, Any], bundle: Tree) -> Told:
-        """Settle every leaf of a case by its numbers."""
+        """Sets every leaf's budgets from the numbers in the header."""
         leaves = self._cases[header["case"]].leaves
         return {"shares": [leaf.settle(n) for leaf, n in zip(leaves, header["budgets"], strict=True)]}, None
 
     def lint(self, header: dict[str, Any], bundle: Tree) -> Told:
-        """{"passes": what undeserving outputs pass each leaf that is evidence (`verify.gpu.budget.degenerate`),
-        "skipped": those not tried for want of memory}."""
+        """{"passes": which trivial outputs pass each leaf that is evidence (`verify.gpu.budget.degenerate`), "skipped":
+        those not tried for lack of memory}.
+        """
         phase("forward")
         self._current = header["case"]
         case = self._cases[header["case"]]
@@ -95,7 +98,7 @@ class Cases(Inputs):
             found["stranger"] = same and passes(leaf, blocks_of(other))
             del other
         strangers.clear()
-        self._empty()  # what is only reserved would be missing in the candidate's process
+        self._empty()  # memory that torch only reserves would be missing in the candidate's process
         return {"passes": told, "skipped": ["the outputs for other inputs"] if skipped else []}, None
 
     def _blind(self, leaf: DeviceLeaf, sources: list[torch.Tensor]) -> dict[str, Any]:
@@ -126,8 +129,11 @@ class Cases(Inputs):
     # ---------------------------------------------------------------- comparison
 
     def compare_begin(self, header: dict[str, Any], bundle: Tree) -> Told:
-        """Start to compare a case with tensors of header["strides"], one for each leaf; {"gone": True} where the case
-        made room for others. Without strides for the buffers, which come last, the outputs alone are compared."""
+        """Starts to compare a case with tensors of header["strides"], one for each leaf.
+
+        {"gone": True} where the case was freed for others. Without strides for the buffers, which come last, only the
+        outputs are compared.
+        """
         case = self._cases.get(header["case"])
         if case is None:
             return {"gone": True}, None

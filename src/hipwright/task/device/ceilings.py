@@ -1,4 +1,7 @@
-"""What a device really reaches: memory bandwidth and products per dtype, by torch's own kernels. Runs in the host."""
+"""Measures a device's ceilings with torch's own kernels: memory bandwidth, and products per dtype.
+
+Runs in the device host.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,7 @@ def _tf32(on: bool) -> Iterator[None]:
 
 
 def _seconds(device: torch.device, launch: Callable[[int], Any]) -> float:
-    """Median seconds of one launch, by the device's events; the first few are not counted."""
+    """Median seconds of one launch, by the device's events; the first few do not count."""
     found = []
     for repeat in range(_REPEATS + 3):
         if device.type == TORCH_GPU:

@@ -1,6 +1,7 @@
-"""Is a leaf right? Torch's twin of `verify.compare`, fed in pieces. Runs in the device host.
+"""Compares one leaf with its expectation, in pieces: `verify.compare` for tensors on the device. Runs in the device
+host.
 
-Everything that is counted stays on the device until the result is asked for, so a piece costs no synchronisation.
+All counters stay on the device until the result is requested, so a piece costs no synchronisation.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import torch
 from hipwright.task.device.leaf import BLOCK, DeviceLeaf, pieces, same_choice, told_twice
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_SAMPLE = 1 << 20  # elements from which the commonest value is guessed
+_SAMPLE = 1 << 20  # elements from which the most frequent value is estimated
 
 
 class LeafComparison:
@@ -24,7 +25,7 @@ class LeafComparison:
         self.leaf = leaf
         device = leaf.want.device
         self._next = 0
-        self._bad = torch.zeros((), dtype=torch.int64, device=device)  # elements that no budget excuses
+        self._bad = torch.zeros((), dtype=torch.int64, device=device)  # elements outside every budget
         self._first = torch.full((), -1, dtype=torch.int64, device=device)
         self._got = torch.zeros((), dtype=torch.float64 if not leaf.exact else leaf.dtype, device=device)
         if not leaf.exact:
@@ -87,7 +88,7 @@ class LeafComparison:
         self._refuse(start, wrong, part)
 
     def _refuse(self, start: int, wrong: torch.Tensor, got: torch.Tensor) -> None:
-        """Count elements that are wrong whatever the budget, and remember the first."""
+        """Counts elements that are wrong whatever the budget, and stores the first."""
         at = wrong.to(torch.uint8).argmax()
         new = wrong[at] & ((self._first < 0) | (at + start < self._first))
         self._first = torch.where(new, at + start, self._first)
@@ -95,7 +96,7 @@ class LeafComparison:
         self._bad += wrong.sum()
 
     def result(self) -> dict[str, Any]:
-        """What `verify.gpu.budget.comparison` documents. Raises ValueError when values are missing."""
+        """The result as `verify.gpu.budget.comparison` documents it. Raises ValueError when values are missing."""
         leaf = self.leaf
         if self._next != leaf.numel:
             raise ValueError(f"{leaf.path}: {self._next} of {leaf.numel} values")
@@ -138,7 +139,7 @@ class LeafComparison:
         }
 
     def _eased(self, worst: torch.Tensor) -> torch.Tensor:
-        """What each row's budgets are multiplied by (`verify.compare`). worst: of a row, error over budget."""
+        """The factor on each row's budgets (`verify.compare`). worst: each row's largest error over budget."""
         over, lift, numbers = worst > 1.0, self.leaf.lift, self.leaf.numbers
         if lift is None or numbers is None or int(over.sum()) > numbers["lucky"] * over.numel():
             return torch.ones_like(worst)
@@ -149,12 +150,12 @@ class LeafComparison:
         return value.item() if self.leaf.exact else float(value)
 
     def _budget(self, flat: int) -> float:
-        """Of one element: a part of its row."""
+        """The budget of one element: its row's, or its own."""
         return float(self.leaf.budget(flat, flat + 1))
 
 
 def passes(leaf: DeviceLeaf, blocks: Iterable[torch.Tensor]) -> bool:
-    """Whether these values would be right."""
+    """Whether these values would pass."""
     check = LeafComparison(leaf)
     for block in blocks:
         check.add(block)
@@ -168,7 +169,7 @@ def blocks_of(values: torch.Tensor) -> Iterable[torch.Tensor]:
 
 
 def constant_blocks(leaf: DeviceLeaf, value: float | int | bool) -> Iterable[torch.Tensor]:
-    """One value everywhere."""
+    """Blocks that hold one value."""
     dtype = leaf.dtype if leaf.exact else torch.float64
     for start in range(0, leaf.numel, BLOCK):
         count = min(BLOCK, leaf.numel - start)
@@ -176,7 +177,7 @@ def constant_blocks(leaf: DeviceLeaf, value: float | int | bool) -> Iterable[tor
 
 
 def best_constant(leaf: DeviceLeaf) -> float | int | bool:
-    """The constant with the best chance: a float leaf's mean, the commonest value (of a sample) of an exact one."""
+    """The most likely constant to pass: the mean of a float leaf, the most frequent value of an exact leaf's sample."""
     if leaf.exact:
         values, counts = leaf.want[:: max(1, leaf.numel // _SAMPLE)].unique(return_counts=True)
         found: float | int | bool = values[counts.argmax()].item()

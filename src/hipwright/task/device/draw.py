@@ -1,8 +1,8 @@
-"""A workload's inputs on the device: the file's own, other shapes, other values. Runs in the device host.
+"""Draws a workload's inputs on the device: the file's own, other shapes, other values. Runs in the device host.
 
-Two input families are made here, for shapes that no NumPy generator could fill in time: "normal" (signed) and
-"outliers", with the rules of `verify.inputs`: integers and labels stay, patterns of zeros, symmetry and the range of
-the given values are kept where they must be. Values replace the drawn ones in place, block by block.
+Two input families are made here, for shapes that a NumPy generator would fill too slowly: "normal" (signed) and
+"outliers", by the rules of `verify.inputs`: integers and labels stay; patterns of zeros, symmetry and the range of the
+given values are kept where needed. Values replace the drawn ones in place, block by block.
 """
 
 from __future__ import annotations
@@ -24,15 +24,18 @@ from hipwright.task.host import draw
 from hipwright.task.host.reference import named_leaves
 from hipwright.torchio import map_torch
 
-_COSTLY = 1 << 22  # elements of inputs from which other shapes are drawn as such, not cut out
+_COSTLY = 1 << 22  # elements of inputs above which other shapes are drawn directly, not sliced
 _SLOT = 1_000_003  # between the seeds of two slots
-_SAMPLE = 1 << 20  # elements whose distinct values tell labels from measurements
+_SAMPLE = 1 << 20  # elements whose distinct values distinguish labels from measurements
 _DISCRETE = 16
 OUTLIER_SHARE = 1e-3
 
 
 def inputs(file: DeviceFile, header: dict[str, Any]) -> list[Any]:
-    """forward's arguments for a header of `verify.reference_ends.Drawn`. Raises TaskError where the file does."""
+    """forward's arguments for a header of `verify.gpu.reference_handles.InputSetId`.
+
+    Raises TaskError where the file does.
+    """
     seed = header["seed"] + _SLOT * header["slot"]
     drawn = _drawn(file, header, seed)
     if header["family"] != "given":
@@ -43,7 +46,7 @@ def inputs(file: DeviceFile, header: dict[str, Any]) -> list[Any]:
 
 
 def low(tensors: Sequence[Any]) -> float:
-    """The smallest number of the free float leaves' lowest values that is not negative; -1 where there is none."""
+    """The smallest non-negative minimum of the free float leaves; -1 where there is none."""
     lows = [float(tensor.min()) for tensor in _floats(tensors) if _free(tensor)]
     return max((value for value in lows if value >= 0), default=-1.0)
 
@@ -79,7 +82,7 @@ def _free(tensor: torch.Tensor) -> bool:
 
 
 def _has_zeros(tensor: torch.Tensor) -> bool:
-    """Whether a fifth of it is 0: perhaps a pattern."""
+    """Whether a fifth of it is 0, which may be a pattern."""
     flat = span(tensor).view(tensor.dtype)
     return bool(_count_zeros(flat, flat) > 0.2 * flat.numel())
 
@@ -90,7 +93,7 @@ def _count_zeros(a: torch.Tensor, b: torch.Tensor) -> int:
 
 @dataclass
 class _Refill:
-    """One float leaf getting a family's values in place. twin: the same leaf under another seed."""
+    """Fills one float leaf with a family's values in place. twin: the same leaf under another seed."""
 
     tensor: torch.Tensor
     twin: torch.Tensor
@@ -118,7 +121,7 @@ class _Refill:
             if normalised:
                 values = values.view(-1, rows)
                 values = (values / values.sum(1, keepdim=True).clamp(min=1e-30)).view(-1)
-            elif positive and highest <= 1.0:  # the families' own range reaches no further than 100
+            elif positive and highest <= 1.0:  # the families' own range ends at 100
                 values = (values * (highest - lowest) / (8.0 if self.header["family"] == "normal" else 100.0)) + lowest
                 values = values.clamp(lowest, highest)
             elif positive:
@@ -151,5 +154,5 @@ class _Refill:
         t = self.tensor
         if t.dim() < 2 or t.shape[-1] != t.shape[-2] or t.shape[-1] < 2:
             return False
-        corner = t[..., :64, :64]  # cheap, and right for nearly all
+        corner = t[..., :64, :64]  # a cheap test that is correct for nearly all tensors
         return bool(torch.equal(corner, corner.transpose(-1, -2))) and bool(torch.equal(t, t.transpose(-1, -2)))

@@ -1,8 +1,8 @@
-"""What is right for one set of inputs, worked out within a limit of device memory. Runs in the device host.
+"""Computes the expectation for one set of inputs within a limit of device memory. Runs in the device host.
 
-Three runs make an expectation: native (the honest baseline), float64, and float64 on nudged inputs. Where float64 does
-not fit at once, the batch is cut into parts, if the native reference proves on parts that rows do not depend on each
-other; else the baseline stands for itself ("native"), and is nudged in place.
+An expectation needs three runs: native (the honest baseline), float64, and float64 on nudged inputs. Where float64 does
+not fit at once, the batch is cut into parts, if native runs on parts show that rows are independent; else the baseline
+is its own expectation ("native"), with inputs nudged in place.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_PARTS = 1024
 
 @dataclass
 class DeviceExpectation:
-    """An expectation: its leaves, and how it came about (`verify.reference_ends.ExpectationInfo` documents these)."""
+    """An expectation: its leaves, and how it was computed (see `verify.gpu.reference_handles.ExpectationInfo`)."""
 
     leaves: list[DeviceLeaf]
     tree: Any
@@ -44,9 +44,9 @@ class DeviceExpectation:
 
 
 class Expecting:
-    """One expectation in the making.
+    """The computation of one expectation.
 
-    room(): bytes of device memory that may still be taken. spoil(): called before the inputs are written to.
+    room(): bytes of device memory that are available. spoil(): called before the inputs are written to.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Expecting:
         self._held = frozenset(self.native.holders()) | {place for place in shared if shared.count(place) > 1}
         case.tree = (self.native.result, dict(after))
         if random or case.mutated:
-            return case  # nothing can be expected of either
+            return case  # neither has an expectation
         named = [*outputs, *((f"buffer {path}", tensor) for path, tensor in after)]
         if strict:
             case.reference, case.moved = self._strict(case, named)
@@ -140,7 +140,7 @@ class Expecting:
         return [sink.leaf() for sink in sinks], "float64", moved is not None
 
     def _parts(self, named: list[tuple[str, torch.Tensor]]) -> tuple[list[DeviceLeaf], str, bool] | None:
-        """float64 on parts of the batch; None where that would not be the same thing."""
+        """float64 on parts of the batch; None where its result would differ."""
         if any(not path.startswith("output") and path.removeprefix("buffer ") not in self._same for path, _ in named):
             return None
         room = self._room() - sum(kept(tensor) for _, tensor in named)
@@ -214,7 +214,7 @@ class Expecting:
         return str(max(floats, key=lambda d: torch.finfo(d).eps, default=torch.float32)).removeprefix("torch.")
 
     def _values(self, model: torch.nn.Module, args: list[Any], *, exact: bool, close: str = "") -> list[torch.Tensor]:
-        """Outputs and buffers after, in the order of the leaves. close: as in `TaskHandle.reference`."""
+        """Outputs and buffers afterwards, in the order of the leaves. close: as in `TaskHandle.reference`."""
         call = ModelCall(self.file, model, args, exact=exact, close=close)
         return [tensor for _, tensor in (*call.leaves(), *self._buffers(model))]
 
@@ -232,7 +232,7 @@ class Expecting:
         return args
 
     def _need(self) -> int:
-        """Bytes that float64 at once takes besides what is there: inputs, two outputs, and the run's own memory."""
+        """Bytes that float64 at once needs in addition: inputs, two outputs, and the run's own memory."""
         wide = sum(8 * t.numel() for _, t in named_leaves("", self.args) if t.is_floating_point())
         outputs = [tensor for _, tensor in self.native.leaves()]
         size = min((t.element_size() for t in outputs if t.is_floating_point()), default=4)
@@ -242,7 +242,7 @@ class Expecting:
         return int(wide + 16 * sum(t.numel() for t in outputs) + own * 8 // size + 2 * held + stays)
 
     def _holds(self, batch: Cut, start: int, stop: int) -> bool:
-        """Whether the native reference on a part is that part of the whole."""
+        """Whether the native reference on a part gives that part of the whole."""
         try:
             call = ModelCall(self.file, self.file.model(self.state), batch.args(self.args, start, stop))
         except TaskError:
@@ -253,7 +253,7 @@ class Expecting:
         return all(same_rows(part, whole[start:stop]) for (_, whole), (_, part) in pairs)
 
     def _gathers(self, leaves: list[DeviceLeaf]) -> None:
-        """Index leaves learn how they select, from the inputs and the float outputs."""
+        """Sets the index rules of index leaves, from the inputs and the float outputs."""
         if all(not leaf.exact or not leaf.evidence or leaf.dtype == torch.bool for leaf in leaves):
             return
         sources = [t for _, t in named_leaves("", self.args) if t.is_floating_point() and t.dim()]

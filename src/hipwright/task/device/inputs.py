@@ -1,4 +1,4 @@
-"""What a device host holds of inputs, and how it speaks of failures. Runs in the device host."""
+"""The device host's inputs, and its translation of failures. Runs in the device host."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hipwright.task.host.reference import named_leaves
 from hipwright.tensors import BITS, Tree
 from hipwright.torchio import NAMES, map_torch
 
-_SHARE = 0.9  # of what is free on the device
+_SHARE = 0.9  # of the free memory of the device
 _NO_LIMIT = 1 << 62
 
 Told = tuple[dict[str, Any], Tree]
@@ -43,18 +43,18 @@ class Inputs:
         self.file = self._guard(lambda: DeviceFile(init["name"], init["source"], self.device))
         self._draws: OrderedDict[str, list[Any]] = OrderedDict()
         self._cases: OrderedDict[int, DeviceExpectation] = OrderedDict()
-        self._current = 0  # the case that is being made
+        self._current = 0  # the case that is being computed
         self._staging = StreamBuffer(self.device)
 
     def __getattribute__(self, name: str) -> Any:
-        """Public methods with the device's failures told as such."""
+        """Public methods, with failures of the device translated by `_guard`."""
         found = object.__getattribute__(self, name)
         if name.startswith("_") or not isinstance(found, MethodType):
             return found
         return lambda header, bundle: self._guard(lambda: found(header, bundle))
 
     def _guard(self, fn: Any) -> Any:
-        """fn(); a fault of the device becomes a DeviceError, one that the task's code provokes stays a TaskError."""
+        """fn(); a fault of the device becomes a DeviceError, one that the task's code causes stays a TaskError."""
         try:
             return fn()
         except (HipwrightError, RuntimeError) as error:
@@ -77,7 +77,7 @@ class Inputs:
             torch.cuda.empty_cache()
 
     def _room(self) -> int:
-        """Bytes that may still be taken on the device."""
+        """Bytes that are available on the device."""
         if not self._gpu:
             return self._limit or _NO_LIMIT
         self._empty()
@@ -86,10 +86,12 @@ class Inputs:
         return min(room, self._limit - held) if self._limit else room
 
     def _make_room(self, wanted: int, keep: str = "") -> None:
-        """Drop what can be made again, the oldest first, until `wanted` bytes are free: draws, then expectations."""
+        """Frees what can be computed again, the oldest first, until `wanted` bytes are available: draws, then
+        expectations.
+        """
         if self._room() >= wanted:
             return
-        gc.collect()  # a finished expectation is a cycle through its frames, and holds its inputs
+        gc.collect()  # a finished expectation refers to itself through its frames, and keeps its inputs
         for key in [key for key in self._draws if key != keep]:
             if self._room() >= wanted:
                 return
@@ -102,7 +104,7 @@ class Inputs:
     # ---------------------------------------------------------------- inputs
 
     def _inputs(self, header: dict[str, Any]) -> list[Any]:
-        """The arguments, drawn again where they were dropped. Others make room if they are large."""
+        """The arguments, drawn again where they were freed. Large ones free others."""
         key = key_of(header)
         if key not in self._draws:
             phase("get_inputs()")
@@ -115,7 +117,7 @@ class Inputs:
         return [tensor for _, tensor in named_leaves("", self._inputs(header))]
 
     def _drop(self, header: dict[str, Any]) -> None:
-        """Forget one draw, which is no longer what it was or takes room."""
+        """Frees one draw, which was written to or whose memory is needed."""
         self._draws.pop(key_of(header), None)
 
     def arguments(self, header: dict[str, Any], bundle: Tree) -> Told:
@@ -153,7 +155,7 @@ class Inputs:
 
 
 def key_of(header: dict[str, Any]) -> str:
-    """Names one draw."""
+    """The key of one draw."""
     return json.dumps([header["workload"]["name"], *(header[k] for k in ("seed", "family", "restricted", "slot"))])
 
 
@@ -167,13 +169,13 @@ def spec_of(tensor: torch.Tensor) -> TensorSpec:
 
 
 def is_fault(cause: BaseException | None) -> bool:
-    """Whether an exception is the device's error, after which its context is of no more use."""
+    """Whether an exception is the device's error, after which its context cannot be used."""
     if isinstance(cause, torch.OutOfMemoryError):
         return False
     return isinstance(cause, getattr(torch, "AcceleratorError", ())) or "CUDA error" in str(cause or "")
 
 
 def phase(name: str) -> None:
-    """Leave word of what we are at, for the parent to read if we never come back."""
+    """Records the current phase for the parent, in case this process dies or hangs."""
     note = json.dumps({"phase": name}).encode() + b"\0"
     crash_page()[: len(note)] = note

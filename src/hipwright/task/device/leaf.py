@@ -1,8 +1,8 @@
-"""What one output leaf must hold, kept on the device: torch's twin of `verify.tolerance`. Runs in the device host.
+"""The expectation of one output leaf, on the device: `verify.tolerance` in torch. Runs in the device host.
 
-The same rule as there, number for number, but in blocks of `BLOCK` elements, so that temporaries stay bounded whatever
-the tensor's size. What is kept for an element is its expectation and its honest error; budgets are worked out of these
-and the row's budget when they are asked for.
+The rules are the same number for number, but computed in blocks of `BLOCK` elements, so that temporaries stay bounded
+whatever the tensor's size. An element stores its expectation and its honest error; budgets are computed from these and
+the row's budget when needed.
 
 Two forms: 16 bytes an element (both float64), or compact, 6 bytes: the expectation in float32, whose rounding is a
 thirtieth of the smallest budget, and the honest error in bfloat16, rounded up.
@@ -18,15 +18,18 @@ from typing import Any
 import torch
 
 SORTED = 1 << 27
-"""Elements that are sorted to find out what an index leaf selects; of more, the choice among equals must be torch's."""
+"""The most elements that are sorted to find what an index leaf selects; above it, the choice among equals must be
+torch's.
+"""
 BLOCK = 1 << 22  # elements: 32 MiB of float64
-_CLAMP = 3.3e38  # under bfloat16's largest number
+_CLAMP = 3.3e38  # below bfloat16's largest number
 _ROUND_UP = 1.0 + 2.0**-7
 
 
 @dataclass(frozen=True)
 class DeviceIndexRule:
-    """How an index leaf selects: index i along `dim` of `source` yields `values` (flat); ties are right.
+    """How an index leaf selects: index i along `dim` of `source` yields `values` (flat); any index of a tie is
+    accepted.
 
     count: indices a row (topk, sort); several must differ.
     """
@@ -39,7 +42,7 @@ class DeviceIndexRule:
 
     @property
     def inner(self) -> int:
-        """Elements behind `dim`, of source and output."""
+        """Elements after `dim`, of source and output."""
         return prod(self.source.shape[self.dim + 1 :])
 
 
@@ -48,8 +51,8 @@ class DeviceLeaf:
     """One leaf. Tensors are flat in logical order; element counts may exceed 2^31.
 
     want: float64 or float32 expectation, or an exact leaf's own values. honest: the larger of the honest errors, NaN
-    where it is not to be used; None under KernelBench's rule and for exact leaves. judged: False where the honest
-    baseline disagrees with the reference. evidence: False for a leaf that must merely stay as it was.
+    where it is not used; None under KernelBench's rule and for exact leaves. judged: False where the honest baseline
+    disagrees with the reference. evidence: False for a leaf that must only remain unchanged.
     """
 
     path: str
@@ -79,7 +82,7 @@ class DeviceLeaf:
         """Absolute budgets of elements start .. stop-1: whole rows, or a part of one."""
         assert self.numbers is not None
         want, n = self.expected(start, stop), self.numbers
-        if self.honest is None:  # KernelBench's
+        if self.honest is None:  # KernelBench's rule
             return n["allclose"] + n["allclose"] * torch.where(want.isfinite(), want.abs(), 0.0)
         assert self.row is not None
         rows = self.row[start // self.row_length : -(-stop // self.row_length)]
@@ -89,7 +92,9 @@ class DeviceLeaf:
         return torch.maximum(by_row, own)
 
     def settle(self, numbers: dict[str, Any]) -> dict[str, float]:
-        """Work out the rows' budgets from numbers of `verify.gpu.budget.budget`; {} or the shares it documents."""
+        """Computes the rows' budgets from the numbers of `verify.gpu.budget.budget`; returns {} or the shares it
+        documents.
+        """
         if self.exact:
             return {}
         self.numbers, self.row_length = numbers, int(numbers["row_length"])
@@ -107,7 +112,7 @@ class DeviceLeaf:
         return {"finite": finite / total, "judged": judged / total, "largest": largest} if self.numel else {}
 
     def _rows(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of each row, its budget and by what it grows where the honest error was lucky."""
+        """(budget, lift) of each row; the lift applies where the honest error was small by chance."""
         assert self.honest is not None and self.numbers is not None
         scales, spents = RowRms(self), RowRms(self)
         for start, stop in pieces(0, self.numel, self.row_length):
@@ -256,7 +261,7 @@ def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def ties(gather: DeviceIndexRule) -> torch.Tensor:
-    """Where several elements of the source have the selected value: any of them is right, and nothing else (flat)."""
+    """Where several elements of the source have the selected value, so that any of their indices is accepted (flat)."""
     source, dim = gather.source, gather.dim
     values = gather.values.view(*source.shape[:dim], gather.count, *source.shape[dim + 1 :])
     if gather.count == 1:
@@ -281,7 +286,7 @@ def same_choice(gather: DeviceIndexRule, places: torch.Tensor, got: torch.Tensor
 
 
 def told_twice(gather: DeviceIndexRule, got: torch.Tensor) -> torch.Tensor:
-    """Where a row of the flat output `got` holds an index twice: all of such rows (flat)."""
+    """Where a row of the flat output `got` holds an index twice: all elements of such rows (flat)."""
     rows = got.view(-1, gather.count, gather.inner)
     twice = (rows.sort(1).values.diff(dim=1) == 0).any(1, keepdim=True)
     return twice.expand(rows.shape).reshape(-1)

@@ -1,7 +1,7 @@
 """The task's file and model on a device, and single calls of it. Runs in the device host.
 
-The file is executed, its model made and its functions called with the device as torch's default device, so what a file
-makes without naming a device is there; what it makes on the CPU is moved. Layouts stay what the file made them.
+The file is executed, its model constructed and its functions called with the device as torch's default device, so that
+tensors without an explicit device are there; what it creates on the CPU is moved. Layouts stay as the file made them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 class DeviceFile:
-    """A task file at home on `device`. Raises TaskError as TaskFile does."""
+    """A task file on `device`. Raises TaskError as TaskFile does."""
 
     def __init__(self, name: str, source: str, device: torch.device) -> None:
         self.device = device
@@ -44,7 +44,7 @@ class DeviceFile:
         self.settle(self._template)
 
     def call(self, fn: Callable[[], Any]) -> Any:
-        """fn() with the device as default; where that fails, again without, for files that insist on the CPU."""
+        """fn() with the device as default; where that fails, again without, for files that need the CPU."""
         try:
             with self.device:
                 return fn()
@@ -59,7 +59,7 @@ class DeviceFile:
         return map_torch(drawn, lambda tensor: moved_to(tensor.detach(), self.device))  # type: ignore[no-any-return]
 
     def model(self, state: Tree | None = None) -> torch.nn.Module:
-        """A model of its own on the device, set to a state table of HostTensors."""
+        """A new model on the device, set to a state table of HostTensors."""
         try:
             model = copy.deepcopy(self._template)
         except Exception:
@@ -71,13 +71,13 @@ class DeviceFile:
         return model
 
     def settle(self, model: torch.nn.Module) -> None:
-        """Move parameters, buffers and plain tensor attributes."""
+        """Moves parameters, buffers and plain tensor attributes."""
         model.to(self.device)
         states.change_plain(model, lambda tensor: moved_to(tensor, self.device))
 
 
 class ModelCall:
-    """One call of a model on tensors, and everything that can be seen of it afterwards."""
+    """One call of a model on tensors, and its observable effects."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class ModelCall:
         return pairs
 
     def digests(self) -> list[int]:
-        """Of the outputs' values."""
+        """Digests of the outputs' values."""
         return [digest(tensor, 0) for _, tensor in self.leaves()]
 
 
@@ -154,7 +154,7 @@ def memory(tensor: torch.Tensor) -> int:
 
 
 def moved_to(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """The same values and strides on the device; itself when it is there."""
+    """The same values and strides on the device; the tensor itself when it is there."""
     if tensor.device == device or tensor.numel() == 0:
         return tensor.to(device)
     flat = span(tensor.resolve_conj().resolve_neg()).view(tensor.dtype).to(device)
@@ -173,9 +173,10 @@ def widened(args: list[Any]) -> list[Any]:
 
 
 def nudge(tensors: Iterator[tuple[torch.Tensor, torch.Tensor]], generator: torch.Generator) -> None:
-    """Move every float element, in place, by what the rounding of an honest kernel amounts to.
+    """Moves every float element, in place, by about the rounding error of an honest kernel.
 
-    By the rule of `verify.inputs.nudge`, in units of the tensor beside each: what it is in the task's own dtype, whole.
+    By the rule of `verify.inputs.nudge`, in units of the tensor paired with each: the whole one in the task's own
+    dtype.
     """
     seen: set[tuple[int, int]] = set()
     for tensor, like in tensors:
@@ -197,7 +198,7 @@ def nudge(tensors: Iterator[tuple[torch.Tensor, torch.Tensor]], generator: torch
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait for all work of the device."""
+    """Waits for all work of the device."""
     if device.type == TORCH_GPU:
         torch.cuda.synchronize(device)
 

@@ -1,4 +1,4 @@
-"""An expectation's leaves filled part by part, and how a batch is cut. Runs in the device host."""
+"""Fills an expectation's leaves part by part, and cuts a batch into parts. Runs in the device host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hipwright.task.device.model import memory
 from hipwright.task.host.reference import named_leaves
 from hipwright.torchio import map_torch
 
-COMPACT = 1 << 24  # elements from which a leaf is kept in the compact form
+COMPACT = 1 << 24  # elements above which a leaf is stored in the compact form
 # relative rms by which a part may differ from the whole, in units in the last place: less than any budget
 _SAME = {torch.float64: 8.0, torch.float32: 8.0, torch.float16: 2.0, torch.bfloat16: 2.0}
 
@@ -22,7 +22,7 @@ class LeafSink:
     """Collects one leaf's expectation, part by part."""
 
     def __init__(self, path: str, native: torch.Tensor, *, unchanged: bool, held: Collection[int]) -> None:
-        """held: addresses of memory that others need, so a leaf in it is not overwritten with its expectation."""
+        """held: addresses of memory in use elsewhere; a leaf in it is not overwritten with its expectation."""
         self.path, self.native, self.unchanged = path, native, unchanged
         self.exact = self.unchanged or not native.is_floating_point()
         self._judged: torch.Tensor | None = None
@@ -38,7 +38,7 @@ class LeafSink:
         self._honest = None if self.exact else torch.empty(count, dtype=kind, device=device)
 
     def put(self, start: int, native: torch.Tensor, exact: torch.Tensor, moved: torch.Tensor | None) -> None:
-        """Values from the logical element `start` on."""
+        """Adds values from the logical element `start` on."""
         stop = start + native.numel()
         base, true = native.detach().reshape(-1), exact.detach().reshape(-1)
         shifted = None if moved is None else moved.detach().reshape(-1)
@@ -80,7 +80,7 @@ class Cut:
 
 
 def cut(args: list[Any], outputs: list[tuple[str, torch.Tensor]]) -> Cut | None:
-    """By the batch of the largest input; of square arguments that one alone, for the others are no batches."""
+    """Cuts by the batch of the largest input; of square arguments only that one, as the others may not be batches."""
     tensors = [tensor for _, tensor in named_leaves("", args)]
     if not tensors or not outputs:
         return None
@@ -94,7 +94,7 @@ def cut(args: list[Any], outputs: list[tuple[str, torch.Tensor]]) -> Cut | None:
 
 
 def same_rows(part: torch.Tensor, whole: torch.Tensor) -> bool:
-    """Whether the reference on a part of the batch gives that part of the whole, but for rounding."""
+    """Whether the reference on a part of the batch gives that part of the whole, up to rounding."""
     if part.shape != whole.shape:
         return False
     a, b = part.reshape(-1), whole.reshape(-1)
@@ -111,7 +111,7 @@ def same_rows(part: torch.Tensor, whole: torch.Tensor) -> bool:
 
 
 def kept(tensor: torch.Tensor) -> int:
-    """Bytes that stay of a leaf, besides the baseline's own output."""
+    """Bytes of a leaf that stay allocated, beside the baseline's own output."""
     count = int(tensor.numel())
     if not tensor.is_floating_point():
         return count * int(tensor.element_size())

@@ -1,7 +1,7 @@
 """The device host: the one process of a GPU that runs a task file's own code there (docs/tasks.md).
 
-It makes inputs, knows what outputs should be, compares, and runs the baselines. No candidate's code ever runs here and
-no expectation leaves it. Whole tensors never enter host memory: they leave and come in chunks.
+It draws inputs, holds expectations, compares, and runs the baselines. It runs no candidate's code, and no expectation
+leaves it. Whole tensors never enter host memory: they are sent and received in chunks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hipwright.task.device.inputs import Told, is_fault, phase
 from hipwright.task.device.side import COMPILED, CopySide, ModelSide, Turning, flags
 from hipwright.tensors import Tree
 
-_CPU_CACHE = 32 << 20  # assumed where the device does not tell
+_CPU_CACHE = 32 << 20  # assumed where the device does not report it
 
 
 class DeviceHost(Cases):
@@ -33,9 +33,9 @@ class DeviceHost(Cases):
 
     def __init__(self, init: dict[str, Any], bundle: Tree) -> None:
         if init["device"] != "cpu":
-            torch.zeros(1, device=init["device"])  # the driver's own start, before the file's code can be near it
+            torch.zeros(1, device=init["device"])  # starts the driver before the file's code runs
         _bound(init)
-        # torch.compile starts compilers, which only a GPU's host is let do
+        # torch.compile starts compilers, which only a GPU's host may do
         lockdown("task" if init["device"] == "cpu" else "tools")
         super().__init__(init)
         self._sides: dict[int, Turning] = {}
@@ -68,14 +68,14 @@ class DeviceHost(Cases):
         return {**told, "host_peak": _host_peak()}, None
 
     def ceilings(self, header: dict[str, Any], bundle: Tree) -> Told:
-        """`task.device.ceilings.measure`, with nothing else on the device that is ours and can be made again."""
+        """`task.device.ceilings.measure`, after freeing everything on the device that can be computed again."""
         phase("measuring the device")
         self._draws.clear()
         self._empty()
         return device_ceilings.measure(self.device, self.describe({}, None)[0]["llc_bytes"]), None
 
     def free(self, header: dict[str, Any], bundle: Tree) -> Told:
-        """Drop "inputs", "expectations", "sides" or "all"."""
+        """Frees "inputs", "expectations", "sides" or "all"."""
         what = header["what"]
         if what in ("sides", "all"):
             self._sides.clear()
@@ -92,7 +92,7 @@ class DeviceHost(Cases):
     # ---------------------------------------------------------------- baselines
 
     def side(self, header: dict[str, Any], bundle: Tree) -> Told:
-        """Open a side: {"notes"}, or {"missing": why} where torch.compile does not compile the model.
+        """Opens a side: {"notes"}, or {"missing": why} where torch.compile does not compile the model.
 
         The side "copy" moves header["moved"] bytes and runs nothing of the task.
         """
@@ -134,7 +134,7 @@ class DeviceHost(Cases):
 
 
 def _driver() -> str:
-    """The kernel module's version where it is told, and the runtime's."""
+    """The version of the kernel module, where it is reported, and of the runtime."""
     found = [path for name in ("nvidia", "amdgpu") if (path := Path(f"/sys/module/{name}/version")).is_file()]
     return " ".join([*(path.read_text().strip() for path in found[:1]), str(torch.version.cuda or torch.version.hip)])
 
@@ -146,7 +146,7 @@ def _host_peak() -> int:
 
 
 def _bound(init: dict[str, Any]) -> None:
-    """Hold torch to the limit: it then gives cached memory back instead of taking more."""
+    """Limits torch's memory; at the limit it returns cached memory before it allocates more."""
     limit = int(init.get("memory_limit_bytes") or 0)
     if limit and init["device"] != "cpu":
         total = torch.cuda.mem_get_info(init["device"])[1]

@@ -35,7 +35,7 @@ class SharedDeviceHost:
     def close(self, header: dict[str, Any], bundle: Tree) -> Told:
         """Drops a task and frees its device memory."""
         if self._tasks.pop(header["task"], None) is not None:
-            gc.collect()  # a finished expectation is a cycle through its frames
+            gc.collect()  # a finished expectation refers to itself through its frames
             if torch.cuda.is_initialized():
                 torch.cuda.empty_cache()
         return {}, None

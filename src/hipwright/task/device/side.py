@@ -1,7 +1,7 @@
 """The timed sides of the device host: eager, torch.compile and the copy (hipwright.device.timed_side).
 
 The model runs as the file has it: its own dtype, the mode its constructor left, torch.no_grad(), the flags that the
-file set (which hold in this process alone) and torch's defaults otherwise.
+file set (which apply in this process alone) and torch's defaults otherwise.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from hipwright.tensors import Tree
 
 COMPILED: dict[str, dict[str, Any]] = {
     "compile": {"dynamic": False},
-    # the mode's own graphs are left out: every side is captured in ours, or none is
+    # without the mode's own graphs: hipwright captures either every side or none
     "max-autotune": {"dynamic": False, "mode": "max-autotune-no-cudagraphs"},
 }
-"""What torch.compile is given for a baseline of that name."""
+"""The arguments of torch.compile for each baseline."""
 COMPARED, COMPARED_MS = 3, 0.5
-"""Blocks of each way to copy, and how long one takes, before the faster is kept."""
+"""Blocks of each way to copy, and the milliseconds of one, before the faster way is chosen."""
 
 
 class Turning:
-    """What a Side does, over a rotation of slots. notes: how it runs."""
+    """One side over a rotation of slots. notes: how it runs."""
 
     notes: list[str]
     _rotation: Rotation
 
     def prepare(self, calls: int) -> dict[str, Any]:
-        """{"policy", "why", "call_ms"}: warm up every slot, capture if asked to, then run about `calls` calls."""
+        """{"policy", "why", "call_ms"}: warms up every slot, captures if requested, then runs about `calls` calls."""
         return self._rotation.prepare(calls)
 
     def stream(self, why: str) -> None:
-        """Drop the graphs."""
+        """Drops the graphs."""
         self._rotation.launch_on_stream(why)
 
     def block(self, calls: int) -> dict[str, float]:
-        """{"device_ms", "host_ms"} of `calls` calls back to back."""
+        """{"device_ms", "host_ms"} of `calls` calls in a row."""
         return self._rotation.block(calls)
 
     def latency(self, calls: int) -> list[float]:
@@ -52,11 +52,11 @@ class Turning:
 
 
 class CopySide(Turning):
-    """A copy that moves `moved` bytes, half of them read and half written: what memory allows, beside a task.
+    """A copy that moves `moved` bytes, half of them read and half written, at the memory's speed.
 
-    As many pairs of buffers as there are slots, so that the cache helps it no more than it helps the others. On a GPU
-    it is the faster of a library's copy and of a kernel that reads and writes as much: captured copies of some sizes
-    take half as long again as the same copies launched (H200: 400 instead of 264 us for twice 512 MiB).
+    It has as many pairs of buffers as there are slots, so that the cache helps it no more than the others. On a GPU it
+    is the faster of a library's copy and of a kernel that reads and writes as much: captured copies of some sizes take
+    half as long again as the same copies launched (H200: 400 instead of 264 us for twice 512 MiB).
     """
 
     def __init__(self, moved: int, slots: int, device: torch.device, *, graph: bool) -> None:
@@ -78,7 +78,7 @@ class CopySide(Turning):
             self._ways.append(turns(lambda slot: torch.bitwise_not(words[slot][0], out=words[slot][1])))
 
     def prepare(self, calls: int) -> dict[str, Any]:
-        """As Turning's, of the faster way."""
+        """See `Turning.prepare`; of the faster way."""
         told = [way.prepare(calls) for way in self._ways]
         if len(told) > 1:
             some = [max(1, min(1000, round(COMPARED_MS / max(each["call_ms"], 1e-4)))) for each in told]
@@ -91,7 +91,7 @@ class CopySide(Turning):
         return told[best]
 
     def stream(self, why: str) -> None:
-        """Drop the graphs of both ways."""
+        """Drops the graphs of both ways."""
         for way in self._ways:
             way.launch_on_stream(why)
 
@@ -112,7 +112,7 @@ class ModelSide(Turning):
             self._run = file.file.guarded(lambda: torch.compile(self._run, **COMPILED[mode]), "torch.compile")
         self._first_call()
         run, mine = self._run, self.slots
-        # the graphs' outputs share a memory pool with the other side's, for replays never overlap
+        # the graphs share a memory pool with the other side's, as replays never overlap
         self._rotation = Rotation(
             lambda slot: run(*mine[slot]),
             len(slots),
@@ -125,7 +125,7 @@ class ModelSide(Turning):
         )
 
     def _first_call(self) -> None:
-        """Compile where that is wanted. Without torch's default-device mode if the model can: the mode costs time."""
+        """Compiles if requested. Without torch's default-device mode if the model can, as the mode costs time."""
         try:
             self._call_once()
         except TaskError:
@@ -150,7 +150,7 @@ class ModelSide(Turning):
 
 
 def flags() -> dict[str, Any]:
-    """Global settings that change what a baseline does, as they are now: torch's defaults or what the file set."""
+    """Global settings that change a baseline, as they are now: torch's defaults or what the file set."""
     return {
         "matmul_precision": torch.get_float32_matmul_precision(),
         "matmul_tf32": torch.backends.cuda.matmul.allow_tf32,

@@ -1,4 +1,4 @@
-"""Chunks of bytes in and out of device memory. Runs in the device host."""
+"""Copies chunks of bytes into and out of device memory. Runs in the device host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hipwright.tensors import HostTensor
 
 
 class StreamBuffer:
-    """One page-locked buffer on a GPU, through which copies run several times as fast as from ordinary memory."""
+    """One page-locked buffer on a GPU; copies through it are several times as fast as from ordinary memory."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -27,7 +27,7 @@ class StreamBuffer:
         """A uint8 HostTensor as bytes on the device."""
         staged = self._room(chunk.numel)
         staged.numpy()[...] = chunk.storage[chunk.offset : chunk.offset + chunk.numel]
-        return staged.to(self._device, copy=True)  # returns when the copy is done
+        return staged.to(self._device, copy=True)  # returns when the copy is complete
 
     def _room(self, count: int) -> torch.Tensor:
         if self._buffer.numel() < count:
@@ -36,10 +36,10 @@ class StreamBuffer:
 
 
 class Incoming:
-    """One leaf of a candidate's outputs arriving as chunks of its span.
+    """One leaf of a candidate's outputs, received as chunks of its span.
 
-    A row-major leaf is compared as it comes. Any other layout is put together first, so it takes its own size in device
-    memory until the comparison is done.
+    A row-major leaf is compared as it arrives. Any other layout is assembled first, so it needs its own size in device
+    memory until the comparison is complete.
     """
 
     def __init__(self, check: LeafComparison, stride: list[int]) -> None:
@@ -56,7 +56,7 @@ class Incoming:
             self._whole = torch.as_strided(flat, leaf.shape, self._stride)
 
     def add(self, offset: int, raw: torch.Tensor) -> None:
-        """The next bytes. Raises ValueError for bytes out of turn or beyond the leaf."""
+        """Adds the next bytes. Raises ValueError for bytes out of order or beyond the leaf."""
         if offset != self._due or raw.numel() % self._check.leaf.dtype.itemsize:
             raise ValueError(f"{self._check.leaf.path}: bytes at {offset}, expected whole elements from {self._due}")
         self._due += raw.numel()
@@ -78,7 +78,7 @@ class Incoming:
         return self._check.result()
 
     def _compare_whole(self, whole: torch.Tensor) -> None:
-        """In logical order, block by block: places by arithmetic, for reshaping would copy everything."""
+        """Compares in logical order, block by block; places are computed, as reshaping would copy everything."""
         flat, count = span(whole).view(whole.dtype), whole.numel()
         for start in range(0, count, BLOCK):
             rest = torch.arange(start, min(start + BLOCK, count), device=whole.device)

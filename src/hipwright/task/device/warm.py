@@ -1,8 +1,9 @@
-"""Import what device hosts need late, once, in their zygote: Zygote(("torch", "hipwright.task.device.warm")).
+"""Imports, in a zygote, what device hosts would import on first use: Zygote(("torch", "hipwright.task.device.warm")).
+Imports torch.
 
 A process that has started CUDA cannot be forked to use it, and some torch releases start it while parts of them are
-imported. So a fork imports them first, and forks in its turn processes that use the device: only what leaves those able
-to is imported here. Imports torch.
+imported. So a fork imports each part first, and tests whether its own forks can use the device. Only parts that pass
+are imported here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hipwright.task.host.double_precision import float64
 
 importlib.import_module("hipwright.task.device.server")
 
-LIMIT_S = 60  # of trying all of it
+LIMIT_S = 60  # for trying all parts
 _DIED = 255  # exit code
 
 
@@ -29,12 +30,12 @@ def symbols() -> None:
 
 
 def frontend() -> None:
-    """What traces Python, of which that dispatch imports most."""
+    """The tracer of Python code, of which that dispatch imports most."""
     importlib.import_module("torch._dynamo")
 
 
 def dispatch() -> None:
-    """The first dispatch of a widened operator: with the stages before three seconds' worth of torch."""
+    """The first dispatch of a widened operator; with the stages before, three seconds of imports."""
     with float64():
         torch.nn.functional.layer_norm(torch.ones(2, 2), (2,)).sum()
     torch.nn.functional.gelu(torch.empty(2, 2, device="meta"))
@@ -52,7 +53,7 @@ def harmless(stages: Sequence[Callable[[], None]], usable: Callable[[], bool]) -
         for count, stage in enumerate(stages):
             try:
                 stage()
-            except Exception:  # no such part in this torch
+            except Exception:  # this torch has no such part
                 return count
             if _in_fork(lambda: int(usable())) != 1:
                 return count
@@ -62,7 +63,7 @@ def harmless(stages: Sequence[Callable[[], None]], usable: Callable[[], bool]) -
 
 
 def device_works() -> bool:
-    """Whether this process can use the device; true of a torch that knows of none."""
+    """Whether this process can use the device; True for a torch without device support."""
     if torch.version.cuda is None and torch.version.hip is None:
         return True
     return bool(torch.zeros(1, device=TORCH_GPU).add_(1.0).item() == 1.0)
@@ -76,7 +77,7 @@ def _in_fork(work: Callable[[], int]) -> int:
         try:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(LIMIT_S)
-            torch.set_num_threads(1)  # a pool of threads that this process had is not in its fork
+            torch.set_num_threads(1)  # a fork does not have the thread pool of this process
             code = work()
         finally:
             os._exit(code)

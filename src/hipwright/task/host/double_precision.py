@@ -1,4 +1,4 @@
-"""Run a module in float64 whatever dtypes its code names. Runs in the task host."""
+"""Runs a module in float64 whatever dtypes its code names. Runs in the task host."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Literals(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch
 
 @contextmanager
 def float64(choices: TieMarker | None = None) -> Iterator[None]:
-    """Inside, no operator makes anything narrower than float64 of floats. choices: marks indices among equals."""
+    """A context in which no operator makes floats narrower than float64. choices: marks indices chosen among equals."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:

@@ -1,11 +1,11 @@
 """The file's own inputs at other shapes. Runs in the task host.
 
-A tensor at a new shape is made of get_inputs' own values: sliced where it shrinks, tiled where it grows. Floats beyond
+A tensor at a new shape consists of get_inputs' own values: sliced where it shrinks, tiled where it grows. Floats beyond
 the original extent come from a draw under another seed, so rows do not repeat; past twice the extent they do. Integers
-and booleans are never invented: an index stays one that the file itself produced. Strides keep their pattern.
+and booleans are always values that the file itself produced, so an index stays valid. Strides keep their pattern.
 
 Inputs of gigabytes are not drawn to be sliced: get_inputs runs with other sizes in its own torch.rand(...), torch.randn
-and the like (`Resized`), and counts where that gives exactly the shapes wanted.
+and the like (`Resized`), and its result is used where that gives exactly the wanted shapes.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ from hipwright.task.sizes import Shapes
 
 
 class Resized(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
-    """Inside, functions that make a tensor of given sizes make it with those that `shapes` has in place of `given`."""
+    """A context in which functions that create a tensor of given sizes use the sizes in `shapes` in place of those in
+    `given`.
+    """
 
     def __init__(self, given: Shapes, shapes: Shapes) -> None:
         super().__init__()
         self._whole = dict(zip(given, shapes, strict=True))
         pairs = {(o, n) for old, new in zip(given, shapes, strict=True) for o, n in zip(old, new, strict=True)}
-        # a size that becomes two different ones is known by its whole shape only
+        # a size that becomes two different ones is recognised by its whole shape only
         self._single = {o: n for o, n in pairs if sum(other == o for other, _ in pairs) == 1}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Runs every function; the makers with other sizes."""
+        """Runs every function; those that create tensors with other sizes."""
         kwargs = dict(kwargs or {})
         if func in _BARE and args and all(isinstance(size, int) for size in args):
             args = self._sizes(args)
@@ -44,7 +46,7 @@ class Resized(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch i
         return self._whole.get(old) or tuple(self._single.get(size, size) for size in old)
 
 
-_BARE = (torch.rand, torch.randn, torch.zeros, torch.ones, torch.empty)  # take sizes as plain arguments too
+_BARE = (torch.rand, torch.randn, torch.zeros, torch.ones, torch.empty)  # these also take sizes as separate arguments
 
 
 def resize_all(inputs: Sequence[Any], other: Sequence[Any], shapes: Shapes) -> list[Any]:
@@ -64,7 +66,7 @@ def resize_all(inputs: Sequence[Any], other: Sequence[Any], shapes: Shapes) -> l
 
 
 def resize(tensor: torch.Tensor, other: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """One tensor at another shape, as the module says."""
+    """One tensor at another shape, by the rules in the module's docstring."""
     if shape == tuple(tensor.shape):
         return tensor
     if _overlaps(tensor):

@@ -1,4 +1,4 @@
-"""Small questions to a reference's arguments and outputs: shapes, counts, specs. Runs in the task host."""
+"""Properties of a reference's arguments and outputs: shapes, counts, specs. Runs in the task host."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from hipwright.task import sizes
 from hipwright.task.host import draw
 from hipwright.task.host.reference import named_leaves
 
-_FEW_INDICES = 64  # integers of an input up to which several draws say whether they are in range at another shape
+_FEW_INDICES = 64  # integers of an input up to which several draws are tried for indices in range at another shape
 
 
 def may_index(tensor: torch.Tensor) -> bool:
-    """Integers that are few, so that one draw of them says little of the next."""
+    """Whether the integers are so few that one draw of them does not represent the next."""
     return not tensor.is_floating_point() and tensor.dtype != torch.bool and 0 < tensor.numel() <= _FEW_INDICES
 
 
 def reshaped(tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """A tensor without data that `draw.resize` would give this stride pattern."""
+    """A tensor without data with the strides that `draw.resize` would give it."""
     return torch.empty_strided(shape, draw.strides_like(tensor, shape), dtype=tensor.dtype, device="meta")
 
 
@@ -49,7 +49,7 @@ def plain(value: Any) -> Any:
 
 
 def spec_of(tensor: torch.Tensor) -> TensorSpec:
-    """What a tensor is, without its values."""
+    """The spec of a tensor."""
     return TensorSpec(
         dtype=str(tensor.dtype).removeprefix("torch."), shape=tuple(tensor.shape), stride=tuple(tensor.stride())
     )

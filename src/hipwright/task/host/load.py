@@ -1,4 +1,4 @@
-"""Execute a task file and find what it defines. Runs in the task host; imports torch."""
+"""Executes a task file and finds what it defines. Runs in the task host; imports torch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TaskModule:
         module = types.ModuleType(MODULE)
         module.__file__ = self.name
         sys.modules[MODULE] = module
-        # so that tracebacks and inspect.getsource find the text
+        # for tracebacks and inspect.getsource
         linecache.cache[self.name] = (len(source), None, source.splitlines(keepends=True), self.name)
         seed_everything(0)
         self.guarded(lambda: exec(compile(source, self.name, "exec"), module.__dict__), "")
@@ -84,7 +84,7 @@ class TaskModule:
     def model(self, seed: int) -> torch.nn.Module:
         """A freshly constructed Model, in the mode its constructor left it."""
         args, kwargs = _init_arguments(self.init_inputs(seed))
-        with torch.no_grad():  # tensors derived from parameters then stay leaves that can be copied
+        with torch.no_grad():  # tensors derived from parameters then stay leaves, which can be copied
             model = self.guarded(lambda: self.model_class(*args, **kwargs), "Model(...)")
         assert isinstance(model, torch.nn.Module)
         return model

@@ -1,7 +1,7 @@
-"""A task's model and inputs without their data: shapes, operators and costs for milliseconds and no memory.
+"""A task's model and inputs without data, for shapes, operators and costs in milliseconds. Runs in the task host.
 
-Runs in the task host. What a file's code keeps in globals (a cached mask) would mix tensors with and without data, so
-the ghost executes the file once more for itself.
+A file's globals (a cached mask) would mix tensors with and without data, so the file is executed a second time for this
+model.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hipwright.task.host.load import MODULE, TaskModule
 from hipwright.torchio import map_torch
 
 How = Literal["meta", "fake"]
-HOW: tuple[How, ...] = ("meta", "fake")  # in this order: meta costs less, fake knows devices and more operators
+HOW: tuple[How, ...] = ("meta", "fake")  # in this order: "meta" is cheaper, "fake" supports devices and more operators
 
 
 class MetaModel:
@@ -38,7 +38,7 @@ class MetaModel:
         self._on_meta: torch.nn.Module | None = None
 
     def inputs(self, seed: int, group: int | None) -> list[Any]:
-        """get_inputs() or a group on meta tensors, as it would give them; nothing is drawn."""
+        """get_inputs() or a group on meta tensors; nothing is drawn."""
         with _fake_mode():
             inputs: list[Any] = map_torch(self.file.inputs(seed, group), without_data)
             return inputs
@@ -73,7 +73,7 @@ class MetaModel:
                 return run(arguments)
 
     def _model(self, how: How) -> torch.nn.Module:
-        """A model of its own: moving it is no work of the model's."""
+        """A new model. Moving it does not count as work of the model."""
         if how == "fake":
             return self.file.model(0)
         if self._on_meta is None:

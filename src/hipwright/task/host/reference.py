@@ -1,4 +1,4 @@
-"""One run of the reference on given inputs and state, and everything it did. Runs in the task host."""
+"""One run of the reference on given inputs and state, with all its effects. Runs in the task host."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from hipwright.tensors import HostTensor, Tree, map_tensors
 from hipwright.torchio import from_torch, map_torch, tree_from_torch, tree_to_torch
 
 Dtype = Literal["float64", "native"]
-RUN_SEED = 20_117  # of the generators a reference may draw from while it runs
+RUN_SEED = 20_117  # of the generators that a reference may use while it runs
 
 
 class ReferenceModel:
-    """The model of a task file; every run starts from a copy of what the constructor made."""
+    """The model of a task file; every run starts from a copy of the constructed model."""
 
     def __init__(self, file: TaskModule) -> None:
         self.file = file
         self._template: torch.nn.Module | None = None
 
     def model(self, state: Tree | None = None) -> torch.nn.Module:
-        """A model of its own, set to a state table."""
+        """A new model, set to a state table."""
         if self._template is None:
             self._template = self.file.model(0)
         try:
@@ -52,7 +52,7 @@ class ReferenceModel:
         try:
             return self._run(inputs, state, exact=True, close=close)
         except TaskError:
-            # an operator without a float64 kernel: say so, and give the native result for what it is
+            # an operator without a float64 kernel: return the native result, marked as such
             outputs, buffers, info = self._run(inputs, state, exact=False)
             return outputs, buffers, {**info, "reference_dtype": "native"}
 
@@ -73,13 +73,13 @@ class ReferenceModel:
         return outputs, buffers, info
 
     def _again(self, inputs: Tree, state: Tree, exact: bool) -> tuple[Tree, dict[str, HostTensor]]:
-        """The same under another seed. (Drawing alone proves nothing: dropout with p = 0 draws.)"""
+        """The same run under another seed. (That a reference draws does not suffice: dropout with p = 0 draws.)"""
         other = _Run(self, inputs, state, exact=exact, seed=RUN_SEED + 1)
         return other.outputs(), other.buffers()
 
 
 class _Run:
-    """One call of the model, and everything that can be seen of it afterwards."""
+    """One call of the model, and its observable effects."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ def _generators() -> tuple[Any, ...]:
 
 
 def _same(a: Tree, b: Tree) -> bool:
-    """Bit for bit, as values: NaN equals NaN, -0 differs from 0."""
+    """Whether two tensors are bit-equal as values: NaN equals NaN, -0 differs from 0."""
     if isinstance(a, HostTensor) and isinstance(b, HostTensor):
         return a.shape == b.shape and a.dtype == b.dtype and a.bits().tobytes() == b.bits().tobytes()
     if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):

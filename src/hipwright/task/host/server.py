@@ -1,5 +1,7 @@
-"""The task host: the one process that runs a task file's own code. It also computes what outputs should be, so no
-candidate ever shares its zygote."""
+"""The task host: the one process that runs a task file's own code.
+
+It also computes expectations, so no candidate shares its zygote.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,13 @@ from hipwright.task.host.reference import ReferenceModel, named_leaves
 from hipwright.tensors import Tree
 from hipwright.torchio import map_torch, tree_from_torch
 
-# what may run for real where running on shapes alone would do, or was not possible
+# limits of runs on values where a run on shapes alone would suffice or was impossible
 _REAL_ELEMENTS = 1 << 24  # of inputs and parameters
 _REAL_OPERATIONS = 1 << 33  # of products and convolutions: a fraction of a second
-_COSTLY = 1 << 22  # elements of inputs from which other shapes are drawn as such, not cut out
-_PROBE_ELEMENTS = 1 << 20  # elements up to which a probe may run for real
+_COSTLY = 1 << 22  # elements of inputs above which other shapes are drawn directly, not sliced
+_PROBE_ELEMENTS = 1 << 20  # elements up to which a probe may run on values
 _INDEX_DRAWS = 6
-_SMALL = 1 << 16  # elements of a workload that stands for one too large to run
+_SMALL = 1 << 16  # elements of a workload that replaces one too large to run
 
 
 class TaskHost:
@@ -48,13 +50,13 @@ class TaskHost:
         self.reference = ReferenceModel(self.file)
         self._parameters = sum(tensor.numel() for _, tensor in states.parameters(self.reference.model()))
         self.meta_model = MetaModel(init["name"], init["source"])
-        self._first: list[Any] | None = None  # the first workload's inputs without their data
+        self._first: list[Any] | None = None  # the first workload's inputs without data
         self._space: sizes.ShapeSpace | None = None
 
     # ---------------------------------------------------------------- workloads
 
     def describe(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
-        """The file's own workloads, each run once, on shapes alone where it is costly.
+        """The file's own workloads, each run once; on shapes alone where a run is costly.
 
         {"workloads": [record as a dict, ...], "operations": {name: of its products, or None where unknown}}.
         """
@@ -97,7 +99,7 @@ class TaskHost:
         return {"workloads": [workload.to_dict() for workload in found if workload is not None]}, None
 
     def _workload(self, shapes: sizes.Shapes) -> Workload | None:
-        """The workload of these shapes if the reference really runs on it and gives mostly finite numbers."""
+        """The workload of these shapes if the reference runs on it and gives mostly finite numbers; else None."""
         workload = Workload(name=sizes.shape_name(shapes), origin="derived", shapes=shapes)
         try:
             inputs = self._draw(workload, 0)
@@ -114,16 +116,16 @@ class TaskHost:
         return Workload(name=workload.name, origin="derived", shapes=shapes, specs=specs)
 
     def _sketch(self, workload: Workload) -> list[Any]:
-        """A workload's arguments, without their data where those are many or nobody can afford to look."""
+        """A workload's arguments, without data where they are large or reading values would be too costly."""
         _phase("get_inputs()")
-        with contextlib.suppress(TaskError):  # a file that looks at what it drew
+        with contextlib.suppress(TaskError):  # a file that depends on the values it drew
             sketch = self._shapes_of(workload)
             if elements_of(sketch) >= _REAL_ELEMENTS:
                 return sketch
         return self._draw(workload, 0)
 
     def _shapes_of(self, workload: Workload) -> list[Any]:
-        """The arguments without data. Raises TaskError where the file needs data to make them."""
+        """The arguments without data. Raises TaskError where the file needs data to create them."""
         if workload.shapes is None:
             return self.meta_model.inputs(0, self._group(workload))
         leaves = iter(workload.shapes)
@@ -152,9 +154,9 @@ class TaskHost:
         return self._first
 
     def _shape_space(self) -> sizes.ShapeSpace:
-        """Which sizes are free: those that tensors without data accept and, of these, a part that values accept.
+        """The space of free sizes: those accepted without data and, of these, a part that values accept.
 
-        Class indices bound the classes, which no shape tells; then the batch alone varies.
+        Class indices bound the number of classes, which shapes alone do not show; then only the batch varies.
         """
         if self._space is None:
             whole = sizes.ShapeSpace(shapes_of(self._given()), _Probe(self, self._given()))
@@ -166,7 +168,7 @@ class TaskHost:
         return shapes is not None and self._workload(shapes) is not None
 
     def _check(self, inputs: list[Any]) -> float | None:
-        """See forward's outputs once, and that they can be compared; its operations, None where unknown."""
+        """Runs forward once and checks that its outputs can be compared; returns its operations, None where unknown."""
         try:
             tree_from_torch(map_torch(inputs, lambda t: torch.empty(0, dtype=t.dtype)))
         except TypeError as error:
@@ -195,11 +197,11 @@ class TaskHost:
         return operations
 
     def _affordable(self, inputs: list[Any], operations: float | None) -> bool:
-        """Whether forward may run for real at these shapes."""
+        """Whether forward may run on values at these shapes."""
         return elements_of(inputs) + self._parameters < _REAL_ELEMENTS and (operations or 0.0) < _REAL_OPERATIONS
 
     def _costly_outputs(self, inputs: list[Any]) -> Any:
-        """Outputs of a forward that needs more than the meta device, and is too costly to run as given."""
+        """Outputs of a forward that needs more than the meta device and is too costly to run as given."""
         with contextlib.suppress(TaskError):
             return self.meta_model.outputs(inputs, "fake")
         smaller = self._stand_in()
@@ -234,7 +236,7 @@ class TaskHost:
         return {}, states.build(self.file.model(header["seed"]))
 
     def init_inputs(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
-        """{"arguments"}: what Model is constructed with, plain values only."""
+        """{"arguments"}: the arguments that Model is constructed with, plain values only."""
         arguments = self.file.init_inputs(header["seed"])
         try:
             return {"arguments": json.loads(json.dumps(arguments))}, None
@@ -245,8 +247,9 @@ class TaskHost:
             ) from None
 
     def run(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
-        """The reference on bundle = [inputs, state], header["dtype"] and ["close"] as in `TaskHandle.reference`; bundle
-        back: [outputs, buffers, info]."""
+        """The reference on bundle = [inputs, state], header["dtype"] and ["close"] as in `TaskHandle.reference`;
+        returns [outputs, buffers, info].
+        """
         _phase("forward")
         inputs, state = bundle
         outputs, buffers, info = self.reference.run(inputs, state, header["dtype"], header["close"])
@@ -255,18 +258,21 @@ class TaskHost:
     def capture(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
         """The engine's graph of the model on a workload."""
         _phase("capturing the graph")
-        from hipwright.capture.forward import capture  # a second's worth of torch.export
+        from hipwright.capture.forward import capture  # imports torch.export, which takes a second
 
         workload = Workload.from_dict(header["workload"])
         inputs = self._sketch(workload)
         if any(tensor.is_meta for _, tensor in named_leaves("inputs", inputs)):
-            # export looks at no values: memory that nobody touches costs nothing
+            # export reads no values: memory that is not touched costs nothing
             inputs = map_torch(inputs, lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype))
         return {}, self.file.guarded(lambda: capture(self.reference.model(), inputs), "capturing the graph")
 
     def outline(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
-        """What the reference does at a workload's shapes: {"workload", "how", "ops", "outputs": [spec, ...]}, and
-        [inputs, state table] with specs for tensors. "workload" is another, smaller one where forward needs values."""
+        """The reference's operators and specs at a workload's shapes: {"workload", "how", "ops", "outputs": [spec,
+        ...]}, and [inputs, state table] with specs for tensors.
+
+        "workload" is another, smaller one where forward needs values.
+        """
         _phase("tracing forward")
         workload = Workload.from_dict(header["workload"])
         problem: TaskError | None = None
@@ -283,7 +289,7 @@ class TaskHost:
         raise problem or TaskError(f"{self.file.name}: too large to run here", hint="give smaller inputs")
 
     def _traces(self, workload: Workload) -> Iterator[tuple[str, Workload, Any]]:
-        """Ways to see the operators, best first: (how, at which workload, (arguments, run))."""
+        """Ways to trace the operators, best first: (how, at which workload, (arguments, run))."""
         sketch = map_torch(self._sketch(workload), without_data)
         for how in HOW:
             yield how, workload, (lambda: sketch, partial(self.meta_model.operators, how=how))
@@ -300,7 +306,7 @@ class TaskHost:
 
 
 class _Probe:
-    """Elements of inputs and outputs at other shapes: by a run on shapes alone, or a real one where that fails."""
+    """Elements of inputs and outputs at other shapes: by a run on shapes alone, or on values where that fails."""
 
     def __init__(self, host: TaskHost, inputs: list[Any]) -> None:
         self._host = host
@@ -339,6 +345,6 @@ class _Probe:
 
 
 def _phase(name: str) -> None:
-    """Leave word of what we are at, for the parent to read if we never come back."""
+    """Records the current phase for the parent, in case this process dies or hangs."""
     note = json.dumps({"phase": name}).encode() + b"\0"
     crash_page()[: len(note)] = note

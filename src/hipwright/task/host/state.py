@@ -1,4 +1,4 @@
-"""The state table of a model: what a program's `self.…` can see, without the model. Runs in the task host."""
+"""The state table of a model: everything that a program's `self.…` can refer to. Runs in the task host."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNKNOWN = object()
 def build(model: torch.nn.Module, leaf: Callable[[torch.Tensor], Any] | None = None) -> Tree:
     """The table of `model`: copies of its tensors (tied ones share a storage), its plain attributes, its modules.
 
-    leaf: what stands for a tensor in place of a copy.
+    leaf: replaces a tensor by something other than a copy.
     """
     seen: dict[int, Any] = {}
     one = leaf or (lambda tensor: from_torch(tensor, seen))
@@ -51,7 +51,7 @@ def buffers(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def apply(model: torch.nn.Module, table: Tree) -> None:
-    """Set every parameter and buffer of `model` to the table's values. Raises TaskError where they do not fit."""
+    """Sets every parameter and buffer of `model` to the table's values. Raises TaskError where they do not fit."""
     given: dict[str, HostTensor] = {**table["params"], **table["buffers"]}
     with torch.no_grad():
         for path, tensor in (*parameters(model), *buffers(model)):
@@ -77,13 +77,13 @@ def to_double(model: torch.nn.Module) -> None:
 
 
 def to_meta(model: torch.nn.Module) -> None:
-    """Every tensor without its data, in place."""
+    """Removes the data of every tensor, in place."""
     model.to("meta")
     change_plain(model, lambda tensor: tensor.to("meta"))
 
 
 def change_plain(model: torch.nn.Module, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    """Replace every plain tensor attribute, in place."""
+    """Replaces every plain tensor attribute, in place."""
     for module in model.modules():
         for name, value in vars(module).items():
             if isinstance(value, torch.Tensor) and name not in _INTERNAL:

@@ -1,10 +1,11 @@
-"""Which choices among equals a reference makes: indices that no honest kernel need agree on. Runs in the task host.
+"""Marks the choices among equals that a reference makes: indices on which honest kernels may differ. Runs in the task
+host.
 
-The index of a largest element says nothing where another element is as large to within rounding: the kernel before it
-may have rounded otherwise, and among equals torch itself chooses as it likes. `TieMarker` runs inside the float64
-reference on nudged inputs and adds the length of the dimension to such an index, so that it differs from the index
-without the nudge, and the element is not judged (`tolerance.strict_rule`). Marks reach outputs only: an operator that
-computes with a marked index gets the true one.
+The index of a largest element is not determined where another element is equal up to rounding: the kernel before it may
+have rounded otherwise, and torch's choice among equals is arbitrary. `TieMarker` runs inside the float64 reference on
+nudged inputs and adds the length of the dimension to such an index, so that it differs from the index without the
+nudge, and the element is not judged (`tolerance.strict_rule`). Marks reach outputs only: an operator that computes with
+a marked index gets the true one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 ROUNDINGS = 8.0
-"""Unit roundoffs that two elements may differ by and still be equals: an honest exp and sum cost two to four each."""
+"""Unit roundoffs by which two equals may differ: an honest exp and sum cost two to four each."""
 
 _KEEP = frozenset(
     {
@@ -39,14 +40,16 @@ _KEEP = frozenset(
         "_reshape_alias",
     }
 )
-"""Operators through which a mark goes on."""
+"""Operators that pass a mark on."""
 _WITH_VALUES = frozenset({"topk", "sort", "max", "min", "kthvalue", "median", "nanmedian", "mode"})
 _ALONE = frozenset({"argmax", "argmin"})
 
 
 class TieMarker:
-    """Watches operators. dtype: the narrowest of the task's floats, by name. inputs: nobody has rounded them, so a
-    choice among them is the candidate's alone.
+    """Watches operators.
+
+    dtype: the narrowest of the task's floats, by name. inputs: have not been rounded, so a choice among them is the
+    candidate's alone.
     """
 
     def __init__(self, dtype: str, inputs: Iterable[torch.Tensor]) -> None:
@@ -56,7 +59,7 @@ class TieMarker:
         self._true: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id of a marked tensor: (it, the true one)
 
     def called(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Run an operator; its result, marked where it chose among equals."""
+        """Runs an operator; returns its result, marked where it chose among equals."""
         name = func._schema.name.rpartition("::")[2]
         true_args, true_kwargs = pytree.tree_map(self._unmarked, (args, kwargs))
         out = func(*true_args, **true_kwargs)
@@ -74,7 +77,7 @@ class TieMarker:
         return self._true[id(value)][1] if isinstance(value, torch.Tensor) and id(value) in self._true else value
 
     def _put(self, marked: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
-        self._true[id(marked)] = (marked, true)  # held, so that the id stays its own
+        self._true[id(marked)] = (marked, true)  # kept alive, so that the id stays unique
         return marked
 
     def _alone(self, args: Any, kwargs: dict[str, Any], out: torch.Tensor) -> torch.Tensor:
@@ -104,7 +107,7 @@ class TieMarker:
         return self._put(true + size * many.reshape(true.shape).to(true.dtype), true)
 
     def _rivals(self, source: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """Where more than one element of a row of `source` is as good as equal to the value, [..., k]."""
+        """Where more than one element of a row of `source` is equal to the value up to rounding, [..., k]."""
         ordered = source.sort(-1).values.contiguous()
         margin = torch.where(values.isinf(), 0.0, values.abs() * self._close + self._smallest)
         low = torch.searchsorted(ordered, (values - margin).contiguous())

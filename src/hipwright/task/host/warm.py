@@ -1,4 +1,4 @@
-"""Import what task hosts need late, once, in their zygote. Imports torch."""
+"""Imports, in a zygote, what task hosts would import on first use. Imports torch."""
 
 import torch
 import torch.export
@@ -8,6 +8,7 @@ import hipwright.capture.forward
 import hipwright.program.lower.trace
 import hipwright.task.host.server  # noqa: F401
 
-torch.nn.functional.gelu(torch.empty(2, 2, device="meta"))  # the first meta tensor imports a second's worth of torch
-with FakeTensorMode():  # and the first fake one
+# the first meta tensor imports further parts of torch, which takes a second
+torch.nn.functional.gelu(torch.empty(2, 2, device="meta"))
+with FakeTensorMode():  # so does the first fake one
     torch.nn.functional.gelu(torch.empty(2, 2))
