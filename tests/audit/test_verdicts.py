@@ -10,7 +10,7 @@ import pytest
 from hipwright.audit import suite
 from hipwright.audit.cases import CorpusCase, all_cases
 from hipwright.audit.confusion import confusion_matrices, run_corpus
-from hipwright.audit.verdicts import ObservedVerdict, compare
+from hipwright.audit.verdicts import ObservedVerdict, judge_case
 from hipwright.errors import DeviceError
 
 HONEST = CorpusCase(form="program", kind="honest", name="good", task="row_sum")
@@ -49,7 +49,7 @@ def verdict(status: str, **more: Any) -> ObservedVerdict:
     ],
 )
 def test_outcomes(case: CorpusCase, what: ObservedVerdict, outcome: str) -> None:
-    assert compare(case, "v", what).outcome == outcome
+    assert judge_case(case, "v", what).outcome == outcome
 
 
 class ScriptedVerifier:

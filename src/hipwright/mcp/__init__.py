@@ -1,4 +1,4 @@
-"""hipwright for people with a coding agent: an MCP server over stdio (docs/mcp.md)."""
+"""An MCP server over stdio for coding agents (docs/mcp.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files the server may open: those under its root, after every symbolic link was followed."""
+"""The files that the server may open: those under its root, with symbolic links resolved."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_TASKS = 300
 
 
 def inside(root: Path, given: str, what: str) -> Path:
-    """The real path of `given`, relative to the root or absolute. BadInput for one that leads out of the root."""
+    """The real path of `given`, relative to the root or absolute. Raises BadInput for one outside the root."""
     try:
         path = (root / given).resolve()
     except (OSError, ValueError, RuntimeError) as error:
@@ -27,7 +27,7 @@ def inside(root: Path, given: str, what: str) -> Path:
 
 
 def task_file(root: Path, given: str) -> Path:
-    """A task file under the root, at most 1 MiB of regular file. BadInput otherwise."""
+    """A task file under the root: a regular file of at most 1 MiB. Raises BadInput otherwise."""
     path = inside(root, given, "task")
     if not path.is_file():
         raise BadInput(f"no such task file: {given}", hint="list_tasks shows what there is")
@@ -47,7 +47,7 @@ def task_text(path: Path) -> str:
 def tasks(root: Path, folder: Path) -> Iterator[tuple[str, str]]:
     """(path below the root, one line of description) of the tasks of a folder, or of the folders in it.
 
-    A task is told from other Python files by what it defines; nothing is executed.
+    Tasks are recognised by what a file defines; nothing is executed.
     """
     places = [folder, *sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith((".", "_")))]
     places += [p / level for p in places for level in ("level1", "level2", "level3", "level4") if (p / level).is_dir()]
@@ -64,7 +64,7 @@ def tasks(root: Path, folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def described(path: Path) -> str | None:
-    """The first line of a task's docstring, or of its Model's; None for what is no task."""
+    """The first line of a task's docstring, or of its Model's; None for a file that is no task."""
     try:
         tree = syntax.parse(path.read_text(encoding="utf-8"))
     except (SyntaxError, ValueError, RecursionError, MemoryError, OSError):

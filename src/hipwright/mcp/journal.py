@@ -1,4 +1,6 @@
-"""What a session judged, kept in the archive as a run of the task: `best_program` and later searches draw on it."""
+"""Stores the programs that a session judged in the archive, as a run of the task, for `best_program` and later
+searches.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,14 @@ from hipwright.records import Evaluation, Expansion, Program, Run, Task
 from hipwright.search.interfaces import INFRASTRUCTURE
 
 POLICY = "session"
-"""What stands where a search names its policy: no search, so there is nothing to resume."""
+"""The policy of such a run, which is no search, so there is nothing to resume."""
 
 
 @dataclass
 class Journal:
-    """One run for each task that the session judged programs of; locked, and so `running`, until it ends.
+    """One run for each task that the session judged programs of; locked, and so `running`, until the session ends.
 
-    home: the archive's folder. Calls come one at a time.
+    home: the archive's folder. One call at a time.
     """
 
     home: Path
@@ -33,7 +35,10 @@ class Journal:
     _runs: dict[str, tuple[str, int]] = field(default_factory=dict)  # task -> run, programs so far
 
     def add(self, task: Task, program: Program, evaluation: Evaluation) -> dict[str, Any]:
-        """Keep a judged program: {"run", "number"}, or {"not_kept": why}. An archive that fails loses no verdict."""
+        """Stores a judged program: {"run", "number"}, or {"not_kept": why}.
+
+        A failure of the archive does not affect the verdict.
+        """
         if program.form != "program":
             return {"not_kept": "a ModelNew file is no program of the archive's"}
         stored = as_stored(evaluation)
@@ -57,7 +62,7 @@ class Journal:
         return {"run": run, "number": number}
 
     def close(self) -> None:
-        """End the runs with their best; the archive is closed. Where it fails they stay `interrupted`."""
+        """Ends the runs with their best program and closes the archive. On failure they stay `interrupted`."""
         archive, self._archive = self._archive, None
         try:
             if archive is not None:

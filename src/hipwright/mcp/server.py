@@ -1,6 +1,6 @@
-"""The MCP server: the tools over stdio with the official SDK, one slow call at a time, with progress and cancelling.
+"""The MCP server: the tools over stdio with the official SDK, one slow call at a time, with progress and cancellation.
 
-Nothing but the protocol reaches stdout: the SDK keeps the real one for itself and points fd 1 at stderr meanwhile.
+Only the protocol reaches stdout: the SDK keeps the real one and points fd 1 at stderr meanwhile.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ INSTRUCTIONS = (
 )
 POLL_S = 0.05
 SAY_S = 2.0  # progress is reported at least this often
-EXIT_S = 1.0  # to end the machine by itself; the processes of one that takes longer die with this one
+EXIT_S = 1.0  # for ending the machine in order; the processes of one that takes longer end with this process
 INTERRUPTED = 130
 
 
 class ToolJob(threading.Thread):
-    """One slow call in a thread of its own, which nothing waits for at exit."""
+    """One slow call in its own thread, which does not delay the exit of the process."""
 
     def __init__(self, call: Callable[[Callable[[str, dict[str, Any]], None]], Reply]) -> None:
         super().__init__(name="hipwright-mcp-job", daemon=True)
@@ -48,7 +48,7 @@ class ToolJob(threading.Thread):
         self.problem: Exception | None = None
 
     def run(self) -> None:
-        """The thread's own work."""
+        """Runs the call, in the thread."""
         try:
             self.reply = self._call(self._listen)
         except Exception as error:
@@ -57,7 +57,7 @@ class ToolJob(threading.Thread):
             self.done.set()
 
     def outcome(self) -> Reply:
-        """What the call returned; raises what it raised."""
+        """The result of the call; raises its error."""
         if self.problem is not None:
             raise self.problem
         assert self.reply is not None
@@ -99,7 +99,7 @@ class Service:
         return ListToolsResult(tools=listed)
 
     async def call_tool(self, ctx: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
-        """One call; whatever goes wrong becomes a tool error with one line and a hint."""
+        """One call; any error becomes a tool error with one line and a hint."""
         from mcp_types import CallToolResult, TextContent
 
         try:
@@ -123,7 +123,7 @@ class Service:
         return await anyio.to_thread.run_sync(tool.run, self.context, arguments, _ignore)
 
     async def _slow(self, ctx: ServerRequestContext[Any], tool: Tool, arguments: Any) -> Reply:
-        """Wait for this call's turn, run it in its thread, and say how it goes; cancelled, it ends the machine."""
+        """Waits for this call's turn, runs it in its thread and reports progress; cancellation ends the machine."""
         import anyio
 
         start = time.monotonic()
@@ -144,7 +144,7 @@ class Service:
         return job.outcome()
 
     def _leaving(self) -> bool:
-        """Whether a cancelled call is still on its way out, and would take the next one's machine with it."""
+        """Whether a cancelled call still runs, which would end the next one's machine."""
         running = self.job is not None and not self.job.done.is_set()
         return running or (self.aborting is not None and self.aborting.is_alive())
 
@@ -161,7 +161,7 @@ class Service:
         return text + (f"\nhint: {reply['hint']}" if reply["hint"] else ""), finite(reply)
 
     def end(self) -> bool:
-        """End the machine; False when it does not end in time, and this process should."""
+        """Ends the machine; False when it does not end in time, and this process should end."""
         busy = self.job is not None and not self.job.done.is_set()
 
         def close() -> None:
@@ -178,7 +178,7 @@ class Service:
 
 
 def serve(context: ToolContext) -> int:
-    """Serve until stdin ends or a signal comes. Returns the exit code; no process of ours is left behind."""
+    """Serves until stdin ends or a signal comes; returns the exit code. Leaves no process behind."""
     import anyio
 
     return anyio.run(_serve, context)
@@ -210,7 +210,7 @@ async def _serve(context: ToolContext) -> int:
 
 
 async def _until_signal(service: Service) -> None:
-    """SIGINT or SIGTERM: end the machine and this process, whatever stdin is waiting for."""
+    """On SIGINT or SIGTERM: ends the machine and this process, whether or not stdin is being read."""
     import signal
 
     import anyio
@@ -222,13 +222,15 @@ async def _until_signal(service: Service) -> None:
 
 
 def _leave(code: int) -> None:
-    """End at once: a thread that waits for a process or for stdin would hold a usual exit up."""
+    """Ends the process at once: a thread that waits for a process or for stdin would delay the usual exit."""
     sys.stderr.flush()
     os._exit(code)
 
 
 async def _watch(ctx: ServerRequestContext[Any], job: ToolJob, start: float) -> None:
-    """Report the stage when it changes, and that work goes on; progress is in seconds since the call."""
+    """Reports the stage when it changes, and at least every SAY_S that work continues; progress is in seconds since the
+    call.
+    """
     import anyio
 
     said, last = "", float("-inf")

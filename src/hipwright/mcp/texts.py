@@ -58,7 +58,7 @@ NOT_THE_PROGRAM = {
 
 
 def archive_line(kept: Mapping[str, Any]) -> str:
-    """The line that says where a judged program is kept; "" where the session keeps nothing."""
+    """The line that says where a judged program is stored; "" where the session stores nothing."""
     if not kept:
         return ""
     if why := kept.get("not_kept"):
@@ -116,7 +116,7 @@ def explained(judged: JudgedProgram, targets: Sequence[str]) -> dict[str, Any]:
 
 
 def _fix(e: Evaluation, hazards: Sequence[dict[str, Any]], line: int) -> list[str]:
-    """What to do, the most certain fix first."""
+    """Advice, the most certain fix first."""
     if e.fault in NOT_THE_PROGRAM:
         return [NOT_THE_PROGRAM[e.fault]]
     near = sorted(hazards, key=lambda hazard: (hazard["line"] != line, hazard["severity"] != "error"))
@@ -148,7 +148,7 @@ def _source(text: str, line: int) -> str:
 
 
 def build_report(judged: JudgedProgram) -> tuple[str, dict[str, Any]]:
-    """What the compiler and the estimate say of a program, and the one bottleneck."""
+    """A program's compiler report and estimate, with the one bottleneck."""
     from hipwright.agents.judge import bottleneck
 
     e = judged.evaluation
@@ -191,7 +191,7 @@ def _kernels(e: Evaluation, name: str) -> list[dict[str, Any]]:
 
 
 def counters_text(report: ProfileReport) -> str:
-    """What the counters say, a line for each launch."""
+    """The counters, a line for each launch."""
     lines = [f"counters of {report.target}, by {report.tool}:"]
     for profile in report.profiles:
         time = f"{profile.duration_us:.1f} us" if profile.duration_us is not None else "no time"
@@ -219,7 +219,7 @@ def slower(found: Sequence[SimilarProgram], ratio: float) -> list[SimilarProgram
 
 
 def kernel_object(archive: Archive, known: SimilarProgram) -> dict[str, Any]:
-    """A kernel of the archive as JSON: its text, its knobs, and what is known of it."""
+    """A kernel of the archive as JSON: its text, its knobs and its figures."""
     program = archive.program(known.program)
     return {
         "task_name": known.task_name,
@@ -235,7 +235,7 @@ def kernel_object(archive: Archive, known: SimilarProgram) -> dict[str, Any]:
 
 
 def kernel_text(kernel: dict[str, Any]) -> str:
-    """A kernel of the archive for reading."""
+    """A kernel of the archive as text."""
     from hipwright.agents.base import fence
 
     figure = "no figure"
@@ -250,7 +250,7 @@ def kernel_text(kernel: dict[str, Any]) -> str:
 
 
 def error_reply(error: HipwrightError) -> dict[str, Any]:
-    """The object of a failed `--json` command on one line, with a key for whose fault it is and no traceback."""
+    """The object of a failed `--json` command, with a key for whose fault it is."""
     found = error_object(error)
     line = next((line for line in str(error.message).splitlines() if line.strip()), "")
     evidence = {key: value for key, value in found["evidence"].items() if key != "traceback"}

@@ -1,6 +1,6 @@
-"""The tools, as plain functions from arguments to a Reply: text for the model to read, and the same as JSON.
+"""The tools, as plain functions from arguments to a Reply: text for the model, and the same as JSON.
 
-Nothing here knows the protocol, and nothing here decides: verdicts are the evaluator's, as with `hipwright eval`.
+They are independent of the protocol. Verdicts are the evaluator's, as with `hipwright eval`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hipwright.mcp.journal import Journal
     from hipwright.measure.profiling.profiler import ProfileReport
 
-KEPT = 64  # evaluations that can still be asked about
+KEPT = 64  # evaluations that explain_failure and profile_program can refer to
 SLOWER = 1.3  # an exemplar of another performance bucket takes at least this much longer
 
 TaskPath = Annotated[str, msgspec.Meta(description="The task file, relative to the server's root folder.")]
@@ -42,7 +42,7 @@ Knobs = Annotated[
 
 
 class _Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a tool is called with; the JSON schema that clients see is made from it."""
+    """The arguments of a tool; the JSON schema for clients is made from it."""
 
 
 class ListTasks(_Arguments, frozen=True, kw_only=True):
@@ -88,10 +88,10 @@ Counters = Callable[[Path, Program, Listener], "ProfileReport"]
 
 @dataclass
 class ToolContext:
-    """What the tools work with. One call of a slow tool at a time.
+    """The tools' state. One call of a slow tool at a time.
 
-    root: resolved; home: the archive's folder; machine: judges programs; counters: None where no GPU was asked for;
-    journal: keeps what is judged, None where nothing is to be kept.
+    root: resolved; home: the archive's folder; machine: judges programs; counters: None without a GPU target; journal:
+    stores what is judged, None where nothing is stored.
     """
 
     root: Path
@@ -104,7 +104,7 @@ class ToolContext:
     count: int = 0
 
     def judge(self, arguments: OneProgram, listener: Listener) -> JudgedProgram:
-        """Evaluate a program and remember it."""
+        """Evaluates a program and keeps the result."""
         path = files.task_file(self.root, arguments.task)
         text = arguments.program
         if len(text.encode("utf-8", "surrogatepass")) > files.MOST_BYTES:
@@ -121,11 +121,11 @@ class ToolContext:
         return judged
 
     def name(self, path: Path) -> str:
-        """A path as the tools give it: below the root."""
+        """A path below the root, as the tools write it."""
         return str(path.relative_to(self.root))
 
     def object(self, judged: JudgedProgram) -> dict[str, Any]:
-        """An evaluation as JSON: the object of `eval --json`, and its name here."""
+        """An evaluation as JSON: the object of `eval --json`, with its name in this session."""
         found = {
             "evaluation": judged.name,
             **result_object(judged.evaluation, self.targets),
@@ -161,8 +161,8 @@ def list_tasks(context: ToolContext, arguments: ListTasks, listener: Listener) -
 
 
 def explain_failure(context: ToolContext, arguments: Explain, listener: Listener) -> Reply:
-    """Why an evaluation of this session failed, in plain words: whose fault, the line, the fix."""
-    judged = dict(context.judged)  # an evaluation may end meanwhile
+    """Why an evaluation of this session failed: whose fault, the line, the fix."""
+    judged = dict(context.judged)  # another evaluation may end meanwhile
     name = next(reversed(judged), "") if arguments.evaluation == "latest" else arguments.evaluation
     if name not in judged:
         known = f"known: {', '.join(judged)}" if judged else "call evaluate_program first"
@@ -172,7 +172,7 @@ def explain_failure(context: ToolContext, arguments: Explain, listener: Listener
 
 
 def best_program(context: ToolContext, arguments: ArchiveArguments, listener: Listener) -> Reply:
-    """The best verified program of a task in the archive, with exemplars beside it."""
+    """The best verified program of a task in the archive, with exemplars."""
     from hipwright.archive.similar import known_for, similar
 
     path = files.task_file(context.root, arguments.task)
@@ -196,7 +196,7 @@ def best_program(context: ToolContext, arguments: ArchiveArguments, listener: Li
 
 
 def exemplars(context: ToolContext, arguments: ArchiveArguments, listener: Listener) -> Reply:
-    """Verified kernels of other tasks in the archive that are like this one."""
+    """Verified kernels of similar tasks in the archive."""
     from hipwright.archive.similar import similar
 
     path = files.task_file(context.root, arguments.task)
@@ -214,13 +214,15 @@ def exemplars(context: ToolContext, arguments: ArchiveArguments, listener: Liste
 
 
 def evaluate_program(context: ToolContext, arguments: OneProgram, listener: Listener) -> Reply:
-    """Compile, verify and estimate (on a GPU target: time) one program, as `hipwright eval` does."""
+    """Compiles, verifies and estimates (on a GPU target: times) one program, as `hipwright eval` does."""
     judged = context.judge(arguments, listener)
     return Reply(texts.verdict(judged) + texts.archive_line(judged.kept), context.object(judged))
 
 
 def profile_program(context: ToolContext, arguments: OneProgram, listener: Listener) -> Reply:
-    """Counters where a GPU is; else the build report: registers, LDS, occupancy, instruction mix, estimate."""
+    """Hardware counters where there is a GPU; else the build report: registers, LDS, occupancy, instruction mix,
+    estimate.
+    """
     from hipwright.errors import InfrastructureError
 
     note = "no GPU target: figures of the build and a static estimate, nothing was measured"
@@ -238,7 +240,7 @@ def profile_program(context: ToolContext, arguments: OneProgram, listener: Liste
 
 
 def _known(context: ToolContext, arguments: OneProgram) -> JudgedProgram | None:
-    """An evaluation of the same program of the same task in this session: a build does not change."""
+    """An evaluation of the same program of the same task in this session, whose build is the same."""
     path = files.task_file(context.root, arguments.task)
     now = digest(path)
     for judged in reversed(context.judged.values()):
@@ -255,7 +257,7 @@ def _archive(context: ToolContext) -> Archive:
 
 
 def _same_task(archive: Archive, source: str) -> list[str]:
-    """The keys of the archive's tasks with this text; other workloads or tolerances make other keys."""
+    """The keys of the archive's tasks with this text; other workloads or tolerances give other keys."""
     keys = list(dict.fromkeys(run.task for run in archive.runs()))
     return [key for key in keys if archive.has(key) and archive.task(key).source == source]
 
@@ -273,7 +275,7 @@ def _others(
 
 @dataclass(frozen=True)
 class Tool:
-    """One tool. slow: it evaluates or profiles, so it takes its turn, reports progress and can be cancelled."""
+    """One tool. slow: it evaluates or profiles, so it waits for its turn, reports progress and can be cancelled."""
 
     about: str
     arguments: type[_Arguments]
@@ -287,7 +289,7 @@ class Tool:
         return {"additionalProperties": False, **schema}
 
     def read(self, given: dict[str, Any] | None) -> Any:
-        """The arguments of a call. BadInput for what the schema does not allow."""
+        """The arguments of a call. Raises BadInput for what the schema does not allow."""
         try:
             return msgspec.convert(given or {}, self.arguments)
         except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""The warm machine behind the tools: contained processes and the task opened last, kept between calls."""
+"""The machine that evaluates for the tools: contained processes and the last task, kept between calls."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from hipwright.records import Evaluation, Program, Task
 
 
 def digest(task: Path) -> str:
-    """A hash of a task file's text: another text is another task."""
+    """A hash of a task file's text, by which a changed file is noticed."""
     return hashlib.sha256(task.read_bytes()).hexdigest()
 
 
 @dataclass(frozen=True)
 class JudgedProgram:
-    """One evaluation of this session, and its name in the tools. digest: of the task's text; kept: the result of
-    `Journal.add`, empty where the session keeps nothing."""
+    """One evaluation of this session, and its name in the tools.
+
+    digest: of the task's text; kept: the result of `Journal.add`, empty where the session stores nothing.
+    """
 
     name: str
     task: Path
@@ -38,7 +40,10 @@ class JudgedProgram:
 
 @dataclass
 class WarmMachine:
-    """One machine, started by `start` with the first evaluation. For one thread at a time; `abort` from any."""
+    """One machine, which `start` starts for the first evaluation.
+
+    For one thread at a time; `abort` may be called from any.
+    """
 
     start: Callable[[], AbstractContextManager[Machine]]
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -51,7 +56,7 @@ class WarmMachine:
     def evaluate(
         self, task: Path, program: Program, listener: Listener
     ) -> tuple[Evaluation, list[dict[str, Any]], Task]:
-        """(evaluation, static warnings, the task as it was opened); the inputs are drawn for this evaluation alone.
+        """(evaluation, static warnings, the opened task); the inputs are drawn for this evaluation alone.
 
         Raises what opening the task raises, and InfrastructureError after an abort.
         """
@@ -62,7 +67,7 @@ class WarmMachine:
             bench = self._ready(task, listener)
             warnings = list(lint_program(bench, program))
             listener("stage", {"text": "compiling, verifying and estimating the program"})
-            oracle = Oracle(bench.handle, listener=listener)  # a secret of its own, drawn now that the text is fixed
+            oracle = Oracle(bench.handle, listener=listener)  # with a new secret seed, drawn after the text is fixed
             evaluation, opened = bench.evaluator.evaluate(program, oracle, thorough=True), bench.handle.task
         except BaseException:
             self.close()
@@ -73,11 +78,11 @@ class WarmMachine:
         return evaluation, warnings, opened
 
     def begin(self) -> None:
-        """Forgets an abort of the call before."""
+        """Clears an abort of the call before."""
         self._aborted.clear()
 
     def abort(self) -> None:
-        """Makes the evaluation under way fail soon; called from another thread."""
+        """Makes the current evaluation fail soon; called from another thread."""
         self._aborted.set()
         if (machine := self._machine) is not None:
             machine.close()
@@ -91,7 +96,7 @@ class WarmMachine:
             self._stack.close()
 
     def _ready(self, task: Path, listener: Listener) -> Workbench:
-        """The open task; opened again when it is another one or its text has changed."""
+        """The open task, opened again for another task or a changed text."""
         name = f"{task}\0{digest(task)}"
         if self._bench is not None and name == self._task:
             return self._bench

@@ -1,1 +1,3 @@
-"""Is it fast? Cost model, static estimate, statistics (docs/toolchain.md, docs/search.md)."""
+"""Performance: cost model, static estimate, paired timing, roofline, profiling and statistics (docs/measurement.md,
+docs/estimate.md).
+"""

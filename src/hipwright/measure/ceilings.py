@@ -1,8 +1,8 @@
-"""What a device really reaches, measured once and remembered beside the build cache (docs/measurement.md).
+"""A device's ceilings, measured once and stored beside the build cache (docs/measurement.md).
 
 The figures are of torch's own kernels, run by the host of a task (`hipwright.task.device.ceilings`): a copy over memory
 (4 times the last-level cache or more), a sum that only reads, a fill that only writes, and square products per dtype.
-They depend on device, driver and torch, so those are the key under which they are kept.
+They depend on device, driver and torch, which are the key under which they are stored.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Ceilings(Record, frozen=True, kw_only=True):
 
     @property
     def bytes_per_s(self) -> float:
-        """The copy's: what `hipwright.measure.roofline` counts by."""
+        """The copy's figure, by which `hipwright.measure.roofline` counts."""
         return self.copy
 
 
 class Measuring(Protocol):
-    """What can be asked: `hipwright.verify.gpu.reference.DeviceReference`."""
+    """The part of `hipwright.verify.gpu.reference.DeviceReference` that measures."""
 
     info: dict[str, Any]
 
@@ -52,7 +52,7 @@ class Measuring(Protocol):
 
 
 def ceilings_of(reference: Measuring, folder: Path) -> Ceilings:
-    """The device's ceilings: remembered in `folder`, or measured now. Raises DeviceError for nonsense."""
+    """The device's ceilings, read from `folder` or measured now. Raises DeviceError for impossible figures."""
     info = reference.info
     key = content_key("ceilings", _VERSION, info["name"], info["uuid"], info["driver"], info["torch"])
     path = folder / f"ceilings-{key}.json"
@@ -70,7 +70,7 @@ def ceilings_of(reference: Measuring, folder: Path) -> Ceilings:
     )
     if min(found.copy, found.read, found.write) <= 0 or not found.flops:
         raise DeviceError(f"the ceilings of {found.device} cannot be measured: {found.to_json()[:300]}")
-    with contextlib.suppress(OSError):  # a cache that cannot be written is measured again
+    with contextlib.suppress(OSError):  # without a writable cache they are measured each time
         folder.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}.part")
         part.write_text(found.to_json())

@@ -1,22 +1,24 @@
-"""Can the clocks be believed? Device events, the worker's host clock and the parent's clock must tell one story.
+"""Checks the clocks of a timing: device events, the worker's host clock and the parent's clock must agree.
 
-Rules over all blocks of a side (medians: one interrupted block proves nothing), after taking off the
-overhead that empty blocks have:
+Rules over all blocks of a side (medians: one interrupted block proves nothing), after subtracting the overhead of empty
+blocks:
 
 1. device against host. Work hidden on another stream ends before the device-wide synchronize but after the events, so
-   the host's clock sees it and the events do not. They may differ by max(3 %, 3 us) of a block and two
-   standard errors of the (trusted) overhead.
-2. host against the parent. A worker that runs hostile code can patch its own clocks and reply early or late, but not
-   the parent's clock. What a request takes beside the block that the worker tells of is compared pair by pair with the
-   same of a baseline, so a busy host delays both. Beyond rule 1's allowance they may differ by WAKE_MS and SIGMAS
-   standard errors, by the scatter of the baseline's messages.
-3. the neighbours. Work that goes on after a forged reply runs into the next side's block. A baseline's blocks right
-   after one of the candidate's may not have been longer than when it runs alone, right after the last round, by more
-   than SLOWED of a block plus COLD_MS (another process has just used the cache).
+the host's clock includes it and the events do not. They may differ by max(3 %, 3 us) of a block and two standard errors
+of the (trusted) overhead.
 
-Rules 2 and 3 hold where host code of the candidate runs, the modelnew lane; elsewhere none could break them.
-A worker could stretch its empty blocks to have more taken off, so no overhead is believed beyond SHARE times the
-smallest baseline's plus SLACK_MS: baselines run in trusted processes.
+2. host against the parent. A worker that runs hostile code can patch its own clocks and reply early or late, but not
+the parent's clock. The time of a request beyond the block that the worker reports is compared pair by pair with a
+baseline's, so a busy host delays both. Beyond rule 1's allowance they may differ by WAKE_MS and SIGMAS standard errors,
+by the scatter of the baseline's messages.
+
+3. the neighbours. Work that continues after a forged reply runs into the next side's block. A baseline's blocks right
+after one of the candidate's may not be longer than its blocks alone, after the last round, by more than SLOWED of a
+block plus COLD_MS (another process has just used the cache).
+
+Rules 2 and 3 apply where host code of the candidate runs, the modelnew form; no other candidate could break them. A
+worker could lengthen its empty blocks to have more subtracted, so no overhead counts beyond SHARE times the smallest
+baseline's plus SLACK_MS: baselines run in trusted processes.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ SHARE, SLACK_MS = 1.5, 0.003
 
 @dataclass(frozen=True)
 class Overhead:
-    """What an empty block takes by each clock, milliseconds; message_ms is the parent's time less the worker's.
+    """The time of an empty block by each clock, in milliseconds; message_ms is the parent's time less the worker's.
 
     host_error_ms: standard error of host_ms. count: empty blocks.
     """
@@ -53,7 +55,7 @@ class Overhead:
 
 @dataclass(frozen=True)
 class Doubt:
-    """Why a side's clocks are not believed: one line, the rule's name and the numbers."""
+    """Why a side's clocks are not trusted: one line, the rule's name and the numbers."""
 
     rule: str
     why: str
@@ -72,7 +74,7 @@ def overhead_of(empty: Sequence[TimedBlock]) -> Overhead:
 
 
 def believed(own: Overhead, trusted: Sequence[Overhead]) -> Overhead:
-    """`own`, but no more than trusted sides have (see the module)."""
+    """`own`, limited by the overhead of trusted sides (see the module)."""
     if not trusted:
         return own
 
@@ -89,17 +91,17 @@ def believed(own: Overhead, trusted: Sequence[Overhead]) -> Overhead:
 
 
 def sound(block: TimedBlock) -> bool:
-    """All three figures are finite and positive."""
+    """Whether all three figures are finite and positive."""
     return all(isfinite(ms) and ms > 0 for ms in (block.device_ms, block.host_ms, block.wall_ms))
 
 
 def gap(blocks: Sequence[TimedBlock], overhead: Overhead) -> float:
-    """(host - device) / device of a block without overhead, the median; positive: the events miss something."""
+    """(host - device) / device of a block without overhead, the median; positive where the events miss something."""
     return median(_hidden(block, overhead) / block.device_ms for block in blocks)
 
 
 def hidden(blocks: Sequence[TimedBlock], overhead: Overhead, least_ms: float) -> Doubt | None:
-    """Rule 1 over the timed blocks of one side. least_ms: what short blocks are allowed."""
+    """Rule 1 over the timed blocks of one side. least_ms: the allowance for short blocks."""
     block_ms = median(block.device_ms for block in blocks)
     allowed = max(RELATIVE * block_ms, least_ms) + 2 * overhead.host_error_ms
     found = median(_hidden(block, overhead) for block in blocks)

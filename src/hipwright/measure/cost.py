@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any
 
-# The nominal machine: round figures near one MI300X or H200, only their ratios matter.
+# The nominal machine: round figures near one MI300X or H200. Only their ratios matter.
 BANDWIDTH = 4e12  # bytes/s
 MATRIX_RATE = {"float64": 5e13, "float32": 1e14, "float16": 6e14, "bfloat16": 6e14}  # operations/s
 VECTOR_RATE = 5e13  # operations/s
@@ -38,7 +38,7 @@ _FREE_NAMES = (
 )
 FREE = frozenset(_FREE_NAMES.split())
 COUNTERS = 4096
-"""Elements of a constant made of nothing up to which it is no work of the reference's."""
+"""The most elements of a constant, created without inputs, that do not count as work of the reference."""
 
 Spec = Mapping[str, Any]
 OpCall = Mapping[str, Any]
@@ -95,7 +95,7 @@ def op_seconds(call: OpCall) -> float:
     if name in FREE or not call["out"]:
         return 0.0
     if not call["in"] and all(prod(s["shape"]) <= COUNTERS for s in call["out"]):
-        return 0.0  # a number the host hands over, or counters that a kernel starts from
+        return 0.0  # a number from the host, or counters that a kernel starts from
     dtype = call["in"][0]["dtype"] if call["in"] else call["out"][0]["dtype"]
     rate = MATRIX_RATE.get(dtype, VECTOR_RATE) if is_product(name) else VECTOR_RATE
     return LAUNCH + max(op_flops(call) / rate, op_bytes(call) / BANDWIDTH)
@@ -109,7 +109,7 @@ def total_seconds(calls: Iterable[OpCall]) -> float:
 def coverage(plan_calls: Iterable[OpCall], reference_calls: Iterable[OpCall]) -> float:
     """1 - cost of the plan's library calls / cost of the reference graph, clipped to [0, 1] (docs/program.md).
 
-    The caller sets it to 0 when the outputs stay right with the program's kernels replaced by no-ops.
+    The caller sets it to 0 when the outputs remain correct with the program's kernels replaced by no-ops.
     """
     reference = total_seconds(reference_calls)
     if reference <= 0.0:

@@ -1,4 +1,4 @@
-"""How a measured figure is spoken of: a number is never read as another machine's."""
+"""Descriptions of measured figures that name the machine they belong to."""
 
 from __future__ import annotations
 

@@ -1,16 +1,17 @@
 """A static estimate of a program's time on a GPU from its build: roofline + occupancy + instruction mix.
 
-AMD's builds bring the mix of their assembly, NVIDIA's that of their PTX. An estimate, never a measurement: it orders
-candidates on a laptop. The model per launch, in seconds:
+AMD's builds provide the mix of their assembly, NVIDIA's that of their PTX. An estimate is never a measurement: it ranks
+candidates on a machine without a GPU. The model per launch, in seconds:
 
 - memory: bytes / (bandwidth * e). By Little's law a CU reaches its share of the bandwidth only with enough bytes in
   flight: e = min(1, resident waves * lanes * bytes a lane keeps outstanding / (bandwidth per CU * latency)).
 - issue: dynamic instructions by class / issue rate of the CUs that have work. A static count becomes a dynamic one by
   the trip count that makes the kernel's vector memory instructions move the launch's bytes.
-- the larger of the two, stretched by the last partial round of blocks, plus a launch.
+- the larger of the two, extended by the last partial round of blocks, plus a launch.
 
-Bytes are what the launch's tensor arguments hold (twice that of one that is read and replaced), or what the checked CPU
-run counted when it counted more (a second pass over a row); re-read bytes are charged at cache, not memory, bandwidth.
+Bytes are those of the launch's tensor arguments (twice those of one that is read and written), or those that the
+checked CPU run counted when it counted more (a second pass over a row); re-read bytes are charged at cache, not memory,
+bandwidth.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ CACHE_SPEEDUP = 3.0  # L2 and Infinity Cache over HBM bandwidth
 LAUNCH = 3e-6  # s, back to back in one stream
 LIBRARY_EFFICIENCY = 0.7  # of the roofline
 PASSES = {"topk": 5, "kthvalue": 5, "sort": 8, "argsort": 8, "msort": 8}
-"""Times that a library's selection or sort goes over its bytes: radix methods read once for each of four digits of 8
+"""How often a library's selection or sort passes over its bytes: radix methods read once for each of four digits of 8
 bits, a selection once more for its result, and a sort writes each time (Satish, Harris & Garland 2009, "Designing
-efficient sorting algorithms for manycore GPUs")."""
+efficient sorting algorithms for manycore GPUs").
+"""
 # issue cycles of one wave64 instruction on its SIMD, by class (CDNA3 ISA guide: 16 lanes a cycle, quarter-rate
 # transcendentals); LDS and vector memory share one pipe for the CU's SIMDs
 ISSUE_CYCLES = {
@@ -48,7 +50,7 @@ ISSUE_CYCLES = {
     "other": 1,
 }
 # the same of one warp on its partition of an SM (CUDA C++ Programming Guide, "Arithmetic Instructions": results a cycle
-# and SM over 4 partitions); what PTX calls a move costs nothing
+# and SM over 4 partitions); a PTX move costs nothing
 WARP_ISSUE_CYCLES = {
     "valu": 1,
     "trans": 8,

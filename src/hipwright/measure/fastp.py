@@ -14,7 +14,7 @@ import numpy as np
 
 LEVELS = (0.5, 0.8, 1.0, 1.2, 1.5, 2.0)
 FAILED = 0.1
-"""Speedup that a task without a right, trusted program counts as in `GeometricMean.everything`."""
+"""The speedup of a task without a correct, trusted program in `GeometricMean.everything`."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,9 @@ class GeometricMean:
 
 
 def fast_p(results: Sequence[TaskSpeedup], p: float, *, seed: int = 0) -> TaskShare:
-    """Tasks whose program is right and faster than p times the baseline for sure: the interval's lower bound is > p."""
+    """The share of tasks whose program is correct and certainly faster than p times the baseline: the interval's lower
+    bound is > p.
+    """
     fast = np.array([r.interval is not None and r.interval[0] > p for r in results], dtype=np.float64)
     low, high = over_tasks(fast, lambda rows: rows.mean(axis=1), seed=seed) if fast.size else (0.0, 0.0)
     return TaskShare(int(fast.sum()), fast.size, (low, high))
@@ -60,7 +62,10 @@ def fast_p(results: Sequence[TaskSpeedup], p: float, *, seed: int = 0) -> TaskSh
 def geometric_mean(
     results: Sequence[TaskSpeedup], *, failed: float | None = None, seed: int = 0
 ) -> GeometricMean | None:
-    """Of the capped speedups; failures are left out, or count as `failed`. None where nothing is left."""
+    """The geometric mean of the capped speedups; failures are left out, or count as `failed`.
+
+    None where nothing is left.
+    """
     speedups = [capped(result) for result in results]
     values = [failed if one is None else one for one in speedups if one is not None or failed is not None]
     if not values:
@@ -72,7 +77,7 @@ def geometric_mean(
 
 
 def capped(result: TaskSpeedup) -> float | None:
-    """The speedup, at most what the roofline allows; None for a failure."""
+    """The speedup, at most the roofline's; None for a failure."""
     if result.speedup is None or result.speedup <= 0:
         return None
     return result.speedup if result.roofline_speedup is None else min(result.speedup, result.roofline_speedup)

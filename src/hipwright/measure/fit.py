@@ -1,9 +1,9 @@
-"""A cost model fitted to measurements: what the static estimate is off by, as a linear function of its own parts.
+"""A cost model fitted to measurements: the static estimate's error as a linear function of its own parts.
 
 log(measured / estimated) is fitted by ridge regression (Hoerl & Kennard 1970) on features that the estimate already
 has, standardised; without data it would be the estimate itself. It is fitted for one device from pairs of estimate and
-measured time, and cross-validated over whole tasks, since programs of one task resemble one another. Small by intent:
-ten weights that can be read, for a search that needs an order more than a time.
+measured time, and cross-validated over whole tasks, since programs of one task are similar. It has only ten weights, as
+a search needs an order more than a time.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ FEATURES = (
 )
 FITTED = "fitted"
 """The kind of the row that a refined estimate has beside its own."""
-RIDGE = 1.0  # in units of one sample: few samples move little
+RIDGE = 1.0  # in units of one sample: few samples change little
 FOLDS = 10
-FEWEST = 5  # programs of a task that say anything of the order within it
+FEWEST = 5  # programs of a task from which an order within it counts
 
 
 @dataclass(frozen=True)
 class TimedProgram:
-    """One program: the group it must not be split from (its task), the estimate's features, and microseconds."""
+    """One program: the group that cross-validation must not split (its task), the estimate's features, and
+    microseconds.
+    """
 
     group: str
     features: tuple[float, ...]
@@ -48,7 +50,10 @@ class TimedProgram:
 
 
 class CostModel(Record, frozen=True, kw_only=True):
-    """weights: of the standardised FEATURES; mean, scale: by which they are. device: whose times it was fitted to."""
+    """weights: of the standardised FEATURES; mean, scale: of the standardisation.
+
+    device: the one whose times were fitted.
+    """
 
     device: str
     samples: int
@@ -64,8 +69,11 @@ class CostModel(Record, frozen=True, kw_only=True):
 
 
 class Quality(Record, frozen=True, kw_only=True):
-    """How well times are told. overall, within: Spearman's rank correlation over all programs, and its mean over tasks
-    with at least 5; ratio: the median factor by which a time is missed."""
+    """How well times are predicted.
+
+    overall, within: Spearman's rank correlation over all programs, and its mean over tasks with at least 5; ratio: the
+    median factor between predicted and measured time.
+    """
 
     overall: float
     within: float
@@ -75,7 +83,7 @@ class Quality(Record, frozen=True, kw_only=True):
 
 
 def features_from(microseconds: float, detail: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
-    """FEATURES from an estimate's own microseconds and its rows, as they are in a record."""
+    """FEATURES from an estimate's own microseconds and its rows, as a record stores them."""
     detail = [row for row in detail if row["kind"] != FITTED]
     own = [row for row in detail if row["kind"] == "kernel"]
     library = sum(row["seconds"] for row in detail if row["kind"] != "kernel")
@@ -100,7 +108,7 @@ def features_from(microseconds: float, detail: Sequence[Mapping[str, Any]]) -> t
 
 
 def refined(estimate: Estimate, model: CostModel) -> Estimate:
-    """The estimate with the fitted time in place of its own, which stays in a row of its detail."""
+    """The estimate with the fitted time in place of its own, which remains in a row of its detail."""
     raw = estimate.microseconds
     told = round(model.microseconds(features_from(raw, estimate.detail), raw), 4)
     row = {
@@ -118,12 +126,12 @@ def refined(estimate: Estimate, model: CostModel) -> Estimate:
 
 
 def own_estimate(microseconds: float, detail: Sequence[Mapping[str, Any]]) -> float:
-    """What the static estimate said before a model refined it."""
+    """The static estimate before a model refined it."""
     return next((float(row["estimated_us"]) for row in detail if row["kind"] == FITTED), microseconds)
 
 
 def save(model: CostModel, architecture: str, folder: Path) -> Path:
-    """Keep the model for an architecture beside the build cache: estimates of that architecture are refined by it."""
+    """Stores the model of an architecture beside the build cache; estimates of that architecture are refined by it."""
     folder.mkdir(parents=True, exist_ok=True)
     path, part = _place(architecture, folder), folder / f".cost-{architecture}.part"
     part.write_text(model.to_json())
@@ -165,7 +173,7 @@ def fit(samples: Sequence[TimedProgram], device: str) -> CostModel:
 
 
 def cross_validated(samples: Sequence[TimedProgram], device: str, *, seed: int = 0) -> list[float]:
-    """Each sample's time by a model that saw no program of its task. ValueError for fewer than 2 tasks."""
+    """Each sample's time by a model fitted without its task. Raises ValueError for fewer than 2 tasks."""
     groups = sorted({one.group for one in samples})
     if len(groups) < 2:
         raise ValueError("cross-validation needs at least two tasks")
@@ -181,7 +189,7 @@ def cross_validated(samples: Sequence[TimedProgram], device: str, *, seed: int =
 
 
 def quality(samples: Sequence[TimedProgram], told: Sequence[float]) -> Quality:
-    """How well `told` (microseconds, in the samples' order) fits what was measured."""
+    """How well `told` (microseconds, in the samples' order) agrees with the measured times."""
     measured = [one.measured_us for one in samples]
     groups: dict[str, list[int]] = {}
     for place, one in enumerate(samples):

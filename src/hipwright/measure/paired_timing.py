@@ -1,9 +1,9 @@
-"""Paired timing that a candidate cannot fool (docs/measurement.md).
+"""Paired timing that is robust against a candidate's manipulation (docs/measurement.md).
 
-`time_pairs` decides everything from the parent process: which side runs when, how often, and whether the clocks can be
-believed. Sides only run calls (hipwright.device.timed_side). What it gives is a `Timing` and, where the figures must
-not be used, a `Verdict`: UNTRUSTED when the clocks disagree, IMPOSSIBLE when the candidate is faster than its work can
-be done. Both are measured again before they are said.
+`time_pairs` decides everything in the parent process: which side runs when, how often, and whether the clocks agree.
+Sides only run calls (hipwright.device.timed_side). The result is a `Timing` and, where the figures must not be used, a
+`Verdict`: UNTRUSTED when the clocks disagree, IMPOSSIBLE when the candidate is faster than its work allows. Both are
+measured again before they are reported.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ from hipwright.measure.stats import Ratio, paired_ratio
 from hipwright.records import CandidateForm, Timing, Verdict, Versus
 
 PLACEMENT = 0.004
-"""Standard deviation of the log ratio of two processes that run the same thing: where the allocator puts buffers and
-code differs from process to process, and no number of samples shows it. Every interval is widened by it. On an H200 the
-medians of 182 A/A comparisons had a standard deviation of 0.25 to 0.35 %, 0.79 % at worst (docs/measurement.md)."""
+"""Standard deviation of the log ratio of two processes that run the same thing: buffers and code are placed differently
+in each process, and no number of samples shows it. Every interval is widened by it. On an H200 the medians of 182 A/A
+comparisons had a standard deviation of 0.25 to 0.35 %, 0.79 % at worst (docs/measurement.md).
+"""
 
 LOOK_LEVEL = 0.97
-"""Confidence of the sampled part: looking again and again makes a 95 % interval miss more often than 5 %."""
+"""Confidence of the sampled part: repeated looks at the data make a 95 % interval miss more often than in 5 % of cases.
+"""
 
 __all__ = ["FULL", "SCORE", "TimingResult", "TimingSettings", "remeasure", "time_pairs"]
 
@@ -42,13 +44,14 @@ __all__ = ["FULL", "SCORE", "TimingResult", "TimingSettings", "remeasure", "time
 MOST_QUADS = 400
 WARM_CALLS = 3
 HOSTILE_BLOCK = 4
-"""Blocks of `modelnew` candidates are this many times as long: what a message takes beside the block is then a small
-share of it, and a forged clock shows."""
+"""Blocks of `modelnew` candidates are this many times as long, so that the time of a message is a small share of a
+block, and a forged clock shows.
+"""
 
 
 @dataclass(frozen=True)
 class TimingResult:
-    """timing: None only when a side told a time that is no time. verdict: None when the figures can be used."""
+    """timing: None only when a side reported an invalid time. verdict: None when the figures can be used."""
 
     timing: Timing | None
     verdict: Verdict | None = None
@@ -56,7 +59,7 @@ class TimingResult:
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """One comparison: who, on what device, by which rules."""
+    """One comparison: the sides, the device, and the rules."""
 
     candidate: TimedSide
     baselines: Sequence[TimedSide]
@@ -88,10 +91,11 @@ def time_pairs(
     memory: Memory | None = None,
     seed: int | None = None,
 ) -> TimingResult:
-    """Time the candidate against every baseline in turn. The first baseline ranks: a clear loser to it is dropped.
+    """Times the candidate against every baseline in turn. The first baseline ranks: a candidate clearly slower than it
+    is dropped.
 
-    memory: what is known of baselines that stay open and warm for many candidates; kept by the caller, filled here.
-    seed: None draws a secret one; give it only to repeat a simulation. Errors are the sides' own.
+    memory: the state of baselines that stay open for many candidates; kept by the caller, filled here. seed: None draws
+    a secret one; give it only to repeat a simulation. Raises the sides' errors.
     """
     if not baselines:
         raise ValueError("a candidate is timed against at least one baseline")
@@ -126,7 +130,7 @@ def remeasure(
     architecture: str = "",
     form: CandidateForm = "program",
 ) -> TimingResult:
-    """A winner measured again in fresh processes with fresh inputs: the final number is this one.
+    """Measures a winner again in fresh processes with fresh inputs; this is its final figure.
 
     open_sides: a context that starts new processes under new seeds and yields (candidate, baselines). Where the two
     measurements disagree (their intervals do not touch) the notes hold both.
@@ -154,7 +158,10 @@ def remeasure(
 
 
 def _prepare(candidate: TimedSide, baselines: Sequence[TimedSide]) -> tuple[Policy, LaunchMode, tuple[str, ...]]:
-    """Prepare all sides, baselines first; where one cannot be captured, all launch on the stream, and it is said."""
+    """Prepares all sides, baselines first.
+
+    Where one cannot be captured, all launch on the stream, and the notes say so.
+    """
     sides = [*baselines, candidate]
     prepared = [side.prepare(WARM_CALLS) for side in sides]
     loose = [(side, done) for side, done in zip(sides, prepared, strict=True) if done.policy != "graph"]
@@ -193,7 +200,7 @@ def _measure(bench: PairedComparison, rng: np.random.Generator) -> TimingResult:
 
 
 def _enough(rounds: Rounds, settings: TimingSettings, pairs: int) -> str:
-    """Why sampling can end after this many pairs, "" to go on."""
+    """Why sampling can end after this many pairs; "" to continue."""
     own = rounds.per_call(0)
     if pairs >= 8 and all(
         base < settings.drop_below * mine for mine, base in zip(own[:8], rounds.per_call(1)[:8], strict=True)
@@ -212,14 +219,16 @@ def _sampled(own: Sequence[float], base: Sequence[float], settings: TimingSettin
     return _ratio(tuple(own), tuple(base), settings.resamples)
 
 
-@lru_cache(maxsize=16)  # what the last look computed is what is told
+@lru_cache(maxsize=16)  # the result of the last look is the one that is reported
 def _ratio(own: tuple[float, ...], base: tuple[float, ...], resamples: int) -> Ratio:
     return paired_ratio(own, base, level=LOOK_LEVEL, resamples=resamples)
 
 
 def _first_doubt(rounds: Rounds, settings: TimingSettings, form: CandidateForm) -> tuple[int, Doubt] | None:
-    """The first side that is not believed and why: baselines before the candidate. What only host code could break is
-    looked at for `modelnew` candidates alone."""
+    """The first side whose clocks are not trusted and why: baselines before the candidate.
+
+    Rules that only host code could break are checked for `modelnew` candidates alone.
+    """
     count = len(rounds.sides)
     overheads = list(rounds.overheads)
     overheads[0] = believed(overheads[0], overheads[1:])
@@ -242,7 +251,10 @@ def _first_doubt(rounds: Rounds, settings: TimingSettings, form: CandidateForm) 
 
 
 def _untrusted(bench: PairedComparison, side: int, why: Doubt, evidence: dict[str, float] | dict[str, str]) -> Verdict:
-    """A program has no host code: only the machine can make its clocks disagree, or a baseline's. ModelNew code can."""
+    """The verdict on clocks that disagree.
+
+    A program has no host code, so only the machine or a baseline can be the cause.
+    """
     hostile = bench.form == "modelnew" and side == 0
     name = bench.sides[side].name
     return Verdict(
@@ -310,7 +322,7 @@ def _versus(name: str, own: list[float], base: list[float], settings: TimingSett
 
 
 def _with_latency(timing: Timing, bench: PairedComparison, rng: np.random.Generator) -> Timing:
-    """End-to-end latencies, in turn; long calls are measured fewer times."""
+    """Adds end-to-end latencies, measured in turn; long calls are measured fewer times."""
     slow = max([timing.median_ms, *(median(versus.baseline_ms) for versus in timing.versus.values())])
     rounds = bench.settings.latency_rounds if slow < 20 else 2
     found = latencies(bench.sides, rounds, 4 if slow < 2 else 1, rng)

@@ -1,16 +1,18 @@
-"""The least time a task can take on a device, and how many input slots defeat the cache (docs/measurement.md).
+"""The least time that a task can take on a device, and the number of input slots that exceed the cache
+(docs/measurement.md).
 
 Two figures, from measured ceilings, without launch overhead:
 
-- roofline_ms: counted bytes / copy bandwidth or counted operations / matrix rate, whichever is longer: what a program
-  is compared with. A good program may beat it a little (data that stays in the cache, an algebraic shortcut).
+- roofline_ms: counted bytes / copy bandwidth or counted operations / matrix rate, whichever is longer: the figure that
+  programs are compared with. A good program may be a little faster (data that stays in the cache, an algebraic
+  shortcut).
 - lowest_ms: a true lower bound: a program below it did not do the work, and is IMPOSSIBLE. Each step errs towards less:
 
-  bytes: outputs are written and inputs and parameters read once. The cache holds at most its size of them from one
-  call to the next, so at least (all - cache) bytes move in a call, and at least (inputs - cache / slots) when calls
-  take `slots` inputs in turn. An input counts only as far as `need` says that it must be read (a gather reads rows;
-  known zeros need not be read). Reads alone can be a little faster than the copy that the ceiling was measured with,
-  and clocks drift: BYTES_MARGIN.
+  bytes: outputs are written and inputs and parameters read once. The cache keeps at most its size of them from one call
+  to the next, so at least (all - cache) bytes move in a call, and at least (inputs - cache / slots) when calls take
+  `slots` inputs in turn. An input counts only as far as `need` says that it must be read (a gather reads rows; known
+  zeros need not be read). Reads alone can be a little faster than the copy of the ceiling, and clocks drift:
+  BYTES_MARGIN.
   operations: only products of two of the task's own tensors whose result is no larger than the task's outputs (else a
   reduction after it may be done first), and those divided by SHORTCUTS: Winograd convolution saves up to 4 times,
   triangular operands up to 6.
@@ -29,7 +31,7 @@ from hipwright.measure.cost import FREE, OpCall, Spec, base_name, is_product, op
 BYTES_MARGIN = 0.85
 SHORTCUTS = 8.0
 OVER_CACHE = 3
-"""Inputs in rotation fill the last-level cache this many times."""
+"""The rotating inputs fill the last-level cache this many times."""
 MOST_SLOTS = 64
 
 _PARTS = frozenset(
@@ -46,7 +48,7 @@ _PARTS = frozenset(
         "triu",
     }
 )
-"""Operators that need only some elements of what they are given."""
+"""Operators that read only some elements of their inputs."""
 
 
 class Rates(Protocol):
@@ -99,16 +101,16 @@ def count_work(
     outputs: Sequence[Spec],
     nonzero: Mapping[int, float] | None = None,
 ) -> TaskWork:
-    """Count from the reference's operators (records as in hipwright.measure.cost) and its leaves.
+    """Counts from the reference's operators (records as in hipwright.measure.cost) and its leaves.
 
-    params: those that the operators read. nonzero: for an input by its place the share of values that are not zero, as
-    far as it is known to be the same under every seed; the rest counts as 1.
+    params: those that the operators read. nonzero: by an input's index, the share of values that are not zero, where it
+    is known to be the same under every seed; other inputs count as 1.
     """
     ops = [call for call in calls if base_name(call["op"]) not in FREE]
     picked = {_like(spec) for call in ops if base_name(call["op"]) in _PARTS for spec in call["in"]}
     read = {_like(spec) for call in ops if base_name(call["op"]) not in _PARTS for spec in call["in"]}
     leaves = Counter(_like(spec) for spec in (*inputs, *params) if _like(spec) not in picked)
-    made = {_like(spec) for call in ops for spec in call["out"]}  # other outputs are views of what came in
+    made = {_like(spec) for call in ops for spec in call["out"]}  # other outputs are views of inputs
     room = sum(map(tensor_bytes, outputs))
 
     def needed(spec: Spec, share: float = 1.0) -> int:
@@ -151,7 +153,7 @@ def floor_of(work: TaskWork, rates: Rates, *, cache_bytes: int, slots: int = 1) 
 
 
 def rotation(bytes_per_call: int, cache_bytes: int, room_bytes: int) -> int:
-    """Input slots to take in turn: OVER_CACHE times the cache, at most MOST_SLOTS and what fits into `room_bytes`.
+    """The number of input slots: OVER_CACHE times the cache, at most MOST_SLOTS and what fits into `room_bytes`.
 
     Inputs so small that MOST_SLOTS of them fit into the cache stay there, for every side alike.
     """
@@ -160,13 +162,19 @@ def rotation(bytes_per_call: int, cache_bytes: int, room_bytes: int) -> int:
 
 
 def _seconds(count: float, dtype: str, rates: Rates) -> float:
-    """Unknown dtypes run at the fastest rate known: a floor may be too low, never too high."""
+    """Seconds of `count` operations.
+
+    Unknown dtypes run at the fastest known rate: a lower bound may be too low, never too high.
+    """
     rate = rates.flops.get(dtype) or max(rates.flops.values(), default=0.0)
     return count / rate if rate else 0.0
 
 
 def _like(spec: Spec) -> tuple[str, int]:
-    """Operators do not name their tensors: one of the same dtype and number of elements stands for the leaf."""
+    """Seconds of `count` operations.
+
+    Unknown dtypes run at the fastest known rate, so that the bound is never too high.
+    """
     elements = 1
     for size in spec["shape"]:
         elements *= int(size)

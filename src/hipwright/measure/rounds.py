@@ -1,11 +1,11 @@
-"""Running the sides in turn: warm-up, quads in random order, and how many (docs/measurement.md).
+"""Runs the sides in turn: warm-up, quads in random order, and how many (docs/measurement.md).
 
 A quad runs every side once in a random order and once more in the reverse: A B B A or B A A B for two sides. Each half
 gives one pair for every baseline, so all of them share the candidate's samples, drift is split evenly, and no side
 always follows the same one. The order comes from a secret seed.
 
-Each side has its own number of calls a block, so that blocks of all sides take about `block_ms`: what a block costs
-beside its calls is then the same share on both sides and cancels in the ratio.
+Each side has its own number of calls a block, so that blocks of all sides take about `block_ms`: a block's overhead is
+then the same share on both sides and cancels in the ratio.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ MOST_CALLS = 4096
 GRACE_MS = 1.0
 """A message may be this late before its delay counts as time on the device."""
 GROWTH = 8
-"""Calls of the next warm-up block over those of the last, at most: a first estimate may be far off."""
+"""The most calls of a warm-up block over those of the one before, as a first estimate may be wrong."""
 
 
 class UnsoundClock(Exception):
-    """A side told a time that is no time."""
+    """A side reported an invalid time."""
 
     def __init__(self, side: int, block: TimedBlock) -> None:
         super().__init__(f"{block.device_ms}, {block.host_ms}, {block.wall_ms} ms")
@@ -37,7 +37,7 @@ class UnsoundClock(Exception):
 
 @dataclass(frozen=True)
 class Warm:
-    """What is known of a baseline that an earlier comparison warmed up: its calls a block and its overhead."""
+    """The state of a baseline that an earlier comparison warmed up: its calls a block and its overhead."""
 
     calls: int
     overhead: Overhead
@@ -45,14 +45,14 @@ class Warm:
 
 CANDIDATE = "the candidate's process"
 Memory = dict[tuple[str, str], Warm]
-"""Baselines by (name, policy). Whoever keeps the same sides open for many candidates keeps one of these for them."""
+"""Baselines by (name, policy), kept by the owner of sides that stay open for many candidates."""
 
 
 @dataclass
 class Rounds:
     """Sides that take turns; the candidate is side 0. blocks[i][n] of all sides belong to pair n.
 
-    after: of each side the blocks that ran right after one of the candidate's.
+    after: of each side, the blocks right after one of the candidate's.
     """
 
     sides: Sequence[TimedSide]
@@ -64,9 +64,9 @@ class Rounds:
     spent_ms: float = 0.0
 
     def warm(self, settings: TimingSettings, memory: Memory | None = None, policy: str = "") -> None:
-        """Calibrate the empty block and warm up every side, baselines first; fixes the calls of a block.
+        """Calibrates the empty block and warms up every side, baselines first; fixes the calls of a block.
 
-        A baseline that `memory` knows needs one block; what is learnt of the others is put there.
+        A baseline in `memory` needs one block; the others are added to it.
         """
         count = len(self.sides)
         known = [memory.get((side.name, policy)) if memory and n else None for n, side in enumerate(self.sides)]
@@ -81,14 +81,16 @@ class Rounds:
             if memory is not None and (index or settings.same_worker):
                 name = self.sides[index].name if index else CANDIDATE
                 memory[name, policy] = Warm(self.calls[index], self.overheads[index])
-        quick = sum(self.calls) > count  # long calls are not run just to be thrown away
+        quick = sum(self.calls) > count  # long calls are not run only to be discarded
         for _ in range(int(self.rng.integers(settings.discard // 2, settings.discard + 1)) if quick else 0):
             self.quad()
         self._forget()
         self.spent_ms = 0.0
 
     def _calibrate(self, empties: int, known: Sequence[Warm | None]) -> None:
-        """Empty blocks of all sides in turn, as the timed ones: each then starts with the same change of process."""
+        """Runs empty blocks of all sides in turn, as the timed ones: each then starts with the same switch of
+        processes.
+        """
         if all(known):
             self.overheads = [warm.overhead for warm in known if warm]
             return
@@ -100,7 +102,7 @@ class Rounds:
         self.overheads = [warm.overhead if warm else new for warm, new in zip(known, fresh, strict=True)]
 
     def _warm_side(self, index: int, settings: TimingSettings, known: int) -> int:
-        """Run blocks until the side is warm and their length settled: a secret number of them, one if it was known."""
+        """Runs blocks until the side is warm and their length stable: a secret number of them, one if it was known."""
         calls, fewest, warm_ms = 1, int(self.rng.integers(3, 7)), settings.warm_ms
         if known:
             calls, fewest, warm_ms = known, 1, 0.0
@@ -120,7 +122,7 @@ class Rounds:
         self.after = [[] for _ in self.sides]
 
     def quad(self) -> None:
-        """One more quad: two more pairs for each baseline."""
+        """Runs one more quad: two more pairs for each baseline."""
         order = [int(i) for i in self.rng.permutation(len(self.sides))]
         before = None
         for index in (*order, *reversed(order)):
@@ -132,7 +134,7 @@ class Rounds:
             self.spent_ms += self._took(index, block)
 
     def alone(self, index: int, blocks: int) -> list[TimedBlock]:
-        """Blocks of one side with no other between; the first, which may meet leftovers, is not among them."""
+        """Blocks of one side without another in between; the first, which other work may overlap, does not count."""
         return [self._block(index, self.calls[index]) for _ in range(blocks + 1)][1:]
 
     def per_call(self, index: int) -> list[float]:
@@ -146,17 +148,17 @@ class Rounds:
         return block
 
     def _took(self, index: int, block: TimedBlock) -> float:
-        """How long a block kept the device; by the parent's clock, which cannot be forged, where that says far more."""
+        """How long a block kept the device; by the parent's clock, which cannot be forged, where that is far longer."""
         overhead = self.overheads[index]
         return max(block.device_ms, block.wall_ms - overhead.host_ms - overhead.message_ms - GRACE_MS, 1e-6)
 
 
 def grow(
     rounds: Rounds, first: int, budget_ms: float, enough: Callable[[int], str], *, most: int
-) -> str:  # why it stopped
-    """Run quads and ask `enough(pairs)` after 4 and `first` of them, then each time there are half as many again.
+) -> str:  # the reason for stopping
+    """Runs quads and asks `enough(pairs)` after 4 and `first` of them, then each time their number has grown by half.
 
-    Stops when it gives a reason, or with "budget" when the next stretch would exceed `budget_ms`; never before 4 quads.
+    Stops when it gives a reason, or with "budget" when the next quads would exceed `budget_ms`; never before 4 quads.
     """
     done, target = 0, min(4, first)
     while True:

@@ -1,12 +1,14 @@
-"""Is one thing faster than another? Paired samples, the median of their log ratios, a block-bootstrap interval.
+"""Compares paired samples: the median of their log ratios, with a block-bootstrap interval.
 
-Clocks drift and spike, so base and candidate are measured in turn (ABBA) and compared pair by pair: what moves both
+Clocks drift and spike, so base and candidate are measured in turn (ABBA) and compared pair by pair: what affects both
 cancels. The median ignores spikes. Its interval is the wider, on each side, of two:
 
 - the circular block bootstrap (Politis & Romano 1992), which keeps neighbouring pairs together as neighbours are alike;
 - the order statistics of the sign test, with the number of pairs reduced by their lag-1 correlation r to
-  n (1 - r) / (1 + r). The bootstrap alone is too narrow for tens of pairs: in simulation it denied that two equals
-  are equal in 6 to 19 % of runs, where 5 % are allowed; both together stay between 0.5 and 6.5 %.
+  n (1 - r) / (1 + r).
+
+The bootstrap alone is too narrow for tens of pairs: in simulation it found a difference between two equals in 6 to 19 %
+of runs, where 5 % are allowed; both together stay between 0.5 and 6.5 %.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import numpy as np
 
 RESAMPLES = 2000
 FEWEST = 8
-"""Fewer pairs than this carry no interval."""
+"""Fewer pairs than this give no interval."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Ratio:
         return 0.5 * float(np.log(self.high / self.low))
 
     def widened(self, systematic: float) -> Ratio:
-        """The interval with an error added in squares that sampling does not see: its half width in log units."""
+        """The interval with an error that sampling does not show, added in squares: its half width in log units."""
         down = np.hypot(np.log(self.value / self.low), systematic)
         up = np.hypot(np.log(self.high / self.value), systematic)
         return Ratio(self.value, float(self.value * np.exp(-down)), float(self.value * np.exp(up)), self.pairs)
@@ -89,7 +91,7 @@ def _block_medians(values: np.ndarray, block: int, seed: int, resamples: int) ->
     return medians
 
 
-@lru_cache(maxsize=4)  # score mode asks for two counts, thousands of times, with the GPU waiting
+@lru_cache(maxsize=4)  # score mode asks for two counts, thousands of times, while the GPU waits
 def _resampled(count: int, block: int, seed: int, resamples: int) -> np.ndarray:
     """Indices of the resamples, not to be written to; shape (resamples, count)."""
     starts = np.random.default_rng(seed).integers(0, count, (resamples, -(-count // block), 1))

@@ -1,8 +1,8 @@
-"""What a task must move and compute, counted from the reference's operators: is it bound by memory?
+"""What a task must move and compute, counted from the reference's operators, and whether it is bound by memory.
 
-bytes: inputs, parameters and buffers once, of what a gather picks from only as much as it picks, and outputs once. This
-is what a copy is measured with beside the task. operations: those of products (2 M N K), and one for each element that
-any other operator touches; views, casts and moves compute nothing. Both are the task's, whatever a program does.
+bytes: inputs, parameters and buffers once (of an input to gathers only as much as they select), and outputs once. The
+copy that is timed beside the task moves as much. operations: those of products (2 M N K), and one for each element that
+any other operator reads; views, casts and moves compute nothing. Both are the task's, whatever a program does.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _MOVES = frozenset(
 
 @dataclass(frozen=True)
 class Traffic:
-    """Of one call."""
+    """Bytes and operations of one call."""
 
     bytes: int
     operations: float
@@ -72,15 +72,16 @@ class Traffic:
 
 
 def count_traffic(calls: Iterable[OpCall], held: Sequence[Spec], outputs: Sequence[Spec]) -> Traffic:
-    """calls: operator records as in hipwright.measure.cost; held: inputs, parameters and buffers; outputs: what is
-    given back."""
+    """calls: operator records as in hipwright.measure.cost; held: inputs, parameters and buffers; outputs: the returned
+    tensors.
+    """
     ops = [call for call in calls if base_name(call["op"]) not in FREE]
     read = sum(min(tensor_bytes(spec), _picked(spec, ops)) for spec in held)
     return Traffic(read + sum(map(tensor_bytes, outputs)), float(sum(map(_operations, ops))))
 
 
 def _picked(spec: Spec, ops: Sequence[OpCall]) -> int:
-    """Bytes that gathers take of a tensor; all of it where anything else reads it, or nothing is known to."""
+    """Bytes that gathers read of a tensor; all of it where anything else reads it, or nothing is known to."""
     users = [call for call in ops if any(_like(one) == _like(spec) for one in call["in"])]
     whole = tensor_bytes(spec)
     if not users or any(base_name(c["op"]) not in _PICKS or _like(c["in"][0]) != _like(spec) for c in users):
@@ -99,5 +100,5 @@ def _operations(call: OpCall) -> int:
 
 
 def _like(spec: Spec) -> tuple[str, int]:
-    """Operators do not name their tensors: dtype and number of elements stand for one."""
+    """The key of a tensor: dtype and number of elements, as operators do not name tensors."""
     return str(spec["dtype"]), prod(spec["shape"])
