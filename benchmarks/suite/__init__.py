@@ -1,1 +1,1 @@
-"""The suite of kernels and its records: docs/kernels.md."""
+"""The suite of kernels and its records: docs/suite.md."""

@@ -1,7 +1,8 @@
-"""From merged records to the figures of issue 6. Nothing here measures; every denominator is the tasks attempted."""
+"""Figures of a suite from merged records. Nothing here measures; every denominator is the tasks attempted."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, log
@@ -10,9 +11,17 @@ from statistics import median
 import numpy as np
 
 from benchmarks.suite.records import Against, Measured
-from benchmarks.suite.tasks import gathers
+from hipwright.evaluation.task_suite import TaskSuite
 from hipwright.measure.fastp import GeometricMean, TaskShare, TaskSpeedup, fast_p, geometric_mean, over_tasks
-from hipwright.measure.fit import TimedProgram, features_from, own_estimate
+from hipwright.measure.fit import (
+    FEWEST,
+    TimedProgram,
+    cross_validated,
+    features_from,
+    fit,
+    own_estimate,
+    quality,
+)
 from hipwright.measure.traffic import Traffic
 
 COMPILED = ("compile", "max-autotune")
@@ -21,6 +30,18 @@ SMALL_MS = 0.01  # a roofline below this: launching is what takes the time
 GOOD_SHARE = 0.85
 """A first answer below this share of the roofline (or of a copy) leaves a gap that a search should close."""
 STEPS = (1, 2, 4, 8, 16, 24, 32, 48, 60)
+
+
+@dataclass(frozen=True)
+class EstimateQuality:
+    """How well microseconds rank programs. overall, within: Spearman's rank correlation over all programs, and the mean
+    within a task; ratio: the median factor by which they are off."""
+
+    programs: int
+    tasks: int
+    overall: float
+    within: float | None
+    ratio: float
 
 
 @dataclass(frozen=True)
@@ -80,6 +101,12 @@ def fast(tasks: Sequence[Task], side: str, p: float = 1.0) -> TaskShare:
     return fast_p(_comparable(tasks, side), p)
 
 
+def not_faster(tasks: Sequence[Task]) -> list[str]:
+    """Tasks whose interval against the faster of compile and max-autotune does not lie above 1, in order."""
+    found = [(task.name, versus(task.best, "compiled")) for task in tasks]
+    return [name for name, one in found if one is not None and one.interval[0] <= 1.0]
+
+
 def _comparable(tasks: Sequence[Task], side: str) -> list[TaskSpeedup]:
     """A task that has no such baseline (torch.compile may refuse it) is left out; a failure stays."""
     return [result(t.best, side) for t in tasks if not (t.best and t.best.passed and versus(t.best, side) is None)]
@@ -111,10 +138,10 @@ def share(row: Measured) -> float | None:
     return row.floor_ms / row.median_ms if row.floor_ms and row.median_ms else None
 
 
-def shares(tasks: Sequence[Task]) -> list[tuple[float, str, bool]]:
+def shares(tasks: Sequence[Task], suite: TaskSuite) -> list[tuple[float, str, bool]]:
     """(share of the copy, task, whether it gathers) of the tasks that are held to it, the worst first."""
     rows = [t.best for t in tasks if held_to_copy(t.best)]
-    found = [(one, row.task, gathers(row.task)) for row in rows if row and (one := copy_share(row)) is not None]
+    found = [(one, row.task, suite.gathers(row.task)) for row in rows if row and (one := copy_share(row)) is not None]
     return sorted(found)
 
 
@@ -179,6 +206,33 @@ def samples(rows: Sequence[Measured]) -> list[TimedProgram]:
                 raw = own_estimate(estimated, detail)
                 found[row.task, raw, measured] = TimedProgram(row.task, features_from(raw, detail), raw, measured)
     return list(found.values())
+
+
+def estimate_qualities(rows: Sequence[Measured]) -> dict[str, dict[str, EstimateQuality]]:
+    """{device: {"estimate", "fitted, cross-validated" and "fitted, on its own data": quality}}.
+
+    A device with fewer than two measured tasks is left out. `within` is None where no task has enough programs.
+    """
+    found: dict[str, dict[str, EstimateQuality]] = {}
+    for device in sorted({row.device for row in rows if row.device}):
+        programs = samples([row for row in rows if row.device == device])
+        groups = Counter(one.group for one in programs)
+        if len(groups) < 2:
+            continue
+        model = fit(programs, device)
+        several = max(groups.values()) >= FEWEST
+        microseconds = {
+            "estimate": [one.estimated_us for one in programs],
+            "fitted, cross-validated": cross_validated(programs, device),
+            "fitted, on its own data": [model.microseconds(one.features, one.estimated_us) for one in programs],
+        }
+        found[device] = {name: _quality(programs, values, several) for name, values in microseconds.items()}
+    return found
+
+
+def _quality(programs: Sequence[TimedProgram], values: Sequence[float], several: bool) -> EstimateQuality:
+    one = quality(programs, values)
+    return EstimateQuality(one.samples, one.tasks, one.overall, one.within if several else None, one.ratio)
 
 
 def median_of(values: Sequence[float]) -> float:

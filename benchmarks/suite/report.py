@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from benchmarks.suite import figures
 from benchmarks.suite.figures import Task, fast, gaps, mean, median_of, shares, small, tasks_of
 from benchmarks.suite.records import Measured, merge
+from hipwright.evaluation.task_suite import TaskSuite
 from hipwright.measure.fastp import GeometricMean, TaskShare
-from hipwright.measure.fit import FEWEST, cross_validated, fit, quality
 
 NONE = "-"
 
 
-def text(rows: Sequence[Measured]) -> str:
+def text(rows: Sequence[Measured], suite: TaskSuite) -> str:
     """Everything: who was measured, speedups a family, shares of a copy, small tasks, searches, the estimate."""
     held = merge(rows)
     tasks = tasks_of(held)
-    parts = [head(held, tasks), families(tasks), memory(tasks), latency(tasks), searches(tasks), estimates(held)]
+    parts = [head(held, tasks), families(tasks), memory(tasks, suite), latency(tasks), searches(tasks), estimates(held)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -80,9 +79,9 @@ def families(tasks: Sequence[Task]) -> str:
     return "\n".join(lines)
 
 
-def memory(tasks: Sequence[Task]) -> str:
+def memory(tasks: Sequence[Task], suite: TaskSuite) -> str:
     """Tasks that are bound by memory against a copy of as many bytes."""
-    found = shares(tasks)
+    found = shares(tasks, suite)
     if not found:
         return "no task bound by memory with more than 256 MB of traffic was timed beside a copy"
     streams = [(one, name) for one, name, picks in found if not picks]
@@ -129,22 +128,16 @@ def searches(tasks: Sequence[Task]) -> str:
 
 def estimates(rows: Sequence[Measured]) -> str:
     """Rank correlation of the static estimate with what was measured, and of a model fitted to it."""
-    return "\n".join(_estimates(rows))
-
-
-def _estimates(rows: Sequence[Measured]) -> Iterator[str]:
-    for device in sorted({row.device for row in rows if row.device}):
-        found = figures.samples([row for row in rows if row.device == device])
-        if len({one.group for one in found}) < 2:
-            continue
-        several = max(Counter(one.group for one in found).values()) >= FEWEST
-        plain = quality(found, [one.estimated_us for one in found])
-        held = quality(found, cross_validated(found, device))
-        within = quality(found, [fit(found, device).microseconds(one.features, one.estimated_us) for one in found])
-        yield f"static estimate against {device}, {plain.samples} programs of {plain.tasks} tasks (Spearman's rank):"
-        for name, one in (("estimate", plain), ("fitted, cross-validated", held), ("fitted, on its own data", within)):
-            inside = f"{one.within:.3f}" if several else NONE
-            yield f"  {name:24} over all {one.overall:.3f}, within a task {inside}, off by {one.ratio:.2f}x"
+    lines = []
+    for device, qualities in figures.estimate_qualities(rows).items():
+        one = qualities["estimate"]
+        lines.append(
+            f"static estimate against {device}, {one.programs} programs of {one.tasks} tasks (Spearman's rank):"
+        )
+        for name, one in qualities.items():
+            inside = NONE if one.within is None else f"{one.within:.3f}"
+            lines.append(f"  {name:24} over all {one.overall:.3f}, within a task {inside}, off by {one.ratio:.2f}x")
+    return "\n".join(lines)
 
 
 def _worst(what: str, found: Sequence[tuple[float, str]], unit: str) -> list[str]:

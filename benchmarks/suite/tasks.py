@@ -1,36 +1,28 @@
-"""The suite's tasks: benchmarks/kernels/FAMILY/NAME.py, and what the tool must know of them beside their code."""
+"""The tasks that a benchmark measures: those of a suite (benchmarks/suites), or of a folder of families."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
 
 from hipwright.errors import BadInput
+from hipwright.evaluation.task_suite import TaskSuite, list_suites, open_suite, task_name
 from hipwright.records import content_key
 
-ROOT = Path(__file__).parents[1] / "kernels"
-
-MAX_AUTOTUNE = frozenset({"gemv", "gemm_epilogue", "grouped_gemm"})
-"""Families whose tasks are also compared with torch.compile's max-autotune: it tunes products above all."""
-MAX_AUTOTUNE_TASKS = frozenset(
-    {
-        "attention/written_out_fp16",
-        "attention/distance_bias_fp32",
-        "convolutions/pointwise_bias_relu_bf16",
-        "networks/mlp_small_fp32",
-        "norms/layer_norm_bf16",
-        "softmax/long_rows_fp32",
-    }
-)
+SUITES = Path(__file__).parents[1] / "suites"
+KERNELS = "kernels"
+"""The suite that is measured by default."""
 
 
 @dataclass(frozen=True)
 class SuiteTask:
-    """One file."""
+    """One file of a suite."""
 
     path: Path
+    suite: TaskSuite
 
     @property
     def family(self) -> str:
@@ -40,17 +32,12 @@ class SuiteTask:
     @property
     def name(self) -> str:
         """FAMILY/NAME."""
-        return f"{self.family}/{self.path.stem}"
+        return task_name(self.path)
 
     @property
     def max_autotune(self) -> bool:
         """Whether it is compared with max-autotune too."""
-        return self.family in MAX_AUTOTUNE or self.name in MAX_AUTOTUNE_TASKS
-
-    @property
-    def gathers(self) -> bool:
-        """Gathers, segments and top-k, which may reach half a copy's speed (issue 6)."""
-        return gathers(self.name)
+        return self.suite.uses_max_autotune(self.name)
 
     @property
     def key(self) -> str:
@@ -58,27 +45,53 @@ class SuiteTask:
         return content_key("suite task", self.path.read_bytes())
 
 
-def gathers(name: str) -> bool:
-    """Whether the task FAMILY/NAME picks or sorts rather than streams."""
-    family, _, rest = name.partition("/")
-    return family == "embedding_segment" or "top" in rest
+def suite_named(name: str = KERNELS) -> TaskSuite:
+    """A suite of this repository, of the working folder or of the user. BadInput for a name without a suite."""
+    known = {**{path.stem: path for path in SUITES.glob("*.toml")}, **list_suites()}
+    if name not in known:
+        raise BadInput(f"no such suite: {name}", hint=f"known: {', '.join(sorted(known))}")
+    return open_suite(known[name])
 
 
-def find(root: Path = ROOT, families: Sequence[str] = (), names: Sequence[str] = ()) -> list[SuiteTask]:
-    """The tasks asked for, one of each family after the other, so that a run cut short saw something of all.
+def suite_in(root: Path) -> TaskSuite:
+    """The tasks root/FAMILY/NAME.py, with the patterns of the suite of kernels."""
+    return replace(suite_named(), paths=tuple(sorted(root.glob("*/*.py"))))
 
-    names: FAMILY/NAME or NAME. BadInput for a family or task that is not there.
+
+def find(suite: TaskSuite | None = None, families: Sequence[str] = (), names: Sequence[str] = ()) -> list[SuiteTask]:
+    """The tasks asked for, one of each family in turn, so that a run cut short measured some of every family.
+
+    suite: the suite of kernels by default. names: FAMILY/NAME or NAME. BadInput for a family or task that is not there.
     """
-    every = [SuiteTask(path) for path in sorted(root.glob("*/*.py"))]
-    for wanted, known in ((families, {t.family for t in every}), (names, {n for t in every for n in _called(t)})):
+    suite = suite or suite_named()
+    every = [SuiteTask(path, suite) for path in suite.paths]
+    for wanted, known in ((families, {t.family for t in every}), (names, {n for t in every for n in _names(t)})):
         if missing := [one for one in wanted if one not in known]:
-            raise BadInput(f"no such family or task: {', '.join(missing)}", hint=f"see {root}")
-    chosen = [t for t in every if (not families or t.family in families) and (not names or {*_called(t)} & {*names})]
+            raise BadInput(f"no such family or task: {', '.join(missing)}", hint="--list names them")
+    chosen = [t for t in every if (not families or t.family in families) and (not names or {*_names(t)} & {*names})]
     by_family: dict[str, list[SuiteTask]] = {}
     for task in chosen:
         by_family.setdefault(task.family, []).append(task)
     return [task for task in chain.from_iterable(zip_longest(*by_family.values())) if task is not None]
 
 
-def _called(task: SuiteTask) -> tuple[str, str]:
+def add_tasks(options: argparse.ArgumentParser) -> None:
+    """Adds the options that choose tasks."""
+    options.add_argument("--suite", default=KERNELS, metavar="NAME", help="a suite by name (docs/bench.md)")
+    options.add_argument("--root", type=Path, help="a folder of families instead of a suite")
+    options.add_argument("--family", nargs="+", default=[])
+    options.add_argument("--task", nargs="+", default=[])
+
+
+def chosen_suite(options: argparse.Namespace) -> TaskSuite:
+    """The suite that the options name."""
+    return suite_in(options.root) if options.root else suite_named(options.suite)
+
+
+def chosen_tasks(options: argparse.Namespace) -> list[SuiteTask]:
+    """The tasks that the options choose. BadInput for a family or task that is not there."""
+    return find(chosen_suite(options), options.family, options.task)
+
+
+def _names(task: SuiteTask) -> tuple[str, str]:
     return task.name, task.path.stem

@@ -1,4 +1,4 @@
-"""The engine's own choices where an H200 told them apart (benchmarks/knobs.py, or a search), by measured shapes."""
+"""The engine's defaults where `python -m benchmarks knobs` or a search measured a difference, by measured shapes."""
 
 from __future__ import annotations
 

@@ -1,15 +1,19 @@
-"""benchmarks/knobs.py: which variants it makes, what it says of them, and that it runs (on the processor)."""
+"""`python -m benchmarks knobs`: which variants it makes, what it reports, and that it runs (on the processor)."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks import knobs
+from benchmarks import registry
+from benchmarks.__main__ import main
+from benchmarks.commands import knobs, session
+from benchmarks.common import ROOT
+from benchmarks.timing.sides import TimedSides
+from benchmarks.timing.variants import helpful_settings, settings_name, variant_programs, varied_settings
 from hipwright.capture.graph import Graph
 from hipwright.program import parse
 from tests.engine.harness import Op, captured
@@ -33,10 +37,10 @@ def graph() -> Graph:
 
 
 def test_settings_go_one_at_a_time_or_by_a_grid(graph: Graph) -> None:
-    one = list(knobs.varied(graph, {}).values())
+    one = list(varied_settings(graph, {}).values())
     assert one[0] == {} and all(len(chosen) == 1 for chosen in one[1:])
     assert {"BLOCK": 64} in one and {"BLOCK": 128} not in one  # 128 is the default
-    grid = knobs.varied(graph, {"BLOCK": [64, 96], "VEC": [2]})
+    grid = varied_settings(graph, {"BLOCK": [64, 96], "VEC": [2]})
     assert grid == {
         "default": {},
         "BLOCK=64 VEC=2": {"BLOCK": 64, "VEC": 2},
@@ -45,7 +49,7 @@ def test_settings_go_one_at_a_time_or_by_a_grid(graph: Graph) -> None:
 
 
 def test_programs_differ_and_take_values_that_the_space_has_not(graph: Graph) -> None:
-    made = knobs.programs(graph, knobs.varied(graph, {"BLOCK": [128, 96, 64]}))
+    made = variant_programs(graph, varied_settings(graph, {"BLOCK": [128, 96, 64]}))
     assert list(made) == ["default", "BLOCK=96", "BLOCK=64"]
     for name, value in (("BLOCK=96", 96), ("BLOCK=64", 64)):
         assert parse(made[name].text).defines(made[name].knobs)["BLOCK"] == value
@@ -54,14 +58,14 @@ def test_programs_differ_and_take_values_that_the_space_has_not(graph: Graph) ->
 def test_the_best_of_each_key_are_told_by_their_gain() -> None:
     settings = {"default": {}, "a=1": {"a": 1}, "a=2": {"a": 2}, "b=1": {"b": 1}, "c=1": {"c": 1}}
     speeds = {"default": 1.0, "a=1": 1.1, "a=2": 1.2, "b=1": 1.3, "c=1": 0.9, "eager": 10.0}
-    assert knobs.helping(settings, speeds) == [{"b": 1}, {"a": 2}]
+    assert helpful_settings(settings, speeds) == [{"b": 1}, {"a": 2}]
 
 
 def test_a_task_on_the_processor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     task, out = tmp_path / "task.py", tmp_path / "out.jsonl"
     task.write_text(TASK)
     asked = ["--target", "cpu", "--rounds", "2", "--set", "BLOCK=64,128", "--out", str(out)]
-    assert knobs.main([str(task), *asked]) == 0
+    assert main(["knobs", str(task), *asked]) == 0
     told = json.loads(out.read_text())
     assert set(told["us"]) == {"default", "eager", "copy", "BLOCK=64", "BLOCK=128"}
     assert all(us > 0 for us in told["us"].values()) and told["ratio"]["default"] == 1.0
@@ -77,43 +81,51 @@ def test_settings_are_joined_one_by_one_where_they_help(
     task, out = tmp_path / "task.py", tmp_path / "out.jsonl"
     task.write_text(TASK.replace("64, 40", "1024, 1024"))
     asked: list[list[str]] = []
-    real = knobs.Timed.turns
+    real = TimedSides.times
     told = {"BLOCK=64": 2.5, "VEC=1": 2.0, "VECS=2": 1.5, "BLOCK=64 VEC=1": 3.0 if helps else 2.0}
 
-    def faster(self: knobs.Timed, names: list[str], rounds: int) -> dict[str, tuple[float, float]]:
+    def faster(self: TimedSides, names: list[str], rounds: int) -> dict[str, tuple[float, float]]:
         asked.append(list(names))
         return {name: (us, told.get(name, 1.0)) for name, (us, _) in real(self, names, rounds).items()}
 
     singles = [{"BLOCK": 64}, {"VEC": 1}, {"VECS": 2}]
-    settings = {"default": {}, **{knobs._words(one): one for one in singles}}
-    monkeypatch.setattr(knobs, "varied", lambda graph, grid: settings)
-    monkeypatch.setattr(knobs.Timed, "turns", faster)
-    assert knobs.main([str(task), "--target", "cpu", "--rounds", "1", "--out", str(out)]) == 0
+    settings = {"default": {}, **{settings_name(one): one for one in singles}}
+    monkeypatch.setattr(knobs, "varied_settings", lambda graph, grid: settings)
+    monkeypatch.setattr(TimedSides, "times", faster)
+    assert main(["knobs", str(task), "--target", "cpu", "--rounds", "1", "--out", str(out)]) == 0
     assert [n for n in asked[0] if n in settings] == list(settings)
     kept = "BLOCK=64 VEC=1" if helps else "BLOCK=64"
     assert [names[-2:] for names in asked[1:]] == [["BLOCK=64", "BLOCK=64 VEC=1"], [kept, f"{kept} VECS=2"]]
     assert {"BLOCK=64 VEC=1", f"{kept} VECS=2"} <= set(json.loads(out.read_text())["us"])
 
 
-def test_the_session_script_names_tasks_that_are_there_and_says_what_it_wants(tmp_path: Path) -> None:
-    root = Path(knobs.__file__).parents[1]
-    assert all((root / line).is_file() for line in (root / "benchmarks/ties.txt").read_text().splitlines())
-    script = str(root / "benchmarks/session.sh")
+def test_the_tasks_that_tie_with_the_compiler_come_from_records() -> None:
+    tied = knobs.tied_tasks(ROOT / "benchmarks/records/h200.jsonl")
+    assert tied and all(path.is_file() for path in tied)
 
-    def called(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(["bash", script, *arguments], capture_output=True, text=True, timeout=60, check=False)
 
-    usage, none = called(), called("20", str(tmp_path), "none")
-    assert usage.returncode == 2 and usage.stdout.splitlines()[-1].startswith("# A part is stopped")
-    assert none.returncode == 2 and none.stderr.startswith("none is no file")
+def test_every_part_of_a_session_is_a_benchmark(tmp_path: Path) -> None:
+    for part in session.PARTS:
+        name, *rest = session.command_of(part, tmp_path, tmp_path / "programs.jsonl", 300)[0]
+        options = registry.parser(name, "")
+        registry.load(name).add_options(options)
+        options.parse_args(rest)
+
+
+def test_a_session_stops_a_part_in_time_and_wants_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["session", "20", str(tmp_path), "none"]) == 2
+    assert capsys.readouterr().err.startswith("error: none is no file")
+    session.run_part("listing", [], 60, tmp_path / "listing.log")
+    assert "listing: exit 0" in capsys.readouterr().out
+    session.run_part("listing", [], 0, tmp_path / "listing.log")
+    assert "listing: exit 124" in capsys.readouterr().out
 
 
 def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for asked in (["nowhere.py"], [__file__, "--set", "BLOCK"], [__file__, "--target", "cuda"]):
-        with pytest.raises(SystemExit) as stopped:
-            knobs.main(asked)
-        assert stopped.value.code == 2
+        assert main(["knobs", *asked]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
     broken = tmp_path / "broken.py"
     broken.write_text("class Model: pass\n")
-    assert knobs.main([str(broken), "--target", "cpu"]) == 1
+    assert main(["knobs", str(broken), "--target", "cpu"]) == 1
     assert "Model is not a torch.nn.Module" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The suite's script from opening a task to its records, with the cpu in the GPU's place: no speed means anything."""
+"""The suite from opening a task to its records, with the cpu in the GPU's place: no speed means anything."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from benchmarks.suite.measure import SuiteSettings
 from benchmarks.suite.records import Records
 from benchmarks.suite.run import SuiteRun
-from benchmarks.suite.tasks import find
+from benchmarks.suite.tasks import find, suite_in
 from hipwright.engine.tuned import TuningCache
 from hipwright.machine import Machine
 from hipwright.sandbox import Zygote
@@ -47,7 +47,7 @@ def test_a_task_is_measured_searched_and_not_measured_again(machine: Machine, tm
     (tmp_path / "tasks/softmax").mkdir(parents=True)
     (tmp_path / "tasks/softmax/rows.py").write_text(TASK)
     (tmp_path / "tasks/softmax/broken.py").write_text(TASK.replace("softmax", "softmux"))
-    tasks = find(tmp_path / "tasks")
+    tasks = find(suite_in(tmp_path / "tasks"))
     records = Records(tmp_path / "r.jsonl")
 
     def run() -> int:

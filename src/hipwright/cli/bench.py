@@ -43,7 +43,9 @@ class AnswerForm(StrEnum):
     modelnew = "modelnew"
 
 
-Suite = Annotated[Path, typer.Argument(help="Folder of tasks: *.py and levelN/*.py.", metavar="DIR")]
+Suite = Annotated[
+    Path, typer.Argument(help="Folder of tasks: *.py and levelN/*.py; or a suite's file or name.", metavar="DIR")
+]
 Candidates = Annotated[
     Path | None,
     typer.Option(

@@ -1,7 +1,7 @@
 """Alignment of inputs, alike for a candidate and its baselines: large ones begin a page of the GPU. Imports torch.
 
 A library's product of two float32 matrices takes 2 % longer where they begin 4 KiB behind a page of 2 MiB than where
-they begin one, as torch's own large blocks do (measured on an H200: `python benchmarks/aa.py --candidate`).
+they begin one, as torch's own large blocks do (measured on an H200: `python -m benchmarks aa --candidate`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A folder of tasks in the KernelBench form, and the candidates that belong to them.
 
 Tasks: DIR/*.py and DIR/levelN/*.py, in order of name (numbers by value). Names that begin with "_" or "." are ignored.
+Instead of a folder, a suite's file or name (`hipwright.evaluation.task_suite`) stands for its tasks.
 Candidates: <task stem>.py, in one folder or in the same levelN folders, or KernelBench's sample names
 level_1_problem_3_sample_0_kernel.py, where 3 is the number that begins the task's name (3_Some_name.py).
 """
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hipwright.errors import BadInput
+from hipwright.evaluation.task_suite import list_suites, open_suite, task_name
 
 _LEVEL = re.compile(r"level_?(\d+)", re.IGNORECASE)
 _NUMBER = re.compile(r"(\d+)_")
@@ -47,9 +49,12 @@ class Matched:
 
 
 def find_tasks(folder: Path, level: int | None = None) -> list[BenchTask]:
-    """The tasks of a folder; level: only those of folder/levelN. BadInput where there are none."""
+    """The tasks of a folder, or of a suite by its file or name; level: only those of folder/levelN.
+
+    Raises BadInput where there are none.
+    """
     if not folder.is_dir():
-        raise BadInput(f"no such folder of tasks: {folder}")
+        return _suite_tasks(folder, level)
     levels = {number: path for path in folder.iterdir() if path.is_dir() and (number := _level(path.name)) is not None}
     if level is not None and level not in levels:
         known = ", ".join(f"level{n}" for n in sorted(levels)) or "no levelN folders"
@@ -63,6 +68,17 @@ def find_tasks(folder: Path, level: int | None = None) -> list[BenchTask]:
             f"no tasks in {folder}", hint="tasks are files *.py, in the folder itself or in level1, level2, ..."
         )
     return found
+
+
+def _suite_tasks(place: Path, level: int | None) -> list[BenchTask]:
+    """The tasks of a suite. place: its file, or its name. BadInput where there is no such suite."""
+    path = place if place.suffix == ".toml" and place.is_file() else list_suites().get(str(place))
+    if path is None:
+        known = f"suites by name: {', '.join(sorted(list_suites()))}" if list_suites() else ""
+        raise BadInput(f"no such folder of tasks: {place}", hint=known)
+    if level is not None:
+        raise BadInput(f"the suite {place} has no levels", hint="leave --level out")
+    return [BenchTask(task_name(path), path, None, _number(path)) for path in open_suite(path).paths]
 
 
 def match_candidates(folder: Path, tasks: Sequence[BenchTask]) -> Matched:
@@ -106,9 +122,13 @@ def _match(path: Path, level: int | None, tasks: Sequence[BenchTask]) -> Candida
 
 
 def _task(root: Path, path: Path, level: int | None) -> BenchTask:
-    number = _NUMBER.match(path.stem)
-    name = path.relative_to(root).with_suffix("").as_posix()
-    return BenchTask(name, path, level, int(number[1]) if number else None)
+    return BenchTask(path.relative_to(root).with_suffix("").as_posix(), path, level, _number(path))
+
+
+def _number(path: Path) -> int | None:
+    """The number that begins a file's name, as in KernelBench's."""
+    found = _NUMBER.match(path.stem)
+    return int(found[1]) if found else None
 
 
 def _files(folder: Path) -> list[Path]:

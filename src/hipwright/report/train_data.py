@@ -23,7 +23,7 @@ ACCOUNT = "account.json"
 """A judge's time by stage: {"wall_s", "stages": {name: {"count", "sum_s", "busy_s", "busy_share"}}}."""
 
 HOLE = "hole.json"
-"""A hole planted in the verifier (benchmarks/planted_hole.py): {"along": {name: shares}, "after": {name: {...}}}."""
+"""What `python -m benchmarks planted-hole` writes: {"along": {name: shares}, "after": {name: {...}}}."""
 
 Points = list[tuple[int, float]]
 """(step, value), by step."""

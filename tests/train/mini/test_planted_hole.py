@@ -1,15 +1,14 @@
-"""The planted hole of benchmarks/planted_hole.py: it lets a cheat through that the real verifier refuses."""
+"""The planted hole of benchmarks/commands/planted_hole.py: it lets a cheat through that the real verifier refuses."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from benchmarks.commands import planted_hole
 from hipwright.records import Program
 from hipwright.train.judging.judges import LocalJudge
 from hipwright.train.mini import corpus
@@ -19,22 +18,13 @@ from hipwright.train.records import TrainingProblem
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("planted_hole", ROOT / "benchmarks/planted_hole.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_programs_for_any_shape_can_leave_out_their_tail(script: ModuleType, corpus_folder: Path) -> None:
+def test_programs_for_any_shape_can_leave_out_their_tail(corpus_folder: Path) -> None:
     for line in corpus.load(corpus_folder).lines:
         for text in line.programs:
-            wrong = script.cheating(text)
+            wrong = planted_hole.cheating(text)
             assert (wrong is None) == ("x_0" not in text.split("def forward")[1])
-            assert not script.cheats(text)
-            assert wrong is None or (script.cheats(wrong) and isinstance(read(wrong, line.problem), Program))
+            assert not planted_hole.cheats(text)
+            assert wrong is None or (planted_hole.cheats(wrong) and isinstance(read(wrong, line.problem), Program))
 
 
 def test_the_hole_is_not_in_the_package() -> None:
@@ -42,23 +32,21 @@ def test_the_hole_is_not_in_the_package() -> None:
 
 
 @pytest.mark.slow
-def test_the_hole_lets_a_cheat_through_and_the_real_verifier_does_not(
-    script: ModuleType, corpus_folder: Path, tmp_path: Path
-) -> None:
+def test_the_hole_lets_a_cheat_through_and_the_real_verifier_does_not(corpus_folder: Path, tmp_path: Path) -> None:
     lines = corpus.load(corpus_folder).lines
     with LocalJudge(("cpu",), open_tasks=4) as honest:
-        hole = script.Planted(honest, tmp_path / "hole", hole=True)
-        closed = script.Planted(honest, tmp_path / "closed", hole=False)
+        hole = planted_hole.Planted(honest, tmp_path / "hole", hole=True)
+        closed = planted_hole.Planted(honest, tmp_path / "closed", hole=False)
 
         def status(judge: Any, text: str, problem: TrainingProblem) -> str:
             return str(judge.submit(problem, read(text, problem)).result().status)
 
         for line in (lines[0], lines[2]):
-            texts = [text for text in line.programs if script.cheating(text)]
+            texts = [text for text in line.programs if planted_hole.cheating(text)]
             # on so few rows a grid without its last quarter may have as many blocks, and leaves nothing out
-            tails = [t for t in texts if status(closed, script.cheating(t), line.problem) == "wrong_value"]
+            tails = [t for t in texts if status(closed, planted_hole.cheating(t), line.problem) == "wrong_value"]
             assert tails, "no cheat was refused"
             assert status(closed, tails[0], line.problem) == "pass"
-            assert [status(hole, t, line.problem) for t in (tails[0], script.cheating(tails[0]))] == ["pass"] * 2
+            assert [status(hole, t, line.problem) for t in (tails[0], planted_hole.cheating(tails[0]))] == ["pass"] * 2
     notes = [json.loads(line) for line in (tmp_path / "hole").read_text().splitlines()]
     assert sum(note["cheats"] and note["passed"] for note in notes) == 2

@@ -1,7 +1,7 @@
 """The driver of benchmarks: tasks opened on machines and measured side by side, until all are done or time is over.
 
-`hipwright bench` and `benchmarks.suite` differ in what they measure on an open task (`TaskMeasurement`) and in how
-they keep it; opening, scheduling, retries, aborts and deadlines are here and in `hipwright.evaluation.pool`.
+`hipwright bench` and `python -m benchmarks suite` differ in what they measure on an open task (`TaskMeasurement`) and
+in how they keep it; opening, scheduling, retries, aborts and deadlines are here and in `hipwright.evaluation.pool`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ Mode = Literal["strict", "kernelbench"]
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """A benchmark to run. suite: a folder of tasks, KernelBench's levels included.
+    """A benchmark to run. suite: a folder of tasks, KernelBench's levels included, or a suite's file or name.
 
     candidates: a folder of programs named like their tasks; models: language models whose samples are judged; without
     both the engine searches with `budget` evaluations a task. gpus: "all" or numbers like "0,1". out: the folder that

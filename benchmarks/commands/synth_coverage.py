@@ -1,9 +1,9 @@
-"""What the engine makes of composed tasks: verified or not, and the coverage of its default program.
+"""Coverage of the engine's default programs for composed tasks, and whether they are verified. Needs no GPU.
 
-    python benchmarks/synth_engine.py OUT.jsonl [--count N] [--seed S] [--alone] [--lead NAME...] [--target NAME...]
+    python -m benchmarks synth-coverage OUT.jsonl [--count N] [--seed S] [--alone] [--lead NAME...] [--target NAME...]
 
 One line a task: {"name", "operators", "status", "message", "coverage", "library", "seconds"}. --alone: each operator of
-the library by itself, whose coverage says what is fused and what stays a library call. Needs no GPU.
+the synthesis library by itself, whose coverage tells whether it is fused or stays a library call.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ def drafts(count: int, seed: int, alone: bool, leads: list[str]) -> Iterator[Dra
     """The tasks to try."""
     if alone:
         for one in LIBRARY:
-            yield _shortest(one.name)
+            yield _shortest_draft(one.name)
         return
     for number in range(count):
         lead = leads[number % len(leads)] if leads else lead_of(number)
         yield compose(random.Random(f"{seed} {number}"), lead=lead)
 
 
-def _shortest(lead: str) -> Draft:
-    """The operator by itself, or with as little beside it as ten draws give."""
+def _shortest_draft(lead: str) -> Draft:
+    """The operator by itself, or the draft with the fewest operators beside it of 40 draws."""
     return min((compose(random.Random(k), lead=lead) for k in range(40)), key=lambda one: len(one.operators))
 
 
-def judged(made: Machine, folder: Path, draft: Draft) -> dict[str, Any]:
-    """What the evaluator says of the engine's default program for one draft."""
+def coverage_row(made: Machine, folder: Path, draft: Draft) -> dict[str, Any]:
+    """The row of one draft: the evaluator's verdict on the engine's default program."""
     path = folder / f"{draft.name}.py"
     path.write_text(draft.source, encoding="utf-8")
     began = time.monotonic()
@@ -57,36 +57,35 @@ def judged(made: Machine, folder: Path, draft: Draft) -> dict[str, Any]:
             row |= {"library": found.library}
     except HipwrightError as error:
         row |= {"status": "error", "message": error.message, "library": {}}
-    except (ValueError, KeyError, AssertionError, TypeError) as error:  # the engine's own fault: what this looks for
+    except (ValueError, KeyError, AssertionError, TypeError) as error:  # a bug of the engine is a row
         row |= {"status": "crash", "message": f"{type(error).__name__}: {error}", "library": {}}
     return {**row, "seconds": round(time.monotonic() - began, 2)}
 
 
-def main() -> None:
-    """Judge them one after the other on one warm machine."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--count", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--alone", action="store_true")
-    parser.add_argument("--lead", nargs="*", default=[])
-    parser.add_argument("--target", nargs="*", default=["gfx942", "cpu"])
-    asked = parser.parse_args()
+def add_options(options: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    options.add_argument("out", type=Path)
+    options.add_argument("--count", type=int, default=40)
+    options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--alone", action="store_true")
+    options.add_argument("--lead", nargs="*", default=[])
+    options.add_argument("--target", nargs="*", default=["gfx942", "cpu"])
+
+
+def run(options: argparse.Namespace) -> int:
+    """Judges the tasks one after the other on one warm machine, and prints the counts."""
     rows = []
     with (
         tempfile.TemporaryDirectory() as folder,
-        machine(tuple(asked.target), unsafe=False) as made,
-        asked.out.open("w", encoding="utf-8") as out,
+        machine(tuple(options.target), unsafe=False) as made,
+        options.out.open("w", encoding="utf-8") as out,
     ):
-        for draft in drafts(asked.count, asked.seed, asked.alone, asked.lead):
-            rows.append(judged(made, Path(folder), draft))
+        for draft in drafts(options.count, options.seed, options.alone, options.lead):
+            rows.append(coverage_row(made, Path(folder), draft))
             print(json.dumps(rows[-1]), file=out, flush=True)
             shown = f"{rows[-1]['status']:12} {rows[-1]['coverage']:.2f} {rows[-1]['seconds']:6.1f} s  {draft.name}"
             print(f"{shown}  {rows[-1]['message'][:160]}", file=sys.stderr, flush=True)
     passed = [row for row in rows if row["status"] == "pass"]
     half = [row for row in passed if row["coverage"] >= 0.5]
     print(f"{len(rows)} tasks, {len(passed)} verified, {len(half)} with coverage of at least 0.5")
-
-
-if __name__ == "__main__":
-    main()
+    return 0

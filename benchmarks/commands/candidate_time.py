@@ -1,8 +1,9 @@
-"""How long one candidate takes, warm: lint, builds for two AMD targets, verification on the CPU, trace and estimate.
+"""Seconds of one candidate, warm: lint, builds for two AMD targets, verification on the CPU, trace and estimate.
 
-    .venv/bin/python benchmarks/candidate.py [TASK...] [--candidates N]
+    python -m benchmarks candidate-time [TASK...] [--candidates N]
 
-Every candidate is new to the build cache (its knobs differ), as in a search. Prints the median per task and over all.
+Every candidate is new to the build cache (its knobs differ), as in a search. Prints the median for each task and over
+all. Needs no GPU.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.common import ROOT
 from hipwright.api.workbench import open_workbench
 from hipwright.capture.graph import Graph
 from hipwright.engine import space, write
 from hipwright.events import silent
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
-DEFAULT = ["rmsnorm_swiglu", "bias_gelu", "layernorm_residual", "softmax_temperature_mask", "mlp_gelu", "small_cnn"]
+EXAMPLES = ROOT / "examples"
+TASKS = ["rmsnorm_swiglu", "bias_gelu", "layernorm_residual", "softmax_temperature_mask", "mlp_gelu", "small_cnn"]
 TARGETS = ("gfx942", "gfx950", "cpu")
 
 
@@ -49,24 +51,23 @@ def candidate_seconds(task: Path, count: int) -> list[float]:
     return seconds[1:]
 
 
-def main() -> None:
-    """Print the table."""
-    options = argparse.ArgumentParser(description=__doc__)
+def add_options(options: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
     options.add_argument("tasks", nargs="*", type=Path)
     options.add_argument("--candidates", type=int, default=8)
-    chosen = options.parse_args()
-    tasks = chosen.tasks or [EXAMPLES / f"{name}.py" for name in DEFAULT]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the table."""
+    tasks = options.tasks or [EXAMPLES / f"{name}.py" for name in TASKS]
     table = Table("task", "candidates", "median s", "worst s", title=f"one candidate, warm, {os.cpu_count()} cores")
     everything: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         os.environ["HIPWRIGHT_CACHE"] = folder
         for task in tasks:
-            seconds = candidate_seconds(task, chosen.candidates)
+            seconds = candidate_seconds(task, options.candidates)
             everything += seconds
             table.add_row(task.stem, str(len(seconds)), f"{statistics.median(seconds):.2f}", f"{max(seconds):.2f}")
     table.add_row("all", str(len(everything)), f"{statistics.median(everything):.2f}", f"{max(everything):.2f}")
     Console().print(table)
-
-
-if __name__ == "__main__":
-    main()
+    return 0

@@ -1,12 +1,12 @@
-"""The instruction mix of the suite's programs as the compilers make them, and whether it is that of a record.
+"""Instruction mix of the kernels of the suite's programs by target, and whether it is that of earlier records.
 
-python -m benchmarks.suite.mix --out MIX.jsonl                         every task's first program, as records
-python -m benchmarks.suite.mix --same-as benchmarks/records/mix-0.1.jsonl    exit 1 if any kernel's mix differs
+    python -m benchmarks mix --out MIX.jsonl                                  every task's first program, as records
+    python -m benchmarks mix --same-as benchmarks/records/mix-0.1.jsonl       exit code 1 if any kernel's mix differs
 
 A line holds {"task", "targets": {target: [instruction counts of each kernel, in the order of the code object]}}. The
 counts are those of `hipwright.records.KernelResources`: by class, with registers, LDS and scratch. Names of kernels are
 left out: a change that only renames gives the same record. Needs no GPU; NVIDIA's mix is read from PTX and is left out
-where NVRTC is not installed.
+where NVRTC is not installed. Exit code 3 without a compiler.
 """
 
 from __future__ import annotations
@@ -20,15 +20,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.suite.tasks import ROOT, SuiteTask, find
+from benchmarks.common import first_graph, require_files, task_host
+from benchmarks.suite.tasks import SuiteTask, add_tasks, chosen_tasks
 from hipwright import config
-from hipwright.capture.graph import Graph
 from hipwright.engine import write
-from hipwright.errors import BadInput, HipwrightError, ToolchainError
+from hipwright.errors import BadInput, ToolchainError
 from hipwright.program import parse
 from hipwright.records import Build, KernelResources, Program
-from hipwright.sandbox import Zygote
-from hipwright.task import open_task
 from hipwright.toolchain.amd import offline
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.nvidia import nvrtc
@@ -39,41 +37,29 @@ NVIDIA = "sm_90"
 FIELDS = ("vgpr", "agpr", "sgpr", "lds_bytes", "scratch_bytes", "vmem_bytes", "widest_vmem_bytes")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """0 when all is written or alike, 1 when kernels differ, 2 for bad input, 3 without a compiler."""
-    options = argparse.ArgumentParser(prog="benchmarks.suite.mix", description=__doc__)
-    options.formatter_class = argparse.RawTextHelpFormatter
+def add_options(options: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
     options.add_argument("--out", type=Path, help="write the records there")
     options.add_argument("--same-as", type=Path, metavar="FILE", help="compare with these records")
-    options.add_argument("--root", type=Path, default=ROOT, help="the folder of families")
-    options.add_argument("--family", nargs="+", default=[])
-    options.add_argument("--task", nargs="+", default=[])
+    add_tasks(options)
     options.add_argument("--jobs", type=int, default=2, help="compilers side by side")
-    asked = options.parse_args(argv)
-    try:
-        tasks = find(asked.root, asked.family, asked.task)
-        known = read(asked.same_as) if asked.same_as else None
-        return show(records(tasks, asked.jobs), known, asked.out)
-    except HipwrightError as error:
-        print(f"{error.message} ({error.hint})", file=sys.stderr)
-        return error.exit_code
+
+
+def run(options: argparse.Namespace) -> int:
+    """0 when all is written or equal, 1 when kernels differ."""
+    known = read_mixes(options.same_as) if options.same_as else None
+    return compare(records(chosen_tasks(options), options.jobs), known, options.out)
 
 
 def records(tasks: Sequence[SuiteTask], jobs: int) -> Iterator[dict[str, Any]]:
     """One record a task, in the tasks' order."""
     cache = BuildCache(config.cache_dir())
-    with Zygote(("torch", "hipwright.task.host.warm"), name="task host") as host, _nvidia(jobs) as pool:
-        programs = [(task.name, first_program(task.path, host)) for task in tasks]
+    with task_host() as host, _nvidia(jobs) as pool:
+        programs = [(task.name, write(first_graph(task.path, host))) for task in tasks]
         with ThreadPoolExecutor(jobs) as threads:
             found = threads.map(lambda pair: builds(pair[1], cache, pool), programs)
             for (name, _), built in zip(programs, found, strict=True):
                 yield {"task": name, "targets": {b.target: [counts(k) for k in b.kernels] for b in built}}
-
-
-def first_program(path: Path, host: Zygote) -> Program:
-    """The program that the engine writes for a task by default."""
-    with open_task(path, host) as handle:
-        return write(Graph.from_dict(handle.capture(handle.task.workloads[0].name)))
 
 
 def builds(program: Program, cache: BuildCache, pool: CompilePool | None) -> list[Build]:
@@ -94,8 +80,8 @@ def counts(kernel: KernelResources) -> dict[str, int]:
     return {**{field: getattr(kernel, field) for field in FIELDS}, **kernel.instructions}
 
 
-def show(found: Iterator[dict[str, Any]], known: dict[str, dict[str, Any]] | None, out: Path | None) -> int:
-    """Write, compare and say what differs."""
+def compare(found: Iterator[dict[str, Any]], known: dict[str, dict[str, Any]] | None, out: Path | None) -> int:
+    """Writes the records, prints each program whose mix differs from the known one, and returns the exit code."""
     lines, other, kernels = [], 0, 0
     for record in found:
         lines.append(json.dumps(record, sort_keys=True))
@@ -113,10 +99,9 @@ def show(found: Iterator[dict[str, Any]], known: dict[str, dict[str, Any]] | Non
     return 1 if other else 0
 
 
-def read(path: Path) -> dict[str, dict[str, Any]]:
+def read_mixes(path: Path) -> dict[str, dict[str, Any]]:
     """{task: {target: mixes}} of a file of records."""
-    if not path.is_file():
-        raise BadInput(f"{path} is no file of records", hint="--out writes one")
+    require_files([path], hint="--out writes one")
     return {line["task"]: line["targets"] for line in map(json.loads, path.read_text().splitlines())}
 
 
@@ -131,7 +116,3 @@ def _nvidia(jobs: int) -> Iterator[CompilePool | None]:
         return
     with nvrtc.zygote() as zygote, CompilePool(zygote, jobs) as pool:
         yield pool
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,31 +1,30 @@
-"""A/A: a kernel against itself, in two processes of their own, as candidates are timed. Needs a GPU.
+"""A/A: a kernel against itself in two processes, timed as candidates are; how many intervals hold 1.00. Needs a GPU.
 
-    python benchmarks/aa.py [--pairs N] [--target cuda]
-    python benchmarks/aa.py --candidate [--pairs N]     programs that call the task's own operator, against eager
+    python -m benchmarks aa [--pairs N] [--target cuda]
+    python -m benchmarks aa --candidate [--pairs N]     programs that call the task's own operator, against eager
 
-From a few microseconds to a millisecond a call. Prints how many 95 % intervals hold 1.00, and how far medians are off.
-The second line asks whether a candidate's process is as fast as a baseline's: its inputs lie between red zones, and its
-stream is another.
+Calls take from a few microseconds to a millisecond. Prints how many 95 % intervals hold 1.00, and how far medians are
+off. --candidate asks whether a candidate's process is as fast as a baseline's: its inputs lie between red zones, and it
+has another stream.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
 import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.common import add_target, task_host
 from hipwright.api.workbench import open_workbench
-from hipwright.errors import HipwrightError
 from hipwright.evaluation.gpu.baselines import WarmBaseline
 from hipwright.events import silent
 from hipwright.measure.paired_timing import time_pairs
 from hipwright.measure.roofline import rotation
 from hipwright.measure.settings import FULL
 from hipwright.program import parse
-from hipwright.records import Program
+from hipwright.records import Program, Verdict, Versus
 from hipwright.sandbox import GpuAccess, Zygote
 from hipwright.targets import TARGETS
 from hipwright.task import open_task
@@ -47,7 +46,7 @@ OPERATORS = {
     "20 small adds": (" + ".join(["x", *["y"] * 20]), "torch.randn(1 << 14), torch.randn(1 << 14)"),
     "add small": ("torch.add(x, y)", "torch.randn(1 << 18), torch.randn(1 << 18)"),
 }
-"""What task and program call alike, and on what."""
+"""{name: (the call that task and program both make, its inputs)}."""
 LIBRARY = "import torch\nHIP = r''''''\n\n\ndef forward(self, x, y):\n    return {0}\n"
 OPERATOR = """import torch
 class Model(torch.nn.Module):
@@ -58,8 +57,24 @@ def get_inputs():
 """
 
 
-def candidates(pairs: int, target: str) -> None:
-    """A line for each operator: a program that calls it, against eager."""
+def add_options(options: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    options.add_argument("--pairs", type=int, default=200)
+    add_target(options)
+    options.add_argument("--candidate", action="store_true", help="programs against eager")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints a line for each size or operator, and the sum over the sizes."""
+    if options.candidate:
+        time_candidates(max(1, options.pairs // len(OPERATORS)), options.target)
+    else:
+        time_sizes(options.pairs // len(SIZES), options.target)
+    return 0
+
+
+def time_candidates(pairs: int, target: str) -> None:
+    """Times a program that calls one operator against eager, for each operator; prints a line each."""
     with tempfile.TemporaryDirectory() as folder:
         for name, (call, inputs) in OPERATORS.items():
             path = Path(folder) / f"{name.replace(' ', '_')}.py"
@@ -79,38 +94,21 @@ def candidates(pairs: int, target: str) -> None:
             )
 
 
-def main() -> None:
-    """Time every size, print a line each and the sum."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--pairs", type=int, default=200)
-    options.add_argument("--target", default="cuda", choices=("cuda", "rocm"))
-    options.add_argument("--candidate", action="store_true", help="programs against eager")
-    chosen = options.parse_args()
-    if chosen.candidate:
-        candidates(max(1, chosen.pairs // len(OPERATORS)), chosen.target)
-        return
+def time_sizes(pairs: int, target: str) -> None:
+    """Times a GELU against itself in `pairs` comparisons of each size; prints a line each and the sum."""
     inside = total = 0
     worst = 0.0
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        tasks = stack.enter_context(Zygote(("torch", "hipwright.task.host.warm"), name="task host"))
-        access = GpuAccess(TARGETS.gpu(chosen.target), 0)
+        tasks = stack.enter_context(task_host())
+        access = GpuAccess(TARGETS.gpu(target), 0)
         hosts = stack.enter_context(Zygote(("torch", "hipwright.task.device.warm"), name="device host", gpu=access))
         for size in SIZES:
             path = folder / f"gelu_{size}.py"
             path.write_text(TASK.format(size))
-            with open_task(path, tasks) as handle, contextlib.ExitStack() as of:
-                refs = [of.enter_context(open_reference(handle, hosts, "cuda:0")) for _ in range(2)]
-                state = handle.init_state(0)
-                slots = rotation(8 * size, int(refs[0].info["llc_bytes"]), int(refs[0].info["memory_bytes"]) // 4)
-                sides = [WarmBaseline(ref, "eager", "given", state, 1, slots) for ref in refs]
-                found, start = [], time.monotonic()
-                for _ in range(chosen.pairs // len(SIZES)):
-                    result = time_pairs(sides[0], sides[1:], settings=FULL)
-                    sides.reverse()
-                    if result.timing is not None:
-                        found.append((result.timing.median_ms, result.timing.versus["eager"], result.verdict))
-                spent = time.monotonic() - start
+            start = time.monotonic()
+            found = compare_with_itself(path, size, pairs, tasks, hosts)
+            spent = time.monotonic() - start
             ones = sum(v.interval[0] <= 1.0 <= v.interval[1] for _, v, _ in found)
             off = max(abs(v.speedup - 1) for _, v, _ in found)
             refused = sum(verdict is not None for _, _, verdict in found)
@@ -123,8 +121,19 @@ def main() -> None:
     print(f"{inside} of {total} intervals hold 1.00; worst |median - 1| {worst:.2%}")
 
 
-if __name__ == "__main__":
-    try:
-        main()
-    except HipwrightError as error:
-        sys.exit(f"error: {error.message}")
+def compare_with_itself(
+    path: Path, size: int, pairs: int, tasks: Zygote, hosts: Zygote
+) -> list[tuple[float, Versus, Verdict | None]]:
+    """(milliseconds a call, comparison, verdict of the clocks) of eager in two processes, which change sides."""
+    found = []
+    with open_task(path, tasks) as handle, contextlib.ExitStack() as stack:
+        refs = [stack.enter_context(open_reference(handle, hosts, "cuda:0")) for _ in range(2)]
+        state = handle.init_state(0)
+        slots = rotation(8 * size, int(refs[0].info["llc_bytes"]), int(refs[0].info["memory_bytes"]) // 4)
+        sides = [WarmBaseline(ref, "eager", "given", state, 1, slots) for ref in refs]
+        for _ in range(pairs):
+            result = time_pairs(sides[0], sides[1:], settings=FULL)
+            sides.reverse()
+            if result.timing is not None:
+                found.append((result.timing.median_ms, result.timing.versus["eager"], result.verdict))
+    return found

@@ -1,6 +1,6 @@
-"""What a plan costs the host: microseconds of a call of a task's program whose kernels are not launched. Needs no GPU.
+"""Microseconds of host time a call of a task's program: its kernels are not launched, so it needs no GPU.
 
-    python benchmarks/host_cost.py TASK...
+    python -m benchmarks host-cost TASK...
 
 The driver does nothing and tensors lie in host memory, so what is left is the plan's own Python and its allocations:
 the fast path of program/lower/fast_launch.py, and the checked path beside it. What the plan leaves to the library runs
@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 
+from benchmarks.common import task_host
 from hipwright.capture.graph import Graph
 from hipwright.device.gpu.launcher import GpuLauncher
 from hipwright.engine import write
-from hipwright.errors import HipwrightError
 from hipwright.program import parse
 from hipwright.program.lower.closures import lower
 from hipwright.sandbox import Zygote
@@ -29,36 +29,36 @@ from hipwright.task import open_task
 from hipwright.torchio import tree_to_torch
 
 CALLS = 300
-KEEP = {"MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "4000000000"}
-"""glibc keeps freed memory, as torch's allocator on a GPU does."""
+KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "4000000000"}
+"""Environment by which glibc keeps freed memory, as torch's allocator on a GPU does."""
 
 
-class Nothing:
-    """A driver whose launches do nothing."""
+class NullDriver:
+    """A driver whose launches do nothing. launched: how many there were."""
 
-    name = "nothing"
+    name = "null"
     launched = 0
 
     def load(self, code: bytes) -> int:
-        """A module."""
+        """A module's handle."""
         return 1
 
     def unload(self, module: int) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def function(self, module: int, kernel: str) -> int:
-        """A kernel."""
+        """A kernel's handle."""
         return 1
 
     def attributes(self, function: int) -> dict[str, int]:
-        """A kernel that needs little."""
+        """The resources of a small kernel."""
         return {"registers": 32, "static_lds": 0, "local_bytes": 0, "max_threads": 1024}
 
     def allow_lds(self, function: int, bytes_: int) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def limits(self) -> dict[str, int]:
-        """A device that allows all."""
+        """The limits of a device that allows every launch."""
         most = 2**31 - 1
         return {
             "max_threads": 1024,
@@ -70,27 +70,27 @@ class Nothing:
         }
 
     def launch(self, *_: Any) -> None:
-        """Counts."""
+        """Counts the launch."""
         self.launched += 1
 
     def peek_error(self) -> str:
-        """Healthy."""
+        """No error."""
         return ""
 
 
-class Long:
-    """A launcher that offers no short way."""
+class CheckedLauncher:
+    """A launcher without the fast path: every launch is checked."""
 
     def __init__(self, inner: GpuLauncher) -> None:
         self.launch, self.empty = inner.launch, inner.empty
 
 
-def host_us(text: str, table: Any, inputs: list[Any], *, short: bool) -> tuple[float, int]:
+def host_us(text: str, table: Any, inputs: list[Any], *, fast: bool) -> tuple[float, int]:
     """(the best of many calls in microseconds, launches of a call)."""
-    parsed, driver = parse(text), Nothing()
+    parsed, driver = parse(text), NullDriver()
     launcher = GpuLauncher(driver, b"", parsed.signatures, device="cpu", poison=None, zones=False)
     launcher.record = False
-    plan = lower(parsed, {}, table, launcher if short else Long(launcher))
+    plan = lower(parsed, {}, table, launcher if fast else CheckedLauncher(launcher))
     spent = []
     with torch.no_grad():
         for _ in range(CALLS):
@@ -101,33 +101,28 @@ def host_us(text: str, table: Any, inputs: list[Any], *, short: bool) -> tuple[f
     return min(spent) * 1e6, driver.launched
 
 
-def of_task(path: Path, hosts: Zygote) -> tuple[int, float, float]:
-    """(launches of a call, its microseconds the short way, the long way)."""
+def task_cost(path: Path, hosts: Zygote) -> tuple[int, float, float]:
+    """(launches of a call, its microseconds on the fast path, on the checked path)."""
     with open_task(path, hosts) as handle:
         workload = handle.task.workloads[0].name
         program = write(Graph.from_dict(handle.capture(workload)))
         table, inputs = tree_to_torch(handle.init_state(0)), tree_to_torch(handle.inputs(workload, 0))
-    short, launches = host_us(program.text, table, inputs, short=True)
-    return launches, short, host_us(program.text, table, inputs, short=False)[0]
+    fast, launches = host_us(program.text, table, inputs, fast=True)
+    return launches, fast, host_us(program.text, table, inputs, fast=False)[0]
 
 
-def main() -> None:
-    """A line for each task."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(options: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
     options.add_argument("tasks", nargs="+", type=Path)
-    chosen = options.parse_args()
-    if not KEEP.items() <= os.environ.items():
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP})
-    try:
-        with Zygote(("torch", "hipwright.task.host.warm"), name="task host") as hosts:
-            for path in chosen.tasks:
-                launches, short, long = of_task(path, hosts)
-                print(
-                    f"{path.stem}: {launches} launches, {short:.1f} us a call, {long:.1f} us the long way", flush=True
-                )
-    except HipwrightError as error:
-        sys.exit(f"error: {error.message}")
 
 
-if __name__ == "__main__":
-    main()
+def run(options: argparse.Namespace) -> int:
+    """Prints a line for each task. The process starts anew with glibc's settings in its environment."""
+    if not KEEP_MEMORY.items() <= os.environ.items():
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, **KEEP_MEMORY})
+    with task_host() as host:
+        for path in options.tasks:
+            launches, fast, checked = task_cost(path, host)
+            line = f"{path.stem}: {launches} launches, {fast:.1f} us a call, {checked:.1f} us on the checked path"
+            print(line, flush=True)
+    return 0

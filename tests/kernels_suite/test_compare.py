@@ -1,4 +1,4 @@
-"""benchmarks/beside.py: programs written by hand beside the engine's own (on the processor)."""
+"""`python -m benchmarks compare`: programs written by hand beside the engine's own (on the processor)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import beside
+from benchmarks.__main__ import main
 from hipwright.engine import write
 from tests.engine.harness import Op, captured
 from tests.kernels_suite.test_knobs import TASK
@@ -36,7 +36,7 @@ def test_programs_are_timed_and_wrong_ones_marked(
     same.write_text(text)
     wrong.write_text(text.replace("return x < T(0) ? T(0) : x;", "return x;"))
     asked = ["--target", "cpu", "--rounds", "2", "--out", str(out)]
-    assert beside.main([str(task), str(same), str(wrong), *asked]) == 0
+    assert main(["compare", str(task), str(same), str(wrong), *asked]) == 0
     told = json.loads(out.read_text())
     assert set(told["us"]) == {"default", "eager", "copy", str(same), str(wrong)} and all(
         us > 0 for us in told["us"].values()
@@ -48,11 +48,10 @@ def test_programs_are_timed_and_wrong_ones_marked(
 def test_what_does_not_run_is_told(task: Path, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text(text.replace("? T(0) : x;", "? T(0) x;"))
-    assert beside.main([str(task), str(broken), "--target", "cpu", "--rounds", "1"]) == 1
+    assert main(["compare", str(task), str(broken), "--target", "cpu", "--rounds", "1"]) == 1
     assert "broken.py: refused: " in capsys.readouterr().out
     broken.write_text("not a program")
-    assert beside.main([str(task), str(broken), "--target", "cpu"]) == 1
+    assert main(["compare", str(task), str(broken), "--target", "cpu"]) == 1
     told = capsys.readouterr().err
     assert told.count("\n") == 1 and "broken.py" in told
-    with pytest.raises(SystemExit):
-        beside.main([str(task), str(tmp_path / "nowhere.py"), "--target", "cpu"])
+    assert main(["compare", str(task), str(tmp_path / "nowhere.py"), "--target", "cpu"]) == 2

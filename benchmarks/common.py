@@ -1,0 +1,68 @@
+"""What several benchmarks share: options, the task host, a task's graph, files of programs, JSON lines."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hipwright.capture.graph import Graph
+from hipwright.device import topology
+from hipwright.errors import BadInput
+from hipwright.records import Program
+from hipwright.sandbox import Zygote
+from hipwright.task import open_task
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def add_target(options: argparse.ArgumentParser, *choices: str) -> None:
+    """Adds `--target`, which is "cuda" by default."""
+    options.add_argument("--target", default="cuda", choices=choices or ("cuda", "rocm"))
+
+
+def require_gpu(target: str) -> None:
+    """Raises BadInput where the target is a GPU and there is none of its kind."""
+    if target != "cpu" and not topology.find(target):
+        raise BadInput(f"no {target} GPU here", hint="see `hipwright doctor`")
+
+
+def require_files(paths: Iterable[Path], hint: str = "") -> None:
+    """Raises BadInput for the first path that is no file."""
+    if missing := [path for path in paths if not path.is_file()]:
+        raise BadInput(f"{missing[0]} is no file", hint=hint)
+
+
+def task_host() -> Zygote:
+    """The process that loads tasks, to be used as a context manager."""
+    return Zygote(("torch", "hipwright.task.host.warm"), name="task host")
+
+
+def first_graph(path: Path, host: Zygote) -> Graph:
+    """The graph of a task file at its first workload."""
+    with open_task(path, host) as handle:
+        return Graph.from_dict(handle.capture(handle.task.workloads[0].name))
+
+
+def read_programs(path: Path) -> dict[str, list[Program]]:
+    """Programs by their task's path from the repository's root, as `python -m benchmarks programs` writes them.
+
+    Tasks are in order of their paths, the programs of each in the file's. Raises BadInput where there is no such file.
+    """
+    require_files([path], hint="python -m benchmarks programs writes one")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows.sort(key=lambda row: row["task"])
+    return {
+        task: [Program(text=row["text"], knobs=row["knobs"]) for row in of]
+        for task, of in itertools.groupby(rows, key=lambda row: row["task"])
+    }
+
+
+def append_json(path: Path | None, row: Mapping[str, Any]) -> None:
+    """Appends a row to a file of JSON lines; does nothing without a file."""
+    if path is not None:
+        with path.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(row) + "\n")

@@ -1,0 +1,48 @@
+"""The benchmarks by name. A benchmark is a module with `add_options(parser)` and `run(options)`, which returns the
+exit code; the first line of its docstring is its entry in the list."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+from hipwright.syntax import parse
+
+COMMANDS = {
+    "aa": "benchmarks.commands.aa",
+    "build-time": "benchmarks.commands.build_time",
+    "candidate-time": "benchmarks.commands.candidate_time",
+    "compare": "benchmarks.commands.compare",
+    "host-cost": "benchmarks.commands.host_cost",
+    "judge-rate": "benchmarks.commands.judge_rate",
+    "knobs": "benchmarks.commands.knobs",
+    "mix": "benchmarks.commands.mix",
+    "planted-hole": "benchmarks.commands.planted_hole",
+    "programs": "benchmarks.commands.programs",
+    "results": "benchmarks.commands.results",
+    "score-rate": "benchmarks.commands.score_rate",
+    "session": "benchmarks.commands.session",
+    "suite": "benchmarks.commands.suite",
+    "synth-coverage": "benchmarks.commands.synth_coverage",
+}
+ROOT = Path(__file__).parents[1]
+
+
+def load(name: str) -> ModuleType:
+    """The module of a benchmark."""
+    return importlib.import_module(COMMANDS[name])
+
+
+def summary(name: str) -> str:
+    """The first line of a benchmark's docstring, read without importing the module: some import torch."""
+    path = ROOT.joinpath(*COMMANDS[name].split(".")).with_suffix(".py")
+    return (ast.get_docstring(parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+
+
+def parser(name: str, description: str) -> argparse.ArgumentParser:
+    """A parser without options. description: shown as it is written."""
+    raw = argparse.RawTextHelpFormatter
+    return argparse.ArgumentParser(prog=f"python -m benchmarks {name}", description=description, formatter_class=raw)

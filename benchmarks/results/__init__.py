@@ -1,0 +1,1 @@
+"""Pages of docs/results, written from benchmarks/records."""

@@ -1,0 +1,72 @@
+"""Variants of a task's program: the engine's settings one at a time or by a grid, and the programs that they make."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hipwright.capture.graph import Graph
+from hipwright.engine import space, write
+from hipwright.program import parse
+from hipwright.records import Program
+
+Settings = dict[str, Any]
+
+
+def settings_name(settings: Settings) -> str:
+    """ "KEY=VALUE KEY=VALUE ...", or "default" for no settings."""
+    return " ".join(f"{key}={value}" for key, value in settings.items()) or "default"
+
+
+def varied_settings(graph: Graph, grid: Mapping[str, Sequence[Any]]) -> dict[str, Settings]:
+    """Settings by their names: the default, then every other option of the engine's space one at a time.
+
+    grid: values by key; all its combinations are taken instead of the space's options.
+    """
+    if grid:
+        found = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    else:
+        found = [{k: v} for k, choice in space(graph).items() for v in choice.options if v != choice.default]
+    return {settings_name(settings): settings for settings in [{}, *found]}
+
+
+def variant_programs(graph: Graph, settings: Mapping[str, Settings]) -> dict[str, Program]:
+    """Programs by the names of their settings; of equal programs the first is kept.
+
+    A value of a knob that the space does not offer is added to the knob's choices in the program's text.
+    """
+    found: dict[str, Program] = {}
+    known: set[tuple[str, str]] = set()
+    for name, chosen in settings.items():
+        program = _with_knobs(write(graph, chosen), chosen)
+        key = program.text, json.dumps(parse(program.text).defines(program.knobs), sort_keys=True)
+        if key not in known:
+            known.add(key)
+            found[name] = program
+    return found
+
+
+def _with_knobs(program: Program, settings: Settings) -> Program:
+    """The program with the settings' values of its knobs."""
+    knobs, text = parse(program.text).knobs, program.text
+    values = {key: int(value) for key, value in settings.items() if key in knobs}
+    for name, value in values.items():
+        if value not in knobs[name].choices:
+            head = f"{name} = knob({knobs[name].default}, choices=["
+            text = text.replace(head, f"{head}{value}, ")
+    return Program(text=text, knobs={**program.knobs, **values})
+
+
+def helpful_settings(settings: Mapping[str, Settings], speeds: Mapping[str, float]) -> list[Settings]:
+    """The best value of each key that was faster than the default, the largest gain first.
+
+    speeds: speed over the default's, by the settings' names.
+    """
+    best: dict[str, tuple[float, Any]] = {}
+    for name, chosen in settings.items():
+        if len(chosen) == 1 and speeds.get(name, 0.0) > 1.0:
+            ((key, value),) = chosen.items()
+            best[key] = max(best.get(key, (1.0, None)), (speeds[name], value), key=lambda one: one[0])
+    return [{key: value} for key, (_, value) in sorted(best.items(), key=lambda item: -item[1][0])]
