@@ -1,21 +1,28 @@
-"""The walkthroughs of CONTRIBUTING.md: their code is taken from the page, registered and used."""
+"""The walkthroughs of CONTRIBUTING.md and docs/engine.md: their code is taken from the pages, registered and used."""
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 import pytest
+import torch
 
 from hipwright import optimize
+from hipwright.engine.lower import arithmetic, table
+from hipwright.engine.partition import operators
 from hipwright.engine.templates import registry
 from hipwright.search import POLICIES
 from hipwright.targets import TARGETS
 from tests import warm
+from tests.engine.harness import Op, check
 
-PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "CONTRIBUTING.md"
 FILES = re.compile(r"```python\n# (?P<path>[\w/.]+)\n(?P<code>.*?)```", re.DOTALL)
 TASK = """
 import torch
@@ -57,3 +64,14 @@ def test_a_template_a_policy_and_an_architecture(tmp_path: Path, monkeypatch: py
     # the same code at more bandwidth: a smaller share of the roofline where the launch bounds both
     mi300, mi325 = (result.evaluation.targets[name].estimate for name in ("gfx942", "mi325x"))
     assert mi300 is not None and mi325 is not None and mi325.roofline_fraction < mi300.roofline_fraction
+
+
+def test_an_operator() -> None:
+    page = (ROOT / "docs/engine.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n# in src/hipwright/engine/lower/arithmetic.py\n(.*?)```", page, re.DOTALL)
+    with mock.patch.dict(table.TABLE), mock.patch.dict(operators.TABLE):
+        known = set(table.TABLE)
+        exec(compile(code, "docs/engine.md", "exec"), {**vars(arithmetic), "math": math})
+        (added,) = set(table.TABLE) - known
+        operators.TABLE[added] = table.TABLE[added]  # a module of the package is loaded before the two are joined
+        check(Op(lambda x: torch.deg2rad(x) + 1), [torch.randn(5, 7)], other=[torch.randn(3, 9)])
