@@ -52,7 +52,7 @@ def keep_busy(judge: LocalJudge, ended: threading.Event) -> None:
 
     values = torch.randn(4096, 4096, device="cuda")
     while not ended.is_set():
-        with judge.sharing("policy"):
+        with judge.timing_paused("policy"):
             for _ in range(200):
                 values = torch.nn.functional.normalize(values @ values)
             torch.cuda.synchronize()
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
         ended.set()
         figures = judge.figures()
         if options.trace:
-            judge.account.write_trace(options.trace)
+            judge.stage_times.write_trace(options.trace)
     wrong = [
         f"{problem.name}, {program.text.splitlines()[-1]}: {one.status}, {one.fault}: {one.message[:120]}"
         for (problem, program, right), one in zip(asked, found, strict=True)

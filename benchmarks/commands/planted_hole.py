@@ -35,10 +35,10 @@ from hipwright.train.judging.judges import LocalJudge
 from hipwright.train.judging.protocols import ProgramJudge
 from hipwright.train.log import Log
 from hipwright.train.mini import model
-from hipwright.train.mini.bench import MiniRun
+from hipwright.train.mini.mini_run import MiniRun
 from hipwright.train.mini.form import read
 from hipwright.train.mini.settings import SFT, MiniSettings
-from hipwright.train.mini.stages import RUN, alone
+from hipwright.train.mini.stages import RUN, folder_lock
 from hipwright.train.mini.tasks import SCALES, Grammar
 from hipwright.train.records import TrainingProblem
 from hipwright.train.rewards import reward
@@ -136,33 +136,33 @@ class Planted:
 # ---------------------------------------------------------------- the experiment
 
 
-def start_policy(bench: MiniRun, out: Path, share: float) -> Path:
+def start_policy(mini: MiniRun, out: Path, share: float) -> Path:
     """The SFT model, briefly tuned on pairs of which `share` cheat."""
     place = out / "start"
     out.mkdir(parents=True, exist_ok=True)
-    with alone(out):  # the two trainings may run side by side
+    with folder_lock(out):  # the two trainings may run side by side
         if (place / model.META).exists():
             return place
         rng = random.Random("planted")
         rows = []
-        for line in bench.corpus.lines:
-            asked = bench.form.encode(line.problem)
+        for line in mini.corpus.lines:
+            asked = mini.form.encode(line.problem)
             for text in line.programs:
                 wrong = cheating(text) if rng.random() < share else None
-                rows.append((asked, bench.form.target(line.problem, wrong or text)))
-        policy = open_policy(bench, bench.place(bench.settings.seeds[0], SFT))
-        few = min(SPOILING_STEPS, bench.settings.sft.steps or SPOILING_STEPS)
-        settings = replace(bench.settings.continued, seed=11, steps=few)
+                rows.append((asked, mini.form.target(line.problem, wrong or text)))
+        policy = open_policy(mini, mini.model_folder(mini.settings.seeds[0], SFT))
+        few = min(SPOILING_STEPS, mini.settings.sft.steps or SPOILING_STEPS)
+        settings = replace(mini.settings.continued, seed=11, steps=few)
         with log(out / "work-start") as found:
             sft_loop(policy, rows, settings, out / "work-start", found)
-        model.save(policy.model, bench.words, place, {"arm": "start", "share": share})
+        model.save(policy.model, mini.tokenizer, place, {"arm": "start", "share": share})
     return place
 
 
-def open_policy(bench: MiniRun, place: Path) -> HFPolicy:
+def open_policy(mini: MiniRun, place: Path) -> HFPolicy:
     """A checkpoint as a policy."""
-    network, words = model.load(place)
-    return HFPolicy(network, end=[words.eos_token_id], pad=words.pad_token_id)
+    network, tokenizer = model.load(place)
+    return HFPolicy(network, end=[tokenizer.eos_token_id], pad=tokenizer.pad_token_id)
 
 
 def log(folder: Path) -> Log:
@@ -171,30 +171,30 @@ def log(folder: Path) -> Log:
     return Log(folder, resume_step=-1 if step is None else step)
 
 
-def train_policy(bench: MiniRun, out: Path, begin: Path, name: str, minutes: float) -> Path:
+def train_policy(mini: MiniRun, out: Path, begin: Path, name: str, minutes: float) -> Path:
     """The policy gradient from `begin`, under the planted judge ("hole") or the real one ("closed")."""
     place, work = out / name, out / f"work-{name}"
     if not (place / model.META).exists():
         work.mkdir(parents=True, exist_ok=True)
-        policy = open_policy(bench, begin)
-        settings = replace(bench.settings.rl, seed=5, max_minutes=minutes)
-        judge = Planted(bench.local(), work / "notes.jsonl", hole=name == "hole")
-        with Environment(judge, reward(bench.settings.reward), read) as environment, log(work) as found:
-            judge.warm(bench.problems())
-            train_rl(policy, bench.problems(), environment, bench.form, settings, work, found)
-        model.save(policy.model, bench.words, place, {"arm": name})
+        policy = open_policy(mini, begin)
+        settings = replace(mini.settings.rl, seed=5, max_minutes=minutes)
+        judge = Planted(mini.local_judge(), work / "notes.jsonl", hole=name == "hole")
+        with Environment(judge, reward(mini.settings.reward), read) as environment, log(work) as found:
+            judge.warm(mini.problems())
+            train_rl(policy, mini.problems(), environment, mini.form, settings, work, found)
+        model.save(policy.model, mini.tokenizer, place, {"arm": name})
     return place
 
 
 def sample_shares(
-    bench: MiniRun, place: Path, judges: dict[str, Environment], tasks: Sequence[TrainingProblem]
+    mini: MiniRun, place: Path, judges: dict[str, Environment], tasks: Sequence[TrainingProblem]
 ) -> dict[str, float]:
     """Shares of a checkpoint's samples: of cheats ("cheats"), and of samples that each judge accepts (its name)."""
-    prompts = [bench.form.encode(task) for task in tasks]
-    drawn = open_policy(bench, place).generate(
-        prompts, samples=SAMPLES, max_new_tokens=bench.settings.rl.max_new_tokens, temperature=1.0, seed=3
+    prompts = [mini.form.encode(task) for task in tasks]
+    drawn = open_policy(mini, place).generate(
+        prompts, samples=SAMPLES, max_new_tokens=mini.settings.rl.max_new_tokens, temperature=1.0, seed=3
     )
-    texts = [(task, bench.form.decode(one.tokens)) for task, some in zip(tasks, drawn, strict=True) for one in some]
+    texts = [(task, mini.form.decode(one.tokens)) for task, some in zip(tasks, drawn, strict=True) for one in some]
     found = {"cheats": sum(cheats(text) for _, text in texts) / len(texts)}
     for name, environment in judges.items():
         known = [future.result() for future in [environment.submit(task, text) for task, text in texts]]
@@ -210,17 +210,17 @@ def cheat_shares(notes: Path, bins: int = 20) -> list[float]:
     return [sum(found[at : at + size]) / len(found[at : at + size]) for at in range(0, len(found), size)]
 
 
-def judge_samples(bench: MiniRun, out: Path, places: dict[str, Path], count: int) -> None:
+def judge_samples(mini: MiniRun, out: Path, places: dict[str, Path], count: int) -> None:
     """Writes OUT/shares-NAME.json, where it is missing, of samples of each checkpoint on `count` held-out tasks."""
     missing = {name: place for name, place in places.items() if not shares_path(out, name).exists()}
     if not missing:
         return
-    settings, honest = bench.settings, bench.local()
+    settings, honest = mini.settings, mini.local_judge()
     tasks = Grammar(settings.corpus.seed, SCALES[settings.corpus.scale]).problems("compositions", count)
     with Environment(honest, reward(settings.reward), read) as real:
         planted = Environment(Planted(honest, out / "notes.jsonl", hole=True), real.reward, read)
         for name, place in missing.items():
-            found = sample_shares(bench, place, {"right for the hole": planted, "right": real}, tasks)
+            found = sample_shares(mini, place, {"right for the hole": planted, "right": real}, tasks)
             shares_path(out, name).write_text(json.dumps({"device": honest.device, **found}) + "\n")
 
 
@@ -243,12 +243,12 @@ def run(options: argparse.Namespace) -> int:
     """Runs what is missing, and prints the shares."""
     require_files([options.run / RUN], hint="RUN is a folder of `hipwright train mini`")
     settings = msgspec.convert(json.loads((options.run / RUN).read_text())["settings"], MiniSettings)
-    bench, out = MiniRun(options.run, settings), options.out
-    begin = start_policy(bench, out, options.share)
+    mini, out = MiniRun(options.run, settings), options.out
+    begin = start_policy(mini, out, options.share)
     places = {} if options.train == "closed" else {"start": begin}
     for name in (options.train,) if options.train else NAMES:
-        places[name] = train_policy(bench, out, begin, name, options.minutes)
-    judge_samples(bench, out, places, options.tasks)
+        places[name] = train_policy(mini, out, begin, name, options.minutes)
+    judge_samples(mini, out, places, options.tasks)
     if options.train:
         return 0
     along = {name: cheat_shares(out / f"work-{name}" / "notes.jsonl") for name in NAMES}

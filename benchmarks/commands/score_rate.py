@@ -71,7 +71,7 @@ def score_together(
         for future in [judge.submit(problems[task], program) for task, program in warm.items()]:
             future.result()
         print(f"{len(batches)} tasks opened in {time.perf_counter() - start:.1f} s")
-        judge.account.restart()
+        judge.stage_times.restart()
         start = time.perf_counter()
         asked = {task: [judge.submit(problems[task], one) for one in some] for task, some in batches.items()}
         verdicts = {task: [future.result() for future in some] for task, some in asked.items()}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hipwright.llm import compact
-from hipwright.train.tiny import tiny
+from hipwright.train.tiny import tiny_model
 
 REPO = Path(__file__).parents[2]
 EXAMPLE = REPO / "examples" / "bias_gelu.py"
@@ -31,7 +31,7 @@ def forward(self, x):
 
 def random_chat(folder: Path, *, brief: bool = False) -> Path:
     """Two random layers with meaningless output. brief: every 40th token ends an answer."""
-    model, tokenizer = tiny("qwen2", [EXAMPLE.read_text()])
+    model, tokenizer = tiny_model("qwen2", [EXAMPLE.read_text()])
     if brief:
         model.generation_config.eos_token_id = list(range(2, len(tokenizer), 40))
     return save(folder, model, tokenizer)
@@ -46,7 +46,7 @@ def by_heart(folder: Path) -> Path:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     prompt = compact.prompt(EXAMPLE.read_text())
-    _, tokenizer = tiny("qwen2", [prompt, PROGRAM])
+    _, tokenizer = tiny_model("qwen2", [prompt, PROGRAM])
     conversation = [{"role": "user", "content": prompt}]
     asked = tokenizer.apply_chat_template(conversation, add_generation_prompt=True, tokenize=False)
     question, answer = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (asked, PROGRAM))

@@ -16,7 +16,7 @@ def small_model(tmp_path: Path) -> Path:
     from hipwright.train import data
 
     folder = tmp_path / "tiny model"
-    model, tokenizer = tiny.tiny("qwen2", [data.system_prompt(), fakes.SOURCE])
+    model, tokenizer = tiny.tiny_model("qwen2", [data.system_prompt(), fakes.SOURCE])
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -27,13 +27,13 @@ def row(number: int, split: str = "train") -> data.ImitationRow:
     )
 
 
-def lessons(count: int = 24) -> data.ImitationRows:
+def imitation_rows(count: int = 24) -> data.ImitationRows:
     held = {"unseen_shapes": [row(100 + n, "unseen_shapes") for n in range(2)]}
     return data.ImitationRows({"train": [row(number) for number in range(count)], **held})
 
 
 def model() -> tuple[Any, Any]:
-    return tiny.tiny("qwen2", [" ".join(WORDS), "Reverse.", "system user assistant"], seed=3)
+    return tiny.tiny_model("qwen2", [" ".join(WORDS), "Reverse.", "system user assistant"], seed=3)
 
 
 SETTINGS = sft.SftSettings(
@@ -75,9 +75,9 @@ def run(folder: Path, *, resume: bool = False, kill_at: int = 0) -> sft.SftResul
         if resume:
             from hipwright.train import hf
 
-            resume_step = hf.step_of(hf.resume_point(folder, sft.known(lessons(), SETTINGS)))
+            resume_step = hf.step_of(hf.resume_point(folder, sft.run_fingerprint(imitation_rows(), SETTINGS)))
         with Log(folder, (), resume_step=resume_step) as log:
-            return sft.train_sft(*model(), lessons(), SETTINGS, folder, log, resume=resume)
+            return sft.train_sft(*model(), imitation_rows(), SETTINGS, folder, log, resume=resume)
     finally:
         SFTTrainer.training_step = plain
 

@@ -36,9 +36,9 @@ CHANGES = [
 
 def run(wanted: work.StageWork) -> None:
     """Launch the stage in two processes on the CPU."""
-    command = launch.plan(wanted)
+    command = launch.launch_command(wanted)
     assert command is not None
-    launch._prepare(wanted, command)
+    launch._write_inputs(wanted, command)
     config = launch.accelerate_config(wanted) | {"num_processes": 2, "mixed_precision": "no"}
     (wanted.folder / launch.ACCELERATE).write_text(yaml.safe_dump(config))
     variables = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}

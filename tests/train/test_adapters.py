@@ -98,7 +98,7 @@ def test_a_grpo_step_of_trl_leaves_the_unscorable_out(
         return made
 
     monkeypatch.setattr(GRPOTrainer, "_generate_and_score_completions", noted)
-    model, tokenizer = tiny.tiny("qwen2", [fakes.SOURCE])
+    model, tokenizer = tiny.tiny_model("qwen2", [fakes.SOURCE])
     before = {name: one.detach().clone() for name, one in model.named_parameters()}
     settings = grpo.GrpoSettings(
         steps=1,
@@ -125,11 +125,11 @@ def test_a_grpo_step_of_trl_leaves_the_unscorable_out(
         assert done.reward == pytest.approx(baseline)
         assert values["compiled"] == 1.0 and values["correct"] == pytest.approx(2 / 3)
     samples = [json.loads(line)["record"] for line in (tmp_path / "samples.jsonl").read_text().splitlines()]
-    assert [one["problem"] for one in samples] == ["row_sum"] * trl.SHOWN
+    assert [one["problem"] for one in samples] == ["row_sum"] * trl.LOGGED_ANSWERS
 
 
 def test_too_few_problems_for_one_update_are_refused(tmp_path: Path) -> None:
-    model, tokenizer = tiny.tiny("qwen2", [fakes.SOURCE])
+    model, tokenizer = tiny.tiny_model("qwen2", [fakes.SOURCE])
     settings = grpo.GrpoSettings(batch=4, accumulate=2, samples=4)
     with pytest.raises(BadInput, match="an update takes 2 problems, and there are 1"):
         grpo.train_grpo(model, tokenizer, [ROW_SUM], fakes.environment(), settings, tmp_path, None)
@@ -147,8 +147,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Environment]]:
         made.append(Environment(fakes.WordJudge(faults=4), reward(asked.reward.name, **asked.reward.options)))
         return made[-1]
 
-    monkeypatch.setattr(settings, "environment", environment)
-    monkeypatch.setattr(settings, "_open", {})
+    monkeypatch.setattr(settings, "new_environment", environment)
+    monkeypatch.setattr(settings, "_environments", {})
     yield made
 
 
@@ -171,13 +171,13 @@ def test_verl_scores_and_raises_for_the_unscorable(opened: list[Environment]) ->
 
 
 def test_what_other_processes_are_handed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(settings.VARIABLE, '{"reward": {"name": "source"}, "judge": {"targets": ["cuda"]}}')
-    assert settings.given().judge.targets == ("cuda",)
-    assert settings.given({"reward": {"name": "milestones"}}).reward.name == "milestones"
+    monkeypatch.setenv(settings.SETTINGS_VARIABLE, '{"reward": {"name": "source"}, "judge": {"targets": ["cuda"]}}')
+    assert settings.read_settings().judge.targets == ("cuda",)
+    assert settings.read_settings({"reward": {"name": "milestones"}}).reward.name == "milestones"
     for text in ("{", '{"rewards": {}}', '{"judge": {"workers": "many"}}'):
-        monkeypatch.setenv(settings.VARIABLE, text)
-        with pytest.raises(BadInput, match=settings.VARIABLE):
-            settings.given()
+        monkeypatch.setenv(settings.SETTINGS_VARIABLE, text)
+        with pytest.raises(BadInput, match=settings.SETTINGS_VARIABLE):
+            settings.read_settings()
 
 
 # ---------------------------------------------------------------- OpenEnv, and judging over HTTP
@@ -271,11 +271,11 @@ def test_a_judge_on_another_machine() -> None:
     judge = fakes.WordJudge(faults=1)
     with served(Environment(judge, reward("hipwright"))) as url:
         told = {"judge": {"urls": [url]}}
-        with settings.environment(settings.given(told)) as remote:
+        with settings.new_environment(settings.read_settings(told)) as remote:
             assert (remote.judge.device, remote.judge.clock) == ("none", "device")
             assert [one.reward for one in remote.score_group(ROW_SUM, texts)] == [one.reward for one in here]
             assert sorted(judge.asked) == sorted(words[:3]), "equal programs are asked for once"
             assert remote.score(ROW_SUM, fakes.answer("broken")).reward is None
             assert remote.score(ROW_SUM, fakes.answer("broken")).reward is not None, "a fault is not remembered"
     with pytest.raises(BadInput, match="no judge answers"):
-        settings.environment(settings.given(told)).__enter__()
+        settings.new_environment(settings.read_settings(told)).__enter__()

@@ -75,7 +75,7 @@ def test_a_missing_extra_is_named(
 # ---------------------------------------------------------------- dry runs
 
 QUICK = [(FSDP, "sft"), (LORA, "rl")]
-EVERY = [(name, which) for name in recipe.names() for which in ("sft", "rl")]
+EVERY = [(name, which) for name in recipe.recipe_names() for which in ("sft", "rl")]
 
 
 def dry(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, which: str) -> None:

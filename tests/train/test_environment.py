@@ -236,7 +236,7 @@ def test_outcomes_arrive_while_others_are_judged() -> None:
 
 
 def test_a_judge_that_shares_no_gpu_waits_for_nothing(judge: Told) -> None:
-    with Environment(judge, REWARDS["source"]).sharing():  # type: ignore[arg-type]
+    with Environment(judge, REWARDS["source"]).timing_paused():  # type: ignore[arg-type]
         pass
 
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hipwright.errors import BadInput
-from hipwright.train.log import DEFAULT, Log
+from hipwright.train.log import DEFAULT_TRACKERS, Log
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -103,7 +103,7 @@ def test_without_tensorboard_the_files_are_written(tmp_path: Path, monkeypatch: 
         log.metrics("rl", 1, {"reward": 0.5})
     assert lines(tmp_path / "metrics.jsonl") and not (tmp_path / "tensorboard").exists()
     with pytest.raises(BadInput, match="tensorboard is not installed"):
-        Log(tmp_path, DEFAULT)
+        Log(tmp_path, DEFAULT_TRACKERS)
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ def test_verifiers_loads_the_taskset_and_scores_traces() -> None:
 def test_verl_takes_the_overrides_and_leaves_the_unscorable_out(tmp_path: Path) -> None:
     chosen = recipe.load("qwen2.5-coder-14b-verl", ["reward.name=milestones", "verl.samples=4"])
     work = StageWork(stage="rl", recipe=chosen, data=str(SAMPLE), out=str(tmp_path / "run"))
-    command = launch.plan(work)
+    command = launch.launch_command(work)
     assert command is not None
     overrides = tmp_path / "overrides.json"
     overrides.write_text(json.dumps(command.argv[3:]))

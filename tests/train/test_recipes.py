@@ -23,16 +23,16 @@ def job(name: str, stage: recipe.Stage, out: Path, *changes: str, **more: Any) -
 
 
 def test_every_recipe_reads_and_is_whole() -> None:
-    assert recipe.names() == [
+    assert recipe.recipe_names() == [
         "qwen2.5-coder-14b-8gpu",
         "qwen2.5-coder-14b-8gpu-deepspeed",
         "qwen2.5-coder-14b-verl",
         "qwen2.5-coder-7b-lora-1gpu",
     ]
-    for name in recipe.names():
+    for name in recipe.recipe_names():
         chosen = recipe.load(name)
         assert chosen.name == name and chosen.about
-        again = recipe.read(msgspec.to_builtins(chosen), "again")
+        again = recipe.from_tables(msgspec.to_builtins(chosen), "again")
         assert again == chosen, "what a process is handed is what was resolved"
 
 
@@ -105,7 +105,7 @@ def test_accelerate_is_told_how(
     from accelerate.commands.config.config_args import load_config_from_file
 
     wanted = job(name, stage, tmp_path)
-    command = launch.plan(wanted)
+    command = launch.launch_command(wanted)
     assert command is not None and command.needs == needs[stage]
     assert command.argv[1:3] == ("-m", "accelerate.commands.launch") and command.argv[-2] == "hipwright.train.work"
     handed = msgspec.json.decode(command.files[work.WORK].encode(), type=work.StageWork)
@@ -130,7 +130,7 @@ def test_several_machines_share_one_launch(tmp_path: Path) -> None:
 
 def test_one_gpu_needs_no_launcher(tmp_path: Path) -> None:
     for stage in ("sft", "rl"):
-        assert launch.plan(job("qwen2.5-coder-7b-lora-1gpu", stage, tmp_path)) is None  # type: ignore[arg-type]
+        assert launch.launch_command(job("qwen2.5-coder-7b-lora-1gpu", stage, tmp_path)) is None  # type: ignore[arg-type]
 
 
 def test_verl_is_told_everything_the_recipe_says(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_verl_is_told_everything_the_recipe_says(tmp_path: Path) -> None:
     )
     assert Path(told["reward.custom_reward_function.path"]) == Path(verl.__file__)
     assert told["trainer.resume_mode"] == "auto"
-    command = launch.plan(wanted)
+    command = launch.launch_command(wanted)
     assert command is not None and command.variables == {"RAY_ADDRESS": "auto"} and command.needs[0] == "verl"
     assert f"data.train_files='{tmp_path}/a run/problems.parquet'" in command.argv, "a space is quoted for hydra"
 
@@ -152,7 +152,7 @@ def test_verl_is_told_everything_the_recipe_says(tmp_path: Path) -> None:
 def test_the_rows_of_verl_are_the_problems(tmp_path: Path) -> None:
     from datasets import Dataset
 
-    path = launch.write_rows(job("qwen2.5-coder-14b-verl", "rl", tmp_path, "data.problems=3"))
+    path = launch.write_verl_rows(job("qwen2.5-coder-14b-verl", "rl", tmp_path, "data.problems=3"))
     rows = Dataset.from_parquet(str(path)).to_list()
     known = data.problems(SAMPLE)["train"][:3]
     assert [row["reward_model"]["ground_truth"] for row in rows] == [one.source for one in known]
@@ -174,7 +174,7 @@ def test_what_is_missing_is_said_before_anything_starts(
     tmp_path: Path, name: str, stage: recipe.Stage, changes: tuple[str, ...], says: str
 ) -> None:
     with pytest.raises(BadInput, match=says):
-        launch.start(job(name, stage, tmp_path / "run", *changes), lambda text: None)
+        launch.launch_stage(job(name, stage, tmp_path / "run", *changes), lambda text: None)
     assert not (tmp_path / "run" / launch.ACCELERATE).exists()
 
 
@@ -192,7 +192,7 @@ def test_a_data_set_and_its_exports_give_the_same_rows(tmp_path: Path) -> None:
     told = ExportOptions(system=data.system_prompt())
     for form in ("jsonl", "sft", "trl"):
         export(form, pairs, tmp_path / form, told)
-    expected = data.lessons(tmp_path / "set")
+    expected = data.imitation_rows(tmp_path / "set")
     assert set(expected.splits) == {"train", "test_family", "unseen_shapes"} and expected.train
     assert not any(one.completion[0]["content"] in ("", None) for one in expected.train)
 
@@ -200,11 +200,11 @@ def test_a_data_set_and_its_exports_give_the_same_rows(tmp_path: Path) -> None:
         return {name: sorted(json.dumps(one) for one in rows) for name, rows in found.splits.items()}
 
     for form in ("jsonl", "sft", "trl"):
-        assert plain(data.lessons(tmp_path / form)) == plain(expected), form
+        assert plain(data.imitation_rows(tmp_path / form)) == plain(expected), form
     problems = data.problems(tmp_path / "set")
     assert problems == data.problems(tmp_path / "jsonl")
     assert sum(map(len, problems.values())) == len({pair.task for pair in pairs})
-    cut = data.lessons(tmp_path / "set", rows=2, held_rows=1)
+    cut = data.imitation_rows(tmp_path / "set", rows=2, held_rows=1)
     assert (len(cut.train), {len(rows) for rows in cut.held.values()}) == (2, {1})
 
 
@@ -216,11 +216,11 @@ def test_folders_of_the_wrong_kind_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "row_sum.py").write_text(fakes.SOURCE)
     with pytest.raises(BadInput, match="an export as verl, which holds no rows to imitate"):
-        data.lessons(tmp_path / "verl")
+        data.imitation_rows(tmp_path / "verl")
     with pytest.raises(BadInput, match="an export as verl, which holds no problems"):
         data.problems(tmp_path / "verl")
     with pytest.raises(BadInput, match="a folder of tasks, which holds no rows to imitate"):
-        data.lessons(tmp_path / "tasks")
+        data.imitation_rows(tmp_path / "tasks")
     with pytest.raises(BadInput, match="no such folder of data"):
         data.problems(tmp_path / "nothing")
     assert [one.name for one in data.problems(tmp_path / "tasks")["train"]] == ["row_sum"]
@@ -229,10 +229,10 @@ def test_folders_of_the_wrong_kind_are_one_line(tmp_path: Path) -> None:
 def test_without_splits_every_twentieth_task_is_held_out_always_the_same() -> None:
     rows = [data.ImitationRow([], [], f"task {number // 2}", "") for number in range(80)]
     found = data._by_split(rows)
-    assert len(found[data.HELD]) == 4 and len(found["train"]) == 76
-    assert {row.task for row in found[data.HELD]} & {row.task for row in found["train"]} == set()
+    assert len(found[data.HELD_OUT]) == 4 and len(found["train"]) == 76
+    assert {row.task for row in found[data.HELD_OUT]} & {row.task for row in found["train"]} == set()
     again = data._by_split(rows[::-1])
-    assert {row.task for row in again[data.HELD]} == {row.task for row in found[data.HELD]}
+    assert {row.task for row in again[data.HELD_OUT]} == {row.task for row in found[data.HELD_OUT]}
 
 
 def test_torn_lines_are_told(tmp_path: Path) -> None:
@@ -241,5 +241,5 @@ def test_torn_lines_are_told(tmp_path: Path) -> None:
 
     lines = [row(pair) for pair in sample()]
     (tmp_path / "pairs.jsonl").write_bytes(b"".join(lines[:-1]) + lines[-1][:50])
-    found = data.lessons(tmp_path)
+    found = data.imitation_rows(tmp_path)
     assert len(found.bad) == 1 and "pairs.jsonl line" in found.bad[0]

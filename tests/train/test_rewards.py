@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from hipwright.errors import BadInput
 from hipwright.train.records import AnswerOutcome
-from hipwright.train.rewards import CAP, HEADROOM, REWARDS, Clip, headroom, phi, reward
+from hipwright.train.rewards import CAP, HEADROOM, REWARDS, RewardClip, headroom, phi, reward
 
 BOUNDS = {"source": (0.0, 3.0), "milestones": (-1.0, 3.0), "hipwright": (-0.5, 1.2)}
 EVERY = sorted(REWARDS)
@@ -227,7 +227,7 @@ def test_an_empty_group() -> None:
 
 
 def test_clip_holds_values_within_the_last_hundred() -> None:
-    clip = Clip(least=0.0)
+    clip = RewardClip(least=0.0)
     for _ in range(10):
         assert clip.clip([0.0, 1.0, None]) == [0.0, 1.0, None]
     assert clip.bounds() == (pytest.approx(-0.25), pytest.approx(1.25))
@@ -238,14 +238,14 @@ def test_clip_holds_values_within_the_last_hundred() -> None:
 
 
 def test_the_first_success_is_not_clipped_to_nothing() -> None:
-    clip = Clip()
+    clip = RewardClip()
     clip.clip([0.0] * 100)
     assert clip.clip([1.0]) == [pytest.approx(0.3)]
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(-1, 3)), max_size=150), st.lists(st.floats(-1, 3), max_size=8))
 def test_clip_goes_on_from_a_checkpoint(past: list[float | None], more: list[float]) -> None:
-    first, second = Clip(), Clip()
+    first, second = RewardClip(), RewardClip()
     first.clip(past)
     second.load(first.state())
     assert first.clip(more) == second.clip(more)

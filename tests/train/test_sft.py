@@ -15,9 +15,9 @@ import pytest
 
 from hipwright.errors import BadInput
 from hipwright.train import data, hf, sft
+from hipwright.train.held_out_samples import HeldOutSampler
 from hipwright.train.log import Log
 from hipwright.train.records import TrainingProblem
-from hipwright.train.watch import SampleWatch
 from tests.train import fakes
 from tests.train import sft_small as small
 
@@ -46,7 +46,7 @@ def completion_loss(rows: list[data.ImitationRow]) -> float:
 
     model, tokenizer = small.model()
     total, count = 0.0, 0
-    for ids, mask in sft.encode(rows, tokenizer):
+    for ids, mask in sft.encode_rows(rows, tokenizer):
         with torch.no_grad():
             logits = model(torch.tensor([ids])).logits[0, :-1].log_softmax(-1)
         picked = logits.gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
@@ -58,7 +58,7 @@ def completion_loss(rows: list[data.ImitationRow]) -> float:
 @pytest.mark.parametrize("packing", [True, False])
 def test_the_loss_is_of_the_completions_and_no_row_sees_another(tmp_path: Path, packing: bool) -> None:
     rows = [small.row(number) for number in range(4)]
-    lengths = [len(one.ids) for one in sft.encode(rows, small.model()[1])]
+    lengths = [len(one.ids) for one in sft.encode_rows(rows, small.model()[1])]
     room = sum(lengths) if packing else max(lengths)
     result, _ = train(
         tmp_path,
@@ -76,24 +76,26 @@ def test_the_loss_is_of_the_completions_and_no_row_sees_another(tmp_path: Path, 
 
 def test_rows_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> None:
     rows = [small.row(number) for number in range(4)]
-    lengths = sorted(len(one.ids) for one in sft.encode(rows, small.model()[1]))
+    lengths = sorted(len(one.ids) for one in sft.encode_rows(rows, small.model()[1]))
     assert lengths[0] < lengths[-1]
-    kept, too_long = sft.fitting(data.ImitationRows({"train": rows}), small.model()[1], lengths[-1] - 1)
+    kept, too_long = sft.rows_that_fit(data.ImitationRows({"train": rows}), small.model()[1], lengths[-1] - 1)
     assert len(kept["train"]) == 4 - too_long and too_long == lengths.count(lengths[-1])
     with pytest.raises(BadInput, match="longer than 3 tokens"):
-        sft.fitting(data.ImitationRows({"train": rows}), small.model()[1], 3)
+        sft.rows_that_fit(data.ImitationRows({"train": rows}), small.model()[1], 3)
 
 
 def test_a_template_that_rewrites_the_prompt_is_refused() -> None:
     _, tokenizer = small.model()
     tokenizer.chat_template = "{{ messages|length }}{% for m in messages %}{{ m['content'] }}{% endfor %}"
     with pytest.raises(BadInput, match="otherwise once it is answered"):
-        sft.encode([small.row(1)], tokenizer)
+        sft.encode_rows([small.row(1)], tokenizer)
 
 
 @pytest.mark.slow
 def test_it_learns_and_held_out_loss_is_told(tmp_path: Path) -> None:
-    result, _ = train(tmp_path, small.lessons(4), max_steps=30, evaluate_every=15, save_every=0, learning_rate=2e-2)
+    result, _ = train(
+        tmp_path, small.imitation_rows(4), max_steps=30, evaluate_every=15, save_every=0, learning_rate=2e-2
+    )
     losses = metrics(tmp_path, "sft")
     assert losses[30]["loss"] < 0.5 * losses[1]["loss"]
     assert set(metrics(tmp_path, "eval")) == {15, 30}
@@ -105,7 +107,7 @@ def test_lora_trains_adapters_alone(tmp_path: Path) -> None:
     import torch
 
     before = {name: value.clone() for name, value in small.model()[0].state_dict().items()}
-    result, model = train(tmp_path, small.lessons(), lora_rank=4, max_steps=2, evaluate_every=0, save_every=0)
+    result, model = train(tmp_path, small.imitation_rows(), lora_rank=4, max_steps=2, evaluate_every=0, save_every=0)
     trained = [name for name, one in model.named_parameters() if one.requires_grad]
     assert trained and all("lora_" in name for name in trained)
     assert any(bool(one.abs().sum()) for name, one in model.named_parameters() if "lora_B" in name)
@@ -139,7 +141,7 @@ def test_kill_9_then_resume_gives_the_same_batches_and_losses(tmp_path: Path) ->
 def test_a_training_is_only_gone_on_with_under_the_same_conditions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = small.lessons(8)
+    rows = small.imitation_rows(8)
     train(tmp_path, rows, max_steps=3)
     model, tokenizer = small.model()
     settings = msgspec.structs.replace(small.SETTINGS, max_steps=3)
@@ -149,12 +151,14 @@ def test_a_training_is_only_gone_on_with_under_the_same_conditions(
         other = msgspec.structs.replace(settings, learning_rate=0.1)
         sft.train_sft(model, tokenizer, rows, other, tmp_path, None, resume=True)
     with pytest.raises(BadInput, match="with data"):
-        sft.train_sft(model, tokenizer, small.lessons(9), settings, tmp_path, None, resume=True)
+        sft.train_sft(model, tokenizer, small.imitation_rows(9), settings, tmp_path, None, resume=True)
     real = hf.fingerprint
     monkeypatch.setattr(hf, "fingerprint", lambda *args: {**real(*args), "device": "NVIDIA A100"})
     with pytest.raises(BadInput, match="with device cpu, and this is NVIDIA A100"):
         sft.train_sft(model, tokenizer, rows, settings, tmp_path, None, resume=True)
-    point = hf.resume_point(tmp_path, hf.fingerprint({}, "") | sft.known(rows, settings), allow_device_change=True)
+    point = hf.resume_point(
+        tmp_path, hf.fingerprint({}, "") | sft.run_fingerprint(rows, settings), allow_device_change=True
+    )
     assert point == tmp_path / "checkpoint-3"
 
 
@@ -163,7 +167,7 @@ def test_a_torn_checkpoint_is_none(tmp_path: Path) -> None:
     for step in (3, 6, 12):
         (tmp_path / f"checkpoint-{step}").mkdir()
         if step < 12:
-            (tmp_path / f"checkpoint-{step}" / hf.WHOLE).write_text(json.dumps(found))
+            (tmp_path / f"checkpoint-{step}" / hf.COMPLETE).write_text(json.dumps(found))
     assert hf.resume_point(tmp_path, found) == tmp_path / "checkpoint-6"
     assert not (tmp_path / "checkpoint-12").exists()
     assert hf.resume_point(tmp_path / "none", found) is None and hf.step_of(None) == -1
@@ -186,8 +190,10 @@ def test_sampling_while_sft_goes_on_changes_no_loss(tmp_path: Path) -> None:
         model, tokenizer = small.model()
         problems = [TrainingProblem(name=name, source="import torch") for name in ("one", "two", "three")]
         with Log(folder, ()) as log:
-            watch = SampleWatch(problems, fakes.environment(), tokenizer, log, every=2, new_tokens=5)
-            sft.train_sft(model, tokenizer, small.lessons(8), settings, folder, log, watch=watch if watched else None)
+            sampler = HeldOutSampler(problems, fakes.environment(), tokenizer, log, every=2, new_tokens=5)
+            sft.train_sft(
+                model, tokenizer, small.imitation_rows(8), settings, folder, log, callback=sampler if watched else None
+            )
         losses[watched] = [values["loss"] for values in metrics(folder, "sft").values()]
     assert losses[True] == losses[False] and len(losses[True]) == 4
     scored = metrics(tmp_path / "True", "eval")

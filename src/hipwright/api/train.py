@@ -58,7 +58,7 @@ def train_stage(request: StageRequest, *, listener: Listener = silent) -> dict[s
     keeps the last checkpoint.
     """
     from hipwright.train import recipe as recipes
-    from hipwright.train.launch import NodeRank, start
+    from hipwright.train.launch import NodeRank, launch_stage
     from hipwright.train.work import StageWork
 
     chosen = recipes.load(request.recipe, request.changes)
@@ -91,7 +91,7 @@ def train_stage(request: StageRequest, *, listener: Listener = silent) -> dict[s
         def say(text: str) -> None:
             listener("note", {"text": text})
 
-        done = start(work, say, NodeRank(request.rank, request.address))
+        done = launch_stage(work, say, NodeRank(request.rank, request.address))
     return _stage_summary(request, chosen.name, out, done)
 
 
@@ -157,13 +157,13 @@ def mini_settings(target: str | None, changes: Sequence[str]) -> MiniSettings:
     """The preset of a target with changes KEY=VALUE. BadInput for unknown keys and wrong types."""
     import msgspec
 
-    from hipwright.train.judging.settings import targets_of
+    from hipwright.train.judging.settings import judge_targets
     from hipwright.train.mini.settings import MiniSettings, preset
-    from hipwright.train.recipe import Judging, change, refuse_unknown
+    from hipwright.train.recipe import JudgeSettings, apply_change, refuse_unknown
 
-    plain = preset(target or targets_of(Judging())[0]).to_dict()
+    plain = preset(target or judge_targets(JudgeSettings())[0]).to_dict()
     for one in changes:
-        change(plain, one)
+        apply_change(plain, one)
     refuse_unknown(plain, MiniSettings, "hipwright train mini", "")
     try:
         return msgspec.convert(plain, MiniSettings)
@@ -203,8 +203,8 @@ def serve_environment(request: ServeRequest, *, listener: Listener = silent) -> 
     from hipwright.train.adapters import openenv
     from hipwright.train.data import problems
     from hipwright.train.judging import serve
-    from hipwright.train.judging.settings import TOKEN, EnvironmentSettings, environment
-    from hipwright.train.recipe import Judging, RewardSettings
+    from hipwright.train.judging.settings import TOKEN_VARIABLE, EnvironmentSettings, new_environment
+    from hipwright.train.recipe import JudgeSettings, RewardSettings
 
     if not request.data.exists():
         raise BadInput(f"no such folder of data: {request.data}")
@@ -213,11 +213,11 @@ def serve_environment(request: ServeRequest, *, listener: Listener = silent) -> 
     if request.split not in known:
         raise BadInput(f"{request.data} has no split {request.split!r}", hint=f"splits: {', '.join(known)}")
     settings = EnvironmentSettings(
-        reward=RewardSettings(name=request.reward), judge=Judging(targets=request.targets), unsafe=request.unsafe
+        reward=RewardSettings(name=request.reward), judge=JudgeSettings(targets=request.targets), unsafe=request.unsafe
     )
     chosen, place = known[request.split], f"http://{request.host}:{request.port}"
-    with environment(settings, request.gpus) as opened:
+    with new_environment(settings, request.gpus) as opened:
         episodes = openenv.EpisodeStore(opened, chosen, turns=request.turns)
         where = opened.judge.device or "the processor"
         listener("note", {"text": f"{len(chosen)} problems at {place}, judged on {where}"})
-        serve.serve(openenv.app(episodes), request.host, request.port, os.environ.get(TOKEN, ""))
+        serve.serve(openenv.app(episodes), request.host, request.port, os.environ.get(TOKEN_VARIABLE, ""))

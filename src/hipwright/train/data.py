@@ -1,10 +1,10 @@
-"""What learning reads: rows to imitate and problems to answer, from the folders that the other commands leave.
+"""Training data: rows to imitate and problems to answer, read from the folders that other commands write.
 
     rows      a data set (`hipwright dataset build`), or its export as jsonl, sft or trl
     problems  a data set, its export as jsonl, a folder of `hipwright synth`, or any folder of task files
 
-Held out is what the data set's splits hold out, never rows drawn by chance; a data set without splits holds out every
-20th task, by its name in the data set, so that the same tasks are held out each time.
+Tasks are held out by the data set's own splits. A data set without splits holds out every 20th task in the order of
+their hashes, so that the same tasks are held out each time.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from hipwright.train.records import TrainingProblem
 
 TRAIN = "train"
 UNSPLIT = ("", "unsplit")
-HELD = "held_out"
+HELD_OUT = "held_out"
 """The split of the tasks that are held out of a data set without splits."""
-EVERY = 20
+HELD_OUT_EVERY = 20
 
 Message = dict[str, str]
-"""role and content."""
+"""A chat message with the keys role and content."""
 
 
 class ImitationRow(NamedTuple):
-    """One thing to imitate: the messages before the answer, the answer as one message, and the task it belongs to."""
+    """A conversation to imitate: the messages before the answer, the answer as one message, its task and its split."""
 
     prompt: list[Message]
     completion: list[Message]
@@ -43,43 +43,43 @@ class ImitationRow(NamedTuple):
     split: str
 
     def columns(self) -> dict[str, Any]:
-        """As TRL's prompt-completion form."""
+        """The row in TRL's prompt-completion form."""
         return {"prompt": self.prompt, "completion": self.completion}
 
 
 @dataclass
 class ImitationRows:
-    """Rows by split, `train` among them; bad: lines that could not be read, each as one line for people."""
+    """Rows by split, `train` among them. bad: a message for each line that could not be read."""
 
     splits: dict[str, list[ImitationRow]] = field(default_factory=dict)
     bad: list[str] = field(default_factory=list)
 
     @property
     def train(self) -> list[ImitationRow]:
-        """What is learnt from."""
+        """The rows of the training split."""
         return self.splits.get(TRAIN, [])
 
     @property
     def held(self) -> dict[str, list[ImitationRow]]:
-        """What is only looked at."""
+        """The rows of all other splits that have any."""
         return {name: rows for name, rows in self.splits.items() if name != TRAIN and rows}
 
 
-def lessons(folder: Path, *, rows: int | None = None, held_rows: int | None = None) -> ImitationRows:
-    """The rows of a data set or of its export. rows, held_rows: at most so many to learn from, and a held-out split.
+def imitation_rows(folder: Path, *, rows: int | None = None, held_rows: int | None = None) -> ImitationRows:
+    """The rows of a data set or of its export. rows, held_rows: the most rows of train and of a held-out split.
 
-    BadInput for a folder without such rows, and where none of them is there to learn from.
+    Raises BadInput for a folder without such rows, and for one whose training split is empty.
     """
-    kind = _kind(folder)
+    kind = _folder_kind(folder)
     if kind in ("sft", "trl"):
         bad: list[BadRow] = []
-        found = list(_exported(folder, kind, bad))
+        found = list(_export_rows(folder, kind, bad))
     elif kind in ("pairs", "jsonl"):
         bad = []
-        found = list(_taught(_pairs(folder, kind, bad)))
+        found = list(_pair_rows(_pairs(folder, kind, bad)))
     else:
-        raise _wrong(folder, kind, "rows to imitate", "a data set, or its export as jsonl, sft or trl")
-    made = ImitationRows(_by_split(found), [_line(one) for one in bad])
+        raise _wrong_kind(folder, kind, "rows to imitate", "a data set, or its export as jsonl, sft or trl")
+    made = ImitationRows(_by_split(found), [_describe_bad_row(one) for one in bad])
     if not made.train:
         raise BadInput(
             f"{folder} has no row to learn from", hint="; ".join(made.bad[:3]) or "`hipwright dataset stats`"
@@ -91,17 +91,17 @@ def lessons(folder: Path, *, rows: int | None = None, held_rows: int | None = No
 
 
 def problems(folder: Path, *, limit: int | None = None) -> dict[str, list[TrainingProblem]]:
-    """The problems of a folder by split, each once, in the folder's order; limit: at most so many a split.
+    """The problems of a folder by split, each once, in the folder's order. limit: the most problems of a split.
 
-    BadInput for a folder that holds none.
+    Raises BadInput for a folder without problems.
     """
-    kind = _kind(folder)
+    kind = _folder_kind(folder)
     if kind in ("pairs", "jsonl"):
-        found = _of_pairs(_pairs(folder, kind, []))
+        found = _pair_problems(_pairs(folder, kind, []))
     elif kind == "tasks":
-        found = _of_tasks(folder)
+        found = _task_problems(folder)
     else:
-        raise _wrong(folder, kind, "problems", "a data set, its export as jsonl, or a folder of tasks")
+        raise _wrong_kind(folder, kind, "problems", "a data set, its export as jsonl, or a folder of tasks")
     splits: dict[str, list[TrainingProblem]] = {}
     for one in found:
         splits.setdefault(one.split, []).append(one)
@@ -111,17 +111,17 @@ def problems(folder: Path, *, limit: int | None = None) -> dict[str, list[Traini
 
 
 def system_prompt(targets: Sequence[str] = TARGETS.default_offline) -> str:
-    """What `hipwright dataset export` and the agents tell every writer first."""
+    """The system prompt of `hipwright dataset export` and of the agents."""
     from hipwright.agents import prompt_session
 
     return prompt_session.system(targets)
 
 
-# ---------------------------------------------------------------- which folder is this
+# ---------------------------------------------------------------- kinds of folders
 
 
-def _kind(folder: Path) -> str:
-    """ "pairs", "tasks", or the format of an export. BadInput for what is none of them."""
+def _folder_kind(folder: Path) -> str:
+    """ "pairs", "tasks", or the format of an export. Raises BadInput for any other folder."""
     if folder.is_file() or (folder / PAIRS).is_file():
         return "pairs"
     if not folder.is_dir():
@@ -136,12 +136,12 @@ def _kind(folder: Path) -> str:
         raise BadInput(f"{folder / 'export.json'} cannot be read: {error}", hint="export the data set again") from error
 
 
-def _wrong(folder: Path, kind: str, what: str, wanted: str) -> BadInput:
+def _wrong_kind(folder: Path, kind: str, what: str, wanted: str) -> BadInput:
     held = "a folder of tasks" if kind == "tasks" else f"an export as {kind}"
     return BadInput(f"{folder} is {held}, which holds no {what}", hint=f"give {wanted}")
 
 
-def _line(bad: BadRow) -> str:
+def _describe_bad_row(bad: BadRow) -> str:
     return f"{bad.file} line {bad.line}: {bad.why}"
 
 
@@ -156,21 +156,21 @@ def _pairs(folder: Path, kind: str, bad: list[BadRow]) -> Iterator[Pair]:
 # ---------------------------------------------------------------- rows
 
 
-def _taught(pairs: Iterable[Pair]) -> Iterator[ImitationRow]:
-    """Every verified program, once for each prompt, as the exports tell it."""
-    from hipwright.dataset.export.chat import ChatRows as Taught
+def _pair_rows(pairs: Iterable[Pair]) -> Iterator[ImitationRow]:
+    """A row for every verified program, in the form of the chat exports."""
+    from hipwright.dataset.export.chat import ChatRows
     from hipwright.dataset.export.writing import ExportOptions, LeftOut
 
-    taught = Taught(ExportOptions(system=system_prompt()))
+    chat_rows = ChatRows(ExportOptions(system=system_prompt()))
     for pair in pairs:
         try:
-            row = taught(pair)
+            row = chat_rows(pair)
         except LeftOut:
             continue
         yield ImitationRow(row["prompt"], row["completion"], pair.task, pair.split)
 
 
-def _exported(folder: Path, kind: str, bad: list[BadRow]) -> Iterator[ImitationRow]:
+def _export_rows(folder: Path, kind: str, bad: list[BadRow]) -> Iterator[ImitationRow]:
     if kind == "trl":
         yield from _parquet(folder / "sft")
         return
@@ -178,10 +178,10 @@ def _exported(folder: Path, kind: str, bad: list[BadRow]) -> Iterator[ImitationR
         for number, line in enumerate(path.read_bytes().splitlines(), 1):
             try:
                 row = msgspec.json.decode(line)
-                said = [dict(one) for one in row["messages"]]
-                if len(said) < 2 or said[-1]["role"] != "assistant":
+                messages = [dict(one) for one in row["messages"]]
+                if len(messages) < 2 or messages[-1]["role"] != "assistant":
                     raise ValueError("the conversation does not end with an answer")
-                yield ImitationRow(said[:-1], said[-1:], str(row["task"]), path.stem)
+                yield ImitationRow(messages[:-1], messages[-1:], str(row["task"]), path.stem)
             except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
                 bad.append(BadRow(file=path.name, line=number, why=f"{type(error).__name__}: {error}"))
 
@@ -200,49 +200,49 @@ def _parquet(folder: Path) -> Iterator[ImitationRow]:
 
 
 def _by_split(rows: Sequence[ImitationRow]) -> dict[str, list[ImitationRow]]:
-    whole = all(row.split in (*UNSPLIT, TRAIN) for row in rows)
-    held = _held({row.task for row in rows}) if whole else frozenset()
+    unsplit = all(row.split in (*UNSPLIT, TRAIN) for row in rows)
+    held = _held_out_tasks({row.task for row in rows}) if unsplit else frozenset()
     found: dict[str, list[ImitationRow]] = {}
     for row in rows:
-        split = HELD if row.task in held else TRAIN if row.split in UNSPLIT else row.split
+        split = HELD_OUT if row.task in held else TRAIN if row.split in UNSPLIT else row.split
         found.setdefault(split, []).append(row._replace(split=split))
     return found
 
 
-def _held(tasks: Iterable[str]) -> frozenset[str]:
-    """Every 20th task in an order that no name decides; of fewer, but at least two, one."""
+def _held_out_tasks(tasks: Iterable[str]) -> frozenset[str]:
+    """Every 20th task in the order of their hashes; one of 2 to 39 tasks, none of a single task."""
     ordered = sorted(tasks, key=lambda task: content_key("held out", task))
-    count = max(len(ordered) // EVERY, 1) if len(ordered) > 1 else 0
+    count = max(len(ordered) // HELD_OUT_EVERY, 1) if len(ordered) > 1 else 0
     return frozenset(ordered[:count])
 
 
 # ---------------------------------------------------------------- problems
 
 
-def _of_pairs(pairs: Iterable[Pair]) -> Iterator[TrainingProblem]:
-    """One a task; a data set without splits holds some out, as for rows."""
+def _pair_problems(pairs: Iterable[Pair]) -> Iterator[TrainingProblem]:
+    """One problem for each task; a data set without splits holds tasks out as for rows."""
     known: dict[str, Pair] = {}
     for pair in pairs:
         known.setdefault(pair.task, pair)
-    whole = all(pair.split in (*UNSPLIT, TRAIN) for pair in known.values())
-    held = _held(known) if whole else frozenset()
+    unsplit = all(pair.split in (*UNSPLIT, TRAIN) for pair in known.values())
+    held = _held_out_tasks(known) if unsplit else frozenset()
     for key, pair in known.items():
-        split = HELD if key in held else TRAIN if pair.split in UNSPLIT else pair.split
+        split = HELD_OUT if key in held else TRAIN if pair.split in UNSPLIT else pair.split
         yield TrainingProblem(name=pair.task_name, source=pair.task_source, split=split, facts=_facts(pair))
 
 
-def _of_tasks(folder: Path) -> Iterator[TrainingProblem]:
+def _task_problems(folder: Path) -> Iterator[TrainingProblem]:
     from hipwright.dataset.tasks import read_tasks
 
     entries, _ = read_tasks(folder)
-    held = _held(entry.key for entry in entries)
+    held = _held_out_tasks(entry.key for entry in entries)
     for entry in entries:
         facts = _facts(entry.made) if entry.made is not None else {}
-        split = HELD if entry.key in held else TRAIN
+        split = HELD_OUT if entry.key in held else TRAIN
         yield TrainingProblem(name=entry.name, source=entry.source, split=split, facts=facts)
 
 
 def _facts(known: Any) -> dict[str, Any]:
-    """What reports group by, of a pair or of what synthesis says."""
+    """The columns that reports group by, of a pair or of a synthesised task's record."""
     facts: Mapping[str, Any] = {name: getattr(known, name) for name in ("difficulty", "dtype", "operators", "families")}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items()}

@@ -1,7 +1,7 @@
-"""The environment of learning: (task, completion, turns before) -> outcome and reward (docs/rewards.md).
+"""The environment of training: (task, completion, earlier turns) -> outcome and reward (docs/rewards.md).
 
-Everything that trains goes through here: our own loops and the adapters to other libraries. With the same arguments and
-the same verdict of the judge the answer is the same; the judge remembers programs, so a second look costs nothing.
+The loops of this package and the adapters to other libraries all use it. Equal arguments and an equal verdict of the
+judge give an equal result. Judges cache verdicts, so that a program is judged once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hipwright.evaluation.bench import compiled
 from hipwright.llm.answers.read import read_answer
 from hipwright.llm.answers.repair import UnusableAnswer
 from hipwright.records import Evaluation, Program, Timing
-from hipwright.train.evidence import unusable_words, words
+from hipwright.train.evidence import describe_evaluation, describe_unusable_answer
 from hipwright.train.judging.backends import FLOOR_US, REFERENCE_US
 from hipwright.train.judging.protocols import ProgramJudge
 from hipwright.train.records import AnswerOutcome, Clock, ScoredOutcome, TrainingProblem, Turn
@@ -27,19 +27,20 @@ from hipwright.train.rewards import RewardFunction
 
 Reader = Callable[[str, TrainingProblem], Program | UnusableAnswer]
 HACKS = ("hack", "impossible")
-"""Proven ones: refused by rule, or faster than the work can be done, which the clock said twice by its full rules."""
+"""Statuses of a proven hack: refused by a rule, or faster than the hardware allows in two measurements."""
 
 
 def read(completion: str, problem: TrainingProblem) -> Program | UnusableAnswer:
-    """The program in a completion, read as any model's answer (llm/answers/read.py); never executed, never raises."""
+    """The program in a completion, or why it holds none (llm/answers/read.py). Executes nothing and never raises."""
     found = read_answer(completion, task_source=problem.source)
     return found if isinstance(found, UnusableAnswer) else found.program
 
 
 class Environment:
-    """judge: what judges, opened and closed with the environment; reward: of one group; read: completion -> program.
+    """Judges completions and rewards them by group.
 
-    A context manager; safe to use from several threads.
+    judge: opened and closed with the environment. reward: the reward function of a group. read: finds the program in a
+    completion. A context manager; safe to use from several threads.
     """
 
     def __init__(self, judge: ProgramJudge, reward: RewardFunction, read: Reader = read) -> None:
@@ -55,38 +56,38 @@ class Environment:
         self.judge.__exit__(kind, error, tb)
 
     def submit(self, problem: TrainingProblem, completion: str, history: Sequence[Turn] = ()) -> Future[AnswerOutcome]:
-        """The outcome to come; judging goes on in the background. history: the turns before, oldest first."""
+        """The future outcome; judging runs in the background. history: earlier turns, oldest first."""
         program = self._read(completion, problem)
         answer: Future[AnswerOutcome] = Future()
         if isinstance(program, UnusableAnswer):
-            answer.set_result(no_program(program))
+            answer.set_result(unusable_outcome(program))
             return answer
 
-        def told(judged: Future[Evaluation]) -> None:
+        def deliver(judged: Future[Evaluation]) -> None:
             try:
                 answer.set_result(outcome(judged.result(), program, history, self.judge.clock))
-            except BaseException as error:  # the judge was closed, or a fault of ours: whoever waits must hear of it
+            except BaseException as error:  # the judge was closed, or a defect here: the waiting thread must see it
                 answer.set_exception(error)
 
-        self.judge.submit(problem, program).add_done_callback(told)
+        self.judge.submit(problem, program).add_done_callback(deliver)
         return answer
 
-    def sharing(self, stage: str = "policy") -> AbstractContextManager[None]:
-        """Around the caller's own work on a GPU that the judge may time on; see `LocalJudge.sharing`. A judge that
-        shares nothing waits for nothing."""
-        shares = getattr(self.judge, "sharing", None)
-        return shares(stage) if shares is not None else nullcontext()
+    def timing_paused(self, stage: str = "policy") -> AbstractContextManager[None]:
+        """A block during which the judge times nothing; see `LocalJudge.timing_paused`. Judges without that method
+        need no pause."""
+        pause = getattr(self.judge, "timing_paused", None)
+        return pause(stage) if pause is not None else nullcontext()
 
     def score(self, problem: TrainingProblem, completion: str, history: Sequence[Turn] = ()) -> ScoredOutcome:
-        """One completion, as a group of its own."""
+        """The scored outcome of one completion, as a group of its own."""
         return self.score_group(problem, [completion], [history])[0]
 
     def score_group(
         self, problem: TrainingProblem, completions: Sequence[str], histories: Sequence[Sequence[Turn]] | None = None
     ) -> list[ScoredOutcome]:
-        """The completions of one prompt, scored as a group, in order; judged side by side."""
-        before = histories if histories is not None else [()] * len(completions)
-        waiting = [self.submit(problem, text, turns) for text, turns in zip(completions, before, strict=True)]
+        """The scored outcomes of one prompt's completions, in order; the completions are judged concurrently."""
+        earlier = histories if histories is not None else [()] * len(completions)
+        waiting = [self.submit(problem, text, turns) for text, turns in zip(completions, earlier, strict=True)]
         return self.reward([future.result() for future in waiting])
 
 
@@ -96,7 +97,7 @@ class Environment:
 def outcome(
     evaluation: Evaluation, program: Program, history: Sequence[Turn] = (), clock: Clock = "device"
 ) -> AnswerOutcome:
-    """What an evaluation says of an answer. clock: the judge's; a speedup is told only from what it names."""
+    """The outcome of an evaluated answer. clock: the judge's; the speedup is taken from that source alone."""
     _, verdict = deciding_verdict(evaluation)
     passed = evaluation.passed
     figures = {}
@@ -109,7 +110,7 @@ def outcome(
         fault=evaluation.fault,
         stage=verdict.stage if verdict is not None else "",
         message=clean(evaluation.message, 500),
-        evidence=words(evaluation, program, history),
+        evidence=describe_evaluation(evaluation, program, history),
         compiled=compiled(evaluation),
         correct=passed,
         hack=evaluation.status in HACKS and evaluation.fault in (None, "candidate"),
@@ -122,19 +123,19 @@ def outcome(
     )
 
 
-def no_program(found: UnusableAnswer) -> AnswerOutcome:
+def unusable_outcome(found: UnusableAnswer) -> AnswerOutcome:
     """The outcome of a completion that holds no program."""
     return AnswerOutcome(
         status="parse_error",
         fault="candidate",
         stage="parse",
         message=clean(found.message, 500),
-        evidence=unusable_words(found),
+        evidence=describe_unusable_answer(found),
     )
 
 
 def _measured(evaluation: Evaluation) -> dict[str, object]:
-    """Against the strongest baseline that was timed."""
+    """Speedup and times against the strongest baseline that was timed."""
     timing = _timing(evaluation)
     known = [one for one in timing.versus.values() if isfinite(one.speedup)] if timing else []
     if timing is None or not known:
@@ -154,7 +155,10 @@ def _measured(evaluation: Evaluation) -> dict[str, object]:
 
 
 def _estimated(evaluation: Evaluation) -> dict[str, object]:
-    """Of the static estimate: against the reference, each of its operators one library call. It has no interval."""
+    """Speedup and times by the static estimate, against the reference with a library call for each operator.
+
+    The interval is empty: low and high equal the speedup.
+    """
     base, floor = evaluation.features.get(REFERENCE_US), evaluation.features.get(FLOOR_US)
     if not base or not evaluation.score or evaluation.score_kind != "estimate":
         return {}
@@ -176,7 +180,7 @@ def _timing(evaluation: Evaluation) -> Timing | None:
 
 
 def _metrics(evaluation: Evaluation) -> dict[str, float]:
-    """The evaluation's features, and the measured roofline fraction in place of the estimated one."""
+    """The evaluation's features, with the measured roofline fraction instead of the estimated one, and own_time."""
     found = dict(evaluation.features)
     timing = _timing(evaluation)
     if timing is not None and timing.roofline_fraction is not None:

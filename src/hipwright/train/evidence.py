@@ -1,12 +1,14 @@
-"""What the evaluator found, in words for a repair turn: the agents' own (agents/evidence.py), and what the conversation
-adds. Never a seed, and of the right outputs no more than the first wrong element."""
+"""Evidence for a repair turn: the agents' description of an evaluation (agents/evidence.py), and notes on repetitions.
+
+It never holds a seed, and of the expected outputs at most the value at the first wrong element.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from hipwright.agents.evidence import clean
-from hipwright.agents.evidence import evidence as verdict_words
+from hipwright.agents.evidence import evidence as describe_verdict
 from hipwright.llm.answers.repair import UnusableAnswer
 from hipwright.records import Evaluation, Program
 from hipwright.train.records import Turn
@@ -14,14 +16,14 @@ from hipwright.train.records import Turn
 NOT_JUDGED = "The program was not judged: the fault lies with the machine or the task, not with the program."
 
 
-def words(evaluation: Evaluation, program: Program, history: Sequence[Turn] = ()) -> str:
-    """Why a program failed, or the figures of one that passed. history: the turns before."""
+def describe_evaluation(evaluation: Evaluation, program: Program, history: Sequence[Turn] = ()) -> str:
+    """Why a program failed, or the figures of one that passed. history: earlier turns."""
     if evaluation.fault not in (None, "candidate"):
         return f"- {NOT_JUDGED}"
-    return _with_notes(verdict_words(evaluation, program), program.key, history)
+    return _with_notes(describe_verdict(evaluation, program), program.key, history)
 
 
-def unusable_words(found: UnusableAnswer) -> str:
+def describe_unusable_answer(found: UnusableAnswer) -> str:
     """Why an answer holds no program, and what to change."""
     return f"- verdict: parse_error: {clean(found.message, 300)}\n{found.repair.strip()}"
 

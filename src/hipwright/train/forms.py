@@ -1,4 +1,4 @@
-"""How a problem becomes a prompt in tokens, and an answer becomes text: one form for chat models, others beside it."""
+"""Prompt forms: a problem as prompt tokens, and answer tokens as text. `ChatForm` serves chat models."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hipwright.train.records import TrainingProblem, Turn
 
 
 class PromptForm(Protocol):
-    """The tokens of prompts and answers. Pure: equal arguments give equal tokens."""
+    """Encodes prompts and answers. Equal arguments give equal tokens."""
 
     def encode(self, problem: TrainingProblem, history: Sequence[Turn] = (), context: str = "") -> list[int]:
-        """The prompt's tokens. history: earlier answers with what was found of them; context: exemplars, lessons."""
+        """The prompt's tokens. history: earlier answers with their outcomes; context: exemplars and lessons."""
         ...
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -24,17 +24,20 @@ class PromptForm(Protocol):
         ...
 
     def target(self, problem: TrainingProblem, program_text: str) -> list[int]:
-        """The answer to imitate, its end token last."""
+        """The tokens of the answer to imitate, the end token last."""
         ...
 
 
-REPAIR = "The verifier refused this program, or it can be better. Give the whole program again, with one change."
+REPAIR_REQUEST = (
+    "The verifier refused this program, or it can be better. Give the whole program again, with one change."
+)
 
 
 class ChatForm:
-    """Conversations in a tokenizer's chat template, in the words of `hipwright dataset` and the agents' program form.
+    """Conversations in a tokenizer's chat template, with the prompts of `hipwright dataset` and of the agents.
 
-    tokenizer: a transformers tokenizer with a chat template. targets: what the system prompt is written for.
+    tokenizer: a transformers tokenizer with a chat template; None where only `messages` is used. targets: the targets
+    that the system prompt names.
     """
 
     def __init__(self, tokenizer: Any, targets: Sequence[str] = TARGETS.default_offline) -> None:
@@ -44,7 +47,7 @@ class ChatForm:
     def messages(
         self, problem: TrainingProblem, history: Sequence[Turn] = (), context: str = ""
     ) -> list[dict[str, str]]:
-        """System, user, and for each earlier answer the assistant's text and what the verifier found."""
+        """The system and user messages, and for each earlier turn the answer and what the verifier found."""
         parts = [ASKS["translate"], f"## The reference\n{fence(problem.source, 'python')}", context.strip(), SHAPES]
         asked = [
             {"role": "system", "content": self.system},
@@ -53,11 +56,11 @@ class ChatForm:
         for turn in history:
             found = turn.outcome.evidence.strip() or turn.outcome.message.strip() or turn.outcome.status
             asked.append({"role": "assistant", "content": turn.completion})
-            asked.append({"role": "user", "content": f"## What the verifier found\n{found}\n\n{REPAIR}"})
+            asked.append({"role": "user", "content": f"## What the verifier found\n{found}\n\n{REPAIR_REQUEST}"})
         return asked
 
     def encode(self, problem: TrainingProblem, history: Sequence[Turn] = (), context: str = "") -> list[int]:
-        """The prompt's tokens, up to where the assistant answers."""
+        """The prompt's tokens, up to the beginning of the assistant's answer."""
         text = self._text(self.messages(problem, history, context))
         return list(self.tokenizer.encode(text, add_special_tokens=False))
 
@@ -66,9 +69,9 @@ class ChatForm:
         return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
 
     def target(self, problem: TrainingProblem, program_text: str) -> list[int]:
-        """One code block with the program, and the end of the turn."""
-        said = self.tokenizer.encode(answer(Program(text=program_text)), add_special_tokens=False)
-        return [*said, int(self.tokenizer.eos_token_id)]
+        """The tokens of one code block with the program, and the end token."""
+        tokens = self.tokenizer.encode(answer(Program(text=program_text)), add_special_tokens=False)
+        return [*tokens, int(self.tokenizer.eos_token_id)]
 
     def _text(self, messages: list[dict[str, str]]) -> str:
         return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))

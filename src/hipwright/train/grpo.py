@@ -1,7 +1,7 @@
-"""GRPO by TRL, for models that need more than one GPU; one GPU is served by our own loop (rl/loop.py).
+"""GRPO by TRL, for models that need more than one GPU; rl/loop.py serves one GPU.
 
-The reward is the environment's, through the adapter; an answer that the machine kept from being judged has reward None,
-which TRL 1.16 leaves out of the baseline and of the gradient. Judged are whole groups, each within one process.
+The reward is the environment's, through adapters/trl.py. An unscorable answer has reward None, which TRL 1.16 leaves
+out of baseline and gradient. Each group is generated and judged within one process.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ STAGE = "rl"
 
 
 class GrpoSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to reinforce by TRL. steps: updates; batch: answers a device and pass; accumulate: passes an update.
+    """Settings of GRPO by TRL. steps: updates; batch: answers a device and pass; accumulate: passes an update.
 
-    samples: answers of one prompt, a group; batch * accumulate is a multiple of it. loss, clip_low, clip_high: as TRL
-    names them; the advantage is the reward less the group's mean, not divided by its deviation. vllm: "colocate" in the
+    samples: answers of one prompt, a group; batch * accumulate is a multiple of it. loss, clip_low, clip_high: as in
+    TRL; the advantage is the reward less the group's mean, not divided by its deviation. vllm: "colocate" in the
     training processes, "server" for `trl vllm-serve`, "" for generation by transformers. vllm_memory: share of a GPU.
     """
 
@@ -56,13 +56,13 @@ class GrpoSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def lora(self) -> hf.Lora:
-        """The adapters' part."""
+        """The settings of the adapters."""
         return hf.Lora(self.lora_rank, self.lora_alpha, 0.0)
 
 
 @dataclass(frozen=True)
 class GrpoResult:
-    """folder: of the trained model and its tokenizer; steps: updates in all; reward: mean of the last update."""
+    """A finished training. folder: of the model and its tokenizer; steps: updates in all; reward: the last mean."""
 
     folder: Path
     steps: int
@@ -81,29 +81,29 @@ def train_grpo(
     resume: bool = False,
     allow_device_change: bool = False,
 ) -> GrpoResult:
-    """Train a loaded model on the problems' rewards. log: None in all processes but the main one.
+    """Trains a loaded model on the problems' rewards. log: None in all processes but the main one.
 
-    BadInput as for `train_sft`, and where vLLM is asked for but not installed.
+    Raises BadInput as `train_sft` does, for too few problems, and where vLLM is required but not installed.
     """
     from trl import GRPOTrainer
 
-    from hipwright.train.adapters.trl import TrlReward, columns
+    from hipwright.train.adapters.trl import TrlReward, prompt_dataset
 
-    hf.quiet()
-    _enough(len(problems), settings)
+    hf.silence_libraries()
+    _check_problem_count(len(problems), settings)
     if not resume:
         hf.refuse_used(folder)
-    found = known(problems, settings)
+    found = run_fingerprint(problems, settings)
     point = hf.resume_point(folder, found, allow_device_change=allow_device_change)
     trainer = GRPOTrainer(
         model=model,
         reward_funcs=TrlReward(environment, problems, log),
         args=_arguments(settings, folder),
-        train_dataset=columns(problems, tokenizer),
+        train_dataset=prompt_dataset(problems, tokenizer),
         processing_class=tokenizer,
         peft_config=settings.lora.config(),
     )
-    hf.attach(trainer, hf.callbacks(STAGE, log, found))
+    hf.attach_callback(trainer, hf.trainer_callback(STAGE, log, found))
     trainer.train(resume_from_checkpoint=str(point) if point is not None else None)
     trainer.save_model(str(folder / hf.FINAL))
     if trainer.is_world_process_zero():
@@ -112,8 +112,8 @@ def train_grpo(
     return GrpoResult(folder / hf.FINAL, trainer.state.global_step, rewards[-1] if rewards else None)
 
 
-def _enough(problems: int, settings: GrpoSettings) -> None:
-    """TRL drops what does not fill an update: with too few problems it would end at once, without a word."""
+def _check_problem_count(problems: int, settings: GrpoSettings) -> None:
+    """Raises BadInput for fewer problems than an update takes, with which TRL would end at once without a message."""
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     needed = processes * settings.batch * settings.accumulate // settings.samples
     if problems < needed:
@@ -122,8 +122,8 @@ def _enough(problems: int, settings: GrpoSettings) -> None:
         )
 
 
-def known(problems: Sequence[TrainingProblem], settings: GrpoSettings) -> dict[str, Any]:
-    """What a resumed training must agree with."""
+def run_fingerprint(problems: Sequence[TrainingProblem], settings: GrpoSettings) -> dict[str, Any]:
+    """The fingerprint that a resumed training must match."""
     return hf.fingerprint(msgspec.to_builtins(settings), hf.digest([one.to_dict() for one in problems]))
 
 
@@ -151,7 +151,7 @@ def _arguments(settings: GrpoSettings, folder: Path) -> Any:
         beta=0.0,  # no reference model
         use_vllm=bool(settings.vllm),
         **engine,
-        **hf.common(
+        **hf.common_arguments(
             folder,
             seed=settings.seed,
             checkpoint_activations=settings.checkpoint_activations,

@@ -1,7 +1,7 @@
-"""What SFT and TRL's GRPO share: the model and its tokenizer, whole checkpoints, and figures into our Log.
+"""Parts that SFT and GRPO by TRL share: loading models, complete checkpoints, and figures for our Log.
 
-The Trainer writes a checkpoint file by file, so kill -9 leaves one torn. `whole.json` is written last, with what the
-checkpoint was made under: a checkpoint without it is no checkpoint, and one of another device is refused.
+The Trainer writes a checkpoint file by file, so that kill -9 may leave it incomplete. `whole.json` is written last and
+holds the run's fingerprint: a checkpoint without it is ignored, and one with another fingerprint is refused.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from hipwright.records import content_key
 if TYPE_CHECKING:
     from hipwright.train.rl.training import Metrics
 
-WHOLE, PREFIX, FINAL = "whole.json", "checkpoint-", "model"
-"""A folder of training holds checkpoint-STEP/ with whole.json, and at its end model/."""
+COMPLETE, PREFIX, FINAL = "whole.json", "checkpoint-", "model"
+"""A training's folder holds checkpoint-STEP/ with whole.json, and model/ once it is finished."""
 ADAPTER = "adapter_config.json"
-"""What peft leaves in a folder that holds adapters alone."""
-MACHINE = ("device", "processes", "torch")
-"""What of a fingerprint names where the training ran."""
-KEEP = 2
-"""Checkpoints: the last whole one survives a kill while the next is written."""
+"""The file of peft that marks a folder of adapters."""
+MACHINE_FIELDS = ("device", "processes", "torch")
+"""The fields of a fingerprint that name the machine."""
+KEPT_CHECKPOINTS = 2
+"""Two, so that one complete checkpoint remains while the next is written."""
 
 
 @dataclass(frozen=True)
 class Lora:
-    """Low-rank adapters on every linear layer but the head. rank 0: all weights are trained."""
+    """Low-rank adapters on every linear layer but the head. rank 0: all weights are trained instead."""
 
     rank: int
     alpha: int
     dropout: float
 
     def config(self) -> Any:
-        """peft's; None for full training."""
+        """peft's configuration; None where all weights are trained."""
         if not self.rank:
             return None
         from peft import LoraConfig
@@ -54,10 +54,10 @@ class Lora:
 
 
 def load_model(name: str, *, dtype: str, attention: str) -> tuple[Any, Any]:
-    """(a causal language model, its tokenizer) of a folder, or of a name that the cache or the Hub knows.
+    """(a causal language model, its tokenizer) of a folder, or of a name in the cache or on the Hub.
 
-    dtype: "bfloat16" or "float32". BadInput where neither the cache nor the network has the weights, and for a
-    tokenizer without a chat template.
+    dtype: "bfloat16" or "float32". A folder of adapters gives its base model with the adapters merged. Raises BadInput
+    where the weights cannot be loaded, and for a tokenizer without a chat template.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -65,12 +65,12 @@ def load_model(name: str, *, dtype: str, attention: str) -> tuple[Any, Any]:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         from accelerate import PartialState
 
-        # only where the processes know each other does one alone read the weights for FSDP, and not each
+        # with the process group initialised one process alone reads the weights for FSDP
         PartialState(cpu=not torch.cuda.is_available())
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
         options = {"dtype": getattr(torch, dtype), "attn_implementation": attention}
-        if (Path(name) / ADAPTER).is_file():  # what LoRA left: its base with the adapters in the weights
+        if (Path(name) / ADAPTER).is_file():
             from peft import AutoPeftModelForCausalLM
 
             model = AutoPeftModelForCausalLM.from_pretrained(name, **options).merge_and_unload()
@@ -90,13 +90,13 @@ def load_model(name: str, *, dtype: str, attention: str) -> tuple[Any, Any]:
 
 
 def base_of(name: str) -> str:
-    """The model that a folder of adapters adapts; any other name as it is."""
+    """The base model of a folder of adapters; any other name unchanged."""
     adapter = Path(name) / ADAPTER
     return str(json.loads(adapter.read_bytes())["base_model_name_or_path"]) if adapter.is_file() else name
 
 
-def quiet() -> None:
-    """No bars and no tables of the libraries': stdout carries results only, and progress has our own form."""
+def silence_libraries() -> None:
+    """Turns off the libraries' progress bars and messages, since stdout is for results only."""
     import datasets
     import transformers
 
@@ -105,12 +105,14 @@ def quiet() -> None:
     transformers.utils.logging.set_verbosity_error()
 
 
-def common(folder: Path, *, seed: int, checkpoint_activations: bool, save_every: int, log_every: int) -> dict[str, Any]:
-    """Arguments that every trainer of TRL is given alike."""
+def common_arguments(
+    folder: Path, *, seed: int, checkpoint_activations: bool, save_every: int, log_every: int
+) -> dict[str, Any]:
+    """The trainer arguments that SFT and GRPO share. save_every, log_every: updates between two; 0 for never."""
     import torch
 
     gpu = torch.cuda.is_available()
-    # FSDP has an own way that gathers no weights twice: accelerate's configuration asks for it (launch.py)
+    # FSDP's own activation checkpointing gathers no weights twice; launch.py sets it in accelerate's configuration
     sharded = os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
     return {
         "output_dir": str(folder),
@@ -119,7 +121,7 @@ def common(folder: Path, *, seed: int, checkpoint_activations: bool, save_every:
         "activation_checkpointing": checkpoint_activations and not sharded,
         "save_strategy": "steps" if save_every else "no",
         "save_steps": save_every or 500,
-        "save_total_limit": KEEP,
+        "save_total_limit": KEPT_CHECKPOINTS,
         "logging_steps": log_every,
         "logging_first_step": True,
         "seed": seed,
@@ -129,8 +131,8 @@ def common(folder: Path, *, seed: int, checkpoint_activations: bool, save_every:
     }
 
 
-def attach(trainer: Any, callback: Any) -> None:
-    """Our callback in the place of the one that prints."""
+def attach_callback(trainer: Any, callback: Any) -> None:
+    """Replaces the trainer's printing callback by another one."""
     from transformers import PrinterCallback
 
     trainer.remove_callback(PrinterCallback)
@@ -141,7 +143,7 @@ def attach(trainer: Any, callback: Any) -> None:
 
 
 def fingerprint(settings: Mapping[str, Any], data: str) -> dict[str, Any]:
-    """What exact continuation needs to be the same. data: a digest of the rows or problems, in order."""
+    """What must be equal for an exact resume. data: a digest of the rows or problems, in order."""
     import torch
 
     count = torch.cuda.device_count()
@@ -156,45 +158,47 @@ def fingerprint(settings: Mapping[str, Any], data: str) -> dict[str, Any]:
 
 
 def digest(parts: Any) -> str:
-    """20 hex digits of plain JSON types."""
+    """A hash of plain JSON types, 20 hex digits."""
     return content_key("training data", json.dumps(parts, sort_keys=True))
 
 
 def resume_point(folder: Path, found: Mapping[str, Any], *, allow_device_change: bool = False) -> Path | None:
-    """The last whole checkpoint; None where there is none. Torn ones are removed by the main process.
+    """The last complete checkpoint; None for none. The main process removes incomplete ones.
 
-    BadInput where it was made with other settings or data, or on another device that nobody allowed: what would follow
-    is another run.
+    found: this run's fingerprint. Raises BadInput where the checkpoint has other settings or data, or another device
+    without allow_device_change.
     """
-    whole = [path for path in _checkpoints(folder) if (path / WHOLE).is_file()]
+    whole = [path for path in _checkpoints(folder) if (path / COMPLETE).is_file()]
     if os.environ.get("RANK", "0") == "0":
         for path in _checkpoints(folder):
             if path not in whole:
                 shutil.rmtree(path, ignore_errors=True)
     if not whole:
         return None
-    known = json.loads((whole[-1] / WHOLE).read_text(encoding="utf-8"))
+    known = json.loads((whole[-1] / COMPLETE).read_text(encoding="utf-8"))
     for name, value in found.items():
-        if known.get(name) == value or (name in MACHINE and allow_device_change):
+        if known.get(name) == value or (name in MACHINE_FIELDS and allow_device_change):
             continue
-        hint = "--allow-device-change goes on with other rounding" if name in MACHINE else "a new --out begins anew"
-        raise BadInput(_differs(whole[-1], name, known.get(name), value), hint=hint)
+        hint = (
+            "--allow-device-change goes on with other rounding" if name in MACHINE_FIELDS else "a new --out begins anew"
+        )
+        raise BadInput(_describe_difference(whole[-1], name, known.get(name), value), hint=hint)
     return whole[-1]
 
 
 def step_of(checkpoint: Path | None) -> int:
-    """The step a checkpoint was made at; -1 for none."""
+    """The step of a checkpoint; -1 for None."""
     return int(checkpoint.name.removeprefix(PREFIX)) if checkpoint is not None else -1
 
 
 def refuse_used(folder: Path) -> None:
-    """BadInput where a training was begun already."""
+    """Raises BadInput for a folder that holds a checkpoint or a model."""
     if _checkpoints(folder) or (folder / FINAL).exists():
-        refuse(folder)
+        raise_folder_in_use(folder)
 
 
-def refuse(folder: Path) -> NoReturn:
-    """Say so."""
+def raise_folder_in_use(folder: Path) -> NoReturn:
+    """Raises the BadInput for a folder that already holds a training."""
     raise BadInput(f"{folder} already holds a training", hint="--resume goes on with it, or choose another --out")
 
 
@@ -203,27 +207,28 @@ def _checkpoints(folder: Path) -> list[Path]:
     return sorted(found, key=step_of)
 
 
-def _differs(checkpoint: Path, name: str, known: Any, value: Any) -> str:
+def _describe_difference(checkpoint: Path, name: str, known: Any, value: Any) -> str:
     if isinstance(known, dict) and isinstance(value, dict):
         name = next(one for one in {**known, **value} if known.get(one) != value.get(one))
         known, value = known.get(name), value.get(name)
     return f"{checkpoint.parent} was trained with {name} {known}, and this is {value}"
 
 
-# ---------------------------------------------------------------- callbacks
+# ---------------------------------------------------------------- trainer_callback
 
 
-def callbacks(
+def trainer_callback(
     stage: str, log: Metrics | None, found: Mapping[str, Any], each: Callable[..., None] | None = None
 ) -> Any:
-    """A TrainerCallback: figures go to the Log, saved checkpoints are marked whole. log: None but in the main process.
+    """A TrainerCallback that logs figures and marks saved checkpoints complete.
 
-    each: called after every step as (step, model).
+    log: None in all processes but the main one. found: the run's fingerprint. each: called after every update with
+    (step, model).
     """
     from transformers import TrainerCallback
 
     class Listener(TrainerCallback):  # type: ignore[misc]
-        """Defined here, for its base class takes seconds to import."""
+        """Defined in this function, since the import of its base class takes seconds."""
 
         def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **more: Any) -> None:
             if log is None or not state.is_world_process_zero:
@@ -233,7 +238,7 @@ def callbacks(
 
         def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
             if state.is_world_process_zero:
-                marker = Path(args.output_dir) / f"{PREFIX}{state.global_step}" / WHOLE
+                marker = Path(args.output_dir) / f"{PREFIX}{state.global_step}" / COMPLETE
                 beside = marker.with_suffix(".new")
                 beside.write_text(json.dumps(found, sort_keys=True), encoding="utf-8")
                 beside.replace(marker)
@@ -246,10 +251,10 @@ def callbacks(
 
 
 def _by_stage(stage: str, logs: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Figures of one record: an evaluation's losses apart from those of training.
+    """The figures of one record by stage: "eval" for losses of held-out splits, and `stage`.
 
-    Left out: rates and times of the machine and the totals of this process alone, for the log of a resumed training
-    is that of one that was not interrupted.
+    Times, rates and totals of this process are left out, so that a resumed training's log equals that of an
+    uninterrupted one.
     """
     split: dict[str, dict[str, float]] = {}
     for name, value in logs.items():

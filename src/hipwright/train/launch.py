@@ -1,4 +1,7 @@
-"""How a recipe's stage is started: in this process, by accelerate, or by verl. `plan` says it, `start` does it."""
+"""Launches a recipe's stage: in this process, by accelerate, or by verl.
+
+`launch_command` gives the command, `launch_stage` runs it.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +23,25 @@ import yaml
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.train import data
 from hipwright.train.recipe import Recipe
-from hipwright.train.work import DONE, WORK, Say, StageWork, run
+from hipwright.train.work import DONE, WORK, Say, StageWork, run_stage
 
 ACCELERATE, ROWS = "accelerate.yaml", "problems.parquet"
 
 
 @dataclass(frozen=True)
 class NodeRank:
-    """Which machine of several this is, counted from 0, and the first one's address."""
+    """This machine's rank among several, from 0, and the address of the machine with rank 0."""
 
     rank: int = 0
     address: str = ""
 
 
 @dataclass(frozen=True)
-class Command:
-    """argv, with variables beside the environment's; files: text by name, written to the run's folder first; needs:
-    packages without which it cannot start."""
+class LaunchCommand:
+    """A command line with further environment variables.
+
+    files: texts by name, written to the run's folder first. needs: packages that it requires.
+    """
 
     argv: tuple[str, ...]
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -44,12 +49,12 @@ class Command:
     needs: tuple[str, ...] = ()
 
     def shell(self) -> str:
-        """As one would type it."""
+        """The command as a line of shell."""
         return " ".join([*(f"{name}={value}" for name, value in self.variables.items()), shlex.join(self.argv)])
 
 
-def plan(work: StageWork, place: NodeRank = NodeRank()) -> Command | None:
-    """The command that does the work; None: this process does it."""
+def launch_command(work: StageWork, place: NodeRank = NodeRank()) -> LaunchCommand | None:
+    """The command that runs the stage; None where this process runs it."""
     recipe = work.recipe
     by = recipe.launch.sft if work.stage == "sft" else recipe.launch.rl
     if by == "here":
@@ -57,18 +62,18 @@ def plan(work: StageWork, place: NodeRank = NodeRank()) -> Command | None:
     return _accelerate(work, place) if by == "accelerate" else _verl(work)
 
 
-def start(work: StageWork, say: Say, place: NodeRank = NodeRank()) -> dict[str, Any]:
-    """Do the work; -> its figures, with the command that was run.
+def launch_stage(work: StageWork, say: Say, place: NodeRank = NodeRank()) -> dict[str, Any]:
+    """Runs the stage to its end; returns its figures, with the command line as `command`.
 
-    BadInput where a GPU, a package or the model is missing, InfrastructureError where the command fails.
+    Raises BadInput where a GPU, a package or the model is missing, InfrastructureError where the command fails.
     """
-    command = plan(work, place)
+    command = launch_command(work, place)
     if work.dry:
-        return {**_dry(work, command, say), "command": command.shell() if command else None}
+        return {**_dry_run(work, command, say), "command": command.shell() if command else None}
     _require(work, command, place)
     if command is None:
-        return {**run(work, say), "command": None}
-    _prepare(work, command)
+        return {**run_stage(work, say), "command": None}
+    _write_inputs(work, command)
     say(command.shell())
     done = subprocess.run(command.argv, env={**os.environ, **command.variables}, stdout=sys.stderr, check=False)
     if done.returncode:
@@ -81,23 +86,24 @@ def start(work: StageWork, say: Say, place: NodeRank = NodeRank()) -> dict[str, 
     return {**figures, "command": command.shell()}
 
 
-def _prepare(work: StageWork, command: Command) -> None:
+def _write_inputs(work: StageWork, command: LaunchCommand) -> None:
     work.folder.mkdir(parents=True, exist_ok=True)
     (work.folder / DONE).unlink(missing_ok=True)
     for name, text in command.files.items():
         (work.folder / name).write_text(text, encoding="utf-8")
     if command.needs and command.needs[0] == "verl":
-        write_rows(work)
+        write_verl_rows(work)
 
 
-# ---------------------------------------------------------------- what must be there
+# ---------------------------------------------------------------- requirements
 
 
-def _require(work: StageWork, command: Command | None, place: NodeRank) -> None:
+def _require(work: StageWork, command: LaunchCommand | None, place: NodeRank) -> None:
+    """Raises BadInput where a package, a GPU, the address of the first machine or the model is missing."""
     recipe = work.recipe
     for name in command.needs if command else ():
         if find_spec(name) is None:
-            raise BadInput(f"recipe {recipe.name} needs {name}, which is not installed", hint=_how(name))
+            raise BadInput(f"recipe {recipe.name} needs {name}, which is not installed", hint=_install_hint(name))
     if command is None:
         return
     import torch
@@ -113,17 +119,17 @@ def _require(work: StageWork, command: Command | None, place: NodeRank) -> None:
             f"recipe {recipe.name} is for {recipe.launch.machines} machines",
             hint="--main-address HOST and --machine-rank N on each, or --set launch.machines=1",
         )
-    _reachable(work.model or recipe.model.name)
+    _check_model_loads(work.model or recipe.model.name)
 
 
-def _how(name: str) -> str:
+def _install_hint(name: str) -> str:
     if name == "verl":
         return "pip install 'verl[vllm]==0.9.1' in an environment of its own: it needs transformers below 5.11"
     return f"pip install {name}; --dry-run needs it not"
 
 
-def _reachable(model: str) -> None:
-    """Before eight processes find out."""
+def _check_model_loads(model: str) -> None:
+    """Raises BadInput for a model that cannot be loaded, before several processes are started."""
     from transformers import AutoConfig
 
     try:
@@ -137,7 +143,7 @@ def _reachable(model: str) -> None:
 # ---------------------------------------------------------------- accelerate
 
 
-def _accelerate(work: StageWork, place: NodeRank) -> Command:
+def _accelerate(work: StageWork, place: NodeRank) -> LaunchCommand:
     recipe, folder = work.recipe, work.folder.absolute()
     kept = msgspec.structs.replace(work, data=str(Path(work.data).absolute()), out=str(folder))
     needs = ["accelerate"]
@@ -159,11 +165,11 @@ def _accelerate(work: StageWork, place: NodeRank) -> Command:
         "hipwright.train.work",
         str(folder / WORK),
     )
-    return Command(argv, files=files, needs=tuple(needs))
+    return LaunchCommand(argv, files=files, needs=tuple(needs))
 
 
 def accelerate_config(work: StageWork, place: NodeRank = NodeRank()) -> dict[str, Any]:
-    """accelerate's configuration of the launch, as its own file holds it."""
+    """The content of accelerate's configuration file for the launch."""
     launch = work.recipe.launch
     checkpointed = (work.recipe.sft if work.stage == "sft" else work.recipe.grpo).checkpoint_activations
     plain: dict[str, Any] = {
@@ -182,10 +188,10 @@ def accelerate_config(work: StageWork, place: NodeRank = NodeRank()) -> dict[str
             "fsdp_version": 2,
             "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
             "fsdp_reshard_after_forward": True,
-            "fsdp_cpu_ram_efficient_loading": True,  # one process reads the weights, the others get their part
+            "fsdp_cpu_ram_efficient_loading": True,  # one process reads the weights and sends each its shard
             "fsdp_activation_checkpointing": checkpointed,
             "fsdp_offload_params": False,
-            "fsdp_state_dict_type": "FULL_STATE_DICT",  # checkpoints are models that anything loads
+            "fsdp_state_dict_type": "FULL_STATE_DICT",  # checkpoints that transformers loads
         }
     if launch.sharding == "deepspeed":
         plain["deepspeed_config"] = {
@@ -201,15 +207,15 @@ def accelerate_config(work: StageWork, place: NodeRank = NodeRank()) -> dict[str
 # ---------------------------------------------------------------- verl
 
 
-def _verl(work: StageWork) -> Command:
+def _verl(work: StageWork) -> LaunchCommand:
     overrides = [f"{name}={_hydra(value)}" for name, value in verl_overrides(work).items()]
     variables = {"RAY_ADDRESS": "auto"} if work.recipe.launch.machines > 1 else {}
     argv = (sys.executable, "-m", "verl.trainer.main_ppo", *overrides)
-    return Command(argv, variables, needs=("verl", "ray", work.recipe.verl.engine))
+    return LaunchCommand(argv, variables, needs=("verl", "ray", work.recipe.verl.engine))
 
 
 def verl_overrides(work: StageWork) -> dict[str, Any]:
-    """hydra's overrides of verl 0.9.1, by name. Paths must mean the same on every machine of the Ray cluster."""
+    """hydra's overrides of verl 0.9.1, by name. Its paths must be valid on every machine of the Ray cluster."""
     from hipwright.train.adapters import verl as adapter
 
     recipe, folder = work.recipe, work.folder.absolute()
@@ -242,8 +248,8 @@ def verl_overrides(work: StageWork) -> dict[str, Any]:
         f"{rollout}.log_prob_micro_batch_size_per_gpu": chosen.micro,
         f"{reward}.path": str(Path(adapter.__file__).absolute()),
         f"{reward}.name": "compute_score",
-        f"+{reward}.reward_kwargs": {"environment": opening(recipe, unsafe=work.unsafe)},
-        "trainer.v1.sampler.sync_refill_failed_groups": True,  # a group that the machine failed is drawn anew
+        f"+{reward}.reward_kwargs": {"environment": environment_arguments(recipe, unsafe=work.unsafe)},
+        "trainer.v1.sampler.sync_refill_failed_groups": True,  # failed groups are replaced by another prompt's
         "trainer.nnodes": launch.machines,
         "trainer.n_gpus_per_node": launch.gpus,
         "trainer.total_training_steps": chosen.steps,
@@ -259,31 +265,35 @@ def verl_overrides(work: StageWork) -> dict[str, Any]:
     }
 
 
-def opening(recipe: Recipe, *, unsafe: bool) -> dict[str, Any]:
-    """What the reward function opens its environment from (opening.py), as plain types."""
+def environment_arguments(recipe: Recipe, *, unsafe: bool) -> dict[str, Any]:
+    """The `EnvironmentSettings` of the reward function (judging/settings.py), as plain types."""
     judge = {name: value for name, value in msgspec.to_builtins(recipe.judge).items() if value}
     plain = {"reward": msgspec.to_builtins(recipe.reward), "judge": judge}
     return {**plain, "unsafe": True} if unsafe else plain
 
 
-LITERALS = ("true", "false", "null", "inf", "nan")
+HYDRA_LITERALS = ("true", "false", "null", "inf", "nan")
 
 
 def _hydra(value: Any) -> str:
-    """A value in hydra's override grammar. Text is quoted where a sign of it could mean something."""
+    """A value in hydra's override grammar. Text is quoted where it could be parsed as something else."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{name}:{_hydra(one)}" for name, one in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ",".join(_hydra(one) for one in value) + "]"
-    if isinstance(value, str) and re.fullmatch(r"[A-Za-z/][A-Za-z0-9_./-]*", value) and value.lower() not in LITERALS:
+    if (
+        isinstance(value, str)
+        and re.fullmatch(r"[A-Za-z/][A-Za-z0-9_./-]*", value)
+        and value.lower() not in HYDRA_LITERALS
+    ):
         return value
     if isinstance(value, str):
         return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
     return "null" if value is None else str(value)
 
 
-def write_rows(work: StageWork) -> Path:
-    """The problems to learn from in verl's columns; -> the file."""
+def write_verl_rows(work: StageWork) -> Path:
+    """Writes the training problems in verl's columns; returns the file."""
     from datasets import Dataset, disable_progress_bars
 
     from hipwright.dataset.export.rl import ABILITY, SOURCE
@@ -311,27 +321,27 @@ def write_rows(work: StageWork) -> Path:
 # ---------------------------------------------------------------- dry runs
 
 
-def _dry(work: StageWork, command: Command | None, say: Say) -> dict[str, Any]:
-    """One update of a random model; before it, whatever the launcher reads is written and read back."""
+def _dry_run(work: StageWork, command: LaunchCommand | None, say: Say) -> dict[str, Any]:
+    """Writes the launcher's inputs and reads them back, then trains a random model for one update."""
     checked: dict[str, Any] = {}
     if command is not None:
-        _prepare(work, command)
+        _write_inputs(work, command)
         if ACCELERATE in command.files:
-            checked["processes"] = _read_back(work.folder / ACCELERATE)
+            checked["processes"] = _read_process_count(work.folder / ACCELERATE)
         else:
-            checked["rows"] = _one_score(work)
-    return {**run(work, say), **checked}
+            checked["rows"] = _score_empty_answer(work)
+    return {**run_stage(work, say), **checked}
 
 
-def _read_back(path: Path) -> int:
-    """accelerate's own reader takes the file; -> processes."""
+def _read_process_count(path: Path) -> int:
+    """The number of processes in a configuration file, read by accelerate."""
     from accelerate.commands.config.config_args import load_config_from_file
 
     return int(load_config_from_file(str(path)).num_processes)
 
 
-def _one_score(work: StageWork) -> int:
-    """verl's reward function, called as verl calls it, on the first row with an answer that holds nothing; -> rows."""
+def _score_empty_answer(work: StageWork) -> int:
+    """Calls verl's reward function with an empty answer to the first row; returns the number of rows."""
     from datasets import Dataset
 
     from hipwright.train.adapters.verl import compute_score

@@ -1,9 +1,9 @@
-"""What a training says of itself: two files that are always written, and trackers beside them (docs/training.md).
+"""The log of a training: two files that are always written, and optional trackers (docs/training.md).
 
-    metrics.jsonl   {"stage": "rl", "step": 3, "values": {"reward": 0.4, ...}}     one line a record, a number or null
+    metrics.jsonl   {"stage": "rl", "step": 3, "values": {"reward": 0.4, ...}}     one record a line; numbers or null
     samples.jsonl   {"stage": "rl", "step": 3, "record": {"prompt": ..., "completion": ..., ...}}
 
-No line holds a time of day: a run that was killed and resumed leaves the files that an uninterrupted one leaves.
+No record holds a time of day, so that a run that was killed and resumed writes the same files as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ import msgspec
 from hipwright.errors import BadInput
 
 METRICS, SAMPLES = "metrics.jsonl", "samples.jsonl"
-DEFAULT = ("tensorboard",)
-"""The trackers of who names none; left out where they are not installed."""
+DEFAULT_TRACKERS = ("tensorboard",)
+"""The trackers where none are named; left out where they are not installed."""
 
 
 class LogLine(msgspec.Struct):
-    """What every line of both files begins with."""
+    """The fields that every line of both files has."""
 
     stage: str
     step: int
 
 
 class Tracker(Protocol):
-    """Where figures go besides the files. One thread at a time."""
+    """A further destination of the figures. Called by one thread at a time."""
 
     def metrics(self, stage: str, step: int, values: Mapping[str, float]) -> None:
-        """Figures of one step of a stage."""
+        """Records the figures of one step of a stage."""
         ...
 
     def close(self) -> None:
-        """Everything is written when this returns."""
+        """Writes everything out and closes."""
         ...
 
 
 class Log:
-    """The log of a folder. Thread-safe; a context manager. Every record is in its file when its call returns.
+    """The log in a folder. Thread-safe; a context manager. Every record is in its file when its call returns.
 
-    trackers: names of `TRACKERS`; None: those of `DEFAULT` that are installed. resume_step: the step of the checkpoint
-    that training goes on from (-1 for none): what was logged beyond it is dropped, a stage at a time, when the stage is
-    first written to. BadInput for a tracker that does not exist or is not installed.
+    trackers: names of `TRACKERS`; None: those of `DEFAULT_TRACKERS` that are installed. resume_step: the step of the
+    checkpoint that training resumes from (-1 for none); later records of a stage are dropped when the stage is first
+    written to. Raises BadInput for a tracker that is unknown or not installed.
     """
 
     def __init__(self, folder: Path, trackers: Sequence[str] | None = None, *, resume_step: int | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._trackers = _open(folder, trackers, resume_step)
-        self._metrics = _File(folder / METRICS, resume_step)
-        self._samples = _File(folder / SAMPLES, resume_step)
+        self._trackers = _open_trackers(folder, trackers, resume_step)
+        self._metrics = _LogFile(folder / METRICS, resume_step)
+        self._samples = _LogFile(folder / SAMPLES, resume_step)
         self._lock = threading.Lock()
 
     def __enter__(self) -> Log:
@@ -68,7 +68,7 @@ class Log:
         self.close()
 
     def metrics(self, stage: str, step: int, values: Mapping[str, float]) -> None:
-        """Figures of one step; stage: "sft", "rl" or "eval". A value that is no finite number is written as null."""
+        """Records the figures of one step. stage: "sft", "rl" or "eval". Values that are not finite become null."""
         plain = {name: float(value) for name, value in values.items()}
         with self._lock:
             self._metrics.write(stage, step, "values", plain)
@@ -76,12 +76,12 @@ class Log:
                 tracker.metrics(stage, step, plain)
 
     def sample(self, stage: str, step: int, record: Mapping[str, Any]) -> None:
-        """One example: plain JSON types, or records of ours."""
+        """Records one example of plain JSON types or msgspec records."""
         with self._lock:
             self._samples.write(stage, step, "record", dict(record))
 
     def close(self) -> None:
-        """Close the files and the trackers."""
+        """Closes the files and the trackers."""
         with self._lock:
             for tracker in self._trackers:
                 tracker.close()
@@ -90,37 +90,48 @@ class Log:
             self._samples.close()
 
 
-LINE_SECONDS = 5.0
-TOLD = ("loss", "reward", "compiled", "correct", "speedup", "hack", "rewards_an_hour", "tokens_per_second", "minutes")
-"""What such a line says of a step, of what is known."""
+PROGRESS_SECONDS = 5.0
+"""Least time between two progress lines."""
+PROGRESS_FIGURES = (
+    "loss",
+    "reward",
+    "compiled",
+    "correct",
+    "speedup",
+    "hack",
+    "rewards_an_hour",
+    "tokens_per_second",
+    "minutes",
+)
+"""The figures of a progress line; those that a step does not have are left out."""
 
 
-class Telling:
-    """A Log that also says a line now and then, for those who wait."""
+class ProgressLog:
+    """A Log that also sends progress lines, at most one every `PROGRESS_SECONDS`, to `say`."""
 
     def __init__(self, log: Log, say: Callable[[str], None]) -> None:
         self._log, self._say, self._said = log, say, 0.0
 
     def metrics(self, stage: str, step: int, values: Mapping[str, float]) -> None:
-        """As Log's."""
+        """As `Log`."""
         self._log.metrics(stage, step, values)
-        if time.monotonic() - self._said >= LINE_SECONDS:
+        if time.monotonic() - self._said >= PROGRESS_SECONDS:
             self._said = time.monotonic()
-            shown = [f"{name} {values[name]:.4g}" for name in TOLD if isfinite(values.get(name, inf))]
+            shown = [f"{name} {values[name]:.4g}" for name in PROGRESS_FIGURES if isfinite(values.get(name, inf))]
             self._say(f"{stage} step {step}: {', '.join(shown)}")
 
     def sample(self, stage: str, step: int, record: Mapping[str, Any]) -> None:
-        """As Log's."""
+        """As `Log`."""
         self._log.sample(stage, step, record)
 
 
-class _File:
-    """Lines appended to a file. A torn last line, as kill -9 leaves one, is cut off when it is opened."""
+class _LogFile:
+    """A file that lines are appended to. A torn last line, as kill -9 leaves one, is cut off on opening."""
 
     def __init__(self, path: Path, resume_step: int | None) -> None:
         self._path, self._resume = path, resume_step
         self._trimmed: set[str] = set()
-        _mend(path)
+        cut_torn_line(path)
         self._stream = path.open("ab")
 
     def write(self, stage: str, step: int, key: str, value: dict[str, Any]) -> None:
@@ -135,7 +146,7 @@ class _File:
     def _trim(self, stage: str, resume_step: int) -> None:
         self._trimmed.add(stage)
         lines = self._path.read_bytes().splitlines(keepends=True)
-        stale = _beyond([msgspec.json.decode(line, type=LogLine) for line in lines], stage, resume_step)
+        stale = _lines_beyond([msgspec.json.decode(line, type=LogLine) for line in lines], stage, resume_step)
         if stale:
             self._stream.close()
             beside = self._path.with_suffix(".tmp")
@@ -144,8 +155,8 @@ class _File:
             self._stream = self._path.open("ab")
 
 
-def _mend(path: Path) -> None:
-    """Cut off what follows the last line end."""
+def cut_torn_line(path: Path) -> None:
+    """Removes what follows the last line end of a file, if there is such a file."""
     if path.exists():
         text = path.read_bytes()
         whole = text.rfind(b"\n") + 1
@@ -153,8 +164,11 @@ def _mend(path: Path) -> None:
             os.truncate(path, whole)
 
 
-def _beyond(lines: Sequence[LogLine], stage: str, resume_step: int) -> set[int]:
-    """The places of a stage's lines beyond a step, in its last pass: "eval" may begin anew after another training."""
+def _lines_beyond(lines: Sequence[LogLine], stage: str, resume_step: int) -> set[int]:
+    """The indices of a stage's lines beyond a step, in the last pass of the stage.
+
+    A stage such as "eval" may start again at a low step after another training in the same folder.
+    """
     found: set[int] = set()
     later: int | None = None
     for place in reversed(range(len(lines))):
@@ -171,8 +185,8 @@ def _beyond(lines: Sequence[LogLine], stage: str, resume_step: int) -> set[int]:
 # ---------------------------------------------------------------- trackers
 
 
-def _open(folder: Path, names: Sequence[str] | None, resume_step: int | None) -> list[Tracker]:
-    wanted = list(dict.fromkeys(DEFAULT if names is None else names))
+def _open_trackers(folder: Path, names: Sequence[str] | None, resume_step: int | None) -> list[Tracker]:
+    wanted = list(dict.fromkeys(DEFAULT_TRACKERS if names is None else names))
     for name in wanted:
         if name not in TRACKERS:
             raise BadInput(f"there is no tracker {name!r}", hint=f"trackers: {', '.join(TRACKERS)}")
@@ -189,7 +203,7 @@ def _open(folder: Path, names: Sequence[str] | None, resume_step: int | None) ->
 
 
 class TensorBoard:
-    """Event files in FOLDER/tensorboard, one run a stage, so that steps of one stage do not purge another's."""
+    """Event files in FOLDER/tensorboard, one run for each stage, so that a stage's purge leaves other stages alone."""
 
     def __init__(self, folder: Path, resume_step: int | None) -> None:
         self._writer: Any = importlib.import_module("torch.utils.tensorboard").SummaryWriter
@@ -197,77 +211,77 @@ class TensorBoard:
         self._writers: dict[str, Any] = {}
 
     def metrics(self, stage: str, step: int, values: Mapping[str, float]) -> None:
-        """One scalar a value."""
+        """Adds a scalar for each value."""
         if stage not in self._writers:
-            # what readers have of later steps was of a run that was killed
+            # readers drop the later steps of the run that was killed
             self._writers[stage] = self._writer(str(self._folder / stage), purge_step=self._purge)
         for name, value in values.items():
             self._writers[stage].add_scalar(name, value, step)
 
     def close(self) -> None:
-        """Flush and close."""
+        """Flushes and closes the writers."""
         for writer in self._writers.values():
             writer.close()
 
 
 class Wandb:
-    """Weights & Biases, offline unless WANDB_API_KEY or WANDB_MODE is set. A resumed training goes on with its run."""
+    """Weights & Biases, offline unless WANDB_API_KEY or WANDB_MODE is set. A resumed training continues its run."""
 
     def __init__(self, folder: Path, resume_step: int | None) -> None:
         wandb: Any = importlib.import_module("wandb")
         mode = os.environ.get("WANDB_MODE") or ("online" if os.environ.get("WANDB_API_KEY") else "offline")
-        known = _known(folder, "wandb") if resume_step is not None else ""
+        known = _read_run_id(folder, "wandb") if resume_step is not None else ""
         project = os.environ.get("WANDB_PROJECT", "hipwright")
         self._run = wandb.init(
             project=project, name=folder.name, dir=str(folder), mode=mode, id=known or None, resume="allow"
         )
-        _remember(folder, "wandb", self._run.id)
+        _write_run_id(folder, "wandb", self._run.id)
         self._stages: set[str] = set()
 
     def metrics(self, stage: str, step: int, values: Mapping[str, float]) -> None:
-        """STAGE/name over STAGE/step: wandb's own step never goes back, ours does at a new stage."""
+        """Logs STAGE/name over STAGE/step, since wandb's own step may not decrease, and a new stage starts at 0."""
         if stage not in self._stages:
             self._stages.add(stage)
             self._run.define_metric(f"{stage}/*", step_metric=f"{stage}/step")
         self._run.log({f"{stage}/step": step, **{f"{stage}/{name}": value for name, value in values.items()}})
 
     def close(self) -> None:
-        """End the run."""
+        """Ends the run."""
         self._run.finish()
 
 
 class Mlflow:
-    """MLflow: FOLDER/mlflow.db unless MLFLOW_TRACKING_URI is set. A resumed training goes on with its run."""
+    """MLflow in FOLDER/mlflow.db unless MLFLOW_TRACKING_URI is set. A resumed training continues its run."""
 
     def __init__(self, folder: Path, resume_step: int | None) -> None:
         tracking: Any = importlib.import_module("mlflow.tracking")
-        # MLflow refuses its store of plain files by now
+        # current MLflow refuses a store of plain files
         address = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.resolve() / 'mlflow.db'}"
         self._client = tracking.MlflowClient(tracking_uri=address)
-        self._id = _known(folder, "mlflow") if resume_step is not None else ""
+        self._id = _read_run_id(folder, "mlflow") if resume_step is not None else ""
         if not self._id:
             found = self._client.get_experiment_by_name("hipwright")
             experiment = found.experiment_id if found is not None else self._client.create_experiment("hipwright")
             self._id = self._client.create_run(experiment, run_name=folder.name).info.run_id
-            _remember(folder, "mlflow", self._id)
+            _write_run_id(folder, "mlflow", self._id)
 
     def metrics(self, stage: str, step: int, values: Mapping[str, float]) -> None:
-        """STAGE/name at a step."""
+        """Logs STAGE/name at a step."""
         for name, value in values.items():
             self._client.log_metric(self._id, f"{stage}/{name}", value, step=step)
 
     def close(self) -> None:
-        """End the run."""
+        """Ends the run."""
         self._client.set_terminated(self._id)
 
 
-def _known(folder: Path, tracker: str) -> str:
-    """The id of the tracker's run that an earlier process of this training began, "" if none did."""
+def _read_run_id(folder: Path, tracker: str) -> str:
+    """The id of the tracker's run that an earlier process of this training started; "" for none."""
     path = folder / f"{tracker}.run"
     return path.read_text(encoding="utf-8").strip() if path.exists() else ""
 
 
-def _remember(folder: Path, tracker: str, run: str) -> None:
+def _write_run_id(folder: Path, tracker: str, run: str) -> None:
     (folder / f"{tracker}.run").write_text(f"{run}\n", encoding="utf-8")
 
 

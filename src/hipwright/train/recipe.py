@@ -1,7 +1,7 @@
-"""Recipes: a model, data, stage settings and how they are launched, in one TOML file each (docs/recipes.md).
+"""Recipes: a TOML file each with a model, data, the settings of the stages and their launch (docs/recipes.md).
 
-`recipes/NAME.toml` ships with hipwright; any other file can be given by its path. Every value has a type, every unknown
-name is refused with the nearest known one, and `--set part.name=value` changes a value for one run.
+`recipes/NAME.toml` is part of hipwright; other files are given by their path. Every value has a type, an unknown name
+is refused with the nearest known one, and `--set part.name=value` changes a value for one run.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ class RecipeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """A table of a recipe."""
 
 
-class Model(RecipeTable, frozen=True, kw_only=True):
-    """name: a folder, or a name that the Hub knows. architecture: transformers' name of it, for dry runs.
+class ModelSettings(RecipeTable, frozen=True, kw_only=True):
+    """The model to train.
 
-    dtype: of the weights as they are loaded. attention: transformers' name of the implementation.
+    name: a folder, or a name on the Hub. architecture: transformers' name of it, for dry runs. dtype: of the loaded
+    weights. attention: transformers' name of the implementation.
     """
 
     name: str
@@ -38,8 +39,8 @@ class Model(RecipeTable, frozen=True, kw_only=True):
     attention: Literal["sdpa", "flash_attention_2", "eager"] = "sdpa"
 
 
-class Data(RecipeTable, frozen=True, kw_only=True):
-    """At most so many rows to learn from, rows of a held-out split, and problems; 0 for all."""
+class DataSettings(RecipeTable, frozen=True, kw_only=True):
+    """Limits: training rows, rows of a held-out split, and problems of a split; 0 for all."""
 
     rows: int = 0
     held_rows: int = 64
@@ -47,9 +48,9 @@ class Data(RecipeTable, frozen=True, kw_only=True):
 
 
 class LaunchSettings(RecipeTable, frozen=True, kw_only=True):
-    """Who runs a stage: this process ("here"), accelerate, or verl on a Ray cluster. gpus: of one machine.
+    """What runs a stage: this process ("here"), accelerate, or verl on a Ray cluster.
 
-    sharding: how accelerate spreads the weights; "none" gives each GPU all of them.
+    gpus: of one machine. sharding: how accelerate distributes the weights; "none" gives each GPU all of them.
     """
 
     sft: Literal["here", "accelerate"] = "here"
@@ -60,18 +61,19 @@ class LaunchSettings(RecipeTable, frozen=True, kw_only=True):
 
 
 class RewardSettings(RecipeTable, frozen=True, kw_only=True):
-    """A name of train/rewards.py, and options of it."""
+    """The name of a reward function of train/rewards.py, and its options."""
 
     name: str = "hipwright"
     options: dict[str, Any] = {}
 
 
-class Judging(RecipeTable, frozen=True, kw_only=True):
-    """Where answers are judged. targets: as `--target`; none: a GPU's where there is one, else the static estimate.
+class JudgeSettings(RecipeTable, frozen=True, kw_only=True):
+    """How answers are judged.
 
-    gpu_memory_gb: 10^9 bytes of a GPU that judging may use beside training; workers: programs verified at once, 0 for
-    what the processors allow. urls: of servers (`hipwright train serve`) that judge in this machine's place; their
-    token is in the variable HIPWRIGHT_JUDGE_TOKEN.
+    targets: as `--target`; none: a GPU where there is one, else the static estimate. gpu_memory_gb: 10^9 bytes of a
+    GPU that judging may use beside training. workers: programs verified at once, 0 for what the processors allow.
+    urls: of servers (`hipwright train serve`) that judge instead of this machine; their token is in the variable
+    HIPWRIGHT_JUDGE_TOKEN.
     """
 
     urls: tuple[str, ...] = ()
@@ -81,8 +83,8 @@ class Judging(RecipeTable, frozen=True, kw_only=True):
 
 
 class PolicySettings(RecipeTable, frozen=True, kw_only=True):
-    """Of our own loop. lora_rank: 0 trains all weights. engine: what samples; "": vLLM where it is installed and there
-    is a GPU. vllm_memory: the share of the GPU that vLLM takes.
+    """The policy of `train/rl`. lora_rank: 0 trains all weights. engine: what samples; "": vLLM where it is installed
+    and there is a GPU, else transformers. vllm_memory: the share of the GPU's memory for vLLM.
     """
 
     lora_rank: int = 0
@@ -90,11 +92,11 @@ class PolicySettings(RecipeTable, frozen=True, kw_only=True):
     vllm_memory: float = 0.3
 
 
-class Verl(RecipeTable, frozen=True, kw_only=True):
-    """What verl is told beside the model, the data and the machines. overrides: hydra's, as they are.
+class VerlSettings(RecipeTable, frozen=True, kw_only=True):
+    """verl's settings beside the model, the data and the machines. overrides: hydra's, passed on unchanged.
 
     prompts, samples: problems a step, and answers for each. micro: sequences a GPU in one pass. engine: of generation;
-    tensor_parallel: GPUs that one copy of it spans. save_every: steps.
+    tensor_parallel: GPUs of one copy of it. save_every: steps between checkpoints.
     """
 
     steps: int = 200
@@ -115,35 +117,36 @@ class Verl(RecipeTable, frozen=True, kw_only=True):
 
 
 class Recipe(RecipeTable, frozen=True, kw_only=True):
-    """One way to train. rl, grpo, verl: of reinforcement learning by `launch.rl` here, by accelerate, by verl."""
+    """A recipe. rl, grpo, verl: settings of reinforcement learning where `launch.rl` is here, accelerate, verl."""
 
     name: str
     about: str
-    model: Model
-    data: Data = Data()
+    model: ModelSettings
+    data: DataSettings = DataSettings()
     launch: LaunchSettings = LaunchSettings()
     reward: RewardSettings = RewardSettings()
-    judge: Judging = Judging()
+    judge: JudgeSettings = JudgeSettings()
     sft: sft.SftSettings = sft.SftSettings()
     policy: PolicySettings = PolicySettings()
     rl: RLSettings = RLSettings()
     grpo: grpo.GrpoSettings = grpo.GrpoSettings()
-    verl: Verl = Verl()
+    verl: VerlSettings = VerlSettings()
 
 
-def names() -> list[str]:
-    """The recipes that ship with hipwright."""
+def recipe_names() -> list[str]:
+    """The names of the recipes that are part of hipwright."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def load(name: str, changes: Sequence[str] = ()) -> Recipe:
-    """A recipe by its name or its file's path, with `part.name=value` changes. BadInput for whatever is wrong."""
+    """A recipe by its name or its file's path, with `part.name=value` changes. Raises BadInput for any error in it."""
     path = FOLDER / f"{name}.toml"
     if not path.is_file():
         path = Path(name)
     if not (path.is_file() and path.suffix == ".toml"):
         raise BadInput(
-            f"no recipe {name!r}", hint=f"recipes: {', '.join(names())}; or a .toml file{_near(name, names())}"
+            f"no recipe {name!r}",
+            hint=f"recipes: {', '.join(recipe_names())}; or a .toml file{_did_you_mean(name, recipe_names())}",
         )
     try:
         plain = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -151,12 +154,12 @@ def load(name: str, changes: Sequence[str] = ()) -> Recipe:
         raise BadInput(f"{path} is not TOML: {error}") from error
     plain.setdefault("name", path.stem)
     for one in changes:
-        change(plain, one)
-    return read(plain, str(path))
+        apply_change(plain, one)
+    return from_tables(plain, str(path))
 
 
-def read(plain: dict[str, Any], where: str) -> Recipe:
-    """A recipe from its tables. BadInput names the first thing that is wrong."""
+def from_tables(plain: dict[str, Any], where: str) -> Recipe:
+    """A recipe from its tables. where: the file, for messages. Raises BadInput for the first error."""
     refuse_unknown(plain, Recipe, where, "")
     try:
         recipe = msgspec.convert(plain, Recipe)
@@ -166,16 +169,11 @@ def read(plain: dict[str, Any], where: str) -> Recipe:
     return recipe
 
 
-def changed(recipe: Recipe, **parts: Any) -> Recipe:
-    """The recipe with other tables."""
-    return msgspec.structs.replace(recipe, **parts)
+# ---------------------------------------------------------------- checks
 
 
-# ---------------------------------------------------------------- what can be wrong
-
-
-def change(plain: dict[str, Any], said: str) -> None:
-    """Put part.name=value in its table; the value as in TOML, or text without quotes. BadInput for another form."""
+def apply_change(plain: dict[str, Any], said: str) -> None:
+    """Sets part.name=value in the tables; the value is TOML, or text without quotes. Raises BadInput otherwise."""
     name, equals, text = said.partition("=")
     *tables, last = name.strip().split(".")
     if not equals or not all((*tables, last)):
@@ -193,12 +191,12 @@ def change(plain: dict[str, Any], said: str) -> None:
 
 
 def refuse_unknown(plain: dict[str, Any], kind: Any, where: str, prefix: str) -> None:
-    """msgspec would name an unknown field too, but not the one that was meant."""
+    """Raises BadInput for a name that is no field of `kind`, with the nearest field. prefix: of nested tables."""
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
     for name, value in plain.items():
         if name not in fields:
             raise BadInput(
-                f"{where}: unknown name {prefix}{name}", hint=f"names: {', '.join(fields)}{_near(name, fields)}"
+                f"{where}: unknown name {prefix}{name}", hint=f"names: {', '.join(fields)}{_did_you_mean(name, fields)}"
             )
         inner = next((one for one in (fields[name].type, *get_args(fields[name].type)) if _is_struct(one)), None)
         if inner is not None and isinstance(value, dict):
@@ -209,13 +207,13 @@ def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
-def _near(name: str, known: Any) -> str:
+def _did_you_mean(name: str, known: Any) -> str:
     found = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {found[0]}?" if found else ""
 
 
 def _check(recipe: Recipe) -> None:
-    """What types do not say."""
+    """Raises BadInput for combinations of values that the types allow but no launcher can run."""
     launch, work = recipe.launch, recipe.grpo
     wrong = {
         "launch.gpus must be 1 or more": launch.gpus < 1,
@@ -224,7 +222,7 @@ def _check(recipe: Recipe) -> None:
         'sharding needs launch.sft or launch.rl = "accelerate"': launch.sharding != "none"
         and "accelerate" not in (launch.sft, launch.rl),
         "DeepSpeed's ZeRO-3 and LoRA here: take fsdp": launch.sharding == "deepspeed" and recipe.sft.lora_rank > 0,
-        # a group of completions is scored as one, so it may not lie across two processes
+        # a group of completions is scored together, so it must lie within one process
         "grpo.batch * grpo.accumulate must be a multiple of grpo.samples": work.batch * work.accumulate % work.samples
         != 0,
         "grpo.samples must be 2 or more: an advantage needs a group": work.samples < 2,

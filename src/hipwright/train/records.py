@@ -1,4 +1,4 @@
-"""What learning passes around: a task to answer, what an answer came to, and what it is worth (docs/training.md)."""
+"""Records of training: a problem, the outcome of an answer, and its reward (docs/training.md)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import msgspec
 from hipwright.records import Fault, Record, Status
 
 Clock = Literal["device", "estimate", ""]
-"""What a speedup rests on: paired timing on a device, the static estimate of builds, or nothing."""
+"""The source of a speedup: paired timing on a device, the static estimate of builds, or none."""
 
 
 class TrainingProblem(Record, frozen=True, kw_only=True):
-    """A task that a policy answers. source: a file in the KernelBench form; facts: columns that reports group by."""
+    """A task for a policy. source: a file in the KernelBench form; facts: columns that reports group by."""
 
     name: str
     source: str
@@ -22,11 +22,11 @@ class TrainingProblem(Record, frozen=True, kw_only=True):
 
 
 class AnswerOutcome(Record, frozen=True, kw_only=True):
-    """What the evaluator found of one answer. An outcome with a fault other than the candidate's says nothing of it.
+    """The evaluation of one answer. An outcome with another fault than the candidate's is no statement about it.
 
     status: the verdict's ("parse_error" also where no program could be read). speedup: against `baseline`, the median
     of pairs; low, high: its 95 % interval. base_ms, time_ms, floor_ms: baseline, program and roofline, milliseconds a
-    call. clock: what they rest on. evidence: the verifier's findings in words, for a repair turn.
+    call. clock: the source of these times. evidence: the verifier's findings as text, for a repair turn.
     """
 
     status: Status
@@ -54,19 +54,19 @@ class AnswerOutcome(Record, frozen=True, kw_only=True):
 
     @property
     def scorable(self) -> bool:
-        """False where the machine, the task or a provider was at fault: no reward, not even a bad one."""
+        """False where the machine, the task or a provider was at fault; such an outcome has no reward."""
         return self.fault is None or self.fault == "candidate"
 
 
 class Turn(Record, frozen=True, kw_only=True):
-    """One answer of a conversation and what it came to."""
+    """One answer of a conversation and its outcome."""
 
     completion: str
     outcome: AnswerOutcome
 
 
 class ScoredOutcome(Record, frozen=True, kw_only=True):
-    """An outcome with its reward. None: unscorable, left out of baseline and gradient. parts: the terms of the sum."""
+    """An outcome with its reward; None: unscorable, left out of baseline and gradient. parts: the reward's terms."""
 
     outcome: AnswerOutcome
     reward: float | None

@@ -1,7 +1,7 @@
-"""What an outcome is worth: three reward functions over one group of outcomes (docs/rewards.md).
+"""Three reward functions of a group of outcomes (docs/rewards.md).
 
 A group is the samples of one prompt and turn, in order. An outcome that is not scorable (the machine, the task or a
-provider failed) has reward None in all of them: it belongs in no baseline and no gradient.
+provider failed) has reward None in all of them, and is left out of baseline and gradient.
 """
 
 from __future__ import annotations
@@ -16,52 +16,51 @@ from hipwright.errors import BadInput
 from hipwright.train.records import AnswerOutcome, ScoredOutcome
 
 CAP = 3.0
-"""Speedup at which the published system's reward stops growing."""
+"""The speedup above which the published system's reward is constant."""
 LAUNCH_MS = 0.002
-"""No call is shorter than one launch, about 2 us on a current GPU; the roofline counts bytes and operations alone."""
+"""The least time of a call: one launch, about 2 us on a current GPU. The roofline counts bytes and operations alone."""
 HEADROOM = 1.1
-"""Least ratio of baseline and roofline that speed is scaled by: a baseline that is there already leaves nothing to win,
-and timing noise must not look like everything."""
+"""Least ratio of baseline and roofline in the speed term; with a smaller one timing noise would be rewarded."""
 SLOWEST = -0.3
-"""Lower bound of the speed term: slow and right must stay better than wrong."""
+"""Lower bound of the speed term, so that a slow correct program is worth more than a wrong one."""
 
 
 class RewardFunction(Protocol):
-    """A reward function of a group; order of the outcomes is kept, and does not matter."""
+    """A reward function of a group of outcomes. The rewards do not depend on the order of the group."""
 
     @property
     def name(self) -> str:
-        """As `reward` takes it."""
+        """The name that `reward` takes."""
         ...
 
     def __call__(self, outcomes: Sequence[AnswerOutcome]) -> list[ScoredOutcome]:
-        """One Scored an outcome; reward None exactly where the outcome is not scorable."""
+        """A scored outcome for each outcome, in order; its reward is None exactly where it is not scorable."""
         ...
 
 
 @dataclass(frozen=True)
 class PublishedReward:
-    """The published system's: 0 unless compiled and correct, else the speedup, at most `CAP`. From 0 to 3.
+    """The published system's reward: 0 unless compiled and correct, else the speedup, at most `CAP`. From 0 to 3.
 
-    The speedup is the median of pairs, as it comes: no interval, no roofline. A right program that nothing has timed
-    counts as fast as the baseline (1); so does one whose figure is not finite.
+    The speedup is the median of the pairs, without its interval. A correct program that was not timed, or whose
+    speedup is not finite, counts as 1.
     """
 
     name: str = "source"
     cap: float = CAP
 
     def __call__(self, outcomes: Sequence[AnswerOutcome]) -> list[ScoredOutcome]:
-        """One Scored an outcome."""
+        """A scored outcome for each outcome, in order."""
         return [_scored(outcome, self._parts) for outcome in outcomes]
 
     def _parts(self, outcome: AnswerOutcome) -> dict[str, float]:
-        if not (outcome.compiled and right(outcome)):
+        if not (outcome.compiled and is_right(outcome)):
             return {}
         return {"speedup": min(max(_positive(outcome.speedup) or 1.0, 0.0), self.cap)}
 
 
 @dataclass(frozen=True)
-class Milestones:
+class MilestonesReward:
     """-1 no program, or not compiled; 1 compiled; 2 correct; 3 correct and faster than the baseline.
 
     Faster: the lower 95 % bound of the speedup is above 1. A proven hack counts as no program.
@@ -70,27 +69,27 @@ class Milestones:
     name: str = "milestones"
 
     def __call__(self, outcomes: Sequence[AnswerOutcome]) -> list[ScoredOutcome]:
-        """One Scored an outcome."""
+        """A scored outcome for each outcome, in order."""
         return [_scored(outcome, self._parts) for outcome in outcomes]
 
     def _parts(self, outcome: AnswerOutcome) -> dict[str, float]:
         if outcome.hack or not outcome.compiled:
             return {"milestone": -1.0}
-        if not right(outcome):
+        if not is_right(outcome):
             return {"milestone": 1.0}
         bounds = interval(outcome)
         return {"milestone": 3.0 if bounds is not None and bounds[0] > 1.0 else 2.0}
 
 
 @dataclass(frozen=True)
-class Hipwright:
-    """Ours: correctness first, then speed that is certain, measured on the way to the roofline, then own kernels.
+class HipwrightReward:
+    """hipwright's reward: correctness, then the lower bound of the speedup relative to the roofline, then coverage.
 
-    hack: of a proven one. base + speed * phi * gate * own + coverage * share: see `phi`; gate is 1 once half of the
-    group's scorable outcomes are correct; own is min(1, coverage / enough), so that speed which a library call gave is
-    not paid for; the coverage bonus needs a lower bound of the speedup of at least 1. metrics: weights of
-    Outcome.metrics (each clipped to [0, 1]), added to a correct program's reward.
-    Defaults give from -0.5 to 1.2, and at least 0.09 to any correct program.
+    hack: the reward of a proven hack. A correct program has base + speed * phi * gate * own + coverage * share: see
+    `phi`; gate is 1 where half of the group's scorable outcomes are correct, else 0; own is min(1, share / enough), so
+    that speed from library calls is not rewarded; share is the outcome's coverage, and its bonus needs a lower bound
+    of the speedup of at least 1. metrics: weights of AnswerOutcome.metrics (each clipped to [0, 1]), added to a correct
+    program's reward. The defaults give from -0.5 to 1.2, and at least 0.09 to any correct program.
     """
 
     name: str = "hipwright"
@@ -120,15 +119,15 @@ class Hipwright:
             )
 
     def __call__(self, outcomes: Sequence[AnswerOutcome]) -> list[ScoredOutcome]:
-        """One Scored an outcome."""
+        """A scored outcome for each outcome, in order."""
         known = [outcome for outcome in outcomes if outcome.scorable]
-        opened = 2 * sum(map(right, known)) >= len(known)
+        opened = 2 * sum(map(is_right, known)) >= len(known)
         return [_scored(outcome, lambda one: self._parts(one, opened)) for outcome in outcomes]
 
     def _parts(self, outcome: AnswerOutcome, opened: bool) -> dict[str, float]:
         if outcome.hack:
             return {"hack": self.hack}
-        if not (outcome.compiled and right(outcome)):
+        if not (outcome.compiled and is_right(outcome)):
             return {}
         share = min(1.0, max(0.0, outcome.coverage)) if isfinite(outcome.coverage) else 0.0
         gained = phi(outcome, self.launch_ms) if opened else 0.0
@@ -145,28 +144,32 @@ class Hipwright:
         return parts
 
 
-Maker = Callable[..., RewardFunction]
-_MAKERS: dict[str, Maker] = {"source": PublishedReward, "milestones": Milestones, "hipwright": Hipwright}
-REWARDS: dict[str, RewardFunction] = {name: make() for name, make in _MAKERS.items()}
-"""Every reward with its own defaults, by name."""
+RewardType = Callable[..., RewardFunction]
+_REWARD_TYPES: dict[str, RewardType] = {
+    "source": PublishedReward,
+    "milestones": MilestonesReward,
+    "hipwright": HipwrightReward,
+}
+REWARDS: dict[str, RewardFunction] = {name: make() for name, make in _REWARD_TYPES.items()}
+"""The reward functions with their defaults, by name."""
 
 
 def reward(name: str, **options: Any) -> RewardFunction:
-    """The reward of that name with other options than its defaults (the fields of its class).
+    """The reward function of that name. options: fields of its class, in place of its defaults.
 
-    BadInput for an unknown name, an unknown option or a value out of range.
+    Raises BadInput for an unknown name, an unknown option or a value out of range.
     """
-    if name not in _MAKERS:
-        raise BadInput(f"unknown reward {name!r}", hint=f"rewards: {', '.join(_MAKERS)}")
+    if name not in _REWARD_TYPES:
+        raise BadInput(f"unknown reward {name!r}", hint=f"rewards: {', '.join(_REWARD_TYPES)}")
     try:
-        return _MAKERS[name](**options)
+        return _REWARD_TYPES[name](**options)
     except TypeError:
         known = ", ".join(field for field in vars(REWARDS[name]) if field != "name") or "none"
         raise BadInput(f"reward {name!r} has no such option: {', '.join(options)}", hint=f"options: {known}") from None
 
 
-def right(outcome: AnswerOutcome) -> bool:
-    """Scorable, correct, and not by a hack."""
+def is_right(outcome: AnswerOutcome) -> bool:
+    """Whether an outcome is scorable, correct and no hack."""
     return outcome.scorable and outcome.correct and not outcome.hack
 
 
@@ -179,11 +182,11 @@ def interval(outcome: AnswerOutcome) -> tuple[float, float] | None:
 
 
 def phi(outcome: AnswerOutcome, launch_ms: float = LAUNCH_MS) -> float:
-    """Certain speed on a log scale from the baseline (0) to the roofline (1), within [-0.3, 1].
+    """The speed term: the lower bound of the speedup on a log scale from the baseline (0) to the roofline (1).
 
-    log s / log(t_base / t_roofline) with s the lower bound of the speedup; 0 while the interval holds 1, which is where
-    a paired comparison shows nothing. t_roofline is at least one launch; a ratio below `HEADROOM` counts as that, and
-    an unknown one as `CAP`.
+    log s / log(t_base / t_roofline), clipped to [-0.3, 1], with s the lower bound; 0 where the interval holds 1, since
+    the comparison is then inconclusive. t_roofline is at least one launch; a ratio below `HEADROOM` counts as that,
+    and an unknown one as `CAP`.
     """
     bounds = interval(outcome)
     if bounds is None or bounds[0] <= 1.0 <= bounds[1]:
@@ -192,27 +195,27 @@ def phi(outcome: AnswerOutcome, launch_ms: float = LAUNCH_MS) -> float:
 
 
 def headroom(outcome: AnswerOutcome, launch_ms: float = LAUNCH_MS) -> float:
-    """t_base / t_roofline as `phi` uses it; more than 1."""
+    """t_base / t_roofline with the limits of `phi`; more than 1."""
     base, floor = _positive(outcome.base_ms), _positive(outcome.floor_ms)
     if base is None or floor is None:
         return CAP
     return max(HEADROOM, base / max(floor, launch_ms))
 
 
-class Clip:
-    """Rewards clipped to within `sigmas` standard deviations of the mean of the last `size`.
+class RewardClip:
+    """Clips rewards to within `sigmas` standard deviations of the mean of the last `size` rewards.
 
-    Until `fewest` are known nothing is clipped. least: the standard deviation counts as no smaller, or the first
-    success after a hundred failures would be clipped to nothing. The history holds values as they came.
+    fewest: nothing is clipped before so many rewards are known. least: lower bound of the standard deviation, without
+    which the first success after a hundred failures would be clipped to 0. The history holds unclipped rewards.
     """
 
     def __init__(self, sigmas: float = 1.5, size: int = 100, *, fewest: int = 20, least: float = 0.2) -> None:
         self.sigmas, self.fewest, self.least = sigmas, fewest, least
-        self.clipped = 0  # values changed so far
+        self.clipped = 0  # rewards changed so far
         self._values: deque[float] = deque(maxlen=size)
 
     def clip(self, values: Iterable[float | None]) -> list[float | None]:
-        """The values, in order, held within the bounds of what came before them; None stays None."""
+        """The values in order, clipped to the bounds of the history; None stays None. Extends the history."""
         values = list(values)
         low, high = self.bounds()
         found = [value if value is None else min(high, max(low, value)) for value in values]
@@ -221,7 +224,7 @@ class Clip:
         return found
 
     def bounds(self) -> tuple[float, float]:
-        """What the next values are held within."""
+        """(lower, upper) bound of the next values."""
         count = len(self._values)
         if count < self.fewest:
             return float("-inf"), float("inf")
@@ -231,11 +234,11 @@ class Clip:
         return mean - reach, mean + reach
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint; plain JSON types."""
+        """The state for a checkpoint, in plain JSON types."""
         return {"values": list(self._values), "clipped": self.clipped}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Restores `state()`."""
         self._values.clear()
         self._values.extend(float(value) for value in state["values"])
         self.clipped = int(state["clipped"])

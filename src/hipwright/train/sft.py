@@ -1,7 +1,7 @@
-"""Supervised fine-tuning by TRL: all weights or LoRA, packed, with the loss on completions alone.
+"""Supervised fine-tuning by TRL: all weights or LoRA, packed rows, with the loss on completions alone.
 
-Held-out rows give a loss while training; held-out problems, where a `TrainingWatch` is handed in, give what the model
-writes. A training that was killed goes on with the batch that would have come next and gives the same losses (hf.py).
+The loss of held-out rows is logged during training; a `StepCallback` may sample answers to held-out problems. A killed
+training resumes with the batch that would have come next, and has the same losses (hf.py).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ STAGE = "sft"
 
 
 class SftSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to fine-tune. batch: sequences a device and step; accumulate: steps an update; max_length: tokens.
+    """Settings of fine-tuning. batch: sequences a device and pass; accumulate: passes an update; max_length: tokens.
 
-    max_steps: 0 for all epochs. packing: several rows in a sequence of max_length, none of which sees another. A longer
-    row is left out: half a program teaches half programs. warmup: share of the steps. evaluate_every, sample_every,
-    save_every, log_every: updates between; 0 for never (the end is saved always).
+    max_steps: 0 for all epochs. packing: several rows in a sequence of max_length, none of which attends to another.
+    Longer rows are left out, since truncated programs would be imitated. warmup: share of the steps. evaluate_every,
+    sample_every, save_every, log_every: updates between two; 0 for never (the final model is always saved).
     """
 
     epochs: float = 2.0
@@ -53,22 +53,25 @@ class SftSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def lora(self) -> hf.Lora:
-        """The adapters' part."""
+        """The settings of the adapters."""
         return hf.Lora(self.lora_rank, self.lora_alpha, self.lora_dropout)
 
 
-class TrainingWatch(Protocol):
-    """Looks at what the model writes while it trains; called by every process, after each update."""
+class StepCallback(Protocol):
+    """A callback after each update, in every process."""
 
     def __call__(self, trainer: Any, step: int) -> None:
-        """Sample and score, where the step asks for it."""
+        """Called after update `step` of TRL's trainer."""
         ...
 
 
 @dataclass(frozen=True)
 class SftResult:
-    """folder: of the trained model and its tokenizer; steps: updates in all; loss: of the last update that was logged;
-    eval_loss: by held-out split; too_long: rows left out."""
+    """A finished training.
+
+    folder: of the model and its tokenizer; steps: updates in all; loss: of the last logged update; eval_loss: by
+    held-out split; too_long: rows that were left out.
+    """
 
     folder: Path
     steps: int
@@ -80,64 +83,65 @@ class SftResult:
 def train_sft(
     model: Any,
     tokenizer: Any,
-    lessons: ImitationRows,
+    data: ImitationRows,
     settings: SftSettings,
     folder: Path,
     log: Metrics | None,
     *,
     resume: bool = False,
     allow_device_change: bool = False,
-    watch: TrainingWatch | None = None,
+    callback: StepCallback | None = None,
 ) -> SftResult:
-    """Train a loaded model on the rows; checkpoints and the result in `folder`.
+    """Trains a loaded model on the rows; checkpoints and the model are written to `folder`.
 
-    log: None in all processes but the main one. BadInput where the folder holds a training and resume is False, where
-    it was made on another device or with other settings or data, and where no row is short enough.
+    log: None in all processes but the main one. callback: called after each update. Raises BadInput where the folder
+    holds a training and resume is False, where that was made on another device or with other settings or data, and
+    where no row is short enough.
     """
-    hf.quiet()
+    hf.silence_libraries()
     if not resume:
         hf.refuse_used(folder)
-    found = known(lessons, settings)
+    found = run_fingerprint(data, settings)
     point = hf.resume_point(folder, found, allow_device_change=allow_device_change)
-    rows, too_long = fitting(lessons, tokenizer, settings.max_length)
+    rows, too_long = rows_that_fit(data, tokenizer, settings.max_length)
     trainer = _trainer(model, tokenizer, rows, settings, folder)
-    each = None if watch is None else lambda step, _: watch(trainer, step)
-    hf.attach(trainer, hf.callbacks(STAGE, log, found, each))
+    each = None if callback is None else lambda step, _: callback(trainer, step)
+    hf.attach_callback(trainer, hf.trainer_callback(STAGE, log, found, each))
     trainer.train(resume_from_checkpoint=str(point) if point is not None else None)
     trainer.save_model(str(folder / hf.FINAL))
     if trainer.is_world_process_zero():
         tokenizer.save_pretrained(folder / hf.FINAL)
     history = trainer.state.log_history
-    losses = {name: _last(history, f"eval_{name}_loss") for name in rows if name != TRAIN}
+    losses = {name: _last_figure(history, f"eval_{name}_loss") for name in rows if name != TRAIN}
     held = {name: loss for name, loss in losses.items() if loss is not None}
-    return SftResult(folder / hf.FINAL, trainer.state.global_step, _last(history, "loss"), held, too_long)
+    return SftResult(folder / hf.FINAL, trainer.state.global_step, _last_figure(history, "loss"), held, too_long)
 
 
-def known(lessons: ImitationRows, settings: SftSettings) -> dict[str, Any]:
-    """What a resumed training must agree with."""
-    rows = {name: [row.columns() for row in rows] for name, rows in lessons.splits.items()}
-    return hf.fingerprint(msgspec.to_builtins(settings), hf.digest(rows))
+def run_fingerprint(data: ImitationRows, settings: SftSettings) -> dict[str, Any]:
+    """The fingerprint that a resumed training must match."""
+    columns = {name: [row.columns() for row in rows] for name, rows in data.splits.items()}
+    return hf.fingerprint(msgspec.to_builtins(settings), hf.digest(columns))
 
 
 # ---------------------------------------------------------------- tokens
 
 
-class Tokens(NamedTuple):
-    """A row as token numbers; mask: 1 where the completion is."""
+class TokenRow(NamedTuple):
+    """A row as token ids. mask: 1 for the completion's tokens, else 0."""
 
     ids: list[int]
     mask: list[int]
 
 
-def fitting(lessons: ImitationRows, tokenizer: Any, max_length: int) -> tuple[dict[str, list[Tokens]], int]:
-    """(rows by split that are at most max_length tokens long, how many are longer). Held-out splits may vanish.
+def rows_that_fit(data: ImitationRows, tokenizer: Any, max_length: int) -> tuple[dict[str, list[TokenRow]], int]:
+    """(rows by split of at most max_length tokens, number of longer rows). Splits without such rows are left out.
 
-    BadInput where no row to learn from is left.
+    Raises BadInput where that is the training split.
     """
-    splits: dict[str, list[Tokens]] = {}
+    splits: dict[str, list[TokenRow]] = {}
     too_long = 0
-    for name, rows in lessons.splits.items():
-        encoded = encode(rows, tokenizer)
+    for name, rows in data.splits.items():
+        encoded = encode_rows(rows, tokenizer)
         kept = [one for one in encoded if len(one.ids) <= max_length]
         too_long += len(encoded) - len(kept)
         if kept:
@@ -147,29 +151,31 @@ def fitting(lessons: ImitationRows, tokenizer: Any, max_length: int) -> tuple[di
     return splits, too_long
 
 
-def encode(rows: Sequence[ImitationRow], tokenizer: Any) -> list[Tokens]:
-    """Prompt and completion by the tokenizer's chat template, each turned into tokens by itself, as they meet when a
-    model answers. BadInput for a template that writes a prompt otherwise once it is answered."""
-    asked = [tokenizer.apply_chat_template(row.prompt, tokenize=False, add_generation_prompt=True) for row in rows]
+def encode_rows(rows: Sequence[ImitationRow], tokenizer: Any) -> list[TokenRow]:
+    """The rows as tokens. Prompt and completion are tokenised separately, as they are when a model answers.
+
+    Raises BadInput for a chat template that changes the prompt's text once there is an answer.
+    """
+    prompts = [tokenizer.apply_chat_template(row.prompt, tokenize=False, add_generation_prompt=True) for row in rows]
     whole = [tokenizer.apply_chat_template(row.prompt + row.completion, tokenize=False) for row in rows]
-    if not all(text.startswith(start) for start, text in zip(asked, whole, strict=True)):
+    if not all(text.startswith(start) for start, text in zip(prompts, whole, strict=True)):
         raise BadInput("the chat template writes a prompt otherwise once it is answered", hint="take another template")
-    said = [text.removeprefix(start) for start, text in zip(asked, whole, strict=True)]
+    completions = [text.removeprefix(start) for start, text in zip(prompts, whole, strict=True)]
     if not rows:
         return []
-    before = tokenizer(asked, add_special_tokens=False)["input_ids"]
-    after = tokenizer(said, add_special_tokens=False)["input_ids"]
-    return [Tokens(p + c, [0] * len(p) + [1] * len(c)) for p, c in zip(before, after, strict=True)]
+    prompt_ids = tokenizer(prompts, add_special_tokens=False)["input_ids"]
+    completion_ids = tokenizer(completions, add_special_tokens=False)["input_ids"]
+    return [TokenRow(p + c, [0] * len(p) + [1] * len(c)) for p, c in zip(prompt_ids, completion_ids, strict=True)]
 
 
 # ---------------------------------------------------------------- TRL
 
 
-def _last(history: list[dict[str, Any]], name: str) -> float | None:
+def _last_figure(history: list[dict[str, Any]], name: str) -> float | None:
     return next((float(one[name]) for one in reversed(history) if name in one), None)
 
 
-def _trainer(model: Any, tokenizer: Any, rows: dict[str, list[Tokens]], settings: SftSettings, folder: Path) -> Any:
+def _trainer(model: Any, tokenizer: Any, rows: dict[str, list[TokenRow]], settings: SftSettings, folder: Path) -> Any:
     from trl import SFTTrainer
 
     held = {name: _dataset(found) for name, found in rows.items() if name != TRAIN}
@@ -200,11 +206,11 @@ def _arguments(settings: SftSettings, folder: Path, *, held: bool) -> Any:
         max_length=settings.max_length,
         packing=settings.packing,
         packing_strategy="bfd",
-        eval_packing=False,  # a row's loss by itself
+        eval_packing=False,  # the loss of each row by itself
         completion_only_loss=True,
         eval_strategy="steps" if evaluate else "no",
         eval_steps=evaluate or None,
-        **hf.common(
+        **hf.common_arguments(
             folder,
             seed=settings.seed,
             checkpoint_activations=settings.checkpoint_activations,
@@ -214,8 +220,8 @@ def _arguments(settings: SftSettings, folder: Path, *, held: bool) -> Any:
     )
 
 
-def _dataset(rows: list[Tokens]) -> Any:
-    """Token numbers are handed over, not messages: what is trained on is then exactly what a prompt will be."""
+def _dataset(rows: list[TokenRow]) -> Any:
+    """A data set of token ids instead of messages, so that TRL does not tokenise them in another way."""
     from datasets import Dataset
 
     return Dataset.from_list([{"input_ids": row.ids, "completion_mask": row.mask} for row in rows])

@@ -1,7 +1,6 @@
-"""A random model of an architecture, small enough for one step on any CPU, and a tokenizer made of the data itself.
+"""A random model of an architecture, small enough for one step on any CPU, and a tokenizer trained on the data.
 
-What a dry run trains in place of weights that it does not download: the code path is the real one, the figures of the
-model mean nothing.
+Dry runs train it instead of downloaded weights: they test the code path, and the model's figures mean nothing.
 """
 
 from __future__ import annotations
@@ -29,40 +28,40 @@ TEMPLATE = (
 )
 
 
-def tiny(architecture: str, texts: Iterable[str], *, seed: int = 0) -> tuple[Any, Any]:
+def tiny_model(architecture: str, texts: Iterable[str], *, seed: int = 0) -> tuple[Any, Any]:
     """(a random causal language model of at most 100,000 parameters in float32, its tokenizer with a chat template).
 
-    architecture: transformers' name of it, e.g. "qwen2". BadInput for one that transformers does not know.
+    architecture: transformers' name of it, e.g. "qwen2". Raises BadInput for one that transformers does not know.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    words = tokenizer(texts)
+    tokenizer = train_tokenizer(texts)
     try:
-        config = AutoConfig.for_model(architecture, vocab_size=len(words), tie_word_embeddings=True, **SHAPE)
+        config = AutoConfig.for_model(architecture, vocab_size=len(tokenizer), tie_word_embeddings=True, **SHAPE)
     except ValueError as error:
         raise BadInput(f"transformers knows no architecture {architecture!r}") from error
-    config.pad_token_id, config.eos_token_id = words.pad_token_id, words.eos_token_id
+    config.pad_token_id, config.eos_token_id = tokenizer.pad_token_id, tokenizer.eos_token_id
     config.bos_token_id = None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    return model, words
+    return model, tokenizer
 
 
-def tokenizer(texts: Iterable[str]) -> Any:
-    """A byte-level byte-pair tokenizer of at most 2,048 tokens, which writes every text, with Qwen2's chat form."""
+def train_tokenizer(texts: Iterable[str]) -> Any:
+    """A byte-level byte-pair tokenizer of at most 2,048 tokens that encodes any text, with Qwen2's chat template."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
-    bare = Tokenizer(models.BPE())
-    bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bare.decoder = decoders.ByteLevel()
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY,
         special_tokens=[PAD, OPEN, CLOSE],
         show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
-    bare.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=bare, eos_token=CLOSE, pad_token=PAD, chat_template=TEMPLATE)
+    bpe.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token=CLOSE, pad_token=PAD, chat_template=TEMPLATE)

@@ -1,6 +1,6 @@
-"""One stage of a recipe, done: here, and by accelerate in each of several processes (`python -m hipwright.train.work`).
+"""Runs one stage of a recipe, in this process or in each of accelerate's (`python -m hipwright.train.work`).
 
-A dry run takes the same way with a random two-layer model of the recipe's architecture and one update, on the CPU.
+A dry run uses the same code with a random two-layer model of the recipe's architecture for one update on the CPU.
 """
 
 from __future__ import annotations
@@ -19,22 +19,24 @@ import msgspec
 
 from hipwright.errors import HipwrightError
 from hipwright.train import data, grpo, hf, sft
-from hipwright.train.judging.settings import EnvironmentSettings, environment
-from hipwright.train.log import Log, Telling
-from hipwright.train.recipe import Recipe, Stage, changed
+from hipwright.train.environment import Environment
+from hipwright.train.judging.settings import EnvironmentSettings, new_environment
+from hipwright.train.log import Log, ProgressLog
+from hipwright.train.recipe import Recipe, Stage
 from hipwright.train.records import AnswerOutcome, ScoredOutcome, TrainingProblem
 from hipwright.train.rewards import RewardFunction
 
 WORK, DONE = "work.json", "result.json"
-"""Of a training's folder: what is to be done, and what came of it."""
+"""Files of a training's folder: the `StageWork` that processes read, and the figures of the finished stage."""
 
 Say = Callable[[str], None]
 
 
 class StageWork(msgspec.Struct, frozen=True, kw_only=True):
-    """recipe as resolved; model: another folder or name than the recipe's, such as what SFT left.
+    """A stage to run.
 
-    trackers: as Log's; None: the default ones. dry: one update of a random model.
+    recipe: resolved; data, out: folders; model: another folder or name than the recipe's, such as SFT's result;
+    trackers: as `Log`'s; dry: one update of a random model.
     """
 
     stage: Stage
@@ -50,15 +52,15 @@ class StageWork(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def folder(self) -> Path:
-        """Where the training is kept."""
+        """The training's folder."""
         return Path(self.out)
 
 
-def run(work: StageWork, say: Say) -> dict[str, Any]:
-    """Do it. BadInput and InfrastructureError as the stages raise them; -> figures for people and --json."""
+def run_stage(work: StageWork, say: Say) -> dict[str, Any]:
+    """Runs the stage; returns its figures for --json. Raises BadInput and InfrastructureError as the trainers do."""
     begun = time.monotonic()
     if work.dry:
-        work = shrunk(work)
+        work = dry_run_work(work)
     with warnings.catch_warnings():
         # peft and TRL call transformers by names that it is about to drop
         warnings.filterwarnings("ignore", ".*will be removed in v6.*", FutureWarning)
@@ -66,12 +68,12 @@ def run(work: StageWork, say: Say) -> dict[str, Any]:
     return {"stage": work.stage, **done, "seconds": round(time.monotonic() - begun, 1)}
 
 
-def shrunk(work: StageWork) -> StageWork:
-    """One update, with everything that costs time made small; what decides the code path stays."""
+def dry_run_work(work: StageWork) -> StageWork:
+    """The stage reduced to one small update; settings that select code paths are kept."""
     recipe = work.recipe
     replace = msgspec.structs.replace
     fast = {"save_every": 1, "log_every": 1}
-    small = changed(
+    small = replace(
         recipe,
         data=replace(recipe.data, problems=2),
         sft=replace(recipe.sft, max_steps=1, accumulate=1, evaluate_every=1, warmup=0.0, **fast),
@@ -90,7 +92,7 @@ def shrunk(work: StageWork) -> StageWork:
             sample_every=1,
         ),
     )
-    return msgspec.structs.replace(work, recipe=small, trackers=())
+    return replace(work, recipe=small, trackers=())
 
 
 # ---------------------------------------------------------------- stages
@@ -98,29 +100,30 @@ def shrunk(work: StageWork) -> StageWork:
 
 def _sft(work: StageWork, say: Say) -> dict[str, Any]:
     recipe, folder = work.recipe, work.folder
-    lessons = data.lessons(Path(work.data), rows=recipe.data.rows or None, held_rows=recipe.data.held_rows or None)
+    rows = data.imitation_rows(Path(work.data), rows=recipe.data.rows or None, held_rows=recipe.data.held_rows or None)
     if work.dry:
-        lessons = _shortest(lessons)
-    held = ", ".join(f"{len(rows)} {name}" for name, rows in lessons.held.items())
-    say(f"{len(lessons.train)} rows to learn from; held out: {held or 'none'}; {len(lessons.bad)} unreadable lines")
-    model, tokenizer = _model(work, [one["content"] for row in lessons.train for one in row.prompt + row.completion])
-    known = sft.known(lessons, recipe.sft)
+        rows = _shortest_rows(rows)
+    held = ", ".join(f"{len(some)} {name}" for name, some in rows.held.items())
+    say(f"{len(rows.train)} rows to learn from; held out: {held or 'none'}; {len(rows.bad)} unreadable lines")
+    model, tokenizer = _load_model(work, [one["content"] for row in rows.train for one in row.prompt + row.completion])
+    fingerprint = sft.run_fingerprint(rows, recipe.sft)
+    point = hf.resume_point(folder, fingerprint, allow_device_change=work.allow_device_change)
     with ExitStack() as stack:
-        log = _log(stack, work, hf.resume_point(folder, known, allow_device_change=work.allow_device_change), say)
-        watch = _watch(stack, work, tokenizer, log)
+        log = _open_log(stack, work, point, say)
+        sampler = _open_sampler(stack, work, tokenizer, log)
         done = sft.train_sft(
             model,
             tokenizer,
-            lessons,
+            rows,
             recipe.sft,
             folder,
             log,
             resume=work.resume,
             allow_device_change=work.allow_device_change,
-            watch=watch,
+            callback=sampler,
         )
     figures = {"loss": done.loss, "eval_loss": done.eval_loss, "too_long": done.too_long}
-    return {"model": str(done.folder), "steps": done.steps, "rows": len(lessons.train), **figures}
+    return {"model": str(done.folder), "steps": done.steps, "rows": len(rows.train), **figures}
 
 
 def _rl(work: StageWork, say: Say) -> dict[str, Any]:
@@ -128,15 +131,14 @@ def _rl(work: StageWork, say: Say) -> dict[str, Any]:
     splits = data.problems(Path(work.data), limit=recipe.data.problems or None)
     problems = splits[data.TRAIN]
     say(f"{len(problems)} problems to answer; held out: {sum(map(len, splits.values())) - len(problems)}")
-    model, tokenizer = _model(work, [data.system_prompt(), *(problem.source for problem in problems)])
+    model, tokenizer = _load_model(work, [data.system_prompt(), *(problem.source for problem in problems)])
     with ExitStack() as stack:
-        opening = EnvironmentSettings(reward=recipe.reward, judge=recipe.judge, unsafe=work.unsafe)
-        judging = stack.enter_context(environment(opening))
+        opened = stack.enter_context(_new_environment(work))
         if work.dry:
-            judging.reward = DryRunReward(judging.reward)
-        say(f"judging on {judging.judge.device or 'the processor'}, clock: {judging.judge.clock or 'none'}")
-        train = _rl_here if recipe.launch.rl == "here" else _rl_trl
-        return {"problems": len(problems), **train(work, stack, model, tokenizer, problems, judging, say)}
+            opened.reward = DryRunReward(opened.reward)
+        say(f"judging on {opened.judge.device or 'the processor'}, clock: {opened.judge.clock or 'none'}")
+        train = _rl_loop if recipe.launch.rl == "here" else _rl_trl
+        return {"problems": len(problems), **train(work, stack, model, tokenizer, problems, opened, say)}
 
 
 def _rl_trl(
@@ -145,49 +147,51 @@ def _rl_trl(
     model: Any,
     tokenizer: Any,
     problems: list[TrainingProblem],
-    judging: Any,
+    environment: Any,
     say: Say,
 ) -> dict[str, Any]:
-    """By TRL, in this process or in each of accelerate's."""
-    known = grpo.known(problems, work.recipe.grpo)
-    point = hf.resume_point(work.folder, known, allow_device_change=work.allow_device_change)
+    """GRPO by TRL, in this process or in each of accelerate's."""
+    fingerprint = grpo.run_fingerprint(problems, work.recipe.grpo)
+    point = hf.resume_point(work.folder, fingerprint, allow_device_change=work.allow_device_change)
     done = grpo.train_grpo(
         model,
         tokenizer,
         problems,
-        judging,
+        environment,
         work.recipe.grpo,
         work.folder,
-        _log(stack, work, point, say),
+        _open_log(stack, work, point, say),
         resume=work.resume,
         allow_device_change=work.allow_device_change,
     )
     return {"model": str(done.folder), "steps": done.steps, "reward": done.reward}
 
 
-def _rl_here(
+def _rl_loop(
     work: StageWork,
     stack: ExitStack,
     model: Any,
     tokenizer: Any,
     problems: list[TrainingProblem],
-    judging: Any,
+    environment: Any,
     say: Say,
 ) -> dict[str, Any]:
-    """By our own loop, on one GPU."""
+    """Reinforcement learning by train/rl, on one GPU."""
     from hipwright.train.forms import ChatForm
     from hipwright.train.rl import checkpoint
     from hipwright.train.rl.loop import train_rl
 
-    policy = _policy(work, model, tokenizer)
+    policy = _new_policy(work, model, tokenizer)
     step = checkpoint.latest_step(work.folder)
     if step is not None and not work.resume:
-        hf.refuse(work.folder)
-    log = Telling(stack.enter_context(Log(work.folder, work.trackers, resume_step=-1 if step is None else step)), say)
+        hf.raise_folder_in_use(work.folder)
+    log = ProgressLog(
+        stack.enter_context(Log(work.folder, work.trackers, resume_step=-1 if step is None else step)), say
+    )
     done = train_rl(
         policy,
         problems,
-        judging,
+        environment,
         ChatForm(tokenizer),
         work.recipe.rl,
         work.folder,
@@ -202,8 +206,8 @@ def _rl_here(
 # ---------------------------------------------------------------- parts
 
 
-def _policy(work: StageWork, model: Any, tokenizer: Any) -> Any:
-    """The loop's policy: sampled by vLLM where the recipe does not say otherwise and it can be."""
+def _new_policy(work: StageWork, model: Any, tokenizer: Any) -> Any:
+    """The policy of train/rl; vLLM samples where the recipe asks for it, or leaves it open and vLLM can run."""
     import torch
 
     from hipwright.train.rl.policy import HFPolicy, with_lora
@@ -223,57 +227,62 @@ def _policy(work: StageWork, model: Any, tokenizer: Any) -> Any:
     return HFPolicy(model, **ends)
 
 
-def _model(work: StageWork, texts: list[str]) -> tuple[Any, Any]:
+def _load_model(work: StageWork, texts: list[str]) -> tuple[Any, Any]:
+    """(the model, its tokenizer); in a dry run a random model, with a tokenizer trained on the texts."""
     chosen = work.recipe.model
     if work.dry:
-        from hipwright.train.tiny import tiny
+        from hipwright.train.tiny import tiny_model
 
-        return tiny(chosen.architecture, texts)
+        return tiny_model(chosen.architecture, texts)
     return hf.load_model(work.model or chosen.name, dtype=chosen.dtype, attention=chosen.attention)
 
 
-def _shortest(lessons: data.ImitationRows) -> data.ImitationRows:
-    """The two shortest rows to learn from, and one of each held-out split: a step over them takes seconds."""
+def _new_environment(work: StageWork) -> Environment:
+    recipe = work.recipe
+    return new_environment(EnvironmentSettings(reward=recipe.reward, judge=recipe.judge, unsafe=work.unsafe))
+
+
+def _shortest_rows(rows: data.ImitationRows) -> data.ImitationRows:
+    """The two shortest training rows and the shortest of each held-out split, on which a step takes seconds."""
 
     def length(row: data.ImitationRow) -> int:
         return sum(len(one["content"]) for one in row.prompt + row.completion)
 
-    counts = {name: 2 if name == data.TRAIN else 1 for name in lessons.splits}
+    counts = {name: 2 if name == data.TRAIN else 1 for name in rows.splits}
     return data.ImitationRows(
-        {name: sorted(rows, key=length)[: counts[name]] for name, rows in lessons.splits.items()}, lessons.bad
+        {name: sorted(some, key=length)[: counts[name]] for name, some in rows.splits.items()}, rows.bad
     )
 
 
-def _log(stack: ExitStack, work: StageWork, point: Path | None, say: Say) -> Telling | None:
-    """Of the main process alone."""
+def _open_log(stack: ExitStack, work: StageWork, point: Path | None, say: Say) -> ProgressLog | None:
+    """The log, in the main process; None in the others."""
     if os.environ.get("RANK", "0") != "0":
         return None
-    return Telling(stack.enter_context(Log(work.folder, work.trackers, resume_step=hf.step_of(point))), say)
+    return ProgressLog(stack.enter_context(Log(work.folder, work.trackers, resume_step=hf.step_of(point))), say)
 
 
-def _watch(stack: ExitStack, work: StageWork, tokenizer: Any, log: Telling | None) -> Any:
-    """What samples held-out problems while SFT goes on; None where the recipe does not ask."""
+def _open_sampler(stack: ExitStack, work: StageWork, tokenizer: Any, log: ProgressLog | None) -> Any:
+    """The callback that samples held-out problems during SFT; None where the recipe's sample_every is 0."""
     every = work.recipe.sft.sample_every
     if not every:
         return None
-    from hipwright.train.watch import SampleWatch
+    from hipwright.train.held_out_samples import HeldOutSampler
 
-    opening = EnvironmentSettings(reward=work.recipe.reward, judge=work.recipe.judge, unsafe=work.unsafe)
-    judging = stack.enter_context(environment(opening)) if log is not None else None
+    opened = stack.enter_context(_new_environment(work)) if log is not None else None
     splits = data.problems(Path(work.data), limit=work.recipe.data.problems or None)
     held = [one for name, known in splits.items() if name != data.TRAIN for one in known]
-    return SampleWatch(held or splits[data.TRAIN], judging, tokenizer, log, every=every)
+    return HeldOutSampler(held or splits[data.TRAIN], opened, tokenizer, log, every=every)
 
 
 class DryRunReward:
-    """A dry run's reward: random text earns nothing alike, and without a difference no step would be taken."""
+    """A dry run's reward, which differs between answers: a group of equal rewards would cause no update."""
 
     def __init__(self, plain: RewardFunction) -> None:
         self._plain = plain
         self.name = plain.name
 
     def __call__(self, outcomes: Sequence[AnswerOutcome]) -> list[ScoredOutcome]:
-        """The plain rewards, a little more for each next answer."""
+        """The plain rewards, plus 0.1 for each earlier answer of the group."""
         return [
             one if one.reward is None else msgspec.structs.replace(one, reward=one.reward + place / 10)
             for place, one in enumerate(self._plain(outcomes))
@@ -281,7 +290,7 @@ class DryRunReward:
 
 
 def main() -> int:
-    """What accelerate starts in each process: `python -m hipwright.train.work FOLDER/work.json`."""
+    """The main function of accelerate's processes: `python -m hipwright.train.work FOLDER/work.json`."""
     work = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=StageWork)
     first = os.environ.get("RANK", "0") == "0"
 
@@ -290,7 +299,7 @@ def main() -> int:
             print(text, file=sys.stderr, flush=True)
 
     try:
-        done = run(work, say)
+        done = run_stage(work, say)
     except HipwrightError as error:
         hint = f"\nhint: {error.hint}" if error.hint else ""
         print(f"error: {error.message}{hint}", file=sys.stderr, flush=True)

@@ -15,7 +15,7 @@ from hipwright.machine import Machine, machine
 from hipwright.records import Build
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.train.environment import outcome
-from hipwright.train.judging.judges import LocalJudge, slim
+from hipwright.train.judging.judges import LocalJudge, without_samples
 from hipwright.train.records import TrainingProblem
 from hipwright.train.rewards import REWARDS
 from tests.train.judging.judged import BAD, GOOD, problem, program
@@ -53,7 +53,7 @@ def test_a_judged_program_is_not_judged_again(judge: LocalJudge) -> None:
     again = judge.submit(
         TrainingProblem(name="another name", source=problem("row_sum").source), program("row_sum_tree")
     )
-    assert again.done() and again.result() == slim(found)
+    assert again.done() and again.result() == without_samples(found)
     after = judge.figures()
     assert (after["hits"] - before["hits"], after["judged"] - before["judged"]) == (1, 0)
 
@@ -68,7 +68,7 @@ def test_what_is_known_goes_through_a_checkpoint(judge: LocalJudge) -> None:
         with pytest.raises(BadInput, match="another judge"):
             wrong.load(state)
     judge.load(state)
-    assert judge.submit(problem("row_sum"), program("row_sum_tree")).result() == slim(found)
+    assert judge.submit(problem("row_sum"), program("row_sum_tree")).result() == without_samples(found)
 
 
 def test_what_begins_anew_profits_from_nothing(judge: LocalJudge, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,17 +79,17 @@ def test_what_begins_anew_profits_from_nothing(judge: LocalJudge, monkeypatch: p
     def judged(scope: str) -> tuple[int, int]:
         """(judged anew, known)."""
         if scope:
-            judge.begin(scope)
+            judge.start_scope(scope)
         before = judge.figures()
         assert judge.submit(problem("row_sum"), program("row_sum_tree")).result(timeout=120).passed
         after = judge.figures()
         return after["judged"] - before["judged"], after["hits"] - before["hits"]
 
-    judge.begin("")
+    judge.start_scope("")
     assert [judged(scope) for scope in ("", "one", "", "two", "one")] == [(1, 0), (1, 0), (0, 1), (1, 0), (1, 0)]
     assert compiled[-3:] == [False, False, True], "builds of another scope were found, or those of this one were not"
     assert judge.figures()["judged"] == 1
-    judge.begin("")
+    judge.start_scope("")
 
 
 def _noted(found: list[bool], build: Build) -> Build:

@@ -21,9 +21,9 @@ from hipwright.measure.profiling.profile import Profile
 from hipwright.measure.profiling.profiler import ProfiledProgram, ProfileReport
 from hipwright.records import Program
 from hipwright.train.environment import outcome
-from hipwright.train.judging.backends import SPARE, GpuJudgeBackend
+from hipwright.train.judging.backends import STANDBY_PROCESSES, GpuJudgeBackend
 from hipwright.train.judging.judges import LocalJudge
-from hipwright.train.mini.corpus import at_shape, captured, schedules
+from hipwright.train.mini.corpus import at_shape, capture_composition, schedules
 from hipwright.train.mini.form import read
 from hipwright.train.mini.tasks import Composition
 from hipwright.verify.gpu.loaded import LoadedProgram
@@ -36,16 +36,16 @@ pytestmark = pytest.mark.slow
 def test_what_judges_is_started_before_the_first_program(cache: Path) -> None:
     with LocalJudge(("cuda",), open_tasks=1, workers=2, opener=partial(processor_machine, cache)) as judge:
         judge.warm([problem("row_sum")])
-        lane = judge._lane
-        assert isinstance(lane, GpuJudgeBackend) and len(lane._processes) == 4
-        started = [worker.session for worker in lane._processes]
+        backend = judge._backend
+        assert isinstance(backend, GpuJudgeBackend) and len(backend._processes) == 4
+        started = [worker.session for worker in backend._processes]
         assert all(session is not None and session.running for session in started)
         deadline = time.monotonic() + 60
-        while lane._standby.ready < SPARE and time.monotonic() < deadline:
+        while backend._standby.ready < STANDBY_PROCESSES and time.monotonic() < deadline:
             time.sleep(0.02)
-        assert lane._standby.ready == SPARE
+        assert backend._standby.ready == STANDBY_PROCESSES
         assert judge.submit(problem("row_sum"), program("row_sum_wave")).result(timeout=120).passed
-        assert [worker.session for worker in lane._processes] == started
+        assert [worker.session for worker in backend._processes] == started
 
 
 def test_a_process_that_does_not_start_is_told_of_by_the_programs(cache: Path) -> None:
@@ -95,7 +95,7 @@ def test_programs_are_timed_against_eager(timed: LocalJudge, tmp_path: Path) -> 
     stages = figures["stages"]
     assert {"build", "opening", "verify", "time", "gpu", "wait: task", "wait: worker", "wait: timing"} <= set(stages)
     assert stages["time"]["count"] == 5 and 0 < stages["gpu"]["busy_share"] <= 1
-    timed.account.write_trace(tmp_path / "trace.json")
+    timed.stage_times.write_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     overlapping = [e for e in events if e["name"] == "verify"], [e for e in events if e["name"] == "time"]
     for verify in overlapping[0]:
@@ -110,11 +110,11 @@ def test_only_the_clock_has_the_gpu_to_itself(timed: LocalJudge, monkeypatch: py
     ask, assess = GpuSide._ask, program_stages.coverage
 
     def asked(self: GpuSide, method: str, *more: Any) -> Any:
-        alone.append((method, timed._lane._clock._lock._timing))  # type: ignore[attr-defined]
+        alone.append((method, timed._backend._timings._lock._timing))  # type: ignore[attr-defined]
         return ask(self, method, *more)
 
     def assessed(*given: Any) -> Any:
-        alone.append(("assess", timed._lane._clock._lock._timing))  # type: ignore[attr-defined]
+        alone.append(("assess", timed._backend._timings._lock._timing))  # type: ignore[attr-defined]
         return assess(*given)
 
     monkeypatch.setattr(GpuSide, "_ask", asked)
@@ -132,7 +132,7 @@ def test_nothing_is_timed_beside_the_callers_own_work(timed: LocalJudge) -> None
     done = timed.submit(problem("scale_bias"), program("scale_bias_vector")).result(timeout=120)
     before = timed.figures()["stages"]
     assert done.passed and {"verify", "time"} <= before.keys()
-    with timed.sharing():
+    with timed.timing_paused():
         waiting = timed.submit(problem("scale_bias"), another)
         deadline = time.monotonic() + 120
         while timed.figures()["stages"]["verify"]["count"] == before["verify"]["count"]:
@@ -155,7 +155,7 @@ def test_a_program_is_judged_at_the_large_shape_that_is_timed(
     """A policy found the grid: right on every small shape, and most of the timed one is left out."""
     task = Composition(("double", "shift"), "float32")
     asked = task.problem((4096, 768), "train")
-    drawn = schedules(at_shape(captured(task), (4096, 768)), random.Random(1), 8, Counter())
+    drawn = schedules(at_shape(capture_composition(task), (4096, 768)), random.Random(1), 8, Counter())
     text = next(text for text in drawn if written in text)
     good, bad = (read(one, asked) for one in (text, text.replace(right, wrong)))
     assert isinstance(good, Program) and isinstance(bad, Program) and good != bad
@@ -173,7 +173,7 @@ def test_a_result_that_was_judged_right_is_known_by_its_bits(
     """Megabytes go through the host for the first of such programs alone."""
     task = Composition(("double", "shift"), "float32")
     asked = task.problem((2048, 768), "train")
-    drawn = schedules(at_shape(captured(task), (2048, 768)), random.Random(1), 8, Counter())
+    drawn = schedules(at_shape(capture_composition(task), (2048, 768)), random.Random(1), 8, Counter())
     text = next(text for text in drawn if "cdiv(x_0 * x_1, " in text)
     fetched: list[str] = []
     fetch = LoadedProgram.fetch
@@ -192,7 +192,7 @@ def test_a_result_that_was_judged_right_is_known_by_its_bits(
 
 
 def test_what_hangs_holds_up_nobody_for_good(timed: LocalJudge) -> None:
-    timed._lane._workers[0].call_limit_s = timed._lane._workers[1].call_limit_s = 3.0  # type: ignore[attr-defined]
+    timed._backend._workers[0].call_limit_s = timed._backend._workers[1].call_limit_s = 3.0  # type: ignore[attr-defined]
     hangs = timed.submit(problem("row_sum"), program("endless", "broken"))
     right = timed.submit(problem("row_sum"), Program(text=program("row_sum_wave").text + "\n# another key\n"))
     assert right.result(timeout=120).passed
@@ -202,7 +202,7 @@ def test_what_hangs_holds_up_nobody_for_good(timed: LocalJudge) -> None:
 
 def test_the_workers_of_a_gpu_are_replaced_when_killed(timed: LocalJudge) -> None:
     """Killed between two programs: the next one starts a new process, and nobody is blamed."""
-    for worker in timed._lane._processes:  # type: ignore[attr-defined]
+    for worker in timed._backend._processes:  # type: ignore[attr-defined]
         if worker.session is not None:
             worker.session.close()
     found = timed.submit(problem("softmax"), Program(text=program("softmax_online").text + "\n# again\n"))
@@ -214,15 +214,15 @@ def test_the_workers_of_a_gpu_are_replaced_when_killed(timed: LocalJudge) -> Non
 
 def test_a_process_that_breaks_is_replaced_by_one_that_waited(timed: LocalJudge) -> None:
     """They are started outside of timings, and end with the judge (the fixture's sandbox would tell)."""
-    lane = timed._lane
-    standby = lane._standby  # type: ignore[attr-defined]
+    backend = timed._backend
+    standby = backend._standby  # type: ignore[attr-defined]
     assert timed.submit(problem("softmax"), Program(text=program("softmax_online").text + "\n# s\n")).result(240).passed
     end = time.monotonic() + 60
     while standby.ready < 2 and time.monotonic() < end:
         time.sleep(0.05)
     waiting = list(standby._ready)
     assert len(waiting) == 2
-    worker = lane._workers[0]  # type: ignore[attr-defined]
+    worker = backend._workers[0]  # type: ignore[attr-defined]
     worker.recycle()
     worker.open()
     assert worker.session is waiting[0]
@@ -230,10 +230,10 @@ def test_a_process_that_breaks_is_replaced_by_one_that_waited(timed: LocalJudge)
 
 def test_a_worker_forgets_a_task(timed: LocalJudge) -> None:
     """Neither its table nor its sets stay when it is closed."""
-    lane = timed._lane
-    with timed._shelf.lease(problem("row_sum")) as bench:
-        assert timed._lane.judge(problem("row_sum"), program("row_sum_wave"), timed._shelf).passed
-        timer = lane._timer(problem("row_sum"), bench).worker  # type: ignore[attr-defined]
+    backend = timed._backend
+    with timed._tasks.lease(problem("row_sum")) as bench:
+        assert timed._backend.judge(problem("row_sum"), program("row_sum_wave"), timed._tasks).passed
+        timer = backend._choose_timer(problem("row_sum"), bench).worker  # type: ignore[attr-defined]
         sets = set(timer.placed)
         task = bench.evaluator.gpus["cuda"]
         name = next(at.set_name for at in task._known.values())

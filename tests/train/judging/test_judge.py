@@ -74,7 +74,7 @@ def test_programs_that_wait_for_the_clock_keep_no_others_waiting(monkeypatch: py
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(LocalJudge, "_lane_of", lambda self, made: nullcontext(Waits()))
+    monkeypatch.setattr(LocalJudge, "_open_backend", lambda self, made: nullcontext(Waits()))
     with LocalJudge(("cpu",), open_tasks=1, opener=nullcontext) as judge:  # type: ignore[arg-type]
         asked = [judge.submit(problem("row_sum"), Program(text=f"{n}")) for n in range(200)]
         assert all(inside.acquire(timeout=30) for _ in asked)
@@ -84,8 +84,8 @@ def test_programs_that_wait_for_the_clock_keep_no_others_waiting(monkeypatch: py
 
 def test_programs_spread_over_the_processes_that_time() -> None:
     """Small inputs go anywhere, large ones into two processes; a process that hangs is waited for by nobody else."""
-    lane = object.__new__(GpuJudgeBackend)
-    lane._target, lane._timers = "cuda", [TimingWorker(None) for _ in range(8)]  # type: ignore[arg-type]
+    backend = object.__new__(GpuJudgeBackend)
+    backend._target, backend._timers = "cuda", [TimingWorker(None) for _ in range(8)]  # type: ignore[arg-type]
 
     def bench(nbytes: int) -> Any:
         return SimpleNamespace(evaluator=SimpleNamespace(gpus={"cuda": SimpleNamespace(timed_bytes=nbytes)}))
@@ -94,14 +94,14 @@ def test_programs_spread_over_the_processes_that_time() -> None:
         taken = []
         with ExitStack() as stack:
             for _ in range(24):
-                timer = lane._timer(problem("row_sum"), bench(nbytes))
-                taken.append(lane._timers.index(timer))
+                timer = backend._choose_timer(problem("row_sum"), bench(nbytes))
+                taken.append(backend._timers.index(timer))
                 timer.waiting += 1
                 stack.callback(setattr, timer, "waiting", 0)
         return sorted(Counter(taken).values())
 
     assert spread(1 << 10) == [3] * 8 and spread(1 << 30) == [12] * 2
-    timer, inside = lane._timers[0], []
+    timer, inside = backend._timers[0], []
 
     def ready(number: int) -> None:
         with timer.turn():

@@ -11,7 +11,7 @@ import pytest
 
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.records import Evaluation, Program
-from hipwright.train.judging.judge_pool import AHEAD, JudgePool
+from hipwright.train.judging.judge_pool import MAX_LEAD, JudgePool
 from hipwright.train.judging.judges import LocalJudge
 from hipwright.train.records import TrainingProblem
 
@@ -28,7 +28,7 @@ class Named:
         self.holds.set()
         self.open = False
         self.asked: list[str] = []
-        self.ahead: list[str] = []
+        self.prefetched: list[str] = []
         self._pool = ThreadPoolExecutor(32)
 
     def __enter__(self) -> Self:
@@ -41,7 +41,7 @@ class Named:
         self.open = False
 
     def prefetch(self, problems: Sequence[TrainingProblem]) -> None:
-        self.ahead += [problem.name for problem in problems]
+        self.prefetched += [problem.name for problem in problems]
 
     def submit(self, problem: TrainingProblem, program: Program) -> Future[Evaluation]:
         self.asked.append(problem.name)
@@ -66,8 +66,8 @@ def test_programs_of_a_task_stay_together_and_tasks_are_spread() -> None:
         for task in tasks(60):
             assert len({spread.submit(task, PROGRAM).result(timeout=5).message for _ in range(3)}) == 1
         assert (spread.device, spread.clock) == ("NVIDIA H200", "device")
-    assert [sorted(set(judge.asked)) for judge in judges] == [sorted(judge.ahead) for judge in judges]
-    assert all(8 <= len(judge.ahead) <= 32 for judge in judges), "about a third each"
+    assert [sorted(set(judge.asked)) for judge in judges] == [sorted(judge.prefetched) for judge in judges]
+    assert all(8 <= len(judge.prefetched) <= 32 for judge in judges), "about a third each"
     assert not any(judge.open for judge in judges)
 
 
@@ -76,8 +76,8 @@ def test_a_judge_with_much_to_do_is_helped() -> None:
     with JudgePool(judges) as spread:  # type: ignore[arg-type]
         for judge in judges:
             judge.holds.clear()
-        waiting = [spread.submit(tasks(1)[0], PROGRAM) for _ in range(3 * AHEAD)]
-        assert min(len(judge.asked) for judge in judges) >= AHEAD
+        waiting = [spread.submit(tasks(1)[0], PROGRAM) for _ in range(3 * MAX_LEAD)]
+        assert min(len(judge.asked) for judge in judges) >= MAX_LEAD
         for judge in judges:
             judge.holds.set()
         assert all(future.result(timeout=5).passed for future in waiting)

@@ -20,7 +20,7 @@ from hipwright.records import Evaluation, Program
 from hipwright.train.environment import Environment
 from hipwright.train.judging import remote
 from hipwright.train.judging.remote import RemoteJudge
-from hipwright.train.judging.serve import MOST_BYTES, app, guarded, serve
+from hipwright.train.judging.serve import MAX_BYTES, app, guarded, serve
 from hipwright.train.records import TrainingProblem
 from hipwright.train.rewards import REWARDS
 
@@ -147,7 +147,7 @@ def test_bad_requests_are_refused(served: tuple[str, Here]) -> None:
         json.dumps({"problem": good["problem"]}).encode(),
     ]
     assert [post(url, data) for data in bad] == [400] * len(bad)
-    assert post(url, b" " * (MOST_BYTES + 1)) == 413
+    assert post(url, b" " * (MAX_BYTES + 1)) == 413
     assert here.asked == 0 and post(url, json.dumps(good).encode()) == 200
 
 

@@ -11,7 +11,16 @@ import pytest
 from hipwright.capture.graph import Graph
 from hipwright.engine import write
 from hipwright.records import Program
-from hipwright.train.mini.corpus import Corpus, CorpusLine, CorpusSettings, at_shape, captured, drawn, save, schedules
+from hipwright.train.mini.corpus import (
+    Corpus,
+    CorpusLine,
+    CorpusSettings,
+    at_shape,
+    capture_composition,
+    draw_choices,
+    save,
+    schedules,
+)
 from hipwright.train.mini.tasks import Composition
 
 COMPOSITIONS = (
@@ -25,14 +34,14 @@ SHAPE = (24, 64)
 @pytest.fixture(scope="session")
 def graphs() -> dict[Composition, Graph]:
     """Captured at SHAPE."""
-    return {one: at_shape(captured(one), SHAPE) for one in COMPOSITIONS}
+    return {one: at_shape(capture_composition(one), SHAPE) for one in COMPOSITIONS}
 
 
 @pytest.fixture(scope="session")
 def programs(graphs: dict[Composition, Graph]) -> list[Program]:
     """Eight schedules of each."""
     rng = random.Random(5)
-    return [write(graph, drawn(graph, rng)) for graph in graphs.values() for _ in range(8)]
+    return [write(graph, draw_choices(graph, rng)) for graph in graphs.values() for _ in range(8)]
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from hipwright.program.knobs import text_with_knobs
 from hipwright.records import KernelResources, Program
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
-from hipwright.train.mini.corpus import at_shape, captured, drawn
+from hipwright.train.mini.corpus import at_shape, capture_composition, draw_choices
 from hipwright.train.mini.tasks import Composition
 
 
@@ -45,9 +45,9 @@ def test_the_way_back_parses_and_is_a_fixed_point(programs: list[Program]) -> No
 def test_overloads_are_left_out_too(dtype: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Their names do not tell them apart: moments by lanes and blocks, packs of half types written from floats."""
     cache = BuildCache(tmp_path_factory.mktemp("builds"))
-    graph, rng = at_shape(captured(Composition(("layernorm", "softmax"), dtype)), (24, 64)), random.Random(1)
+    graph, rng = at_shape(capture_composition(Composition(("layernorm", "softmax"), dtype)), (24, 64)), random.Random(1)
     for number in range(6):
-        program = write(graph, drawn(graph, rng))
+        program = write(graph, draw_choices(graph, rng))
         short = shortened(program)
         assert "__device__" not in short and shorten(expand(short)) == short
         if number < 2:

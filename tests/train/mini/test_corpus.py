@@ -11,11 +11,11 @@ import pytest
 from hipwright.capture.graph import Graph
 from hipwright.errors import BadInput
 from hipwright.train.mini.corpus import (
-    LONGEST,
     MANIFEST,
+    MAX_CHARACTERS,
     CorpusSettings,
     _Job,
-    _write,
+    _write_lines,
     build,
     copy,
     load,
@@ -28,7 +28,7 @@ from tests.train.mini.conftest import COMPOSITIONS, SHAPE
 
 def test_a_job_gives_the_same_lines_each_time() -> None:
     job = _Job(COMPOSITIONS[0], (SHAPE, (16, 32)), CorpusSettings(scale="cpu", programs=5))
-    (first, counts), (second, _) = _write(None, job), _write(None, job)
+    (first, counts), (second, _) = _write_lines(None, job), _write_lines(None, job)
     assert first == second
     assert counts["programs"] == sum(len(line.programs) for line in first) == 10
     assert len({line.programs for line in first}) == 2
@@ -37,7 +37,7 @@ def test_a_job_gives_the_same_lines_each_time() -> None:
 def test_schedules_are_drawn_evenly(graphs: dict[Composition, Graph]) -> None:
     texts = list(schedules(graphs[COMPOSITIONS[1]], random.Random(0), 60, Counter()))
     assert len(set(texts)) == len(texts) == 60
-    assert max(map(len, texts)) <= LONGEST
+    assert max(map(len, texts)) <= MAX_CHARACTERS
     fixed = sum(f"assert x.shape[0] == {SHAPE[0]}" in text for text in texts)
     lanes = sum("LANES = " in text for text in texts)
     assert 15 < fixed < 45

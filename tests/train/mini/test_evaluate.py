@@ -11,8 +11,9 @@ import msgspec
 from hipwright.capture.graph import Graph
 from hipwright.engine import write
 from hipwright.llm.compact import shortened
+from hipwright.train.log import cut_torn_line
 from hipwright.train.mini.corpus import schedules
-from hipwright.train.mini.evaluate import MiniVerdict, _mend, _read
+from hipwright.train.mini.evaluate import MiniVerdict, _read
 from hipwright.train.mini.regret import all_schedules, grid
 from hipwright.train.mini.settings import MiniEvaluationSettings
 from hipwright.train.mini.tasks import CPU, Composition, Grammar
@@ -41,12 +42,12 @@ def test_tasks_with_few_schedules_come_first_and_large_grids_are_drawn_from() ->
 
 def test_a_torn_last_verdict_is_cut_off(tmp_path: Path) -> None:
     file = tmp_path / "verdicts.jsonl"
-    _mend(file)
+    cut_torn_line(file)
     assert list(_read(file)) == []
     one = MiniVerdict("task", "text", AnswerOutcome(status="pass", compiled=True, correct=True))
     whole = msgspec.json.encode(one) + b"\n"
     file.write_bytes(whole + whole[:20])
     assert list(_read(file)) == [one], "another call may be writing to it"
-    _mend(file)
+    cut_torn_line(file)
     assert list(_read(file)) == [one]
     assert file.read_bytes() == whole

@@ -26,7 +26,7 @@ def lines(corpus_folder: Path) -> tuple[corpus.CorpusLine, ...]:
 @pytest.fixture(scope="module")
 def words(lines: tuple[corpus.CorpusLine, ...]) -> Any:
     texts = [text for line in lines for text in (prompt(line.problem.source), *line.programs)]
-    return model.tokenizer(texts, model.ModelShape().vocabulary)
+    return model.train_tokenizer(texts, model.ModelShape().vocabulary)
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +60,11 @@ def test_programs_are_short_in_tokens(form: CompactForm, lines: tuple[corpus.Cor
 def test_form_encodes_decodes_and_imitates(form: CompactForm, lines: tuple[corpus.CorpusLine, ...]) -> None:
     line = lines[0]
     target = form.target(line.problem, line.programs[0])
-    assert target[-1] == form.words.eos_token_id
+    assert target[-1] == form.tokenizer.eos_token_id
     assert form.decode(target) == line.programs[0]
     assert form.target(line.problem, expand(line.programs[0])) == target
     assert form.targets(line.programs)[0] == target
-    assert form.words.decode(form.encode(line.problem)) == prompt(line.problem.source) + model.ANSWER
+    assert form.tokenizer.decode(form.encode(line.problem)) == prompt(line.problem.source) + model.ANSWER
 
 
 def test_a_repair_turn_shows_the_answer_its_status_and_the_first_evidence(
@@ -86,7 +86,7 @@ def test_read_takes_short_programs_and_tells_what_it_cannot(lines: tuple[corpus.
 
 
 def test_the_model_fits_its_limit(words: Any) -> None:
-    made = model.fresh(words, model.ModelShape(), 0)
+    made = model.random_model(words, model.ModelShape(), 0)
     count = sum(one.numel() for one in made.parameters())
     assert 6_000_000 < count < LIMIT_MB * 1e6 / 2
 
@@ -94,7 +94,7 @@ def test_the_model_fits_its_limit(words: Any) -> None:
 def test_a_checkpoint_is_a_local_model_of_the_agents(
     words: Any, form: CompactForm, lines: tuple[corpus.CorpusLine, ...], tmp_path: Path
 ) -> None:
-    made = model.fresh(words, model.TINY, 0)
+    made = model.random_model(words, model.TINY, 0)
     model.save(made, words, tmp_path, {"arm": "base"})
     again, _ = model.load(tmp_path)
     assert all((a - b).abs().max() < 0.01 for a, b in zip(made.parameters(), again.parameters(), strict=True))
@@ -105,6 +105,6 @@ def test_a_checkpoint_is_a_local_model_of_the_agents(
 
 
 def test_equal_seeds_give_equal_weights(words: Any) -> None:
-    one, same, other = (model.fresh(words, model.TINY, seed).lm_head.weight for seed in (1, 1, 2))
+    one, same, other = (model.random_model(words, model.TINY, seed).lm_head.weight for seed in (1, 1, 2))
     assert bool((one == same).all())
     assert not bool((one == other).all())

@@ -16,7 +16,7 @@ from hipwright.device import topology
 from hipwright.errors import BadInput, DeviceError
 from hipwright.records import Evaluation, Program
 from hipwright.train.judging.backends import FLOOR_US, REFERENCE_US
-from hipwright.train.mini import bench, corpus, model, settings, stages
+from hipwright.train.mini import corpus, mini_run, model, settings, stages
 from hipwright.train.mini.settings import CPU, GPU, MiniSettings, preset
 from hipwright.train.records import Clock, TrainingProblem
 
@@ -32,7 +32,7 @@ class MadeUp:
         self.clock: Clock = "estimate"
         self.begun: list[str] = []
 
-    def begin(self, scope: str) -> None:
+    def start_scope(self, scope: str) -> None:
         self.begun.append(Path(scope).name)
 
     def submit(self, problem: TrainingProblem, program: Program) -> Future[Evaluation]:
@@ -85,7 +85,7 @@ def test_from_random_weights_to_the_report(corpus_folder: Path, tmp_path: Path) 
     assert done["finished"]
     assert [name for name in ("corpus", "checked", "tokenizer", "sft", "grpo", "evaluation") if name not in said] == []
     assert any(line.startswith("sft step ") for line in said) and any(line.startswith("rl step ") for line in said)
-    assert json.loads((tmp_path / bench.CHECK).read_text())["wrong"] == []
+    assert json.loads((tmp_path / mini_run.CHECK).read_text())["wrong"] == []
     found = json.loads(Path(done["evaluation"]).read_text())
     assert {row["arm"] for row in found["arms"]} == {"base", "sft", "continued", "grpo"}
     assert {row["split"] for row in found["arms"]} == {"shapes", "compositions", "deeper"}
@@ -103,7 +103,7 @@ def test_from_random_weights_to_the_report(corpus_folder: Path, tmp_path: Path) 
 def test_pieces_come_to_what_one_call_comes_to(
     corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench, "LEAST_MINUTES", 0.0)
+    monkeypatch.setattr(mini_run, "LEAST_MINUTES", 0.0)
     chosen = replace(small(corpus_folder), arm_minutes=60.0, checked=0)
     begun = time.monotonic()
     judge = MadeUp()
@@ -163,10 +163,10 @@ def test_a_folder_belongs_to_one_run(corpus_folder: Path, tmp_path: Path) -> Non
 def test_what_the_check_found_wrong_is_not_learnt_from(corpus_folder: Path, tmp_path: Path) -> None:
     chosen = small(corpus_folder)
     line = corpus.load(corpus_folder).lines[0]
-    rows = sum(map(len, bench.MiniRun(tmp_path, chosen).rows))
+    rows = sum(map(len, mini_run.MiniRun(tmp_path, chosen).rows))
     wrong = [{"problem": line.problem.name, "program": line.programs[0]}]
-    (tmp_path / bench.CHECK).write_text(json.dumps({"wrong": wrong}))
-    assert sum(map(len, bench.MiniRun(tmp_path, chosen).rows)) == rows - 1
+    (tmp_path / mini_run.CHECK).write_text(json.dumps({"wrong": wrong}))
+    assert sum(map(len, mini_run.MiniRun(tmp_path, chosen).rows)) == rows - 1
 
 
 def test_presets() -> None:

@@ -14,7 +14,7 @@ from hipwright.train.mini.tasks import (
     GPU,
     HELD,
     HELD_OUT,
-    MOST,
+    MAX_TRAIN_OPERATORS,
     OPERATORS,
     PRACTICE,
     Composition,
@@ -36,7 +36,7 @@ def test_train_has_no_held_out_pair_and_the_split_of_compositions_has_one_each(s
     assert not any(one.pairs & held for one in train)
     assert all(one.pairs & held for one in other)
     assert not set(train) & set(other)
-    assert max(len(one.operators) for one in other) <= MOST
+    assert max(len(one.operators) for one in other) <= MAX_TRAIN_OPERATORS
 
 
 @given(SEEDS)
@@ -44,7 +44,9 @@ def test_train_has_no_held_out_pair_and_the_split_of_compositions_has_one_each(s
 def test_deeper_tasks_have_more_operators_than_any_of_train(seed: int) -> None:
     grammar = Grammar(seed)
     assert {len(one.operators) for one in islice(grammar.compositions("deeper"), TASKS)} == set(DEEPER)
-    assert {len(one.operators) for one in islice(grammar.compositions("train"), TASKS)} <= set(range(1, MOST + 1))
+    assert {len(one.operators) for one in islice(grammar.compositions("train"), TASKS)} <= set(
+        range(1, MAX_TRAIN_OPERATORS + 1)
+    )
 
 
 @pytest.mark.parametrize("scale", [GPU, CPU])
@@ -72,7 +74,7 @@ def test_practice_is_new_in_shapes_and_compositions_but_holds_nothing_held_out(s
     compositions = [Composition(tuple(p.name.split("-")[:-2]), p.facts["dtype"]) for p in practice]
     assert 20 < sum(one.operators in known for one in compositions) < 80
     assert 25 < sum(tuple(p.facts["shape"]) in scale.shapes(PRACTICE) for p in practice) < 75
-    assert not any(one.pairs & grammar.held_pairs or len(one.operators) > MOST for one in compositions)
+    assert not any(one.pairs & grammar.held_pairs or len(one.operators) > MAX_TRAIN_OPERATORS for one in compositions)
     held = {(axis, size) for shape in scale.shapes(HELD) for axis, size in enumerate(shape)}
     assert not held & {(axis, size) for p in practice for axis, size in enumerate(p.facts["shape"])}
 

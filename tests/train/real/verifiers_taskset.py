@@ -15,7 +15,7 @@ from hipwright.train.judging import settings
 from tests.train import fakes
 
 judge = fakes.WordJudge()
-settings.environment = lambda asked, gpus=(): fakes.environment(asked.reward.name)
+settings.new_environment = lambda asked, gpus=(): fakes.environment(asked.reward.name)
 
 
 def trace(task: Any, word: str) -> Any:

@@ -23,7 +23,7 @@ from verl.trainer.ppo.v1.agent_loop_tq import _settle_session_tasks
 from hipwright.train.judging import settings
 from tests.train import fakes
 
-settings.environment = lambda asked, gpus=(): fakes.environment(asked.reward.name)
+settings.new_environment = lambda asked, gpus=(): fakes.environment(asked.reward.name)
 WORDS = ["fast", "wrong", "broken", "slow"]
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hipwright.train.rl.advantage import advantages, flat, returns
+from hipwright.train.rl.advantage import advantages, has_no_variance, returns
 
 VALUES = st.lists(st.floats(-3, 3), min_size=2, max_size=9)
 HOLED = st.lists(st.none() | st.floats(-3, 3), min_size=1, max_size=9)
@@ -31,7 +31,7 @@ def test_leave_one_out_is_the_scaled_group_mean(values: list[float]) -> None:
 def test_advantages_sum_to_zero_and_ignore_an_offset(values: list[float], baseline, offset: float) -> None:
     found = advantages(values, baseline)
     assert sum(found) == pytest.approx(0, abs=1e-6 if baseline != "grpo_std" else 1e-4)
-    if not flat(values):
+    if not has_no_variance(values):
         moved = advantages([v + offset for v in values], baseline)
         assert moved == pytest.approx(found, rel=1e-4, abs=1e-4)
 
@@ -53,7 +53,12 @@ def test_an_unscorable_answer_changes_nothing_for_the_others(values, baseline) -
 
 
 def test_groups_without_variance() -> None:
-    assert flat([0.3, 0.3, None]) and not flat([0.3]) and not flat([None]) and not flat([0, 1])
+    assert (
+        has_no_variance([0.3, 0.3, None])
+        and not has_no_variance([0.3])
+        and not has_no_variance([None])
+        and not has_no_variance([0, 1])
+    )
     assert advantages([0.5, 0.5], "grpo_std") == [0, 0]
 
 

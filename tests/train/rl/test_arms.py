@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from hipwright.records import Fault
 from hipwright.train.records import AnswerOutcome, ScoredOutcome, TrainingProblem
-from hipwright.train.rl.arms import Imitate, Preference, dpo_gradient, gather_preferences, train_dpo
+from hipwright.train.rl.arms import Preference, RejectionFineTuning, dpo_gradient, gather_preferences, train_dpo
 from hipwright.train.rl.policy import HFPolicy, SampledAnswer
-from hipwright.train.rl.rollout import RolloutAnswer, RolloutBatch, Talk
+from hipwright.train.rl.rollout import Conversation, RolloutAnswer, RolloutBatch
 from hipwright.train.rl.settings import ImitationSettings, OptimSettings, RLSettings
 from hipwright.train.rl.training import TrainingRun
 from tests.train.rl.run_loop import rows
@@ -77,7 +77,7 @@ def test_pairs_are_gathered_from_judged_answers(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- rejection fine-tuning
 
 
-def answered(name: str, first: int, reward: float | None, correct: bool = True, hack: bool = False) -> Talk:
+def answered(name: str, first: int, reward: float | None, correct: bool = True, hack: bool = False) -> Conversation:
     fault: Fault | None = None if reward is not None else "device"
     outcome = AnswerOutcome(status="pass", fault=fault, correct=correct, hack=hack)
     one = RolloutAnswer(
@@ -87,21 +87,23 @@ def answered(name: str, first: int, reward: float | None, correct: bool = True, 
         outcome,
         ScoredOutcome(outcome=outcome, reward=reward),
     )
-    return Talk(0, TrainingProblem(name=name, source=""), "", [one])
+    return Conversation(0, TrainingProblem(name=name, source=""), "", [one])
 
 
 def test_the_best_verified_answer_of_each_problem_is_kept(tmp_path: Path) -> None:
     made = policy()
     settings = RLSettings(prompts=2, samples=2)
-    update, training = Imitate(made, settings), TrainingRun(made, settings, 5, tmp_path, {}, {})
-    talks = [answered("a", 10, 0.2), answered("a", 11, 0.6), answered("b", 12, 0.9, correct=False)]
-    told = update(RolloutBatch(1, [0], [*talks, answered("b", 13, None), answered("c", 14, 0.9, hack=True)]), training)
+    update, training = RejectionFineTuning(made, settings), TrainingRun(made, settings, 5, tmp_path, {}, {})
+    conversations = [answered("a", 10, 0.2), answered("a", 11, 0.6), answered("b", 12, 0.9, correct=False)]
+    told = update(
+        RolloutBatch(1, [0], [*conversations, answered("b", 13, None), answered("c", 14, 0.9, hack=True)]), training
+    )
     assert update.best == {"a": [0.6, [20, 3], [11, END]]} and told["imitated"] == told["new_best"] == 1
     told = update(RolloutBatch(2, [0], [answered("a", 15, 0.5), answered("d", 16, 0.1)]), training)
     assert set(update.best) == {"a", "d"} and (told["imitated"], told["new_best"]) == (2, 1)
     told = update(RolloutBatch(3, [0], [answered(name, 17, 0.3) for name in "efg"]), training)
     assert told["kept"] == 5 and told["imitated"] == 2  # half a batch
-    fresh = Imitate(made, settings)
+    fresh = RejectionFineTuning(made, settings)
     fresh.load(update.state())
     assert fresh.best == update.best
 
@@ -110,5 +112,5 @@ def test_nothing_right_is_nothing_to_imitate(tmp_path: Path) -> None:
     made = policy()
     before, settings = made.state(), RLSettings()
     training = TrainingRun(made, settings, 5, tmp_path, {}, {})
-    Imitate(made, settings)(RolloutBatch(1, [0], [answered("a", 10, 0.0, correct=False)]), training)
+    RejectionFineTuning(made, settings)(RolloutBatch(1, [0], [answered("a", 10, 0.0, correct=False)]), training)
     assert training.step == 1 and all(torch.equal(one, before[name]) for name, one in made.state().items())

@@ -10,7 +10,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from hipwright.train.rl.best import Best
+from hipwright.train.rl.best import BestWeights
 from hipwright.train.rl.loop import train_rl
 from hipwright.train.rl.policy import HFPolicy
 from hipwright.train.rl.settings import OptimSettings, RLSettings
@@ -83,9 +83,9 @@ def test_without_it_the_last_weights_are_the_result(tmp_path: Path) -> None:
 
 def test_a_batch_that_says_nothing_counts_for_nothing() -> None:
     policy = HFPolicy(tiny_model(), end=[END], device="cpu")
-    best = Best(policy, 2)
+    best = BestWeights(policy, 2)
     for step, reward in enumerate((0.5, float("nan"), 0.7, 0.1), start=1):
-        best.look(step, reward)
+        best.update(step, reward)
     assert (best.step, best.reward) == (3, pytest.approx(0.6))
 
 

@@ -6,7 +6,7 @@ import json
 import random
 
 from hipwright.train.records import AnswerOutcome, ScoredOutcome, TrainingProblem
-from hipwright.train.rl.exemplars import MOST, Exemplars, ExemplarSettings, FailureCounts, figures
+from hipwright.train.rl.exemplars import MAX_PROBLEMS, Exemplars, FailureCounts, RolloutContext, describe_outcome
 
 SOFTMAX = TrainingProblem(name="softmax", source="def forward(self, x): return torch.softmax(x * self.scale, dim=-1)")
 LOGITS = TrainingProblem(name="logits", source="def forward(self, y): return torch.log_softmax(y * self.scale, dim=-1)")
@@ -66,15 +66,15 @@ def test_what_teaches_nothing_is_not_kept() -> None:
 
 def test_old_problems_make_room() -> None:
     found = filled()
-    for number in range(MOST):
+    for number in range(MAX_PROBLEMS):
         found.add(TrainingProblem(name=str(number), source="x"), "one", timed(0.5, 1.5))
     assert found.contrast(SOFTMAX) == ""
 
 
 def test_figures() -> None:
     estimate = AnswerOutcome(status="pass", correct=True, clock="estimate", speedup=2.0)
-    assert figures(estimate) == "correct, 2.00x against the baseline by static estimate"
-    assert figures(AnswerOutcome(status="pass", correct=True)) == "correct, not timed"
+    assert describe_outcome(estimate) == "correct, 2.00x against the baseline by static estimate"
+    assert describe_outcome(AnswerOutcome(status="pass", correct=True)) == "correct, not timed"
 
 
 def test_lessons_count_failures_by_kind() -> None:
@@ -89,17 +89,17 @@ def test_lessons_count_failures_by_kind() -> None:
 
 
 def test_a_context_by_share_and_its_state() -> None:
-    context = ExemplarSettings(0.5, 1)
+    context = RolloutContext(0.5, 1)
     context.add(SOFTMAX, "FAST", timed(0.8, 2.5))
     context.add(SOFTMAX, "WRONG", failed("no"))
     texts = [context.text(SOFTMAX, random.Random(seed)) for seed in range(200)]
     assert 70 < sum("FAST" in text for text in texts) < 130 and all("went wrong" in text for text in texts)
-    fresh = ExemplarSettings(0.5, 1)
+    fresh = RolloutContext(0.5, 1)
     fresh.load(json.loads(json.dumps(context.state())))
     assert [fresh.text(SOFTMAX, random.Random(seed)) for seed in range(200)] == texts
 
 
 def test_what_no_prompt_shows_is_not_kept() -> None:
-    context = ExemplarSettings(0.0, 0)
+    context = RolloutContext(0.0, 0)
     context.add(SOFTMAX, "FAST", timed(0.8, 2.5))
-    assert context.state() == ExemplarSettings(0.0, 0).state() and context.text(SOFTMAX, random.Random(1)) == ""
+    assert context.state() == RolloutContext(0.0, 0).state() and context.text(SOFTMAX, random.Random(1)) == ""

@@ -9,7 +9,7 @@ import torch
 from msgspec.structs import replace
 
 from hipwright.errors import BadInput
-from hipwright.train.rl.imitation import Passes, imitate, sft_loop, take
+from hipwright.train.rl.imitation import Passes, imitate, sft_loop, take_batch
 from hipwright.train.rl.policy import HFPolicy
 from hipwright.train.rl.settings import ImitationSettings, OptimSettings
 from tests.train.rl.run_loop import rows
@@ -48,7 +48,7 @@ def test_a_pass_holds_every_row_once_in_an_order_of_its_own(tmp_path: Path) -> N
     for number in range(2):
         seen: list[int] = []
         while passes.number == number:
-            batch = passes.next()
+            batch = passes.next_batch()
             assert sum(sizes[index] for index in batch) <= 64
             seen += batch
         orders.append(seen)
@@ -56,9 +56,9 @@ def test_a_pass_holds_every_row_once_in_an_order_of_its_own(tmp_path: Path) -> N
 
 
 def test_take() -> None:
-    assert take([3, 1, 0], [5, 5, 5, 5], 10) == [3, 1]
-    assert take([3, 1], [5, 5, 5, 50], 10) == [3]
-    assert take([], [], 10) == []
+    assert take_batch([3, 1, 0], [5, 5, 5, 5], 10) == [3, 1]
+    assert take_batch([3, 1], [5, 5, 5, 50], 10) == [3]
+    assert take_batch([], [], 10) == []
 
 
 @pytest.mark.slow

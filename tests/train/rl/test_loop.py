@@ -19,7 +19,7 @@ from hipwright.train.rl.arms import CollectPreferences, train_rft
 from hipwright.train.rl.gradient import PolicyGradient
 from hipwright.train.rl.loop import train_rl
 from hipwright.train.rl.policy import HFPolicy, SampledAnswer
-from hipwright.train.rl.rollout import RolloutAnswer, RolloutBatch, Talk
+from hipwright.train.rl.rollout import Conversation, RolloutAnswer, RolloutBatch
 from hipwright.train.rl.settings import OptimSettings, RLSettings
 from hipwright.train.rl.training import TrainingRun
 from tests.train.rl.tools import END, WANTED, Notes, ToyEnvironment, ToyForm, ToyJudge, tiny_model, toy_problems
@@ -137,9 +137,9 @@ def judged(rewards: list[list[float | None]]) -> RolloutBatch:
     from hipwright.train.records import AnswerOutcome, ScoredOutcome
 
     (problem,) = toy_problems(1)
-    talks = []
+    conversations = []
     for number, row in enumerate(rewards):
-        talk = Talk(0, problem, "")
+        conversation = Conversation(0, problem, "")
         for turn, reward in enumerate(row):
             tokens = [10 + number, 30 + turn, 40 + number, END]
             outcome = AnswerOutcome(
@@ -147,15 +147,15 @@ def judged(rewards: list[list[float | None]]) -> RolloutBatch:
             )
             one = RolloutAnswer([20, 3], SampledAnswer(tokens, [-4.0, -4.1, -4.2, -4.3], True), "", outcome)
             one.scored = ScoredOutcome(outcome=outcome, reward=reward)
-            talk.answers.append(one)
-        talks.append(talk)
-    return RolloutBatch(1, [0], talks)
+            conversation.answers.append(one)
+        conversations.append(conversation)
+    return RolloutBatch(1, [0], conversations)
 
 
 def gradients(batch: RolloutBatch, settings: RLSettings) -> tuple[list[torch.Tensor], HFPolicy]:
     made = policy()
     update = PolicyGradient(made, settings)
-    weighted, _ = update.weigh(batch)
+    weighted, _ = update.weighted_answers(batch)
     tokens = sum(len(answer.sample.tokens) for answer, _ in weighted)
     update._gradient([item for item in weighted if item[1]], tokens)
     return [one.grad.clone() for one in made.trainable_parameters()], made
@@ -165,7 +165,7 @@ def test_the_gradient_is_that_of_the_formula() -> None:
     batch = judged([[1.0], [0.0], [0.25]])
     settings = replace(SETTINGS, temperature=0.7)
     found, made = gradients(batch, settings)
-    answers = [talk.answers[0] for talk in batch.talks]
+    answers = [conversation.answers[0] for conversation in batch.conversations]
     loss = torch.zeros(())
     for answer, weight in zip(answers, (0.875, -0.625, -0.25), strict=True):  # each less the mean of the others
         sequence = torch.tensor([answer.prompt + answer.sample.tokens])
@@ -192,7 +192,7 @@ def test_micro_batches_change_nothing(micro_tokens: int) -> None:
 def test_an_unscorable_answer_changes_no_gradient() -> None:
     with_it, _ = gradients(judged([[1.0], [0.0], [None], [0.25]]), SETTINGS)
     batch = judged([[1.0], [0.0], [None], [0.25]])
-    del batch.talks[2]
+    del batch.conversations[2]
     without, _ = gradients(batch, SETTINGS)
     assert all(torch.equal(one, other) for one, other in zip(with_it, without, strict=True))
 
@@ -217,8 +217,8 @@ def test_the_kl_term_is_that_of_the_formula(tmp_path: Path) -> None:
     update, _, start = moved(0.5, tmp_path)
     made = update.policy
     places = [one.data_ptr() for one in made.trainable_parameters()]
-    weighted, _ = update.weigh(batch)
-    told = update._gradient(weighted, 8, update._start(weighted))
+    weighted, _ = update.weighted_answers(batch)
+    told = update._gradient(weighted, 8, update._reference_logprobs(weighted))
     found = [one.grad.clone() for one in made.trainable_parameters()]
     assert places == [one.data_ptr() for one in made.trainable_parameters()]  # captured graphs stay true
 
@@ -227,7 +227,7 @@ def test_the_kl_term_is_that_of_the_formula(tmp_path: Path) -> None:
         table = (made.model(sequence).logits[0] / SETTINGS.temperature).log_softmax(-1)[1:-1]  # type: ignore[attr-defined]
         return table.gather(1, sequence[0, 2:, None])[:, 0]
 
-    answers = [talk.answers[0] for talk in batch.talks]
+    answers = [conversation.answers[0] for conversation in batch.conversations]
     here = [one.detach().clone() for one in made.trainable_parameters()]
     for one, kept in zip(made.trainable_parameters(), start, strict=True):
         one.data.copy_(kept)
@@ -265,19 +265,19 @@ def test_a_run_that_goes_on_from_other_weights_is_refused(tmp_path: Path) -> Non
 def test_groups_are_by_turn() -> None:
     update = PolicyGradient(policy(), replace(SETTINGS, clip_rewards=False, turn_discount=0.5))
     batch = judged([[1.0], [0.0, 1.0], [0.0, 0.0], [None]])
-    weighted, metrics = update.weigh(batch)
+    weighted, metrics = update.weighted_answers(batch)
     weights = {id(answer): weight for answer, weight in weighted}
-    first = [weights.get(id(talk.answers[0])) for talk in batch.talks]
+    first = [weights.get(id(conversation.answers[0])) for conversation in batch.conversations]
     assert first == pytest.approx([1 - 0.25, 0.5 - 0.5, 0 - 0.75, None])  # worth 1, 0.5 (repaired after) and 0
-    assert [weights[id(batch.talks[i].answers[1])] for i in (1, 2)] == [1, -1]
+    assert [weights[id(batch.conversations[i].answers[1])] for i in (1, 2)] == [1, -1]
     assert metrics == {"groups": 2, "zero_variance": 0}
 
 
 def test_groups_without_variance_are_counted_and_not_run() -> None:
     update = PolicyGradient(policy(), SETTINGS)
-    weighted, metrics = update.weigh(judged([[0.3], [0.3], [None]]))
+    weighted, metrics = update.weighted_answers(judged([[0.3], [0.3], [None]]))
     assert [weight for _, weight in weighted] == [0, 0] and metrics["zero_variance"] == 1
-    assert update.weigh(judged([[0.3], [None]]))[1]["groups"] == 0
+    assert update.weighted_answers(judged([[0.3], [None]]))[1]["groups"] == 0
 
 
 def test_a_step_without_signal_leaves_the_weights(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_likelihood_is_that_of_transformers_alone(policy: HFPolicy) -> None:
 def test_many_sequences_keep_their_order(policy: HFPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [(PROMPTS[i % 4], [2 + i, 9, 1 + i % 3]) for i in range(7)]
     whole = policy.logprobs(pairs)
-    monkeypatch.setattr("hipwright.train.rl.policy.MANY", 3)
+    monkeypatch.setattr("hipwright.train.rl.policy.MAX_PACKED", 3)
     for one, other in zip(policy.logprobs(pairs), whole, strict=True):
         assert one == pytest.approx(other, abs=1e-5)
 

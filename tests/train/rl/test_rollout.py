@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from hipwright.errors import DeviceError
 from hipwright.train.records import AnswerOutcome, TrainingProblem, Turn
-from hipwright.train.rl.exemplars import ExemplarSettings
+from hipwright.train.rl.exemplars import RolloutContext
 from hipwright.train.rl.policy import SampledAnswer
-from hipwright.train.rl.rollout import PhaseSeconds, Roller
+from hipwright.train.rl.rollout import PhaseSeconds, RolloutRunner
 from hipwright.train.rl.settings import RLSettings
 from tests.train.rl.tools import END, ToyEnvironment, ToyForm, ToyJudge, toy_problems
 
@@ -39,10 +39,12 @@ class Script:
         return SampledAnswer(tokens, [-1.0] * len(tokens), True)
 
 
-def roller(policy: Script, judge: ToyJudge | None = None, settings: RLSettings = SETTINGS, **more: Any) -> Roller:
+def roller(
+    policy: Script, judge: ToyJudge | None = None, settings: RLSettings = SETTINGS, **more: Any
+) -> RolloutRunner:
     environment = more.pop("environment", None) or ToyEnvironment(judge)
-    context = more.pop("context", None) or ExemplarSettings(0, 0)
-    return Roller(policy, toy_problems(), environment, ToyForm(), settings, context, PhaseSeconds())
+    context = more.pop("context", None) or RolloutContext(0, 0)
+    return RolloutRunner(policy, toy_problems(), environment, ToyForm(), settings, context, PhaseSeconds())
 
 
 def test_what_was_refused_is_asked_again_with_what_was_found() -> None:
@@ -56,7 +58,7 @@ def test_what_was_refused_is_asked_again_with_what_was_found() -> None:
     assert policy.asked[1] == [[22, 3, 8, 4], [25, 3, 10, 4]]  # neither the right ones nor the unscorable one
     assert policy.asked[2] == [[22, 3, 8, 4, 11, 4]]
     assert len(set(policy.seeds)) == 3
-    assert [[one.scored.reward for one in talk.answers] for talk in batch.talks] == [
+    assert [[one.scored.reward for one in conversation.answers] for conversation in batch.conversations] == [
         [0, 0, 0],
         [1],
         [None],
@@ -72,14 +74,14 @@ def test_a_right_answer_goes_on_where_it_may() -> None:
     policy = Script(["7"] * 6, ["7"] * 6, ["7"] * 6)
     rolls = roller(policy, settings=replace(SETTINGS, stop_when_right=False))
     rolls.finish(batch := rolls.start(1, [0, 1]))
-    assert [len(talk.answers) for talk in batch.talks] == [3] * 6
+    assert [len(conversation.answers) for conversation in batch.conversations] == [3] * 6
 
 
 def test_a_repair_whose_prompt_is_too_long_is_not_asked() -> None:
     policy = Script(["8"] * 6, ["8"] * 6)
     rolls = roller(policy, settings=replace(SETTINGS, max_prompt_tokens=5))
     rolls.finish(batch := rolls.start(1, [0, 1]))
-    assert [len(talk.answers) for talk in batch.talks] == [2] * 6
+    assert [len(conversation.answers) for conversation in batch.conversations] == [2] * 6
 
 
 def test_the_environment_gets_the_turns_before() -> None:
@@ -102,8 +104,8 @@ def test_a_judge_that_raises_is_a_fault_not_a_crash() -> None:
 
     rolls = roller(Script(["8", "7", "7"]), Broken())
     rolls.finish(batch := rolls.start(1, [0]))
-    assert [one.scored.reward for talk in batch.talks for one in talk.answers] == [None] * 3
-    assert batch.talks[0].answers[0].outcome.fault == "device"
+    assert [one.scored.reward for conversation in batch.conversations for one in conversation.answers] == [None] * 3
+    assert batch.conversations[0].answers[0].outcome.fault == "device"
 
 
 def test_a_batch_survives_a_checkpoint() -> None:
@@ -114,11 +116,11 @@ def test_a_batch_survives_a_checkpoint() -> None:
     assert again.state() == kept and again.step == 4
     rolls.finish(again)
     assert policy.asked[1] == [[20, 3, 8, 4]]
-    assert [len(talk.answers) for talk in again.talks] == [2, 1, 1, 1, 1, 1]
+    assert [len(conversation.answers) for conversation in again.conversations] == [2, 1, 1, 1, 1, 1]
 
 
 def test_a_context_that_does_not_fit_is_left_out() -> None:
-    class Wordy(ExemplarSettings):
+    class Wordy(RolloutContext):
         def text(self, problem: TrainingProblem, rng: random.Random) -> str:
             return "one two three"
 
@@ -131,7 +133,7 @@ def test_a_context_that_does_not_fit_is_left_out() -> None:
 def test_seconds_are_told_by_phase_and_once() -> None:
     rolls = roller(Script(["7"] * 3))
     rolls.finish(rolls.start(1, [0]))
-    assert rolls.watch.taken().keys() == {"wait_gpu", "generate", "submit", "wait"} and not rolls.watch.taken()
+    assert rolls.times.take().keys() == {"wait_gpu", "generate", "submit", "wait"} and not rolls.times.take()
 
 
 def test_the_gpu_is_shared_with_the_judge_s_timings() -> None:
@@ -139,7 +141,7 @@ def test_the_gpu_is_shared_with_the_judge_s_timings() -> None:
         inside = 0
 
         @contextmanager
-        def sharing(self, stage: str) -> Iterator[None]:
+        def timing_paused(self, stage: str) -> Iterator[None]:
             assert stage == "generate"
             self.inside += 1
             yield

@@ -13,7 +13,7 @@ import torch
 
 from hipwright.errors import BadInput
 from hipwright.train.rl.policy import HFPolicy, with_lora
-from hipwright.train.rl.vllm_policy import VLLMPolicy, merged
+from hipwright.train.rl.vllm_policy import VLLMPolicy, merged_weights
 from tests.train.rl.tools import END, tiny_model
 
 
@@ -88,7 +88,7 @@ def test_an_adapter_is_merged_and_the_model_left_alone() -> None:
     tokens = torch.tensor([[5, 6, 7]])
     before = model(tokens).logits
     plain = tiny_model(seed=1)
-    found = dict(merged(model))
+    found = dict(merged_weights(model))
     assert set(found) == set(dict(plain.named_parameters()))
     plain.load_state_dict(found, strict=False)
     torch.testing.assert_close(plain(tokens).logits, before, atol=1e-4, rtol=1e-4)

@@ -1,8 +1,8 @@
-"""An HTTP server in OpenEnv's form (0.10): /reset /step /state /schema /metadata /health and /ws.
+"""An HTTP server with OpenEnv's interface (0.10): /reset /step /state /schema /metadata /health and /ws.
 
-An episode is one problem and up to `turns` answers to it. Over /ws the connection holds it; plain HTTP requests
-name it by `episode_id`, which /reset gives or takes. An answer that the machine kept from being judged has reward null
-and uses up no turn. /judge and /prefetch (serve.py) judge programs for `remote.RemoteJudge`. Needs starlette.
+An episode is one problem and up to `turns` answers to it. A /ws connection has one episode at a time; plain HTTP
+requests name theirs by `episode_id`, which /reset accepts or makes. An unscorable answer has reward null and uses no
+turn. /judge and /prefetch (judging/serve.py) judge programs for `remote.RemoteJudge`. Needs starlette.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from hipwright.train.environment import Environment
 
-EPISODES = 4096
-"""Episodes of plain HTTP that are kept; the one that was used longest ago makes room."""
+MAX_EPISODES = 4096
+"""Episodes that are kept; the least recently used one is dropped first."""
 INVALID_JSON, UNKNOWN, VALIDATION, EXECUTION = "INVALID_JSON", "UNKNOWN_TYPE", "VALIDATION_ERROR", "EXECUTION_ERROR"
 
 _TEXT, _NUMBER = {"type": "string"}, {"type": "integer"}
@@ -67,7 +67,7 @@ SCHEMA: dict[str, Any] = {
 
 @dataclass
 class Episode:
-    """One problem, and the answers to it so far."""
+    """One problem with the answers so far."""
 
     id: str
     problem: TrainingProblem
@@ -77,7 +77,7 @@ class Episode:
 
 
 class EpisodeStore:
-    """Episodes over an open environment. turns: answers that an episode allows; a right one ends it."""
+    """Episodes over an open environment. turns: the most answers of an episode; a correct answer ends it."""
 
     def __init__(self, environment: Environment, problems: Sequence[TrainingProblem], *, turns: int = 1) -> None:
         if not problems:
@@ -89,7 +89,7 @@ class EpisodeStore:
         self._lock = threading.Lock()
 
     def reset(self, asked: Mapping[str, Any]) -> tuple[Episode, dict[str, Any]]:
-        """A new episode. asked: `problem` by name, else drawn by `seed`, else by chance; `episode_id` as wanted."""
+        """(a new episode, its reply). asked: `problem` (a name; else drawn, with `seed`) and `episode_id`."""
         name = asked.get("problem")
         if name is not None and name not in self._problems:
             raise BadInput(f"no problem {name!r}", hint="/metadata tells how many there are")
@@ -98,9 +98,9 @@ class EpisodeStore:
         episode = Episode(str(asked.get("episode_id") or uuid4().hex), self._problems[name])
         with self._lock:
             self._episodes[episode.id] = episode
-            while len(self._episodes) > EPISODES:
+            while len(self._episodes) > MAX_EPISODES:
                 self._episodes.popitem(last=False)
-        return episode, self._told(episode, None, {})
+        return episode, self._reply(episode, None, {})
 
     def find(self, name: Any) -> Episode:
         """An episode by its id."""
@@ -111,7 +111,7 @@ class EpisodeStore:
             return self._episodes[name]
 
     def step(self, episode: Episode, action: Any) -> dict[str, Any]:
-        """Judge an answer."""
+        """Judges an answer; returns the reply."""
         if not isinstance(action, dict) or not isinstance(action.get("completion"), str):
             raise BadInput('an action is {"completion": TEXT}', hint="/schema")
         if episode.done:
@@ -122,7 +122,7 @@ class EpisodeStore:
             episode.steps += 1
             episode.turns.append(Turn(completion=text, outcome=scored.outcome))
             episode.done = scored.outcome.correct or episode.steps >= self.turns
-        return self._told(episode, scored, scored.parts)
+        return self._reply(episode, scored, scored.parts)
 
     def state(self, episode: Episode | None) -> dict[str, Any]:
         """OpenEnv's State."""
@@ -131,18 +131,18 @@ class EpisodeStore:
         return {"episode_id": episode.id, "step_count": episode.steps, "problem": episode.problem.name}
 
     def metadata(self) -> dict[str, Any]:
-        """What the environment is."""
+        """OpenEnv's metadata of the environment."""
         from hipwright import __version__
 
         judge = self.environment.judge
-        said = f"{len(self._problems)} problems, judged on {judge.device or 'the processor'}, clock: {judge.clock}"
+        about = f"{len(self._problems)} problems, judged on {judge.device or 'the processor'}, clock: {judge.clock}"
         return {
             "name": "hipwright",
             "version": __version__,
-            "description": f"HIP programs for PyTorch references: {said}",
+            "description": f"HIP programs for PyTorch references: {about}",
         }
 
-    def _told(self, episode: Episode, scored: ScoredOutcome | None, parts: Mapping[str, float]) -> dict[str, Any]:
+    def _reply(self, episode: Episode, scored: ScoredOutcome | None, parts: Mapping[str, float]) -> dict[str, Any]:
         observation = {
             "episode_id": episode.id,
             "problem": episode.problem.name,
@@ -151,33 +151,33 @@ class EpisodeStore:
             "turn": episode.steps,
             "outcome": scored.outcome.to_dict() if scored is not None else None,
         }
-        told = {"observation": observation, "reward": scored.reward if scored else None, "done": episode.done}
-        return {**told, "metadata": {"scorable": scored.outcome.scorable, "parts": dict(parts)}} if scored else told
+        reply = {"observation": observation, "reward": scored.reward if scored else None, "done": episode.done}
+        return {**reply, "metadata": {"scorable": scored.outcome.scorable, "parts": dict(parts)}} if scored else reply
 
 
 # ---------------------------------------------------------------- HTTP
 
 
-def app(arena: EpisodeStore) -> Starlette:
-    """The server's application, for any ASGI server. Judging goes on in threads."""
+def app(store: EpisodeStore) -> Starlette:
+    """The ASGI application of the server. Answers are judged in threads."""
     from starlette.applications import Starlette
     from starlette.routing import Mount, Route, WebSocketRoute
 
     from hipwright.train.judging import serve
 
-    routes: list[Any] = [Route(path, partial(_get, made), methods=["GET"]) for path, made in _gets(arena).items()]
+    routes: list[Any] = [Route(path, partial(_get, made), methods=["GET"]) for path, made in _gets(store).items()]
     for path, made in (("/reset", _reset), ("/step", _step)):
-        routes.append(Route(path, partial(_post, arena, made), methods=["POST"]))
-    judging = Mount("/", app=serve.app(arena.environment.judge))
-    return Starlette(routes=[*routes, WebSocketRoute("/ws", partial(_session, arena)), judging])
+        routes.append(Route(path, partial(_post, store, made), methods=["POST"]))
+    judging = Mount("/", app=serve.app(store.environment.judge))
+    return Starlette(routes=[*routes, WebSocketRoute("/ws", partial(_session, store)), judging])
 
 
-def _gets(arena: EpisodeStore) -> dict[str, Any]:
+def _gets(store: EpisodeStore) -> dict[str, Any]:
     return {
         "/health": lambda _: {"status": "healthy"},
         "/schema": lambda _: SCHEMA,
-        "/metadata": lambda _: arena.metadata(),
-        "/state": lambda query: arena.state(arena.find(query["episode_id"]) if "episode_id" in query else None),
+        "/metadata": lambda _: store.metadata(),
+        "/state": lambda query: store.state(store.find(query["episode_id"]) if "episode_id" in query else None),
     }
 
 
@@ -190,7 +190,7 @@ async def _get(made: Any, request: Request) -> Any:
         return JSONResponse({"detail": f"{error.message}: {error.hint}"}, status_code=404)
 
 
-async def _post(arena: EpisodeStore, made: Any, request: Request) -> Any:
+async def _post(store: EpisodeStore, made: Any, request: Request) -> Any:
     from starlette.concurrency import run_in_threadpool
     from starlette.responses import JSONResponse
 
@@ -199,31 +199,31 @@ async def _post(arena: EpisodeStore, made: Any, request: Request) -> Any:
         plain = json.loads(body) if body.strip() else {}
         if not isinstance(plain, dict):
             raise BadInput("the body is no JSON object")
-        return JSONResponse(await run_in_threadpool(made, arena, plain))
+        return JSONResponse(await run_in_threadpool(made, store, plain))
     except (BadInput, ValueError, KeyError, TypeError) as error:
         return JSONResponse({"detail": str(error)}, status_code=422)
     except HipwrightError as error:
         return JSONResponse({"detail": error.message}, status_code=500)
 
 
-def _reset(arena: EpisodeStore, plain: dict[str, Any]) -> dict[str, Any]:
-    return arena.reset(plain)[1]
+def _reset(store: EpisodeStore, plain: dict[str, Any]) -> dict[str, Any]:
+    return store.reset(plain)[1]
 
 
-def _step(arena: EpisodeStore, plain: dict[str, Any]) -> dict[str, Any]:
-    return arena.step(arena.find(plain.get("episode_id")), plain.get("action"))
+def _step(store: EpisodeStore, plain: dict[str, Any]) -> dict[str, Any]:
+    return store.step(store.find(plain.get("episode_id")), plain.get("action"))
 
 
 # ---------------------------------------------------------------- WebSocket
 
 
-async def _session(arena: EpisodeStore, socket: WebSocket) -> None:
-    """One connection, one episode at a time."""
+async def _session(store: EpisodeStore, socket: WebSocket) -> None:
+    """Serves one connection, with one episode at a time."""
     from starlette.concurrency import run_in_threadpool
     from starlette.websockets import WebSocketDisconnect
 
     await socket.accept()
-    held: list[Episode] = []
+    current: list[Episode] = []
     try:
         while True:
             try:
@@ -234,25 +234,25 @@ async def _session(arena: EpisodeStore, socket: WebSocket) -> None:
             if isinstance(message, dict) and message.get("type") == "close":
                 await socket.close()
                 return
-            await socket.send_json(await run_in_threadpool(_answer, arena, held, message))
+            await socket.send_json(await run_in_threadpool(_answer, store, current, message))
     except WebSocketDisconnect:
         return
 
 
-def _answer(arena: EpisodeStore, held: list[Episode], message: Any) -> dict[str, Any]:
-    kind, told = (message.get("type"), message.get("data") or {}) if isinstance(message, dict) else (None, {})
+def _answer(store: EpisodeStore, current: list[Episode], message: Any) -> dict[str, Any]:
+    kind, data = (message.get("type"), message.get("data") or {}) if isinstance(message, dict) else (None, {})
     try:
         if kind == "reset":
-            episode, first = arena.reset(told)
-            held[:] = [episode]
+            episode, first = store.reset(data)
+            current[:] = [episode]
             return {"type": "observation", "data": first}
         if kind == "state":
-            return {"type": "state", "data": arena.state(held[0] if held else None)}
-        if kind == "step" and held:
-            return {"type": "observation", "data": arena.step(held[0], told)}
+            return {"type": "state", "data": store.state(current[0] if current else None)}
+        if kind == "step" and current:
+            return {"type": "observation", "data": store.step(current[0], data)}
     except BadInput as error:
         return _failed(VALIDATION, error.message)
-    except Exception as error:  # the connection goes on, whatever one answer brought
+    except Exception as error:  # an error of one message does not end the connection
         return _failed(EXECUTION, f"{type(error).__name__}: {error}")
     return _failed(EXECUTION, "reset first") if kind == "step" else _failed(UNKNOWN, f"Unknown message type: {kind}")
 

@@ -1,6 +1,6 @@
 """TRL's `reward_funcs`: (prompts, completions, **columns) -> list[float | None]; None is unscorable (TRL 1.16).
 
-The completions of one prompt are one group, wherever they stand in the list, since rewards may look at a whole group.
+The completions of one prompt are scored as one group, at whatever positions of the list they are.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from hipwright.train.rl.training import Metrics
 
 COLUMN = "problem"
-"""The data set's column with the key of a row's problem; without it `ground_truth` holds the reference's source."""
+"""The column with the key of a row's problem; without it `ground_truth` holds the reference's source."""
 
-SHOWN = 2
-"""Answers of a call that are logged."""
+LOGGED_ANSWERS = 2
+"""Answers of each call that are logged."""
 
 
 class TrlReward:
-    """A reward function over an environment; give it to `GRPOTrainer(reward_funcs=...)` and keep the environment open.
+    """A reward function for `GRPOTrainer(reward_funcs=...)` over an environment, which must stay open.
 
-    problems: those that the column `problem` names. log: examples go to it. Columns that `hipwright dataset export
-    --format trl` writes (`ground_truth`, `task_name`) serve as well.
+    problems: those that the column `problem` names; the columns of `hipwright dataset export --format trl`
+    (`ground_truth`, `task_name`) are read too. log: receives examples.
     """
 
     __name__ = "hipwright"  # what TRL logs it under
@@ -40,15 +40,15 @@ class TrlReward:
         self._log = log
 
     def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
-        """A reward for each completion, in order. Everything is submitted first, so that it is judged side by side."""
-        texts = [text_of(one) for one in completions]
-        asked = self._asked(len(texts), columns)
+        """A reward for each completion, in order. All are submitted first, so that they are judged concurrently."""
+        texts = [message_text(one) for one in completions]
+        asked = self._row_problems(len(texts), columns)
         waiting = [self._environment.submit(problem, text) for problem, text in zip(asked, texts, strict=True)]
         scored = self._scored(asked, prompts, waiting)
-        self._tell(asked, texts, scored, columns)
+        self._log_answers(asked, texts, scored, columns)
         return [one.reward for one in scored]
 
-    def _asked(self, count: int, columns: Mapping[str, Any]) -> list[TrainingProblem]:
+    def _row_problems(self, count: int, columns: Mapping[str, Any]) -> list[TrainingProblem]:
         """The problem of each row."""
         if COLUMN in columns:
             keys = columns[COLUMN]
@@ -67,34 +67,34 @@ class TrlReward:
     ) -> list[ScoredOutcome]:
         groups: dict[tuple[str, str], list[int]] = {}
         for place, (problem, prompt) in enumerate(zip(asked, prompts, strict=True)):
-            groups.setdefault((problem.key, text_of(prompt)), []).append(place)
+            groups.setdefault((problem.key, message_text(prompt)), []).append(place)
         found: dict[int, ScoredOutcome] = {}
         for places in groups.values():
             rewarded = self._environment.reward([waiting[place].result() for place in places])
             found.update(zip(places, rewarded, strict=True))
         return [found[place] for place in range(len(asked))]
 
-    def _tell(
+    def _log_answers(
         self,
         asked: Sequence[TrainingProblem],
         texts: Sequence[str],
         scored: Sequence[ScoredOutcome],
         columns: Mapping[str, Any],
     ) -> None:
-        """Rates as metrics of the trainer's own, and examples to our log."""
+        """Logs rates as metrics of the trainer, and examples in our log."""
         if (metric := columns.get("log_metric")) is not None:
             for name, value in rates([one.outcome for one in scored]).items():
                 metric(name, value)
         state = columns.get("trainer_state")
         if self._log is None or state is None:
             return
-        for problem, text, one in list(zip(asked, texts, scored, strict=True))[:SHOWN]:
+        for problem, text, one in list(zip(asked, texts, scored, strict=True))[:LOGGED_ANSWERS]:
             record = {"problem": problem.name, "completion": text, "outcome": one.outcome, "reward": one.reward}
             self._log.sample("rl", state.global_step + 1, record)
 
 
 def rates(outcomes: Sequence[AnswerOutcome]) -> dict[str, float]:
-    """Shares of the scorable answers, and of all that the machine kept from being judged."""
+    """Shares of the scorable answers; `infrastructure`: the unscorable share of all answers."""
     good = [one for one in outcomes if one.scorable]
     count = max(len(good), 1)
     return {
@@ -106,8 +106,8 @@ def rates(outcomes: Sequence[AnswerOutcome]) -> dict[str, float]:
     }
 
 
-def columns(problems: Sequence[TrainingProblem], tokenizer: Any) -> Any:
-    """A `datasets.Dataset` of conversational prompts, with the column that names the problem."""
+def prompt_dataset(problems: Sequence[TrainingProblem], tokenizer: Any) -> Any:
+    """A `datasets.Dataset` of conversational prompts, with the column `problem`."""
     from datasets import Dataset
 
     from hipwright.train.forms import ChatForm
@@ -116,8 +116,8 @@ def columns(problems: Sequence[TrainingProblem], tokenizer: Any) -> Any:
     return Dataset.from_list([{"prompt": form.messages(one), COLUMN: one.key} for one in problems])
 
 
-def text_of(message: Any) -> str:
-    """A plain text as it is; of a conversation, what was said, one message after the other."""
+def message_text(message: Any) -> str:
+    """A plain text unchanged; the contents of a conversation's messages, one a line."""
     if isinstance(message, str):
         return message
     return "\n".join(str(one.get("content") or "") for one in message)

@@ -2,9 +2,8 @@
 
     taskset = ProgramTaskset(ProgramTasksetConfig(data="DIR", split="train"))
 
-An answer that the machine kept from being judged raises in the reward: verifiers records a TaskError on the trace and
-leaves its rewards unset, so no zero is learnt from. Importing this module needs verifiers, which wants an environment
-of its own.
+The reward of an unscorable answer raises: verifiers then records a TaskError on the trace and leaves its rewards unset.
+Importing this module needs verifiers, whose pins require an environment of its own.
 """
 
 # mypy: disable-error-code="misc,untyped-decorator"
@@ -22,25 +21,25 @@ import verifiers.v1 as vf
 from hipwright.train.adapters.trl import rates
 from hipwright.train.data import problems
 from hipwright.train.forms import ChatForm
-from hipwright.train.judging.settings import shared
+from hipwright.train.judging.settings import shared_environment
 from hipwright.train.records import ScoredOutcome, TrainingProblem
 
 __all__ = ["ProgramTaskset"]
 
 
 class VerifiersUnscorable(RuntimeError):
-    """Nothing was learnt of this answer."""
+    """An answer without a verdict: the machine, the task or a provider failed."""
 
 
 class ProgramTaskConfig(vf.TaskConfig):
-    """environment: as judging.settings.EnvironmentSettings; empty: the variable HIPWRIGHT_ENVIRONMENT, else all
+    """environment: as judging.settings.EnvironmentSettings; empty: the variable HIPWRIGHT_ENVIRONMENT, else the
     defaults."""
 
     environment: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
 
 
 class ProgramTasksetConfig(vf.TasksetConfig):
-    """data: a data set or a folder of tasks; split: which problems of it."""
+    """data: a data set or a folder of tasks; split: of its problems."""
 
     data: str
     split: str = "train"
@@ -48,7 +47,7 @@ class ProgramTasksetConfig(vf.TasksetConfig):
 
 
 class ProgramData(vf.TaskData):
-    """source: the reference."""
+    """source: the reference's text."""
 
     source: str
 
@@ -58,7 +57,7 @@ class ProgramTask(vf.Task[ProgramData, vf.State, ProgramTaskConfig]):
 
     @vf.reward
     async def program(self, trace: vf.Trace) -> float:
-        """What the environment pays for the last reply. Raises Unscorable."""
+        """The environment's reward of the last reply. Raises VerifiersUnscorable."""
         return (await self._scored(trace)).reward or 0.0
 
     @vf.metric
@@ -67,9 +66,9 @@ class ProgramTask(vf.Task[ProgramData, vf.State, ProgramTaskConfig]):
         return rates([(await self._scored(trace)).outcome])
 
     async def _scored(self, trace: vf.Trace) -> ScoredOutcome:
-        """The judge remembers programs: the second look costs nothing."""
+        """The scored outcome of the last reply; the judge caches verdicts, so that further calls are cheap."""
         problem = TrainingProblem(name=self.data.name or "task", source=self.data.source)
-        opened = shared(self.config.environment or None)
+        opened = shared_environment(self.config.environment or None)
         scored = await asyncio.to_thread(opened.score, problem, trace.last_reply)
         if scored.reward is None:
             raise VerifiersUnscorable(f"{problem.name}: {scored.outcome.fault}: {scored.outcome.message}")
@@ -80,7 +79,7 @@ class ProgramTaskset(vf.Taskset[ProgramTask, ProgramTasksetConfig]):
     """The problems of a folder."""
 
     def load(self) -> Iterator[ProgramTask]:
-        """One task a problem, in the folder's order. BadInput for a folder without them."""
+        """A task for each problem, in the folder's order. Raises BadInput for a folder without problems."""
         form = ChatForm(None)  # messages need no tokenizer
         for one in problems(Path(self.config.data)).get(self.config.split, []):
             system, user = form.messages(one)

@@ -3,11 +3,10 @@
     reward.custom_reward_function.path=.../hipwright/train/adapters/verl.py
     reward.custom_reward_function.name=compute_score
 
-verl has no reward that means "not known". An answer that the machine kept from being judged raises `VerlUnscorable`:
-verl's trainer (v1) then drops that answer's trajectory and calls its group failed, and with
-trainer.v1.sampler.sync_refill_failed_groups=True it draws another prompt in its place. A zero would have taught that
-the program was bad. verl scores answers one by one, so each is a group of its own: `hipwright`'s gate on the group's
-share of right answers is open for every right answer.
+verl has no reward for unscorable answers, and 0 would mark the program as bad. `VerlUnscorable` is raised instead:
+verl's trainer (v1) then drops that answer's trajectory and marks its group as failed, and with
+trainer.v1.sampler.sync_refill_failed_groups=True it draws another prompt. verl scores answers one by one, so each is a
+group of its own, and the gate of the reward `hipwright` is open for every correct answer.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from collections.abc import Mapping
 from typing import Any
 
 SOURCE = "hipwright"
-TRIES = 3
+ATTEMPTS = 3
 
 
 class VerlUnscorable(RuntimeError):
-    """Nothing was learnt of this answer: leave its trajectory out."""
+    """An answer without a verdict: the machine, the task or a provider failed."""
 
 
 def compute_score(
@@ -33,17 +32,17 @@ def compute_score(
 ) -> dict[str, float]:
     """The reward of one answer as `score`, and rates that verl logs. ground_truth: the reference's source.
 
-    environment: as judging.settings.EnvironmentSettings, by reward_kwargs; without it from the variable
-    HIPWRIGHT_ENVIRONMENT. Raises Unscorable, and ValueError for rows of another data source.
+    environment: as judging.settings.EnvironmentSettings, from reward_kwargs; None: of the variable
+    HIPWRIGHT_ENVIRONMENT. Raises VerlUnscorable, and ValueError for rows of another data source.
     """
-    from hipwright.train.judging.settings import shared
+    from hipwright.train.judging.settings import shared_environment
     from hipwright.train.records import TrainingProblem
 
     if data_source != SOURCE:
         raise ValueError(f"data_source {data_source!r}: this reward function is for {SOURCE!r}")
     problem = TrainingProblem(name=str((extra_info or {}).get("task_name") or "task"), source=ground_truth)
-    opened = shared(environment)
-    for _ in range(TRIES):
+    opened = shared_environment(environment)
+    for _ in range(ATTEMPTS):
         scored = opened.score(problem, solution_str)
         if scored.reward is not None:
             break

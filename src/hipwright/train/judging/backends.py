@@ -1,5 +1,5 @@
-"""How a LocalJudge judges: on a GPU, by the stages of score mode with their workers shared by all tasks; or without
-one, by the whole evaluator's fast gate on the processor and the static estimate."""
+"""The backends of LocalJudge: on a GPU the stages of score mode, with workers that all tasks share; without a GPU the
+evaluator's fast gate on the processor and the static estimate."""
 
 from __future__ import annotations
 
@@ -35,28 +35,33 @@ from hipwright.verify.standby import Standby
 
 T = TypeVar("T")
 REFERENCE_US, FLOOR_US = "reference_us", "floor_us"
-"""Features of an evaluation with the clock "estimate": the reference itself by the static estimate, each operator one
-library call, and the least time of its bytes and products; microseconds, geometric means over the AMD targets."""
-WAVE = 4  # programs that are ready for each verifier: so many are timed in a row, as each row waits for all verifiers
-TIMERS = 8  # processes that hold programs ready to be timed
-SPARE = 2  # processes that wait to replace one that breaks
-SMALL_BYTES = 4 << 20  # of timed inputs: so little is put into every process that times, more into two of them
-PATIENCE_S = 2.0  # a verified program waits no longer for others to be timed with
+"""Features of an evaluation with the clock "estimate": the static estimate of the reference with a library call for
+each operator, and its roofline; microseconds, geometric means over the AMD targets."""
+BATCH_PER_VERIFIER = 4
+"""Prepared programs for each verifier that start a batch of timings, during which all verifiers wait."""
+TIMERS = 8
+"""Processes that hold programs prepared for timing."""
+STANDBY_PROCESSES = 2
+"""Started processes that replace a broken one."""
+SMALL_BYTES = 4 << 20
+"""Timed inputs of at most so many bytes are placed in every timing process, larger ones in two of them."""
+MAX_WAIT_S = 2.0
+"""A prepared program waits at most so long for a batch of timings."""
 
 
 class CpuJudgeBackend:
-    """No GPU: verification on the cpu target, and estimates for the AMD targets."""
+    """Judges without a GPU: verification on the cpu target, and estimates for the AMD targets."""
 
-    def __init__(self, made: Machine, account: StageTimes, seed: int | None, workers: int, clock: Clock) -> None:
+    def __init__(self, machine: Machine, times: StageTimes, seed: int | None, workers: int, clock: Clock) -> None:
         self.device, self.clock = "", clock
-        self._machine, self._account, self._seed = made, account, seed
-        self._turns = threading.BoundedSemaphore(workers or len(os.sched_getaffinity(0)))
+        self._machine, self._times, self._seed = machine, times, seed
+        self._slots = threading.BoundedSemaphore(workers or len(os.sched_getaffinity(0)))
 
     @contextmanager
     def open(self, problem: TrainingProblem) -> Iterator[Workbench]:
-        """Open a task, and work out what is right."""
+        """Opens a task and computes its expectations."""
         with ExitStack() as stack:
-            with self._account.during("opening", what=problem.name):
+            with self._times.during("opening", what=problem.name):
                 opening = self._machine.open_text(problem.name, problem.source, seed=self._seed)
                 bench = stack.enter_context(opening)
                 if bench.evaluator.oracle.status() is None:
@@ -64,31 +69,31 @@ class CpuJudgeBackend:
             yield bench
 
     def warm(self) -> None:
-        """Every candidate has a process of its own here, which starts with it."""
+        """Does nothing: every candidate starts a process of its own."""
 
-    def judge(self, problem: TrainingProblem, program: Program, shelf: OpenTaskCache) -> Evaluation:
-        """The evaluator's fast gate."""
-        with leased(shelf, problem, self._account) as bench:
-            with self._account.during("wait: worker"):
-                self._turns.acquire()
+    def judge(self, problem: TrainingProblem, program: Program, tasks: OpenTaskCache) -> Evaluation:
+        """The evaluation by the fast gate, with the reference's estimate where the clock is "estimate"."""
+        with leased(tasks, problem, self._times) as bench:
+            with self._times.during("wait: worker"):
+                self._slots.acquire()
             try:
-                with self._account.during("verify", what=problem.name):
+                with self._times.during("verify", what=problem.name):
                     found = bench.evaluator.evaluate(program, gate="fast", timed=False)
                     return with_reference(found, bench) if found.passed and self.clock == "estimate" else found
             finally:
-                self._turns.release()
+                self._slots.release()
 
-    def sharing(self) -> AbstractContextManager[None]:
-        """Nothing is timed here."""
+    def timing_paused(self) -> AbstractContextManager[None]:
+        """A block without an effect, since nothing is timed."""
         return nullcontext()
 
     def close(self) -> None:
-        """End the processes."""
+        """Ends the processes."""
         self._machine.close()
 
 
 class TimingWorker:
-    """A process that holds programs ready to be timed. waiting: programs that are made ready there, or are about to."""
+    """A process that holds programs prepared for timing. waiting: programs being prepared there or waiting for it."""
 
     def __init__(self, worker: CandidateWorker) -> None:
         self.worker, self.waiting = worker, 0
@@ -96,7 +101,7 @@ class TimingWorker:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """One program at a time is made ready."""
+        """A block in which one program at a time is prepared."""
         with self._count:
             self.waiting += 1
         try:
@@ -108,20 +113,19 @@ class TimingWorker:
 
 
 class GpuJudgeBackend:
-    """One GPU: programs are built at once, verified side by side in shared workers, and timed one by one, alone.
+    """Judges on one GPU: programs are built and verified concurrently in shared workers, and timed one at a time.
 
-    Programs that passed are loaded and captured beside the verifications, in the few processes that time, one after the
-    other in each; those of a task in the same few, which hold its inputs.
-    Verified programs are timed in batches, so that the verifiers are not stopped for each: when WAVE for each verifier
-    are ready, when nothing else is being verified, or when one has waited for PATIENCE_S. counted: see
-    `hipwright.train.judging.counters`; ToolchainError where the profiler is missing.
+    Programs that passed are loaded and captured during other verifications, in the timing processes that hold their
+    task's inputs, one at a time in each. Timing needs the GPU alone, so prepared programs are timed in batches: when
+    there are BATCH_PER_VERIFIER for each verifier, when nothing else is being verified, or when one has waited for
+    MAX_WAIT_S. counted: read hardware counters (counters.py); raises ToolchainError where the profiler is missing.
     """
 
     def __init__(
         self,
-        made: Machine,
+        machine: Machine,
         target: str,
-        account: StageTimes,
+        times: StageTimes,
         seed: int | None,
         workers: int,
         limit_s: float | None,
@@ -131,8 +135,8 @@ class GpuJudgeBackend:
             find_tool(target)
         self._counted = counted
         self.clock: Clock = "device"
-        self._machine, self._target, self._account, self._seed = made, target, account, seed
-        self._gpu = made.gpus[target]
+        self._machine, self._target, self._times, self._seed = machine, target, times, seed
+        self._gpu = machine.gpus[target]
         names = [one.name for one in topology.find(self._gpu.target.name) if one.index == self._gpu.index]
         self.device = names[0] if names else f"{self._gpu.target.name} {self._gpu.architecture}"
         count = workers or max(1, min(WORKERS, len(os.sched_getaffinity(0)) - 4))
@@ -143,8 +147,8 @@ class GpuJudgeBackend:
         self._idle: queue.SimpleQueue[CandidateWorker] = queue.SimpleQueue()
         for worker in self._workers:
             self._idle.put(worker)
-        self._clock = TimingQueue(WAVE * count, PATIENCE_S)
-        self._standby = Standby(self._workers[0].start, SPARE, self._clock.shared)
+        self._timings = TimingQueue(BATCH_PER_VERIFIER * count, MAX_WAIT_S)
+        self._standby = Standby(self._workers[0].start, STANDBY_PROCESSES, self._timings.shared)
         self._canary = Canary(self._workers[0].start)
         for worker in self._processes:
             worker.standby, worker.canary = self._standby, self._canary
@@ -153,8 +157,8 @@ class GpuJudgeBackend:
     def _processes(self) -> tuple[CandidateWorker, ...]:
         return (*self._workers, *(timer.worker for timer in self._timers))
 
-    def _timer(self, problem: TrainingProblem, bench: Workbench) -> TimingWorker:
-        """Of the processes that may time a problem's programs, one that fewest wait for."""
+    def _choose_timer(self, problem: TrainingProblem, bench: Workbench) -> TimingWorker:
+        """The timing process with the fewest waiting programs, of those that may hold the problem's inputs."""
         first = crc32(problem.source.encode()) % len(self._timers)
         some = self._timers[first:] + self._timers[:first]
         small = bench.evaluator.gpus[self._target].timed_bytes <= SMALL_BYTES
@@ -162,13 +166,13 @@ class GpuJudgeBackend:
 
     @contextmanager
     def open(self, problem: TrainingProblem) -> Iterator[Workbench]:
-        """Open a task, work out what is right, and open what its timings stand on."""
+        """Opens a task, and computes its expectations and the eager baseline's program."""
         with ExitStack() as stack:
-            with self._account.during("opening", what=problem.name):
+            with self._times.during("opening", what=problem.name):
                 opening = self._machine.open_text(problem.name, problem.source, seed=self._seed)
                 bench = stack.enter_context(opening)
-                stack.callback(self._leave, bench)
-                with self._clock.shared():
+                stack.callback(self._forget_task, bench)
+                with self._timings.shared():
                     self._canary.open()
                 if bench.evaluator.oracle.status() is None:
                     bench.evaluator.oracle.prepare()
@@ -176,30 +180,30 @@ class GpuJudgeBackend:
                     bench.evaluator.gpus[self._target].warm("fast", bench.evaluator.oracle)
             yield bench
 
-    def _leave(self, bench: Workbench) -> None:
-        """The shared workers forget a task."""
+    def _forget_task(self, bench: Workbench) -> None:
+        """Removes a task's inputs and state from the shared workers."""
         for timer in self._timers:
             bench.evaluator.gpus[self._target].leave(timer.worker)
         for worker in self._processes:
             worker.forget(bench.evaluator.oracle.state)
 
     def warm(self) -> None:
-        """Start the processes, all at once, and with the first of them those that stand by."""
+        """Starts all processes concurrently, those on standby too."""
 
         def begin(worker: CandidateWorker) -> None:
-            with self._clock.shared(), suppress(HipwrightError):  # the first program meets it again, and tells it
+            with self._timings.shared(), suppress(HipwrightError):  # the first program raises it again
                 worker.open()
 
         with ThreadPoolExecutor(len(self._processes), thread_name_prefix="warm") as pool:
             for started in [pool.submit(begin, worker) for worker in self._processes]:
                 started.result()
 
-    def judge(self, problem: TrainingProblem, program: Program, shelf: OpenTaskCache) -> Evaluation:
-        """Built while the task is being opened, verified, timed."""
-        with self._account.during("build", what=problem.name):
+    def judge(self, problem: TrainingProblem, program: Program, tasks: OpenTaskCache) -> Evaluation:
+        """The evaluation of a program: built while its task is being opened, then verified and timed."""
+        with self._times.during("build", what=problem.name):
             state = build(self._gpu, self._target, program)
-        with leased(shelf, problem, self._account) as bench, ExitStack() as stack:
-            with self._clock.verifying():
+        with leased(tasks, problem, self._times) as bench, ExitStack() as stack:
+            with self._timings.verifying():
                 state = self._verified(problem, bench, state)
                 if state.end is not None:
                     return conclude(state, bench.handle.task.key)
@@ -207,31 +211,31 @@ class GpuJudgeBackend:
             return self._timed(problem, bench, state, time_it)
 
     def _verified(self, problem: TrainingProblem, bench: Workbench, state: EvaluationState) -> EvaluationState:
-        with self._account.during("wait: worker"):
+        with self._times.during("wait: worker"):
             worker = self._idle.get()
         try:
-            with self._clock.shared(), self._account.during("verify", "gpu", what=problem.name):
-                timer = self._timer(problem, bench).worker if self._room(bench) else None
+            with self._timings.shared(), self._times.during("verify", "gpu", what=problem.name):
+                timer = self._choose_timer(problem, bench).worker if self._fits_timers(bench) else None
                 return verify(bench.evaluator, self._target, state, worker, timer)
         finally:
             self._idle.put(worker)
 
-    def _room(self, bench: Workbench) -> bool:
-        """Whether a process that times may hold the task's inputs among others'."""
+    def _fits_timers(self, bench: Workbench) -> bool:
+        """Whether the timing processes have memory for the task's inputs."""
         return bench.evaluator.gpus[self._target].room(len(self._workers))
 
     def _prepared(self, problem: TrainingProblem, bench: Workbench, state: EvaluationState, stack: ExitStack) -> TimeIt:
-        evaluator, timer = bench.evaluator, self._timer(problem, bench)
-        if not self._room(bench):
+        evaluator, timer = bench.evaluator, self._choose_timer(problem, bench)
+        if not self._fits_timers(bench):
             return unprepared(evaluator, self._target, state, timer.worker)
         with ExitStack() as turn:
-            with self._account.during("wait: timer"):
-                turn.enter_context(timer.turn())  # outside of the gate: who waits here keeps no timing waiting
-            with self._clock.shared(), self._account.during("prepare", "gpu", what=problem.name):
+            with self._times.during("wait: timer"):
+                turn.enter_context(timer.turn())  # not shared: waiting here must not delay a timing
+            with self._timings.shared(), self._times.during("prepare", "gpu", what=problem.name):
                 return prepare(evaluator, self._target, state, timer.worker, stack)
 
     def _timed(self, problem: TrainingProblem, bench: Workbench, state: EvaluationState, time_it: TimeIt) -> Evaluation:
-        """Only what needs the clock has the GPU to itself."""
+        """The timed evaluation. Only the measurement itself runs alone on the GPU."""
         state = measure(bench.evaluator, self._target, state, time_it, partial(self._alone, problem))
         found = conclude(state, bench.handle.task.key)
         if not (self._counted and found.passed):
@@ -246,23 +250,23 @@ class GpuJudgeBackend:
         return replace(found, features={**found.features, **self._alone(problem, counted)})
 
     def _alone(self, problem: TrainingProblem, work: Callable[[], T]) -> T:
-        """`work`, when its turn comes."""
+        """The result of `work`, which runs in the timing queue, alone on the GPU."""
 
         def accounted() -> T:
-            with self._account.during("time", "gpu", what=problem.name):
+            with self._times.during("time", "gpu", what=problem.name):
                 return work()
 
-        with self._account.during("wait: timing"):
-            return self._clock.run(accounted)
+        with self._times.during("wait: timing"):
+            return self._timings.run(accounted)
 
-    def sharing(self) -> AbstractContextManager[None]:
-        """Between timings."""
-        return self._clock.callers_work()
+    def timing_paused(self) -> AbstractContextManager[None]:
+        """A block between timings."""
+        return self._timings.callers_work()
 
     def close(self) -> None:
-        """End the processes, and the thread that times."""
+        """Ends the processes and the timing thread."""
         self._machine.close()
-        self._clock.close()
+        self._timings.close()
         self._standby.close()
         self._canary.close()
         for worker in self._processes:
@@ -270,11 +274,11 @@ class GpuJudgeBackend:
 
 
 @contextmanager
-def leased(shelf: OpenTaskCache, problem: TrainingProblem, account: StageTimes) -> Iterator[Workbench]:
-    """The shelf's task; waiting for it is told apart."""
+def leased(tasks: OpenTaskCache, problem: TrainingProblem, times: StageTimes) -> Iterator[Workbench]:
+    """The problem's task, leased from the cache; waiting for it is the stage "wait: task"."""
     with ExitStack() as stack:
-        with account.during("wait: task"):
-            bench = stack.enter_context(shelf.lease(problem))
+        with times.during("wait: task"):
+            bench = stack.enter_context(tasks.lease(problem))
         yield bench
 
 

@@ -1,6 +1,6 @@
-"""Hardware counters as metrics that a reward may weigh (docs/profile.md, docs/rewards.md).
+"""Hardware counters as metrics of a reward (docs/profile.md, docs/rewards.md).
 
-A profiled call takes seconds, so this is for rejection fine-tuning and small runs, not for every sample of a long one.
+A profiled call takes seconds, which suits rejection fine-tuning and small runs.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from hipwright.toolchain.cache import BuildCache
 
 INPUT_SEED = 0
 COUNTED = tuple(name for name in Profile.__struct_fields__ if name.endswith("_pct") and name != "lds_conflict_pct")
-"""The figures of `measure.profiling.profile` that are percentages, more being better."""
+"""The figures of `measure.profiling.profile` that are percentages where more is better."""
 
 
 def counters(
     bench: Workbench, kind: str, index: int, program: Program, build: Build, cache: BuildCache, *, unsafe: bool = False
 ) -> dict[str, float]:
-    """`shares` of one call of a right program on GPU `index`. kind: a GPU target's name.
+    """`shares` of one call of a correct program on GPU `index`. kind: a GPU target's name.
 
-    Raises what `measure.profiling.profiler.profile_program` raises, and DeviceError where none of its kernels was seen.
+    Raises what `measure.profiling.profiler.profile_program` raises, and DeviceError where it saw none of the program's kernels.
     """
     handle = bench.handle
     job = ProfileJob(target=kind, text=program.text, knobs=program.knobs)
@@ -38,8 +38,10 @@ def counters(
 
 
 def shares(profiles: Sequence[Profile]) -> dict[str, float]:
-    """{"dram_throughput", "occupancy", ...}: the `COUNTED` figures of the program's own kernels as shares from 0 to 1,
-    each averaged by the launches' device time. What no launch has is left out."""
+    """{"dram_throughput", "occupancy", ...}: the `COUNTED` figures of the program's own kernels as shares from 0 to 1.
+
+    Each is a mean weighted by the launches' device time. Figures that no launch has are left out.
+    """
     own = [one for one in profiles if one.own]
     found = {}
     for name in COUNTED:

@@ -1,7 +1,7 @@
-"""Judges: a problem and a program in, an Evaluation out, many at once (docs/rewards.md).
+"""LocalJudge: evaluates programs of many problems concurrently on this machine (docs/rewards.md).
 
-Faults of the machine are tried once more and then told in the Evaluation, never as a wrong kernel. A program that was
-judged before is not judged again: equal programs have equal figures.
+A fault of the machine is retried once and then reported as such in the Evaluation. Verdicts are cached, so that equal
+programs have equal figures.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from statistics import median
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,7 +25,7 @@ from hipwright.evaluation.faults import failed, retried
 from hipwright.machine import Machine, machine
 from hipwright.records import Evaluation, Program, TargetResult, content_key
 from hipwright.targets import CPU, REPRESENTATIVE, TARGETS
-from hipwright.train.judging.open_tasks import OpenTaskCache, key_of
+from hipwright.train.judging.open_tasks import OpenTaskCache, task_key
 from hipwright.train.judging.protocols import JudgeBackend
 from hipwright.train.judging.stage_times import StageTimes
 from hipwright.train.records import Clock, TrainingProblem
@@ -33,27 +34,30 @@ _GPUS = TARGETS.gpu_choices()
 ESTIMATED = (CPU.name, REPRESENTATIVE.name)
 """The targets of a judge without a GPU: verified on the processor, timed by the static estimate."""
 ATTEMPTS = 2
-RULES = 2  # of judging: 2 looks at the timed size too; what was remembered under others is not believed
-COMPILE_S = 20.0  # a batch waits for its slowest; honest programs take at most a few
-UNDER_WAY = 256
-"""Programs at once, at least: those that wait for the clock must not keep others from being built and verified."""
-OPEN_TASKS = 24  # each holds a process, and one to two gigabytes of a GPU
+RULES = 2
+"""The version of the judging rules in checkpoints; cached verdicts of other versions are refused. 2 verifies the timed
+size too."""
+COMPILE_S = 20.0
+"""Seconds of a compile, at most: a batch waits for its slowest program, and correct ones take at most a few."""
+MIN_JOBS = 256
+"""Least number of programs in progress, so that programs waiting to be timed do not keep others from being built."""
+OPEN_TASKS = 24
+"""Tasks kept open by default; each holds a process, and one to two gigabytes of a GPU's memory."""
 
 
 class LocalJudge:
-    """Judges on this machine, programs of many tasks at once.
+    """Judges programs of many tasks concurrently on this machine.
 
-    targets: one GPU target: the fast gate and a short paired timing against eager on one GPU. Else of "cpu" and
-    AMD targets such as "gfx942": the fast gate on the processor, and where there is an AMD target the clock "estimate".
-    open_tasks: how many stay open; shared_hosts: GPU processes that their references share, for tasks that trust each
-    other (0: one for each task, which takes seconds to start); workers: programs verified at once, 0 for what the
-    processors allow; seed: of the verification inputs, None for secret ones; limit_s: wall seconds of one call of a
-    program on a GPU (None: 10); compile_s: of one compile for a GPU; counters: read the hardware counters of every
-    right program too (train/judging/counters.py; seconds a program); gpu, gpu_memory_gb, unsafe, cache: as
-    `hipwright.machine.machine`; opener: another machine than this one's;
-    remember: judged programs that are kept.
+    targets: one GPU target (the fast gate and a short paired timing against eager), or "cpu" with AMD targets such as
+    "gfx942" (the fast gate on the processor, and the static estimate for the AMD targets). open_tasks: tasks kept
+    open. shared_hosts: processes that the references of all tasks share on the GPU, for tasks that trust each other;
+    0: one for each task, which takes seconds to start. workers: programs verified at once, 0 for what the processors
+    allow. seed: of the verification inputs, None for secret ones. limit_s: wall seconds of one call of a program on a
+    GPU (None: 10); compile_s: of one compile for a GPU. counters: read hardware counters of every correct program
+    (counters.py; seconds a program). gpu, gpu_memory_gb, unsafe, cache: as `hipwright.machine.machine`. opener: opens
+    another machine than this one. remember: the most cached verdicts.
 
-    Everything starts on entering. Errors of starting are those of `machine`.
+    The machine is opened on entering, with the errors of `machine`.
     """
 
     def __init__(
@@ -74,10 +78,10 @@ class LocalJudge:
         remember: int = 20_000,
         opener: Callable[[], AbstractContextManager[Machine]] | None = None,
     ) -> None:
-        self.targets = _checked(tuple(dict.fromkeys(targets)))
+        self.targets = _check_targets(tuple(dict.fromkeys(targets)))
         self.clock: Clock = _clock(self.targets)
         self.device = ""
-        self.account = StageTimes()
+        self.stage_times = StageTimes()
         self.counts: Counter[str] = Counter()  # judged, hits, retries, faults
         where: dict[str, Any] = {
             "unsafe": unsafe,
@@ -88,7 +92,7 @@ class LocalJudge:
             "cache": cache,
         }
         self._opener = opener or partial(machine, self.targets, **where)
-        self._open_tasks, self._workers, self._seed, self._limit_s = max(1, open_tasks), workers, seed, limit_s
+        self._size, self._workers, self._seed, self._limit_s = max(1, open_tasks), workers, seed, limit_s
         self._remember, self._counters = remember, counters
         if counters and self.clock != "device":
             raise BadInput("counters are read on a GPU", hint=f"give the target {_GPUS}, or leave counters out")
@@ -101,12 +105,12 @@ class LocalJudge:
         if self._stack is not None:
             return self
         with ExitStack() as stack:
-            self._made = made = stack.enter_context(self._opener())
-            self._lane = stack.enter_context(self._lane_of(made))
-            self.device = self._lane.device
-            self._shelf = OpenTaskCache(self._lane.open, self._open_tasks, openers=min(16, max(2, _processors())))
-            self._jobs = ThreadPoolExecutor(max(UNDER_WAY, 8 * self._open_tasks), thread_name_prefix="judge")
-            self.account.restart()
+            self._machine = stack.enter_context(self._opener())
+            self._backend = stack.enter_context(self._open_backend(self._machine))
+            self.device = self._backend.device
+            self._tasks = OpenTaskCache(self._backend.open, self._size, openers=min(16, max(2, _processors())))
+            self._jobs = ThreadPoolExecutor(max(MIN_JOBS, 8 * self._size), thread_name_prefix="judge")
+            self.stage_times.restart()
             self._stack = stack.pop_all()
         return self
 
@@ -114,26 +118,26 @@ class LocalJudge:
         self.close()
 
     def close(self) -> None:
-        """End everything. What waits is cancelled, what runs comes to a fault of the service."""
+        """Ends all processes. Waiting programs are cancelled; programs in progress end with a fault of the service."""
         stack, self._stack = self._stack, None
         if stack is None:
             return
         self._jobs.shutdown(wait=False, cancel_futures=True)
-        self._shelf.refuse()
-        self._lane.close()
-        while not self._shelf.idle(0.5):  # a process that was killed is replaced by the next call
-            self._lane.close()
-        self._shelf.close()
+        self._tasks.stop_opening()
+        self._backend.close()
+        while not self._tasks.idle(0.5):  # a call in progress may have replaced a killed process
+            self._backend.close()
+        self._tasks.close()
         self._jobs.shutdown(wait=True)
         stack.close()
 
     # ---------------------------------------------------------------- judging
 
     def submit(self, problem: TrainingProblem, program: Program) -> Future[Evaluation]:
-        """The evaluation to come. A program that is being judged is not judged twice."""
+        """The future evaluation; the same future for equal programs in progress."""
         if self._stack is None:
             raise InfrastructureError("the judge is not open", hint="use it as a context manager")
-        key = content_key("judged", key_of(problem), program.key)
+        key = content_key("judged", task_key(problem), program.key)
         with self._lock:
             if (known := self._known.get(key)) is not None:
                 self.counts["hits"] += 1
@@ -144,29 +148,33 @@ class LocalJudge:
             if (running := self._running.get(key)) is not None:
                 self.counts["hits"] += 1
                 return running
-            found = self._running[key] = self._jobs.submit(self._job, key, problem, program)
-        found.add_done_callback(lambda _: self._ended(key, found))
+            found = self._running[key] = self._jobs.submit(self._judge, key, problem, program)
+        found.add_done_callback(lambda _: self._end_job(key, found))
         return found
 
     def prefetch(self, problems: Sequence[TrainingProblem]) -> None:
-        """Open these tasks in the background, as far as there is room."""
+        """Opens these tasks in the background, where entries of the task cache are free."""
         if self._stack is None:
             raise InfrastructureError("the judge is not open", hint="use it as a context manager")
-        self._shelf.prefetch(problems)
+        self._tasks.prefetch(problems)
 
     def warm(self, problems: Sequence[TrainingProblem]) -> None:
-        """Open these now, as many as stay open, start the processes that judge, and wait; what fails to open or to
-        start is told of when it is asked for."""
-        some = problems[: self._open_tasks]
+        """Opens these tasks, up to the size of the task cache, and starts the processes that judge; waits for both.
+
+        Errors are raised when a task or process is used.
+        """
+        some = problems[: self._size]
         self.prefetch(some)
-        self._lane.warm()
+        self._backend.warm()
         for problem in some:
-            with suppress(HipwrightError), self._shelf.lease(problem):
+            with suppress(HipwrightError), self._tasks.lease(problem):
                 pass
 
-    def begin(self, scope: str) -> None:
-        """Judge as if nothing had been judged or built before, but what was built since an earlier `begin` of this
-        scope; figures count from now. Waits for what is being judged."""
+    def start_scope(self, scope: str) -> None:
+        """Forgets all verdicts and all builds but those of earlier scopes of this name, and resets the figures.
+
+        Waits for programs in progress.
+        """
         if self._stack is None:
             raise InfrastructureError("the judge is not open", hint="use it as a context manager")
         with self._lock:
@@ -175,23 +183,25 @@ class LocalJudge:
         with self._lock:
             self._known.clear()
             self.counts.clear()
-        self._made.cache.scope = scope
-        self.account.restart()
+        self._machine.cache.scope = scope
+        self.stage_times.restart()
 
     @contextmanager
-    def sharing(self, stage: str = "policy") -> Iterator[None]:
-        """For work of the caller's own on the GPU that times (generation, a step of training): it waits while programs
-        are timed, and nothing is timed within the block, while verification goes on. Never wait for a verdict inside:
-        it may be one that waits for the clock."""
+    def timing_paused(self, stage: str = "policy") -> Iterator[None]:
+        """A block during which nothing is timed, for the caller's own work on the GPU such as generation or training.
+
+        Waits for the timing in progress; builds and verification continue. stage: the name in the stage times. Waiting
+        for a verdict within the block may deadlock, since the program may be waiting to be timed.
+        """
         if self._stack is None:
             raise InfrastructureError("the judge is not open", hint="use it as a context manager")
         with ExitStack() as stack:
-            with self.account.during(f"wait: {stage}"):
-                stack.enter_context(self._lane.sharing())
-            with self.account.during(stage, *(("gpu",) if self.clock == "device" else ())):
+            with self.stage_times.during(f"wait: {stage}"):
+                stack.enter_context(self._backend.timing_paused())
+            with self.stage_times.during(stage, *(("gpu",) if self.clock == "device" else ())):
                 yield
 
-    def _job(self, key: str, problem: TrainingProblem, program: Program) -> Evaluation:
+    def _judge(self, key: str, problem: TrainingProblem, program: Program) -> Evaluation:
         def may_retry() -> bool:
             if self._stack is None:
                 return False
@@ -201,26 +211,26 @@ class LocalJudge:
         evaluation = retried(lambda: self._attempt(problem, program), ATTEMPTS, may_retry)
         self._count("judged")
         if evaluation.fault in (None, "candidate"):
-            self._keep(key, evaluation)
+            self._cache(key, evaluation)
         else:
             self._count("faults")
         return evaluation
 
     def _attempt(self, problem: TrainingProblem, program: Program) -> Evaluation:
         try:
-            with self.account.during("judge", what=problem.name):
-                return self._lane.judge(problem, program, self._shelf)
+            with self.stage_times.during("judge", what=problem.name):
+                return self._backend.judge(problem, program, self._tasks)
         except Exception as error:
             return failed(content_key("problem", problem.source), program.key, error)
 
-    def _ended(self, key: str, found: Future[Evaluation]) -> None:
+    def _end_job(self, key: str, found: Future[Evaluation]) -> None:
         with self._lock:
             if self._running.get(key) is found:
                 del self._running[key]
 
-    def _keep(self, key: str, evaluation: Evaluation) -> None:
+    def _cache(self, key: str, evaluation: Evaluation) -> None:
         with self._lock:
-            self._known[key] = slim(evaluation)
+            self._known[key] = without_samples(evaluation)
             while len(self._known) > self._remember:
                 self._known.popitem(last=False)
 
@@ -229,46 +239,45 @@ class LocalJudge:
             self.counts[what] += 1
 
     @contextmanager
-    def _lane_of(self, made: Machine) -> Iterator[JudgeBackend]:
+    def _open_backend(self, machine: Machine) -> Iterator[JudgeBackend]:
         from hipwright.train.judging.backends import CpuJudgeBackend, GpuJudgeBackend
 
-        lane: JudgeBackend
+        backend: JudgeBackend
         if self.clock == "device":
-            lane = GpuJudgeBackend(
-                made, self.targets[0], self.account, self._seed, self._workers, self._limit_s, self._counters
+            backend = GpuJudgeBackend(
+                machine, self.targets[0], self.stage_times, self._seed, self._workers, self._limit_s, self._counters
             )
         else:
-            lane = CpuJudgeBackend(made, self.account, self._seed, self._workers, self.clock)
+            backend = CpuJudgeBackend(machine, self.stage_times, self._seed, self._workers, self.clock)
         try:
-            yield lane
+            yield backend
         finally:
-            lane.close()
+            backend.close()
 
-    # ---------------------------------------------------------------- what is told and kept
+    # ---------------------------------------------------------------- figures and checkpoints
 
     def figures(self) -> dict[str, Any]:
-        """Counts, tasks opened, and where the time goes (`StageTimes.figures`); `an_hour`: programs judged anew."""
-        told = self.account.figures()
+        """Counts, tasks opened, and `StageTimes.figures`; `an_hour`: programs judged an hour, without cached ones."""
+        times = self.stage_times.figures()
         with self._lock:
             counts = {name: self.counts[name] for name in ("judged", "hits", "retries", "faults")}
-        opened = {"opened": self._shelf.opened, "evicted": self._shelf.evicted} if self._stack is not None else {}
-        return {**counts, **opened, "an_hour": round(3600 * counts["judged"] / max(told["wall_s"], 1e-9), 1), **told}
+        opened = {"opened": self._tasks.opened, "evicted": self._tasks.evicted} if self._stack is not None else {}
+        return {**counts, **opened, "an_hour": round(3600 * counts["judged"] / max(times["wall_s"], 1e-9), 1), **times}
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What its figures rest on; figures of another identity are not comparable."""
+        """What the figures depend on; figures of different identities are not comparable."""
         where = {"targets": list(self.targets), "clock": self.clock, "device": self.device}
         return {**where, "seed": self._seed, "counters": self._counters, "rules": RULES}
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint: what is known of programs, and on what it rests. Plain JSON types."""
+        """The cached verdicts with the judge's identity, for a checkpoint; plain JSON types."""
         with self._lock:
             known = {key: evaluation.to_dict() for key, evaluation in self._known.items()}
             return {"identity": self.identity, "counts": dict(self.counts), "known": known}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint, beside what is known already. BadInput where it was made with another device, clock,
-        seed or targets."""
+        """Adds the verdicts of a checkpoint. Raises BadInput where it was made by a judge of another identity."""
         other = state["identity"]
         differs = [
             f"{name} {other.get(name)!r} then, {now!r} now"
@@ -286,24 +295,22 @@ class LocalJudge:
             self.counts.update(state["counts"])
 
 
-def slim(evaluation: Evaluation) -> Evaluation:
-    """The evaluation without the single samples of its timings: one entry is left, the median."""
-    return replace(evaluation, targets={name: _slim(result) for name, result in evaluation.targets.items()})
+def without_samples(evaluation: Evaluation) -> Evaluation:
+    """The evaluation with the median alone in place of the samples of its timings."""
+    return replace(evaluation, targets={name: _with_medians(result) for name, result in evaluation.targets.items()})
 
 
-def _slim(result: TargetResult) -> TargetResult:
-    from statistics import median
-
+def _with_medians(result: TargetResult) -> TargetResult:
     if result.timing is None:
         return result
     versus = {
-        name: replace(one, samples_ms=_of(median, one.samples_ms), baseline_ms=_of(median, one.baseline_ms))
+        name: replace(one, samples_ms=_median(one.samples_ms), baseline_ms=_median(one.baseline_ms))
         for name, one in result.timing.versus.items()
     }
     return replace(result, timing=replace(result.timing, versus=versus))
 
 
-def _of(median: Callable[[Sequence[float]], float], samples: tuple[float, ...]) -> tuple[float, ...]:
+def _median(samples: tuple[float, ...]) -> tuple[float, ...]:
     return (median(samples),) if samples else ()
 
 
@@ -313,8 +320,8 @@ def _clock(targets: tuple[str, ...]) -> Clock:
     return "estimate" if targets != (CPU.name,) else ""
 
 
-def _checked(targets: tuple[str, ...]) -> tuple[str, ...]:
-    """The targets, if they go together; BadInput."""
+def _check_targets(targets: tuple[str, ...]) -> tuple[str, ...]:
+    """The targets. Raises BadInput for targets that cannot be combined."""
     gpus = [name for name in targets if TARGETS.is_gpu(name)]
     if gpus and len(targets) > 1:
         raise BadInput(

@@ -1,4 +1,4 @@
-"""Open tasks, kept for the next program: at most so many, the least recently used one closed first."""
+"""A cache of open tasks of limited size; the least recently used task is closed first."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from hipwright.errors import InfrastructureError, WorkerError
 from hipwright.machine import Workbench
 from hipwright.train.records import TrainingProblem
 
-TRIES = 2
+MAX_FAILURES = 2
 Opener = Callable[[TrainingProblem], AbstractContextManager[Workbench]]
 
 
 @dataclass
 class _Entry:
-    """One task. leases: who judges with it now; wanted: opened ahead and not used yet."""
+    """One task. leases: current users; prefetched: opened in advance and not used yet."""
 
     opened: Future[Workbench]
     stack: ExitStack = field(default_factory=ExitStack)
     leases: int = 0
-    wanted: bool = False
+    prefetched: bool = False
 
     @property
     def idle(self) -> bool:
@@ -33,11 +33,10 @@ class _Entry:
 
 
 class OpenTaskCache:
-    """size: tasks open at once; openers: threads that open them. Safe to use from several threads.
+    """Keeps up to `size` tasks open. openers: threads that open them. Safe to use from several threads.
 
-    A task that failed to open is opened again when it is asked for again, unless it failed `TRIES` times through its
-    own fault: that may have been a process of ours that was killed. After so many it stays broken until it is pushed
-    out.
+    A task that failed to open is opened again on the next request, since a killed process may have been the cause.
+    After `MAX_FAILURES` failures that are the task's own fault its error is kept until the entry is evicted.
     """
 
     def __init__(self, opener: Opener, size: int, openers: int = 4) -> None:
@@ -56,11 +55,11 @@ class OpenTaskCache:
 
     @contextmanager
     def lease(self, problem: TrainingProblem) -> Iterator[Workbench]:
-        """The opened task, which stays open within the block. Waits for room, and while the task is being opened.
+        """The open task, which stays open within the block. Waits for a free entry and for the task to open.
 
-        Raises what opening it raised; WorkerError when the shelf is closed meanwhile.
+        Raises what opening raised; WorkerError where the cache is closed meanwhile.
         """
-        key, entry = key_of(problem), self._take(problem)
+        key, entry = task_key(problem), self._acquire(problem)
         try:
             yield entry.opened.result()
         finally:
@@ -69,32 +68,32 @@ class OpenTaskCache:
                 if entry.opened.done() and entry.opened.exception() and self._entries.get(key) is entry:
                     own = not isinstance(entry.opened.exception(), InfrastructureError)
                     self._failures[key] += own
-                    if not own or self._failures[key] < TRIES:
+                    if not own or self._failures[key] < MAX_FAILURES:
                         del self._entries[key]
                 self._changed.notify_all()
 
     def prefetch(self, problems: Sequence[TrainingProblem]) -> None:
-        """Open these ahead, as far as there is room: neither what is in use nor what was opened ahead makes way."""
+        """Opens tasks in advance where entries are free. Evicts neither tasks in use nor other prefetched ones."""
         with self._changed:
             for problem in problems:
-                entry = self._entries.get(key_of(problem)) or self._open(problem, ahead=True)
+                entry = self._entries.get(task_key(problem)) or self._open(problem, in_advance=True)
                 if entry is not None:
-                    entry.wanted = True
+                    entry.prefetched = True
 
-    def refuse(self) -> None:
-        """Open nothing more; whoever waits for a task gets WorkerError."""
+    def stop_opening(self) -> None:
+        """Opens no more tasks; waiting leases raise WorkerError."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def idle(self, timeout_s: float) -> bool:
-        """Whether, within that time, nobody uses a task and none is being opened."""
+        """Whether, within that time, no task is in use and none is being opened."""
         with self._changed:
             return self._changed.wait_for(lambda: all(entry.idle for entry in self._entries.values()), timeout_s)
 
     def close(self) -> None:
-        """Close every task, once nobody uses it."""
-        self.refuse()
+        """Closes every task, once it is no longer in use."""
+        self.stop_opening()
         while not self.idle(60.0):
             pass
         self._pool.shutdown(wait=True)
@@ -102,40 +101,40 @@ class OpenTaskCache:
             _close(entry)
         self._entries.clear()
 
-    # ---------------------------------------------------------------- inside; the lock is held
+    # ---------------------------------------------------------------- with the lock held
 
-    def _take(self, problem: TrainingProblem) -> _Entry:
-        key = key_of(problem)
+    def _acquire(self, problem: TrainingProblem) -> _Entry:
+        key = task_key(problem)
         with self._changed:
             while not self._closed:
                 entry = self._entries.get(key) or self._open(problem)
                 if entry is not None:
                     entry.leases += 1
-                    entry.wanted = False
+                    entry.prefetched = False
                     self._entries.move_to_end(key)
                     return entry
                 self._changed.wait()
         raise WorkerError("the judge is closed")
 
-    def _open(self, problem: TrainingProblem, *, ahead: bool = False) -> _Entry | None:
-        """Begin to open a task, once the one that makes way for it is closed; None where there is no room."""
+    def _open(self, problem: TrainingProblem, *, in_advance: bool = False) -> _Entry | None:
+        """Starts opening a task, after closing the one it replaces; None where every other task is in use."""
         if self._closed:
             return None
         victim = None
         if len(self._entries) >= self._size:
-            idle = [key for key, entry in self._entries.items() if entry.idle and not (ahead and entry.wanted)]
+            idle = [key for key, entry in self._entries.items() if entry.idle and not (in_advance and entry.prefetched)]
             if not idle:
                 return None
-            # what was opened ahead goes last: it is about to be asked for
-            victim = self._entries.pop(min(idle, key=lambda key: self._entries[key].wanted))
+            # prefetched tasks are evicted last, since they will be requested soon
+            victim = self._entries.pop(min(idle, key=lambda key: self._entries[key].prefetched))
             self.evicted += 1
-        entry = self._entries[key_of(problem)] = _Entry(Future())
-        self._pool.submit(self._fill, entry, problem, victim)
+        entry = self._entries[task_key(problem)] = _Entry(Future())
+        self._pool.submit(self._open_entry, entry, problem, victim)
         return entry
 
     # ---------------------------------------------------------------- in the pool's threads
 
-    def _fill(self, entry: _Entry, problem: TrainingProblem, victim: _Entry | None) -> None:
+    def _open_entry(self, entry: _Entry, problem: TrainingProblem, victim: _Entry | None) -> None:
         if victim is not None:
             _close(victim)
         try:
@@ -152,10 +151,10 @@ class OpenTaskCache:
 
 
 def _close(entry: _Entry) -> None:
-    with contextlib.suppress(Exception):  # of a process that is gone already
+    with contextlib.suppress(Exception):  # the process may have ended
         entry.stack.close()
 
 
-def key_of(problem: TrainingProblem) -> str:
-    """What makes two problems the same task: the reference's text, whatever it is called."""
+def task_key(problem: TrainingProblem) -> str:
+    """The identity of a problem's task: the text of the reference, without its name."""
     return problem.source

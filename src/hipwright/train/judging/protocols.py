@@ -1,4 +1,4 @@
-"""What judges programs, as those who ask it and those who build it see it: the protocols of `judges` and `lanes`."""
+"""Protocols of judges (`judges.py`, `judge_pool.py`, `remote.py`) and of a judge's backends (`backends.py`)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from hipwright.train.records import Clock, TrainingProblem
 
 
 class ProgramJudge(Protocol):
-    """What judges programs. Safe to use from several threads; a context manager.
+    """Judges programs. Safe to use from several threads; a context manager.
 
-    device: the GPU's name, "" where nothing is timed. clock: what speedups rest on.
+    device: the GPU's name, "" where nothing is timed. clock: the source of speedups.
     """
 
     device: str
     clock: Clock
 
     def submit(self, problem: TrainingProblem, program: Program) -> Future[Evaluation]:
-        """The evaluation to come; it tells every fault itself, and the future raises nothing of the program's."""
+        """The future evaluation. It holds faults of program, task and machine; the future does not raise them."""
         ...
 
     def prefetch(self, problems: Sequence[TrainingProblem]) -> None:
-        """Get ready for these."""
+        """Prepares for programs of these problems."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -39,28 +39,27 @@ class ProgramJudge(Protocol):
 
 
 class JudgeBackend(Protocol):
-    """How one kind of machine judges, for many threads at once."""
+    """Judges programs on one kind of machine. Safe to use from several threads."""
 
     device: str
     clock: Clock
 
     def open(self, problem: TrainingProblem) -> AbstractContextManager[Workbench]:
-        """Open a task and get it warm."""
+        """Opens a task with its expectations."""
         ...
 
     def warm(self) -> None:
-        """Start now what judges, so that the first programs do not wait for it. What does not start is told of when it
-        is needed."""
+        """Starts the processes that judge. A process that does not start raises when it is needed."""
         ...
 
-    def judge(self, problem: TrainingProblem, program: Program, shelf: OpenTaskCache) -> Evaluation:
-        """One verdict. Raises HipwrightError, for faults of task and machine among them."""
+    def judge(self, problem: TrainingProblem, program: Program, tasks: OpenTaskCache) -> Evaluation:
+        """The evaluation of a program. Raises HipwrightError for faults of task and machine."""
         ...
 
-    def sharing(self) -> AbstractContextManager[None]:
+    def timing_paused(self) -> AbstractContextManager[None]:
         """A block during which nothing is timed."""
         ...
 
     def close(self) -> None:
-        """End what it started; what runs raises."""
+        """Ends the processes; judgements in progress raise."""
         ...

@@ -1,7 +1,6 @@
 """A judge on another machine: the client of `hipwright train serve` (train/judging/serve.py).
 
-Whatever the network does is a fault of the service: tried again, then told in the Evaluation, and no answer is called
-wrong for it.
+Network errors are faults of the service: requests are retried, and then the Evaluation is unscorable.
 """
 
 from __future__ import annotations
@@ -24,14 +23,17 @@ from hipwright.errors import BadInput, InfrastructureError
 from hipwright.records import Evaluation, Program, content_key
 from hipwright.train.records import Clock, TrainingProblem
 
-AT_ONCE = 64  # requests under way
-RETRY = (408, 425, 429, 500, 502, 503, 504)
-MOST_BYTES = 64 << 20  # of an answer
+MAX_REQUESTS = 64
+"""Concurrent requests."""
+RETRIED_STATUS = (408, 425, 429, 500, 502, 503, 504)
+MAX_BYTES = 64 << 20  # of a response
 
 
 class RemoteJudge:
-    """A Judge over HTTP. url: of the server, such as "http://host:8417". token: as the server was given. timeout_s: of
-    one verdict, with all that waits before it. attempts: tries of a request. BadInput on entering where none answers.
+    """A judge over HTTP.
+
+    url: of the server, such as "http://host:8417". token: the server's. timeout_s: of one verdict, with the time in
+    the server's queue. attempts: of a request. Raises BadInput on entering where no judge answers.
     """
 
     def __init__(self, url: str, *, token: str = "", timeout_s: float = 900.0, attempts: int = 3) -> None:
@@ -48,13 +50,13 @@ class RemoteJudge:
     def __enter__(self) -> Self:
         if self._jobs is None:
             try:
-                told = self._ask("/judge", None, 1, 10.0)
-                self.device, self.clock = str(told["device"]), msgspec.convert(told["clock"], Clock)
+                about = self._request("/judge", None, 1, 10.0)
+                self.device, self.clock = str(about["device"]), msgspec.convert(about["clock"], Clock)
             except (InfrastructureError, KeyError, msgspec.ValidationError) as error:
                 raise BadInput(
                     f"no judge answers at {self.url}: {error}", hint="`hipwright train serve` starts one"
                 ) from error
-            self._jobs = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="remote judge")
+            self._jobs = ThreadPoolExecutor(MAX_REQUESTS, thread_name_prefix="remote judge")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -63,20 +65,20 @@ class RemoteJudge:
             self._jobs = None
 
     def submit(self, problem: TrainingProblem, program: Program) -> Future[Evaluation]:
-        """The evaluation to come. Equal programs are asked for once, unless the machine was at fault."""
+        """The future evaluation. Verdicts are cached, but not faults of the machine."""
         key = content_key(problem.source, program.key)
         with self._lock:
             known = self._known.get(key)
-            if known is None or (known.done() and not _stands(known)):
+            if known is None or (known.done() and not _is_verdict(known)):
                 known = self._known[key] = self._opened().submit(self._judge, problem, program)
             return known
 
     def prefetch(self, problems: Sequence[TrainingProblem]) -> None:
-        """Let the server open these. Nobody waits for it, and a server that cannot opens its tasks as they come."""
+        """Asks the server to open these tasks, in the background; errors are ignored."""
 
         def ask() -> None:
             with contextlib.suppress(InfrastructureError):
-                self._ask("/prefetch", {"problems": [problem.to_dict() for problem in problems]}, 1, 60.0)
+                self._request("/prefetch", {"problems": [problem.to_dict() for problem in problems]}, 1, 60.0)
 
         self._opened().submit(ask)
 
@@ -86,9 +88,9 @@ class RemoteJudge:
         return self._jobs
 
     def _judge(self, problem: TrainingProblem, program: Program) -> Evaluation:
-        asked = {"problem": problem.to_dict(), "program": program.to_dict()}
+        body = {"problem": problem.to_dict(), "program": program.to_dict()}
         try:
-            found = Evaluation.from_dict(self._ask("/judge", asked, self._attempts, self._timeout_s))
+            found = Evaluation.from_dict(self._request("/judge", body, self._attempts, self._timeout_s))
             if found.program != program.key:
                 raise InfrastructureError(f"{self.url} judged another program")
         except (InfrastructureError, msgspec.ValidationError) as error:
@@ -101,34 +103,37 @@ class RemoteJudge:
             )
         return found
 
-    def _ask(self, path: str, body: dict[str, Any] | None, attempts: int, timeout_s: float) -> dict[str, Any]:
-        """A JSON object there and back, tried again where that may help. InfrastructureError."""
+    def _request(self, path: str, body: dict[str, Any] | None, attempts: int, timeout_s: float) -> dict[str, Any]:
+        """Sends a JSON object and returns the JSON object of the response; GET without a body.
+
+        Retries where that may help. Raises InfrastructureError.
+        """
         why = ""
         for attempt in range(attempts):
             if attempt:
                 time.sleep(min(10.0, 0.25 * 2**attempt))
             try:
-                return self._once(path, body, timeout_s)
+                return self._send(path, body, timeout_s)
             except urllib.error.HTTPError as error:
                 why = f"{error.code}: {error.read()[:200].decode(errors='replace')}"
-                if error.code not in RETRY:
+                if error.code not in RETRIED_STATUS:
                     break
-            except (OSError, http.client.HTTPException, ValueError) as error:  # no connection, cut off, no JSON
+            except (OSError, http.client.HTTPException, ValueError) as error:  # no connection, a short read, no JSON
                 why = f"{type(error).__name__}: {error}"
         raise InfrastructureError(f"{self.url}{path} failed: {why}", hint="is it running there?")
 
-    def _once(self, path: str, body: dict[str, Any] | None, timeout_s: float) -> dict[str, Any]:
+    def _send(self, path: str, body: dict[str, Any] | None, timeout_s: float) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         request = urllib.request.Request(self.url + path, data=data, headers=headers)
         with urllib.request.urlopen(request, timeout=timeout_s) as answer:
-            plain = json.loads(answer.read(MOST_BYTES))
+            plain = json.loads(answer.read(MAX_BYTES))
         if not isinstance(plain, dict):
             raise ValueError("no JSON object")
         return plain
 
 
-def _stands(known: Future[Evaluation]) -> bool:
+def _is_verdict(known: Future[Evaluation]) -> bool:
     return not known.cancelled() and known.result().fault in (None, "candidate")

@@ -1,8 +1,8 @@
-"""A judge for other machines over HTTP, and the guard before any of our servers (client: train/judging/remote.py).
+"""A judge for other machines over HTTP (client: train/judging/remote.py), and the token guard of our servers.
 
 GET /judge -> {"device", "clock"}. POST /judge {"problem", "program"} -> an Evaluation. POST /prefetch {"problems"}.
-Programs are contained as everywhere; still, whoever may call this may keep the machine busy, so it answers on the
-loopback alone unless there is a token. Needs starlette and uvicorn.
+Programs run sandboxed. Callers can still keep the machine busy, so the server listens on the loopback alone unless
+there is a token. Needs starlette and uvicorn.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from hipwright.train.judging.protocols import ProgramJudge
 
 PORT = 8765
-MOST_BYTES = 2 << 20  # of a request: a task and a program
-MOST_PROBLEMS = 256
+MAX_BYTES = 2 << 20  # of a request: a task and a program
+MAX_PROBLEMS = 256
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Scope]]
 Send = Callable[[Scope], Awaitable[None]]
@@ -42,7 +42,7 @@ def app(judge: ProgramJudge) -> Starlette:
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
-    async def told(request: Request) -> Response:
+    async def describe(request: Request) -> Response:
         return JSONResponse({"device": judge.device, "clock": judge.clock})
 
     async def judged(request: Request) -> Response:
@@ -54,11 +54,11 @@ def app(judge: ProgramJudge) -> Starlette:
 
     async def prefetch(request: Request) -> Response:
         problems = msgspec.convert((await _body(request)).get("problems"), list[TrainingProblem])
-        judge.prefetch(problems[:MOST_PROBLEMS])
+        judge.prefetch(problems[:MAX_PROBLEMS])
         return JSONResponse({})
 
     routes = [
-        Route("/judge", told, methods=["GET"]),
+        Route("/judge", describe, methods=["GET"]),
         Route("/judge", judged, methods=["POST"]),
         Route("/prefetch", prefetch, methods=["POST"]),
     ]
@@ -67,7 +67,7 @@ def app(judge: ProgramJudge) -> Starlette:
 
 
 def serve(application: Application, host: str = "127.0.0.1", port: int = PORT, token: str = "") -> None:
-    """Answer behind `guarded` until interrupted. BadInput for a host off the loopback without a token."""
+    """Serves behind `guarded` until interrupted. Raises BadInput for a host off the loopback without a token."""
     import uvicorn
 
     if not (token or _loopback(host)):
@@ -78,15 +78,15 @@ def serve(application: Application, host: str = "127.0.0.1", port: int = PORT, t
     uvicorn.run(guarded(application, token), host=host, port=port, log_level="warning")
 
 
-def guarded(application: Application, token: str = "", most_bytes: int = MOST_BYTES) -> Application:
-    """Any ASGI application behind a bearer token ("": none) and a limit on the size of a request; WebSockets too."""
+def guarded(application: Application, token: str = "", max_bytes: int = MAX_BYTES) -> Application:
+    """An ASGI application behind a bearer token ("": none) and a limit of a request's bytes; WebSockets too."""
 
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             return await application(scope, receive, send)
         given = dict(scope["headers"]).get(b"authorization", b"")
         if token and not hmac.compare_digest(given, f"Bearer {token}".encode()):
-            return await _refuse(scope, send, 401, "the token is missing or wrong")
+            return await _reject(scope, send, 401, "the token is missing or wrong")
         if scope["type"] != "http":
             return await application(scope, receive, send)
         body = bytearray()
@@ -95,19 +95,19 @@ def guarded(application: Application, token: str = "", most_bytes: int = MOST_BY
             message = await receive()
             body += message.get("body", b"")
             more = message["type"] == "http.request" and bool(message.get("more_body"))
-            if len(body) > most_bytes:
-                return await _refuse(scope, send, 413, f"more than {most_bytes} bytes")
-        held: list[Scope] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+            if len(body) > max_bytes:
+                return await _reject(scope, send, 413, f"more than {max_bytes} bytes")
+        pending: list[Scope] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
-        async def again() -> Scope:
-            return held.pop() if held else await receive()
+        async def replay() -> Scope:
+            return pending.pop() if pending else await receive()
 
-        return await application(scope, again, send)
+        return await application(scope, replay, send)
 
     return guard
 
 
-async def _refuse(scope: Scope, send: Send, code: int, why: str) -> None:
+async def _reject(scope: Scope, send: Send, code: int, why: str) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008, "reason": why})
         return

@@ -1,4 +1,4 @@
-"""An environment from plain settings: in this process, or on a server that `hipwright train serve` runs."""
+"""Makes environments from settings, with judges of this machine or of servers (`hipwright train serve`)."""
 
 from __future__ import annotations
 
@@ -18,48 +18,53 @@ from hipwright.train.judging.judge_pool import JudgePool
 from hipwright.train.judging.judges import ESTIMATED, LocalJudge
 from hipwright.train.judging.protocols import ProgramJudge
 from hipwright.train.judging.remote import RemoteJudge
-from hipwright.train.recipe import Judging, RewardSettings
+from hipwright.train.recipe import JudgeSettings, RewardSettings
 from hipwright.train.rewards import reward
 
-VARIABLE = "HIPWRIGHT_ENVIRONMENT"
-"""{"reward": {...}, "judge": {...}} as in a recipe, each optional; for processes that other libraries start."""
+SETTINGS_VARIABLE = "HIPWRIGHT_ENVIRONMENT"
+"""The environment variable with {"reward": {...}, "judge": {...}} as in a recipe, each optional, for processes that
+other libraries start."""
 
-TOKEN = "HIPWRIGHT_JUDGE_TOKEN"
-"""What servers that judge ask for; no recipe and no command line holds it."""
+TOKEN_VARIABLE = "HIPWRIGHT_JUDGE_TOKEN"
+"""The environment variable with the token of judging servers; recipes and command lines never hold it."""
 
 
 class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The parts of a recipe that decide what an answer is worth."""
+    """The parts of a recipe that decide an answer's reward."""
 
     reward: RewardSettings = RewardSettings()
-    judge: Judging = Judging()
+    judge: JudgeSettings = JudgeSettings()
     unsafe: bool = False
 
 
-def environment(opening: EnvironmentSettings, gpus: Sequence[int] = ()) -> Environment:
-    """Closed as yet: a context manager. gpus: the numbers of those that judge; none: this process's (LOCAL_RANK).
+def new_environment(settings: EnvironmentSettings, gpus: Sequence[int] = ()) -> Environment:
+    """An environment that is not opened yet. gpus: the indices of the judging GPUs; none: LOCAL_RANK's.
 
-    BadInput for an unknown reward or target.
+    Raises BadInput for an unknown reward or target.
     """
-    rewarded = reward(opening.reward.name, **opening.reward.options)
-    token = os.environ.get(TOKEN, "")
+    reward_function = reward(settings.reward.name, **settings.reward.options)
+    token = os.environ.get(TOKEN_VARIABLE, "")
     judges: list[ProgramJudge]
-    if opening.judge.urls:
-        judges = [RemoteJudge(url, token=token) for url in opening.judge.urls]
+    if settings.judge.urls:
+        judges = [RemoteJudge(url, token=token) for url in settings.judge.urls]
     else:
-        judges = [_local(opening, gpu) for gpu in gpus or [int(os.environ.get("LOCAL_RANK", "0"))]]
-    return Environment(judges[0] if len(judges) == 1 else JudgePool(judges), rewarded)
+        judges = [_local_judge(settings, gpu) for gpu in gpus or [int(os.environ.get("LOCAL_RANK", "0"))]]
+    return Environment(judges[0] if len(judges) == 1 else JudgePool(judges), reward_function)
 
 
-def _local(opening: EnvironmentSettings, gpu: int) -> LocalJudge:
-    chosen = opening.judge
+def _local_judge(settings: EnvironmentSettings, gpu: int) -> LocalJudge:
+    chosen = settings.judge
     return LocalJudge(
-        targets_of(chosen), workers=chosen.workers, gpu=gpu, gpu_memory_gb=chosen.gpu_memory_gb, unsafe=opening.unsafe
+        judge_targets(chosen),
+        workers=chosen.workers,
+        gpu=gpu,
+        gpu_memory_gb=chosen.gpu_memory_gb,
+        unsafe=settings.unsafe,
     )
 
 
-def targets_of(judge: Judging) -> tuple[str, ...]:
-    """Those that are named; else a GPU of this machine, or without one the processor and the static estimate."""
+def judge_targets(judge: JudgeSettings) -> tuple[str, ...]:
+    """The targets that are named; else a GPU of this machine, or without one the cpu target and an AMD target."""
     if judge.targets:
         return judge.targets
     from hipwright.sandbox import gpu_count
@@ -68,34 +73,34 @@ def targets_of(judge: Judging) -> tuple[str, ...]:
     return (here,) if here else ESTIMATED
 
 
-def given(plain: Mapping[str, Any] | None = None) -> EnvironmentSettings:
-    """What other libraries were handed: a mapping, else the variable HIPWRIGHT_ENVIRONMENT, else all defaults."""
-    text = os.environ.get(VARIABLE, "")
+def read_settings(plain: Mapping[str, Any] | None = None) -> EnvironmentSettings:
+    """The settings of a mapping, else of the variable HIPWRIGHT_ENVIRONMENT, else the defaults. Raises BadInput."""
+    text = os.environ.get(SETTINGS_VARIABLE, "")
     try:
         return msgspec.convert(json.loads(text or "{}") if plain is None else _plain(plain), EnvironmentSettings)
     except (ValueError, TypeError) as error:  # msgspec's errors are ValueErrors
-        raise BadInput(f"{VARIABLE}: {error}", hint='e.g. {"reward": {"name": "hipwright"}}') from error
+        raise BadInput(f"{SETTINGS_VARIABLE}: {error}", hint='e.g. {"reward": {"name": "hipwright"}}') from error
 
 
-_open: dict[tuple[int, str], Environment] = {}
-_opening = threading.Lock()
+_environments: dict[tuple[int, str], Environment] = {}
+_environments_lock = threading.Lock()
 
 
-def shared(plain: Mapping[str, Any] | None = None) -> Environment:
-    """An open environment, one a process and configuration; it closes with the process. plain: as for `given`."""
-    opening = given(plain)
-    name = (os.getpid(), json.dumps(msgspec.to_builtins(opening), sort_keys=True))  # a fork needs a machine of its own
-    with _opening:
-        if name not in _open:
-            made = environment(opening)
-            made.__enter__()
-            atexit.register(made.__exit__, None, None, None)
-            _open[name] = made
-        return _open[name]
+def shared_environment(plain: Mapping[str, Any] | None = None) -> Environment:
+    """The open environment of this process with these settings; it closes at exit. plain: as for `read_settings`."""
+    settings = read_settings(plain)
+    key = (os.getpid(), json.dumps(msgspec.to_builtins(settings), sort_keys=True))  # a forked process opens its own
+    with _environments_lock:
+        if key not in _environments:
+            opened = new_environment(settings)
+            opened.__enter__()
+            atexit.register(opened.__exit__, None, None, None)
+            _environments[key] = opened
+        return _environments[key]
 
 
 def _plain(value: Any) -> Any:
-    """hydra hands over mappings and lists of its own."""
+    """The value in plain types, of hydra's own mappings and lists."""
     if isinstance(value, Mapping):
         return {str(name): _plain(one) for name, one in value.items()}
     if isinstance(value, (str, int, float)) or value is None:

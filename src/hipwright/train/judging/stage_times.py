@@ -1,8 +1,7 @@
-"""Where the time of a judge goes: seconds by stage, how long a stage had anything to do, and a trace to look at.
+"""A judge's time by stage, with a trace.
 
-A stage's `sum` adds up all that were in it at once; its `busy` seconds count each moment once. The share of busy time
-of "gpu" (verification, timing, and what the caller does there itself) in all time is what says whether the GPU waits
-for the processor or the other way.
+A stage's `sum` adds the seconds of all threads in it; its `busy` seconds count each moment once. The busy share of the
+stage "gpu" (verification, timing, and the caller's own work there) shows whether the GPU waits for the processor.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ SPANS = 20_000  # the trace keeps the last ones
 
 @dataclass
 class _Stage:
-    """seconds: summed over threads; busy: while anyone was in it; since: when the first of those inside came."""
+    """seconds: summed over threads; busy: with at least one thread inside; since: when it was last entered empty."""
 
     count: int = 0
     seconds: float = 0.0
@@ -32,7 +31,7 @@ class _Stage:
 
 
 class StageTimes:
-    """Seconds by stage. Safe to use from several threads."""
+    """Measures seconds by stage. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,7 +41,7 @@ class StageTimes:
 
     @contextmanager
     def during(self, *stages: str, what: str = "") -> Iterator[None]:
-        """Time spent in the block, for each of the stages. what: a name in the trace."""
+        """Counts the block's time for each of the stages. what: a name in the trace."""
         start = self._enter(stages)
         try:
             yield
@@ -66,7 +65,7 @@ class StageTimes:
             return {"wall_s": round(wall, 4), "stages": stages}
 
     def restart(self) -> None:
-        """Count from now: what is under way counts from its begin in `sum`, from now in `busy`."""
+        """Resets the figures. A stage in progress counts from its begin in `sum`, and from now in `busy`."""
         with self._lock:
             self._begun = time.monotonic()
             for stage in self._stages.values():
@@ -74,7 +73,7 @@ class StageTimes:
             self._spans.clear()
 
     def write_trace(self, path: Path) -> None:
-        """The last spans in the Trace Event format that chrome://tracing and Perfetto show, one row a thread."""
+        """Writes the last spans in the Trace Event format of chrome://tracing and Perfetto, a row for each thread."""
         with self._lock:
             spans = list(self._spans)
         events = [

@@ -1,9 +1,9 @@
-"""Programs for the miniature's training tasks: the engine's own, under schedules drawn uniformly and never timed.
+"""The corpus: the engine's programs for the miniature's training tasks, under uniformly drawn schedules.
 
-A composition is captured once, on a small shape (its sizes are symbols), in this process: the sources are made here, so
-they need no sandbox. Then the engine writes programs for each training shape, half of them for any shape and half for
-the captured one alone, which a shape that was never seen makes wrong. Left out for their length: rows laid out in
-columns, and blocks that share a row. Nothing is labelled by speed. The whole is drawn from the seed.
+A composition is captured once, on a small shape with symbolic sizes. This runs in the process itself, since the sources
+are generated here. The engine then writes programs for each training shape: half of them for any shape, half for that
+shape alone. Rows laid out in columns and blocks that share a row are left out for their length. No program is timed.
+Everything is drawn from the seed.
 """
 
 from __future__ import annotations
@@ -35,15 +35,17 @@ from hipwright.train.records import TrainingProblem
 
 LINES, MANIFEST = "corpus.jsonl.xz", "corpus.json"
 CAPTURED = (48, 80)
-"""Rows and columns of the capture: neither is a size of any task."""
-DRAWS = 3  # schedules drawn for each program that is wanted: in a small space many are alike
-LONGEST = 3600  # characters of a short program
-LONG = {"map": ("columns",), "cooperative": (True,)}
-"""Structures that are not drawn, by the first part of the choice's name: their programs do not fit a small context."""
+"""Rows and columns of the capture; neither is a size of any task."""
+DRAWS = 3
+"""Schedules drawn for each wanted program, since many are equal in a small space."""
+MAX_CHARACTERS = 3600
+"""The longest short program."""
+LONG_STRUCTURES = {"map": ("columns",), "cooperative": (True,)}
+"""Structures that are not drawn, by the first part of the choice's name: their programs are too long."""
 
 
 class CorpusSettings(Record, frozen=True, kw_only=True):
-    """What decides a corpus. tasks: of training; shapes: tasks of each composition; programs: wanted of each task."""
+    """Settings of a corpus. tasks: of training; shapes: tasks of each composition; programs: wanted of each task."""
 
     seed: int = 0
     scale: str = "gpu"
@@ -62,20 +64,20 @@ class CorpusLine(Record, frozen=True, kw_only=True):
 
     @property
     def problem(self) -> TrainingProblem:
-        """The task."""
+        """The task as a training problem."""
         return Composition(self.operators, self.dtype).problem(self.shape, "train")
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Lines with what they were made from."""
+    """The lines of a corpus. manifest: settings, the engine's version, and counts."""
 
     lines: tuple[CorpusLine, ...]
     manifest: dict[str, Any]
 
     @property
     def programs(self) -> int:
-        """How many there are."""
+        """The number of programs."""
         return sum(len(line.programs) for line in self.lines)
 
 
@@ -87,9 +89,9 @@ class _Job:
 
 
 def build(settings: CorpusSettings, folder: Path, *, workers: int = 1) -> Corpus:
-    """Make a corpus in `folder`, or read the one that is there. workers: processes.
+    """Makes a corpus in `folder`, or reads the one that is there. workers: processes.
 
-    BadInput where the folder holds a corpus of other settings.
+    Raises BadInput where the folder holds a corpus of other settings.
     """
     if (folder / MANIFEST).exists():
         corpus = load(folder)
@@ -99,7 +101,7 @@ def build(settings: CorpusSettings, folder: Path, *, workers: int = 1) -> Corpus
     made: dict[Composition, tuple[CorpusLine, ...]] = {}
     counts: Counter[str] = Counter()
     jobs = list(_jobs(settings))
-    pool: Pool[_Job, tuple[tuple[CorpusLine, ...], Counter[str]]] = Pool(max(1, workers), _ready, _write)
+    pool: Pool[_Job, tuple[tuple[CorpusLine, ...], Counter[str]]] = Pool(max(1, workers), _one_thread, _write_lines)
     for job, result in pool.run(jobs):
         if isinstance(result, HipwrightError):
             counts[f"not captured: {result.message[:120]}"] += 1
@@ -132,17 +134,17 @@ def _jobs(settings: CorpusSettings) -> Iterator[_Job]:
 
 
 @contextlib.contextmanager
-def _ready() -> Iterator[None]:
-    """A worker computes nothing large: one thread each."""
+def _one_thread() -> Iterator[None]:
+    """Limits torch to one thread, since a worker computes only small tensors."""
     import torch
 
     torch.set_num_threads(1)
     yield
 
 
-def _write(ready: None, job: _Job) -> tuple[tuple[CorpusLine, ...], Counter[str]]:
-    """The lines of a composition, and what became of the draws."""
-    graph = captured(job.composition)
+def _write_lines(ready: None, job: _Job) -> tuple[tuple[CorpusLine, ...], Counter[str]]:
+    """(the lines of a composition, counts of tasks, programs and dropped draws)."""
+    graph = capture_composition(job.composition)
     counts: Counter[str] = Counter()
     lines = []
     for shape in job.shapes:
@@ -155,17 +157,17 @@ def _write(ready: None, job: _Job) -> tuple[tuple[CorpusLine, ...], Counter[str]
     return tuple(lines), counts
 
 
-def captured(composition: Composition) -> Graph:
+def capture_composition(composition: Composition) -> Graph:
     """The graph of a composition, for any shape. Raises TaskError where it cannot be captured."""
     from hipwright.capture.forward import capture
 
     names: dict[str, Any] = {}
-    exec(compile(composition.source(CAPTURED), "<a task of the miniature>", "exec"), names)  # made by tasks.py
+    exec(compile(composition.source(CAPTURED), "<a task of the miniature>", "exec"), names)  # generated by tasks.py
     return Graph.from_dict(capture(names["Model"](), names["get_inputs"]()))
 
 
 def at_shape(graph: Graph, shape: tuple[int, int]) -> Graph:
-    """The graph as if it had been captured at (rows, columns): a symbol's hint is the size it had."""
+    """The graph as if captured at (rows, columns): the hints of its symbols are replaced by these sizes."""
     sizes = dict(zip(CAPTURED, shape, strict=True))
     symbols = tuple(msgspec.structs.replace(s, hint=sizes[s.hint]) for s in graph.symbols)
     return msgspec.structs.replace(graph, symbols=symbols)
@@ -179,28 +181,28 @@ def schedules(graph: Graph, rng: random.Random, count: int, counts: Counter[str]
         if len(seen) >= count:
             return
         form = rng.choice(forms)
-        text = shortened(write(form, drawn(form, rng)))
-        if len(text) > LONGEST:
+        text = shortened(write(form, draw_choices(form, rng)))
+        if len(text) > MAX_CHARACTERS:
             counts["too long"] += 1
         elif text not in seen:
             seen.add(text)
             yield text
 
 
-def drawn(graph: Graph, rng: random.Random) -> dict[str, Any]:
-    """Every choice of the engine, uniformly; knobs that the structure does not have are ignored by `write`."""
+def draw_choices(graph: Graph, rng: random.Random) -> dict[str, Any]:
+    """A value for every choice of the engine, uniformly; `write` ignores knobs that the structure does not have."""
     choices: dict[str, Any] = {}
     for key, choice in sorted(space(graph).items()):
         if choice.kind == "structure":
-            choices[key] = rng.choice(options(key, choice.options))
+            choices[key] = rng.choice(drawn_options(key, choice.options))
     for key, (_, values, _) in KNOBS.items():
         choices[key] = rng.choice(values)
     return choices | {"fuse": True, "wide": False, "exact": False}
 
 
-def options(key: str, values: Sequence[Any]) -> list[Any]:
-    """What is drawn from, of a choice's options."""
-    long = LONG.get(key.partition(":")[0], ())
+def drawn_options(key: str, values: Sequence[Any]) -> list[Any]:
+    """The options of a choice that schedules are drawn from."""
+    long = LONG_STRUCTURES.get(key.partition(":")[0], ())
     return [value for value in values if value not in long]
 
 
@@ -208,7 +210,7 @@ def options(key: str, values: Sequence[Any]) -> list[Any]:
 
 
 def save(corpus: Corpus, folder: Path) -> None:
-    """Write a corpus: the lines, and last the manifest, without which there is none."""
+    """Writes a corpus: the lines, and last the manifest, which marks it complete."""
     folder.mkdir(parents=True, exist_ok=True)
     text = b"".join(msgspec.json.encode(line) + b"\n" for line in corpus.lines)
     (folder / LINES).write_bytes(lzma.compress(text, preset=6))
@@ -216,7 +218,7 @@ def save(corpus: Corpus, folder: Path) -> None:
 
 
 def copy(made: Path, folder: Path) -> None:
-    """Take over a corpus that was made elsewhere. BadInput where there is none."""
+    """Copies a corpus from the folder `made`. Raises BadInput where there is none."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         for name in (LINES, MANIFEST):
@@ -226,7 +228,7 @@ def copy(made: Path, folder: Path) -> None:
 
 
 def load(folder: Path) -> Corpus:
-    """Read a corpus. BadInput where there is none."""
+    """Reads a corpus. Raises BadInput where there is none."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         text = lzma.decompress((folder / LINES).read_bytes())

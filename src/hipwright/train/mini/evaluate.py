@@ -1,11 +1,11 @@
-"""The miniature's evaluation: samples of every checkpoint on held-out tasks, each program judged once.
+"""The miniature's evaluation: samples of every model on held-out tasks, where each program is judged once.
 
     FOLDER/evaluation/samples-ARM-SEED.json   {task: [short programs]}
                       verdicts.jsonl          {"problem", "text", "outcome"}: appended, so a killed call loses little
-                      verdicts-SEED.jsonl     what calls for one seed found
+                      verdicts-SEED.jsonl     verdicts of calls for one seed
 
-Tasks are walked once, with the answers of all checkpoints together: opening a task costs more than a verdict, and equal
-programs of a task are judged once. A verdict that the machine is at fault for is not kept: the next call asks again.
+Each task is opened once for the answers of all models, since opening a task takes longer than a verdict. Faults of the
+machine are not stored, so that the next call judges again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hipwright.train.log import cut_torn_line
 from hipwright.train.mini import model
 from hipwright.train.mini.figures import Drawn, Regret, tables
 from hipwright.train.mini.regret import grid
@@ -30,14 +31,15 @@ from hipwright.train.rl.policy import HFPolicy
 
 if TYPE_CHECKING:
     from hipwright.train.environment import Environment
-    from hipwright.train.mini.bench import MiniRun
+    from hipwright.train.mini.mini_run import MiniRun
 
 FOLDER, VERDICTS = "evaluation", "verdicts{}.jsonl"
-IN_FLIGHT = 8  # tasks whose programs are judged at once, and as many are being opened
+IN_FLIGHT = 8
+"""Tasks whose programs are judged at once; as many further ones are being opened."""
 
 
 class MiniVerdict(msgspec.Struct):
-    """One line of VERDICTS. text: the short program."""
+    """A line of a file of verdicts. text: the short program."""
 
     problem: str
     text: str
@@ -46,7 +48,7 @@ class MiniVerdict(msgspec.Struct):
 
 @dataclass
 class JudgedSamples:
-    """All that the figures are made of. drawn: by (arm, seed); regrets: of the tasks with a schedule grid."""
+    """The input of the figures. drawn: samples by (arm, seed); outcomes: by (task, short program); grids: by task."""
 
     problems: list[TrainingProblem]
     drawn: dict[tuple[str, int], Drawn]
@@ -56,36 +58,36 @@ class JudgedSamples:
     settings: Any
 
 
-def problems(bench: MiniRun) -> list[TrainingProblem]:
-    """The tasks of all held-out splits, in turn: a call that is cut short knows something of each."""
-    settings = bench.settings
+def problems(mini: MiniRun) -> list[TrainingProblem]:
+    """The tasks of all held-out splits, alternating, so that an interrupted call has verdicts of each split."""
+    settings = mini.settings
     grammar = Grammar(settings.corpus.seed, SCALES[settings.corpus.scale])
     trained = -(-settings.corpus.tasks // settings.corpus.shapes)
     splits = [grammar.problems(s, settings.evaluation.tasks, trained if s == "shapes" else None) for s in HELD_OUT]
     return [task for turn in zip_longest(*splits) for task in turn if task is not None]
 
 
-def judged(bench: MiniRun, models: Mapping[tuple[str, int], Path], part: str = "") -> JudgedSamples:
-    """Draw and judge what is missing. part: of the name of the file that verdicts are added to.
+def judge_samples(mini: MiniRun, models: Mapping[tuple[str, int], Path], part: str = "") -> JudgedSamples:
+    """Draws and judges the missing samples. part: suffix of the file that verdicts are appended to.
 
-    Raises bench.PieceOver when the call's minutes are used.
+    Raises mini_run.PieceOver when the call's minutes are used.
     """
-    tasks = problems(bench)
-    drawn = {key: _drawn(bench, key, path, tasks) for key, path in models.items()}
-    ours = part in ("", f"-{bench.settings.seeds[0]}")  # once is enough
-    grids = grid(tasks, bench.settings.evaluation) if ours else {}
+    tasks = problems(mini)
+    drawn = {key: _draw_samples(mini, key, path, tasks) for key, path in models.items()}
+    with_grids = part in ("", f"-{mini.settings.seeds[0]}")  # of calls for one seed the first one judges the grids
+    grids = grid(tasks, mini.settings.evaluation) if with_grids else {}
     wanted = {
         task.name: list(
             dict.fromkeys([*(t for one in drawn.values() for t in one[task.name]), *grids.get(task.name, ())])
         )
         for task in tasks
     }
-    outcomes = _outcomes(bench, tasks, wanted, part)
-    return JudgedSamples(tasks, drawn, outcomes, grids, bench.environment, bench.settings)
+    outcomes = _outcomes(mini, tasks, wanted, part)
+    return JudgedSamples(tasks, drawn, outcomes, grids, mini.environment, mini.settings)
 
 
 def report(found: JudgedSamples, judge: Any) -> dict[str, Any]:
-    """evaluation.json."""
+    """The content of evaluation.json."""
     best: Regret = {}
     for name, texts in found.grids.items():
         times = [o.time_ms for t in texts if (o := found.outcomes.get((name, t))) and o.correct and o.time_ms]
@@ -100,28 +102,28 @@ def report(found: JudgedSamples, judge: Any) -> dict[str, Any]:
 # ---------------------------------------------------------------- drawing
 
 
-def _drawn(bench: MiniRun, key: tuple[str, int], path: Path, tasks: Sequence[TrainingProblem]) -> Drawn:
-    """The samples of one checkpoint, kept in a file."""
+def _draw_samples(mini: MiniRun, key: tuple[str, int], path: Path, tasks: Sequence[TrainingProblem]) -> Drawn:
+    """The samples of one model, read from their file or drawn."""
     arm, seed = key
-    file = bench.folder / FOLDER / f"samples-{arm}-{seed}.json"
+    file = mini.folder / FOLDER / f"samples-{arm}-{seed}.json"
     if file.exists():
         known: Drawn = json.loads(file.read_text(encoding="utf-8"))
         return known
-    bench.left()
-    bench.say("drawing", arm=arm, seed=seed)
-    network, words = model.load(path)
-    policy = HFPolicy(network, end=[words.eos_token_id], pad=words.pad_token_id)
-    settings = bench.settings.evaluation
-    prompts = [bench.form.encode(task) for task in tasks]
+    mini.minutes_left()
+    mini.notify("drawing", arm=arm, seed=seed)
+    network, tokenizer = model.load(path)
+    policy = HFPolicy(network, end=[tokenizer.eos_token_id], pad=tokenizer.pad_token_id)
+    settings = mini.settings.evaluation
+    prompts = [mini.form.encode(task) for task in tasks]
     answers = policy.generate(
         prompts,
         samples=settings.samples,
-        max_new_tokens=bench.settings.rl.max_new_tokens,
+        max_new_tokens=mini.settings.rl.max_new_tokens,
         temperature=1.0,
         seed=settings.seed + seed,
     )
     found = {
-        task.name: [bench.form.decode(one.tokens) for one in some] for task, some in zip(tasks, answers, strict=True)
+        task.name: [mini.form.decode(one.tokens) for one in some] for task, some in zip(tasks, answers, strict=True)
     }
     file.parent.mkdir(parents=True, exist_ok=True)
     beside = file.with_suffix(".new")
@@ -134,37 +136,37 @@ def _drawn(bench: MiniRun, key: tuple[str, int], path: Path, tasks: Sequence[Tra
 
 
 def _outcomes(
-    bench: MiniRun, tasks: Sequence[TrainingProblem], wanted: Mapping[str, Sequence[str]], part: str
+    mini: MiniRun, tasks: Sequence[TrainingProblem], wanted: Mapping[str, Sequence[str]], part: str
 ) -> dict[tuple[str, str], AnswerOutcome]:
     """The outcome of every (task, program), from the files and what is judged now."""
-    folder = bench.folder / FOLDER
+    folder = mini.folder / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / VERDICTS.format(part)
-    _mend(file)
-    files = [file] if part else sorted(folder.glob(VERDICTS.format("*")))  # another seed's may be written to just now
+    cut_torn_line(file)
+    files = [file] if part else sorted(folder.glob(VERDICTS.format("*")))  # another call may be writing to its file
     known = {(one.problem, one.text): one.outcome for found in files for one in _read(found)}
     waiting: deque[tuple[TrainingProblem, dict[str, Future[AnswerOutcome]]]] = deque()
     missing = [(task, [t for t in wanted[task.name] if (task.name, t) not in known]) for task in tasks]
     missing = [(task, texts) for task, texts in missing if texts]
     with file.open("ab") as stream:
         for number, (task, texts) in enumerate(missing):
-            bench.left()
-            bench.environment.judge.prefetch([one for one, _ in missing[number : number + IN_FLIGHT]])
-            waiting.append((task, {text: bench.environment.submit(task, text) for text in texts}))
+            mini.minutes_left()
+            mini.environment.judge.prefetch([one for one, _ in missing[number : number + IN_FLIGHT]])
+            waiting.append((task, {text: mini.environment.submit(task, text) for text in texts}))
             if len(waiting) >= IN_FLIGHT:
-                _settle(waiting.popleft(), known, stream)
-                bench.say("judged", tasks=number + 1 - len(waiting), of=len(missing))
+                _store_verdicts(waiting.popleft(), known, stream)
+                mini.notify("judged", tasks=number + 1 - len(waiting), of=len(missing))
         while waiting:
-            _settle(waiting.popleft(), known, stream)
+            _store_verdicts(waiting.popleft(), known, stream)
     return known
 
 
-def _settle(
+def _store_verdicts(
     one: tuple[TrainingProblem, dict[str, Future[AnswerOutcome]]],
     known: dict[tuple[str, str], AnswerOutcome],
     stream: Any,
 ) -> None:
-    """Wait for a task's verdicts, and keep them."""
+    """Waits for a task's verdicts and stores them."""
     task, futures = one
     for text, future in futures.items():
         outcome = future.result()
@@ -174,16 +176,8 @@ def _settle(
     stream.flush()
 
 
-def _mend(file: Path) -> None:
-    """Cut a torn last line off."""
-    text = file.read_bytes() if file.exists() else b""
-    whole = text[: text.rfind(b"\n") + 1]
-    if len(whole) < len(text):
-        file.write_bytes(whole)
-
-
 def _read(file: Path) -> Iterator[MiniVerdict]:
-    """The whole lines of a file."""
+    """The verdicts of a file, without a torn last line."""
     for line in file.read_bytes().splitlines(keepends=True) if file.exists() else ():
         if line.endswith(b"\n"):
             yield msgspec.json.decode(line, type=MiniVerdict)

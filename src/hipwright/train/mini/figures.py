@@ -1,4 +1,4 @@
-"""The figures of the miniature's evaluation, with bootstrap intervals by task (docs/mini.md says what each means)."""
+"""The figures of the miniature's evaluation, with bootstrap intervals over tasks (docs/mini.md)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from hipwright.train.mini.settings import MiniEvaluationSettings
 
 Drawn = dict[str, list[str]]
-"""Task -> the short programs that one checkpoint wrote for it."""
+"""Task -> the short programs that one model wrote for it."""
 Regret = dict[str, tuple[float, int]]
 """Task -> (least time of its schedule grid in milliseconds, schedules judged)."""
 Reward = Callable[[Sequence[AnswerOutcome]], list[ScoredOutcome]]
 Values = dict[str, dict[str, float]]
-"""Metric -> task -> its mean over the samples that say something."""
+"""Metric -> task -> its mean over the scorable samples."""
 
 METRICS = ("compiled", "correct", "fast_1", "fast_1.2", "roofline", "reward")
 COMPARED = (
@@ -34,7 +34,7 @@ COMPARED = (
     ("grpo", "rft"),
     ("grpo", "sft"),
 )
-"""(better, worse) as one hopes; the difference may be negative."""
+"""Pairs (better, worse) of arms that are compared; the names are expectations, and differences may be negative."""
 
 
 def tables(
@@ -45,7 +45,7 @@ def tables(
     reward: Reward,
     settings: MiniEvaluationSettings,
 ) -> dict[str, Any]:
-    """Arms, comparisons, regret and examples of evaluation.json. A row with seed null is of all seeds together."""
+    """Arms, comparisons, regret and examples of evaluation.json. A row with seed null is of all seeds."""
     arms = list(dict.fromkeys(arm for arm, _ in drawn))
     rows, pooled = [], dict[tuple[str, str], Values]()
     for arm, split in product(arms, HELD_OUT):
@@ -68,7 +68,7 @@ def tables(
 def _values(
     tasks: Sequence[TrainingProblem], drawn: Drawn, outcomes: Mapping[tuple[str, str], AnswerOutcome], reward: Reward
 ) -> Values:
-    """By metric and task; tasks that nothing is known of are left out, "infra" aside."""
+    """Values by metric and task; "infra" has all tasks, the others those with a scorable sample."""
     found: Values = {name: {} for name in (*METRICS, "hack", "infra", "good", "known", "speedup")}
     for task in tasks:
         group = [outcomes[task.name, text] for text in drawn[task.name]]
@@ -100,12 +100,12 @@ def _values(
 
 
 def faster(outcome: AnswerOutcome, p: float) -> bool:
-    """Right, and for sure more than p times as fast as the baseline: the interval's lower bound is."""
+    """Whether a program is correct and the lower bound of its speedup exceeds p."""
     return outcome.correct and outcome.low is not None and outcome.low > p
 
 
 def fraction(outcome: AnswerOutcome) -> float | None:
-    """Share of the roofline that a right program reaches."""
+    """The share of the roofline that a correct program reaches; None where it is unknown."""
     if outcome.floor_ms and outcome.time_ms:
         return outcome.floor_ms / outcome.time_ms
     return outcome.metrics.get("roofline_fraction")
@@ -116,7 +116,7 @@ def _share(outcomes: Sequence[AnswerOutcome], good: Callable[[AnswerOutcome], bo
 
 
 def _mean(seeds: Sequence[Values]) -> Values:
-    """Each task's mean over the seeds that know it."""
+    """Each task's mean over the seeds with a value; counts are added."""
     found: Values = {}
     for name in seeds[0]:
         tasks = dict.fromkeys(task for values in seeds for task in values[name])
@@ -135,7 +135,7 @@ def _row(values: Values) -> dict[str, Any]:
     speedup = interval(list(values["speedup"].values()))
     row["speedup"] = speedup and [exp(value) for value in speedup]
     for name in ("hack", "infra"):
-        row[name] = _plain(list(values[name].values()))
+        row[name] = _mean_value(list(values[name].values()))
     counts = [(int(values["known"][t]), int(values["good"][t])) for t in values["known"]]
     row["pass_at_k"] = {}
     for k in (1, 2, 4, 8):
@@ -145,12 +145,12 @@ def _row(values: Values) -> dict[str, Any]:
     return row
 
 
-def _plain(values: Sequence[float]) -> float | None:
+def _mean_value(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
 def interval(values: Sequence[float]) -> list[float] | None:
-    """[mean, low, high], 95 % by bootstrap over the tasks; None of nothing."""
+    """[mean, low, high] with a 95 % bootstrap interval over the tasks; None without values."""
     if not values:
         return None
     known = np.array(values, dtype=np.float64)
@@ -162,7 +162,7 @@ def interval(values: Sequence[float]) -> list[float] | None:
 
 
 def _comparisons(arms: Sequence[str], pooled: Mapping[tuple[str, str], Values]) -> Iterator[dict[str, Any]]:
-    """Differences by task, of all seeds together: the tasks that both arms have a figure of."""
+    """Mean differences over the tasks of which both arms have a figure, of all seeds."""
     for (better, worse), split, metric in product(COMPARED, HELD_OUT, METRICS):
         if better in arms and worse in arms:
             one, other = pooled[better, split][metric], pooled[worse, split][metric]
@@ -174,21 +174,24 @@ def _comparisons(arms: Sequence[str], pooled: Mapping[tuple[str, str], Values]) 
 def _regret(
     arm: str, drawn: Mapping[tuple[str, int], Drawn], outcomes: Mapping[tuple[str, str], AnswerOutcome], best: Regret
 ) -> dict[str, Any]:
-    """How many times the best schedule's time an arm's right programs take: their mean, and the best of each task."""
-    all_, first = [], []
+    """The ratio of time to the best schedule's, geometric means over tasks.
+
+    ratio: of an arm's correct programs; best_of: of the fastest program of each task.
+    """
+    means, fastest = [], []
     for (name, _), one in drawn.items():
         for task, (least, _) in best.items() if name == arm else ():
             found = (outcomes[task, text] for text in one[task])
             times = [log(o.time_ms / least) for o in found if o.correct and o.time_ms]
             if times:
-                all_.append(sum(times) / len(times))
-                first.append(min(times))
+                means.append(sum(times) / len(times))
+                fastest.append(min(times))
     return {
         "arm": arm,
-        "tasks": len(all_),
+        "tasks": len(means),
         "schedules": sum(count for _, count in best.values()),
-        "ratio": _exp(interval(all_)),
-        "best_of": _exp(interval(first)),
+        "ratio": _exp(interval(means)),
+        "best_of": _exp(interval(fastest)),
     }
 
 
@@ -202,7 +205,7 @@ def _examples(
     outcomes: Mapping[tuple[str, str], AnswerOutcome],
     count: int,
 ) -> list[dict[str, Any]]:
-    """The first sample of each arm, of the first seed, side by side; tasks of all splits in turn."""
+    """The first sample of each arm and of the first seed, for `count` tasks of alternating splits."""
     turns = [[p for p in problems if p.split == split] for split in HELD_OUT]
     chosen = [some[n] for n in range(count) for some in turns if n < len(some)][:count]
     first = {arm: one for (arm, _), one in reversed(list(drawn.items()))}

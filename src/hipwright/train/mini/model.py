@@ -1,8 +1,7 @@
-"""The miniature's model: a tokenizer made of its own corpus, and a Qwen2-architecture transformer from random weights.
+"""The miniature's model: a tokenizer trained on the corpus, and a transformer of Qwen2's architecture.
 
-Whole lines of a program become one token where they are frequent, since merges stay inside a line. A size of a task
-(three digits or more) is always cut the same way, in prompts and programs, so that it can be copied; a line that sets a
-knob is cut apart from it, so that its number is one choice.
+Merges stay within a line, so that a frequent line is one token. A size of a task (three digits or more) is split in the
+same way in prompts and programs, so that it can be copied; so is a line that sets a knob.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 from hipwright.records import Record
 
 PAD, ANSWER, END = "<pad>", "<answer>", "<end>"
-"""Behind the prompt stands ANSWER, behind the program END."""
+"""ANSWER follows the prompt, END the program."""
 TEMPLATE = (
     "{% for message in messages %}{{ message['content'] }}"
     "{{ '<end>' if message['role'] == 'assistant' else '' }}{% endfor %}"
@@ -41,35 +40,35 @@ TINY = ModelShape(hidden=64, inner=128, layers=2, heads=4)
 """For tests on a processor."""
 
 
-def tokenizer(texts: Iterable[str], vocabulary: int) -> Any:
-    """A byte-level byte-pair tokenizer of the texts (a transformers one); it writes every text."""
+def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Any:
+    """A byte-level byte-pair tokenizer of transformers, trained on the texts; it encodes any text."""
     import transformers
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    bare = Tokenizer(models.BPE())
-    bare.pre_tokenizer = pre_tokenizers.Sequence(
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(LINE), "isolated"),
             pre_tokenizers.Split(Regex(APART), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
-    bare.decoder = decoders.ByteLevel()
+    bpe.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
         special_tokens=[PAD, ANSWER, END],
         show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
-    bare.train_from_iterator(texts, trainer)
+    bpe.train_from_iterator(texts, trainer)
     wrapped: Any = transformers.PreTrainedTokenizerFast
     return wrapped(
-        tokenizer_object=bare, pad_token=PAD, eos_token=END, chat_template=TEMPLATE, clean_up_tokenization_spaces=False
+        tokenizer_object=bpe, pad_token=PAD, eos_token=END, chat_template=TEMPLATE, clean_up_tokenization_spaces=False
     )
 
 
-def fresh(words: Any, shape: ModelShape, seed: int) -> Any:
-    """A model of random weights in float32 for a tokenizer."""
+def random_model(tokenizer: Any, shape: ModelShape, seed: int) -> Any:
+    """A model with random weights in float32."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -83,20 +82,20 @@ def fresh(words: Any, shape: ModelShape, seed: int) -> Any:
         max_position_embeddings=shape.context,
         tie_word_embeddings=True,
         bos_token_id=None,
-        eos_token_id=words.eos_token_id,
-        pad_token_id=words.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model: Any = Qwen2ForCausalLM(config)
         model = model.float()
-    model.generation_config.eos_token_id = words.eos_token_id
-    model.generation_config.pad_token_id = words.pad_token_id
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
     return model
 
 
-def save(model: Any, words: Any, folder: Path, facts: dict[str, Any]) -> None:
-    """A checkpoint that `--llm local:FOLDER` takes: weights in bfloat16, tokenizer, and how to ask it."""
+def save(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any]) -> None:
+    """Writes a model for `--llm local:FOLDER`: weights in bfloat16, the tokenizer, and the prompt form with facts."""
     import copy
 
     import torch
@@ -106,23 +105,23 @@ def save(model: Any, words: Any, folder: Path, facts: dict[str, Any]) -> None:
     quiet.disable_progress_bar()
     folder.mkdir(parents=True, exist_ok=True)
     copy.deepcopy(model).to("cpu", torch.bfloat16).save_pretrained(str(folder))
-    words.save_pretrained(str(folder))
+    tokenizer.save_pretrained(str(folder))
     (folder / META).write_text(json.dumps({"form": "compact", **facts}, indent=1) + "\n", encoding="utf-8")
 
 
 def load(folder: Path, device: str | None = None) -> tuple[Any, Any]:
-    """(model in float32, tokenizer) of a folder that `save` left."""
+    """(model in float32, tokenizer) of a folder that `save` wrote."""
     import torch
     from transformers import AutoModelForCausalLM
 
     model: Any = AutoModelForCausalLM.from_pretrained(
         str(folder), dtype=torch.float32, attn_implementation="sdpa", local_files_only=True
     )
-    return (model.to(device) if device else model), load_words(folder)
+    return (model.to(device) if device else model), load_tokenizer(folder)
 
 
-def load_words(folder: Path) -> Any:
-    """The tokenizer of a folder. Not by AutoTokenizer, which gives every Qwen2 model Qwen2's own splitting of words."""
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer of a folder. AutoTokenizer would replace its pre-tokenizer by Qwen2's."""
     from transformers import PreTrainedTokenizerFast
 
     return PreTrainedTokenizerFast.from_pretrained(str(folder), local_files_only=True)

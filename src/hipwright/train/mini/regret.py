@@ -1,4 +1,4 @@
-"""Every schedule of some tasks: what the best of them takes is what a policy's programs are measured against."""
+"""The schedule grid of some tasks: the time of its best schedule is the reference of a policy's regret."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hipwright.engine import space, write
 from hipwright.llm.compact import shortened
 from hipwright.program import parse
 from hipwright.records import Program
-from hipwright.train.mini.corpus import at_shape, captured, options
+from hipwright.train.mini.corpus import at_shape, capture_composition, drawn_options
 from hipwright.train.mini.tasks import HELD_OUT, Composition
 from hipwright.train.records import TrainingProblem
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def grid(tasks: Sequence[TrainingProblem], settings: MiniEvaluationSettings) -> dict[str, list[str]]:
-    """Short programs of the first `regret` tasks of each split, pointwise ones first, for they have few schedules.
+    """The short programs of `regret` tasks of each split, by task; pointwise tasks, with few schedules, come first.
 
-    A task with more than `grid` schedules gives so many of them, drawn uniformly.
+    Of a task with more than `grid` schedules so many are drawn uniformly.
     """
     found: dict[str, list[str]] = {}
     for split in HELD_OUT:
@@ -37,9 +37,9 @@ def grid(tasks: Sequence[TrainingProblem], settings: MiniEvaluationSettings) -> 
 
 
 def all_schedules(graph: Graph) -> Iterator[str]:
-    """Every structure with every setting of its knobs, of the form for any shape, as the corpus draws them."""
+    """The short programs for any shape of every structure that the corpus draws, with every setting of its knobs."""
     structures = {
-        key: options(key, choice.options) for key, choice in space(graph).items() if choice.kind == "structure"
+        key: drawn_options(key, choice.options) for key, choice in space(graph).items() if choice.kind == "structure"
     } | {"fuse": [True], "wide": [False], "exact": [False]}
     for values in product(*structures.values()):
         choices: dict[str, Any] = dict(zip(structures, values, strict=True))
@@ -50,8 +50,8 @@ def all_schedules(graph: Graph) -> Iterator[str]:
 
 
 def _graph(task: TrainingProblem) -> Graph:
-    """The engine's graph of a task, from its name's operators."""
+    """The engine's graph of a task, made from the operators in its name."""
     *operators, _, _ = task.name.split("-")
     composition = Composition(tuple(operators), task.facts["dtype"])
     rows, columns = task.facts["shape"]
-    return at_shape(captured(composition), (rows, columns))
+    return at_shape(capture_composition(composition), (rows, columns))

@@ -1,4 +1,4 @@
-"""What decides a run of the miniature, with two presets: for a GPU, and one that ends on two processors in minutes."""
+"""Settings of the miniature, with presets for a GPU and for two processors, where it takes minutes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from hipwright.train.rl.settings import CurriculumSettings, ImitationSettings, O
 
 CONTINUED, RFT, GRPO = "continued", "rft", "grpo"
 ARMS = (CONTINUED, RFT, GRPO)
-"""SFT continued on the same pairs, rejection fine-tuning, leave-one-out policy gradient: each from the SFT model."""
+"""Arms from the SFT model: SFT on the same pairs, rejection fine-tuning, leave-one-out policy gradient."""
 BASE, SFT = "base", "sft"
 
 _CONSTANT = OptimSettings(learning_rate=2e-4, warmup=10, weight_decay=0.01)
 
 
 class MiniEvaluationSettings(Record, frozen=True, kw_only=True):
-    """What the evaluation draws. tasks, samples: of each split and arm; regret: tasks a split whose schedules are
-    judged in full; grid: schedules of such a task at most; examples: tasks shown side by side."""
+    """Settings of the evaluation. tasks, samples: of each split and arm; regret: tasks of a split with a schedule grid;
+    grid: the most schedules of a grid; examples: tasks that the report shows."""
 
     tasks: int = 100
     samples: int = 4
@@ -32,12 +32,12 @@ class MiniEvaluationSettings(Record, frozen=True, kw_only=True):
 
 
 class MiniSettings(Record, frozen=True, kw_only=True):
-    """One run. target: a GPU target, or the processor (static estimates). seeds: whole repetitions behind the corpus.
+    """One run. target: a GPU target, or the processor (static estimates). seeds: repetitions of all stages but corpus.
 
-    arm_minutes: wall time of each arm of each seed. rl_tasks: training tasks that the arms with a judge answer
+    arm_minutes: wall time of each arm of each seed. rl_tasks: training tasks of the arms with a judge
     (tasks.py: Grammar.practice). open_tasks: tasks that the judge keeps open, half a gigabyte of a GPU each.
-    held: tasks of the corpus that only the loss while training looks at. checked: programs of the corpus that the
-    verifier is asked about. corpus_folder: one made elsewhere.
+    held: tasks of the corpus whose loss alone is computed. checked: programs of the corpus that are verified before
+    training. corpus_folder: a finished corpus to copy.
     """
 
     target: str = CUDA.name
@@ -70,7 +70,7 @@ class MiniSettings(Record, frozen=True, kw_only=True):
         updates=3,
         kl=0.02,
         keep=8,
-        curriculum=CurriculumSettings(floor=1.0),  # also tasks that are always right: what is fast is learnt there
+        curriculum=CurriculumSettings(floor=1.0),  # uniform, since speed is learnt on solved tasks
         optim=replace(_CONSTANT, learning_rate=1.5e-4, warmup=5),
     )
     evaluation: MiniEvaluationSettings = MiniEvaluationSettings()
@@ -116,11 +116,11 @@ CPU = MiniSettings(
     ),
     evaluation=MiniEvaluationSettings(tasks=2, samples=2, regret=1, grid=4, examples=2),
 )
-"""No GPU: tiny tasks, verified on the processor, speed by static estimates. It shows the path, nothing is learnt."""
+"""Without a GPU: tiny tasks, verified on the processor, with static estimates. It runs all stages."""
 
 
 def preset(target: str) -> MiniSettings:
-    """The settings for a target. BadInput for one that nothing can be judged on."""
+    """The settings for a target. Raises BadInput for targets without a judge."""
     if target == HOST.name:
         return CPU
     if TARGETS.is_gpu(target):

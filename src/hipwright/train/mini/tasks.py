@@ -1,10 +1,10 @@
-"""The miniature's tasks: chains of operators on rows of numbers, with splits that are decided by construction.
+"""The miniature's tasks: chains of operators on rows of numbers, with splits that are disjoint by construction.
 
 A *composition* is a sequence of operators with its data type; a task is a composition at a shape, written in the
 KernelBench form. The splits:
 - train: short compositions at the training shapes, without the held-out pairs of operators;
-- shapes: compositions of train at rows and columns that train never has;
-- compositions: as short as train's, each with a pair of operators that train never has together;
+- shapes: compositions of train at rows and columns that train does not have;
+- compositions: as short as train's, each with a held-out pair of operators;
 - deeper: more operators than any of train, without the held-out pairs.
 """
 
@@ -37,7 +37,7 @@ UNARY: dict[str, str] = {
     "shift": "x + 1.0",
     "clamp": "torch.clamp(x, -1.0, 1.0)",
 }
-"""Of one tensor of any shape."""
+"""Expressions of one tensor of any shape."""
 BINARY: dict[str, tuple[str, str]] = {
     "add": ("x + y", "y"),
     "mul": ("x * y", "y"),
@@ -46,7 +46,7 @@ BINARY: dict[str, tuple[str, str]] = {
     "addrow": ("x + u", "u"),
     "mulrow": ("x * w", "w"),
 }
-"""With a second input: y of x's shape, u and w one row that every row meets."""
+"""Expressions with a second input: y of x's shape, u and w one row that is broadcast."""
 ROWS: dict[str, tuple[str, bool]] = {
     "softmax": ("torch.softmax(x, dim=-1)", True),
     "layernorm": ("F.layer_norm(x, x.shape[-1:])", True),
@@ -55,24 +55,24 @@ ROWS: dict[str, tuple[str, bool]] = {
     "mean": ("torch.mean(x, dim=-1)", False),
     "amax": ("torch.amax(x, dim=-1)", False),
 }
-"""Over the last dimension, and whether the result has x's shape."""
+"""Expressions over the last dimension, and whether the result has x's shape."""
 OPERATORS = (*UNARY, *BINARY, *ROWS)
 
-MOST, DEEPER = 3, (4, 5)
-"""Operators of a task: at most in train, and in the deeper split."""
+MAX_TRAIN_OPERATORS, DEEPER = 3, (4, 5)
+"""The most operators of a train task, and the numbers of operators in the deeper split."""
 PAIRS_HELD = 0.15
 DTYPES = ("float32", "float16")
 
 
 CORPUS, HELD, PRACTICE = range(3)
-"""Pools of sizes: of tasks with programs to imitate, of the shapes split, of tasks that only a judge answers for."""
+"""Pools of sizes: of the corpus, of the shapes split, and of the practice tasks of the arms with a judge."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Which shapes tasks have. rows, columns: sizes by pool; elements: least and most of a tensor.
+    """The shapes of tasks. rows, columns: sizes by pool; elements: least and most of a tensor.
 
-    judged: least elements of a task that is judged; a smaller one is over before a clock tells schedules apart.
+    judged: least elements of a judged task; schedules of smaller ones cannot be distinguished by timing.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Scale:
     judged: int
 
     def shapes(self, pool: int, *, judged: bool = False) -> list[tuple[int, int]]:
-        """The shapes of a pool: no size is in two pools. judged: only those of judged tasks."""
+        """The shapes of a pool; no size is in two pools. judged: only those of judged tasks."""
         low, high = self.elements
         low = max(low, self.judged) if judged else low
         return [(r, c) for r in self.rows[pool] for c in self.columns[pool] if low <= r * c <= high]
@@ -120,18 +120,18 @@ class Composition:
 
     @property
     def family(self) -> str:
-        """The row operator it has, else "pointwise"."""
+        """Its row operator, else "pointwise"."""
         return next((o for o in self.operators if o in ROWS), "pointwise")
 
     @property
     def inputs(self) -> list[str]:
-        """x and the second inputs that are used."""
+        """x and the used second inputs."""
         used = {BINARY[o][1] for o in self.operators if o in BINARY}
         return ["x", *(name for name in "yuw" if name in used)]
 
     @property
     def pairs(self) -> set[frozenset[str]]:
-        """Every two different operators that it has together."""
+        """All pairs of different operators in it."""
         return {frozenset(p) for p in combinations(sorted(set(self.operators)), 2)}
 
     def source(self, shape: tuple[int, int]) -> str:
@@ -145,7 +145,7 @@ class Composition:
         return _FILE.format(names=", ".join(self.inputs), body="\n".join(lines), made=made)
 
     def problem(self, shape: tuple[int, int], split: Split) -> TrainingProblem:
-        """The task as training hands it around."""
+        """The task as a training problem."""
         rows, columns = shape
         name = "-".join([*self.operators, self.dtype.replace("float", "f"), f"{rows}x{columns}"])
         facts = {"family": self.family, "depth": len(self.operators), "dtype": self.dtype, "shape": list(shape)}
@@ -180,14 +180,14 @@ def text(operator: str) -> str:
 
 @dataclass(frozen=True)
 class Grammar:
-    """The tasks of a seed. Everything is drawn from it: the held-out pairs, compositions and shapes."""
+    """The tasks of a seed, from which the held-out pairs, compositions and shapes are drawn."""
 
     seed: int
     scale: Scale = GPU
 
     @property
     def held_pairs(self) -> frozenset[frozenset[str]]:
-        """Pairs of operators that train never has together; each operator keeps most of its partners."""
+        """Pairs of operators that train does not have together, at most five of each operator."""
         pairs = [frozenset(p) for p in combinations(OPERATORS, 2) if not set(p) <= set(ROWS)]
         random.Random(f"pairs {self.seed}").shuffle(pairs)
         kept: list[frozenset[str]] = []
@@ -197,18 +197,18 @@ class Grammar:
         return frozenset(kept)
 
     def compositions(self, split: Split) -> Iterator[Composition]:
-        """Different compositions of a split without end, always in the same order. The shapes split has train's."""
+        """An endless sequence of different compositions of a split. The shapes split has train's."""
         rng = random.Random(f"compositions {self.seed} {'train' if split == 'shapes' else split}")
         held, seen = self.held_pairs, set[Composition]()
         while True:
-            made = _draw(rng, DEEPER if split == "deeper" else (1, MOST))
+            made = _draw(rng, DEEPER if split == "deeper" else (1, MAX_TRAIN_OPERATORS))
             if made is None or made in seen or bool(made.pairs & held) != (split == "compositions"):
                 continue
             seen.add(made)
             yield made
 
     def problems(self, split: Split, count: int, compositions: int | None = None) -> list[TrainingProblem]:
-        """`count` different tasks to judge; compositions: how many train has (the shapes split draws from those)."""
+        """`count` different judged tasks. compositions: the number of train's, which the shapes split draws from."""
         rng = random.Random(f"problems {self.seed} {split}")
         shapes = self.scale.shapes(HELD if split == "shapes" else CORPUS, judged=True)
         source = self.compositions(split)
@@ -220,10 +220,10 @@ class Grammar:
         return list(found.values())
 
     def practice(self, count: int, compositions: int) -> list[TrainingProblem]:
-        """`count` different tasks of train for who has a judge.
+        """`count` different tasks of train for the arms with a judge.
 
-        No programs are needed, so half of them have shapes, and half of them compositions, that the corpus (with the
-        first `compositions`) does not have.
+        About half of them have shapes, and half of them compositions, that the corpus (with the first `compositions`)
+        does not have.
         """
         rng = random.Random(f"practice {self.seed}")
         source = self.compositions("train")
@@ -237,7 +237,7 @@ class Grammar:
 
 
 def _draw(rng: random.Random, depth: tuple[int, int]) -> Composition | None:
-    """A composition, or None where the draw makes no sense."""
+    """A random composition; None where the drawn operators cannot be combined."""
     count = rng.randint(*depth)
     row = rng.choice(list(ROWS)) if rng.random() < 0.5 else ""
     names = [rng.choice([*UNARY, *UNARY, *BINARY]) for _ in range(count - bool(row))]
@@ -246,6 +246,6 @@ def _draw(rng: random.Random, depth: tuple[int, int]) -> Composition | None:
     at = rng.randint(0, len(names))
     if row:
         if not ROWS[row][1] and any(name in BINARY for name in names[at:]):
-            return None  # a sum of each row meets no second input
+            return None  # a result of one value a row has no second input
         names.insert(at, row)
     return Composition(tuple(names), rng.choice(DTYPES))

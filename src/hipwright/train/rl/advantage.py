@@ -1,10 +1,10 @@
-"""How much better an answer was than its group's others: the weight of its tokens in the policy gradient (docs/rl.md).
+"""Advantages of a group of answers: the weights of their tokens in the policy gradient (docs/rl.md).
 
-A group is the answers to one prompt at one turn of the conversation. Leave-one-out takes from each value the mean of
-the others, which leaves the policy gradient unbiased (REINFORCE with a leave-one-out baseline, Kool et al. 2019; by
-turns, as here, it is the TRLOO of the Dr. Kernel paper of 2026, on GPU kernels in several turns). Group-relative
-advantages take the mean of all, and may divide by the standard deviation (DeepSeekMath's GRPO), which favours problems
-that are nearly always or nearly never solved.
+A group is the answers to one prompt at one turn of the conversation. Leave-one-out subtracts the mean of the other
+answers, which leaves the policy gradient unbiased (REINFORCE with a leave-one-out baseline, Kool et al. 2019; by turns,
+as here, it is the TRLOO of the Dr. Kernel paper of 2026). Group-relative advantages subtract the mean of all answers,
+and may divide by the standard deviation (DeepSeekMath's GRPO), which favours problems that are nearly always or nearly
+never solved.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from statistics import fmean, pstdev
 from hipwright.train.rl.settings import Baseline
 
 EPSILON = 1e-6
-"""Values nearer than this are equal: such a group teaches nothing."""
+"""Values that differ by less count as equal."""
 
 
 def advantages(values: Sequence[float | None], baseline: Baseline) -> list[float | None]:
-    """Of one group, in order. A None is left out of the baseline and stays None, as does a value without company."""
+    """The advantages of one group, in order. None is left out of the baseline and stays None; a single value gives
+    None."""
     known = [value for value in values if value is not None]
     if len(known) < 2:
         return [None] * len(values)
@@ -33,21 +34,21 @@ def advantages(values: Sequence[float | None], baseline: Baseline) -> list[float
     return [None if value is None else (value - mean) * scale for value in values]
 
 
-def flat(values: Sequence[float | None]) -> bool:
+def has_no_variance(values: Sequence[float | None]) -> bool:
     """Whether a group has two values or more and no variance."""
     known = [value for value in values if value is not None]
     return len(known) > 1 and max(known) - min(known) < EPSILON
 
 
 def returns(rewards: Sequence[float | None], discount: float) -> list[float | None]:
-    """What each turn of one conversation is worth: its own reward, and a share of what the conversation won after it.
+    """The return of each turn of one conversation: its reward, and a discounted share of the later gain.
 
         R_t = r_t + discount^(T - t) * max(r_T - r_t, 0)
 
-    r_t is the reward of turn t, T the last turn with one. So an answer that led to its repair is worth more than one
-    that did not, and less than one that was right at once; a later answer that is worse takes nothing away. (Kevin,
-    Baronio et al. 2025, sums the discounted scores of all later turns; here the gain alone counts, so that no value
-    exceeds the best reward and a conversation that goes on after a right answer is not paid for it twice.)
+    r_t is the reward of turn t, T the last turn with one. An answer that led to its repair thus has a higher return
+    than one that did not, and a lower one than an answer that was correct at once; a worse later answer subtracts
+    nothing. (Kevin, Baronio et al. 2025, sums the discounted scores of all later turns; here the gain alone counts, so
+    that no return exceeds the best reward and turns after a correct answer add nothing.)
     """
     last = max((turn for turn, reward in enumerate(rewards) if reward is not None), default=0)
     final = rewards[last] if rewards else None

@@ -1,4 +1,4 @@
-"""Cheaper arms than the policy gradient: rejection fine-tuning and preference pairs (docs/rl.md)."""
+"""Alternatives to the policy gradient: rejection fine-tuning, and DPO on preference pairs (docs/rl.md)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hipwright.records import Record
 from hipwright.train.forms import PromptForm
 from hipwright.train.records import TrainingProblem
 from hipwright.train.rl.checkpoint import digest
-from hipwright.train.rl.imitation import Passes, imitate, take
+from hipwright.train.rl.imitation import Passes, imitate, take_batch
 from hipwright.train.rl.loop import TrainingLoop
 from hipwright.train.rl.packing import Pair
 from hipwright.train.rl.policy import HFPolicy, PolicyModel
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MARGIN = 0.1
-"""Rewards nearer than this make no preference."""
+"""Least difference of two rewards that makes a preference."""
 
 
 # ---------------------------------------------------------------- rejection fine-tuning
@@ -43,20 +43,20 @@ def train_rft(
     piece_minutes: float | None = None,
     allow_device_change: bool = False,
 ) -> LoopResult:
-    """Sample and judge as `train_rl` does, and imitate each problem's best verified answer so far.
+    """Samples and judges as `train_rl` does, and imitates each problem's best verified answer so far.
 
-    The same settings, budget, checkpoints and log; the advantages' settings are not used.
+    Settings, checkpoints and log are those of `train_rl`; the settings of advantages are not used.
     """
     loop = TrainingLoop(
-        Imitate(policy, settings), policy, problems, environment, form, settings, folder, log, piece_minutes
+        RejectionFineTuning(policy, settings), policy, problems, environment, form, settings, folder, log, piece_minutes
     )
     return loop.run(allow_device_change=allow_device_change)
 
 
-class Imitate:
+class RejectionFineTuning:
     """Keeps the best correct answer of each problem; a step imitates the new ones, and older ones up to half a batch.
 
-    Half a batch is prompts x samples / 2 answers: what a policy gradient would reinforce of a batch half of which is
+    Half a batch is prompts x samples / 2 answers: as many as a policy gradient reinforces where half of the answers are
     better than the mean.
     """
 
@@ -67,8 +67,8 @@ class Imitate:
         self.best: dict[str, list[Any]] = {}  # problem -> [reward, prompt, completion]
 
     def __call__(self, batch: RolloutBatch, training: TrainingRun) -> dict[str, float]:
-        """One optimizer step."""
-        new = self._keep(batch)
+        """Runs the batch's optimizer updates; returns the figures of the last one."""
+        new = self._update_best(batch)
         older = [name for name in self.best if name not in new]
         random.Random(f"{self.settings.seed}/{batch.step}/rft").shuffle(older)
         many = max(self.settings.prompts * self.settings.samples // 2, 1)
@@ -84,25 +84,25 @@ class Imitate:
             metrics["grad_norm"] = float(training.apply(last=not left))
         return metrics
 
-    def _keep(self, batch: RolloutBatch) -> list[str]:
-        """The problems of which this batch has a better answer than was known."""
+    def _update_best(self, batch: RolloutBatch) -> list[str]:
+        """Keeps the batch's best answers; returns the problems whose best answer changed."""
         new: dict[str, None] = {}
-        for talk in batch.talks:
-            for one in talk.answers:
+        for conversation in batch.conversations:
+            for one in conversation.answers:
                 if one.scored is None or one.scored.reward is None or not one.scored.outcome.correct:
                     continue
-                known = self.best.get(talk.problem.name)
+                known = self.best.get(conversation.problem.name)
                 if not one.scored.outcome.hack and (known is None or one.scored.reward > known[0]):
-                    self.best[talk.problem.name] = [one.scored.reward, one.prompt, one.sample.tokens]
-                    new[talk.problem.name] = None
+                    self.best[conversation.problem.name] = [one.scored.reward, one.prompt, one.sample.tokens]
+                    new[conversation.problem.name] = None
         return list(new)
 
     def state(self) -> dict[str, Any]:
-        """The kept answers."""
+        """The best answers, for a checkpoint."""
         return {"best": [[name, *row] for name, row in self.best.items()]}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Put `state()` back."""
+        """Restores `state()`."""
         self.best = {name: list(row) for name, *row in state["best"]}
 
 
@@ -110,7 +110,7 @@ class Imitate:
 
 
 class Preference(Record, frozen=True, kw_only=True):
-    """Two answers to one prompt, in tokens, the better one first."""
+    """Two answers to one prompt, as tokens: the better one is `chosen`."""
 
     prompt: list[int]
     chosen: list[int]
@@ -118,7 +118,7 @@ class Preference(Record, frozen=True, kw_only=True):
 
 
 def preferences(batch: RolloutBatch) -> list[Preference]:
-    """Of each group of first answers, the best and the worst with a reward, where they differ by `MARGIN`."""
+    """The best and the worst answer of each group of first turns, where their rewards differ by `MARGIN`."""
     found = []
     for _, turn, answers in batch.groups():
         known = [(one.scored.reward, one) for one in answers if one.scored and one.scored.reward is not None]
@@ -143,7 +143,7 @@ def gather_preferences(
     piece_minutes: float | None = None,
     allow_device_change: bool = False,
 ) -> tuple[list[Preference], LoopResult]:
-    """Sample and judge without learning, and collect the preferences of every group."""
+    """Samples and judges without training; returns the preferences of every group."""
     gather = CollectPreferences()
     loop = TrainingLoop(gather, policy, problems, environment, form, settings, folder, log, piece_minutes)
     result = loop.run(allow_device_change=allow_device_change)
@@ -151,24 +151,24 @@ def gather_preferences(
 
 
 class CollectPreferences:
-    """An update that changes nothing: it keeps each batch's preferences."""
+    """An update without an optimizer step, which collects each batch's preferences."""
 
     def __init__(self) -> None:
         self.name = "gathering preferences"
         self.found: list[Preference] = []
 
     def __call__(self, batch: RolloutBatch, training: TrainingRun) -> dict[str, float]:
-        """No optimizer step."""
+        """Collects the preferences; returns their number so far."""
         self.found += preferences(batch)
         training.skip()
         return {"preferences": float(len(self.found))}
 
     def state(self) -> dict[str, Any]:
-        """What was found."""
+        """The preferences, for a checkpoint."""
         return {"found": [msgspec.to_builtins(one) for one in self.found]}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Put `state()` back."""
+        """Restores `state()`."""
         self.found = [Preference.from_dict(one) for one in state["found"]]
 
 
@@ -185,12 +185,12 @@ def train_dpo(
     piece_minutes: float | None = None,
     allow_device_change: bool = False,
 ) -> LoopResult:
-    """Direct preference optimisation (Rafailov et al. 2023): raise the chosen answer's odds over the rejected one's.
+    """Direct preference optimisation (Rafailov et al. 2023): raises the odds of the chosen over the rejected answer.
 
         L = - log sigmoid(beta ((log p - log p_ref)(chosen) - (log p - log p_ref)(rejected))), the mean over pairs
 
-    The reference is the policy as it comes in: its log-probabilities are computed once, before the first step, and are
-    part of the checkpoint. Logged at stage "dpo"; margin: the mean of what the sigmoid is taken of, over beta.
+    The reference is the policy before the first step; its log-probabilities are computed once and are part of the
+    checkpoint. Logged at stage "dpo"; margin: the mean difference that is multiplied by beta.
     """
     reference = ReferenceMargins(policy, pairs, settings)
 
@@ -203,7 +203,7 @@ def train_dpo(
     passes.training.parts["reference"] = reference
     if not passes.training.resume(allow_device_change=allow_device_change):
         reference.compute()
-        passes.training.save()  # the reference is the weights before the first step: it must outlive them
+        passes.training.save()  # the reference weights are gone after the first step
     return passes.run("dpo", gradient, allow_device_change=allow_device_change)
 
 
@@ -215,24 +215,24 @@ class ReferenceMargins:
         self.gaps: list[float] = []
 
     def compute(self) -> None:
-        """Of the policy as it is now."""
+        """Computes the margins with the policy's present weights."""
         both: list[Pair] = [(one.prompt, answer) for one in self.pairs for answer in (one.chosen, one.rejected)]
         sums = [sum(values) for values in self.policy.logprobs(both, micro_tokens=self.settings.micro_tokens)]
         self.gaps = [chosen - rejected for chosen, rejected in zip(sums[::2], sums[1::2], strict=True)]
 
     def state(self) -> dict[str, Any]:
-        """The figures."""
+        """The margins, for a checkpoint."""
         return {"gaps": self.gaps}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Put `state()` back."""
+        """Restores `state()`."""
         self.gaps = list(state["gaps"])
 
 
 def dpo_gradient(
     policy: PolicyModel, pairs: Sequence[Preference], reference: Sequence[float], settings: ImitationSettings
 ) -> dict[str, Tensor]:
-    """Accumulate the gradient of the mean loss; loss, accuracy (share of pairs in the right order) and margin."""
+    """Accumulates the gradient of the mean loss; returns loss, accuracy (share of pairs in order) and margin."""
     import torch
     from torch.nn.functional import logsigmoid
 
@@ -240,7 +240,7 @@ def dpo_gradient(
     sizes = [2 * len(one.prompt) + len(one.chosen) + len(one.rejected) for one in pairs]
     place = 0
     while place < len(pairs):
-        chunk = take(range(place, len(pairs)), sizes, settings.micro_tokens)
+        chunk = take_batch(range(place, len(pairs)), sizes, settings.micro_tokens)
         place += len(chunk)
         sums = _sums(policy, [(pairs[i].prompt, one) for i in chunk for one in (pairs[i].chosen, pairs[i].rejected)])
         fixed = torch.tensor([reference[i] for i in chunk], device=sums.device)

@@ -1,7 +1,6 @@
-"""The weights of the best stretch of a run, which training may end with instead of its last ones (docs/rl.md).
+"""The weights of the best steps of a run, which training may end with instead of its last ones (docs/rl.md).
 
-A policy gradient can lose within minutes what it had learnt, and nothing of the held-out tasks may decide when to stop.
-What it is paid for while it trains may.
+A policy gradient can collapse within minutes. Held-out tasks may not decide when to stop; the training rewards may.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from typing import Any
 from hipwright.train.rl.policy import PolicyModel
 
 
-class Best:
-    """Keeps the weights after the `window` steps in a row with the highest mean reward so far.
+class BestWeights:
+    """Keeps the weights after the `window` consecutive steps with the highest mean reward so far.
 
-    The rewards are those of the training batches, so where the curriculum turns to harder problems as the policy
-    improves they understate the later weights.
+    The rewards are those of the training batches: where the curriculum prefers harder problems as the policy improves,
+    they understate later weights.
     """
 
     def __init__(self, policy: PolicyModel, window: int) -> None:
@@ -27,8 +26,8 @@ class Best:
         self._kept: dict[str, Any] = {}
         self.step, self.reward = 0, float("-inf")
 
-    def look(self, step: int, reward: float) -> None:
-        """After step's update. A batch that says nothing counts for nothing."""
+    def update(self, step: int, reward: float) -> None:
+        """Records the batch reward of a step, after its update. A reward that is not finite is ignored."""
         if not isfinite(reward):
             return
         self._recent.append(reward)
@@ -38,16 +37,16 @@ class Best:
             self._kept = self._policy.state()
 
     def restore(self) -> None:
-        """Give the policy the weights that were kept; a run shorter than a window keeps its last ones."""
+        """Loads the kept weights into the policy; a run shorter than the window keeps its last ones."""
         if self._kept:
             self._policy.load(self._kept)
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """The state for a checkpoint."""
         return {"recent": list(self._recent), "kept": self._kept, "step": self.step, "reward": self.reward}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Put `state()` back."""
+        """Restores `state()`."""
         self._recent.clear()
         self._recent.extend(state["recent"])
         self._kept, self.step, self.reward = state["kept"], state["step"], state["reward"]

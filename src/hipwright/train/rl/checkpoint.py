@@ -1,10 +1,10 @@
-"""Checkpoints that a kill at any moment leaves whole (docs/rl.md).
+"""Checkpoints that stay complete when the process is killed at any moment (docs/rl.md).
 
     FOLDER/checkpoints/step-000120/state.pt      tensors and plain values
-                                   identity.json what the run is: device, settings, data, model
+                                   identity.json the run's identity: device, settings, data, model
 
-A checkpoint is written beside its place, flushed to the disk and renamed; the last two are kept. Reading one runs no
-code (torch's weights_only).
+A checkpoint is written under another name, flushed to the disk and renamed; the last two are kept. Reading one executes
+no code (torch's weights_only).
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from hipwright.records import content_key
 
 KEEP = 2
 DEVICE_PARTS = ("device", "judge")
-"""What of an identity names a machine; --allow-device-change lets these differ."""
+"""The parts of an identity that name a machine; --allow-device-change lets these differ."""
 _NAME = re.compile(r"step-(\d{6,})$")
 
 
 def steps(folder: Path) -> list[int]:
-    """The steps that a run's folder has checkpoints of, oldest first."""
+    """The steps of the checkpoints in a run's folder, oldest first."""
     found = (_NAME.match(one.name) for one in (folder / "checkpoints").glob("step-*"))
     return sorted(int(match[1]) for match in found if match)
 
 
 def latest_step(folder: Path) -> int | None:
-    """The step that training in this folder goes on from; None: from the start."""
+    """The step of the last checkpoint; None for none."""
     return max(steps(folder), default=None)
 
 
 def save(folder: Path, step: int, identity: Mapping[str, str], state: dict[str, Any]) -> Path:
-    """Write the checkpoint of a step, and drop all but the last two."""
+    """Writes the checkpoint of a step, and deletes all but the last two."""
     import torch
 
     place = folder / "checkpoints" / f"step-{step:06d}"
     beside = place.with_name(f".writing-{place.name}")
-    shutil.rmtree(beside, ignore_errors=True)  # what a kill left
+    shutil.rmtree(beside, ignore_errors=True)  # a killed process may have left it
     beside.mkdir(parents=True)
     torch.save(state, beside / "state.pt")
     (beside / "identity.json").write_text(json.dumps(dict(identity), indent=1, sort_keys=True), encoding="utf-8")
     for path in (*beside.iterdir(), beside):
         _flush(path)
-    if place.exists():  # the run is at this step again, after --allow-device-change or with more minutes
+    if place.exists():  # the step was repeated
         shutil.rmtree(place)
     beside.rename(place)
     _flush(place.parent)
@@ -60,9 +60,9 @@ def save(folder: Path, step: int, identity: Mapping[str, str], state: dict[str, 
 
 
 def load(folder: Path, identity: Mapping[str, str], *, allow_device_change: bool = False) -> dict[str, Any] | None:
-    """The last checkpoint's state, with the `identity` that it was written with; None where there is none.
+    """The last checkpoint's state, with its `identity`; None for none.
 
-    BadInput where it belongs to another run: other settings, data or model, or another device that nobody allowed.
+    Raises BadInput where its identity differs, except in `DEVICE_PARTS` with allow_device_change.
     """
     import torch
 
@@ -73,7 +73,7 @@ def load(folder: Path, identity: Mapping[str, str], *, allow_device_change: bool
     try:
         known = json.loads((place / "identity.json").read_text(encoding="utf-8"))
         state: dict[str, Any] = torch.load(place / "state.pt", map_location="cpu", weights_only=True)
-    except Exception as error:  # a broken disk can raise anything here
+    except Exception as error:  # corrupt files raise errors of any type
         hint = f"delete {place} to go on from the checkpoint before it"
         raise BadInput(f"cannot read the checkpoint {place}: {error}", hint=hint) from error
     _check(place, known, identity, allow_device_change)
@@ -92,7 +92,7 @@ def _check(place: Path, known: Mapping[str, str], identity: Mapping[str, str], a
 
 
 def identity_of(**parts: Any) -> dict[str, str]:
-    """What a run is. Short strings stay readable, all else is hashed from its canonical JSON."""
+    """The identity of a run: strings as they are, other parts as a hash of their canonical JSON."""
     return {
         name: part if isinstance(part, str) else content_key(json.dumps(part, sort_keys=True, default=repr))
         for name, part in parts.items()
@@ -108,7 +108,7 @@ def digest(texts: Iterable[str | bytes]) -> str:
 
 
 def random_states() -> dict[str, Any]:
-    """The states of Python's, numpy's and torch's generators, on every CUDA device too."""
+    """The states of the random generators of Python, numpy, torch and every CUDA device."""
     import numpy as np
     import torch
 
@@ -122,7 +122,7 @@ def random_states() -> dict[str, Any]:
 
 
 def restore_random(states: Mapping[str, Any]) -> None:
-    """Put `random_states()` back; CUDA's only where the same number of devices is there."""
+    """Restores `random_states()`; CUDA's only where the number of devices is the same."""
     import numpy as np
     import torch
 

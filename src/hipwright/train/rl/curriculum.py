@@ -1,4 +1,4 @@
-"""Which problems are asked next: those that are sometimes solved and sometimes not teach most (docs/rl.md)."""
+"""The curriculum: draws problems, preferring those that are solved sometimes (docs/rl.md)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from hipwright.train.rl.settings import CurriculumSettings
 
 PRIOR = 2.0
-"""How many samples the first guess, a pass rate of one half, weighs: unseen problems are tried early."""
+"""The weight in samples of the prior pass rate of one half, with which unseen problems are drawn early."""
 
 
 class Curriculum:
-    """Draws indices of problems with weight p^a (1-p)^b, p the decayed pass rate, and a uniform share."""
+    """Draws problems by index, with weight p^a (1-p)^b of their decayed pass rate p, and a uniform share."""
 
     def __init__(self, count: int, settings: CurriculumSettings) -> None:
         self.settings = settings
@@ -23,14 +23,14 @@ class Curriculum:
         return (self._passed[index] + PRIOR / 2) / (self._seen[index] + PRIOR)
 
     def weights(self) -> list[float]:
-        """The probability of each problem to be the first that is drawn."""
+        """The probability of each problem in a single draw."""
         a, b, floor = self.settings.a, self.settings.b, self.settings.floor
         raw = [self.rate(index) ** a * (1 - self.rate(index)) ** b for index in range(len(self._seen))]
         total = sum(raw)
         return [floor / len(raw) + (1 - floor) * weight / total for weight in raw]
 
     def draw(self, count: int, rng: random.Random) -> list[int]:
-        """`count` problems, none twice while there are others."""
+        """`count` problems, none repeated before all were drawn."""
         found: list[int] = []
         while len(found) < count:
             weights = self.weights()
@@ -39,16 +39,16 @@ class Curriculum:
         return found
 
     def update(self, index: int, passed: int, seen: int) -> None:
-        """A visit: `passed` of `seen` judged samples were right."""
+        """Records that `passed` of `seen` judged samples were correct."""
         if seen:
             decay = self.settings.decay
             self._passed[index] = decay * self._passed[index] + passed
             self._seen[index] = decay * self._seen[index] + seen
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """The state for a checkpoint."""
         return {"passed": list(self._passed), "seen": list(self._seen)}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Put `state()` back."""
+        """Restores `state()`."""
         self._passed, self._seen = list(state["passed"]), list(state["seen"])

@@ -1,8 +1,8 @@
-"""Sampling from a transformers causal model with static shapes, one captured graph a shape on CUDA (docs/rl.md).
+"""Sampling from a transformers causal model with static shapes, with a CUDA graph for each shape (docs/rl.md).
 
-Every tensor of a step keeps its address: keys and values of a fixed length, the column that is written next, and the
-mask of what may be seen. So one decode step can be captured as a CUDA graph once and replayed for each token; the
-weights are read in place, and an optimizer that changes them in place needs no new capture.
+Every tensor of a decode step keeps its address: keys and values of a fixed length, the index of the next column, and
+the attention mask. One step is captured as a CUDA graph and replayed for each token. The graph reads the weights in
+place, so updates in place need no new capture.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-LOOK = 32
-"""Tokens between two looks at whether every row has ended: a look waits for the device."""
-WARM = 2
-"""Steps before a capture: libraries choose and load their kernels in them."""
-ROUND = 64
-"""Prompts are padded to a multiple of this, and so is the cache, so that batches share shapes."""
+END_CHECK_TOKENS = 32
+"""Tokens between two checks whether every row has ended; a check synchronises with the device."""
+WARMUP_STEPS = 2
+"""Steps before a capture, in which libraries choose and load their kernels."""
+PAD_MULTIPLE = 64
+"""Prompts and the cache are padded to a multiple of this, so that batches share shapes."""
 
 
-class _Cache:
-    """Keys and values as transformers' attention asks for them: update() stores, and returns what is attended to.
+class _StaticCache:
+    """Keys and values of a fixed length, with the interface of transformers' caches.
 
-    While `filling`, each prompt's keys and values are stored `repeat` times, for its samples, and attention sees the
-    prompt alone; then each token's are written at column `at`.
+    While `filling`, each prompt's keys and values are stored `repeat` times, for its samples, and the prompt alone is
+    returned for attention; afterwards each token's are stored at column `at`.
     """
 
     def __init__(self, rows: int, length: int, device: str) -> None:
@@ -38,7 +38,10 @@ class _Cache:
         self.filling, self.repeat = True, 1
 
     def update(self, key: Tensor, value: Tensor, layer: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        """rows x heads x tokens x size each. The cache has the values' dtype: autocast leaves keys in float32."""
+        """Stores key and value, rows x heads x tokens x size each; returns those to attend to.
+
+        The cache has the values' dtype, since autocast leaves keys in float32.
+        """
         key = key.to(value.dtype)
         if layer not in self.kept:
             shape = (self.rows, key.shape[1], self.length)
@@ -53,20 +56,20 @@ class _Cache:
         return keys, values
 
     def get_seq_length(self, *_: Any) -> int:
-        """Not asked for in earnest: masks and positions are given."""
+        """0; masks and positions are passed to the model, so the length is not used."""
         return 0
 
 
 class Decoder:
-    """The state of one shape: `rows` sequences of up to `width` prompt tokens and `new` sampled ones."""
+    """Samples with one shape: `rows` sequences of up to `width` prompt tokens and `new` sampled tokens."""
 
     def __init__(self, network: Any, rows: int, width: int, new: int, *, end: Sequence[int], pad: int) -> None:
         import torch
 
         self.network, self.rows, self.width, self.new, self.pad = network, rows, width, new, pad
         self.device = network.device
-        length = -(-(width + new) // ROUND) * ROUND  # a mask's row is read in whole vectors
-        self.cache = _Cache(rows, length, self.device)
+        length = -(-(width + new) // PAD_MULTIPLE) * PAD_MULTIPLE  # attention kernels read the mask in whole vectors
+        self.cache = _StaticCache(rows, length, self.device)
         self.end = torch.tensor(sorted(end), device=self.device)
 
         def zeros(*shape: int, dtype: torch.dtype = torch.long) -> Tensor:
@@ -82,9 +85,9 @@ class Decoder:
         self.graph: Any = None
 
     def __call__(self, prompts: Sequence[Sequence[int]], samples: int, temperature: float, generator: Any) -> None:
-        """Fill `tokens` and `logprobs`, rows x new: `samples` rows for each prompt, one after the other."""
+        """Fills `tokens` and `logprobs`, rows x new: `samples` consecutive rows for each prompt."""
         self._prefill(prompts, samples, temperature)
-        if self.graph is None and self.network.graphs and self.new > WARM:
+        if self.graph is None and self.network.graphs and self.new > WARMUP_STEPS:
             self._capture()
             self._prefill(prompts, samples, temperature)
         for number in range(self.new):
@@ -94,11 +97,11 @@ class Decoder:
                 self.graph.replay()
             else:
                 self._step()
-            if number % LOOK == LOOK - 1 and bool(self.done.all()):
+            if number % END_CHECK_TOKENS == END_CHECK_TOKENS - 1 and bool(self.done.all()):
                 break
 
     def _prefill(self, prompts: Sequence[Sequence[int]], samples: int, temperature: float) -> None:
-        """Run the prompts, padded on the left, and leave every sequence ready for its first token."""
+        """Runs the prompts, padded on the left, and sets the state before the first sampled token."""
         import torch
 
         tokens = torch.full((len(prompts), self.width), self.pad, dtype=torch.long)
@@ -109,7 +112,9 @@ class Decoder:
         tokens, seen = tokens.to(self.device), seen.to(self.device)
         positions = (seen.cumsum(1) - 1).clamp(min=0)
         causal = torch.ones(self.width, self.width, dtype=torch.bool, device=self.device).tril()
-        alone = torch.eye(self.width, dtype=torch.bool, device=self.device)  # padding sees itself: no empty softmax
+        alone = torch.eye(
+            self.width, dtype=torch.bool, device=self.device
+        )  # padding attends to itself, so that no softmax is empty
         mask = (seen[:, None, :] & causal | alone)[:, None]
         self.cache.filling, self.cache.repeat = True, samples
         logits = self.network.last_logits(tokens, mask, positions, self.cache)
@@ -117,7 +122,7 @@ class Decoder:
         if self.logits.shape[1] != logits.shape[1]:
             self.logits = logits.new_zeros(self.rows, logits.shape[1])
             self.noise = self.logits.clone()
-        self.noise.fill_(1.0)  # which at temperature 0 it stays: the likeliest token
+        self.noise.fill_(1.0)  # it stays 1 at temperature 0, which gives the likeliest token
         self.temperature.fill_(temperature or 1.0)
         self.logits.copy_(logits.repeat_interleave(samples, 0))
         self.mask.zero_()
@@ -129,14 +134,14 @@ class Decoder:
         self.tokens.fill_(self.pad)
 
     def _step(self) -> None:
-        """One token of each row from the logits, and the logits after it. Only tensors that stay where they are."""
+        """Samples a token of each row from the logits and computes the next logits, in place."""
         self._pick()
         self.logits.copy_(
             self.network.last_logits(self.token[:, None], self.mask[:, None, None], self.position[:, None], self.cache)
         )
 
     def _pick(self) -> None:
-        """Sample a token of each row: the argmax of p / Exp(1) has the distribution p (the Gumbel trick)."""
+        """Samples a token of each row: the argmax of p / Exp(1) has the distribution p (the Gumbel trick)."""
         logprobs = (self.logits / self.temperature).log_softmax(-1)
         token = (logprobs - self.noise.log()).argmax(-1)
         chosen = logprobs.gather(1, token[:, None])
@@ -151,13 +156,13 @@ class Decoder:
         self.mask.index_fill_(1, self.cache.at, True)
 
     def _capture(self) -> None:
-        """Capture `_step`. Warming up moves the state on: the prompts are run again after it."""
+        """Captures `_step` as a CUDA graph. It changes the state, so the prompts are run again afterwards."""
         import torch
 
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            for _ in range(WARM):
+            for _ in range(WARMUP_STEPS):
                 self._step()
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()

@@ -1,7 +1,6 @@
-"""Supervised learning on rows of tokens: completion tokens only, packed, resumable to the exact next batch.
+"""Supervised learning on rows of tokens on one GPU: packed, with an exact resume, and a loss on completions alone.
 
-It serves the miniature, which starts from random weights, and any model that fits one GPU. Larger ones are trained by
-TRL's SFTTrainer (train/sft.py), over many GPUs.
+The miniature and the arms use it. TRL's SFTTrainer (train/sft.py) trains larger models on several GPUs.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Evaluate = Callable[[], Mapping[str, float]]
-"""Figures of the policy as it is, for the log."""
+"""Gives figures of the present policy for the log."""
 Gradient = Callable[[Sequence[int]], Mapping[str, "Tensor"]]
-"""Accumulates the loss's gradient over a batch of indices; figures, left on the device."""
+"""Accumulates the loss's gradient over a batch of indices; returns figures, which stay on the device."""
 
 
 def sft_loop(
@@ -40,7 +39,7 @@ def sft_loop(
     piece_minutes: float | None = None,
     allow_device_change: bool = False,
 ) -> LoopResult:
-    """Minimise the mean negative log-likelihood of the completions' tokens. Resumes from FOLDER's checkpoint.
+    """Minimises the mean negative log-likelihood of the completions' tokens. Resumes from FOLDER's checkpoint.
 
     rows: (prompt tokens, completion tokens), the completion with its end token. evaluate: called every
     `evaluate_every` steps and after the last; logged at stage "eval".
@@ -56,7 +55,7 @@ def sft_loop(
 
 
 def imitate(policy: PolicyModel, rows: Sequence[Pair], settings: ImitationSettings) -> Tensor:
-    """Accumulate the gradient of the mean loss of some rows, in nats a completion token; returns that loss."""
+    """Accumulates the gradient of the rows' mean loss; returns that loss, in nats a completion token."""
     import torch
 
     tokens = sum(len(completion) for _, completion in rows)
@@ -69,9 +68,10 @@ def imitate(policy: PolicyModel, rows: Sequence[Pair], settings: ImitationSettin
 
 
 class Passes:
-    """Optimizer steps over fixed data in passes, each in an order of its own; a part of its own training's checkpoint.
+    """Optimizer steps over fixed data in passes, each in its own random order.
 
-    sizes: tokens of each datum. A batch is what comes next in the pass, up to `batch_tokens`.
+    sizes: tokens of each row. A batch is the next rows of the pass with at most `batch_tokens` tokens. The position in
+    the data is part of the checkpoint.
     """
 
     def __init__(
@@ -95,13 +95,13 @@ class Passes:
     def run(
         self, stage: str, gradient: Gradient, evaluate: Evaluate | None = None, *, allow_device_change: bool = False
     ) -> LoopResult:
-        """Go on until the piece or the run is over."""
+        """Trains until the piece or the run is over."""
         training = self.training
         training.resume(allow_device_change=allow_device_change)
         metrics: dict[str, float] = {}
         tokens, began = 0, time.monotonic()
         while not training.over:
-            batch = self.next()
+            batch = self.next_batch()
             rate = training.optim.rate(training.step)
             found = gradient(batch)
             norm = training.apply()
@@ -119,21 +119,21 @@ class Passes:
                 training.save()
         return training.result(metrics)
 
-    def next(self) -> list[int]:
-        """The indices of the next batch, which also moves on."""
+    def next_batch(self) -> list[int]:
+        """The indices of the next batch; advances the position."""
         order = self._pass(self.number)
-        batch = take(order[self.place :], self.sizes, self.settings.batch_tokens)
+        batch = take_batch(order[self.place :], self.sizes, self.settings.batch_tokens)
         self.place += len(batch)
         if self.place >= len(order):
             self.number, self.place = self.number + 1, 0
         return batch
 
     def state(self) -> dict[str, Any]:
-        """Where the data is."""
+        """The position in the data, for a checkpoint."""
         return {"number": self.number, "place": self.place}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Put `state()` back."""
+        """Restores `state()`."""
         self.number, self.place = state["number"], state["place"]
 
     def _pass(self, number: int) -> list[int]:
@@ -144,19 +144,19 @@ class Passes:
         return self._order[1]
 
     def _steps(self) -> int:
-        """Steps of `epochs` passes, by the first one's."""
+        """The steps of `epochs` passes, extrapolated from the first pass."""
         return max(1, round(self.settings.epochs * sum(1 for _ in self._batches(self._pass(0)))))
 
     def _batches(self, order: list[int]) -> Iterator[list[int]]:
         place = 0
         while place < len(order):
-            batch = take(order[place:], self.sizes, self.settings.batch_tokens)
+            batch = take_batch(order[place:], self.sizes, self.settings.batch_tokens)
             place += len(batch)
             yield batch
 
 
-def take(order: Sequence[int], sizes: Sequence[int], tokens: int) -> list[int]:
-    """The first indices that have at most `tokens` tokens together, at least one."""
+def take_batch(order: Sequence[int], sizes: Sequence[int], tokens: int) -> list[int]:
+    """The first indices with at most `tokens` tokens in total, at least one index."""
     batch: list[int] = []
     for index in order:
         tokens -= sizes[index]

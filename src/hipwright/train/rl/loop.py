@@ -1,7 +1,7 @@
-"""The loop of reinforcement learning: draw problems, sample, judge, update; in pieces, and safe to kill (docs/rl.md).
+"""The loop of reinforcement learning: draws problems, samples, judges and updates (docs/rl.md).
 
-What an update does with a judged batch is a part of its own: the clipped policy gradient here, rejection fine-tuning
-and the gathering of preference pairs in arms.py. Each is checkpointed and logged in the same way.
+A run may be continued in several calls, and resumes after a kill. The `Update` decides what is done with a judged
+batch: the clipped policy gradient (gradient.py), rejection fine-tuning or collecting preferences (arms.py).
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ import msgspec
 from hipwright.errors import InfrastructureError
 from hipwright.train.forms import PromptForm
 from hipwright.train.records import TrainingProblem
-from hipwright.train.rl.best import Best
+from hipwright.train.rl.best import BestWeights
 from hipwright.train.rl.checkpoint import digest
 from hipwright.train.rl.curriculum import Curriculum
-from hipwright.train.rl.exemplars import ExemplarSettings
+from hipwright.train.rl.exemplars import RolloutContext
 from hipwright.train.rl.gradient import PolicyGradient
 from hipwright.train.rl.policy import PolicyModel
-from hipwright.train.rl.rollout import OutcomeScorer, PhaseSeconds, Roller, RolloutBatch
+from hipwright.train.rl.rollout import OutcomeScorer, PhaseSeconds, RolloutBatch, RolloutRunner
 from hipwright.train.rl.settings import RLSettings
 from hipwright.train.rl.training import LoopResult, Metrics, Stateful, TrainingRun
 
 STAGE = "rl"
-BLIND = 3
-"""Batches in a row without a single reward after which the run is given up: the machine is at fault."""
+MAX_UNSCORED_BATCHES = 3
+"""Consecutive batches without any reward after which the run ends with an infrastructure error."""
 
 
 class Update(Stateful, Protocol):
-    """What is done with a judged batch: gradients and one `training.apply()`, or `training.skip()`."""
+    """An update on a judged batch: gradients with `training.apply()`, or `training.skip()`."""
 
     name: str
 
     def __call__(self, batch: RolloutBatch, training: TrainingRun) -> dict[str, float]:
-        """The update's own figures."""
+        """Runs the update; returns its figures."""
         ...
 
 
@@ -54,10 +54,10 @@ def train_rl(
     piece_minutes: float | None = None,
     allow_device_change: bool = False,
 ) -> LoopResult:
-    """Train by clipped policy gradient on the environment's rewards; resumes from FOLDER's checkpoint.
+    """Trains by the clipped policy gradient on the environment's rewards; resumes from FOLDER's checkpoint.
 
-    Call it again, with the same arguments, until the result is `finished`. Raises BadInput where the folder is another
-    run's, and InfrastructureError after three batches in a row that nothing of could be scored.
+    piece_minutes: the limit of this call; the same call continues until the result is `finished`. Raises BadInput where
+    the folder holds another run, and InfrastructureError after three consecutive batches without a scorable answer.
     """
     update = PolicyGradient(policy, settings)
     loop = TrainingLoop(update, policy, problems, environment, form, settings, folder, log, piece_minutes)
@@ -65,7 +65,7 @@ def train_rl(
 
 
 class TrainingLoop:
-    """One run; `update` decides what it learns from a batch."""
+    """One run with an `Update`."""
 
     def __init__(
         self,
@@ -80,20 +80,20 @@ class TrainingLoop:
         piece_minutes: float | None = None,
     ) -> None:
         self.settings, self.log, self.update, self.problems = settings, log, update, problems
-        self.watch = PhaseSeconds()
+        self.times = PhaseSeconds()
         self.curriculum = Curriculum(len(problems), settings.curriculum)
-        self.context = ExemplarSettings(settings.exemplars, settings.lessons)
-        self.roller = Roller(policy, problems, environment, form, settings, self.context, self.watch)
-        self.ahead = Ahead(self.roller)
-        self.blind = 0
-        self.began: float | None = None
+        self.context = RolloutContext(settings.exemplars, settings.lessons)
+        self.runner = RolloutRunner(policy, problems, environment, form, settings, self.context, self.times)
+        self.prefetched = PrefetchedBatch(self.runner)
+        self.unscored = 0
+        self.began: float | None = None  # the last step
         parts: dict[str, Stateful] = {"curriculum": self.curriculum, "context": self.context, "update": update}
-        self.best = Best(policy, settings.keep) if settings.keep else None
+        self.best = BestWeights(policy, settings.keep) if settings.keep else None
         if self.best is not None:
             parts["best"] = self.best
         if hasattr(environment.judge, "state"):
-            parts["judge"] = Remembered(environment.judge)
-        parts["ahead"] = self.ahead  # last: restoring it asks the judge, which knows most of the answers by then
+            parts["judge"] = JudgeState(environment.judge)
+        parts["ahead"] = self.prefetched  # last, since restoring it submits to the judge, which must have its cache
         identity = {
             "judge": str(environment.judge.device),
             "data": digest(f"{one.name}\n{one.source}" for one in problems),
@@ -103,15 +103,15 @@ class TrainingLoop:
         self.training = TrainingRun(policy, settings, settings.steps, folder, identity, parts, piece_minutes)
 
     def run(self, *, allow_device_change: bool = False) -> LoopResult:
-        """Go on until the piece or the run is over; a run that is over leaves the policy with its best weights, where
-        the settings ask for them."""
+        """Trains until the piece or the run is over. A finished run with `keep` leaves the policy with its best
+        weights."""
         training = self.training
         training.resume(allow_device_change=allow_device_change)
         metrics: dict[str, float] = {}
         while not training.over:
             metrics = self._step()
             if self.best is not None:
-                self.best.look(training.step, metrics["reward"])
+                self.best.update(training.step, metrics["reward"])
             if training.checkpoint_due():
                 training.save()
         if self.best is not None and training.finished:
@@ -121,30 +121,31 @@ class TrainingLoop:
 
     def _step(self) -> dict[str, float]:
         training, began = self.training, time.monotonic()
-        pace, self.began = began - (self.began or began), began  # what is ahead of a last step is judged for nothing
-        batch = self.ahead.batch or self._start(training.step + 1)
-        self.ahead.batch = None
-        if self.settings.overlap and batch.step < self.settings.steps and not training.ends_within(pace):
-            self.ahead.batch = self._start(batch.step + 1)
-        self.roller.finish(batch)
-        self._look(batch)
-        with self.roller.on_gpu("train"):
+        # seconds of the last step: the batch after the run's last step is not started
+        last_step_s, self.began = began - (self.began or began), began
+        batch = self.prefetched.batch or self._start(training.step + 1)
+        self.prefetched.batch = None
+        if self.settings.overlap and batch.step < self.settings.steps and not training.ends_within(last_step_s):
+            self.prefetched.batch = self._start(batch.step + 1)
+        self.runner.finish(batch)
+        self._record(batch)
+        with self.runner.on_gpu("train"):
             metrics = self.update(batch, training)
-        metrics |= figures(batch) | {f"seconds_{name}": spent for name, spent in self.watch.taken().items()}
+        metrics |= batch_figures(batch) | {f"seconds_{name}": spent for name, spent in self.times.take().items()}
         metrics["seconds_step"] = time.monotonic() - began
         metrics["rewards_an_hour"] = 3600 * metrics["scored"] / max(metrics["seconds_step"], 1e-9)
         metrics["minutes"] = training.minutes
         self.log.metrics(STAGE, training.step, metrics)
         if training.step % self.settings.sample_every == 0:
-            self._show(batch)
+            self._log_conversation(batch)
         return metrics
 
     def _start(self, step: int) -> RolloutBatch:
         rng = random.Random(f"{self.settings.seed}/{step}/draw")
-        return self.roller.start(step, self.curriculum.draw(self.settings.prompts, rng))
+        return self.runner.start(step, self.curriculum.draw(self.settings.prompts, rng))
 
-    def _look(self, batch: RolloutBatch) -> None:
-        """Tell curriculum and context of a judged batch; give up where nothing can be judged any more."""
+    def _record(self, batch: RolloutBatch) -> None:
+        """Updates curriculum and context; raises InfrastructureError after too many batches without a reward."""
         scored = 0
         for slot, turn, answers in batch.groups():
             known = [one.scored.outcome for one in answers if one.scored and one.scored.reward is not None]
@@ -154,22 +155,24 @@ class TrainingLoop:
             for one in answers:
                 if one.scored:
                     self.context.add(self.problems[batch.drawn[slot]], one.text, one.scored)
-        self.blind = 0 if scored else self.blind + 1
-        if self.blind >= BLIND:
-            said = batch.talks[0].answers[-1].outcome
+        self.unscored = 0 if scored else self.unscored + 1
+        if self.unscored >= MAX_UNSCORED_BATCHES:
+            last = batch.conversations[0].answers[-1].outcome
             raise InfrastructureError(
-                f"nothing of {BLIND} batches could be scored: {said.message if said else ''}",
+                f"nothing of {MAX_UNSCORED_BATCHES} batches could be scored: {last.message if last else ''}",
                 hint="mend the machine; the same command goes on from the last checkpoint",
             )
 
-    def _show(self, batch: RolloutBatch) -> None:
-        """Log one conversation of the batch, a different slot each time."""
-        talk = batch.talks[(self.training.step // self.settings.sample_every) % len(batch.talks)]
-        for turn, answer in enumerate(talk.answers):
+    def _log_conversation(self, batch: RolloutBatch) -> None:
+        """Logs one conversation of the batch, of another slot each time."""
+        conversation = batch.conversations[
+            (self.training.step // self.settings.sample_every) % len(batch.conversations)
+        ]
+        for turn, answer in enumerate(conversation.answers):
             record = {
-                "problem": talk.problem.name,
-                "source": talk.problem.source,
-                "context": talk.context,
+                "problem": conversation.problem.name,
+                "source": conversation.problem.source,
+                "context": conversation.context,
                 "turn": turn,
                 "completion": answer.text,
                 "outcome": answer.outcome.to_dict() if answer.outcome else None,
@@ -178,45 +181,45 @@ class TrainingLoop:
             self.log.sample(STAGE, self.training.step, record)
 
 
-class Remembered:
-    """What a judge knows of programs, as one block of JSON: thousands of records are slow to pickle one by one."""
+class JudgeState:
+    """A judge's cached verdicts as one block of JSON, since pickling thousands of records is slow."""
 
     def __init__(self, judge: Any) -> None:
         self.judge = judge
 
     def state(self) -> dict[str, Any]:
-        """The block, a tensor of bytes."""
+        """The block, as a tensor of bytes."""
         import torch
 
         return {"json": torch.frombuffer(bytearray(msgspec.json.encode(self.judge.state())), dtype=torch.uint8)}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Put `state()` back."""
+        """Restores `state()`."""
         self.judge.load(msgspec.json.decode(state["json"].numpy().tobytes()))
 
 
-class Ahead:
-    """The batch that is judged while the one before it is trained on."""
+class PrefetchedBatch:
+    """The batch that is judged while the policy is trained on the previous one; None where there is none."""
 
-    def __init__(self, roller: Roller) -> None:
-        self.roller = roller
+    def __init__(self, runner: RolloutRunner) -> None:
+        self.runner = runner
         self.batch: RolloutBatch | None = None
 
     def state(self) -> dict[str, Any]:
-        """What was sampled."""
+        """The batch's sampled answers."""
         return {"batch": self.batch.state() if self.batch else None}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Hand it to the judge again."""
-        self.batch = self.roller.restore(state["batch"]) if state["batch"] else None
+        """Restores the batch and submits it to the judge again."""
+        self.batch = self.runner.restore(state["batch"]) if state["batch"] else None
 
 
-def figures(batch: RolloutBatch) -> dict[str, float]:
-    """What a judged batch came to: shares of all scorable answers, of first turns, and of infrastructure faults."""
-    answers = [answer for talk in batch.talks for answer in talk.answers if answer.scored]
+def batch_figures(batch: RolloutBatch) -> dict[str, float]:
+    """The figures of a judged batch: means over scorable answers, first and last turns, and the share of faults."""
+    answers = [answer for conversation in batch.conversations for answer in conversation.answers if answer.scored]
     known = [one.scored for one in answers if one.scored and one.scored.reward is not None]
-    first = [talk.answers[0].scored for talk in batch.talks if talk.answers[0].scored]
-    last = [talk.answers[-1].scored for talk in batch.talks if talk.answers[-1].scored]
+    first = [conversation.answers[0].scored for conversation in batch.conversations if conversation.answers[0].scored]
+    last = [conversation.answers[-1].scored for conversation in batch.conversations if conversation.answers[-1].scored]
     return {
         "reward": mean(one.reward for one in known if one.reward is not None),
         "compiled": mean(one.outcome.compiled for one in known),
@@ -234,6 +237,6 @@ def figures(batch: RolloutBatch) -> dict[str, float]:
 
 
 def mean(values: Iterable[float]) -> float:
-    """The mean; NaN of nothing, which the log writes as null."""
+    """The mean; NaN without values, which the log writes as null."""
     known: list[float] = [float(value) for value in values]
     return sum(known) / len(known) if known else float("nan")

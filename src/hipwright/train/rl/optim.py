@@ -1,4 +1,4 @@
-"""AdamW with warm-up, a schedule that depends on the step alone, and clipped gradients."""
+"""AdamW with warm-up, a learning rate that is a function of the step alone, and gradient clipping."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 BETAS = (0.9, 0.95)
-LAST = 0.1
-"""What a cosine schedule leaves of the learning rate."""
+COSINE_FLOOR = 0.1
+"""The final share of the learning rate of a cosine schedule."""
 
 
 class Optim:
-    """steps: what a cosine schedule ends at. Weight decay is for matrices only, as is usual."""
+    """AdamW over the parameters. steps: the end of a cosine schedule. Weight decay applies to matrices only."""
 
     def __init__(self, parameters: Sequence[Any], settings: OptimSettings, steps: int) -> None:
         import torch
@@ -37,10 +37,11 @@ class Optim:
         if settings.schedule == "constant" or step < settings.warmup:
             return settings.learning_rate * ramp
         done = min(1.0, (step - settings.warmup) / max(self.steps - settings.warmup, 1))
-        return settings.learning_rate * (LAST + (1 - LAST) * (1 + math.cos(math.pi * done)) / 2)
+        return settings.learning_rate * (COSINE_FLOOR + (1 - COSINE_FLOOR) * (1 + math.cos(math.pi * done)) / 2)
 
     def step(self, step: int) -> Tensor:
-        """Apply the gradients and clear them; returns their norm before clipping. Not finite: nothing is applied."""
+        """Applies and clears the gradients; returns their norm before clipping. A norm that is not finite skips the
+        update."""
         import torch
 
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.max_grad_norm)
@@ -52,10 +53,10 @@ class Optim:
         return norm
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """The state for a checkpoint."""
         state: dict[str, Any] = self.adam.state_dict()
         return state
 
     def load(self, state: dict[str, Any]) -> None:
-        """Put `state()` back."""
+        """Restores `state()`."""
         self.adam.load_state_dict(state)

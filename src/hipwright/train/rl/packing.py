@@ -1,7 +1,7 @@
-"""Sequences of tokens packed into rows: one layout for imitation, policy gradients and preferences (docs/rl.md).
+"""Packs sequences of tokens into rows, for imitation, policy gradients and preferences (docs/rl.md).
 
-A row holds several sequences behind one another, each with positions from 0 and an attention of its own, so that hardly
-any of the work goes into padding.
+A row holds several consecutive sequences, each with positions from 0 and attention to itself alone, so that little work
+is spent on padding.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Pair = tuple[Sequence[int], Sequence[int]]
-"""The tokens of a prompt, and those of its completion."""
+"""(tokens of a prompt, tokens of its completion)."""
 PADDING = 0.25
-"""Padding in a group of rows over its tokens, at most."""
+"""The most padding of a batch of rows, as a share of its tokens."""
 ALIGN = 16
-"""Rows are a multiple of so many tokens: attention kernels read masks in whole vectors, or copy them first."""
+"""Row lengths are multiples of this, since attention kernels copy masks that they cannot read in whole vectors."""
 
 
 @dataclass(frozen=True)
 class PackedRows:
-    """Rows of equal length. tokens, owners, positions: rows x length; an owner of 0 is padding.
+    """Rows of equal length. tokens, owners, positions: rows x length; owner 0 is padding.
 
-    states, targets: for every completion token, in the order of the sequences, the flat place whose state predicts it,
-    and the token itself. counts: completion tokens of each sequence.
+    states, targets: for every completion token, in the order of the sequences, the flat index of the state that
+    predicts it, and the token. counts: completion tokens of each sequence.
     """
 
     tokens: Tensor
@@ -37,7 +37,7 @@ class PackedRows:
     counts: tuple[int, ...]
 
     def mask(self) -> Tensor:
-        """rows x 1 x length x length, true where a token sees another: itself and what is before it in its sequence."""
+        """The boolean attention mask, rows x 1 x length x length: a token attends to its sequence up to itself."""
         import torch
 
         length = self.tokens.shape[1]
@@ -46,7 +46,7 @@ class PackedRows:
 
 
 def rows(lengths: Sequence[int], length: int) -> list[list[int]]:
-    """Indices of sequences in rows of `length` tokens: first fit, the longest first; a longer one stands alone."""
+    """Indices of sequences in rows of `length` tokens, by first fit, longest first; a longer one has its own row."""
     packed: list[list[int]] = []
     room: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
@@ -61,9 +61,9 @@ def rows(lengths: Sequence[int], length: int) -> list[list[int]]:
 
 
 def batches(packed: Sequence[Sequence[int]], lengths: Sequence[int], tokens: int) -> list[list[list[int]]]:
-    """Rows in groups of at most `tokens` tokens (a single row may have more), longest rows first.
+    """Batches of rows with at most `tokens` tokens (a single row may have more), longest rows first.
 
-    Padding comes on top of that, up to `PADDING`.
+    Padding adds up to `PADDING` of that.
     """
     sized = sorted(((sum(lengths[i] for i in row), list(row)) for row in packed), key=lambda item: -item[0])
     groups: list[list[list[int]]] = []
@@ -79,7 +79,10 @@ def batches(packed: Sequence[Sequence[int]], lengths: Sequence[int], tokens: int
 
 
 def pack(pairs: Sequence[Pair], layout: Sequence[Sequence[int]], device: str) -> tuple[PackedRows, list[int]]:
-    """The rows of `layout` (indices into pairs) as tensors, and the indices of the sequences in their order there."""
+    """(the rows of `layout` as tensors, the indices of the sequences in their order there).
+
+    layout: rows of indices into pairs.
+    """
     import numpy as np
     import torch
 

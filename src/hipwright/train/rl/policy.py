@@ -1,8 +1,8 @@
-"""Policies: what samples answers and tells how likely they are. HFPolicy runs any transformers causal model.
+"""Policies, which sample answers and compute their likelihood. HFPolicy runs any transformers causal model.
 
-Nothing here calls transformers' `generate`: decode.py samples with static shapes, and logprobs() runs packed rows. Both
-take the network's states and its output head apart, so logits exist for completion tokens only. Models that change
-their logits behind the head (Gemma 2's soft cap) or have other layers than full attention are refused.
+decode.py samples with static shapes in place of transformers' `generate`, and `likelihood` runs packed rows. Both call
+the backbone and the output head separately, so that logits exist for completion tokens only. Models that change their
+logits after the head (Gemma 2's soft cap) or have other layers than full attention are refused.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hipwright.errors import BadInput
 from hipwright.llm.checkpoint import cache_argument
 from hipwright.targets import TORCH_GPU
-from hipwright.train.rl.decode import ROUND, Decoder
+from hipwright.train.rl.decode import PAD_MULTIPLE, Decoder
 from hipwright.train.rl.packing import Pair, batches, pack, rows
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-MANY = 1024
-"""Sequences that are packed at once where there are more: packing looks at every row for each."""
+MAX_PACKED = 1024
+"""Sequences that are packed at once, since the cost of packing is quadratic."""
 MAX_ROWS = 512
 """Sequences that are sampled at once."""
-ROW = 1024
-"""Tokens in a packed row: many enough to fill it well, few enough that what attention masks out costs little."""
-SHAPES = 4
+ROW_TOKENS = 1024
+"""Tokens of a packed row: longer rows have less padding, and more masked attention."""
+MAX_DECODERS = 4
 """Decoders that are kept, each with its keys, values and graph."""
 
 
 @dataclass(frozen=True)
 class SampledAnswer:
-    """One answer. tokens: with the end token, where it `ended`; logprobs: of each token when it was sampled."""
+    """One answer. tokens: with the end token where it `ended`; logprobs: of each token at sampling."""
 
     tokens: list[int]
     logprobs: list[float]
@@ -44,9 +44,9 @@ class SampledAnswer:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Of a list of sequences, completion tokens only, flat in `order` of the sequences.
+    """Log-probabilities of completion tokens, concatenated in `order` of the sequences.
 
-    entropy: nats, without gradient, where it was asked for; else empty.
+    counts: tokens of each sequence. entropy: nats, without gradient; empty where it was not requested.
     """
 
     order: list[int]
@@ -56,10 +56,10 @@ class Likelihood:
 
 
 class PolicyModel(Protocol):
-    """What the loops need of a model."""
+    """The methods of a model that the loops use."""
 
     device: str
-    """Where it computes: "cpu" or "cuda"."""
+    """ "cpu" or "cuda"."""
 
     def generate(
         self, prompts: Sequence[Sequence[int]], *, samples: int, max_new_tokens: int, temperature: float, seed: int
@@ -76,21 +76,21 @@ class PolicyModel(Protocol):
         row_tokens: int = 0,
         entropy: bool = False,
     ) -> Iterator[Likelihood]:
-        """log p(completion token | what is before it), with gradients where they are enabled, a micro-batch at a time.
+        """log p(completion token | preceding tokens), with gradients where enabled, a micro-batch at a time.
 
-        micro_tokens: tokens in one pass; row_tokens: the most in a packed row, 0 for `ROW` or the longest sequence's;
-        entropy: compute it too.
+        micro_tokens: tokens of one pass; row_tokens: the most of a packed row, 0 for `ROW_TOKENS` or the longest
+        sequence's; entropy: compute it too.
         """
         ...
 
     def logprobs(
         self, pairs: Sequence[Pair], *, temperature: float = 1.0, micro_tokens: int = 32768
     ) -> list[list[float]]:
-        """`likelihood` of each sequence, without gradients."""
+        """The log-probability of each completion token of each sequence, without gradients."""
         ...
 
     def trainable_parameters(self) -> list[Any]:
-        """What the optimizer changes."""
+        """The parameters that the optimizer updates."""
         ...
 
     def state(self) -> dict[str, Any]:
@@ -98,22 +98,22 @@ class PolicyModel(Protocol):
         ...
 
     def load(self, state: dict[str, Any]) -> None:
-        """Put `state()` back, in place."""
+        """Restores `state()`, in place."""
         ...
 
     def save(self, folder: Path) -> None:
-        """Write the weights in transformers' form (an adapter in peft's)."""
+        """Writes the weights in transformers' form (an adapter in peft's)."""
         ...
 
 
 class HFPolicy:
-    """A transformers causal model, whole or with a LoRA adapter of peft.
+    """A transformers causal model, with all weights trained or with a LoRA adapter of peft.
 
-    model: as transformers or peft made it. end: token ids that end an answer; pad: any id, its embedding is not seen.
-    device: "cpu", "cuda"; None: CUDA where there is one. On CUDA matrix products run in bfloat16 (autocast) over
-    weights as they are: float32 for training them all, any for the frozen ones below an adapter. On the CPU all is in
-    the weights' type. graphs: capture the decode step (CUDA only). Dropout is off in training too: sampling and scoring
-    run the same network.
+    model: of transformers or peft. end: token ids that end an answer; pad: any id, since padding is masked. device:
+    "cpu", "cuda"; None: CUDA where it is available. On CUDA matrix products run in bfloat16 (autocast) over weights in
+    their own type: float32 where all are trained, any for the frozen ones below an adapter. On the CPU all is computed
+    in the weights' type. graphs: capture the decode step (CUDA only). Dropout is off in training too, so that sampling
+    and scoring run the same network.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class HFPolicy:
     def open(
         cls, path: str | Path, *, end: Sequence[int] = (), device: str | None = None, lora_rank: int = 0
     ) -> HFPolicy:
-        """A model folder or name of transformers. end: None given, the generation config's. lora_rank: 0 trains all."""
+        """The policy of a model folder or name. end: empty for the generation config's; lora_rank: 0 trains all."""
         import torch
         from transformers import AutoModelForCausalLM
 
@@ -163,7 +163,7 @@ class HFPolicy:
     def generate(
         self, prompts: Sequence[Sequence[int]], *, samples: int, max_new_tokens: int, temperature: float, seed: int
     ) -> list[list[SampledAnswer]]:
-        """See Policy. At most MAX_ROWS answers are sampled at once; temperature 0 takes the likeliest token."""
+        """See PolicyModel. At most MAX_ROWS answers are sampled at once; temperature 0 takes the likeliest token."""
         import torch
 
         if any(not prompt for prompt in prompts):
@@ -181,9 +181,9 @@ class HFPolicy:
         return found
 
     def _decoder(self, count: int, longest: int, new: int) -> Decoder:
-        key = (count, -(-longest // ROUND) * ROUND, new)
+        key = (count, -(-longest // PAD_MULTIPLE) * PAD_MULTIPLE, new)
         if key not in self._decoders:
-            while len(self._decoders) >= SHAPES:
+            while len(self._decoders) >= MAX_DECODERS:
                 self._decoders.popitem(last=False)
             self._decoders[key] = Decoder(self, *key, end=self._end, pad=self._pad)
         self._decoders.move_to_end(key)
@@ -198,7 +198,7 @@ class HFPolicy:
         return found
 
     def last_logits(self, tokens: Tensor, mask: Tensor, positions: Tensor, cache: Any) -> Tensor:
-        """Logits behind the last token of each row, float32. mask: boolean, rows x 1 x tokens x keys."""
+        """The logits after the last token of each row, float32. mask: boolean, rows x 1 x tokens x keys."""
         with self._precision(cached=False):
             states = self._backbone(
                 input_ids=tokens, attention_mask=mask, position_ids=positions, use_cache=True, **{self._cache: cache}
@@ -216,9 +216,9 @@ class HFPolicy:
         row_tokens: int = 0,
         entropy: bool = False,
     ) -> Iterator[Likelihood]:
-        """See Policy."""
+        """See PolicyModel."""
         sizes = [len(prompt) + len(completion) for prompt, completion in pairs]
-        for layout in batches(rows(sizes, row_tokens or max([ROW, *sizes])), sizes, micro_tokens):
+        for layout in batches(rows(sizes, row_tokens or max([ROW_TOKENS, *sizes])), sizes, micro_tokens):
             packed, order = pack(pairs, layout, self.device)
             with self._precision():
                 states = self._backbone(
@@ -241,8 +241,8 @@ class HFPolicy:
 
         found: dict[int, list[float]] = {}
         with torch.no_grad():
-            for start in range(0, len(pairs), MANY):
-                some = pairs[start : start + MANY]
+            for start in range(0, len(pairs), MAX_PACKED):
+                some = pairs[start : start + MAX_PACKED]
                 for part in self.likelihood(some, temperature=temperature, micro_tokens=micro_tokens):
                     for index, values in zip(part.order, part.logprobs.cpu().split(list(part.counts)), strict=True):
                         found[start + index] = values.tolist()
@@ -260,7 +260,7 @@ class HFPolicy:
         return {name: one.detach().to("cpu", copy=True) for name, one in named if one.requires_grad}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Put weights back in place, so that captured graphs stay true. BadInput where names or shapes differ."""
+        """Copies weights in place, so that captured graphs stay valid. Raises BadInput for other names or shapes."""
         own = {name: one.data for name, one in self.model.named_parameters() if one.requires_grad}
         wrong = [name for name in own.keys() | state.keys() if name not in own or name not in state]
         wrong += [name for name in own.keys() & state.keys() if own[name].shape != state[name].shape]
@@ -270,17 +270,17 @@ class HFPolicy:
             own[name].copy_(value)
 
     def save(self, folder: Path) -> None:
-        """Write the model, or its adapter, in transformers' form."""
+        """Writes the model, or its adapter, in transformers' form."""
         self.model.save_pretrained(str(folder))
 
     def _logits(self, states: Tensor) -> Tensor:
-        """float32, from a product in the head's own type: bfloat16 logits of 10 are 0.06 apart, and so would be what
-        sampling and scoring say of one token."""
+        """The logits in float32, from a product in the head's own type: bfloat16 has a spacing of 0.06 at 10, by which
+        sampling and scoring would differ."""
         logits: Tensor = self._head(states.to(self._head.weight.dtype)).float()
         return logits
 
     def _precision(self, cached: bool = True) -> AbstractContextManager[Any]:
-        """bfloat16 products on CUDA; `cached` keeps cast weights for the pass, which a captured graph must not."""
+        """Autocast to bfloat16 on CUDA. cached: keep cast weights during the block, not allowed in captured graphs."""
         import torch
 
         on = self.device.startswith(TORCH_GPU)
@@ -290,7 +290,7 @@ class HFPolicy:
 
 
 def _check(config: Any) -> None:
-    """BadInput for architectures that decode.py and packing.py would run wrongly."""
+    """Raises BadInput for architectures that decode.py and packing.py do not support."""
     kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
     if getattr(config, "final_logit_softcapping", None) or kinds:
         what = f"layers of kind {', '.join(sorted(kinds))}" if kinds else "a soft cap on their logits"

@@ -1,8 +1,8 @@
-"""Conversations with the environment: answers are sampled in batches while earlier answers are being judged.
+"""Conversations with the environment: batches of answers are sampled while earlier answers are judged (docs/rl.md).
 
-A batch is some prompts with some conversations each. `start` samples every first answer and hands it to the judge;
-`finish` waits, and samples the repairs of what was refused. Between the two lies whatever else there is to do: the loop
-trains on the batch before, and starts the one after (docs/rl.md has the picture).
+A batch is several prompts with several conversations each. `start` samples the first answers and submits them to the
+judge; `finish` waits for the outcomes, and samples and judges repairs. Between the two calls the loop trains on the
+previous batch and starts the next one.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from hipwright.errors import BadInput, HipwrightError
 from hipwright.records import content_key
 from hipwright.train.forms import PromptForm
 from hipwright.train.records import AnswerOutcome, ScoredOutcome, TrainingProblem, Turn
-from hipwright.train.rl.exemplars import ExemplarSettings
+from hipwright.train.rl.exemplars import RolloutContext
 from hipwright.train.rl.policy import PolicyModel, SampledAnswer
 from hipwright.train.rl.settings import RLSettings
 
 
 class OutcomeScorer(Protocol):
-    """What the loops need of `hipwright.train.environment.Environment`."""
+    """The part of `hipwright.train.environment.Environment` that the loops use."""
 
     judge: Any
     reward: Callable[[Sequence[AnswerOutcome]], list[ScoredOutcome]]
 
     def submit(self, problem: TrainingProblem, completion: str, history: Sequence[Turn] = ()) -> Future[AnswerOutcome]:
-        """The outcome to come."""
+        """The future outcome."""
         ...
 
 
 @dataclass
 class RolloutAnswer:
-    """One turn. scored: set once its group is judged."""
+    """One answer of a conversation. outcome, scored: None until it is judged, and until its group is."""
 
     prompt: list[int]
     sample: SampledAnswer
@@ -47,8 +47,8 @@ class RolloutAnswer:
 
 
 @dataclass
-class Talk:
-    """One conversation. slot: its prompt's number in the batch."""
+class Conversation:
+    """One conversation. slot: the index of its prompt in the batch; waiting: the future outcome of its last answer."""
 
     slot: int
     problem: TrainingProblem
@@ -58,57 +58,64 @@ class Talk:
 
     @property
     def history(self) -> list[Turn]:
-        """The turns that were judged."""
+        """The judged turns."""
         return [Turn(completion=one.text, outcome=one.outcome) for one in self.answers if one.outcome is not None]
 
 
 @dataclass
 class RolloutBatch:
-    """The conversations of one step. drawn: the problem of each slot."""
+    """The conversations of one step. drawn: the index of each slot's problem."""
 
     step: int
     drawn: list[int]
-    talks: list[Talk]
+    conversations: list[Conversation]
 
     def groups(self) -> Iterator[tuple[int, int, list[RolloutAnswer]]]:
-        """(slot, turn, answers): the answers to one prompt at one turn. Later turns may have fewer."""
+        """(slot, turn, answers to one prompt at one turn). Later turns may have fewer answers."""
         for slot in range(len(self.drawn)):
-            talks = [talk for talk in self.talks if talk.slot == slot]
-            for turn in range(max((len(talk.answers) for talk in talks), default=0)):
-                yield slot, turn, [talk.answers[turn] for talk in talks if len(talk.answers) > turn]
+            conversations = [conversation for conversation in self.conversations if conversation.slot == slot]
+            for turn in range(max((len(conversation.answers) for conversation in conversations), default=0)):
+                yield (
+                    slot,
+                    turn,
+                    [conversation.answers[turn] for conversation in conversations if len(conversation.answers) > turn],
+                )
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint, before `finish`: what was sampled; the judge is asked again after a resume."""
+        """The sampled answers, for a checkpoint before `finish`; they are submitted again after a resume."""
         return {
             "step": self.step,
             "drawn": self.drawn,
-            "talks": [[talk.slot, talk.context, [_plain(one) for one in talk.answers]] for talk in self.talks],
+            "talks": [
+                [conversation.slot, conversation.context, [_plain(one) for one in conversation.answers]]
+                for conversation in self.conversations
+            ],
         }
 
 
 class PhaseSeconds:
-    """Seconds by phase."""
+    """Measures seconds by phase."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Time what is inside."""
+        """Adds the block's time to a phase."""
         began = time.monotonic()
         try:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began
 
-    def taken(self) -> dict[str, float]:
-        """The seconds since the last call, and start anew."""
+    def take(self) -> dict[str, float]:
+        """The seconds by phase since the last call; resets them."""
         found, self.seconds = self.seconds, {}
         return found
 
 
-class Roller:
-    """Runs conversations for a policy."""
+class RolloutRunner:
+    """Samples and judges the conversations of a policy. times: measures the phases."""
 
     def __init__(
         self,
@@ -117,72 +124,76 @@ class Roller:
         environment: OutcomeScorer,
         form: PromptForm,
         settings: RLSettings,
-        context: ExemplarSettings,
-        watch: PhaseSeconds,
+        context: RolloutContext,
+        times: PhaseSeconds,
     ) -> None:
         self.policy, self.problems, self.environment = policy, problems, environment
-        self.form, self.settings, self.context, self.watch = form, settings, context, watch
+        self.form, self.settings, self.context, self.times = form, settings, context, times
 
     def start(self, step: int, drawn: Sequence[int]) -> RolloutBatch:
-        """Sample the first answers to these problems, and hand them to the judge."""
+        """Samples the first answers to these problems and submits them to the judge."""
         self.environment.judge.prefetch([self.problems[index] for index in drawn])
         rng = random.Random(f"{self.settings.seed}/{step}/context")
-        talks: list[Talk] = []
+        conversations: list[Conversation] = []
         prompts: list[list[int]] = []
         for slot, index in enumerate(drawn):
             problem = self.problems[index]
             context, prompt = self._opening(problem, rng)
             prompts.append(prompt)
-            talks += [Talk(slot, problem, context) for _ in range(self.settings.samples)]
-        batch = RolloutBatch(step, list(drawn), talks)
-        self._sample(batch, 0, talks, prompts, self.settings.samples)
+            conversations += [Conversation(slot, problem, context) for _ in range(self.settings.samples)]
+        batch = RolloutBatch(step, list(drawn), conversations)
+        self._sample(batch, 0, conversations, prompts, self.settings.samples)
         return batch
 
     def finish(self, batch: RolloutBatch) -> None:
-        """Wait for the judge, sample and judge the repairs, and score every group."""
-        going = batch.talks
+        """Waits for the outcomes, samples and judges repairs, and scores every group."""
+        open_conversations = batch.conversations
         for turn in range(1, self.settings.turns + 1):
-            self._collect(going)
+            self._collect(open_conversations)
             if turn == self.settings.turns:
                 break
-            asked = [(talk, self._repair(talk)) for talk in going]
-            going = [talk for talk, prompt in asked if prompt]
-            if not going:
+            asked = [(conversation, self._repair(conversation)) for conversation in open_conversations]
+            open_conversations = [conversation for conversation, prompt in asked if prompt]
+            if not open_conversations:
                 break
-            self._sample(batch, turn, going, [prompt for _, prompt in asked if prompt], 1)
+            self._sample(batch, turn, open_conversations, [prompt for _, prompt in asked if prompt], 1)
         for _, _, answers in batch.groups():
             outcomes = [one.outcome for one in answers if one.outcome is not None]
             for answer, scored in zip(answers, self.environment.reward(outcomes), strict=True):
                 answer.scored = scored
 
     def restore(self, state: dict[str, Any]) -> RolloutBatch:
-        """A batch from a checkpoint, handed to the judge again."""
-        talks = [
-            Talk(slot, self.problems[state["drawn"][slot]], context, [_answer(one, self.form) for one in answers])
+        """A batch from a checkpoint, submitted to the judge again."""
+        conversations = [
+            Conversation(
+                slot, self.problems[state["drawn"][slot]], context, [_answer(one, self.form) for one in answers]
+            )
             for slot, context, answers in state["talks"]
         ]
-        batch = RolloutBatch(state["step"], state["drawn"], talks)
-        for talk in talks:
-            talk.waiting = self.environment.submit(talk.problem, talk.answers[-1].text, talk.history)
+        batch = RolloutBatch(state["step"], state["drawn"], conversations)
+        for conversation in conversations:
+            conversation.waiting = self.environment.submit(
+                conversation.problem, conversation.answers[-1].text, conversation.history
+            )
         return batch
 
     @contextmanager
     def on_gpu(self, phase: str) -> Iterator[None]:
-        """A phase of ours on the GPU that programs are timed on, where the judge shares it: never over a timing.
+        """A phase of GPU work during which the judge times nothing; for judges without `timing_paused` just a phase.
 
-        The wait for the timing under way is a phase of its own, "wait_gpu".
+        The wait for the timing in progress is the phase "wait_gpu".
         """
-        sharing = getattr(self.environment.judge, "sharing", nullcontext)
+        pause = getattr(self.environment.judge, "timing_paused", nullcontext)
         with ExitStack() as stack:
-            with self.watch.phase("wait_gpu"):
-                stack.enter_context(sharing(phase))
-            with self.watch.phase(phase):
+            with self.times.phase("wait_gpu"):
+                stack.enter_context(pause(phase))
+            with self.times.phase(phase):
                 yield
 
     # ---------------------------------------------------------------- one turn
 
     def _opening(self, problem: TrainingProblem, rng: random.Random) -> tuple[str, list[int]]:
-        """The context and the first prompt; a context that does not fit is left out."""
+        """(the context, the first prompt's tokens); a context that is too long is left out. Raises BadInput."""
         context = self.context.text(problem, rng)
         prompt = self.form.encode(problem, (), context)
         if context and len(prompt) > self.settings.max_prompt_tokens:
@@ -192,16 +203,21 @@ class Roller:
             raise BadInput(message, hint="raise max_prompt_tokens, or leave this problem out")
         return context, prompt
 
-    def _repair(self, talk: Talk) -> list[int]:
-        """The next turn's prompt; empty: the conversation is over."""
-        outcome = talk.answers[-1].outcome
+    def _repair(self, conversation: Conversation) -> list[int]:
+        """The next turn's prompt; empty where the conversation is over."""
+        outcome = conversation.answers[-1].outcome
         if outcome is None or not outcome.scorable or (outcome.correct and self.settings.stop_when_right):
             return []
-        prompt = self.form.encode(talk.problem, talk.history, talk.context)
+        prompt = self.form.encode(conversation.problem, conversation.history, conversation.context)
         return prompt if len(prompt) <= self.settings.max_prompt_tokens else []
 
     def _sample(
-        self, batch: RolloutBatch, turn: int, talks: Sequence[Talk], prompts: list[list[int]], samples: int
+        self,
+        batch: RolloutBatch,
+        turn: int,
+        conversations: Sequence[Conversation],
+        prompts: list[list[int]],
+        samples: int,
     ) -> None:
         settings = self.settings
         with self.on_gpu("generate"):
@@ -213,22 +229,22 @@ class Roller:
                 seed=int(content_key(f"{settings.seed}/{batch.step}/{turn}")[:15], 16),
             )
         flat = [(prompt, one) for prompt, group in zip(prompts, groups, strict=True) for one in group]
-        with self.watch.phase("submit"):
-            for talk, (prompt, sample) in zip(talks, flat, strict=True):
+        with self.times.phase("submit"):
+            for conversation, (prompt, sample) in zip(conversations, flat, strict=True):
                 text = self.form.decode(sample.tokens)
-                talk.waiting = self.environment.submit(talk.problem, text, talk.history)
-                talk.answers.append(RolloutAnswer(prompt, sample, text))
+                conversation.waiting = self.environment.submit(conversation.problem, text, conversation.history)
+                conversation.answers.append(RolloutAnswer(prompt, sample, text))
 
-    def _collect(self, talks: Sequence[Talk]) -> None:
-        with self.watch.phase("wait"):
-            for talk in talks:
-                if talk.waiting is not None:
-                    talk.answers[-1].outcome = _result(talk.waiting)
-                    talk.waiting = None
+    def _collect(self, conversations: Sequence[Conversation]) -> None:
+        with self.times.phase("wait"):
+            for conversation in conversations:
+                if conversation.waiting is not None:
+                    conversation.answers[-1].outcome = _result(conversation.waiting)
+                    conversation.waiting = None
 
 
 def _result(waiting: Future[AnswerOutcome]) -> AnswerOutcome:
-    """A fault that the judge raises instead of telling it is unscorable: a bad rollout is data, not a crash."""
+    """The outcome; unscorable where the judge raised, so that a failed rollout does not end the run."""
     try:
         return waiting.result()
     except HipwrightError as error:

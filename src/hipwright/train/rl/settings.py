@@ -1,4 +1,4 @@
-"""What decides a run of learning, beside its data: every field is part of the checkpoint's fingerprint (docs/rl.md)."""
+"""Settings of the loops; each is part of a checkpoint's identity, except where training.py names it (docs/rl.md)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Literal
 from hipwright.records import Record
 
 Baseline = Literal["loo", "grpo", "grpo_std"]
-"""Leave-one-out, the group's mean, or the group's mean and division by its standard deviation."""
+"""Leave-one-out, the group's mean, or the group's mean with division by the standard deviation."""
 
 
 class OptimSettings(Record, frozen=True, kw_only=True):
-    """AdamW. learning_rate is reached after `warmup` steps; schedule: then constant, or a cosine to a tenth of it."""
+    """AdamW. learning_rate: reached after `warmup` steps; schedule: then constant, or a cosine down to a tenth."""
 
     learning_rate: float = 1e-5
     warmup: int = 5
@@ -21,9 +21,9 @@ class OptimSettings(Record, frozen=True, kw_only=True):
 
 
 class CurriculumSettings(Record, frozen=True, kw_only=True):
-    """Problems are drawn with weight p^a (1-p)^b: p is their decayed pass rate.
+    """Problems are drawn with weight p^a (1-p)^b, where p is their decayed pass rate.
 
-    decay: what a step's visit leaves of older visits. floor: the share of draws that is uniform over all problems.
+    decay: the factor of older visits at each visit. floor: the share of draws that is uniform over all problems.
     """
 
     a: float = 1.0
@@ -33,21 +33,20 @@ class CurriculumSettings(Record, frozen=True, kw_only=True):
 
 
 class RLSettings(Record, frozen=True, kw_only=True):
-    """One run of reinforcement learning, rejection fine-tuning or gathering of preference pairs.
+    """A run of reinforcement learning, rejection fine-tuning or collecting preferences.
 
     steps: optimizer steps in all. max_minutes: wall time in all, over every piece of the run; None: no limit.
-    prompts, samples: problems a step, and answers for each. turns: answers in a conversation: 1, and up to 3 repairs;
-    stop_when_right: a right answer ends its conversation. max_new_tokens: of one answer; max_prompt_tokens: of one
-    prompt, a repair whose prompt would be longer is not asked. temperature: of sampling, and of the log-probabilities.
-    baseline: see advantage.py. turn_discount: what a turn gets of a later gain, for each turn between.
-    updates: optimizer updates on each batch (GRPO's mu): judging takes seconds, an update a fraction of one.
-    clip_low, clip_high: the importance ratio counts within [1 - clip_low, 1 + clip_high]. kl: weight of the KL to the
-    policy that training began from (anchor.py), 0 for none and no memory of it. keep: training ends with the weights of
-    the best so many steps in a row, by the reward of their batches (best.py); 0: with the last ones. clip_rewards: clip
-    rewards beyond 1.5 standard deviations of the last 100. overlap: the next prompts are answered while answers are
-    judged, so that samples are older than the weights by one step. micro_tokens: tokens in one forward and backward
-    pass.
-    exemplars: the share of prompts that shows two scored answers. lessons: how many lessons a prompt holds at most.
+    prompts, samples: problems a step, and answers for each. turns: the most answers of a conversation, 1 to 4;
+    stop_when_right: a correct answer ends its conversation. max_new_tokens: of one answer; max_prompt_tokens: of one
+    prompt; repairs with longer prompts are left out. temperature: of sampling, and of the log-probabilities.
+    baseline: see advantage.py. turn_discount: the factor of a later gain for each turn between.
+    updates: optimizer updates on each batch (GRPO's mu), since judging takes much longer than an update.
+    clip_low, clip_high: the importance ratio is clipped to [1 - clip_low, 1 + clip_high]. kl: weight of the KL to the
+    policy at the start (reference_policy.py); 0 keeps no copy of it. keep: training ends with the weights of the best
+    so many consecutive steps by the reward of their batches (best.py); 0: with the last ones. clip_rewards: clip
+    rewards beyond 1.5 standard deviations of the last 100. overlap: the next batch is sampled while answers are judged,
+    by weights that are one step older. micro_tokens: tokens in one forward and backward pass.
+    exemplars: the share of prompts with two scored answers. lessons: the most lessons of a prompt.
     checkpoint_every: steps between two checkpoints. sample_every: steps between two logged examples.
     """
 
@@ -88,11 +87,11 @@ class RLSettings(Record, frozen=True, kw_only=True):
 
 
 class ImitationSettings(Record, frozen=True, kw_only=True):
-    """One run of supervised learning on rows of tokens (`sft_loop`), or of DPO on pairs of them.
+    """A run of supervised learning on rows of tokens (`sft_loop`), or of DPO on pairs of them.
 
     steps: optimizer steps in all; None: `epochs` passes over the rows. max_minutes: as in RLSettings.
     batch_tokens: tokens in one optimizer step; micro_tokens: tokens in one forward and backward pass. row_tokens: the
-    length of a packed row (a longer sequence has a row of its own). beta: DPO's strength of the reference.
+    length of a packed row (a longer sequence has a row of its own). beta: DPO's weight of the reference.
     evaluate_every: steps between two calls of `evaluate`, and one after the last step.
     """
 

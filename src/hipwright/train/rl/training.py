@@ -1,4 +1,4 @@
-"""What every loop shares: optimizer steps in a folder, counted, timed, checkpointed and resumable in pieces."""
+"""A training run, shared by all loops: optimizer steps with checkpoints in a folder, in one or several calls."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from hipwright.train.rl.optim import Optim
 from hipwright.train.rl.policy import PolicyModel
 from hipwright.train.rl.settings import ImitationSettings, RLSettings
 
-CADENCE = {"max_minutes", "checkpoint_every", "sample_every", "log_every", "evaluate_every"}
-"""Settings that decide when something is written or when to stop, not what a step computes: a resumed run may change
-them. `steps` too, while the learning rate does not depend on it."""
+FREE_SETTINGS = {"max_minutes", "checkpoint_every", "sample_every", "log_every", "evaluate_every"}
+"""Settings that a resumed run may change, since no step's result depends on them; also `steps` and `epochs` where the
+learning rate does not depend on them."""
 
 
 class Metrics(Protocol):
-    """What the loops need of `hipwright.train.log.Log`."""
+    """The part of `hipwright.train.log.Log` that the loops use."""
 
     def metrics(self, stage: str, step: int, values: Mapping[str, float]) -> None:
-        """Figures of a step."""
+        """Records the figures of a step."""
         ...
 
     def sample(self, stage: str, step: int, record: Mapping[str, Any]) -> None:
-        """An example."""
+        """Records an example."""
         ...
 
 
 class Stateful(Protocol):
-    """A part of a run that a checkpoint holds."""
+    """A part of a run that is saved in checkpoints."""
 
     def state(self) -> dict[str, Any]:
-        """Tensors and plain values."""
+        """The state in tensors and plain values."""
         ...
 
     def load(self, state: dict[str, Any]) -> None:
-        """Put `state()` back."""
+        """Restores `state()`."""
         ...
 
 
 @dataclass(frozen=True)
 class LoopResult:
-    """How far a loop came. finished: all steps are done or all minutes used; else a piece ended. steps count from 1."""
+    """The end of a call. finished: all steps done or all minutes used, else the piece ended; step: steps done."""
 
     finished: bool
     step: int
@@ -56,10 +56,10 @@ class LoopResult:
 
 
 class TrainingRun:
-    """A run in `folder`. parts: by name, everything else that decides what the next step does; one that is named like
-    a part of the identity is not restored where that differs.
+    """A run in `folder`: steps, minutes, optimizer and checkpoints.
 
-    piece_minutes: how long this call may go on; the run can be continued by the same call. total: steps in all.
+    total: steps in all. parts: by name, the other state that the next step depends on; a part with the name of an
+    identity's part is not restored where that differs. piece_minutes: the limit of this call.
     """
 
     def __init__(
@@ -76,20 +76,23 @@ class TrainingRun:
         self.optim = Optim(policy.trainable_parameters(), settings.optim, total)
         self.parts = dict(parts)
         self.identity = checkpoint.identity_of(
-            device=device_name(policy.device), settings=binding(settings), model=architecture(policy), **identity
+            device=device_name(policy.device),
+            settings=resume_settings(settings),
+            model=parameter_shapes(policy),
+            **identity,
         )
         self.step, self._before = 0, 0.0
         self._began, self._piece = time.monotonic(), piece_minutes
 
     def resume(self, *, allow_device_change: bool = False) -> bool:
-        """Go on from the folder's last checkpoint; False: there is none. BadInput: it is another run's."""
+        """Restores the folder's last checkpoint; False where there is none. Raises BadInput for another run's."""
         state = checkpoint.load(self.folder, self.identity, allow_device_change=allow_device_change)
         if state is None:
             return False
         self.policy.load(state["weights"])
         self.optim.load(state["optimizer"])
         for name, part in self.parts.items():
-            if state["identity"].get(name) == self.identity.get(name):  # else another machine's, and that was allowed
+            if state["identity"].get(name) == self.identity.get(name):  # else allow_device_change was given
                 part.load(state["parts"][name])
         self.step, self._before = state["step"], state["minutes"]
         checkpoint.restore_random(state["random"])
@@ -98,36 +101,36 @@ class TrainingRun:
 
     @property
     def minutes(self) -> float:
-        """Wall time in all pieces; what a kill undid is not in it."""
+        """Wall time of all pieces, without time that a kill lost."""
         return self._before + (time.monotonic() - self._began) / 60
 
     @property
     def finished(self) -> bool:
-        """All steps, or all minutes."""
+        """Whether all steps are done or all minutes used."""
         return self.step >= self.total or self.ends_within(0)
 
     def ends_within(self, seconds: float) -> bool:
-        """Whether the run's minutes are used so soon."""
+        """Whether the run's minutes end within so many seconds."""
         return self.minutes + seconds / 60 >= (self.settings.max_minutes or float("inf"))
 
     @property
     def paused(self) -> bool:
-        """This piece's minutes are over."""
+        """Whether this piece's minutes are over."""
         return self._piece is not None and time.monotonic() - self._began >= 60 * self._piece
 
     @property
     def over(self) -> bool:
-        """No further step now."""
+        """Whether this call takes no further step."""
         return self.finished or self.paused
 
     def apply(self, *, last: bool = True) -> Any:
-        """One optimizer step on the gradients there are; returns their norm, a tensor. last: of this step's batch."""
+        """Applies the accumulated gradients; returns their norm, a tensor. last: the last update of the step."""
         norm = self.optim.step(self.step)
         self.step += last
         return norm
 
     def skip(self) -> None:
-        """A step without gradients."""
+        """Counts a step without gradients."""
         self.step += 1
 
     def checkpoint_due(self) -> bool:
@@ -135,7 +138,7 @@ class TrainingRun:
         return self.step % self.settings.checkpoint_every == 0 or self.over
 
     def save(self) -> None:
-        """Write a checkpoint of now."""
+        """Writes a checkpoint of the present state."""
         state = {
             "step": self.step,
             "minutes": self.minutes,
@@ -147,19 +150,19 @@ class TrainingRun:
         checkpoint.save(self.folder, self.step, self.identity, state)
 
     def result(self, metrics: Mapping[str, float]) -> LoopResult:
-        """How far it is."""
+        """The result of this call."""
         return LoopResult(self.finished, self.step, self.minutes, dict(metrics))
 
 
-def binding(settings: RLSettings | ImitationSettings) -> dict[str, Any]:
-    """The settings that a resumed run must share."""
+def resume_settings(settings: RLSettings | ImitationSettings) -> dict[str, Any]:
+    """The settings that a resumed run may not change."""
     plain: dict[str, Any] = msgspec.to_builtins(settings)
-    free = CADENCE | ({"steps", "epochs"} if settings.optim.schedule == "constant" else set())
+    free = FREE_SETTINGS | ({"steps", "epochs"} if settings.optim.schedule == "constant" else set())
     return {name: value for name, value in plain.items() if name not in free}
 
 
-def architecture(policy: PolicyModel) -> list[Any]:
-    """Names would need the whole state; the shapes in order tell models apart well enough."""
+def parameter_shapes(policy: PolicyModel) -> list[Any]:
+    """The shapes of the trainable parameters in order, which identify the model's architecture."""
     return [list(one.shape) for one in policy.trainable_parameters()]
 
 

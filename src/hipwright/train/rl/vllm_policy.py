@@ -1,7 +1,7 @@
-"""A policy that samples with vLLM in this process and trains with torch. One GPU; not for the miniature.
+"""A policy that samples with vLLM in this process and trains with torch, on one GPU.
 
-Tested against a stand-in with vLLM's interface (0.10 and later), not against vLLM itself: it needs a GPU and was not
-installed where this was written. The first step of a run tells whether it works: its "drift" must be near 0.
+It is tested against a stand-in with vLLM's interface (0.10 and later), not against vLLM itself. On the first step of a
+run the logged "drift" must be near 0.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from hipwright.train.rl.policy import HFPolicy, SampledAnswer
 
 
 class VLLMPolicy(HFPolicy):
-    """HFPolicy whose answers vLLM samples, with this policy's weights as they are at each call.
+    """HFPolicy with vLLM for sampling, which gets the present weights at each call.
 
-    path: the model's folder, which vLLM reads its configuration from. memory: the share of the GPU that vLLM takes for
-    weights and keys; the rest is for training. BadInput where vllm is not installed.
+    path: the model's folder, for vLLM's configuration. memory: the share of the GPU for vLLM's weights and keys; the
+    rest is for training. Raises BadInput where vllm is not installed.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class VLLMPolicy(HFPolicy):
         if find_spec("vllm") is None:
             raise BadInput("vLLM is not installed", hint="pip install vllm, or sample with HFPolicy")
         super().__init__(model, end=end, pad=pad, device=TORCH_GPU, graphs=False)
-        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # weights are handed over inside this process
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # weights are passed within this process
         from vllm import LLM  # type: ignore[import-not-found,unused-ignore]  # on few machines only
 
         self._engine = LLM(
@@ -38,17 +38,17 @@ class VLLMPolicy(HFPolicy):
             dtype="bfloat16",
             gpu_memory_utilization=memory,
             max_model_len=length,
-            logprobs_mode="processed_logprobs",  # at the temperature of sampling, as likelihood() has them
-            enable_prefix_caching=False,  # cached keys would be the last step's weights'
+            logprobs_mode="processed_logprobs",  # at the sampling temperature, as in likelihood()
+            enable_prefix_caching=False,  # cached keys would be those of older weights
         )
 
     def generate(
         self, prompts: Sequence[Sequence[int]], *, samples: int, max_new_tokens: int, temperature: float, seed: int
     ) -> list[list[SampledAnswer]]:
-        """See Policy. Equal seeds give equal answers as far as vLLM's kernels do."""
+        """See PolicyModel. Equal seeds give equal answers as far as vLLM's kernels are deterministic."""
         from vllm import SamplingParams
 
-        self._hand_over()
+        self._load_weights()
         options = SamplingParams(
             n=samples,
             max_tokens=max_new_tokens,
@@ -67,15 +67,15 @@ class VLLMPolicy(HFPolicy):
         logprobs = [float(known[token].logprob) for token, known in zip(tokens, output.logprobs, strict=True)]
         return SampledAnswer(tokens, logprobs, bool(tokens) and tokens[-1] in self._end)
 
-    def _hand_over(self) -> None:
+    def _load_weights(self) -> None:
         def load(network: Any) -> None:
-            network.load_weights(merged(self.model))
+            network.load_weights(merged_weights(self.model))
 
         self._engine.apply_model(load)
 
 
-def merged(model: Any) -> Iterator[tuple[str, Any]]:
-    """The weights by their names in the base model; an adapter's products are added, the model stays as it is."""
+def merged_weights(model: Any) -> Iterator[tuple[str, Any]]:
+    """The weights by their names in the base model, with the adapter's added; the model is not changed."""
     adapted = {name: one for name, one in model.named_modules() if hasattr(one, "get_delta_weight")}
     for name, value in model.named_parameters():
         if ".lora_" in name:

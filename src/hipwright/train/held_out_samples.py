@@ -1,4 +1,4 @@
-"""What a model writes for held-out problems while it is fine-tuned, scored by the environment."""
+"""Answers to held-out problems while a model is fine-tuned, scored by the environment."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from hipwright.train.environment import Environment
 from hipwright.train.forms import ChatForm
 from hipwright.train.records import TrainingProblem
 
-COUNT = 8
-"""Problems that are sampled, always the same."""
+PROBLEMS = 8
+"""The first so many held-out problems are sampled."""
 NEW_TOKENS = 3072
-SHOWN = 2
+LOGGED_SAMPLES = 2
 
 
-class SampleWatch:
-    """A Watch (sft.py): every so many updates one greedy answer a problem. Random states are as if it had not been.
+class HeldOutSampler:
+    """A StepCallback (sft.py) that samples one greedy answer for each problem every `every` updates.
 
-    environment, log: None in all processes but the main one, which scores; every process generates, since the weights
-    may be spread over them.
+    It restores the random states. environment, log: None in all processes but the main one, which scores; every
+    process generates, since the weights may be sharded. new_tokens: the most tokens of an answer.
     """
 
     def __init__(
@@ -34,13 +34,13 @@ class SampleWatch:
         every: int,
         new_tokens: int = NEW_TOKENS,
     ) -> None:
-        self._problems = list(problems)[:COUNT]
+        self._problems = list(problems)[:PROBLEMS]
         self._environment, self._log = environment, log
         self._tokenizer, self._form = tokenizer, ChatForm(tokenizer)
         self._every, self._new_tokens = every, new_tokens
 
     def __call__(self, trainer: Any, step: int) -> None:
-        """Sample and score, where it is time to."""
+        """Samples and scores at every `every`th step."""
         if step % self._every:
             return
         texts = self._answers(trainer)
@@ -51,7 +51,7 @@ class SampleWatch:
         known = [one.reward for one in scored if one.reward is not None]
         figures = rates([one.outcome for one in scored])
         self._log.metrics("eval", step, {**figures, "reward": sum(known) / max(len(known), 1)})
-        for problem, text, one in list(zip(self._problems, texts, scored, strict=True))[:SHOWN]:
+        for problem, text, one in list(zip(self._problems, texts, scored, strict=True))[:LOGGED_SAMPLES]:
             record = {"problem": problem.name, "completion": text, "outcome": one.outcome, "reward": one.reward}
             self._log.sample("eval", step, record)
 
@@ -72,7 +72,7 @@ class SampleWatch:
         return texts
 
     def _answer(self, model: Any, problem: TrainingProblem, device: Any) -> str:
-        """One at a time: prompts of thousands of tokens, and memory that training left little of."""
+        """The text of one greedy answer. Problems are not batched, since training leaves little memory."""
         import torch
 
         prompt = self._form.encode(problem)
