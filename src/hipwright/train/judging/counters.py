@@ -24,7 +24,7 @@ def counters(
 ) -> dict[str, float]:
     """`shares` of one call of a correct program on GPU `index`. kind: a GPU target's name.
 
-    Raises what `measure.profiling.profiler.profile_program` raises, and DeviceError where it saw none of the program's kernels.
+    Raises what `profile_program` raises, and DeviceError where it saw none of the program's kernels.
     """
     handle = bench.handle
     job = ProfileJob(target=kind, text=program.text, knobs=program.knobs)
