@@ -35,8 +35,8 @@ from hipwright.train.judging.judges import LocalJudge
 from hipwright.train.judging.protocols import ProgramJudge
 from hipwright.train.log import Log
 from hipwright.train.mini import model
-from hipwright.train.mini.mini_run import MiniRun
 from hipwright.train.mini.form import read
+from hipwright.train.mini.mini_run import MiniRun
 from hipwright.train.mini.settings import SFT, MiniSettings
 from hipwright.train.mini.stages import RUN, folder_lock
 from hipwright.train.mini.tasks import SCALES, Grammar
