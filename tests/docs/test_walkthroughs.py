@@ -13,9 +13,11 @@ import pytest
 import torch
 
 from hipwright import optimize
+from hipwright.api.bench.plan import BenchRequest, plan_benchmark
 from hipwright.engine.lower import arithmetic, table
 from hipwright.engine.partition import operators
 from hipwright.engine.templates import registry
+from hipwright.evaluation.suite import find_tasks
 from hipwright.search import POLICIES
 from hipwright.targets import TARGETS
 from tests import warm
@@ -23,7 +25,7 @@ from tests.engine.harness import Op, check
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "CONTRIBUTING.md"
-FILES = re.compile(r"```python\n# (?P<path>[\w/.]+)\n(?P<code>.*?)```", re.DOTALL)
+FILES = re.compile(r"```(?:python|toml)\n# (?P<path>[\w/.]+)\n(?P<code>.*?)```", re.DOTALL)
 TASK = """
 import torch
 
@@ -39,12 +41,17 @@ def get_init_inputs():
 """
 
 
+def shown(path: str) -> str:
+    """The text that the page shows under a path of the repository."""
+    (code,) = (found["code"] for found in FILES.finditer(PAGE.read_text(encoding="utf-8")) if found["path"] == path)
+    return code
+
+
 @cache
 def module(path: str) -> ModuleType:
     """The module that the page shows under a path of the repository."""
-    (code,) = (found["code"] for found in FILES.finditer(PAGE.read_text(encoding="utf-8")) if found["path"] == path)
     made = ModuleType(Path(path).stem)
-    exec(compile(code, path, "exec"), made.__dict__)
+    exec(compile(shown(path), path, "exec"), made.__dict__)
     return made
 
 
@@ -64,6 +71,21 @@ def test_a_template_a_policy_and_an_architecture(tmp_path: Path, monkeypatch: py
     # the same code at more bandwidth: a smaller share of the roofline where the launch bounds both
     mi300, mi325 = (result.evaluation.targets[name].estimate for name in ("gfx942", "mi325x"))
     assert mi300 is not None and mi325 is not None and mi325.roofline_fraction < mi300.roofline_fraction
+
+
+def test_a_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The benchmark driver finds the suite by its name, and its tasks."""
+    file = tmp_path / "benchmarks/suites/elementwise.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(shown("benchmarks/suites/elementwise.toml"), encoding="utf-8")
+    (tmp_path / "benchmarks/kernels").symlink_to(ROOT / "benchmarks/kernels")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HIPWRIGHT_HOME", str(tmp_path / "archive"))
+    names = {task.name for task in find_tasks(Path("elementwise"))}
+    families = ("pointwise", "transposes")
+    assert names == {f"{f}/{path.stem}" for f in families for path in (ROOT / "benchmarks/kernels" / f).glob("*.py")}
+    plan = plan_benchmark(BenchRequest(suite=Path("elementwise"), targets=("cpu",)))
+    assert {entry.task.name for entry in plan.entries} == names
 
 
 def test_an_operator() -> None:
