@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from benchmarks.__main__ import main
+from benchmarks.common import ROOT
 from benchmarks.results.record_files import RECORDS, record_files
 from hipwright.errors import BadInput
 
@@ -37,3 +39,8 @@ def test_every_file_of_records_has_a_title_and_its_facts() -> None:
     for file in record_files(RECORDS):
         assert file.about.title
         assert file.about.kind == "single" or (file.about.command and (file.about.machine or file.about.kind == "mix"))
+
+
+def test_speedups_in_the_readme_are_those_of_the_results() -> None:
+    shown = set(re.findall(r"(\d+\.\d\d \[\d+\.\d\d, \d+\.\d\d\]) times", (ROOT / "README.md").read_text()))
+    assert shown and shown <= set(re.findall(r"\d+\.\d\d \[[^]]*\]", (ROOT / "docs/results/README.md").read_text()))

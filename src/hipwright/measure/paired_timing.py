@@ -30,8 +30,8 @@ from hipwright.records import CandidateForm, Timing, Verdict, Versus
 
 PLACEMENT = 0.004
 """Standard deviation of the log ratio of two processes that run the same thing: buffers and code are placed differently
-in each process, and no number of samples shows it. Every interval is widened by it. On an H200 the medians of 182 A/A
-comparisons had a standard deviation of 0.25 to 0.35 %, 0.79 % at worst (docs/measurement.md).
+in each process, and no number of samples shows it. Every interval is widened by it. It is chosen by A/A comparisons on
+an H200 (`python -m benchmarks aa`; docs/results/measurements.md).
 """
 
 LOOK_LEVEL = 0.97

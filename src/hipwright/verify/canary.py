@@ -1,7 +1,7 @@
 """Distinguishes a candidate that hangs from a GPU that serves no process, when a call is late. Does not import torch.
 
-After some faults of a kernel an NVIDIA GPU serves no process for five to eight seconds (seen on an H200, in three of
-six batches with one misaligned access each; docs/measurement.md), so every call is late. The canary is a process that
+After some faults of a kernel an NVIDIA GPU serves no process for several seconds (seen on an H200 after misaligned
+accesses; docs/measurement.md), so every call is late. The canary is a process that
 runs no candidate. It is asked to run a trivial kernel: where that returns at once, the late candidate hangs.
 """
 
