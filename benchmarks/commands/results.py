@@ -3,7 +3,8 @@
     python -m benchmarks results            writes the pages
     python -m benchmarks results --check    exit code 1 where a committed page differs
 
-Needs no GPU. New records are a file in benchmarks/records and an entry in its index.toml.
+Needs no GPU. New records are a file in benchmarks/records and an entry in its index.toml. Pages that were written by hand
+are left as they are, and named in the index.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import argparse
 from pathlib import Path
 
 from benchmarks.common import ROOT
-from benchmarks.results.pages import pages
+from benchmarks.results.pages import is_written, pages
 from benchmarks.results.record_files import RECORDS, record_files
 
 
@@ -25,9 +26,10 @@ def add_options(options: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """0 when the pages are written or equal, 1 when one differs."""
-    texts = pages(record_files(options.records))
-    stale = [path for path in options.out.glob("*.md") if path.name not in texts]
-    unlike = [options.out / name for name, text in texts.items() if _content(options.out / name) != text]
+    there = {path.name: path.read_text(encoding="utf-8") for path in options.out.glob("*.md")}
+    texts = pages(record_files(options.records), {name: text for name, text in there.items() if not is_written(text)})
+    stale = [options.out / name for name, text in there.items() if is_written(text) and name not in texts]
+    unlike = [options.out / name for name, text in texts.items() if there.get(name) != text]
     if options.check:
         for path in [*unlike, *stale]:
             print(f"{path} differs from what `python -m benchmarks results` writes")
@@ -39,7 +41,3 @@ def run(options: argparse.Namespace) -> int:
         path.write_text(texts[path.name], encoding="utf-8")
     print(f"{len(texts)} pages in {options.out}, {len(unlike)} of them changed")
     return 0
-
-
-def _content(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.is_file() else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from benchmarks.results.other_pages import (
     knobs_page,
@@ -28,9 +28,14 @@ INDEX = "README.md"
 WRITTEN = "Written by `python -m benchmarks results` from `benchmarks/records`; not edited by hand."
 
 
-def pages(files: Sequence[RecordFile]) -> dict[str, str]:
-    """Text by file name."""
-    return {INDEX: index(files), **{f"{file.name}.md": page(file) for file in files}}
+def pages(files: Sequence[RecordFile], manual: Mapping[str, str]) -> dict[str, str]:
+    """Text by file name. manual: texts of pages that were written by hand, which the index names."""
+    return {INDEX: index(files, manual), **{f"{file.name}.md": page(file) for file in files}}
+
+
+def is_written(text: str) -> bool:
+    """Whether a page comes from records; others were written by hand."""
+    return WRITTEN in text
 
 
 def page(file: RecordFile) -> str:
@@ -44,10 +49,14 @@ def page(file: RecordFile) -> str:
     return "\n\n".join(part for part in [*parts, *SECTIONS[about.kind](file)] if part) + "\n"
 
 
-def index(files: Sequence[RecordFile]) -> str:
+def index(files: Sequence[RecordFile], manual: Mapping[str, str]) -> str:
     """The index of all pages."""
     lines = []
     for file in files:
         card, date, text = SUMMARIES[file.about.kind](file)
         lines.append([f"[{file.about.title}]({file.name}.md)", text, date, card])
-    return "\n\n".join(["# Results", WRITTEN, table(("page", "what", "date", "machine"), lines)]) + "\n"
+    parts = ["# Results", WRITTEN, table(("page", "what", "date", "machine"), lines)]
+    links = [f"[{text.partition(chr(10))[0].removeprefix('# ')}]({name})" for name, text in sorted(manual.items())]
+    if links:
+        parts.append(f"Written by hand, with their commands but without records here: {', '.join(links)}.")
+    return "\n\n".join(parts) + "\n"

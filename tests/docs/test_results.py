@@ -31,8 +31,10 @@ def test_pages_that_differ_are_named_and_written_again(tmp_path: Path, capsys: p
     assert main([*asked, "--check"]) == 1 and "one.md differs" in capsys.readouterr().out
     assert main(asked) == 0 and main([*asked, "--check"]) == 0
     assert "| what | result | 2026-11-25 | machine | `command` |" in (out / "one.md").read_text()
-    (out / "old.md").write_text("a page without records")
+    (out / "old.md").write_text((out / "one.md").read_text())
+    (out / "manual.md").write_text("# By hand\n")
     assert main([*asked, "--check"]) == 1 and main(asked) == 0 and not (out / "old.md").exists()
+    assert "[By hand](manual.md)" in (out / "README.md").read_text() and main([*asked, "--check"]) == 0
 
 
 def test_every_file_of_records_has_a_title_and_its_facts() -> None:
