@@ -3,8 +3,8 @@
     python -m benchmarks results            writes the pages
     python -m benchmarks results --check    exit code 1 where a committed page differs
 
-Needs no GPU. New records are a file in benchmarks/records and an entry in its index.toml. Pages that were written by hand
-are left as they are, and named in the index.
+Needs no GPU. New records are a file in benchmarks/records and an entry in its index.toml. Pages that were written by
+hand are left as they are, and named in the index.
 """
 
 from __future__ import annotations
