@@ -303,11 +303,7 @@ class Emitter(StatementBuilder):
             self.line(f"{name} = {self._window_position(attr)};")
             self.close()
         else:
-            self.line(
-                f"{name} = {combine(attr.kind, name, self.text(body)[0], self.used)};".replace(
-                    f"{name} = {name} + ", f"{name} += "
-                )
-            )
+            self.line(accumulate(attr.kind, name, self.text(body)[0], self.used))
         self.shared = outer
         for _ in attr.variables:
             self.close()
@@ -321,11 +317,22 @@ class Emitter(StatementBuilder):
         return text
 
 
+def accumulate(kind: str, name: str, value: str, used: set[tuple[str, str]]) -> str:
+    """The statement that combines a value into the variable `name` by a reduction."""
+    if kind == "sum":
+        return f"{name} += {_factor(value)};"
+    return f"{name} = {combine(kind, name, value, used)};"
+
+
+def _factor(value: str) -> str:
+    """The value as an operand of + or *: in parentheses unless it is a name, an element or a call."""
+    return value if re.fullmatch(r"[\w\[\]().]+", value) else f"({value})"
+
+
 def combine(kind: str, a: str, b: str, used: set[tuple[str, str]]) -> str:
     """a and b combined by a reduction, as text."""
     if kind in ("sum", "prod"):
-        b = b if re.fullmatch(r"[\w\[\]().]+", b) else f"({b})"
-        return f"{a} {'+' if kind == 'sum' else '*'} {b}"
+        return f"{a} {'+' if kind == 'sum' else '*'} {_factor(b)}"
     if kind in ("max", "min"):
         used.add((f"nan_{kind}", ""))
         return f"nan_{kind}({a}, {b})"

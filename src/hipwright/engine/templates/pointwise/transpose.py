@@ -118,7 +118,8 @@ def _by_vectors(
     if not n:
         return None
     body.emit.taken |= set(transpose_vectors.NAMES)
-    tests = _tests([body.emit.position(s) for s in space], size)
+    sizes = [body.emit.position(s) for s in space]
+    tests = _tests(sizes, size), _tests(sizes, size, ("ta", "tb1"))
     return transpose_vectors.VectorTranspose(body, loads, size, threads, n, staged, tests)
 
 
@@ -163,12 +164,10 @@ def _prefetch(
     return names
 
 
-def _tests(sizes: Sequence[str], size: str) -> str:
-    """The test that skips elements outside; none where tiles are known to fit."""
-    tests = [
-        f"({n} % {size} && {name} >= {n})"
-        for name, n in zip(("ta", "tb"), map(transpose_vectors.bracketed, sizes), strict=True)
-    ]
+def _tests(sizes: Sequence[str], size: str, names: tuple[str, str] = ("ta", "tb")) -> str:
+    """The statement that skips elements outside; never true where tiles fit the sizes."""
+    pairs = zip(names, map(transpose_vectors.bracketed, sizes), strict=True)
+    tests = [f"({n} % {size} && {name} >= {n})" for name, n in pairs]
     return f"if ({' || '.join(tests)}) continue;"
 
 

@@ -45,7 +45,7 @@ def width(body: Body, loads: Sequence[E], sizes: Sequence[Ix]) -> int:
 @dataclass(eq=False)
 class VectorTranspose:
     """The transpose of one tile. size, threads: the knobs; width: elements of a vector; names: of the tiles in LDS;
-    tests: the statement that skips vectors outside.
+    tests: the statements that skip vectors outside, of loads and of stores.
     """
 
     body: Body
@@ -54,7 +54,7 @@ class VectorTranspose:
     threads: str
     width: int
     names: Staged
-    tests: str
+    tests: tuple[str, str]
 
     def conditions(self, sizes: Sequence[str]) -> str:
         """The run-time conditions: whole vectors, at aligned addresses and strides."""
@@ -103,7 +103,7 @@ class VectorTranspose:
         with self._slots(f"({self.size} / 2)" if self._pairs else self.size):
             line = f"slot / {across}{' * 2' if self._pairs else ''}"
             emit.line(f"const {body.index_type} ta = ta0 + slot % {across} * {n}, tb = tb0 + {line};")
-            emit.line(self.tests)
+            emit.line(self.tests[0])
             for e in self.loads:
                 name, pointer = self.names[e.attr[0], e.attr[1].key], body.pointers[e.attr[0]]
                 vectors = []
@@ -125,7 +125,7 @@ class VectorTranspose:
         across = f"({self.size} / {n})"
         with self._slots(self.size):
             emit.line(f"const {body.index_type} ta = ta0 + slot / {across}, tb1 = tb0 + slot % {across} * {n};")
-            emit.line(self.tests.replace("tb ", "tb1 "))
+            emit.line(self.tests[1])
             for e in self.loads:
                 self._gather(e)
             emit.line(f"WideVector<{STORAGE[dtype]}, {n}> out;")

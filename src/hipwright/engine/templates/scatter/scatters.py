@@ -222,11 +222,16 @@ def _index_space(a: ScatterSpec, chosen: Tensor) -> list[Ix]:
 
 
 def _declare_target(k: CallKernel, a: ScatterSpec, chosen: Tensor, index: list[Any], buffer: str) -> str:
-    """The address that the index names, as C text."""
+    """Declares `at`, the place that the index names; returns the address of the element there, as C text."""
     k.written.add(buffer)
     k.line(f"long at = {k.load(chosen, index if a.each else [index[a.dim]])};")
     if not a.each:
         k.line(f"if (at < 0) at += {k.size(a.shape[a.dim])};")
+    return _address(k, a, index, buffer)
+
+
+def _address(k: CallKernel, a: ScatterSpec, index: list[Any], buffer: str) -> str:
+    """The address of a buffer's element at `at`, as C text."""
     place = [ix(Var("at", a.shape[d])) if d == a.dim else i for d, i in enumerate(index)]
     return f"&{k.pointer(buffer)}[{k.emit.position(flatten(a.shape, place))}]"
 
@@ -281,8 +286,7 @@ def _atomic_kernel(body: CallBody, a: ScatterSpec, source: Tensor, total: str, c
         k.line(f"{name}({f'({wide}*)' if wide != kind else ''}{target}, ({wide})({value}));")
     if count:
         k.written.add(count)
-        place = target.replace(f"&{k.pointer(total)}[", f"&{k.pointer(count)}[", 1)
-        k.line(f"atomicAdd({place}, 1);")
+        k.line(f"atomicAdd({_address(k, a, index, count)}, 1);")
     words = {"add": "atomic sums", "mean": "atomic sums and counts"}
     return k.finish(grid, block, block, words.get(a.mode, f"atomic {a.mode}"))
 
