@@ -1,8 +1,9 @@
-"""For all tests: property tests are judged by what they find, not by how busy the machine is.
+"""Settings and selection for all tests.
 
-`make test` keeps under 20 minutes on two processors: of a test marked `matrix(keep=N)` it runs N of the parameters,
-evenly spread from the first to the last, and none marked `exhaustive`. `--all` (`make test-all`), or naming a test
-with `::`, runs everything. What imports torch is shared (tests/warm.py); limits allow for other work (tests/load.py).
+`make test` takes under 20 minutes on two processors: of a test marked `matrix(keep=N)` it runs N of the parameters,
+evenly spread from the first to the last, and it skips tests marked `exhaustive`. `--all` (`make test-all`), or naming a
+test with `::`, runs everything. Property tests have no deadline, which would depend on the load of the machine. Tests
+share processes that import torch (tests/warm.py), and time limits allow for other load (tests/load.py).
 """
 
 import compileall
@@ -25,8 +26,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Our bytecode: contained processes write none, nor does anybody under PYTHONDONTWRITEBYTECODE, so that each of
-    hundreds of processes would compile what it imports."""
+    """Compiles hipwright to bytecode once.
+
+    Contained processes write no bytecode, and none is written under PYTHONDONTWRITEBYTECODE, so hundreds of processes
+    would each compile what they import.
+    """
     if not hasattr(session.config, "workerinput"):
         compileall.compile_dir(Path(hipwright.__file__).parent, quiet=2, rx=re.compile("corpus"))
 
@@ -55,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def spread(count: int, keep: int) -> set[int]:
-    """`keep` places among `count`, the first and the last with them."""
+    """`keep` indices below `count`, evenly spread, the first and the last included."""
     if keep >= count:
         return set(range(count))
     return {round(i * (count - 1) / max(keep - 1, 1)) for i in range(keep)}

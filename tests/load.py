@@ -1,4 +1,4 @@
-"""How long something took, where others keep the processors busy: seconds that an idle machine would have needed."""
+"""Measures time on a busy machine: the seconds that an idle machine would have needed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ PIECE_S, PAUSE_S = 0.002, 0.03
 
 
 class Watch:
-    """`seconds` of a with-block, divided by how much longer than alone a piece of pure work takes beside it.
+    """The `seconds` of a with-block, divided by the machine's load.
 
-    The control is a thread of its own: pieces of 2 ms of processor time, and the time they really took.
+    The load is measured by a thread that runs pieces of 2 ms of CPU time: their wall time over their CPU time.
     """
 
     def __enter__(self) -> Self:
@@ -30,11 +30,12 @@ class Watch:
 
     @property
     def load(self) -> float:
-        """1 on an idle machine."""
+        """Wall time over CPU time of the control thread; 1 on an idle machine."""
         return max(1.0, self._took / self._worked)
 
     @property
     def seconds(self) -> float:
+        """Wall seconds of the block over the load."""
         return self.elapsed / self.load
 
     def _run(self) -> None:

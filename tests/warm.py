@@ -1,8 +1,8 @@
-"""hipwright's command line inside the tests' own process, on contained processes that stay warm between its runs.
+"""Zygotes that tests share, and hipwright's command line run inside the tests' own process with them.
 
-A run of `hipwright` starts two or three processes that import torch: six processor seconds before any work. What a
-command says, writes and returns is the same on processes that are there already. Tests of what becomes of processes
-(signals, kills, what is left behind) start a real one.
+A command starts two or three processes that import torch, which takes six CPU seconds. Its output, files and exit code
+do not depend on whether the processes run already. Tests of the processes themselves (signals, kills, leftovers) start
+real ones.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.nvidia import nvrtc
 from hipwright.toolchain.pool import CompilePool
 
-# who starts contained processes: these name the class in their module, the others take it from the package
-USERS = (
+# Modules whose name `Zygote` is replaced in `zygotes`. Modules that import it inside functions get the one of
+# `hipwright.sandbox`.
+ZYGOTE_MODULES = (
     "sandbox",
     "synth.run",
     "dataset.overlap",
@@ -33,14 +34,15 @@ USERS = (
     "api.profile",
     "evaluation.modelnew_stages",
 )
-HOST = ("torch", "hipwright.task.host.warm")  # as hipwright.machine asks for them
+# the modules that hipwright.machine preloads
+HOST = ("torch", "hipwright.task.host.warm")
 CANDIDATES = ("torch", "hipwright.verify.cpu.worker", "hipwright.verify.worker.warm")
 _KEPT: dict[tuple[Any, ...], Zygote] = {}
 _STACK = contextlib.ExitStack()
 
 
-class Lent:
-    """A zygote that stays when its borrower is done with it."""
+class SharedZygote:
+    """A zygote that `close` and the end of a with-block leave running."""
 
     def __init__(self, zygote: Zygote) -> None:
         self._zygote = zygote
@@ -48,25 +50,25 @@ class Lent:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._zygote, name)
 
-    def __enter__(self) -> Lent:
+    def __enter__(self) -> SharedZygote:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
     def close(self) -> None:
-        """Its next borrower finds it warm."""
+        """Does nothing: the zygote is shared."""
 
 
 def zygote(preload: Sequence[str] = ("torch",), *, ro: Sequence[Path] = (), name: str = "zygote", **more: Any) -> Any:
-    """In the place of Zygote(...): a warm one for what everybody asks for, else one that ends as any does."""
+    """In place of Zygote(...): a shared one for arguments that several tests use, else a new one."""
     cache = config.cache_dir()
     if not set(ro) <= {cache} or any(more.values()):
         return Zygote(preload, ro=ro, name=name, **more)
     key = (tuple(preload), tuple(ro))
     if key not in _KEPT:
         _KEPT[key] = Zygote(preload, ro=ro, name=name)
-    return Lent(_KEPT[key])
+    return SharedZygote(_KEPT[key])
 
 
 @functools.cache
@@ -76,7 +78,7 @@ def compilers() -> CompilePool:
 
 
 def end() -> None:
-    """At the session's end."""
+    """Ends the shared processes."""
     _STACK.close()
     compilers.cache_clear()
     while _KEPT:
@@ -84,17 +86,17 @@ def end() -> None:
 
 
 def host() -> Any:
-    """The warm task host."""
+    """The shared task host."""
     return zygote(HOST, name="task host")
 
 
 def candidates() -> Any:
-    """The warm candidate worker, which can read the builds in `builds()`."""
+    """The shared candidate worker, which can read the builds in `builds()`."""
     return zygote(CANDIDATES, ro=(builds().folder,), name="candidates")
 
 
 def builds() -> BuildCache:
-    """The user's own build cache: for tests of what programs do, not of builds."""
+    """The user's own build cache, for tests of programs and not of builds."""
     folder = config.cache_dir()
     folder.mkdir(parents=True, exist_ok=True)
     return BuildCache(folder)
@@ -102,20 +104,19 @@ def builds() -> BuildCache:
 
 @contextlib.contextmanager
 def zygotes() -> Iterator[None]:
-    """Whatever starts contained processes within the block borrows warm ones."""
+    """A context in which the modules of ZYGOTE_MODULES use shared zygotes. Raises AttributeError for a stale entry."""
     with contextlib.ExitStack() as stack:
-        for user in USERS:
-            module = importlib.import_module(f"hipwright.{user}")
-            if hasattr(module, "Zygote"):
-                stack.enter_context(mock.patch.object(module, "Zygote", zygote))
+        for name in ZYGOTE_MODULES:
+            module = importlib.import_module(f"hipwright.{name}")
+            stack.enter_context(mock.patch.object(module, "Zygote", zygote))
         yield
 
 
 def hipwright(folder: Path, *args: object, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """One command line in `folder`, as a process of its own would answer it; `env` is added to the environment."""
+    """Runs one command line in `folder`, in this process with shared zygotes; `env` is added to the environment."""
     from hipwright.cli.main import main
 
-    words, out, err = [str(word) for word in args], io.StringIO(), io.StringIO()
+    arguments, out, err = [str(arg) for arg in args], io.StringIO(), io.StringIO()
     with (
         zygotes(),
         mock.patch.dict(os.environ, {"NO_COLOR": "1", "COLUMNS": "160", **(env or {})}),
@@ -123,5 +124,5 @@ def hipwright(folder: Path, *args: object, env: Mapping[str, str] | None = None)
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):
-        code = main(words)
-    return subprocess.CompletedProcess(["hipwright", *words], code, out.getvalue(), err.getvalue())
+        code = main(arguments)
+    return subprocess.CompletedProcess(["hipwright", *arguments], code, out.getvalue(), err.getvalue())

@@ -45,7 +45,9 @@ def audited(gate: Gate, cache: Path, cases: Sequence[CorpusCase], *, shared: boo
     with (
         open_audit(seed=20, cache_folder=cache) as opened,
         Zygote(MODELNEW_PRELOAD, ro=(cache,), name="ModelNew worker") as zygote,
-        mock.patch.object(modelnew_stages, "Zygote", lambda *_, **__: warm.Lent(zygote)) if shared else nullcontext(),
+        mock.patch.object(modelnew_stages, "Zygote", lambda *_, **__: warm.SharedZygote(zygote))
+        if shared
+        else nullcontext(),
     ):
         done = run_corpus(TargetVerifier(opened, gate), cases, done=lambda case: opened.close(case.task_path))
     return confusion_matrices(done)[f"cpu {gate}"]

@@ -16,7 +16,7 @@ from hipwright.ship.runtime import build, gpu
 from hipwright.ship.torch_op import _param
 from tests.rocm.conftest import compile_c
 from tests.ship import subjects
-from tests.ship.shop import files, write
+from tests.ship.shipping import files, write
 
 TESTS = Path(__file__).parents[1]
 

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from tests.ship import subjects
-from tests.ship.shop import files, shipped, write
+from tests.ship.shipping import files, shipped, write
 
 
 @pytest.fixture(scope="module")

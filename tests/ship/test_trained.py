@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from tests.engine.test_backward import TASK, trained
-from tests.ship.shop import shipped
+from tests.ship.shipping import shipped
 
 
 def test_the_engines_backward_as_an_operator(tmp_path: Path) -> None:

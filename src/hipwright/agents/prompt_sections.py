@@ -88,13 +88,13 @@ def _add_exemplars(session: PromptSession, builder: ContextBuilder) -> None:
     best = fitness.score(session.ask.view.best.evaluation) if session.ask.view.best else None
     for key in [key for key in named if key != parent][: session.tools.limits.exemplars]:
         evaluation = session.evaluation(key)
-        words = describe_score(evaluation) if evaluation is not None else "verified"
+        figures_text = describe_score(evaluation) if evaluation is not None else "verified"
         mine = fitness.score(evaluation)
         if mine is not None and best is not None and mine.kind == best.kind and best.value > 0:
-            words += f", {mine.value / best.value:.3g} times the best program's time"
+            figures_text += f", {mine.value / best.value:.3g} times the best program's time"
         builder.add(
             "exemplar",
-            f"A verified program of this run: {words}",
+            f"A verified program of this run: {figures_text}",
             program_block(session.tools.archive.program(key)),
             key,
         )

@@ -1,4 +1,4 @@
-"""What each role, arm or policy of a search is worth, at equal budget (docs/ablation.md)."""
+"""Ablations: the effect of each role, arm or policy of a search, at equal budget (docs/ablation.md)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hipwright.records import Run, Task
 from hipwright.search import EngineSource, ProposalSource
 
 ARMS = "single-shot,best-of-n,pipeline"
-SEED = 0  # of the verification inputs, the same for every arm: an evaluation is paid for once
+SEED = 0  # of the verification inputs, the same for every arm, so that arms share cached evaluations
 
 
 def ablation_plan(
@@ -88,7 +88,7 @@ def model_authors(options: ModelOptions) -> dict[str, Any]:
 
     @contextmanager
     def source(archive: Archive, run: Run, task: Task, engine: EngineSource) -> Iterator[ProposalSource]:
-        # arms whose every program is a model's have "llm" off for the policy, and need the models all the same
+        # arms in which models write every program have "llm" off for the policy, but need the models
         settings = {**run.settings[models.SETTING], "llm": True}
         with_models = replace(run, settings={**run.settings, models.SETTING: settings})
         with models.proposal_source(archive, with_models, task, engine, listener=silent) as opened:

@@ -1,4 +1,4 @@
-"""The verifiers against candidates that are known to be honest, broken or hostile (docs/audit.md)."""
+"""Audits of the verifiers: candidates that are known to be honest, broken or hostile (docs/audit.md)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PATTERNS = "--only takes shell patterns over form, kind and name"
 
 @dataclass(frozen=True)
 class CorpusAudit:
-    """The corpus judged. matrices: by verifier; screener: its calibration in the archive, {author: figures}."""
+    """The judged corpus. matrices: by verifier; screener: its calibration in the archive, {author: figures}."""
 
     matrices: dict[str, ConfusionMatrix]
     confusions: Sequence[Confusion]
@@ -48,12 +48,12 @@ class CorpusAudit:
 
     @property
     def fooled(self) -> bool:
-        """Whether a verifier was wrong about a candidate."""
+        """Whether a verifier judged a candidate wrongly."""
         return any(one.failed for one in self.matrices.values())
 
     @property
     def void(self) -> bool:
-        """Whether the machine kept a candidate from being judged."""
+        """Whether a fault of the machine left a candidate unjudged."""
         return any(one.void for one in self.matrices.values())
 
     def summary(self) -> dict[str, Any]:
@@ -77,8 +77,10 @@ def audit_corpus(
     unsafe: bool = False,
     listener: Listener = silent,
 ) -> CorpusAudit:
-    """Judges the corpus behind each gate. only: patterns over form, kind and name; timed: also through the clock's
-    checks. The listener hears "note" {text} for each gate and for each candidate that is not judged as expected."""
+    """Judges the corpus by each gate. only: patterns over form, kind and name; timed: with the clock's checks.
+
+    Events for the listener: "note" {text} for each gate and for each candidate that is not judged as expected.
+    """
     chosen = select(list(only), form=form)
     if not chosen:
         raise BadInput("no candidate matches", hint=PATTERNS)
@@ -92,7 +94,7 @@ def audit_corpus(
                 chosen,
                 workers=workers,
                 listener=_unexpected(listener),
-                done=lambda case: session.close(case.task_path),  # once every candidate of the task was judged
+                done=lambda case: session.close(case.task_path),  # once every candidate of the task is judged
             )
     return CorpusAudit(confusion_matrices(results), corpus_confusions(results), screener_calibration())
 
@@ -106,7 +108,7 @@ def _unexpected(listener: Listener) -> Callable[[JudgedCase], None]:
 
 
 def screener_calibration() -> dict[str, Any]:
-    """The screener's calibration over the archive, {author: figures}; {} where it never predicted anything."""
+    """The screener's calibration over the archive, {author: figures}; {} where it made no predictions."""
     from hipwright.agents.screening.calibration import calibration
 
     home = config.home()
@@ -115,7 +117,7 @@ def screener_calibration() -> dict[str, Any]:
     try:
         with Archive(home, create=False) as archive:
             found = {author: calibration(archive, author) for author in AUTHORS}
-    except HipwrightError:  # a folder that holds no archive has no predictions
+    except HipwrightError:  # a folder without an archive has no predictions
         return {}
     return {author: asdict(one) for author, one in found.items() if one.events}
 
@@ -141,7 +143,7 @@ def audit_mutants(
 
 @dataclass(frozen=True)
 class VariantAudit:
-    """Broken and deceptive variants, labelled and judged. truths: how many there are of each label."""
+    """Broken and deceptive variants, labelled and judged. truths: the number with each label."""
 
     scored: Sequence[ScoredVariant]
     confusions: Sequence[Confusion]
@@ -149,7 +151,7 @@ class VariantAudit:
 
     @property
     def fooled(self) -> bool:
-        """Whether a verifier was wrong about a variant."""
+        """Whether a verifier judged a variant wrongly."""
         return any(one.fooled for one in self.confusions)
 
     def summary(self) -> dict[str, Any]:
@@ -175,7 +177,7 @@ def audit_variants(
 ) -> VariantAudit:
     """Makes, labels and judges variants on the cpu target: mutants, or with `access` a model's.
 
-    folder: keeps the model's calls. The listener hears "note" {text} for each verifier that was wrong.
+    folder: for the log of the model's calls. Events for the listener: "note" {text} for each verifier that was wrong.
     """
     made = _variants(count, seed, only, access, folder, listener)
     if not made:

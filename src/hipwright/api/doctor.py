@@ -1,4 +1,4 @@
-"""What works on this machine, what each target proves here, and how to mend the rest."""
+"""Checks this machine: what works, what each target can prove here, and how to repair the rest."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from hipwright.toolchain.probe import ToolCheck
 
 NEEDED = ("python", "torch", "clang", "sandbox", "archive", "cache", "disk", CPU.name)
-"""The checks without which `optimize` cannot run. The others only widen what can be proved."""
+"""The checks without which `optimize` cannot run. The others extend what can be proved."""
 FREE_GIB = 1.0
 
 
 def machine_checks() -> list[ToolCheck]:
-    """Everything that hipwright stands on: Python, torch, the sandbox, folders, compilers, GPUs, profilers."""
+    """Checks of everything that hipwright needs: Python, torch, the sandbox, folders, compilers, GPUs, profilers."""
     from hipwright.toolchain import probe
 
     return [*own_checks(), *probe.checks()]
 
 
 def own_checks() -> list[ToolCheck]:
-    """Python, torch, the sandbox, and the places that hipwright writes to."""
+    """Checks of Python, torch, the sandbox, and the folders that hipwright writes to."""
     from hipwright.toolchain.probe import ToolCheck
 
     found = []
@@ -43,7 +43,7 @@ def own_checks() -> list[ToolCheck]:
 
 
 Found = tuple[bool, str, str]
-"""Whether it works, a detail, and how to mend it."""
+"""Whether it works, a detail, and how to repair it."""
 
 
 def _python() -> Found:
@@ -52,7 +52,7 @@ def _python() -> Found:
 
 
 def _torch() -> Found:
-    """torch's version and build, read from its files: importing it would cost seconds."""
+    """torch's version and build, read from its files, as importing it takes seconds."""
     fix = "pip install 'hipwright[cpu]', or the torch build for your GPU"
     spec = find_spec("torch")
     if spec is None or not spec.origin:
@@ -129,7 +129,7 @@ def _gpus(target: Target) -> Found:
 
 
 def _profiler() -> Found:
-    """The profiler of the GPUs that are here."""
+    """The profiler of this machine's GPUs."""
     from hipwright.device import topology
     from hipwright.errors import HipwrightError
     from hipwright.measure.profiling.vendors import find_tool

@@ -1,4 +1,4 @@
-"""One program judged on one task."""
+"""Evaluation of one program for one task."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JudgedCandidate:
-    """An evaluation, the static warnings beside it, the seed of its inputs, and what was not measured."""
+    """An evaluation with its static warnings, the seed of its inputs, and what was not measured."""
 
     evaluation: Evaluation
     warnings: tuple[dict[str, Any], ...]
@@ -71,8 +71,10 @@ def judge_program(
     gpu_memory_gb: float = 0.0,
     listener: Listener = silent,
 ) -> JudgedCandidate:
-    """As `evaluate`, with the warnings and the seed. The listener hears "warning" {line, message, fix} before the
-    evaluation begins."""
+    """As `evaluate`, with the warnings and the seed.
+
+    Events for the listener: "warning" {line, message, fix} before the evaluation begins.
+    """
     opening = open_workbench(task, targets, seed=seed, unsafe=unsafe, listener=listener, gpu_memory_gb=gpu_memory_gb)
     with opening as bench:
         warnings = lint_program(bench, program)
@@ -84,7 +86,10 @@ def judge_program(
 
 
 def lint_program(bench: Workbench, program: Program) -> tuple[dict[str, Any], ...]:
-    """Static warnings, {line, message, fix, ...} each; never a verdict. A program that does not parse has none."""
+    """Static warnings, {line, message, fix, ...} each; they do not affect the verdict.
+
+    A program that does not parse has none.
+    """
     try:
         return tuple(warning.to_dict() for warning in bench.evaluator.lint(program))
     except ProgramError:

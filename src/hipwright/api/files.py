@@ -1,4 +1,4 @@
-"""Text files in and out: inputs read or refused, outputs replaced whole."""
+"""Text files: reads inputs, and writes outputs atomically."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hipwright.machine import existing_file
 
 
 def read_text(path: Path, what: str) -> str:
-    """A text file's content; BadInput when it cannot be read or is not UTF-8."""
+    """A text file's content. Raises BadInput when it cannot be read or is not UTF-8."""
     try:
         return existing_file(path, what).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -22,7 +22,7 @@ def read_text(path: Path, what: str) -> str:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Create the folder before the work starts. BadInput if it cannot be written."""
+    """Creates the folder before the work starts. Raises BadInput if it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -32,13 +32,13 @@ def prepare_folder(folder: Path) -> None:
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Replace each file atomically: a reader sees the old one or the new one, never a part."""
+    """Writes each file atomically: a reader sees the old one or the new one, never a part."""
     for name, text in files.items():
         write_file(folder / name, text)
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write one text file atomically, with the permissions that the umask gives."""
+    """Writes one text file atomically, with the permissions of the umask."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as stream:

@@ -1,4 +1,4 @@
-"""What callers hand in: tasks and programs as files, as text or as records."""
+"""A caller's inputs: tasks and programs as files, as text or as records."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class TaskSource:
 
     @property
     def shown(self) -> str:
-        """The task on a command line."""
+        """The task as a command line argument."""
         return str(self.path) if self.path is not None else f"{self.name}.py"
 
     def read(self) -> str:
-        """The source text. BadInput for a file that cannot be read."""
+        """The source text. Raises BadInput for a file that cannot be read."""
         return self.text if self.path is None else read_text(self.path, "task")
 
     def open(self, host: Zygote) -> TaskHandle:
@@ -43,7 +43,7 @@ class TaskSource:
 def task_source(given: object) -> TaskSource:
     """A path, or the text of a task file, as a TaskSource. A string with a line break is text.
 
-    BadInput for a file that does not exist; TypeError for a module in memory and anything else.
+    Raises BadInput for a file that does not exist; TypeError for a module in memory and anything else.
     """
     if isinstance(given, TaskSource):
         return given
@@ -62,14 +62,14 @@ def task_source(given: object) -> TaskSource:
 
 
 def _is_module(given: object) -> bool:
-    """Whether this is a torch module, or a class of them; torch is not imported to find out."""
+    """Whether this is a torch module, or a class of them; does not import torch."""
     module = getattr(sys.modules.get("torch"), "nn", None)
     kind = given if isinstance(given, type) else type(given)
     return module is not None and issubclass(kind, module.Module)
 
 
 def program_from(given: Program | str | Path) -> Program:
-    """A program record, a file, or the text of one. BadInput for a file that cannot be read."""
+    """A program record, a file, or its text, as a record. Raises BadInput for a file that cannot be read."""
     if isinstance(given, Program):
         return given
     if isinstance(given, str) and "\n" in given:
@@ -87,6 +87,6 @@ def program_of(text: str, knobs: dict[str, int] | None = None) -> Program:
 
 
 def no_inputs(inputs: object) -> None:
-    """TypeError where inputs are given beside a task file, which brings its own."""
+    """Raises TypeError where inputs are given with a task file, which has its own."""
     if inputs is not None:
         raise TypeError("a task file brings its own inputs (get_inputs); inputs belong to modules in memory")

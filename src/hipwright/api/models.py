@@ -1,4 +1,4 @@
-"""The authors of a run: the engine alone, or language models beside it, as its settings record them."""
+"""The authors of a run: the engine alone, or with language models, as the run's settings record them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hipwright.llm.cost.budget import SpendingLimits
 
 SETTING = "agents"
-"""The run setting that holds the authors, the limits and what the archive knew when the run began."""
+"""The run setting with the authors, the limits and the archive's contents at the start of the run."""
 
 OPTIONS = {
     "specs": "--llm",
@@ -60,12 +60,12 @@ class ModelOptions:
         price: Iterable[str] | None = None,
         without: Iterable[str] | None = None,
     ) -> ModelOptions:
-        """Options from what a caller may leave out; llm: one spec or several."""
+        """Options from optional values; llm: one spec or several."""
         specs = (llm,) if isinstance(llm, str) else tuple(llm or ())
         return cls(specs, share, max_usd, max_tokens, tuple(price or ()), tuple(without or ()))
 
     def settings(self) -> dict[str, Any]:
-        """The options that were given, as a run keeps them."""
+        """The given options in the form of the run's setting."""
         given = {
             "specs": list(self.llm),
             "share": self.share,
@@ -80,7 +80,7 @@ class ModelOptions:
 def run_settings(
     asked: ModelOptions, archive: Archive, task: Task, targets: tuple[str, ...], tuned: Tuned | None = None
 ) -> dict[str, Any]:
-    """The settings of a new run. BadInput for a model, a role or a price that cannot be used, before any work.
+    """The settings of a new run. Raises BadInput for an unusable model, role or price before any work.
 
     tuned: choices from the tuning cache; the run records them, so it can be repeated without the cache.
     """
@@ -93,7 +93,7 @@ def run_settings(
 
 
 def check_options(asked: ModelOptions) -> dict[str, Any]:
-    """The part of the settings that needs no archive. Raises BadInput as `run_settings` does."""
+    """The part of the settings that does not depend on the archive. Raises BadInput as `run_settings` does."""
     from hipwright.agents.base import ROLES, SWITCHES
 
     for name in asked.without:
@@ -133,9 +133,9 @@ def proposal_source(
     listener: Listener,
     recording: RecordedCallLog | None = None,
 ) -> Iterator[ProposalSource]:
-    """The source of the run's proposals. recording: a recorded run whose answers are used; nothing is sent then."""
+    """The source of the run's proposals. recording: a recorded run whose answers are used; then no model is asked."""
     settings = run.settings.get(SETTING)
-    if settings is None:  # a run from before there were agents
+    if settings is None:  # a run of a version without agents
         yield engine
         return
     from hipwright.agents.engine_author import EngineAuthor
@@ -187,9 +187,9 @@ def _tools(archive: Archive, run: Run, task: Task, settings: Mapping[str, Any], 
 
 
 def recorded_run(archive: Archive, name: str) -> tuple[Run, RecordedCallLog | None]:
-    """The run to repeat, and its models' answers (None where none were asked).
+    """The run to repeat, and its models' answers (None for a run without models).
 
-    name: a run of the archive, or a file that `hipwright export` wrote. BadInput for neither.
+    name: a run of the archive, or a file that `hipwright export` wrote. Raises BadInput for neither.
     """
     path = Path(name)
     run = _exported_run(archive, path) if path.is_file() else archive.run(name)
@@ -201,7 +201,7 @@ def recorded_run(archive: Archive, name: str) -> tuple[Run, RecordedCallLog | No
 
 
 def _exported_run(archive: Archive, path: Path) -> Run:
-    """The run at the head of an export. The programs of earlier runs that it was shown are put into the archive."""
+    """The run of an exported file. Adds the programs of earlier runs that it used to the archive."""
     try:
         with path.open(encoding="utf-8") as stream:
             first = json.loads(stream.readline())

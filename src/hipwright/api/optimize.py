@@ -1,4 +1,4 @@
-"""A search for one task: begun, resumed or repeated; its winner confirmed on fresh inputs; its choices remembered."""
+"""Searches for one task: started, resumed or repeated; confirms the winner on fresh inputs and caches its choices."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from hipwright.verify import Oracle
 BUDGET, POLICY, SEED = 40, "islands", 0
 
 Stop = AbstractContextManager[Callable[[], bool]]
-"""Entered while a search runs; yields a function that says whether the search should end."""
+"""A context for a running search; yields a function that says whether the search should end."""
 
 
 @dataclass(frozen=True)
 class SearchRequest:
     """A search to run; None takes the default, or the run's own setting where one is resumed or repeated.
 
-    resume: a run to go on with. replay: a run, or the file of an exported one, to repeat with its models' answers.
+    resume: a run to continue. replay: a run, or the file of an exported one, to repeat with its models' answers.
     """
 
     task: TaskSource
@@ -112,12 +112,12 @@ def optimize(
 
 
 def _targets(names: Sequence[str] | None, earlier: str | None) -> tuple[str, ...] | None:
-    """The chosen targets; None leaves them to the earlier run."""
+    """The chosen targets; None for those of the earlier run."""
     return targets.choose(names) if names or not earlier else None
 
 
 def policy_name(given: str | None) -> str | None:
-    """The policy as the archive writes it. BadInput for an unknown one."""
+    """The policy as the archive writes it. Raises BadInput for an unknown one."""
     if given is None:
         return None
     name = given.replace("-", "_")
@@ -128,7 +128,7 @@ def policy_name(given: str | None) -> str | None:
 def run_search(request: SearchRequest, *, listener: Listener = silent, stop: Stop | None = None) -> Result:
     """Runs, resumes or repeats a search. Every evaluation is in the archive as soon as it ends.
 
-    The listener first hears "planned" {task, budget, targets}, then what docs/search.md lists.
+    Events for the listener: first "planned" {task, budget, targets}, then those listed in docs/search.md.
     """
     with Archive(config.home(), create=request.resume is None) as archive:
         plan = _plan(archive, request)
@@ -171,7 +171,7 @@ def _plan(archive: Archive, request: SearchRequest) -> _Plan:
 
 
 def _must_agree(request: SearchRequest, run: Run) -> None:
-    """BadInput for an option that differs from the earlier run's own setting."""
+    """Raises BadInput for an option that differs from the earlier run's own setting."""
     asked: dict[str, tuple[Any, Any]] = {
         "--target": (request.targets, run.targets),
         "--budget": (request.budget, run.budget),
@@ -239,7 +239,7 @@ def _result(
 
 
 def _new_run(archive: Archive, task: Task, request: SearchRequest, plan: _Plan, tuned: Tuned | None) -> Run:
-    """A fresh run; one that repeats another takes its settings."""
+    """A new run; one that repeats another takes its settings."""
     if plan.like is not None:
         settings = {**plan.like.settings}
         if plan.like.task != task.key:
@@ -260,7 +260,7 @@ def _last_rejection(archive: Archive, run: str) -> Evaluation | None:
 
 
 def _confirmation(bench: Workbench, listener: Listener) -> Callable[[Program], Evaluation]:
-    """Verifies the winner again, on inputs of a seed drawn after it was fixed."""
+    """A function that verifies the winner again, on inputs of a seed drawn after the program was fixed."""
 
     def confirm(program: Program) -> Evaluation:
         listener("stage", {"text": f"verifying {program.key[:8]} once more, on fresh secret inputs"})

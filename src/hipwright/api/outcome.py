@@ -8,13 +8,13 @@ from typing import Any
 from hipwright.measure.describe import describe_device
 from hipwright.records import Build, Evaluation, TargetResult
 
-LOG_LIMIT = 4000  # characters of a compiler log in a result; the archive has all of it
+LOG_LIMIT = 4000  # characters of a compiler log in a result; the archive has the whole log
 
 
 def result_object(evaluation: Evaluation | None, targets: Sequence[str], **more: Any) -> dict[str, Any]:
     """The documented keys of a result (docs/cli.md), and `more`.
 
-    Without an evaluation (nothing passed, nothing tried) the status is "unscorable".
+    Without an evaluation the status is "unscorable".
     """
     if evaluation is None:
         none = {"build": None, "verdict": None, "estimate": None, "timing": None}

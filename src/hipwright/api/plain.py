@@ -1,4 +1,4 @@
-"""Values and texts made safe to hand out: JSON without NaN, text without control characters, errors as objects."""
+"""Safe output: JSON without NaN, text without control characters, errors as objects."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ OWNERS = {
     "provider": "provider",
     "service": "hipwright",
 }
-"""How an error line names each fault."""
+"""The name of each fault in an error line."""
 
 
 def clean(text: object, *, keep_lines: bool = False) -> str:
     """`text` with control characters, escape codes and invisible formatting made visible.
 
-    Names and messages come from task files and programs: none may move the cursor or reorder a line.
+    Names and messages come from task files and programs; they must not move the cursor or reorder a line.
     """
     keep = "\n\t" if keep_lines else ""
     return "".join(char if char in keep or _harmless(char) else _visible(char) for char in str(text))
@@ -49,7 +49,7 @@ def finite(value: Any) -> Any:
 
 
 def error_owner(error: HipwrightError) -> str:
-    """Whose fault an error is, in the word that an error line starts with."""
+    """Whose fault an error is, as an error line begins with it."""
     return "bad input" if isinstance(error, BadInput) else OWNERS[error.fault]
 
 

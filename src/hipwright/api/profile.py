@@ -1,4 +1,4 @@
-"""Hardware counters of a program's kernels on a GPU, read once after a warm-up (docs/profile.md)."""
+"""Hardware counters of a program's kernels on a GPU, from one call after a warm-up (docs/profile.md)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ INPUT_SEED = 0
 def read_counters(
     task: object, text: str, *, target: str, listener: Listener, workload: str = "", gpu: int = 0, unsafe: bool = False
 ) -> ProfileReport:
-    """The counters of a GPU for the program `text`. target: a GPU target, the GPU of this machine for "". Raises what
-    compiling and `profile_program` raise, BadInput for a task or workload that does not exist, and ToolchainError
-    without the vendor's profiler."""
+    """The counters of a GPU for the program `text`. target: a GPU target, "" for this machine's.
+
+    Raises what compiling and `profile_program` raise, BadInput for an unknown task or workload, and ToolchainError
+    without the vendor's profiler.
+    """
     from hipwright.measure.profiling.profiler import profile_program
     from hipwright.measure.profiling.vendors import find_tool
     from hipwright.program import parse
@@ -50,7 +52,7 @@ def _device(target: str, index: int) -> tuple[str, str]:
 def _prepare(
     listener: Listener, task: TaskSource, parsed: Parsed, kind: str, arch: str, workload: str, unsafe: bool
 ) -> ProfiledProgram:
-    """The program built, and the inputs and state of the task: everything that the profiled process needs."""
+    """The built program with the task's inputs and state: everything that the profiled process needs."""
     from hipwright import config
     from hipwright.errors import BadInput
     from hipwright.measure.profiling.profiler import ProfiledProgram, ProfileJob
@@ -71,7 +73,7 @@ def _prepare(
 
 
 def _build(parsed: Parsed, kind: str, arch: str, cache: Any, unsafe: bool) -> Build:
-    """Compile for the GPU. CompileError when the source is wrong."""
+    """Compiles for the GPU. Raises CompileError when the source is wrong."""
     from hipwright.errors import CompileError
     from hipwright.toolchain.gpu_compilers import GPU_COMPILERS
     from hipwright.toolchain.pool import CompilePool
@@ -89,8 +91,10 @@ def _build(parsed: Parsed, kind: str, arch: str, cache: Any, unsafe: bool) -> Bu
 def program_counters(
     task: object, program: Program, listener: Listener, *, target: str, unsafe: bool = False
 ) -> ProfileReport:
-    """As `read_counters`, for a program with its own values of the knobs. ProgramError for text or knobs that are
-    wrong, before anything is started."""
+    """As `read_counters`, for a program with its own values of the knobs.
+
+    Raises ProgramError for wrong text or knobs before any process starts.
+    """
     from hipwright.program import parse
     from hipwright.program.knobs import text_with_knobs
 

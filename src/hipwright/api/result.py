@@ -1,4 +1,4 @@
-"""The result of a search, and the four files that `optimize --out DIR` leaves."""
+"""The result of a search, and the four files of `optimize --out DIR`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ FILES = ("program.py", "model_new.py", "result.json", "report.html")
 
 
 class Result(Record, frozen=True, kw_only=True):
-    """What a search found.
+    """The result of a search.
 
-    path: the task's file as the caller named it. search: the winner, and why the search ended. detail: the run in the
-    archive, every trial included. explanation: the kernels of the winner and what it leaves to the library. rejection:
-    without a winner, the last evaluation that failed. models: calls, tokens and dollars of language models, or None.
+    path: the task's file as the caller wrote it. search: the winner, and why the search ended. detail: the run in the
+    archive, every trial included. explanation: the kernels of the winner and its library calls. rejection: without a
+    winner, the last evaluation that failed. models: calls, tokens and dollars of language models, or None.
     """
 
     path: str
@@ -98,9 +98,10 @@ class Result(Record, frozen=True, kw_only=True):
         )
 
     def write(self, folder: Path, *, listener: Listener = silent) -> None:
-        """Writes program.py, model_new.py, result.json and report.html, each whole or not at all.
+        """Writes program.py, model_new.py, result.json and report.html, each atomically.
 
-        Without a program the first two are left out. The listener hears "note" {text} where a program has no ModelNew.
+        Without a program the first two are left out. Events for the listener: "note" {text} where a program has no
+        ModelNew form.
         """
         files = {"result.json": json.dumps(finite(self.summary(folder)), indent=2) + "\n", "report.html": self.report()}
         write_files(folder, files | self._program_files(listener))
@@ -131,18 +132,25 @@ class Result(Record, frozen=True, kw_only=True):
         files = {"program.py": text_with_knobs(self.program)}
         try:
             files["model_new.py"] = modelnew.export(self.program, parse(self.program.text), self.task.source)
-        except HipwrightError as error:  # the program stands without its KernelBench form
+        except HipwrightError as error:  # the program is valid without its KernelBench form
             listener("note", {"text": f"no model_new.py: {error.message}"})
         return files
 
     def command(self, *, resume: bool = False, out: Path | None = None) -> str:
         """The command line that repeats the run, or resumes it."""
         run = self.detail.run
-        words = ["hipwright", "optimize", self.path]
+        arguments = ["hipwright", "optimize", self.path]
         if resume:
-            words += ["--resume", run.id]
+            arguments += ["--resume", run.id]
         else:
-            words += [word for name in run.targets for word in ("--target", name)]
-            words += ["--budget", str(run.budget), "--policy", run.policy.replace("_", "-"), "--seed", str(run.seed)]
-            words += command_options(run)
-        return shlex.join(words + (["--out", str(out)] if out is not None else []))
+            arguments += [argument for name in run.targets for argument in ("--target", name)]
+            arguments += [
+                "--budget",
+                str(run.budget),
+                "--policy",
+                run.policy.replace("_", "-"),
+                "--seed",
+                str(run.seed),
+            ]
+            arguments += command_options(run)
+        return shlex.join(arguments + (["--out", str(out)] if out is not None else []))

@@ -1,4 +1,4 @@
-"""Many programs of one task through the fast gate and a short timing, as learning uses them (docs/score.md)."""
+"""Scores many programs of one task by the fast gate and a short timing, for learning (docs/score.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hipwright.targets import TARGETS
 
 
 def scoring_target(targets: Sequence[str] | None = None) -> str:
-    """The first of the targets that is a GPU. BadInput where none is: score mode times programs."""
+    """The first of the targets that is a GPU. Raises BadInput where none is: score mode times programs."""
     chosen = [name for name in known_targets.choose(targets) if TARGETS.is_gpu(name)]
     if not chosen:
         raise BadInput(

@@ -9,7 +9,7 @@ from hipwright.targets import CPU, OFFLINE, TARGETS
 
 
 def default() -> tuple[str, ...]:
-    """AMD machine code where the compiler for it is, and the best that can run here: a GPU, else the processor."""
+    """AMD machine code if its compiler is installed, and the best target that runs here: a GPU, else the CPU."""
     from hipwright.sandbox import gpu_count
     from hipwright.toolchain import clang
 
@@ -18,9 +18,9 @@ def default() -> tuple[str, ...]:
 
 
 def choose(names: Sequence[str] | None) -> tuple[str, ...]:
-    """The targets asked for, each once, in order; the default ones for none.
+    """The requested targets, each once, in order; the default ones for none.
 
-    BadInput for a name that is not listed, and for a GPU that this machine does not have.
+    Raises BadInput for an unknown name, and for a GPU that this machine does not have.
     """
     from hipwright.sandbox import gpu_count
 

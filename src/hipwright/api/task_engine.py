@@ -1,4 +1,4 @@
-"""The built-in engine on an open task: the captured graph, the choices it offers, and the programs it writes."""
+"""The built-in engine on an open task: the captured graph, its choices, and the programs it writes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TaskEngine:
         return explain(self.graph, choices) if choices else self.authored.explanation
 
     def tuned(self, cache: TuningCache, bench: Workbench) -> Tuned | None:
-        """The cached choices for this graph: measured on the GPUs in use, or estimated for the same AMD targets."""
+        """The cached choices for this graph: measured on these GPUs, or estimated for the same AMD targets."""
         evaluator = bench.evaluator
         devices = [str(gpu.reference.info["name"]) for gpu in evaluator.gpus.values()]
         return cache.best(devices or [estimated_on(evaluator.amd)], self.graph, self.source.space)
@@ -41,7 +41,7 @@ class TaskEngine:
     def remember(
         self, cache: TuningCache, choices: Mapping[str, Any], evaluation: Evaluation, evaluations: int
     ) -> Tuned | None:
-        """Puts a confirmed winner's choices into the cache; None where the cache holds better ones."""
+        """Stores a confirmed winner's choices in the cache; None where the cache holds better ones."""
         found = tuned_of(self.graph, self.source.space, choices, evaluation, evaluations)
         return found if found is not None and cache.remember(found) else None
 

@@ -1,4 +1,4 @@
-"""Trainings: stages of a recipe, the miniature, the report of one, and the environment served (docs/training.md)."""
+"""Training: stages of a recipe, the miniature, a training's report, and the environment server (docs/training.md)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StageRequest:
     """A stage of a recipe to train.
 
     recipe: a name, or a .toml file; changes: KEY=VALUE. model: another folder or name than the recipe's. dry: one
-    update of a tiny random model, which leaves nothing. rank, address: of several machines, this one's number and the
+    update of a tiny random model, which is not saved. rank, address: with several machines, this one's number and the
     first one's address.
     """
 
@@ -54,8 +54,8 @@ class StageRequest:
 def train_stage(request: StageRequest, *, listener: Listener = silent) -> dict[str, Any]:
     """Trains a stage; returns the object that `train sft --json` prints.
 
-    The listener hears "note" {text}. Raises BadInput and InfrastructureError as the stage does; KeyboardInterrupt
-    keeps the last checkpoint.
+    Events for the listener: "note" {text}. Raises BadInput and InfrastructureError as the stage does; after
+    KeyboardInterrupt the last checkpoint remains.
     """
     from hipwright.train import recipe as recipes
     from hipwright.train.launch import NodeRank, launch_stage
@@ -99,14 +99,14 @@ def _stage_summary(request: StageRequest, recipe: str, out: Path, done: Mapping[
     where = None if request.dry else str(request.out)
     summary = {"recipe": recipe, "out": where, "dry_run": request.dry, **done}
     if request.dry:
-        summary["model"] = None  # it was random, and is gone
+        summary["model"] = None  # it was random and is not saved
         if summary["command"]:
             summary["command"] = summary["command"].replace(str(out), str(request.out.absolute()))
     return summary
 
 
 def _require(packages: Sequence[str], what: str) -> None:
-    """BadInput where packages of the extra `train` are missing."""
+    """Raises BadInput where packages of the extra `train` are missing."""
     missing = [name for name in packages if find_spec(name) is None]
     if missing:
         raise BadInput(f"{what} needs {', '.join(missing)}", hint="pip install 'hipwright[train]'")
@@ -114,7 +114,7 @@ def _require(packages: Sequence[str], what: str) -> None:
 
 @contextmanager
 def _noted(out: Path, facts: Mapping[str, Any]) -> Iterator[None]:
-    """Writes the facts that a report names the training by. A refused training leaves the note as it was, or none."""
+    """Writes the facts by which a report names the training. A training that is rejected changes nothing."""
     note = out / NOTE
     before = note.read_text(encoding="utf-8") if note.exists() else None
     write_file(note, json.dumps(dict(facts), indent=1, sort_keys=True) + "\n")
@@ -141,9 +141,9 @@ def train_mini(
     resume: bool = False,
     listener: Listener = silent,
 ) -> dict[str, Any]:
-    """Trains the miniature from random weights, every arm, and evaluates it, as far as the minutes go (docs/mini.md).
+    """Trains the miniature from random weights, every arm, and evaluates it, within the minutes (docs/mini.md).
 
-    target: the best of this machine without one. seed: that one alone. Returns {models, finished, evaluation, ...}.
+    target: the best of this machine without one. seed: only that one. Returns {models, finished, evaluation, ...}.
     """
     from hipwright.train.mini.stages import run
 
@@ -154,7 +154,7 @@ def train_mini(
 
 
 def mini_settings(target: str | None, changes: Sequence[str]) -> MiniSettings:
-    """The preset of a target with changes KEY=VALUE. BadInput for unknown keys and wrong types."""
+    """The preset of a target with changes KEY=VALUE. Raises BadInput for unknown keys and wrong types."""
     import msgspec
 
     from hipwright.train.judging.settings import judge_targets
@@ -199,7 +199,7 @@ class ServeRequest:
 
 
 def serve_environment(request: ServeRequest, *, listener: Listener = silent) -> None:
-    """Serves until it is interrupted. The listener hears "note" {text} once it listens."""
+    """Serves until it is interrupted. Events for the listener: "note" {text} when it listens."""
     from hipwright.train.adapters import openenv
     from hipwright.train.data import problems
     from hipwright.train.judging import serve

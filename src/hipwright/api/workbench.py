@@ -1,4 +1,4 @@
-"""One task open on a machine of its own: what most use cases begin with."""
+"""One task open on a machine of its own, with which most use cases begin."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def open_workbench(
 
 
 def require_sandbox(unsafe: bool) -> None:
-    """SandboxMissing where nothing can be contained on this machine, unless the caller asked for no sandbox.
+    """Raises SandboxMissing where nothing can be contained on this machine, unless the caller asked for no sandbox.
 
     Checked once, before work that needs a sandbox for every item.
     """

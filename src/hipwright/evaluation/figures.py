@@ -98,8 +98,8 @@ def worst(rows: Sequence[BenchRow], count: int = WORST) -> list[BenchRow]:
     programs with the smallest coverage.
     """
     failures = [row for row in rows if row.judged and not row.correct]
-    right = [row for row in rows if row.judged and row.correct]
-    return (failures + sorted(right, key=_slowness))[:count]
+    correct = [row for row in rows if row.judged and row.correct]
+    return (failures + sorted(correct, key=_slowness))[:count]
 
 
 def why_not_timed(rows: Sequence[BenchRow]) -> str:

@@ -1,1 +1,1 @@
-"""A folder of tasks judged as a whole: planned, run on every GPU, kept row by row, reported (docs/bench.md)."""
+"""Benchmarks over a folder of tasks: planned, run on every GPU, stored row by row, reported (docs/bench.md)."""

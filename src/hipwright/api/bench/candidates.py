@@ -1,4 +1,4 @@
-"""The measurement of `hipwright bench`: a candidate of an open task becomes a row."""
+"""The measurement of `hipwright bench`: the row of a candidate of an open task."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class CandidateMeasurement:
         return OpenBenchTask(bench, oracle)
 
     def measure(self, job: EvaluationJob, opened: OpenBenchTask, built: Any, stop: Callable[[], bool]) -> BenchRow:
-        """The row of a job. built: its program, or None where one is to be searched for."""
+        """The row of a job. built: its program, or None where a search has to find one."""
         entry: BenchEntry = job.payload
         try:
             if built is not None:
@@ -70,7 +70,7 @@ class CandidateMeasurement:
         except ProviderError as error:  # another worker would ask the same provider
             return failed_row(error, **entry.names, asked=ModelSample(model=entry.candidate))
         program = found.program
-        if isinstance(program, Evaluation):  # nothing that was written passed
+        if isinstance(program, Evaluation):  # no program passed
             return _row(entry, program, None, None, found)
         judged, strict = self._judged(entry, opened, program)
         return _row(entry, judged, strict, program, replace(found, evaluations=found.evaluations + 1))
@@ -78,7 +78,7 @@ class CandidateMeasurement:
     def _judged(
         self, entry: BenchEntry, opened: OpenBenchTask, program: Program
     ) -> tuple[Evaluation, Evaluation | None]:
-        """The evaluation by the benchmark's rule, and in KernelBench's mode the strict one beside it.
+        """The evaluation by the benchmark's rule, and in KernelBench's mode also the strict one.
 
         The winner of a search is judged on fresh inputs, and measured again in fresh processes.
         """
@@ -90,11 +90,13 @@ class CandidateMeasurement:
         return judged, evaluate(program, self._fresh(entry, opened.bench))
 
     def _fresh(self, entry: BenchEntry, bench: Workbench) -> Oracle | None:
-        """Inputs drawn after the program was fixed: a search used the evaluator's own; a given program did not."""
+        """Inputs drawn after the program was fixed, for the winner of a search, which used the evaluator's own; else
+        None.
+        """
         return None if entry.program is not None else Oracle(bench.handle, seed=self.request.seed)
 
     def _searched(self, entry: BenchEntry, bench: Workbench, stop: Callable[[], bool]) -> SearchedProgram:
-        """A program for a row that has none: the engine's, or of one sample of the models with the engine."""
+        """A program for a row without one: the engine's, or of one sample of the models with the engine."""
         request = self.request
         setup = SearchSetup(self.archive, request.targets, request.budget, request.seed or 0, stop)
         if request.models is None or self.logged is None:
@@ -118,7 +120,8 @@ def keep_program(request: BenchRequest, entry: BenchEntry, text: str) -> None:
 def build_ahead(machine: Machine, job: EvaluationJob) -> Program | None:
     """Compiles a job's program for a machine's GPUs, so that evaluations find it in the cache; returns the program.
 
-    The GPUs of a benchmark are alike: one machine builds for all. What fails here fails again in the evaluation.
+    The GPUs of a benchmark are alike: one machine builds for all. Errors are ignored here; they occur again in the
+    evaluation.
     """
     program: Program | None = job.payload.program
     if program is not None:
@@ -129,7 +132,7 @@ def build_ahead(machine: Machine, job: EvaluationJob) -> Program | None:
 def _row(
     entry: BenchEntry, judged: Evaluation, strict: Evaluation | None, program: Program | None, found: SearchedProgram
 ) -> BenchRow:
-    """Raises the machine's faults, so that the dispatcher tries again."""
+    """The row of an evaluation. Raises the machine's faults, so that the dispatcher retries."""
     for one in (judged, strict):
         if one is not None and failed_by_machine(one):
             raise as_error(one)

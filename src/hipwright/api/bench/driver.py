@@ -1,7 +1,7 @@
-"""The driver of benchmarks: tasks opened on machines and measured side by side, until all are done or time is over.
+"""The driver of benchmarks: opens tasks on machines and measures them concurrently, up to a deadline.
 
 `hipwright bench` and `python -m benchmarks suite` differ in what they measure on an open task (`TaskMeasurement`) and
-in how they keep it; opening, scheduling, retries, aborts and deadlines are here and in `hipwright.evaluation.pool`.
+how they store it; opening, scheduling, retries, aborts and deadlines are here and in `hipwright.evaluation.pool`.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from hipwright.evaluation.schedule import EvaluationJob
 from hipwright.events import Listener, silent
 from hipwright.machine import Machine, Workbench, machine
 
-GPU_WORKERS = 4  # tasks at a time on one GPU, if there are four processors for each: opening one takes seconds
-HANG_S = 600.0  # one evaluation takes less: each of its steps has a limit of its own
-LEAVE_S = 10.0  # after the deadline, to end what was aborted
+GPU_WORKERS = 4  # tasks at a time on one GPU, if there are four processors for each, as opening one takes seconds
+HANG_S = 600.0  # an evaluation takes less, as each of its steps has a limit
+LEAVE_S = 10.0  # after the deadline, for ending what was aborted
 
 
 class TaskMeasurement(Protocol):
-    """What a benchmark does with its tasks. One measurement serves all workers, from several threads."""
+    """What a benchmark measures on its tasks. One measurement serves all workers, from several threads."""
 
     def path(self, job: EvaluationJob) -> Path:
         """The file of a job's task."""
         ...
 
     def opened(self, job: EvaluationJob, bench: Workbench, begun: float) -> Any:
-        """What `measure` needs of a task that was just opened. begun: when its opening began (time.perf_counter)."""
+        """The state that `measure` needs of a newly opened task. begun: when its opening began (time.perf_counter)."""
         ...
 
     def measure(self, job: EvaluationJob, opened: Any, built: Any, stop: Callable[[], bool]) -> Any:
-        """The job's value. stop: whether this worker was aborted. A fault of the machine is raised, and retried."""
+        """The job's value. stop: whether this worker was aborted. Raises the machine's faults, which are retried."""
         ...
 
 
 class DeadlinePassed(Exception):
-    """The time is over, or too short for another task: the job was not begun."""
+    """The time is over, or too short for another task: the job was not started."""
 
 
 class BenchDeadline:
@@ -66,13 +66,16 @@ class BenchDeadline:
             raise DeadlinePassed
 
     def spent(self, seconds: float) -> None:
-        """Notes the length of one task."""
+        """Records the length of one task."""
         self._spent.append(seconds)
 
 
 class TaskWorker:
-    """A device of the dispatcher: one open task at a time. keep_open: until a job of another task comes; else each job
-    opens its task anew, and leaves no memory taken."""
+    """A device of the dispatcher: one open task at a time.
+
+    keep_open: until a job of another task comes; else each job opens its task again, so that no device memory stays
+    allocated.
+    """
 
     def __init__(
         self,
@@ -117,7 +120,7 @@ class TaskWorker:
         self._group = job.group
 
     def evaluate(self, job: EvaluationJob, built: Any) -> Any:
-        """The job's value. An evaluator times what it verified, behind the GPU's own gate."""
+        """The job's value."""
         try:
             return self._measurement.measure(job, self._opened, built, self._stopping.is_set)
         finally:
@@ -127,7 +130,7 @@ class TaskWorker:
             self.idle.set()
 
     def abort(self) -> None:
-        """Kills the machine's processes: what waits for one raises. They start again with the next job."""
+        """Ends the machine's processes: calls that wait for one raise. They start again with the next job."""
         self._stopping.set()
         self.machine.close()
 
@@ -140,8 +143,10 @@ class TaskWorker:
 
 @dataclass(frozen=True)
 class WorkerPlan:
-    """Which machines to start. gpus: one machine each; without any, one for each worker. workers: on each GPU, or in
-    all; None takes what the processors allow. jobs: how many there are to do."""
+    """Which machines to start. gpus: one machine each; without any, one for each worker.
+
+    workers: on each GPU, or in all; None for as many as the processors allow. jobs: how many there are.
+    """
 
     targets: tuple[str, ...]
     gpus: Sequence[GpuInfo] = ()
@@ -154,8 +159,10 @@ class WorkerPlan:
 def open_workers(
     plan: WorkerPlan, measurement: TaskMeasurement, *, seed: int | None = None
 ) -> Iterator[list[TaskWorker]]:
-    """Workers on machines of their own. Those of one GPU share its processes and its gate: while one times, the others
-    open tasks and compile."""
+    """Workers on machines of their own.
+
+    Those of one GPU share its processes and its timing lock: while one times, the others open tasks and compile.
+    """
     cores = os.cpu_count() or 2
     default = max(2, min(GPU_WORKERS, cores // (4 * len(plan.gpus)))) if plan.gpus else max(1, cores // 2)
     each = plan.workers or default
@@ -174,7 +181,7 @@ def open_workers(
 
 
 def _no_build(job: EvaluationJob) -> None:
-    """The build of jobs that need none."""
+    """The build of jobs that need none: None."""
 
 
 def run_jobs(
@@ -191,8 +198,8 @@ def run_jobs(
 ) -> None:
     """Measures every job, in order as far as workers allow. on_done: called in this thread as each ends.
 
-    After the deadline the machines are closed, and jobs that have not ended have no outcome. Ctrl-C hands over what is
-    finished, stops the workers and raises KeyboardInterrupt.
+    After the deadline the machines are closed, and jobs that have not ended have no outcome. On Ctrl-C finished jobs
+    are delivered, the workers are stopped and KeyboardInterrupt is raised.
     """
     dispatcher = Dispatcher(
         workers, build, build_workers=build_workers, attempts=attempts, hang_s=hang_s, listener=listener

@@ -1,4 +1,4 @@
-"""The language models that a benchmark measures, and how they are asked."""
+"""The language models that a benchmark measures, and the settings of their calls."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ AnswerForm = Literal["program", "modelnew"]
 
 @dataclass(frozen=True)
 class MeasuredModels:
-    """The models that a benchmark measures. samples: of each task. agent: one call a sample, or a search of all roles.
+    """The models that a benchmark measures. samples: of each task. agent: one call a sample, or a search with all
+    roles.
 
-    form: what they are asked to write. temperature: of every call; the provider's default for None.
+    form: the candidate form that they are asked for. temperature: of every call; None for the provider's default.
     """
 
     access: ModelAccess
@@ -29,11 +30,11 @@ class MeasuredModels:
 
     @property
     def settings(self) -> str:
-        """What decides a sample besides its model, for a row's key."""
+        """The settings that determine a sample besides its model, for a row's key."""
         return f"{self.agent} {self.form} temperature {self.temperature}"
 
     def model(self, seed: int | None, task: str, number: int) -> str:
-        """The model of one sample; of the pipeline, whose roles may have several, all of them."""
+        """The model of one sample; for the pipeline, whose roles may have several, all of them."""
         from hipwright.agents.sampler import sample_model
 
         lineup = self.access.lineup
@@ -54,7 +55,10 @@ def measured_models(
     temperature: float | None = None,
     replay: Path | None = None,
 ) -> MeasuredModels:
-    """The models that specs name, and how they are asked. BadInput for options that cannot be used together."""
+    """The models that specs name, and the settings of their calls.
+
+    Raises BadInput for options that cannot be combined.
+    """
     if form == "modelnew" and agent == "pipeline":
         raise BadInput("the pipeline writes programs, not ModelNew files", hint="leave --form out, or --agent")
     access = model_access(specs, max_usd=max_usd, max_tokens=max_tokens, prices=prices, replay=replay)

@@ -1,4 +1,4 @@
-"""What a benchmark judges: its tasks, their candidates, and the key of each row."""
+"""The plan of a benchmark: its tasks, their candidates, and the key of each row."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class BenchRequest:
     """A benchmark to run. suite: a folder of tasks, KernelBench's levels included, or a suite's file or name.
 
     candidates: a folder of programs named like their tasks; models: language models whose samples are judged; without
-    both the engine searches with `budget` evaluations a task. gpus: "all" or numbers like "0,1". out: the folder that
-    holds rows and programs; resume: goes on with it. workers: tasks at a time, on each GPU or in all without one.
+    both the engine searches with `budget` evaluations a task. gpus: "all" or numbers like "0,1". out: the folder of
+    rows and programs; resume: continues in it. workers: tasks at a time, on each GPU or in all without one.
     """
 
     suite: Path
@@ -47,15 +47,15 @@ class BenchRequest:
 
     @property
     def programs_given(self) -> bool:
-        """Whether a row's program is there before it is judged; otherwise judging begins with a search."""
+        """Whether a row's program exists before it is judged; otherwise judging begins with a search."""
         return self.candidates is not None or (self.models is not None and self.models.agent == "single-shot")
 
 
 @dataclass(frozen=True)
 class BenchEntry:
-    """One row to be made. candidate: a file's name, a model's, "engine", or "" when there is none.
+    """One row to make. candidate: a file's name, a model's, "engine", or "" when there is none.
 
-    program: None while it is still to be written. asked: the cost of a model's answer, once it is there.
+    program: None while it has not been written. asked: the cost of a model's answer, when known.
     """
 
     task: BenchTask
@@ -81,7 +81,7 @@ class BenchEntry:
 
 @dataclass
 class BenchmarkRun:
-    """A benchmark under way: its entries in order, the rows so far, its GPUs, candidate files of no task."""
+    """A benchmark in progress: its entries in order, the rows so far, its GPUs, and candidate files without a task."""
 
     request: BenchRequest
     entries: list[BenchEntry]
@@ -98,7 +98,7 @@ class BenchmarkRun:
 
 
 def plan_benchmark(request: BenchRequest) -> BenchmarkRun:
-    """The entries of a benchmark and what an earlier run left of it. BadInput for folders that cannot be used."""
+    """The entries of a benchmark and the rows of an earlier run. Raises BadInput for folders that cannot be used."""
     gpus = chosen_gpus(request)
     where = ",".join(sorted({gpu.name for gpu in gpus}))
     tasks = find_tasks(request.suite, request.level)
@@ -122,7 +122,10 @@ def plan_benchmark(request: BenchRequest) -> BenchmarkRun:
 
 
 def chosen_gpus(request: BenchRequest) -> list[GpuInfo]:
-    """The GPUs to use; none where no target runs on one. BadInput for `gpus` that do not exist or are not needed."""
+    """The GPUs to use; none where no target runs on one.
+
+    Raises BadInput for `gpus` that do not exist or are not needed.
+    """
     kind = next((target.name for target in TARGETS.gpus if target.name in request.targets), None)
     if kind is not None:
         return topology.choose(request.gpus, kind)
@@ -156,6 +159,6 @@ def _samples(request: BenchRequest, models: MeasuredModels, where: str, task: Be
 
 
 def _key(request: BenchRequest, where: str, task: BenchTask, text: str, *program: str) -> str:
-    """A hash of all that decides a row: also the GPUs, since a time on another model is another figure."""
+    """A hash of everything that determines a row, including the GPUs, as a time on another model is another figure."""
     settings = (hipwright.__version__, request.mode, ",".join(request.targets), str(request.seed), where)
     return content_key("bench", *settings, task.name, text, *program)

@@ -21,7 +21,7 @@ from hipwright.targets import OFFLINE, TARGETS
 
 @dataclass(frozen=True)
 class BenchmarkReport:
-    """What a benchmark came to. rows: those that are there, in order, of `expected`; unmatched: files of no task.
+    """The results of a benchmark. rows: the finished ones, in order, of `expected`; unmatched: files without a task.
 
     figures: `hipwright.evaluation.figures`; model: `hipwright.evaluation.model_figures`, None without models.
     """
@@ -50,7 +50,7 @@ class BenchmarkReport:
 
     @property
     def source(self) -> str:
-        """Where the programs come from: the engine, a folder, or models."""
+        """The source of the programs: the engine, a folder, or models."""
         if self.request.models is not None:
             return " ".join(self.request.models.access.lineup.specs())
         return "engine" if self.request.candidates is None else str(self.request.candidates)
@@ -86,7 +86,7 @@ class BenchmarkReport:
         }
 
     def write(self, folder: Path) -> None:
-        """Writes result.json, rows.csv and bench.html, each whole or not at all."""
+        """Writes result.json, rows.csv and bench.html, each atomically."""
         from hipwright.report.bench_page import BenchPage, render_bench
 
         page = BenchPage(
@@ -108,21 +108,25 @@ class BenchmarkReport:
     def command(self) -> str:
         """The command line that repeats the benchmark."""
         request = self.request
-        words = ["hipwright", "bench", str(request.suite)]
+        arguments = ["hipwright", "bench", str(request.suite)]
         if request.candidates is not None:
-            words += ["--candidates", str(request.candidates)]
+            arguments += ["--candidates", str(request.candidates)]
         elif request.models is not None:
-            words += _model_options(request.models, request.budget)
+            arguments += _model_options(request.models, request.budget)
         else:
-            words += ["--budget", str(request.budget)]
+            arguments += ["--budget", str(request.budget)]
         if request.level is not None:
-            words += ["--level", str(request.level)]
-        words += ["--mode", request.mode, *(word for name in request.targets for word in ("--target", name))]
-        return shlex.join(words + (["--seed", str(request.seed)] if request.seed is not None else []))
+            arguments += ["--level", str(request.level)]
+        arguments += [
+            "--mode",
+            request.mode,
+            *(argument for name in request.targets for argument in ("--target", name)),
+        ]
+        return shlex.join(arguments + (["--seed", str(request.seed)] if request.seed is not None else []))
 
 
 def _model_settings(models: MeasuredModels) -> dict[str, Any]:
-    """How the models were asked."""
+    """The settings of the models' calls."""
     access = models.access
     return {
         "specs": access.lineup.specs(),
@@ -136,11 +140,11 @@ def _model_settings(models: MeasuredModels) -> dict[str, Any]:
 
 
 def _model_options(models: MeasuredModels, budget: int) -> list[str]:
-    """The options that measure the same models again, as words of a command line."""
-    words = [word for spec in models.access.lineup.specs() for word in ("--llm", spec)]
-    words += ["--samples", str(models.samples), "--agent", models.agent, "--form", models.form]
-    words += ["--budget", str(budget)] if models.agent == "pipeline" else []
-    return words + (["--temperature", str(models.temperature)] if models.temperature is not None else [])
+    """The options that measure the same models again, as command line arguments."""
+    arguments = [argument for spec in models.access.lineup.specs() for argument in ("--llm", spec)]
+    arguments += ["--samples", str(models.samples), "--agent", models.agent, "--form", models.form]
+    arguments += ["--budget", str(budget)] if models.agent == "pipeline" else []
+    return arguments + (["--temperature", str(models.temperature)] if models.temperature is not None else [])
 
 
 def _brief(row: BenchRow) -> dict[str, Any]:

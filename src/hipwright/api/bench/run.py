@@ -1,4 +1,4 @@
-"""A benchmark run: what is missing is judged, every row is kept as it comes, and the whole is reported."""
+"""Runs a benchmark: judges the missing rows, stores each as it is made, and reports all."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from hipwright.events import Listener, silent
 
 
 def run_benchmark(request: BenchRequest, *, listener: Listener = silent) -> BenchmarkReport:
-    """Judges what a benchmark lacks. An interrupt ends it early, with nothing lost; the report says so.
+    """Judges the missing rows of a benchmark. An interrupt ends it early, with nothing lost; the report says so.
 
-    The listener hears "note" {text}, "row" {row, done, total}, and "retry", "hang", "device_lost" and "llm_retry" as
-    they are met. Raises BadInput, and SandboxMissing once for all rows.
+    Events for the listener: "note" {text}, "row" {row, done, total}, "retry", "hang", "device_lost" and "llm_retry".
+    Raises BadInput, and SandboxMissing once for all rows.
     """
     if request.out is not None:
         prepare_folder(request.out)
@@ -78,7 +78,7 @@ def _judge(bench: BenchmarkRun, todo: list[BenchEntry], listener: Listener) -> N
 
 
 def _without_candidates(bench: BenchmarkRun, todo: Sequence[BenchEntry]) -> list[BenchEntry]:
-    """Keeps a row for each task without a candidate; returns the other entries."""
+    """Stores a row for each task without a candidate; returns the other entries."""
     for entry in todo:
         if not entry.candidate:
             names = {name: value for name, value in entry.names.items() if name != "candidate"}
@@ -94,7 +94,7 @@ def _with_samples(
     todo: Sequence[BenchEntry],
     on_row: Callable[[BenchRow], None],
 ) -> list[BenchEntry]:
-    """Asks for every sample. An answer without a program is a row at once; returns the entries with a program."""
+    """Asks for every sample. An answer without a program becomes a row at once; returns the entries with a program."""
     request = bench.request
     assert request.models is not None
     drawn = draw_samples(
@@ -118,7 +118,7 @@ def _with_samples(
 
 
 def _keep(bench: BenchmarkRun, outcome: JobOutcome) -> BenchRow:
-    """The row of an outcome, with its seconds and attempts, put into the store."""
+    """The row of an outcome, with its seconds and attempts; adds it to the store."""
     entry: BenchEntry = outcome.job.payload
     row: BenchRow = outcome.value if outcome.error is None else failed_row(outcome.error, **entry.names)
     seconds = round(sum(outcome.seconds.values()), 3)
@@ -134,6 +134,6 @@ class _RowCounter:
         self._listener, self._total, self._done = listener, total, done
 
     def row(self, row: BenchRow) -> None:
-        """A row is there."""
+        """Reports a row to the listener."""
         self._done += 1
         self._listener("row", {"row": row, "done": self._done, "total": self._total})

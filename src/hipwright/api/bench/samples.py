@@ -1,4 +1,4 @@
-"""Language models under measurement: their samples are asked for, read, and become the candidates of a benchmark."""
+"""Samples of measured language models: asks for them, reads them, and makes them the candidates of a benchmark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hipwright.task import TaskHandle
 
 NOT_ASKED = "not asked"
-"""A row's answer where a limit in dollars or tokens kept the sample from being asked for."""
+"""A row's answer where a limit in dollars or tokens prevented the call."""
 
 
 def draw_samples(
@@ -37,7 +37,7 @@ def draw_samples(
     targets: Sequence[str],
     workers: int,
 ) -> Iterator[tuple[BenchEntry, BenchRow | None]]:
-    """Each entry with its program, or with its row where no program came: none in the answer, or no answer."""
+    """Each entry with its program, or with its row where there is no program or no answer."""
     from hipwright.agents.sampler import SampleRequest, draw
 
     opened = _tasks(host, entries, workers)
@@ -62,7 +62,7 @@ def draw_samples(
         )
         try:
             drawn = asked.result()
-        except BaseException:  # an interrupt: the calls under way end at once, and are lost
+        except BaseException:  # on an interrupt the current calls end at once, and are lost
             logged.client.close()
             raise
     yield from (_answered(entry, one) for entry, one in zip(asking, drawn, strict=True))
@@ -77,7 +77,7 @@ def _prompt(models: MeasuredModels, targets: Sequence[str], archive: Archive) ->
 
 
 def _answered(entry: BenchEntry, one: SampleResult) -> tuple[BenchEntry, BenchRow | None]:
-    """The entry with the answer's program, or with the row that the answer already is."""
+    """The entry with the answer's program, or with its row where there is none."""
     if isinstance(one.error, OutOfBudget):
         asked = msgspec.structs.replace(one.asked, answer=NOT_ASKED)
         return entry, failed_row(one.error, **entry.names, asked=asked)
@@ -90,7 +90,7 @@ def _answered(entry: BenchEntry, one: SampleResult) -> tuple[BenchEntry, BenchRo
 
 
 def _tasks(host: Zygote, entries: Sequence[BenchEntry], workers: int) -> dict[str, Task | HipwrightError]:
-    """The tasks with their workloads, each opened once, or the error that kept one from opening."""
+    """The tasks with their workloads, each opened once, or the error of opening it."""
     files = {entry.task.name: entry.task.path for entry in entries}
 
     def one(path: Path) -> Task | HipwrightError:

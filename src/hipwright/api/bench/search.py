@@ -69,7 +69,7 @@ def search_task(
 
 @dataclass(frozen=True)
 class SearchedProgram:
-    """The best program, or the last rejection where nothing passed; evaluations spent; the models' part in it."""
+    """The best program, or the last rejection where nothing passed; evaluations spent; the models' spending."""
 
     program: Program | Evaluation
     evaluations: int
@@ -86,8 +86,8 @@ def pipeline_search(
 ) -> SearchedProgram:
     """The best program of a search by engine and models together, which is one sample of the models.
 
-    The models are shown nothing of the archive, so samples are independent. Raises ProviderError; calls that were
-    answered by then are answered from the log when the sample is begun again.
+    The models get nothing from the archive, so samples are independent. Raises ProviderError; when the sample is
+    started again, the log answers the calls that were answered before.
     """
     from hipwright.agents.base import Tools
     from hipwright.agents.engine_author import EngineAuthor

@@ -1,4 +1,4 @@
-"""Verified pairs of tasks and programs: made into a folder, and verified again by sample (docs/dataset.md)."""
+"""Verified pairs of tasks and programs: built into a folder, and sampled for verification (docs/dataset.md)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hipwright.targets import CPU, TARGETS
 
 @dataclass(frozen=True)
 class DatasetBuild:
-    """What a build came to. problems: files of the folder that are no tasks; done: tasks with an outcome so far."""
+    """The results of a build. problems: files of the folder that are no tasks; done: tasks with an outcome so far."""
 
     report: BuildReport
     problems: Sequence[str]
@@ -43,7 +43,7 @@ class DatasetBuild:
     interrupted: bool = False
 
     def summary(self) -> dict[str, Any]:
-        """The object that `dataset build --json` prints, less its folder."""
+        """The object that `dataset build --json` prints, without its folder."""
         bad = [one.to_dict() for one in self.bad]
         seconds = round(self.seconds, 1)
         return {**self.report.to_dict(), "problems": self.problems, "bad_rows": bad, "wall_s": seconds}
@@ -85,10 +85,10 @@ def build_dataset(
     unsafe: bool = False,
     listener: Listener = silent,
 ) -> DatasetBuild:
-    """Makes the pairs of every task of a folder that has none yet. An interrupt loses the tasks under way alone.
+    """Makes the pairs of every task of a folder that has none yet. An interrupt loses only the tasks in progress.
 
-    The listener hears "problems" {what, lines}, "note" {text}, "planned" {total, done}, and "built" {done, report,
-    outcome} after each task.
+    Events for the listener: "problems" {what, lines}, "note" {text}, "planned" {total, done}, and "built" {done,
+    report, outcome} after each task.
     """
     prepare_folder(out)
     entries, problems = read_tasks(tasks)
@@ -144,9 +144,9 @@ def check_dataset(
     unsafe: bool = False,
     listener: Listener = silent,
 ) -> DatasetCheck:
-    """Verifies `sample` rows (0: all) from scratch on secret inputs, on machines that have compiled nothing yet.
+    """Verifies `sample` rows (0: all) from scratch on secret inputs, on machines with empty build caches.
 
-    The listener hears "planned" {total, done}, and "checked" {done, total, wrong} after each row.
+    Events for the listener: "planned" {total, done}, and "checked" {done, total, wrong} after each row.
     """
     require_sandbox(unsafe)
     bad: list[BadRow] = []
@@ -158,5 +158,5 @@ def check_dataset(
 
 
 def bad_line(bad: BadRow) -> str:
-    """An unreadable line in words: where it is, and what is wrong."""
+    """An unreadable line as text: where it is, and what is wrong."""
     return f"{bad.file} line {bad.line}: {bad.why}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hipwright.dataset.export.writing import ExportSummary
 
 CHAT = ("sft", "trl", "verl", "preference")
-"""Formats with a system prompt: the one that hipwright's own authors are given."""
+"""Formats with a system prompt: that of hipwright's own model authors."""
 TITLE = "HIP kernels with proof"
 
 
@@ -52,7 +52,7 @@ def dataset_stats(data: Path, out: Path | None = None) -> DatasetStats:
 def export_dataset(
     data: Path, out: Path, form: str = "jsonl", *, title: str = TITLE, sample: int | None = None, seed: int = 0
 ) -> ExportSummary:
-    """Writes all rows, or a sample across kinds and families, whole or not at all. BadInput for an unknown format."""
+    """Writes all rows, or a sample across kinds and families, atomically. Raises BadInput for an unknown format."""
     from hipwright.agents import prompt_session
     from hipwright.dataset.export import FORMATS, ExportOptions, export
     from hipwright.dataset.sample import across

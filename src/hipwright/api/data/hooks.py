@@ -1,4 +1,4 @@
-"""What a data set's workers take from packages above `hipwright.dataset`: functions of modules, and fresh machines."""
+"""Functions of packages above `hipwright.dataset` that a data set's workers call, and fresh machines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def processors() -> int:
-    """The processors that this process may use: workers, where no number is given."""
+    """The number of processors that this process may use, the default number of workers."""
     return len(os.sched_getaffinity(0))
 
 
@@ -44,7 +44,7 @@ def mutants(program: Program, number: int) -> Iterator[tuple[Program, str]]:
 
 
 def evidence_text(evaluation: Evaluation, program: Program) -> str:
-    """The verifier's evidence as a model is told it."""
+    """The verifier's evidence as a model's prompt has it."""
     from hipwright.agents.evidence import evidence
 
     return evidence(evaluation, program)
@@ -58,7 +58,7 @@ def search_pairs(archive: Archive, run: str) -> Iterable[Pair]:
 
 
 def split_fields(store: DatasetStore) -> dict[str, dict[str, Any]]:
-    """Every row's split, decided over the whole data set."""
+    """Every row's split, determined over the whole data set."""
     from hipwright.dataset.split import fields
     from hipwright.dataset.store import read_pairs
 

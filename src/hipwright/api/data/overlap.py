@@ -20,7 +20,10 @@ from hipwright.events import Listener, silent
 
 @dataclass(frozen=True)
 class DatasetOverlap:
-    """The overlaps found. kept: the rows of the other tasks that were written, None where none were asked for."""
+    """The overlaps found.
+
+    kept: the number of rows of the other tasks that were written, None where none were requested.
+    """
 
     found: Overlap
     bad: Sequence[BadRow]
@@ -46,9 +49,9 @@ def find_overlap(
     unsafe: bool = False,
     listener: Listener = silent,
 ) -> DatasetOverlap:
-    """Compares the tasks of `data` (a data set, a file of rows, or a folder of tasks) with folders, or each other.
+    """Compares the tasks of `data` (a data set, a file of rows, or a folder of tasks) with folders, or with each other.
 
-    out: a file for the rows of the tasks that overlap with nothing. The listener hears "planned" {total, done}, and
+    out: a file for the rows of the tasks without an overlap. Events for the listener: "planned" {total, done}, and
     "compared" {done, count, task}.
     """
     require_sandbox(unsafe)
@@ -82,7 +85,7 @@ def _is_data(path: Path) -> bool:
 
 
 def _write_rest(data: Path, gone: set[str], out: Path) -> int:
-    """Writes the rows of the tasks that overlap with nothing; returns how many."""
+    """Writes the rows of the tasks without an overlap; returns how many."""
     named = {(entry.name, entry.source): name for name, entry in named_tasks(data, []).items()}
     prepare_folder(out.parent)
     kept = 0

@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     from hipwright.sandbox import Zygote
 
 SHARE = 0.5
-"""The share of the drafts that models write where there are any."""
+"""The share of the drafts that models write, where there are models."""
 
 
 @dataclass(frozen=True)
 class SynthesisJob:
-    """Tasks to make. count: in the folder `out` when it is done. parents: files or folders of tasks to mutate.
+    """Tasks to make. count: of tasks in the folder `out` at the end. parents: files or folders of tasks to mutate.
 
-    against: folders whose tasks no new one may overlap with. models: write `share` of the drafts beside the engine.
+    against: folders whose tasks no new one may overlap with. models: write `share` of the drafts; the engine writes the
+    rest.
     """
 
     out: Path
@@ -50,7 +51,7 @@ class SynthesisJob:
 
 @dataclass(frozen=True)
 class SynthesisResult:
-    """The tasks in a folder. counts: of tasks and dropped drafts by kind; new: made now, in `seconds`."""
+    """The tasks in a folder. counts: of tasks and dropped drafts by kind; new: made in this run, in `seconds`."""
 
     job: SynthesisJob
     made: Sequence[Made]
@@ -61,7 +62,7 @@ class SynthesisResult:
 
     @property
     def short(self) -> bool:
-        """Whether too many drafts in a row came to nothing."""
+        """Whether synthesis ended because too many drafts in a row failed."""
         return len(self.made) < self.job.count
 
     def summary(self) -> dict[str, Any]:
@@ -80,9 +81,9 @@ class SynthesisResult:
 def chosen_modes(
     names: Sequence[str], parents: Sequence[Path] | None = None, constraint: str | None = None
 ) -> tuple[Mode, ...]:
-    """The modes by name, in order. Without names: the modes that parents and a constraint belong to, or composition.
+    """The modes by name, in order. Without names: the modes of parents and constraint, or composition.
 
-    BadInput for an unknown mode, and for parents or a constraint without their mode.
+    Raises BadInput for an unknown mode, and for parents or a constraint without their mode.
     """
     given = [("--from", "mutation", parents), ("--constraint", "constraint", constraint)]
     names = list(names) or [mode for _, mode, value in given if value] or ["composition"]
@@ -96,9 +97,10 @@ def chosen_modes(
 
 
 def run_synthesis(job: SynthesisJob, *, listener: Listener = silent) -> SynthesisResult:
-    """Makes the tasks that are missing. An interrupt ends it early, with nothing lost; the result says so.
+    """Makes the missing tasks. An interrupt ends it early, with nothing lost; the result says so.
 
-    The listener hears "synth" after each draft, "compared" while folders are read, "llm_retry", and "note" {text}.
+    Events for the listener: "synth" after each draft, "compared" while folders are read, "llm_retry", and "note"
+    {text}.
     """
     require_sandbox(job.unsafe)
     plan = SynthesisRequest(
@@ -110,7 +112,7 @@ def run_synthesis(job: SynthesisJob, *, listener: Listener = silent) -> Synthesi
         llm_share=job.share,
     )
     if job.constraint and job.models is None:
-        plan.wanted()  # a constraint that cannot be read is refused before anything is made
+        plan.wanted()  # a constraint that cannot be read raises before anything is made
     begun, interrupted = time.monotonic(), False
     with ExitStack() as stack:
         overlaps = _overlaps(job, listener, stack)
@@ -132,7 +134,7 @@ def run_synthesis(job: SynthesisJob, *, listener: Listener = silent) -> Synthesi
 
 
 def _parents(job: SynthesisJob) -> dict[str, str]:
-    """{name: source} of the tasks to mutate; empty where composed ones are."""
+    """{name: source} of the tasks to mutate; empty where composed ones are mutated."""
     if "mutation" not in job.modes:
         return {}
     found: dict[str, str] = {}
@@ -155,7 +157,7 @@ def _examples() -> tuple[Path, ...]:
 
 
 def _settings(job: SynthesisJob, plan: SynthesisRequest) -> dict[str, Any]:
-    """The settings that a folder of tasks keeps, and that a resumed run must have."""
+    """The settings that a folder of tasks stores, and that a resumed run must have."""
     models = job.models.lineup.specs() if job.models is not None else []
     share = job.share if job.models is not None else 0.0
     against = [str(path.resolve()) for path in job.against]
@@ -163,7 +165,10 @@ def _settings(job: SynthesisJob, plan: SynthesisRequest) -> dict[str, Any]:
 
 
 def _overlaps(job: SynthesisJob, listener: Listener, stack: ExitStack) -> Callable[[Made], str] | None:
-    """A function from a task to why it is too close to one of the folders, or "". BadInput for one without tasks."""
+    """A function that returns why a task is too close to one of the folders, or "".
+
+    Raises BadInput for a folder without tasks.
+    """
     if not job.against:
         return None
     from hipwright.dataset.overlap import guard
@@ -173,7 +178,7 @@ def _overlaps(job: SynthesisJob, listener: Listener, stack: ExitStack) -> Callab
 
 @contextmanager
 def _with_models(job: SynthesisJob, plan: SynthesisRequest, listener: Listener) -> Iterator[SynthesisRequest]:
-    """The plan with models as writers; their calls are kept in out/calls.jsonl, so that none is made again."""
+    """The plan with models as writers; their calls are logged in out/calls.jsonl, so that none is made again."""
     if job.models is None:
         yield plan
         return
@@ -182,7 +187,7 @@ def _with_models(job: SynthesisJob, plan: SynthesisRequest, listener: Listener) 
 
 
 def _draft_writer(models: ModelAccess, logged: LoggedClient, seed: int) -> DraftWriter:
-    """The task generator (agents/task_generator.py) as the writer that synthesis calls."""
+    """The task generator (agents/task_generator.py) as the draft writer of synthesis."""
 
     def write(index: int, mode: Mode, parents: Mapping[str, str], constraint: str, zygote: Zygote) -> Written:
         from hipwright.agents.task_generator import TaskGenerator

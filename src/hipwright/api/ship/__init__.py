@@ -1,1 +1,1 @@
-"""What people take away of verified programs: packages, gradients, dispatch over shapes (docs/ship.md)."""
+"""Products of verified programs: packages, gradients, dispatch over shapes (docs/ship.md)."""

@@ -16,7 +16,7 @@ from hipwright.records import Evaluation, Program
 
 @dataclass(frozen=True)
 class GradientProgram:
-    """program: forward and backward. verified: the same inlined, as it was judged; evaluation: of that."""
+    """program: forward and backward. verified: the same inlined, as it was judged; evaluation: of `verified`."""
 
     program: Program
     verified: Program

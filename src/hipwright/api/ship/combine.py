@@ -19,9 +19,9 @@ LIBRARY = "library"
 
 @dataclass(frozen=True)
 class CombinedProgram:
-    """A combined program and its evaluation. dispatch: {workload: the place of the member that serves it}.
+    """A combined program and its evaluation. dispatch: {workload: the index of the member that serves it}.
 
-    unreached: places of members that no workload of the task reaches, so that they were not verified.
+    unreached: indices of members that no workload of the task reaches, so that they were not verified.
     """
 
     program: Program
@@ -41,10 +41,10 @@ def combine_programs(
     listener: Listener = silent,
     written: Callable[[Program], None] = lambda program: None,
 ) -> CombinedProgram:
-    """Combines programs, the first whose guards hold being the one that runs, and evaluates the whole.
+    """Combines programs, of which the first whose guards hold runs, and evaluates the whole.
 
-    members: (program, further condition or ""); a program of None stands for library calls alone. written: called
-    with the combined program before it is evaluated.
+    members: (program, further condition or ""); a program of None stands for library calls alone. written: called with
+    the combined program before it is evaluated.
     """
     with open_workbench(task_source(task), targets, seed=seed, unsafe=unsafe, listener=listener) as bench:
         made = combine([SetMember(program=program or _library_program(bench), when=when) for program, when in members])
@@ -63,7 +63,7 @@ def _library_program(bench: Workbench) -> Program:
 
 
 def _dispatch(bench: Workbench, made: Program) -> dict[str, int | None]:
-    """Workload -> the place of the member that it goes to; None where no kernel tells (library calls alone)."""
+    """Workload -> the index of the member that it goes to; None where no kernel shows it (library calls alone)."""
     from hipwright.program import parse
     from hipwright.program.lower.trace import trace
 

@@ -38,7 +38,7 @@ def _modelnew(source: TaskSource, program: Program) -> dict[str, str]:
 
 
 def shipped_program(source: TaskSource, program: Program, name: str | None) -> ShippedProgram:
-    """The program with the task's inputs, state and constructor arguments, which its sandboxed host gives."""
+    """The program with the task's inputs, state and constructor arguments, from its sandboxed host."""
     parsed = parse(program.text)
     with (
         Zygote(("torch", "hipwright.task.host.warm"), name="task host") as host,

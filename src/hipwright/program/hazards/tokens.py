@@ -79,7 +79,7 @@ def _reduction(source: BlankedSource, at: int, first: int, sizes: set[int], shuf
 
 
 def _groups_of_32(source: BlankedSource, at: int) -> bool:
-    """Whether the surrounding code works in groups of 32 lanes, which is also right in a wave of 64."""
+    """Whether the surrounding code works in groups of 32 lanes, which is also correct in a wave of 64."""
     names = {"32", *(k for k, v in {**source.constants, **source.parsed.defines()}.items() if v == 32)}
     function = source.around(at)
     context = source.code if function is None or not function.kernel else source.body(function)
