@@ -116,7 +116,7 @@ class Workload(Record, frozen=True, kw_only=True):
 
 
 class TolerancePolicy(Record, frozen=True, kw_only=True):
-    """How close is right: "strict" (fp64 reference, budget c * honest error) or "kernelbench" (allclose)."""
+    """The rule for correct values: "strict" (fp64 reference, budget c * honest error) or "kernelbench" (allclose)."""
 
     mode: Literal["strict", "kernelbench"] = "strict"
     c: float = 4.0

@@ -1,4 +1,4 @@
-"""Suites, rows that survive, and figures with their denominators. No process is started."""
+"""Suites, rows that survive interruption, and figures with their denominators. Starts no process."""
 
 from __future__ import annotations
 

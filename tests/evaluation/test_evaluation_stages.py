@@ -1,4 +1,4 @@
-"""The runner of an evaluation: what ends a candidate, whose faults are retried, which time counts."""
+"""The runner of an evaluation's stages: what ends a candidate, which faults are retried, which time counts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A task on a GPU, from build to timing, with the cpu in the GPU's place: the same processes, messages and rules.
+"""A task on a GPU, from build to timing, with the CPU in place of the GPU: the same processes, messages and rules.
 
-No speed here means anything; what is tested is that the verbs fit together and that faults stay where they belong.
+The speeds mean nothing; the tests check that the methods work together and that faults are attributed correctly.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 
 
 class Processor(GpuContext):
-    """The cpu target's kernels and torch on the processor, behind a GPU's interface."""
+    """The cpu target's kernels and torch on the CPU, behind a GPU's interface."""
 
     def build(self, hip: str, defines: dict[str, int]) -> Build:
         return cpu.build(hip, defines, wave=64, checked=False, cache=self.cache)
@@ -91,7 +91,7 @@ def test_a_program_that_breaks_its_process_breaks_no_neighbour(bench: Evaluator)
 
 
 def test_timing_is_alone(bench: Evaluator) -> None:
-    """While one program is timed nobody verifies on the same GPU."""
+    """While one program is timed, no other is verified on the same GPU."""
     gpu = bench.gpus["cuda"].gpu
     inside = threading.Event()
     with ThreadPoolExecutor(1) as pool, gpu.timing_lock.exclusive():
@@ -180,7 +180,7 @@ def test_score_mode_tells_what_it_cannot_take(bench: Evaluator) -> None:
 
 
 def test_what_is_timed_is_what_was_parsed(bench: Evaluator) -> None:
-    """Late values: a program that remembers its first result is caught by the outputs of timed calls at the latest."""
+    """Late inputs: a program that caches its first result is found by the outputs of timed calls."""
     text = program("static_output", "broken").text
     parse(text)
     found = bench.evaluate(Program(text=text))
@@ -188,7 +188,7 @@ def test_what_is_timed_is_what_was_parsed(bench: Evaluator) -> None:
 
 
 def test_a_tasks_processes_start_in_the_background(bench: Evaluator) -> None:
-    """What `begin` starts is what a verification uses, and ends with the task."""
+    """A verification uses the processes that `begin` starts, and they end with the task."""
     own = bench.gpus["cuda"]
     with GpuTask(own.gpu, own.handle) as task:
         task.begin()

@@ -1,4 +1,4 @@
-"""Tasks that no laptop can run at their own shapes are judged at smaller ones, and traced without data at their own."""
+"""Tasks too large to run at their own shapes are judged at smaller ones, and traced without data at their own."""
 
 from __future__ import annotations
 

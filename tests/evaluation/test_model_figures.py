@@ -1,4 +1,4 @@
-"""A model's figures: who counts as a sample, what a solved task costs, and how the page and the CSV show it."""
+"""A model's figures: which rows are samples, the cost of a solved task, and the page and the CSV."""
 
 from __future__ import annotations
 

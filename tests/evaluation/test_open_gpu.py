@@ -1,4 +1,4 @@
-"""Which GPU is opened."""
+"""The GPU that is opened."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hipwright.toolchain.cache import BuildCache
 
 
 class Chosen(Exception):
-    """Ends the opening where the GPU is known."""
+    """Ends the opening once the GPU is chosen."""
 
 
 @pytest.mark.parametrize(("index", "expected"), [(None, 1), (3, 3)])

@@ -1,4 +1,4 @@
-"""pass@k: the estimator against its definition, by enumeration and by expectation; intervals that never lie."""
+"""pass@k: the estimator against its definition, by enumeration and by expectation; coverage of its intervals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_it_is_the_share_of_subsets_with_a_good_one(drawn: tuple[int, int, int])
 
 @given(st.floats(0, 1), counts(12))
 def test_it_is_unbiased(p: float, drawn: tuple[int, int, int]) -> None:
-    """Over all that n draws with chance p can give, its mean is the chance of k draws: 1 - (1 - p)^k."""
+    """Over all results of n draws with chance p, its mean is the chance of k draws: 1 - (1 - p)^k."""
     total, _, k = drawn
     expected = sum(
         comb(total, good) * p**good * (1 - p) ** (total - good) * pass_at_k(total, good, k) for good in range(total + 1)

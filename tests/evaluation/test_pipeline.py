@@ -1,4 +1,4 @@
-"""The small parts of the pipeline that need no task: shares of library calls, features of builds."""
+"""Parts of the pipeline that need no task: shares of library calls, features of builds."""
 
 from __future__ import annotations
 

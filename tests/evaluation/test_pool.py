@@ -13,13 +13,13 @@ from hipwright.evaluation.pool import Dispatcher, EvaluationJob
 from hipwright.evaluation.schedule import JobQueue
 from tests.load import Watch
 
-# seconds of the phases of one small task on one GPU, a fifth of what they really take
+# seconds of the phases of one small task on one GPU, a fifth of the real ones
 BUILD_S, PREPARE_S, EVALUATE_S = 0.008, 0.10, 0.06
 
 
 @dataclass
 class FakeDevice:
-    """Sleeps for each phase and keeps account. slow: factor; faults: {job key: faults to raise}; hangs: job keys."""
+    """Sleeps for each phase and records it. slow: factor; faults: {job key: faults to raise}; hangs: job keys."""
 
     name: str
     slow: float = 1.0
@@ -87,7 +87,7 @@ def run(devices, jobs, **options):
 @pytest.mark.parametrize("groups, each", [(40, 8), (4, 80), (320, 1)])
 def test_eight_devices_do_at_least_six_times_the_work(groups, each):
     jobs = jobs_of(groups, each)
-    # one device, one job after the other: every group is made warm once, builds hidden behind the device
+    # one device, one job after the other: every group is opened once, builds overlap with the device
     one = groups * PREPARE_S + len(jobs) * EVALUATE_S
     devices = [FakeDevice(f"gpu{i}") for i in range(8)]
     with Watch() as watch:
@@ -99,7 +99,7 @@ def test_eight_devices_do_at_least_six_times_the_work(groups, each):
 
 
 def test_one_device_in_the_fake_takes_what_the_sum_says():
-    """The yardstick of the test above, measured: the estimate for one device is not padded."""
+    """Measures the reference of the test above, so that its estimate for one device is not too long."""
     jobs = jobs_of(5, 4)
     begin = time.monotonic()
     run([FakeDevice("gpu0")], jobs)
@@ -163,7 +163,7 @@ def test_two_jobs_of_one_key_are_a_mistake():
 
 
 def test_a_device_fault_is_tried_again_elsewhere():
-    faults = Counter({"t1/p2": 1})  # the first device to run it, whichever that is
+    faults = Counter({"t1/p2": 1})  # the first device that runs it
     devices = [FakeDevice(f"gpu{i}") for i in range(3)]
     for device in devices:
         device.faults = faults
@@ -236,7 +236,7 @@ def test_ctrl_c_hands_over_what_is_done_and_stops():
     with pytest.raises(KeyboardInterrupt):
         Dispatcher(devices, build).run(jobs_of(10, 10), on_done=on_done)
     later = [sum(len(device.seen) for device in devices)]
-    while len(later) < 2 or later[-1] > later[-2]:  # what was under way may end
+    while len(later) < 2 or later[-1] > later[-2]:  # running jobs may end
         time.sleep(0.3)
         later.append(sum(len(device.seen) for device in devices))
     assert later[-1] < 100, "nothing is started after it"

@@ -1,4 +1,4 @@
-"""Many programs are begun at once: parsed a few at a time, compiled as soon as each is parsed."""
+"""Many programs are started at once: parsed a few at a time, compiled as soon as each is parsed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def forward(self, x):
 
 
 class Compiler:
-    """A GPU whose compiles wait until everybody has asked for one."""
+    """A GPU whose compiles wait until all have been requested."""
 
     cache: Any = None
 

@@ -1,4 +1,4 @@
-"""The lock of a GPU: timings alone, verifications side by side."""
+"""The lock of a GPU: timings are exclusive, verifications shared."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What a session judged is kept as a run of the task, where `--keep` asks for it."""
+"""What a session judged is stored as a run of the task, with `--keep`."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_an_end_that_fails_is_told(journal: Journal, capsys: pytest.CaptureFixtu
     program = Program(text="x")
     journal.add(task(), program, judged(program))
     assert journal._archive is not None
-    journal._archive.close()  # as a disk that is gone
+    journal._archive.close()  # as if the disk had failed
     journal.close()
     assert "the session's run could not be ended" in capsys.readouterr().err
 

@@ -115,7 +115,7 @@ def test_programs_are_judged_explained_and_profiled_by_one_warm_machine(root: Pa
             other = await client.call_tool("evaluate_program", {"task": "tasks/twice.py", "program": MODEL_NEW})
             assert other.structured_content is not None and other.structured_content["lane"] == "modelnew"
             assert other.structured_content["evaluation"] == "e5"
-            assert len((await client.list_tools()).tools) == 6  # its prints reached nobody
+            assert len((await client.list_tools()).tools) == 6  # its output did not reach the protocol
             assert first & descendants(server_of()), "the machine was not kept warm"
             await judge_two_at_once(client)
             await cancel_one_and_judge_another(client)
@@ -127,7 +127,7 @@ def test_programs_are_judged_explained_and_profiled_by_one_warm_machine(root: Pa
 
 
 async def judge_two_at_once(client: Client) -> None:
-    """They take turns, and the one that waits is told so."""
+    """They run one after the other, and the one that waits is told."""
     said, names = list[str](), list[str]()
     running = anyio.Event()
 

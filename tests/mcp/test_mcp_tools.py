@@ -1,4 +1,4 @@
-"""The tools as functions: where counters come from, what stands in for them, and which files count as tasks."""
+"""The tools as functions: the source of counters, the replacement without them, and which files count as tasks."""
 
 from __future__ import annotations
 

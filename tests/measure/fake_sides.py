@@ -1,4 +1,4 @@
-"""A made-up GPU with a clock of its own, and sides that run on it: honest ones, and one for every way to lie."""
+"""A fake GPU with its own clock, and sides that run on it: honest ones, and one for each way to forge a clock."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class FakeSide:
     """call_ms: true device time. bias: of this process. noise: relative, a block; alike: correlation of neighbours.
 
     lie: "stream" does `share` of the work on another stream; "clock" reports `share` less by both of its clocks;
-    "early" reports the truth but replies when `share` of the work is left; "both" reports less and replies early;
-    "empties" is "stream" that also stretches its empty blocks; "zero" tells no time at all.
+    "early" reports the true time but replies when `share` of the work is left; "both" reports less and replies early;
+    "empties" is "stream" that also lengthens its empty blocks; "zero" reports zero.
     """
 
     machine: Machine
@@ -95,7 +95,7 @@ class FakeSide:
         return tuple(self.latency_ms * self.machine.pace() + self._jitter() / 5 for _ in range(calls))
 
     def _work(self, calls: int) -> float:
-        """True milliseconds that a block keeps the device, with what others left to do."""
+        """True milliseconds that a block keeps the device, with the unfinished work of others."""
         g, pending = self.machine.rng, self.machine.pending_ms
         if not calls:
             return 0.0

@@ -1,4 +1,4 @@
-"""The static estimate orders what it should order, and says what bounds it."""
+"""The order and the bounds of the static estimate."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_library_products_cost_at_least_their_roofline(target: str) -> None:
 
 @pytest.mark.parametrize(("name", "passes"), [("topk.default", 5), ("kthvalue.default", 5), ("sort.stable", 8)])
 def test_a_librarys_selection_goes_over_its_bytes_digit_by_digit(name: str, passes: int) -> None:
-    """As if it went over them once, the library's top-k would always look faster than one that does."""
+    """Charged for one pass, the library's top-k would always seem faster than a program that makes one pass."""
     rows = {"dtype": "float32", "shape": [4096, 65536], "stride": [65536, 1]}
     build = Build(target="gfx942", ok=True)
     calls = [{"op": f"aten.{one}", "in": [rows], "out": [rows]} for one in (name, "exp.default")]

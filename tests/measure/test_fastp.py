@@ -1,4 +1,4 @@
-"""Suite figures: what may count, and what no single task can do to them."""
+"""Figures over suites: what counts, and the limited effect of a single task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody fools the clock: every rule of the measurement against a made-up GPU whose truth is known."""
+"""Every rule of the measurement, on a fake GPU whose true times are known."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_equals_are_called_equal_though_sampling_stops_when_it_likes(
 
 
 def test_without_the_placement_term_equals_would_be_denied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The term is needed: where processes differ by more than it says, coverage breaks."""
+    """The term is needed: where processes differ by more than it assumes, coverage breaks."""
     monkeypatch.setattr("hipwright.measure.paired_timing.PLACEMENT", 0.0)
 
     def inside(seed: int) -> bool:
@@ -176,7 +176,7 @@ def test_a_clear_loser_is_dropped_early() -> None:
 
 
 def test_hardly_anything_that_is_not_a_loser_is_dropped() -> None:
-    """At the threshold itself a drop has probability 2**-8 for independent pairs; just above it, next to none."""
+    """At the threshold itself a drop has probability 2**-8 for independent pairs; just above it, almost none."""
 
     def dropped(seed: int, speedup: float) -> bool:
         machine = Machine(seed, drift=0.04)
@@ -210,7 +210,7 @@ def test_hardly_anything_that_is_not_a_loser_is_dropped() -> None:
 def test_a_lying_candidate_is_untrusted(settings: TimingSettings, lie: Any, share: float, rule: str) -> None:
     found = verdict(compare(settings=settings, how={"form": "modelnew"}, lie=lie, share=share))
     assert (found.status, found.fault, found.stage) == ("untrusted", "candidate", "measure")
-    assert found.evidence["rule"] == rule or lie == "early", found  # its leftovers slow the neighbours too
+    assert found.evidence["rule"] == rule or lie == "early", found  # its unfinished work slows the neighbours too
     assert found.evidence["side"] == "candidate" and len(found.evidence) > 2
 
 
@@ -261,7 +261,7 @@ def test_a_doubt_that_does_not_come_back_is_forgotten_and_noted() -> None:
 
 @pytest.mark.parametrize("settings", [QUICK, SCORE], ids=["full", "score"])
 def test_long_messages_and_busy_hosts_are_no_lies(settings: TimingSettings) -> None:
-    """Compilers keep the host busy while the GPU is timed: messages are late, by a hundred microseconds."""
+    """Compilers keep the host busy while the GPU is timed: messages are late by a hundred microseconds."""
     doubts = 0
     for seed in range(60):
         machine = Machine(seed, drift=0.04)
@@ -274,7 +274,7 @@ def test_long_messages_and_busy_hosts_are_no_lies(settings: TimingSettings) -> N
 
 
 def test_nothing_tells_which_blocks_count() -> None:
-    """Warm-up runs through the same call, as many blocks as a secret seed says, in an order it says."""
+    """Warm-up uses the same call, for a secret number of blocks in a secret order."""
 
     def shape(seed: int) -> list[str]:
         machine = Machine(0)
@@ -303,7 +303,7 @@ def test_faster_than_the_work_takes_is_impossible_and_measured_twice() -> None:
 
 @pytest.mark.parametrize("rotated", [True, False])
 def test_a_cache_that_persists_is_defeated_by_rotation(rotated: bool) -> None:
-    """Inputs of a third of the cache: always the same, they are read from the cache, three times as fast."""
+    """Inputs of a third of the cache: if always the same, they are read from the cache, three times as fast."""
     cache, each = 300, 100
     slots = rotation(each, cache, 10**9) if rotated else 1
     floor = Floor(roofline_ms=0.05, lowest_ms=0.03, bound="memory", bytes=100, lowest_bytes=60)

@@ -1,4 +1,4 @@
-"""Profiling end to end without a GPU: the runner on the stub HIP runtime, and stand-ins for ncu and rocprofv3."""
+"""Profiling end to end without a GPU: the runner on the stub HIP runtime, and substitutes for ncu and rocprofv3."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_the_runner_tells_errors_as_data(tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.fixture
 def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A shell script in the profiler's place; its text is the test's business."""
+    """A shell script in place of the profiler; the test gives its text."""
     path = tmp_path / "bin/tool"
     path.parent.mkdir()
     monkeypatch.setattr(profiler, "find_tool", lambda target: path)
@@ -165,7 +165,7 @@ cp {DATA}/kernel_trace.csv counters/host/1_kernel_trace.csv
     lines = log.read_text().splitlines()
     assert len(lines) == len(amd.groups("gfx942"))
     assert all("--kernel-trace --output-format csv" in line for line in lines)
-    assert any("MfmaUtil" in note for note in report.notes)  # the stand-in knows no such counter
+    assert any("MfmaUtil" in note for note in report.notes)  # the substitute does not have this counter
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_without_a_gpu_a_contained_run_is_refused_not_done_uncontained(tool: Pat
 
 
 def test_the_contained_runner_finds_all_it_needs_but_a_gpu(tool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in that runs its program as ncu would, in the sandbox: it gets as far as asking torch for a GPU."""
+    """A substitute that runs its program as ncu would, in the sandbox, until torch needs a GPU."""
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     monkeypatch.setattr(GpuAccess, "nodes", lambda self: [Path("/dev/null")])

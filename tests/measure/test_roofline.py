@@ -1,4 +1,4 @@
-"""The floor is a true lower bound: every way in which an honest program can do less is allowed for."""
+"""The floor is a lower bound: it allows for every way in which an honest program can do less."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paired comparison in simulation: equals are called equal, differences are found, drift and spikes cancel."""
+"""The paired comparison in simulation: equals are found equal, differences are found, drift and spikes cancel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/program.md: every example parses, every quoted error is what one gets."""
+"""docs/program.md: every example parses, and every quoted error occurs."""
 
 from __future__ import annotations
 

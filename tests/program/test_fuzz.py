@@ -1,4 +1,4 @@
-"""Mutated programs: whatever is written, the answer is a plan or an error of ours, never a crash of ours."""
+"""Mutated programs: the result is a plan or a HipwrightError, never a crash of hipwright."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ def attempt(text: str) -> str:
 def test_mutated_programs_are_answered(seed: int) -> None:
     rng = random.Random(seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns of odd arguments
+        warnings.simplefilter("ignore")  # torch warns of unusual arguments
         outcomes = [attempt(mutate(rng.choice(GOOD).text, rng)) for _ in range(250)]
     assert {"refused", "ran"} <= set(outcomes)

@@ -1,4 +1,4 @@
-"""The exported ModelNew file: its Python runs the plan, its native halves compile."""
+"""The exported ModelNew file: its Python runs the plan, and both native sources compile."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def exported() -> str:
 
 @pytest.fixture
 def built(exported: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[dict[str, Any]], list[Any]]:
-    """The file's namespace with load_inline replaced: (names, what load_inline got, launches)."""
+    """The file's namespace with load_inline replaced: (names, the arguments of load_inline, launches)."""
     asked: list[dict[str, Any]] = []
     launches: list[Any] = []
 
@@ -237,7 +237,7 @@ extern "C" hipError_t __hipPushCallConfiguration(dim3, dim3, size_t, hipStream_t
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["--cuda-host-only", "--cuda-device-only"])
 def test_the_hip_half_parses_in_both_passes(tmp_path: Path, where: str) -> None:
-    """With a stand-in for HIP's own header: the host pass sees the launchers, the device pass does not."""
+    """With a substitute for HIP's own header: the host pass sees the launchers, the device pass does not."""
     (tmp_path / "hip").mkdir()
     (tmp_path / "hip" / "hip_runtime.h").write_text(HOST_HEADER)
     parsed = parse(PLAN)

@@ -1,4 +1,4 @@
-"""The parser reads hostile HIP text in about linear time: blanks, comments and endless words cost no minutes."""
+"""The parser reads hostile HIP text in about linear time, such as long runs of blanks, comments and identifiers."""
 
 from __future__ import annotations
 

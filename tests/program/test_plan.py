@@ -1,4 +1,4 @@
-"""What a lowered plan promises: packing, buffers, allocations, kernel arguments, speed, containment."""
+"""Properties of a lowered plan: packing, buffers, allocations, kernel arguments, speed, containment."""
 
 from __future__ import annotations
 

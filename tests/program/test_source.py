@@ -1,4 +1,4 @@
-"""HIP source has no state and does not ask who is looking; ordinary declarations are left alone."""
+"""HIP source may not keep state or detect the verifier; ordinary declarations are accepted."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ TEXTS = [
 
 @pytest.mark.parametrize("text", [*WORDS, *TEXTS])
 def test_every_refused_word_is_found(text: str) -> None:
-    """A source is first asked for parts of the words: none of them may be missing there."""
+    """A source is first searched for parts of the names, none of which may be missing."""
     with pytest.raises(ProgramError):
         check_source(f"int a = {text};" if text in WORDS else text, 1)
     check_source(f"// {text}\n/* {text} */", 1)

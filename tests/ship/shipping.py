@@ -1,4 +1,4 @@
-"""Ship a program and import the package, its kernels running on the cpu target instead of a GPU."""
+"""Ships a program and imports the package, with its kernels running on the cpu target instead of a GPU."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def files(name: str, task: str, program: str) -> dict[str, str]:
 
 
 def write(folder: Path, made: dict[str, str]) -> None:
-    """Put the files where their paths say."""
+    """Writes the files to their paths below the folder."""
     for path, text in made.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
 
 
 def shipped(folder: Path, name: str, task: str, program: str, *, kernels: bool = True) -> Any:
-    """The imported package. Each name once in a process: torch's registry of operators is global."""
+    """The imported package. Each name only once in a process, as torch's registry of operators is global."""
     write(folder, files(name, task, program))
     sys.path.insert(0, str(folder / "src"))
     try:
@@ -62,7 +62,7 @@ def shipped(folder: Path, name: str, task: str, program: str, *, kernels: bool =
 
 
 class _Named:
-    """Kernels as attributes, like gpu.Kernels gives them."""
+    """Kernels as attributes, as gpu.Kernels returns them."""
 
     def __init__(self, launches: dict[str, Callable[..., None]]) -> None:
         self.__dict__.update(launches)

@@ -1,4 +1,6 @@
-"""The copied half of a package: builds by NVRTC and a stand-in hipRTC, the cache, launches through a stub driver."""
+"""The copied files of a package: builds by NVRTC and a substitute for hipRTC, the cache, launches through a stub
+driver.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ TESTS = Path(__file__).parents[1]
 
 @pytest.fixture
 def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The build module of a shipped package, with a cache of its own."""
+    """The build module of a shipped package, with its own cache."""
     write(tmp_path, files("shipped_build", subjects.SCALE_TASK, subjects.SCALE))
     monkeypatch.setenv("HIPWRIGHT_OPS_CACHE", str(tmp_path / "cache"))
     monkeypatch.syspath_prepend(str(tmp_path / "src"))
@@ -47,7 +49,7 @@ def test_nvrtc_builds_what_was_shipped_and_the_cache_keeps_it(packed: Any, tmp_p
     assert len(kept) == 1
     packed._by_nvrtc = None  # a second build would call it
     assert packed.build(source, {"BLOCK": 64}, "sm_90") == code
-    kept[0].write_bytes(kept[0].read_bytes()[:-1])  # cut short: not used
+    kept[0].write_bytes(kept[0].read_bytes()[:-1])  # truncated: not used
     with pytest.raises(TypeError):
         packed.build(source, {"BLOCK": 64}, "sm_90")
 
@@ -94,7 +96,7 @@ def test_a_launch_passes_everything_whole(tmp_path: Path, monkeypatch: pytest.Mo
     kernel((5, 3), 64, 100_000, x, -5)
     assert [seen.stub_geometry(i) for i in range(7)] == [5, 3, 1, 64, 1, 1, 100_000]
     assert (seen.stub_first(), seen.stub_second(), seen.stub_stream()) == (x.data_ptr(), -5, 0x5566778899AABBCC)
-    assert seen.stub_attribute(1) == 100_000  # more than 48 KiB has to be asked for
+    assert seen.stub_attribute(1) == 100_000  # more than 48 KiB has to be requested
     kernel(0, 64, 0, x, 7)
     assert seen.stub_second() == -5  # an empty grid launches nothing
     with pytest.raises(gpu.LaunchError, match="x wants float32 on cpu"):
@@ -108,7 +110,7 @@ def test_a_launch_passes_everything_whole(tmp_path: Path, monkeypatch: pytest.Mo
     before = seen.stub_counts(0)
     kernel(1, 64, 0, x, 9)
     assert seen.stub_second() == 9 and seen.stub_counts(0) == before + 1
-    assert driver.function(driver.load(b"code"), "norm")  # under the name that build gave it
+    assert driver.function(driver.load(b"code"), "norm")  # by the name that `build` gave it
 
 
 def test_bfloat16_scalars_are_rounded() -> None:

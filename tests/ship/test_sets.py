@@ -1,4 +1,4 @@
-"""Sets of programs: which member a shape goes to, that each is right on its own shapes, packed weights, refusals."""
+"""Sets of programs: which member serves a shape, correctness of each on its own shapes, packed weights, refusals."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_first_whose_guards_hold_runs() -> None:
     program = combine([small, large, SetMember(program=Program(text=LIBRARY))])
     for shape, kernels, number in [
         ((5, 7), ["double_it_s0"], 0),
-        ((40, 8), ["double_it_s0"], 0),  # both claim it
+        ((40, 8), ["double_it_s0"], 0),  # both support it
         ((1001,), ["double_it_s1"], 1),
         ((3, 999), [], None),  # large enough, but not of the second's shape class
         ((4, 9), [], None),
@@ -71,7 +71,7 @@ def test_the_first_whose_guards_hold_runs() -> None:
 
 
 def test_names_do_not_meet() -> None:
-    """Helpers, macros, knobs and locals are each member's own; an input reaches the next member as it came."""
+    """Helpers, macros, knobs and locals belong to one member each; the next member gets its inputs unchanged."""
     program = combine([member("x.stride(-1) == 5", 64, "3.f"), member("x.is_contiguous()", 256), member("True", 128)])
     parsed = parse(program.text)
     assert {name: knob.default for name, knob in parsed.knobs.items()} == {

@@ -1,4 +1,4 @@
-"""Shipped packages: schema, fake rule, torch.compile, gradients, buffers, packed weights, and what is refused."""
+"""Shipped packages: schema, fake rule, torch.compile, gradients, buffers, packed weights, and refusals."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_written_buffers_nesting_and_returned_inputs(tmp_path: Path) -> None:
     x, more = torch.randn(6, 4), {"scale": torch.randn(4), "n": 3}
     with torch.no_grad():
         want, got = reference(x, more), model(x, more)
-        assert got["same"][0] is not x  # an operator's results are its own
+        assert got["same"][0] is not x  # results of an operator are new tensors
         torch.testing.assert_close(got, want)
         torch.testing.assert_close(model.state_dict(), reference.state_dict())
         compiled = torch.compile(model, fullgraph=True, backend="aot_eager")

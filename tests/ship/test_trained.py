@@ -1,4 +1,4 @@
-"""A program whose backward the engine wrote, shipped: autograd, torch.compile and opcheck through the operator."""
+"""A shipped program whose backward the engine wrote: autograd, torch.compile and opcheck through the operator."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_nearly_equal_is_equal_to_within_the_dtypes_rounding() -> None:
     rows = [[1.0, 1.0 + 1e-7, 0.5, 0.0]]
     assert chosen(lambda x: x.argmax(-1), rows).item() >= 4
     assert chosen(lambda x: x.argmax(-1), rows, "float64").item() == 1
-    underflown = [[1.0, 1e-60, 0.0, 1e-50]]  # nothing of these in float32
+    underflown = [[1.0, 1e-60, 0.0, 1e-50]]  # all of these are zero in float32
     assert (chosen(lambda x: torch.topk(x, 2).indices, underflown) >= 4).tolist() == [[False, True]]
 
 
@@ -110,7 +110,7 @@ def forward(self, x):
 
 @pytest.mark.slow
 def test_another_choice_among_equals_passes_and_a_wrong_one_does_not(tmp_path: Path) -> None:
-    """The same top 2, found from the other end: other indices wherever the second largest underflows."""
+    """The same top 2, searched from the other end: other indices wherever the second largest underflows."""
     (tmp_path / "task.py").write_text(TASK)
     honest = PROGRAM.format(source="torch.flip(p, [-1])", index="torch.rsub(index, x.shape[-1] - 1)")
     wrong = PROGRAM.format(source="p", index="torch.remainder(torch.add(index, 1), x.shape[-1])")

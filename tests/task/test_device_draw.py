@@ -1,4 +1,4 @@
-"""Values made on the device keep to the rules of the task's own domain."""
+"""Values drawn on the device satisfy the rules of the task's domain."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Single calls on a device: the nudge is that of verify.inputs, layouts survive, calls tell what they did."""
+"""Single calls on a device: the nudge is that of verify.inputs, layouts survive, side effects are reported."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_the_nudge_leaves_integers_and_special_values_and_moves_shared_memory_on
     whole, index = values.double(), torch.arange(4)
     nudge(iter([(whole, values), (whole[:], values), (index, index)]), torch.Generator().manual_seed(0))
     assert whole[0] == float("inf") and whole[1].isnan() and whole[2] == 0 and torch.equal(index, torch.arange(4))
-    assert 0 < abs(float(whole[3]) - 1) < 1.6 * 2**-24  # twice would go further
+    assert 0 < abs(float(whole[3]) - 1) < 1.6 * 2**-24  # two nudges would move it further
 
 
 def test_a_tensor_moves_with_its_strides():
@@ -120,7 +120,7 @@ def test_a_copy_moves_its_bytes_over_all_slots():
 
 
 class _Way:
-    """A way to copy that takes so many milliseconds a call after a first look that says otherwise."""
+    """A way to copy with given milliseconds a call, after a first measurement that differs."""
 
     def __init__(self, ms: float, first_ms: float) -> None:
         self.ms, self.first_ms, self.policy = ms, first_ms, "graph"

@@ -1,4 +1,4 @@
-"""A zygote of device hosts imports early only what leaves its forks able to use the device."""
+"""A zygote of device hosts preloads only what leaves its forks able to use the device."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ state: dict[str, bool] = {}
 
 
 def clean() -> None:
-    """Touches nothing."""
+    """Does not touch the device."""
 
 
 def touches() -> None:
-    """As an import that starts the device."""
+    """Acts as an import that starts the device."""
     state["touched"] = True
 
 

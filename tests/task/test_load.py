@@ -1,4 +1,4 @@
-"""Loading: what a user is told of a file that does not work, and what a handle survives."""
+"""Loading: the errors of broken files, and what a handle survives."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The reference's results and what is said about how they came to be."""
+"""The reference's results, and what is reported about the runs."""
 
 import numpy as np
 import pytest

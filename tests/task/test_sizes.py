@@ -1,4 +1,4 @@
-"""Other shapes: pure choices, then real tasks."""
+"""Other shapes: the choices alone, then for real tasks."""
 
 import time
 from pathlib import Path

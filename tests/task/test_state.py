@@ -1,4 +1,4 @@
-"""The state table: what a program's self.… sees."""
+"""The state table: what a program's `self.…` refers to."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The warm task host and candidate zygote, and the build cache that outlives them."""
+"""The shared task host and candidate zygote, and the user's build cache."""
 
 from __future__ import annotations
 

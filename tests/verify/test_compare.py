@@ -1,4 +1,4 @@
-"""What a comparison must say: the place, the numbers, and never yes by accident."""
+"""Comparisons: the element and the numbers of a failure, and no false passes."""
 
 from __future__ import annotations
 

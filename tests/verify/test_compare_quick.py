@@ -1,4 +1,4 @@
-"""The short way through a comparison says what the long way says."""
+"""The fast path of a comparison gives the result of the slow one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_short_way_agrees(data: st.DataObject) -> None:
     spec = TensorSpec(dtype="float32", shape=shape, stride=got.stride)
 
     def rule() -> Rule:
-        """One that knows of no result."""
+        """A rule without accepted results."""
         return Rule("output", spec, expected, np.full(shape, 1e-5), by_row, length, np.full(rows, 1.5))
 
     whole = compare.compare_leaf(got, rule())
@@ -45,7 +45,7 @@ def test_the_short_way_agrees(data: st.DataObject) -> None:
 @settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(-1, 40)), min_size=1, max_size=12))
 def test_a_known_result_is_judged_as_an_unknown_one(asked: list[tuple[int, int]]) -> None:
-    """Whatever was right before; one changed byte, another layout or a gap is another result."""
+    """Whatever passed before: one changed byte, another layout or a gap is another result."""
     expected = np.arange(10.0).reshape(2, 5)
 
     def rule() -> Rule:
@@ -78,5 +78,5 @@ def test_only_right_results_are_known_and_their_bytes_are_kept(monkeypatch: pyte
         True,
     ]
     assert len(made) == 3
-    right.storage[:] = 0xFF  # the memory of a reply is used again
+    right.storage[:] = 0xFF  # the memory of a reply is reused
     assert not compare.compare_leaf(right, rule).ok

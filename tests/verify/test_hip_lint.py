@@ -1,4 +1,4 @@
-"""Warnings name the right line and stay quiet on clean source."""
+"""Warnings name the correct line, and clean source has none."""
 
 from __future__ import annotations
 

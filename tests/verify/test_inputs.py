@@ -1,4 +1,4 @@
-"""Input families: reproducible, in the task's domain, and really what their names say."""
+"""Input families: reproducible, in the task's domain, and as their names say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker that runs hostile code may say anything: it becomes a verdict or a WorkerError, never a crash or a pass."""
+"""Any reply of a worker that runs hostile code becomes a verdict or a WorkerError, never a crash or a pass."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Fake:
 
 
 def answer(reply: Any) -> None:
-    """Run and judge a case on a session that replies so."""
+    """Runs and judges a case on a session with this reply."""
     fake: Any = Fake(reply)
     with CandidateSession(fake, Program(text=""), {}, so="x", limits=Limits()) as session:  # type: ignore[arg-type]
         judge(CASE, session.run(CASE))

@@ -1,4 +1,4 @@
-"""What a verdict does not rest on is told."""
+"""A verdict lists the workloads that it does not include."""
 
 from __future__ import annotations
 

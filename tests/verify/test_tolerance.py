@@ -177,7 +177,7 @@ def test_relu_of_positive_inputs_is_no_evidence_but_of_signed_ones_is() -> None:
 
 
 def test_zeros_do_not_pass_for_small_outputs() -> None:
-    """AcceptedDigests elsewhere: an absolute tolerance of 1e-2 lets zeros pass for softmax over many columns."""
+    """An absolute tolerance of 1e-2, as other suites have, lets zeros pass for softmax over many columns."""
     small = np.full((4, 4096), 1 / 4096) * RNG.uniform(0.5, 1.5, (4, 4096))
     for dtype in ("float32", "float16", "bfloat16"):
         assert degenerate(expected(small, dtype), [], None) == ""

@@ -1,4 +1,4 @@
-"""Inputs that a test holds on the host, and results that it reads back whole."""
+"""Inputs that a test holds on the host, and results read back whole."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _span(tensor: HostTensor) -> Any:
 
 
 def read_whole(loaded: LoadedProgram, run: RunInfo) -> Tree:
-    """A result that lies on the device as host tensors, put together from its chunks."""
+    """A result on the device as host tensors, assembled from its chunks."""
     raw: dict[int, list[bytes]] = {}
     for leaf, _, chunk in loaded.chunks(run):
         raw.setdefault(leaf, []).append(chunk.storage.tobytes())

@@ -35,7 +35,7 @@ def verdict_of(text: str, oracle: Oracle, worker: CandidateWorker, **more: Any) 
 
 
 def verdict_when_timed(text: str, oracle: Oracle, reference: Any, worker: CandidateWorker) -> Verdict:
-    """By the fast gate, of a program for the task's own large shape alone."""
+    """The verdict of the fast gate on a program that supports only the task's own large shape."""
     parsed, program, build = built(text, worker.cache)
     unclaimed = verify_gpu(parsed, program, build, oracle, None, worker, gate="fast")
     assert unclaimed.status == "unscorable" and unclaimed.evidence[UNCLAIMED]

@@ -33,7 +33,7 @@ def specs_of(source) -> list[TensorSpec]:
 
 
 def gathered(source) -> list[torch.Tensor]:
-    """A source's tensors, put together from its chunks as a worker does."""
+    """A source's tensors, assembled from its chunks as a worker does."""
     raw = [np.zeros(size, np.uint8) for size in source.sizes]
     for leaf, offset, chunk in source.chunks(1 << 12):
         raw[leaf][offset : offset + chunk.numel] = chunk.storage

@@ -1,4 +1,4 @@
-"""A late call is not blamed on a candidate while the GPU answers nobody."""
+"""A late call does not count against a candidate while the GPU serves no process."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests import warm
 
 
 class Gpu:
-    """A session on a GPU that can be made to stand still."""
+    """A session on a GPU that can be stopped."""
 
     def __init__(self) -> None:
         self.goes, self.alive, self.asked = threading.Event(), True, 0
         self.goes.set()
 
     def call_json(self, method: str, header: dict[str, object], *, timeout_s: float) -> dict[str, object]:
-        """An answer once the GPU goes on."""
+        """A reply once the GPU runs again."""
         assert method == "pulse"
         self.asked += 1
         self.goes.wait(timeout_s)
@@ -129,7 +129,7 @@ class Slow:
 
 @pytest.fixture(scope="module")
 def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Zygote, Path]]:
-    """One that may serve Slow."""
+    """A zygote for the service Slow."""
     folder = tmp_path_factory.mktemp("service")
     (folder / "slow.py").write_text(SERVICE)
     with Zygote((), ro=(folder,)) as made:

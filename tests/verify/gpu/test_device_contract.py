@@ -1,4 +1,4 @@
-"""The device's comparison is the parent's: same budgets, same verdict, same words, whatever the pieces."""
+"""The device's comparison agrees with the parent's: budgets, verdict and message, for any pieces."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FLOATS = ["float64", "float32", "float16", "bfloat16"]
 
 @pytest.fixture(autouse=True, scope="module")
 def small_blocks():
-    """Blocks that end inside rows, so that every way to cut a tensor is walked."""
+    """Blocks that end inside rows, so that every way to cut a tensor occurs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device_leaf, "BLOCK", 50)
         yield
@@ -63,7 +63,7 @@ def _rule(native, exact, nudged, c):
 
 @st.composite
 def _cases(draw):
-    """dtype, native, exact, moved, got: near one another, with the odd special value."""
+    """dtype, native, exact, moved, got: near one another, with occasional special values."""
     shape = draw(st.sampled_from([(7,), (3, 40), (4, 5, 13), (2, 3, 64), (130,), (1, 1), (33, 1), (5, 32), ()]))
     dtype = draw(st.sampled_from(FLOATS))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
@@ -73,7 +73,7 @@ def _cases(draw):
     def near(scale):
         return exact * (1 + scale * unit * rng.standard_normal(shape)) + scale * unit * rng.standard_normal(shape)
 
-    if draw(st.booleans()):  # rows of very different conditioning, where an honest error is a lucky draw
+    if draw(st.booleans()):  # rows of very different conditioning, where an honest error may be small by chance
         unit = unit * 10.0 ** rng.uniform(0, 3, (*shape[:-1], 1) if shape else ())
     values = [
         exact,
@@ -123,7 +123,7 @@ def test_strict_rule_and_comparison_agree(case, c, chunk):
 
 
 def _near_a_rows_edge(got, rule) -> bool:
-    """A passing row's own ratio is not in `worst_error`, nor by what its budgets grew."""
+    """A passing row's own ratio is not in `worst_error`, nor the growth of its budgets."""
     if rule.row is None or not got.numel():
         return False
     with np.errstate(invalid="ignore"):

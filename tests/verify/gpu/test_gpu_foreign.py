@@ -1,4 +1,4 @@
-"""ModelNew files through verify_gpu on device "cpu": host code of the candidate's, in a process of its own."""
+"""ModelNew files through verify_gpu on device "cpu": host code of the candidate, in a process of its own."""
 
 from __future__ import annotations
 

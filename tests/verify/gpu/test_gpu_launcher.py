@@ -1,4 +1,4 @@
-"""The worker with the GPU's own launcher, in this process, over a made-up driver: launches are Python functions."""
+"""The worker with the GPU's launcher, in this process, over a fake driver: launches are Python functions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ STATE = {"params": {"w": HostTensor.of(np.ones(3, np.float32))}, "buffers": {}, 
 
 
 class Driver:
-    """One kernel, `act(x, y, n)` on addresses. error: what the context says from then on."""
+    """One kernel, `act(x, y, n)` on addresses. error: the context's status from then on."""
 
     name = "cuda"
 
@@ -93,7 +93,7 @@ class Driver:
 
 
 class InProcess:
-    """A zygote whose sessions are objects of this process; their ends are noted."""
+    """A zygote whose sessions are objects of this process; their ends are recorded."""
 
     def __init__(self) -> None:
         self.worker: Any = None
@@ -192,7 +192,7 @@ def test_inputs_and_parameters_that_are_written_to(worker: CandidateWorker, driv
     with worker.load(Program(text=reads), build, STATE) as loaded:
         assert loaded.run(CASE).info["params_changed"] == [0]
     driver.act = Driver().act
-    with load(worker) as loaded:  # the table that programs share was not the one written to
+    with load(worker) as loaded:  # the table that programs share was not written to
         assert loaded.run(CASE).info["params_changed"] == []
 
 
@@ -220,7 +220,7 @@ def test_timing_asks_the_launcher_for_nothing_but_the_plan(worker: CandidateWork
 
 
 def test_verify_gpu_through_the_launcher(worker: CandidateWorker, driver: Driver, tasks: Any) -> None:
-    """relu_positive's inputs are not negative as given; what copies is caught by the signed ones."""
+    """relu_positive's given inputs are not negative; a copy is found by the signed ones."""
     oracle = tasks.oracle("relu_positive")
     build = Build(target="cuda", ok=True, blob=worker.cache.put(b"code"))
     program = Program(text=TEXT)

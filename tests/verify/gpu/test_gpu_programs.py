@@ -1,7 +1,7 @@
 """verify_gpu with the cpu target's builds (driver "cpu"): the same stages, one process, no GPU.
 
-What a GPU lane cannot see as such is listed here: no access is checked, so a read outside a buffer shows by the poison
-it brings along, and a race only where it does harm under the orders tried.
+The faults that a GPU's verification does not detect are listed: accesses are not checked, so a read outside a buffer
+shows only by the poison it reads, and a race only where it changes results under the tested orders.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def test_the_decoy_is_told(tasks: Any, worker: CandidateWorker) -> None:
 
 
 def timed_outputs(handle: TaskHandle, reference: Any, worker: CandidateWorker) -> None:
-    """What a timed call left for values that came late is compared on the device."""
+    """The outputs of a timed call for late inputs are compared on the device."""
     _, program, build = built(text_of("honest", "batch_norm_columns"), worker.cache)
     state = handle.init_state(5)
     with worker.load(program, build, state) as loaded:
@@ -113,7 +113,7 @@ def test_own_shapes_too_large_for_the_oracle_are_judged_on_the_device(
         assert verdict.passed, verdict.message
         assert "given" in verdict.workloads and "given" not in verdict.skipped
         assert set(verdict.checks["large"]) == {"given/given", "given/normal"} and verdict.checks["shapes"]["given"]
-        # right at every shape but the task's own
+        # correct at every shape but the task's own
         text = text_of("honest", "batch_norm_columns")
         worse = text.replace("y[i * c + j] = (x", "y[i * c + j] = (n == 64 && i == n - 1 ? 1e-3f : 0.0f) + (x")
         assert worse != text

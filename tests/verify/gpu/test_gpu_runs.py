@@ -1,4 +1,4 @@
-"""Calls that belong together wait for the device once, and tell what they tell one by one."""
+"""Calls in one message wait for the device once, and return the same results as single calls."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def array(value: bytes, count: int) -> Any:
 
 
 class Kernel:
-    """y = x + w[0]; b[0] += 1. What else it does, at calls with so many elements: `odd`."""
+    """y = x + w[0]; b[0] += 1. odd: a further effect of calls with so many elements."""
 
     def __init__(self) -> None:
         self.odd: dict[int, str] = {}
         self.calls = 0
-        self.log: list[str] = []  # what ran and what was waited for, in order
+        self.log: list[str] = []  # launches and waits, in order
 
     def __call__(self, values: list[bytes]) -> None:
         n = int.from_bytes(values[4], "little")
@@ -108,7 +108,9 @@ def given(*sizes: int) -> list[Tree]:
 def told(
     sizes: Sequence[int], odd: dict[int, str], *, together: bool, again: bool = False
 ) -> tuple[Any, Any, list[str]]:
-    """(what was told, results as lists, what ran and was waited for) of a last message: those before make room."""
+    """(the replies, results as lists, launches and waits) of a last message; the messages before it allocate the
+    memory.
+    """
     kernel = Kernel()
     loaded = made(kernel, PinnedStaging("cpu"))
     runs = CandidateCalls(None)
@@ -156,7 +158,7 @@ def test_they_tell_what_they_tell_one_by_one(sizes: tuple[int, ...], odd: dict[i
 
 
 def test_nothing_is_waited_for_before_all_runs() -> None:
-    """A second wait finds the device idle."""
+    """At a second wait the device would be idle."""
     assert told((4, 5, 6, 7), {}, together=True)[2] == ["run"] * 4 + ["wait"] * 4
     assert told((4, 5, 6, 7), {}, together=False)[2] == ["run", "wait"] * 4
     again = told((5, 5), {}, together=True, again=True)[2]

@@ -94,7 +94,7 @@ def test_one_who_writes_to_resident_inputs_is_caught_and_they_are_filled_anew(
 
 
 class Counted:
-    """A source that notes which slots are sent."""
+    """A source that records which slots are sent."""
 
     def __init__(self, inner: Any, sent: list[int], index: int = 0) -> None:
         self.inner, self.sent, self.index = inner, sent, index

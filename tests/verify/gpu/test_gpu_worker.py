@@ -1,4 +1,4 @@
-"""The parts of GPU verification one by one: resident sets, replies that lie, what a text says of atomics."""
+"""The parts of GPU verification one by one: resident sets, forged replies, atomics found in a text."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_all_slots_are_looked_at_in_one_wait(monkeypatch: pytest.MonkeyPatch) ->
     waits, stack = [], torch.stack
     monkeypatch.setattr(torch, "stack", lambda *given: waits.append(1) or stack(*given))
     assert sets.stale("a", 4) == [1, 2, 3] and len(waits) == 1
-    assert sets.audit() == [["a", 1, 1, "value"]] and len(waits) == 2  # the zone is whole again
+    assert sets.audit() == [["a", 1, 1, "value"]] and len(waits) == 2  # the zone is restored
     assert sets.stale("a", 3) == [1] and sets.stale("b", 1) == []
 
 
@@ -111,7 +111,7 @@ def test_new_values_come_to_the_old_addresses() -> None:
 
 
 class Fake:
-    """A zygote and its session: `load` is answered rightly, everything else as told."""
+    """A zygote and its session: `load` is answered correctly, everything else as given."""
 
     def __init__(self, reply: Any) -> None:
         self.reply, self.alive = reply, True
@@ -246,7 +246,7 @@ def test_differing_sees_bits_not_values() -> None:
 
 
 class Model:
-    """What program.modelnew.run.load gives."""
+    """What program.modelnew.run.load returns."""
 
     def __init__(self, act: Any) -> None:
         self.params, self.buffers, self.act = {"w": torch.ones(3)}, {}, act

@@ -53,7 +53,8 @@ def test_families_are_signed_and_keep_to_the_domain(open_on_cpu) -> None:
     assert abs(float(normal.mean())) < 0.1 and float(normal.std()) == pytest.approx(1.0, abs=0.1)
     outliers = gathered(reference.inputs("given", 1, "outliers"))[0]
     assert 20 <= float(outliers.abs().max()) <= 100
-    assert torch.equal(gathered(reference.inputs("given", 1, "normal"))[0], normal.float())  # made again alike
+    # drawn again with equal values
+    assert torch.equal(gathered(reference.inputs("given", 1, "normal"))[0], normal.float())
     _, both = open_on_cpu("both_positive")
     log = open_on_cpu("log_signed")[1]
     for restricted in (both, log):
@@ -74,7 +75,7 @@ SHOWN += ["transpose", "ema", "half_residual", "bfloat_gelu", "strided_input", "
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_verdicts_are_the_oracles(open_on_cpu, tasks: Tasks, name: str) -> None:
-    """On the same inputs and state: the baseline passes, one wrong element does not, in the oracle's words."""
+    """On the same inputs and state: the baseline passes, one wrong element does not, with the oracle's message."""
     handle, reference = open_on_cpu(name)
     seed, state = 17, handle.init_state(3)
     inputs = handle.inputs("given", seed)

@@ -141,7 +141,8 @@ def test_ceilings_are_positive_numbers(open_on_cpu) -> None:
 def test_expectations_make_room_for_one_another_and_are_made_again(open_on_cpu, tmp_path: Path) -> None:
     path = tmp_path / "tight.py"
     path.write_text(ROWS.format("torch.softmax(x, 1)"))
-    handle, reference = open_on_cpu(path, INPUT_BYTES * 4)  # on the CPU nothing counts what is taken: all is dropped
+    # on the CPU allocations are not counted: everything is freed
+    handle, reference = open_on_cpu(path, INPUT_BYTES * 4)
     state = handle.init_state(0)
     first = reference.expect("given", 1, state, STRICT)
     second = reference.expect("given", 2, state, STRICT)

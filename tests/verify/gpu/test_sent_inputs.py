@@ -1,4 +1,4 @@
-"""What a worker was sent is known by identity, bounded, and forgotten with the process or the task."""
+"""Sent inputs are identified by identity, bounded, and dropped with the process or the task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Device hosts that tasks share: what one task does, or what ends the process, is no other task's trouble for long."""
+"""Device hosts that tasks share: a task's effects, or the end of the process, do not affect other tasks for long."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_task_that_cannot_start_is_not_counted(shared: SharedHosts) -> None:
 def test_comparisons_with_one_case_at_once_do_not_mix(
     in_shared: bool, shared: SharedHosts, hosts: Zygote, tasks: Tasks
 ) -> None:
-    """Several workers may verify programs of one task: each hears of its own results."""
+    """Several workers may verify programs of one task: each gets its own results."""
     handle = tasks.oracle("softmax").handle
     state = handle.init_state(2)
     with open_reference(handle, shared if in_shared else hosts, "cpu") as reference:
@@ -111,6 +111,6 @@ def test_comparisons_with_one_case_at_once_do_not_mix(
 
 
 def answer(handle: TaskHandle, state: Tree) -> HostTensor:
-    """The right output for seed 5."""
+    """The correct output for seed 5."""
     (found,) = tensor_leaves(handle.reference(handle.inputs("given", 5), state, dtype="native")[0])
     return found

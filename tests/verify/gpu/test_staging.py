@@ -1,4 +1,4 @@
-"""What goes to the device and comes back through staging is what was given, however much there is."""
+"""Staged copies to and from the device keep the bytes, whatever their size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hipwright.verify.worker.staging import ALIGN, PinnedStaging
 
 @given(st.lists(st.lists(st.integers(0, 300), max_size=6), min_size=1, max_size=4))
 def test_bytes_arrive_whole_in_every_call(calls: list[list[int]]) -> None:
-    """Pieces of any size, before and after the memory has grown, and those it has no room for."""
+    """Pieces of any size, before and after the memory has grown, and those that do not fit."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(staging, "MOST_BYTES", 4 * ALIGN)
         made = PinnedStaging("cpu")
@@ -27,7 +27,7 @@ def test_bytes_arrive_whole_in_every_call(calls: list[list[int]]) -> None:
             there = [made.upload(one) for one in sent]
             back = [made.download(one) for one in there]
             for one in sent:
-                one.zero_()  # the host's memory may change once it was taken over
+                one.zero_()  # the host's memory may change once it was copied
             told = [fetch() for fetch in back]
             assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(raw, there, told, strict=True))
 
@@ -54,7 +54,7 @@ def test_the_next_program_finds_nothing_of_the_last_ones_answers() -> None:
 
 
 def test_outputs_keep_strides_gaps_and_types_through_staging() -> None:
-    """A nesting is told as it was, and each tensor's own elements only."""
+    """A nesting is kept, with each tensor's own elements only."""
     x = torch.arange(24, dtype=torch.float16).view(4, 6)
     value = {
         "a": x[:, 1:4],

@@ -1,4 +1,4 @@
-"""Processes that wait to replace one that breaks."""
+"""Standby processes, which replace a crashed one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_one_that_waits_is_taken_and_another_started() -> None:
     second = standby.take()
     until(lambda: standby.ready == 2)
     assert second is not first and len(made) == 4
-    for one in made:  # the machine's memory ran out, say
+    for one in made:  # as when the machine's memory runs out
         one.running = False
     third = standby.take()
     assert third.running and all(one.closed for one in made[1:4] if one is not second)
@@ -84,7 +84,7 @@ def test_starting_waits_for_the_gate_and_a_failure_is_told_to_who_takes() -> Non
 
 @pytest.mark.slow
 def test_a_worker_whose_process_is_killed_goes_on_with_one_that_waited() -> None:
-    """Real processes; one that dies while it waits is not handed out."""
+    """Real processes; one that dies while it waits is not used."""
     preload = ("torch", GPU_WORKER.partition(":")[0])
     with warm.zygote(preload, name="worker") as zygote, CandidateWorker(zygote, "cpu", "cpu", warm.builds()) as worker:
         standby = worker.standby = Standby(worker.start, 2)
