@@ -28,7 +28,7 @@ _CPU_CACHE = 32 << 20  # assumed where the device does not report it
 class DeviceHost(Cases):
     """Service of the sandbox. init: {"name", "source", "device": "cuda:0" or "cpu", "memory_limit_bytes": 0 = free}.
 
-    Methods take and return (header, bundle) as the sandbox has it; `verify.reference` documents what they mean.
+    Methods take and return (header, bundle) as the sandbox has it; `verify.gpu.reference` documents them.
     """
 
     def __init__(self, init: dict[str, Any], bundle: Tree) -> None:
