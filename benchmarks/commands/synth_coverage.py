@@ -22,7 +22,7 @@ from hipwright.capture.graph import Graph
 from hipwright.engine import write
 from hipwright.errors import HipwrightError
 from hipwright.machine import Machine, machine
-from hipwright.synth.compose import compose, lead_of
+from hipwright.synth.compose import compose, lead_operator
 from hipwright.synth.library import LIBRARY
 from hipwright.synth.records import Draft
 
@@ -34,7 +34,7 @@ def drafts(count: int, seed: int, alone: bool, leads: list[str]) -> Iterator[Dra
             yield _shortest_draft(one.name)
         return
     for number in range(count):
-        lead = leads[number % len(leads)] if leads else lead_of(number)
+        lead = leads[number % len(leads)] if leads else lead_operator(number)
         yield compose(random.Random(f"{seed} {number}"), lead=lead)
 
 

@@ -14,7 +14,7 @@ from hipwright.llm.client import Client
 from hipwright.llm.cost.budget import Budget, SpendingLimits
 from hipwright.llm.specs import parse_specs
 from hipwright.sandbox import Zygote
-from hipwright.synth.check import TaskRefused, check, same_task, static
+from hipwright.synth.check import TaskRefused, check, check_text, task_text_key
 from hipwright.synth.mutate import KINDS, mutations
 from tests import warm
 from tests.llm.server import LocalProvider
@@ -64,7 +64,7 @@ def test_every_kind_of_change_is_found_and_says_what_it_did() -> None:
     assert {change.kind for change in found} == set(KINDS)
     for change in found:
         tree = ast.parse(change.source)
-        assert change.detail in (ast.get_docstring(tree) or "") and same_task(change.source) != same_task(TASK)
+        assert change.detail in (ast.get_docstring(tree) or "") and task_text_key(change.source) != task_text_key(TASK)
 
 
 def test_a_size_changes_wherever_it_stands_and_nowhere_else() -> None:
@@ -115,9 +115,9 @@ def test_a_seed_draws_the_same_and_what_is_no_python_has_no_mutations() -> None:
     ],
 )
 def test_the_text_alone(change: tuple[str, str], says: str) -> None:
-    static(TASK)
+    check_text(TASK)
     with pytest.raises(TaskRefused, match=says) as caught:
-        static(TASK.replace(*change))
+        check_text(TASK.replace(*change))
     assert caught.value.stage == "static"
 
 

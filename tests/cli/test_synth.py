@@ -14,9 +14,10 @@ import pytest
 from cli_tools import EXAMPLES, environment, hipwright, left_behind, one_object
 
 from hipwright.cli.main import main
-from hipwright.synth.records import Made
-from hipwright.synth.store import read_made, read_manifest
+from hipwright.synth.records import SyntheticTask
+from hipwright.synth.store import read_manifest
 from tests.llm.server import LocalProvider
+from tests.synth.reading import read_tasks
 
 WRITTEN = '''```python
 """Softplus, then a running sum over rows."""
@@ -115,7 +116,7 @@ def test_the_folder_can_be_given_to_bench(tmp_path: Path) -> None:
     assert made.returncode == 0 and "2 tasks in" in made.stdout and "a minute" in made.stderr, made.stderr
     bench = hipwright(home, "bench", out / "tasks", "--budget", "1", "--target", "cpu", "--json")
     rows = one_object(bench.stdout)["rows"]
-    assert bench.returncode == 0 and [row["task"] for row in rows] == sorted(one.draft.name for one in read_made(out))
+    assert bench.returncode == 0 and [row["task"] for row in rows] == sorted(one.draft.name for one in read_tasks(out))
     assert all(row["correct"] for row in rows), rows
 
 
@@ -136,8 +137,8 @@ def test_a_model_writes_tasks_too_and_is_not_asked_twice(tmp_path: Path, monkeyp
         (out / "tasks.jsonl").unlink()
         again = hipwright(tmp_path / "home", *command, "--count", "1", "--resume")
         assert again.returncode == 0 and "1 tasks in" in again.stdout, again.stderr
-    (one,) = read_made(out)
-    assert isinstance(one, Made) and one.draft.mind == "llm" and len(one.outputs) == 2
+    (one,) = read_tasks(out)
+    assert isinstance(one, SyntheticTask) and one.draft.author == "llm" and len(one.outputs) == 2
     dropped = [json.loads(line) for line in (out / "dropped.jsonl").read_text().splitlines()]
     assert dropped[0]["stage"] == "static" and dropped[0]["draft"]["mind"] == "llm"
     assert calls == len(provider.requests) == 2 and (out / "calls.jsonl").exists()

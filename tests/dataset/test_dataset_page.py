@@ -32,7 +32,11 @@ onload = () => {{
 
 
 def page(count: int = 350, text: str = "", **more: object) -> str:
-    facts = {"title": f"Made up {text}", "source": f"data/{text}", "command": f"hipwright dataset build {text}"}
+    facts = {
+        "title": f"Made up {text}",
+        "source": f"data/{text}",
+        "command": f"hipwright dataset build {text}",
+    }
     return render_dataset(DatasetPage(figures=tally(many(count, text=text)), **(facts | more)))  # type: ignore[arg-type]
 
 

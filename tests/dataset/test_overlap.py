@@ -11,7 +11,7 @@ import pytest
 from hipwright.dataset.overlap import KnownPrints, Overlap, Print, guard, operator_steps, overlap, repeated
 from hipwright.errors import BadInput
 from hipwright.synth.compose import compose
-from hipwright.synth.records import Made
+from hipwright.synth.records import SyntheticTask
 from tests.dataset.planted import planted, renamed
 from tests.synth.captured import task
 
@@ -110,11 +110,13 @@ def test_within_one_set_the_first_is_kept() -> None:
     assert [(hit.task, hit.other) for hit in repeated(prints)] == [("two", "one"), ("four", "one")]
 
 
-def made(source: str, shapeless: str | None = None) -> Made:
+def made(source: str, shapeless: str | None = None) -> SyntheticTask:
     from hipwright.synth.records import Draft
 
     draft = Draft(name="mine", source=source, mode="composition")
-    return Made(draft=draft, task="", operators=(), provenance={} if shapeless is None else {"shapeless": shapeless})
+    return SyntheticTask(
+        draft=draft, task="", operators=(), provenance={} if shapeless is None else {"shapeless": shapeless}
+    )
 
 
 def test_synthesised_tasks_are_compared_with_each_other_by_what_they_say() -> None:

@@ -8,15 +8,17 @@ import pytest
 
 from hipwright.dataset.tasks import DatasetTask, read_tasks
 from hipwright.errors import BadInput
-from hipwright.synth.records import Draft, Made
+from hipwright.synth.records import Draft, SyntheticTask
 from tests.dataset import tiny
 
 
-def made(name: str, source: str) -> Made:
-    return Made(draft=Draft(name=name, source=source, mode="composition"), task="", operators=("aten.tanh.default",))
+def made(name: str, source: str) -> SyntheticTask:
+    return SyntheticTask(
+        draft=Draft(name=name, source=source, mode="composition"), task="", operators=("aten.tanh.default",)
+    )
 
 
-def synthesised(folder: Path) -> list[Made]:
+def synthesised(folder: Path) -> list[SyntheticTask]:
     """A folder as `hipwright synth` leaves it."""
     tasks = [made("rows", tiny.ROWS), made("points", tiny.POINTS), made("raises", tiny.RAISES)]
     (folder / "tasks").mkdir()

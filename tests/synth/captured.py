@@ -1,4 +1,4 @@
-"""Tasks of one forward, and their graphs, captured in this process: the texts are the tests' own."""
+"""Task files with a given forward, and their graphs captured in the test process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def task(body: str, *fields: str) -> str:
 
 @cache
 def captured(source: str) -> dict[str, Any]:
-    """The engine's graph of a task on its own inputs."""
+    """The captured graph of a task on its own inputs."""
     import json
     import logging
 
@@ -52,7 +52,7 @@ def captured(source: str) -> dict[str, Any]:
     from hipwright.task.host.load import TaskModule
 
     file = TaskModule("task.py", source)
-    logging.disable(logging.CRITICAL)  # pytest would keep what torch's tracer says line by line
+    logging.disable(logging.CRITICAL)  # torch's tracer logs much, and pytest would keep it
     try:
         plain: dict[str, Any] = json.loads(json.dumps(capture(file.model(0), file.inputs(0))))
         return plain
@@ -61,7 +61,7 @@ def captured(source: str) -> dict[str, Any]:
 
 
 def each(bodies: list[str]) -> list[dict[str, Any]]:
-    """The graph of every body, all captured at once: a graph of which one output is kept is that output's."""
+    """The graph of every body. All are captured as outputs of one graph; each result keeps one of the outputs."""
     calls = ", ".join(f"self.part_{k}(x)" for k in range(len(bodies)))
     source = task(f"return {calls},", *FIELDS)
     parts = "".join(

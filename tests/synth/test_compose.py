@@ -1,4 +1,4 @@
-"""Compositions: valid by construction. Every draft is really run."""
+"""Compositions: every draft runs and gives finite, varying outputs; what the drafts contain."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hipwright.errors import BadInput
-from hipwright.synth.check import static
-from hipwright.synth.compose import compose, lead_of
+from hipwright.synth.check import check_text
+from hipwright.synth.compose import compose, lead_operator
 from hipwright.synth.constrain import TaskConstraints
 from hipwright.synth.library import BY_NAME, LIBRARY
 from hipwright.synth.records import Draft
@@ -21,36 +21,36 @@ from tests.synth.drafts import namespace, outputs
 VARIES = {"torch.float32": 2e-4, "torch.bfloat16": 0.02, "torch.float16": 0.005}
 
 
-def drawn(count: int, seed: str = "test") -> list[Draft]:
-    return [compose(random.Random(f"{seed} {number}"), lead=lead_of(number)) for number in range(count)]
+def compose_many(count: int, seed: str = "test") -> list[Draft]:
+    return [compose(random.Random(f"{seed} {number}"), lead=lead_operator(number)) for number in range(count)]
 
 
 @pytest.fixture(scope="module")
 def drafts() -> list[Draft]:
-    return drawn(500)
+    return compose_many(500)
 
 
 def dtype_of(draft: Draft) -> str:
     return (ast.get_docstring(ast.parse(draft.source)) or "").rsplit(" in ", 1)[1].rstrip(".")
 
 
-def test_drafts_run_and_say_something(drafts: list[Draft]) -> None:
-    assert not _faults(drafts[:60])
+def test_drafts_run_and_give_varying_outputs(drafts: list[Draft]) -> None:
+    assert not _faulty(drafts[:60])
 
 
 @pytest.mark.slow
-def test_many_drafts_run_and_say_something(drafts: list[Draft]) -> None:
-    assert not _faults(drafts[60:360])
+def test_many_drafts_run_and_give_varying_outputs(drafts: list[Draft]) -> None:
+    assert not _faulty(drafts[60:360])
 
 
-def _faults(drafts: list[Draft]) -> dict[str, str]:
+def _faulty(drafts: list[Draft]) -> dict[str, str]:
     return {draft.name: why for draft in drafts if (why := _fault(draft))}
 
 
 def _fault(draft: Draft) -> str:
     import torch
 
-    static(draft.source)
+    check_text(draft.source)
     dtype = dtype_of(draft)
     for number, found in enumerate(outputs(draft)):
         if found.dtype == torch.int64:
@@ -81,7 +81,7 @@ def test_other_inputs_give_other_outputs(drafts: list[Draft]) -> None:
         assert not all(torch.equal(a, b) for a, b in pairs), draft.name
 
 
-def test_what_is_drawn(drafts: list[Draft]) -> None:
+def test_the_distribution_of_drafts(drafts: list[Draft]) -> None:
     used = Counter(name for draft in drafts for name in draft.operators)
     assert set(used) == set(BY_NAME)
     dtypes = Counter(map(dtype_of, drafts))
@@ -103,7 +103,7 @@ def _forward(draft: Draft) -> list[str]:
     return [line for line in lines[start : lines.index("def get_inputs():")] if line.strip()]
 
 
-def test_nothing_is_computed_for_nothing(drafts: list[Draft]) -> None:
+def test_every_name_input_and_parameter_is_used(drafts: list[Draft]) -> None:
     """Each name that forward assigns, each input and each parameter is read."""
     for draft in drafts:
         body = "\n".join(_forward(draft)[1:])
@@ -127,15 +127,15 @@ def test_equal_seeds_give_equal_drafts(seed: int) -> None:
     assert compose(random.Random(seed)) == compose(random.Random(seed))
 
 
-def test_a_lead_is_in_the_draft() -> None:
+def test_the_lead_operator_is_in_the_draft() -> None:
     for number in range(len(LIBRARY)):
-        assert lead_of(number) in compose(random.Random(number), lead=lead_of(number)).operators
+        assert lead_operator(number) in compose(random.Random(number), lead=lead_operator(number)).operators
 
 
-def test_what_is_wanted() -> None:
-    wanted = TaskConstraints(dtype="bfloat16", outputs=3, operators=("softmax", "pooling"), ndim=3, fused=(3, 6))
+def test_constraints_are_met() -> None:
+    constraints = TaskConstraints(dtype="bfloat16", outputs=3, operators=("softmax", "pooling"), ndim=3, fused=(3, 6))
     for number in range(8):
-        draft = compose(random.Random(number), wanted=wanted)
+        draft = compose(random.Random(number), constraints=constraints)
         assert draft.mode == "constraint"
         assert dtype_of(draft) == "bfloat16"
         assert "softmax" in {BY_NAME[name].family for name in draft.operators}
@@ -143,8 +143,8 @@ def test_what_is_wanted() -> None:
         assert len(outputs(draft)) == 3
 
 
-def test_what_nobody_can_meet() -> None:
+def test_impossible_constraints_are_bad_input() -> None:
     with pytest.raises(BadInput, match="no operator or family"):
-        compose(random.Random(0), wanted=TaskConstraints(operators=("teleport",)))
+        compose(random.Random(0), constraints=TaskConstraints(operators=("teleport",)))
     with pytest.raises(BadInput, match="no composition"):
-        compose(random.Random(0), wanted=TaskConstraints(operators=("max_pool2d",), ndim=2))
+        compose(random.Random(0), constraints=TaskConstraints(operators=("max_pool2d",), ndim=2))

@@ -1,17 +1,17 @@
-"""The constraint vocabulary: what is read, what is left over, and that a finished task is held to it."""
+"""Constraints: parsing, words outside the vocabulary, and the check of finished tasks."""
 
 from __future__ import annotations
 
 import pytest
 
 from hipwright.records import TensorSpec
-from hipwright.synth.constrain import PRESETS, TaskConstraints, read_wanted, satisfies
+from hipwright.synth.constrain import PRESETS, TaskConstraints, parse_constraints, violation
 from hipwright.synth.library import LIBRARY
-from hipwright.synth.records import Draft, Made
+from hipwright.synth.records import Draft, SyntheticTask
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "constraints"),
     [
         (
             "memory-bound, three outputs, bf16, reduction over a middle axis",
@@ -47,8 +47,8 @@ from hipwright.synth.records import Draft, Made
         ("", TaskConstraints()),
     ],
 )
-def test_the_vocabulary_is_read(text: str, wanted: TaskConstraints) -> None:
-    assert read_wanted(text) == (wanted, ())
+def test_constraints_are_parsed(text: str, constraints: TaskConstraints) -> None:
+    assert parse_constraints(text) == (constraints, ())
 
 
 @pytest.mark.parametrize(
@@ -62,23 +62,23 @@ def test_the_vocabulary_is_read(text: str, wanted: TaskConstraints) -> None:
         ("at least 4 at most 2 operators", ("at", "least", "4")),
     ],
 )
-def test_what_it_does_not_know_is_given_back(text: str, left: tuple[str, ...]) -> None:
-    assert read_wanted(text)[1] == left
+def test_words_outside_the_vocabulary_are_returned(text: str, left: tuple[str, ...]) -> None:
+    assert parse_constraints(text)[1] == left
 
 
-def test_every_operator_and_family_of_the_library_can_be_asked_for() -> None:
+def test_every_operator_and_family_of_the_library_is_in_the_vocabulary() -> None:
     for name in {one.name for one in LIBRARY} | {one.family for one in LIBRARY}:
-        assert read_wanted(f"bf16, {name.replace('_', ' ')}") == (
+        assert parse_constraints(f"bf16, {name.replace('_', ' ')}") == (
             TaskConstraints(dtype="bfloat16", operators=(name,)),
             (),
         ), name
 
 
 def test_the_presets_are_within_the_vocabulary() -> None:
-    assert all(read_wanted(text)[1] == () and read_wanted(text)[0] != TaskConstraints() for text in PRESETS)
+    assert all(parse_constraints(text)[1] == () and parse_constraints(text)[0] != TaskConstraints() for text in PRESETS)
 
 
-MADE = Made(
+TASK = SyntheticTask(
     draft=Draft(name="x", source="", mode="constraint", operators=("gelu",)),
     task="k",
     operators=("aten.mean.dim", "aten.softmax.int", "aten.add.Tensor"),
@@ -92,19 +92,19 @@ MADE = Made(
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "constraints",
     [
         TaskConstraints(),
         TaskConstraints(bound="memory", outputs=2, dtype="bfloat16", ndim=3, fused=(3, 3), elements=(128, 128)),
         TaskConstraints(reduction_axis="middle", operators=("softmax", "reductions")),
     ],
 )
-def test_a_task_that_is_what_was_wanted(wanted: TaskConstraints) -> None:
-    assert satisfies(MADE, wanted) == ""
+def test_a_task_that_meets_its_constraints(constraints: TaskConstraints) -> None:
+    assert violation(TASK, constraints) == ""
 
 
 @pytest.mark.parametrize(
-    ("wanted", "why"),
+    ("constraints", "why"),
     [
         (TaskConstraints(bound="compute"), "bound is memory, not compute"),
         (TaskConstraints(outputs=3), "outputs is 2, not 3"),
@@ -116,5 +116,5 @@ def test_a_task_that_is_what_was_wanted(wanted: TaskConstraints) -> None:
         (TaskConstraints(operators=("gelu",)), "it has no gelu"),  # the draft claims it; the graph has none
     ],
 )
-def test_a_task_that_is_not(wanted: TaskConstraints, why: str) -> None:
-    assert satisfies(MADE, wanted) == why
+def test_the_constraint_that_a_task_misses_is_named(constraints: TaskConstraints, why: str) -> None:
+    assert violation(TASK, constraints) == why

@@ -1,4 +1,4 @@
-"""What a task does: axes of its reductions, roofline times worked out by hand, difficulty by the stated points."""
+"""Descriptions of tasks: axes of reductions, roofline times computed by hand, difficulty by its points."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hipwright.sandbox import Zygote
-from hipwright.synth.check import TaskRefused, examine
-from hipwright.synth.describe import DEVICES, describe, difficulty, family, is_fused, reduction_axes
+from hipwright.synth.check import TaskRefused, check_and_capture
+from hipwright.synth.describe import DEVICES, difficulty, family, is_fused, reduction_axes, synthetic_task
 from hipwright.synth.library import LIBRARY
 from hipwright.synth.records import Draft
 from tests import warm
@@ -44,15 +44,15 @@ def zygote() -> Zygote:
 
 def refused(source: str, zygote: Zygote) -> str:
     with pytest.raises(TaskRefused) as caught:
-        examine("task", source, zygote)
+        check_and_capture("task", source, zygote)
     return f"{caught.value.stage}: {caught.value.message}"
 
 
-def test_a_task_is_described_by_what_it_really_does(zygote: Zygote) -> None:
+def test_a_description_comes_from_the_captured_graph_and_the_trace(zygote: Zygote) -> None:
     source = TASK.replace("torch.rand(width)", "torch.rand(width, dtype=torch.bfloat16)")
     draft = Draft(name="task", source=source, mode="composition")
-    made = describe(draft, examine("task", source, zygote), graph="g", provenance={"made_by": "test"})
-    assert made.operators == (
+    task = synthetic_task(draft, check_and_capture("task", source, zygote), graph="g", provenance={"made_by": "test"})
+    assert task.operators == (
         "aten.add.Tensor",
         "aten.gelu.default",
         "aten.transpose.int",
@@ -61,18 +61,18 @@ def test_a_task_is_described_by_what_it_really_does(zygote: Zygote) -> None:
         "aten.softmax.int",
     )
     assert (
-        made.fused == 5
-        and made.dtype == "bfloat16"
-        and [spec.shape for spec in made.outputs] == [(6, 16, 10), (6, 16), (6, 10)]
+        task.fused == 5
+        and task.dtype == "bfloat16"
+        and [spec.shape for spec in task.outputs] == [(6, 16, 10), (6, 16), (6, 10)]
     )
-    assert made.bytes == 2 * (6 * 10 * 16 + 16 + 6 * 10 * 16 + 6 * 16 + 6 * 10)
-    assert made.intensity == round(made.flops / made.bytes, 4) and made.flops > 4 * 960 * 2
-    assert made.roofline_us == {
-        name: round(1e6 * max(made.bytes / one.bandwidth, made.flops / one.flops["float32"]), 6)
+    assert task.bytes == 2 * (6 * 10 * 16 + 16 + 6 * 10 * 16 + 6 * 16 + 6 * 10)
+    assert task.intensity == round(task.flops / task.bytes, 4) and task.flops > 4 * 960 * 2
+    assert task.roofline_us == {
+        name: round(1e6 * max(task.bytes / one.bandwidth, task.flops / one.flops["float32"]), 6)
         for name, one in DEVICES.items()
     }
-    assert made.provenance == {"made_by": "test", "bound": "memory", "reduction_axes": ["middle", "last", "first"]}
-    assert made.difficulty == "hard"  # 5 operators, 2 further outputs, 2 further reductions, an axis that is not last
+    assert task.provenance == {"made_by": "test", "bound": "memory", "reduction_axes": ["middle", "last", "first"]}
+    assert task.difficulty == "hard"  # 5 operators, 2 further outputs, 2 further reductions, an axis that is not last
 
 
 def test_products_count_at_the_rate_of_matrix_units(zygote: Zygote) -> None:
@@ -81,13 +81,16 @@ def test_products_count_at_the_rate_of_matrix_units(zygote: Zygote) -> None:
     )
     text = text.replace("self.bias = nn.Parameter(torch.rand(width))", "self.width = width")
     text = text.replace("6, 10, 16, dtype=torch.bfloat16", "2, 400, 1024")
-    made = describe(
-        Draft(name="task", source=text, mode="composition"), examine("task", text, zygote), graph="", provenance={}
+    task = synthetic_task(
+        Draft(name="task", source=text, mode="composition"),
+        check_and_capture("task", text, zygote),
+        graph="",
+        provenance={},
     )
     product = 2 * 2 * 400 * 400 * 1024
-    assert made.flops >= product and made.provenance["bound"] == "compute"
-    assert made.roofline_us["H100"] == pytest.approx(1e6 * made.flops / 67e12, abs=1e-5)
-    assert made.roofline_us["MI300X"] == pytest.approx(1e6 * made.flops / 163.4e12, abs=1e-5)
+    assert task.flops >= product and task.provenance["bound"] == "compute"
+    assert task.roofline_us["H100"] == pytest.approx(1e6 * task.flops / 67e12, abs=1e-5)
+    assert task.roofline_us["MI300X"] == pytest.approx(1e6 * task.flops / 163.4e12, abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +105,7 @@ def test_products_count_at_the_rate_of_matrix_units(zygote: Zygote) -> None:
         ("y.mean(dim=1)", "y.mean(dim=7)", "open: "),
     ],
 )
-def test_one_bad_output_of_three_is_enough(old: str, new: str, why: str, zygote: Zygote) -> None:
+def test_one_bad_output_of_three_refuses_the_task(old: str, new: str, why: str, zygote: Zygote) -> None:
     text = TASK.replace(", dtype=torch.bfloat16", "")
     assert refused(text.replace(old, new), zygote).startswith(why)
 
@@ -136,7 +139,7 @@ def test_reduction_axes(captured: dict[str, Any], axes: tuple[str, ...]) -> None
     assert reduction_axes(captured) == axes
 
 
-def test_every_operator_of_the_library_has_its_family_and_views_are_no_work() -> None:
+def test_families_of_library_operators_and_fused_operators() -> None:
     for one in LIBRARY:
         name = one.aten.removeprefix("aten.").split(".")[0]
         assert family(name) == one.family and is_fused(name) == (not (one.view or one.library)), one.name

@@ -1,4 +1,4 @@
-"""One hash for one computation: spelling, order and names do not matter; what is computed, and at which sizes, does."""
+"""Graph hashes: independent of spelling, order and names; dependent on operators, wiring and sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hipwright.synth.graph_hash import graph_hash, graph_steps, shapeless_hash
+from hipwright.synth.graphs.hash import graph_hash, graph_steps, shapeless_hash
 from tests.dataset.planted import planted
 from tests.synth.captured import captured, each, task
 
@@ -31,7 +31,7 @@ QUICK = ("everything", "resized", "wrapped")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name == "gated" else pytest.mark.slow) for name in BASES]
 )
-def test_a_near_copy_is_the_same_graph_and_other_sizes_the_same_but_for_sizes(name: str) -> None:
+def test_near_copies_have_the_hashes_of_the_original(name: str) -> None:
     check(BASES[name], QUICK)
 
 
@@ -91,7 +91,7 @@ def _pair(table: str, place: int) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_two_spellings_of_one_computation(name: str) -> None:
+def test_two_spellings_of_one_computation_have_equal_hashes(name: str) -> None:
     one, other = _pair("same", list(SAME).index(name))
     assert graph_hash(one) == graph_hash(other)
     assert shapeless_hash(one) == shapeless_hash(other)
@@ -127,13 +127,13 @@ ALIKE = {
 
 
 @pytest.mark.parametrize("name", ALIKE)
-def test_constants_and_widths_count_for_the_exact_hash_alone(name: str) -> None:
+def test_constants_and_widths_change_only_the_exact_hash(name: str) -> None:
     one, other = _pair("alike", list(ALIKE).index(name))
     assert graph_hash(one) != graph_hash(other)
     assert shapeless_hash(one) == shapeless_hash(other)
 
 
-def test_swapped_outputs_are_another_task_of_the_same_kind() -> None:
+def test_swapped_outputs_change_only_the_exact_hash() -> None:
     one = GRAPHS["rows"]
     other = {**one, "output": {"tuple": list(reversed(one["output"]["tuple"]))}}
     assert graph_hash(one) != graph_hash(other)

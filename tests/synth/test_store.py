@@ -1,4 +1,4 @@
-"""A folder of tasks: what a kill leaves at any byte is a beginning of the whole, and other settings do not mix in."""
+"""The folder of synthesised tasks: recovery from truncated files, refusal of other settings, locking."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from hipwright.errors import BadInput
-from hipwright.synth.records import Draft, DroppedDraft, Made
-from hipwright.synth.store import BATCH, DROPPED, MANIFEST, TASKS, SynthStore, read_dropped, read_made, read_manifest
+from hipwright.synth.records import Draft, DroppedDraft, SyntheticTask
+from hipwright.synth.store import BATCH, DROPPED, MANIFEST, TASKS, SynthStore, read_manifest
+from tests.synth.reading import read_dropped, read_tasks
 
 SETTINGS = {"seed": 0, "modes": ["composition"]}
 COUNT = 12
@@ -21,15 +22,19 @@ def draft(index: int) -> Draft:
 
 
 def fill(folder: Path, *, start: int = 0, resume: bool = False) -> None:
-    """Every third index is dropped, every fifth was refused once before it was taken."""
+    """Every third index is dropped; every fifth that gives a task had one refused draft."""
     with SynthStore(folder, SETTINGS, resume=resume) as store:
         assert store.next_index == start or resume
         for index in range(store.next_index, COUNT):
             tried = DroppedDraft(draft=draft(index), stage="forward", why="at first")
             if index % 3 == 2:
-                store.drop(index, (tried, DroppedDraft(draft=draft(index), stage="random", why="draws")))
+                store.drop_index(index, (tried, DroppedDraft(draft=draft(index), stage="random", why="draws")))
             else:
-                store.take(index, Made(draft=draft(index), task=f"k{index}", operators=()), (tried,) * (index % 5 == 0))
+                store.add_task(
+                    index,
+                    SyntheticTask(draft=draft(index), task=f"k{index}", operators=()),
+                    (tried,) * (index % 5 == 0),
+                )
         store.sync(complete=True)
 
 
@@ -38,10 +43,10 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def test_what_was_added_is_read_back_in_order(tmp_path: Path) -> None:
+def test_records_are_written_in_index_order(tmp_path: Path) -> None:
     fill(tmp_path / "out")
-    made, dropped = read_made(tmp_path / "out"), read_dropped(tmp_path / "out")
-    assert [one.draft.name for one in made] == [f"task_{n}" for n in range(COUNT) if n % 3 != 2]
+    tasks, dropped = read_tasks(tmp_path / "out"), read_dropped(tmp_path / "out")
+    assert [one.draft.name for one in tasks] == [f"task_{n}" for n in range(COUNT) if n % 3 != 2]
     assert [one.stage for one in dropped].count("random") == 4 and len(dropped) == 4 + 4 + 2
     manifest = read_manifest(tmp_path / "out")
     assert manifest.complete and manifest.settings == SETTINGS
@@ -50,7 +55,7 @@ def test_what_was_added_is_read_back_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [TASKS, DROPPED])
-def test_a_file_cut_at_any_byte_goes_on_to_the_same_folder(tmp_path: Path, name: str) -> None:
+def test_a_file_truncated_at_any_byte_is_completed_to_the_same_folder(tmp_path: Path, name: str) -> None:
     fill(tmp_path / "whole")
     whole, data = content(tmp_path / "whole"), (tmp_path / "whole" / name).read_bytes()
     for cut in [*range(0, len(data), 97), len(data) - 1]:
@@ -62,30 +67,30 @@ def test_a_file_cut_at_any_byte_goes_on_to_the_same_folder(tmp_path: Path, name:
         shutil.rmtree(part)
 
 
-def test_a_task_file_that_is_missing_comes_back_and_a_broken_line_is_drawn_again(tmp_path: Path) -> None:
+def test_a_missing_task_file_is_restored_and_a_broken_line_drawn_again(tmp_path: Path) -> None:
     fill(tmp_path / "out")
     whole = content(tmp_path / "out")
     (tmp_path / "out/tasks/task_0.py").unlink()
     lines = (tmp_path / "out" / TASKS).read_bytes().splitlines(keepends=True)
     lines[3] = b'{"index": 4, "made\xff": broken}\n'
     (tmp_path / "out" / TASKS).write_bytes(b"".join(lines))
-    assert [one.draft.name for one in read_made(tmp_path / "out")][:4] == ["task_0", "task_1", "task_3", "task_6"]
     with SynthStore(tmp_path / "out", SETTINGS, resume=True) as store:
+        assert [task.draft.name for task in store.tasks] == ["task_0", "task_1", "task_3"]
         assert store.next_index == 4 and (tmp_path / "out/tasks/task_0.py").exists()
-        assert not (tmp_path / "out/tasks/task_6.py").exists(), "it is drawn again, at its turn"
+        assert not (tmp_path / "out/tasks/task_6.py").exists(), "its index is drawn again"
     fill(tmp_path / "out", resume=True)
     assert content(tmp_path / "out") == whole
 
 
-def test_the_counts_are_on_disk_after_each_batch(tmp_path: Path) -> None:
+def test_counts_are_written_after_each_batch(tmp_path: Path) -> None:
     with SynthStore(tmp_path / "out", SETTINGS) as store:
         for index in range(BATCH):
-            store.take(index, Made(draft=draft(index), task="k", operators=()))
+            store.add_task(index, SyntheticTask(draft=draft(index), task="k", operators=()))
         manifest = read_manifest(tmp_path / "out")
         assert manifest.counts["tasks"] == BATCH and not manifest.complete
 
 
-def test_a_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
+def test_folders_that_cannot_be_used_are_refused_with_the_reason(tmp_path: Path) -> None:
     fill(tmp_path / "out")
     with pytest.raises(BadInput, match="already holds synthesised tasks") as refused:
         SynthStore(tmp_path / "out", SETTINGS)
@@ -97,7 +102,7 @@ def test_a_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="holds other tasks"):
         SynthStore(tmp_path / "mine", SETTINGS, resume=True)
     with pytest.raises(BadInput, match="holds no synthesised tasks"):
-        read_made(tmp_path / "mine")
+        read_manifest(tmp_path / "mine")
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="cannot write to"):
         SynthStore(tmp_path / "file", SETTINGS)

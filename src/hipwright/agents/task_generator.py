@@ -18,8 +18,8 @@ from hipwright.agents.base import Asker, Author, Chooser, fence, render
 from hipwright.llm.records import Message, Request
 from hipwright.records import Record, Task, content_key
 from hipwright.sandbox import Zygote
-from hipwright.synth.check import MAX_ELEMENTS, MAX_TEXT, Description, TaskRefused, check, same_task
-from hipwright.synth.mutate import Mutated, mutations
+from hipwright.synth.check import MAX_ELEMENTS, MAX_TEXT, Description, TaskRefused, check, task_text_key
+from hipwright.synth.mutate import TaskMutation, mutations
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ class TaskGenerator:
     def mutated(self, parents: Mapping[str, str], count: int) -> TaskBatch:
         """Makes up to `count` tasks by the engine, alternating parents ({name: source}) and kinds of change."""
         rng = random.Random(content_key("task generator", str(self.seed), *parents))
-        self._known.update(map(same_task, parents.values()))
+        self._known.update(map(task_text_key, parents.values()))
         queue = _in_turn({name: mutations(source, rng) for name, source in parents.items()}, rng)
         accepted: list[NewTask] = []
         dropped: list[DroppedTask] = []
@@ -130,7 +130,7 @@ class TaskGenerator:
 
         Raises OutOfBudget and ProviderError; a repeated call does not repeat answered requests.
         """
-        self._known.update(map(same_task, parents.values()))
+        self._known.update(map(task_text_key, parents.values()))
         accepted: list[NewTask] = []
         dropped: list[DroppedTask] = []
         for number in range(count):
@@ -151,7 +151,7 @@ class TaskGenerator:
         The result depends on the arguments and the seed alone, not on earlier calls. Raises OutOfBudget and
         ProviderError; a repeated call does not repeat answered requests.
         """
-        self._known = set(map(same_task, parents.values()))
+        self._known = set(map(task_text_key, parents.values()))
         rng = self._rng(number)
         return self._tried(number, rng, *_idea_prompt(kind, parents, rng, constraint))
 
@@ -188,7 +188,7 @@ class TaskGenerator:
 
     def _checked(self, name: str, source: str) -> tuple[Task, Description]:
         task, described = check(name, source, self.zygote, seed=self.seed)
-        key = same_task(source)
+        key = task_text_key(source)
         if key in self._known:
             raise TaskRefused("duplicate", "it is the same as a task that is known")
         self._known.add(key)
@@ -222,11 +222,11 @@ def _dropped(author: Author, how: str, parent: str, refused: TaskRefused) -> Dro
     return DroppedTask(author=author, how=how, parent=parent, stage=refused.stage, message=refused.message[:500])
 
 
-def _in_turn(found: Mapping[str, Sequence[Mutated]], rng: random.Random) -> list[tuple[str, Mutated]]:
+def _in_turn(found: Mapping[str, Sequence[TaskMutation]], rng: random.Random) -> list[tuple[str, TaskMutation]]:
     """Orders all mutations with their parent: parents alternate, and within each the kinds of change."""
     queues = {}
     for parent, changes in found.items():
-        kinds: dict[str, list[Mutated]] = {}
+        kinds: dict[str, list[TaskMutation]] = {}
         for change in changes:
             kinds.setdefault(change.kind, []).append(change)
         queues[parent] = _round_robin([rng.sample(one, len(one)) for one in kinds.values()], rng)

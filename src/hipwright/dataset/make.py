@@ -23,9 +23,9 @@ import hipwright
 from hipwright import search
 from hipwright.archive import Archive
 from hipwright.capture.graph import Graph
+from hipwright.dataset.attempts import Rung, library, rungs
 from hipwright.dataset.describe import describe
 from hipwright.dataset.judge import OpenTask, PairJudge
-from hipwright.dataset.ladder import Rung, library, rungs
 from hipwright.dataset.records import STEP_GAIN, Kind, Pair, built, estimates, timing
 from hipwright.dataset.store import TaskOutcome
 from hipwright.dataset.tasks import DatasetTask
@@ -302,7 +302,7 @@ class _Maker:
         task: dict[str, Any] = {"file": f"{self.entry.name}.py"}
         if made is not None:
             draft = made.draft
-            task |= {"mode": draft.mode, "mind": draft.mind, "seed": draft.seed, "parents": list(draft.parents)}
+            task |= {"mode": draft.mode, "mind": draft.author, "seed": draft.seed, "parents": list(draft.parents)}
             task |= {"detail": draft.detail, **made.provenance}
         return {"task": task, "seed": self.settings.seed, "hipwright": hipwright.__version__, "compiler": compiler()}
 

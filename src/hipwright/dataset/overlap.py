@@ -22,10 +22,10 @@ from hipwright.events import Listener, silent
 from hipwright.measure.cost import FREE, base_name
 from hipwright.records import Record, TolerancePolicy
 from hipwright.sandbox import Limits, Zygote
-from hipwright.synth.graph_hash import counted, graph_hash, graph_steps, shapeless_hash
-from hipwright.synth.near import THRESHOLD, Near
-from hipwright.synth.near_text import text_steps
-from hipwright.synth.records import Made
+from hipwright.synth.graphs.hash import counted, graph_hash, graph_steps, shapeless_hash
+from hipwright.synth.near_copies import THRESHOLD, NearCopyIndex
+from hipwright.synth.records import SyntheticTask
+from hipwright.synth.text_steps import text_steps
 from hipwright.task import TaskHandle
 
 How = Literal["graph", "shapeless graph", "steps", "operators", "text"]
@@ -80,7 +80,7 @@ class Overlap(Record, frozen=True, kw_only=True):
 
 
 def overlap(
-    tasks: Mapping[str, str | Made],
+    tasks: Mapping[str, str | SyntheticTask],
     against: Sequence[Path],
     *,
     workers: int = 1,
@@ -96,7 +96,7 @@ def overlap(
     The listener is told "compared" {done, count, task}.
     """
     others = sources(against)
-    own = {name: one.draft.source if against and isinstance(one, Made) else one for name, one in tasks.items()}
+    own = {name: one.draft.source if against and isinstance(one, SyntheticTask) else one for name, one in tasks.items()}
     with Zygote(WARM, unsafe=unsafe, name="task host") as zygote:
         known = list(prints(others, zygote, workers=workers, listener=listener))
         mine = list(prints(own, zygote, workers=workers, listener=listener))
@@ -112,7 +112,7 @@ def overlap(
 @contextmanager
 def guard(
     against: Sequence[Path], *, workers: int = 1, unsafe: bool = False, listener: Listener = silent
-) -> Iterator[Callable[[Made], str]]:
+) -> Iterator[Callable[[SyntheticTask], str]]:
     """Why a synthesised task is too close to one of the folders, or "": for synth.run.synthesise(overlaps=...)."""
     others = sources(against)
     with Zygote(WARM, unsafe=unsafe, name="task host") as zygote:
@@ -120,7 +120,7 @@ def guard(
         yield partial(_objection, index, zygote)
 
 
-def _objection(index: KnownPrints, zygote: Zygote, made: Made) -> str:
+def _objection(index: KnownPrints, zygote: Zygote, made: SyntheticTask) -> str:
     hits = index.hits(print_of_made(made))  # hashes and text are at hand; the graph is captured only if they are silent
     if not hits and "shapeless" not in made.provenance:
         hits = index.hits(print_of(made.draft.name, made.draft.source, zygote))
@@ -146,7 +146,11 @@ def sources(folders: Sequence[Path]) -> dict[str, str | HipwrightError]:
 
 
 def prints(
-    tasks: Mapping[str, str | Made | HipwrightError], zygote: Zygote, *, workers: int = 1, listener: Listener = silent
+    tasks: Mapping[str, str | SyntheticTask | HipwrightError],
+    zygote: Zygote,
+    *,
+    workers: int = 1,
+    listener: Listener = silent,
 ) -> Iterator[Print]:
     """The print of each task, in order. Raises the infrastructure's errors."""
     with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="overlap") as pool:
@@ -156,9 +160,9 @@ def prints(
             yield one
 
 
-def print_of(name: str, source: str | Made | HipwrightError, zygote: Zygote) -> Print:
+def print_of(name: str, source: str | SyntheticTask | HipwrightError, zygote: Zygote) -> Print:
     """Open one task and see what it is; by its text alone where that fails. Raises the infrastructure's errors."""
-    if isinstance(source, Made):
+    if isinstance(source, SyntheticTask):
         return replace(print_of_made(source), name=name)
     if isinstance(source, HipwrightError):
         return Print(name=name, why=source.message)
@@ -198,7 +202,7 @@ def print_of_graph(
     )
 
 
-def print_of_made(made: Made) -> Print:
+def print_of_made(made: SyntheticTask) -> Print:
     """What a synthesised task says of itself: the graph is not captured again."""
     shapeless = str(made.provenance.get("shapeless", ""))
     text = tuple(sorted(text_steps(made.draft.source)))
@@ -219,7 +223,9 @@ class KnownPrints:
 
     def __init__(self, prints: Iterable[Print], threshold: float = THRESHOLD) -> None:
         self._exact: dict[tuple[How, str], list[str]] = {}
-        self._near: dict[How, Near] = {kind: Near(threshold) for kind in ("steps", "operators", "text")}
+        self._near: dict[How, NearCopyIndex] = {
+            kind: NearCopyIndex(threshold) for kind in ("steps", "operators", "text")
+        }
         self._captured: set[str] = set()
         for one in prints:
             self.add(one)

@@ -13,7 +13,7 @@ import msgspec
 from hipwright.errors import BadInput
 from hipwright.evaluation.suite import find_tasks
 from hipwright.records import content_key
-from hipwright.synth.records import Made
+from hipwright.synth.records import SyntheticTask
 
 TASKS, FILES = "tasks.jsonl", "tasks"
 
@@ -24,7 +24,7 @@ class DatasetTask:
 
     name: str
     source: str
-    made: Made | None = None
+    made: SyntheticTask | None = None
 
     @property
     def key(self) -> str:
@@ -56,7 +56,7 @@ def _synthesised(folder: Path) -> tuple[list[DatasetTask], list[str]]:
         if not line.strip():
             continue
         try:
-            made = Made.from_json(line)
+            made = SyntheticTask.from_json(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             problems.append(f"{TASKS} line {number} cannot be read: {error}")
             continue

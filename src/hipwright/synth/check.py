@@ -1,6 +1,6 @@
-"""The self-check of a new task: read, opened in the sandbox, run forward, linted, described.
+"""The self-check of a new task: its text, its forward in the sandbox, its outputs, and its description.
 
-A warm zygote makes it a matter of half a second: every host is a fork of it, and nothing large is run.
+Every task host is a fork of a zygote that has imported torch. Sizes are limited, so that a check stays short.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_TEXT = 20_000  # characters
 MAX_ELEMENTS = 1 << 24  # of one workload's inputs, and of its outputs
 LIMITS = Limits(wall_s=30.0, memory_mb=8192)  # of one call to the host
 IMPORTS = ("torch", "torch.nn", "torch.nn.functional", "math")
-_BUILTINS = (
+_FORBIDDEN_BUILTINS = (
     "exec",
     "eval",
     "compile",
@@ -44,7 +44,7 @@ _BUILTINS = (
     "setattr",
     "delattr",
 )
-_OF_TORCH = (
+_FORBIDDEN_IN_TORCH = (
     "load",
     "save",
     "hub",
@@ -65,7 +65,7 @@ _OF_TORCH = (
 
 
 class TaskRefused(Exception):
-    """A task that is not taken, at which stage, and why: one line, fit to be shown to whoever wrote it."""
+    """A task failed a stage of its check. message: the reason in one line, for its author."""
 
     def __init__(self, stage: Stage, message: str) -> None:
         super().__init__(message)
@@ -74,7 +74,7 @@ class TaskRefused(Exception):
 
 
 class Description(Record, frozen=True, kw_only=True):
-    """What a task does. operators: ATen names in order of first use; operations: of products and convolutions."""
+    """What a task computes. operators: ATen names in order of first use; operations: of products and convolutions."""
 
     operators: tuple[str, ...]
     inputs: tuple[TensorSpec, ...]
@@ -86,7 +86,7 @@ class Description(Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class CheckedTask:
-    """A task that passed, what it does, its operators at its own shapes, and the engine's graph of it as a dict."""
+    """A task that passed. outline: its operators at its own shapes; graph: the captured graph as a dict."""
 
     task: Task
     description: Description
@@ -95,26 +95,26 @@ class CheckedTask:
 
 
 def check(name: str, source: str, zygote: Zygote, *, seed: int = 0) -> tuple[Task, Description]:
-    """The task and what it does. Raises Refused, and the infrastructure's errors as they are."""
+    """(the task, its description). Raises TaskRefused, and infrastructure errors unchanged."""
     with _opened(name, source, zygote, seed) as handle:
-        return handle.task, _describe(handle, _outline(handle))
+        return handle.task, _description(handle, _outline(handle))
 
 
-def examine(name: str, source: str, zygote: Zygote, *, seed: int = 0) -> CheckedTask:
-    """`check`, with the outline and the captured graph; a task that cannot be captured is refused too."""
+def check_and_capture(name: str, source: str, zygote: Zygote, *, seed: int = 0) -> CheckedTask:
+    """Like `check`, with the outline and the captured graph; refuses a task that cannot be captured too."""
     with _opened(name, source, zygote, seed) as handle:
         outline = _outline(handle)
         try:
             graph = handle.capture(_first(handle))
         except TaskError as error:
             raise TaskRefused("capture", error.message) from None
-        return CheckedTask(handle.task, _describe(handle, outline), outline, graph)
+        return CheckedTask(handle.task, _description(handle, outline), outline, graph)
 
 
 @contextmanager
 def _opened(name: str, source: str, zygote: Zygote, seed: int) -> Iterator[TaskHandle]:
-    """The task once it has passed. Raises Refused for whatever is the task's own fault."""
-    static(source)
+    """The opened task after all checks but capture. Raises TaskRefused where the task itself is at fault."""
+    check_text(source)
     try:
         handle = TaskHandle(f"{name}.py", source, zygote, LIMITS, TolerancePolicy())
     except InfrastructureError:
@@ -122,10 +122,10 @@ def _opened(name: str, source: str, zygote: Zygote, seed: int) -> Iterator[TaskH
     except HipwrightError as error:
         raise TaskRefused("open", error.message) from None
     with handle:
-        _sizes(handle)
+        _check_sizes(handle)
         try:
-            _forward(handle, seed)
-            _evidence(handle, seed)
+            _check_forward(handle, seed)
+            _check_distinguishable(handle, seed)
             yield handle
         except InfrastructureError:
             raise
@@ -133,8 +133,11 @@ def _opened(name: str, source: str, zygote: Zygote, seed: int) -> Iterator[TaskH
             raise TaskRefused("forward", error.message) from None
 
 
-def static(source: str) -> None:
-    """What can be said of the text alone: no import but torch's and math, no way out of the file, a sane size."""
+def check_text(source: str) -> None:
+    """Check the text alone: its length, its syntax, its imports, and names that reach outside the file.
+
+    Raises TaskRefused with the stage "static".
+    """
     if len(source) > MAX_TEXT:
         raise TaskRefused("static", f"the file has {len(source)} characters, more than {MAX_TEXT}")
     try:
@@ -145,35 +148,37 @@ def static(source: str) -> None:
     for wanted in ("Model", "get_inputs", "get_init_inputs"):
         if wanted not in names:
             raise TaskRefused("static", f"it defines no {wanted}")
-    for line, why in _offences(tree):
+    for line, why in _violations(tree):
         raise TaskRefused("static", f"line {line}: {why}")
 
 
-def _offences(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _violations(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, reason) of each forbidden import, builtin, attribute or part of torch."""
     for node in ast.walk(tree):
         line = getattr(node, "lineno", 0)
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             root = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
             for module in (one for one in root if one not in IMPORTS):
                 yield line, f"imports {module or 'from its own package'}; a task needs no more than torch and math"
-        elif isinstance(node, ast.Name) and node.id in _BUILTINS:
+        elif isinstance(node, ast.Name) and node.id in _FORBIDDEN_BUILTINS:
             yield line, f"uses {node.id}"
         elif isinstance(node, ast.Attribute):
             if node.attr.startswith("__") and node.attr != "__init__":
                 yield line, f"reads {node.attr}"
-            if isinstance(node.value, ast.Name) and node.value.id == "torch" and node.attr in _OF_TORCH:
+            if isinstance(node.value, ast.Name) and node.value.id == "torch" and node.attr in _FORBIDDEN_IN_TORCH:
                 yield line, f"uses torch.{node.attr}"
 
 
-def same_task(source: str) -> str:
-    """A key that is the same for files that differ in layout, comments and documentation alone."""
+def task_text_key(source: str) -> str:
+    """A content key of a file's syntax tree without the module docstring: layout and comments do not count."""
     tree = syntax.parse(source)
     if ast.get_docstring(tree) is not None:
         tree.body.pop(0)
     return content_key("task text", ast.dump(tree))
 
 
-def _sizes(handle: TaskHandle) -> None:
+def _check_sizes(handle: TaskHandle) -> None:
+    """Check that the workloads' inputs are neither empty nor too large."""
     for workload in (one for one in handle.task.workloads if one.origin != "derived"):
         elements = sum(prod(spec.shape) for spec in workload.specs)
         if elements > MAX_ELEMENTS:
@@ -183,11 +188,12 @@ def _sizes(handle: TaskHandle) -> None:
 
 
 def _first(handle: TaskHandle) -> str:
+    """The name of the first workload that the file gives itself."""
     return next(one.name for one in handle.task.workloads if one.origin != "derived")
 
 
-def _forward(handle: TaskHandle, seed: int) -> None:
-    """The reference on its own inputs: it ends, gives numbers, twice the same, and writes to nothing it was given."""
+def _check_forward(handle: TaskHandle, seed: int) -> None:
+    """Run the reference on its own inputs, twice: outputs are finite and reproducible, and no input is written."""
     inputs, state = handle.inputs(_first(handle), seed), handle.init_state(seed)
     outputs, _, info = handle.reference(inputs, state, dtype="native")
     given = tensor_leaves(outputs)
@@ -206,9 +212,11 @@ def _forward(handle: TaskHandle, seed: int) -> None:
         raise TaskRefused("random", "forward gives other values on the same inputs, so no output is the right one")
 
 
-def _evidence(handle: TaskHandle, seed: int) -> None:
-    """At shapes that verification uses: zeros, a constant, an input or another input's outputs must not pass; no output
-    is trivial by itself; and inputs of another distribution do not end in NaN."""
+def _check_distinguishable(handle: TaskHandle, seed: int) -> None:
+    """Check at a verification workload that trivial outputs would fail and that other inputs give finite values.
+
+    Trivial outputs are zeros, a constant, an input, or the outputs of other inputs.
+    """
     oracle = Oracle(handle, seed=seed)
     name = oracle.planned()[0].workload.name
     case, other = oracle.case(name, "given"), oracle.case(name, MUTATED)
@@ -216,15 +224,15 @@ def _evidence(handle: TaskHandle, seed: int) -> None:
         raise TaskRefused("degenerate", case.degenerate or case.rejected)
     if other.rejected:
         raise TaskRefused("nonfinite", f"on normal inputs: {other.rejected}")
-    _outputs(case, other, handle)
+    _check_outputs(case, other, handle)
 
 
-def _outputs(case: VerificationCase, other: VerificationCase, handle: TaskHandle) -> None:
-    """Each output on its own: one that is the same everywhere, or for all inputs, is no work."""
-    moved = tensor_leaves(handle.reference(other.inputs, case.state)[0])
-    for rule, strange, leaf in zip(_rules(case), _rules(other), moved, strict=True):
+def _check_outputs(case: VerificationCase, other: VerificationCase, handle: TaskHandle) -> None:
+    """Check each output by itself: it has different elements, and differs between the two cases' inputs."""
+    on_other_inputs = tensor_leaves(handle.reference(other.inputs, case.state)[0])
+    for rule, other_rule, leaf in zip(_rules(case), _rules(other), on_other_inputs, strict=True):
         values = rule.expected
-        if rule.element is not None and not np.isfinite(strange.expected).all():
+        if rule.element is not None and not np.isfinite(other_rule.expected).all():
             raise TaskRefused("nonfinite", f"{rule.path} has NaN or infinity on normal inputs")
         if values.size > 1 and (values == values.flat[0]).all():
             raise TaskRefused("degenerate", f"{rule.path} is {values.flat[0]} everywhere")
@@ -241,7 +249,7 @@ def _outline(handle: TaskHandle) -> Outline:
     return handle.outline(_first(handle))
 
 
-def _describe(handle: TaskHandle, outline: Outline) -> Description:
+def _description(handle: TaskHandle, outline: Outline) -> Description:
     return Description(
         operators=tuple(dict.fromkeys(str(op["op"]) for op in outline.ops)),
         inputs=tuple(_specs(outline.inputs)),

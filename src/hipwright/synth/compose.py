@@ -1,8 +1,8 @@
-"""Composition: a task from the typed library, valid by construction. Torch-free and deterministic.
+"""Composition: tasks from the operator library, valid by construction. Deterministic, without torch.
 
-A chain of operators on a main input, with second operands from earlier values or new inputs, parameters, and sometimes
-further outputs that branch off. Ranges are tracked (synth/values.py): an operator that cannot take the value at hand
-says so, and another one is drawn.
+A task is a chain of operators on a main input. Second operands are earlier values, new inputs or parameters; further
+outputs branch off earlier values. The range of every value is tracked (values.py): an operator that cannot take a value
+raises Unfit, and another one is drawn.
 """
 
 from __future__ import annotations
@@ -11,23 +11,21 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log, prod
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from hipwright.errors import BadInput
 from hipwright.records import content_key
-from hipwright.synth.library import BY_NAME, LIBRARY, named
+from hipwright.synth.constrain import TaskConstraints
+from hipwright.synth.library import BY_NAME, LIBRARY, operators_named
 from hipwright.synth.operators.base import SynthOperator
 from hipwright.synth.operators.pointwise import ACTIVATIONS
 from hipwright.synth.records import Draft
 from hipwright.synth.sketch import SHORT, Sketch, text_of
-from hipwright.synth.values import SketchValue, Unfit, need
-
-if TYPE_CHECKING:
-    from hipwright.synth.constrain import TaskConstraints
+from hipwright.synth.values import SketchValue, Unfit, require
 
 T = TypeVar("T")
 
-ATTEMPTS, TRIES = 200, 40
+MAX_PLANS, MAX_DRAWS = 200, 40  # compositions planned for one draft; operators drawn for one place
 LIBRARY_SHARE = 0.15  # of drafts that hold an operator which the engine leaves to the library
 DTYPES = {"float32": 0.5, "bfloat16": 0.25, "float16": 0.25}
 STEPS = {1: 8, 2: 16, 3: 24, 4: 20, 5: 14, 6: 9, 7: 5, 8: 4}
@@ -68,17 +66,17 @@ POOLS: dict[int, tuple[tuple[int, ...], ...]] = {
 }
 
 
-def compose(rng: random.Random, *, wanted: TaskConstraints | None = None, lead: str = "") -> Draft:
+def compose(rng: random.Random, *, constraints: TaskConstraints | None = None, lead: str = "") -> Draft:
     """One draft, decided by one number drawn from rng (its `seed`). lead: an operator or family that must occur.
 
-    Raises BadInput for what the library does not have, and where nothing fits what is wanted.
+    Raises BadInput for an operator that the library does not have, and where no composition meets the constraints.
     """
     seed = rng.getrandbits(48)
     why = "nothing fits"
-    for attempt in range(ATTEMPTS):
+    for attempt in range(MAX_PLANS):
         inner = random.Random(f"composition {seed} {attempt}")
         try:
-            return _draft(inner, seed, _plan(inner, wanted, lead), wanted)
+            return _draft(inner, seed, _plan(inner, constraints or TaskConstraints(), lead), constraints is not None)
         except Unfit as unfit:
             why = str(unfit)
     raise BadInput(
@@ -87,19 +85,21 @@ def compose(rng: random.Random, *, wanted: TaskConstraints | None = None, lead: 
     )
 
 
-def lead_of(index: int) -> str:
-    """The operator that the index-th draft of a batch leads with, so that every len(LIBRARY) drafts hold all.
+def lead_operator(index: int) -> str:
+    """The name of the operator that the draft of an index must hold; len(LIBRARY) drafts in a row hold all.
 
-    Neighbours are of different families, and those left to the library are spread evenly.
+    Consecutive ones are of different families, and those that stay library calls are spread evenly.
     """
     return LIBRARY[index * 37 % len(LIBRARY)].name
 
 
-# ---------------------------------------------------------------- what it will be
+# ---------------------------------------------------------------- the plan
 
 
 @dataclass(frozen=True)
 class _Plan:
+    """What is decided before operators are drawn. sizes: {name: size}; leads: operators that must occur."""
+
     dtype: str
     sizes: dict[str, int]
     steps: int
@@ -108,55 +108,57 @@ class _Plan:
     axis: str
 
 
-def _plan(rng: random.Random, wanted: TaskConstraints | None, lead: str) -> _Plan:
-    leads = _leads(rng, wanted, lead)
-    rank = _rank(rng, leads, wanted.ndim if wanted else None)
-    low, high = (wanted.elements if wanted and wanted.elements else None) or (1500, 300_000)
-    if not (wanted and wanted.elements) and rng.random() < 0.04:
+def _plan(rng: random.Random, constraints: TaskConstraints, lead: str) -> _Plan:
+    leads = _leads(rng, constraints, lead)
+    rank = _rank(rng, leads, constraints.ndim)
+    low, high = constraints.elements or (1500, 300_000)
+    if not constraints.elements and rng.random() < 0.04:
         high = 1_500_000
-    least, most = (wanted.fused if wanted and wanted.fused else None) or (1, 8)
+    least, most = constraints.fused or (1, 8)
     if any(one.library for one in leads):
         least = min(most, max(3, least))
     steps = min(most, max(least, len(leads), _draw(rng, STEPS)))
     return _Plan(
-        dtype=(wanted.dtype if wanted and wanted.dtype else "") or _draw(rng, DTYPES),
+        dtype=constraints.dtype or _draw(rng, DTYPES),
         sizes=_sizes(rng, rank, low, high),
         steps=steps,
-        outputs=(wanted.outputs if wanted and wanted.outputs else 0) or _draw(rng, OUTPUTS),
+        outputs=constraints.outputs or _draw(rng, OUTPUTS),
         leads=leads,
-        axis=(wanted.reduction_axis if wanted and wanted.reduction_axis else ""),
+        axis=constraints.reduction_axis or "",
     )
 
 
-def _leads(rng: random.Random, wanted: TaskConstraints | None, lead: str) -> tuple[SynthOperator, ...]:
-    """Operators that must occur: those asked for, else one drawn evenly from the library."""
-    words = [*(wanted.operators if wanted else ()), *([lead] if lead else [])]
+def _leads(rng: random.Random, constraints: TaskConstraints, lead: str) -> tuple[SynthOperator, ...]:
+    """Operators that must occur: those of the constraints and `lead`, else one drawn evenly from the library."""
+    names = [*constraints.operators, *([lead] if lead else [])]
     found = []
-    for word in words:
-        if not (choice := named(word)):
-            raise BadInput(f"the library has no operator or family {word}", hint="see docs/synth.md")
+    for name in names:
+        if not (choice := operators_named(name)):
+            raise BadInput(f"the library has no operator or family {name}", hint="see docs/synth.md")
         found.append(rng.choice(choice))
-    if wanted and wanted.reduction_axis and not any(one.family == "reductions" for one in found):
+    if constraints.reduction_axis and not any(one.family == "reductions" for one in found):
         found.append(rng.choice([BY_NAME[name] for name in ("sum", "mean", "amax", "var", "linalg_vector_norm")]))
-    if wanted and wanted.bound == "compute" and not any(one.family == "products" for one in found):
+    if constraints.bound == "compute" and not any(one.family == "products" for one in found):
         found.insert(0, BY_NAME["matmul"])
     if not found:
         library = rng.random() < LIBRARY_SHARE
         found = [rng.choice([one for one in LIBRARY if one.library == library])]
-    return tuple(sorted(dict.fromkeys(found), key=lambda one: (one.family == "losses" or one.ends, found.index(one))))
+    return tuple(
+        sorted(dict.fromkeys(found), key=lambda one: (one.family == "losses" or one.non_float, found.index(one)))
+    )
 
 
 def _rank(rng: random.Random, leads: Sequence[SynthOperator], asked: int | None) -> int:
     ranks = {rank: weight for rank, weight in RANKS.items() if all(rank in one.ranks for one in leads)}
     if asked is not None:
-        need(asked in ranks, f"rank {asked} does not go with the operators")
+        require(asked in ranks, f"rank {asked} does not go with the operators")
         return asked
-    need(bool(ranks), "the operators take no rank in common")
+    require(bool(ranks), "the operators take no rank in common")
     return _draw(rng, ranks)
 
 
 def _sizes(rng: random.Random, rank: int, low: int, high: int) -> dict[str, int]:
-    """Named sizes, all different, odd and prime ones among them."""
+    """{name: size}, all different, with a product from low to high."""
     names = rng.choice(NAMES[rank])
     pools = POOLS[rank]
     target = low * (high / low) ** rng.random()
@@ -165,7 +167,7 @@ def _sizes(rng: random.Random, rank: int, low: int, high: int) -> dict[str, int]
         drawn = tuple(rng.choice(pool) for pool in pools)
         if low <= prod(drawn) <= high and len(set(drawn)) == rank:
             best = min(best, (abs(log(prod(drawn) / target)), drawn))
-    need(bool(best[1]), f"no sizes with {low} to {high} elements")
+    require(bool(best[1]), f"no sizes with {low} to {high} elements")
     return dict(zip(names, best[1], strict=True))
 
 
@@ -173,63 +175,64 @@ def _draw(rng: random.Random, weights: Mapping[T, float]) -> T:
     return rng.choices(list(weights), list(weights.values()))[0]
 
 
-# ---------------------------------------------------------------- the text
+# ---------------------------------------------------------------- the draft
 
 
-def _draft(rng: random.Random, seed: int, plan: _Plan, wanted: TaskConstraints | None) -> Draft:
+def _draft(rng: random.Random, seed: int, plan: _Plan, constrained: bool) -> Draft:
     sketch = Sketch(rng=rng, dtype=plan.dtype, sizes=dict(plan.sizes), axis=plan.axis)
     sketch.taken |= set(plan.sizes)
-    x = sketch.give("x", tuple(plan.sizes.values()), kind=_draw(rng, INPUTS))
+    x = sketch.float_input("x", tuple(plan.sizes.values()), kind=_draw(rng, INPUTS))
     sketch, last = _chain(sketch, x, plan)
     sketch, outputs = _branches(sketch, last, plan.outputs)
-    need(any(not BY_NAME[name].view for name in sketch.used), "it only moves numbers")
-    words = _sentence([BY_NAME[name].words for name in sketch.used])
-    source = text_of(sketch, outputs, f"{words}, in {plan.dtype}.")
+    require(any(not BY_NAME[name].view for name in sketch.used), "it only moves numbers")
+    title = _sentence([BY_NAME[name].phrase for name in sketch.used])
+    source = text_of(sketch, outputs, f"{title}, in {plan.dtype}.")
     short = "_".join(name.strip("_").replace("_", "") for name in sketch.used[:4])
     return Draft(
         name=f"{short}_{SHORT[plan.dtype]}_{content_key('draft', source)[:6]}",
         source=source,
-        mode="constraint" if wanted is not None else "composition",
+        mode="constraint" if constrained else "composition",
         operators=tuple(dict.fromkeys(sketch.used)),
         seed=seed,
-        detail=words,
+        detail=title,
     )
 
 
 def _chain(sketch: Sketch, x: SketchValue, plan: _Plan) -> tuple[Sketch, SketchValue]:
+    """Apply the plan's steps to x: drawn operators, with the leads in order among them."""
     pending = list(plan.leads)
     start = sketch.rng.randint(0, plan.steps - len(pending))
     for step in range(plan.steps):
         left = plan.steps - step
         if pending and (step >= start or left <= len(pending)):
             chosen = pending.pop(0)
-            need(_takes(chosen, x), "the value does not suit the operator asked for")
+            require(_accepts(chosen, x), "the value does not suit the operator asked for")
             sketch, x = _apply(sketch, chosen, x)
         else:
-            sketch, x = _some(sketch, x, pending, last=left == 1)
+            sketch, x = _apply_drawn(sketch, x, pending, last=left == 1)
         if x.dtype == "int64" or x.rank == 0:
-            need(not pending, "an operator that was asked for has no place")
+            require(not pending, "an operator that was asked for has no place")
             break
     return sketch, x
 
 
-def _some(
+def _apply_drawn(
     sketch: Sketch, x: SketchValue, pending: Sequence[SynthOperator], *, last: bool
 ) -> tuple[Sketch, SketchValue]:
-    """One more operator that the engine fuses, and that leaves what the pending ones take."""
-    for _ in range(TRIES):
-        if (chosen := _pick(sketch, x, [one.name for one in pending], last=last)) is None:
+    """Apply one drawn operator that the engine fuses and whose result the pending operators take."""
+    for _ in range(MAX_DRAWS):
+        if (chosen := _draw_operator(sketch, x, [one.name for one in pending], last=last)) is None:
             continue
         try:
             tried, value = _apply(sketch, chosen, x)
         except Unfit:
             continue
-        if all(_takes(one, value) for one in pending):
+        if all(_accepts(one, value) for one in pending):
             return tried, value
     raise Unfit("no operator fits")
 
 
-def _pick(sketch: Sketch, x: SketchValue, later: Sequence[str], *, last: bool) -> SynthOperator | None:
+def _draw_operator(sketch: Sketch, x: SketchValue, later: Sequence[str], *, last: bool) -> SynthOperator | None:
     family = _draw(sketch.rng, FAMILIES)
     before = sketch.used[-1] if sketch.used else ""
     after_view = bool(before) and BY_NAME[before].view
@@ -238,21 +241,21 @@ def _pick(sketch: Sketch, x: SketchValue, later: Sequence[str], *, last: bool) -
         for one in LIBRARY
         if one.family == family
         and not one.library
-        and _takes(one, x)
+        and _accepts(one, x)
         and one.name not in (*sketch.used[-2:], *later)
-        and (last or not (one.ends or one.family == "losses"))
+        and (last or not (one.non_float or one.family == "losses"))
         and not (one.name in ACTIVATIONS and before in ACTIVATIONS)
         and not (one.view and (after_view or last))
     ]
     return sketch.rng.choice(found) if found else None
 
 
-def _takes(chosen: SynthOperator, x: SketchValue) -> bool:
+def _accepts(chosen: SynthOperator, x: SketchValue) -> bool:
     return x.rank in chosen.ranks or (chosen.pointwise and x.rank >= 1)
 
 
 def _apply(sketch: Sketch, chosen: SynthOperator, x: SketchValue) -> tuple[Sketch, SketchValue]:
-    """The sketch and the result after one operator; the sketch that was given stays as it is."""
+    """(a copy of the sketch with one more operator, its result). Raises Unfit."""
     tried = sketch.copy()
     value = chosen.make(tried, x)
     tried.used.append(chosen.name)
@@ -260,13 +263,13 @@ def _apply(sketch: Sketch, chosen: SynthOperator, x: SketchValue) -> tuple[Sketc
 
 
 def _branches(sketch: Sketch, last: SketchValue, count: int) -> tuple[Sketch, list[SketchValue]]:
-    """Further outputs: an operator on an earlier value each."""
+    """Add outputs up to `count`: each is one more operator on an earlier value."""
     outputs = [last]
     for _ in range(count - 1):
-        for _ in range(TRIES):
+        for _ in range(MAX_DRAWS):
             start = sketch.rng.choice([v for v in sketch.values if v.name != last.name] or [last])
             try:
-                tried, value = _some(sketch, start, (), last=True)
+                tried, value = _apply_drawn(sketch, start, (), last=True)
             except Unfit:
                 continue
             if value.elements and not BY_NAME[tried.used[-1]].view:
@@ -278,7 +281,7 @@ def _branches(sketch: Sketch, last: SketchValue, count: int) -> tuple[Sketch, li
     return sketch, outputs
 
 
-def _sentence(words: Sequence[str]) -> str:
-    listed = list(dict.fromkeys(words))
+def _sentence(phrases: Sequence[str]) -> str:
+    listed = list(dict.fromkeys(phrases))
     text = listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
     return text[0].upper() + text[1:]

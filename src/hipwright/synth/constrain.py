@@ -1,9 +1,8 @@
-"""Constraints: a small controlled vocabulary read into `TaskConstraints`, and the finished task checked against it. No
-LLM.
+"""Constraints on tasks: text in a small fixed vocabulary is parsed, and finished tasks are checked. No model is used.
 
-Read are comma- or and-separated phrases ("memory-bound, three outputs, bf16, reduction over a middle axis"), pairs
+The text has comma- or and-separated phrases ("memory-bound, three outputs, bf16, reduction over a middle axis"), pairs
 (`bound=memory, outputs=3, dtype=bfloat16, axis=middle, fused=3-6, ndim=3, elements=1k-64k, operators=softmax+gelu`)
-and the names of the library's operators and families. What is left over is given back, never guessed at.
+and names of operators and families of the library. Words outside the vocabulary are returned, never interpreted.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from math import prod
 from typing import Literal
 
 from hipwright.records import Record
-from hipwright.synth.records import Made
+from hipwright.synth.records import SyntheticTask
 
 Bound = Literal["memory", "compute"]
 Axis = Literal["last", "middle", "first", "several"]
 
-_FEW = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8}
-_MOST_OUTPUTS, _MOST_FUSED, _MOST_NDIM = 4, 8, 5
-_MOST_ELEMENTS = 1 << 24
+_NUMBER_WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8}
+_MAX_OUTPUTS, _MAX_FUSED, _MAX_NDIM = 4, 8, 5
+_MAX_ELEMENTS = 1 << 24
 _DTYPES = {
     "bf16": "bfloat16",
     "bfloat16": "bfloat16",
@@ -50,17 +49,17 @@ _FILLER_WORDS = (
     "tensors using use uses containing contains some its from for"
 )
 _FILLERS = frozenset(_FILLER_WORDS.split())
-_NUMBER = r"(\d+|" + "|".join(_FEW) + r")"
+_NUMBER = r"(\d+|" + "|".join(_NUMBER_WORDS) + r")"
 _DIM = r"(?:axis|axes|dims?|dimensions?)"
 _COUNT = r"([\d.]+)\s*([km]?)"
 
 
 class TaskConstraints(Record, frozen=True, kw_only=True):
-    """What a task must be; None or empty where anything will do.
+    """What a task must be; None or empty: no constraint.
 
-    operators: names or families of the library that must all occur. fused, elements: least and most, both allowed;
-    elements are those of all inputs together, ndim is the rank of the largest one. bound: on the first of
-    `describe.DEVICES`. reduction_axis: of at least one reduction.
+    operators: names or families of the library that must all occur. fused, elements: inclusive bounds; elements are
+    those of all inputs together, ndim is the rank of the largest one. bound: on the first of `describe.DEVICES`.
+    reduction_axis: of at least one reduction.
     """
 
     bound: Bound | None = None
@@ -73,27 +72,27 @@ class TaskConstraints(Record, frozen=True, kw_only=True):
     elements: tuple[int, int] | None = None
 
 
-# ---------------------------------------------------------------- reading
+# ---------------------------------------------------------------- parsing
 
 
-def read_wanted(text: str) -> tuple[TaskConstraints, tuple[str, ...]]:
-    """What the text asks for, and the words of it that the vocabulary does not have."""
-    left = _phrases(text.lower())
+def parse_constraints(text: str) -> tuple[TaskConstraints, tuple[str, ...]]:
+    """(the constraints of a text, its words outside the vocabulary)."""
+    left = _pairs_as_phrases(text.lower())
     found: dict[str, object] = {}
     for pattern, read in _RULES:
         while (match := re.search(pattern, left)) is not None:
-            said = read(match)
-            if said is None or any(found.get(key, value) != value for key, value in said.items()):
-                break  # out of range, or at odds with an earlier word: left over, so that it is named
-            found |= said
+            fields = read(match)
+            if fields is None or any(found.get(key, value) != value for key, value in fields.items()):
+                break  # out of range or contradictory: its words stay and are returned as unknown
+            found |= fields
             left = f"{left[: match.start()]} | {left[match.end() :]}"
     names, left = _operators(left)
     words = [word for word in re.findall(r"[\w.+=-]+", left) if word not in _FILLERS]
     return TaskConstraints(operators=names, **found), tuple(dict.fromkeys(words))  # type: ignore[arg-type]
 
 
-def _phrases(text: str) -> str:
-    """The pairs spelled as phrases, so that there is one grammar."""
+def _pairs_as_phrases(text: str) -> str:
+    """The text with its key=value pairs written as phrases."""
     spelled = {
         "bound": "{}-bound",
         "outputs": "{} outputs",
@@ -115,20 +114,20 @@ def _phrases(text: str) -> str:
 
 
 def _number(word: str) -> int:
-    return _FEW.get(word) or int(word)
+    return _NUMBER_WORDS.get(word) or int(word)
 
 
 def _outputs(match: re.Match[str]) -> dict[str, object] | None:
     count = _number(match[1])
-    return {"outputs": count} if 1 <= count <= _MOST_OUTPUTS else None
+    return {"outputs": count} if 1 <= count <= _MAX_OUTPUTS else None
 
 
 def _ndim(match: re.Match[str]) -> dict[str, object] | None:
     rank = _number(next(filter(None, match.groups())))
-    return {"ndim": rank} if 1 <= rank <= _MOST_NDIM else None
+    return {"ndim": rank} if 1 <= rank <= _MAX_NDIM else None
 
 
-def _least_most(how: str, low: int, high: int | None, most: int) -> tuple[int, int]:
+def _bounds(how: str, low: int, high: int | None, most: int) -> tuple[int, int]:
     if high is not None:
         return low, high
     return {
@@ -144,19 +143,19 @@ def _least_most(how: str, low: int, high: int | None, most: int) -> tuple[int, i
 
 def _fused(match: re.Match[str]) -> dict[str, object] | None:
     how = "at least" if match[4] else match[1] or ""
-    low, high = _least_most(how, _number(match[2]), _number(match[3]) if match[3] else None, _MOST_FUSED)
-    return {"fused": (low, high)} if low <= high and high >= 1 and low <= _MOST_FUSED else None
+    low, high = _bounds(how, _number(match[2]), _number(match[3]) if match[3] else None, _MAX_FUSED)
+    return {"fused": (low, high)} if low <= high and high >= 1 and low <= _MAX_FUSED else None
 
 
 def _elements(match: re.Match[str]) -> dict[str, object] | None:
     scale = {"": 1, "k": 1_000, "m": 1_000_000}
     low = int(float(match[2]) * scale[match[3]])
     high = int(float(match[4]) * scale[match[5]]) if match[4] else None
-    low, high = _least_most(match[1] or "", low, high, _MOST_ELEMENTS)
-    return {"elements": (low, high)} if low <= high and 1 <= high <= _MOST_ELEMENTS else None
+    low, high = _bounds(match[1] or "", low, high, _MAX_ELEMENTS)
+    return {"elements": (low, high)} if low <= high and 1 <= high <= _MAX_ELEMENTS else None
 
 
-_HOW = r"(?:(at least|at most|up to|over|under|more than|about|between)\s+)?"
+_HOW_MANY = r"(?:(at least|at most|up to|over|under|more than|about|between)\s+)?"
 _RULES: tuple[tuple[str, Callable[[re.Match[str]], dict[str, object] | None]], ...] = (
     (r"\b(memory|compute)[- ]bound\b", lambda m: {"bound": m[1]}),
     (r"\bbandwidth[- ]bound\b", lambda m: {"bound": "memory"}),
@@ -167,10 +166,11 @@ _RULES: tuple[tuple[str, Callable[[re.Match[str]], dict[str, object] | None]], .
     ),
     (rf"\b({'|'.join(_AXES)})[- ]{_DIM} reductions?\b", lambda m: {"reduction_axis": _AXES[m[1]]}),
     (
-        rf"\b{_HOW}{_NUMBER}(?:\s*(?:-|to|and)\s*{_NUMBER})?( or more)? (?:fused )?(?:operators?|operations|ops)\b",
+        rf"\b{_HOW_MANY}{_NUMBER}(?:\s*(?:-|to|and)\s*{_NUMBER})?( or more)? "
+        r"(?:fused )?(?:operators?|operations|ops)\b",
         _fused,
     ),
-    (rf"\b{_HOW}{_COUNT}(?:\s*(?:-|to|and)\s*{_COUNT})? elements\b", _elements),
+    (rf"\b{_HOW_MANY}{_COUNT}(?:\s*(?:-|to|and)\s*{_COUNT})? elements\b", _elements),
     (rf"\b{_NUMBER}[- ]?(?:d|dimensional)\b", _ndim),
     (rf"\brank {_NUMBER}\b", _ndim),
     (rf"\b({'|'.join(_DTYPES)})\b", lambda m: {"dtype": _DTYPES[m[1]]}),
@@ -178,7 +178,7 @@ _RULES: tuple[tuple[str, Callable[[re.Match[str]], dict[str, object] | None]], .
 
 
 def _operators(left: str) -> tuple[tuple[str, ...], str]:
-    """The library's names and families in the text, longest first; spaces and hyphens stand for underscores."""
+    """(names of operators and families in the text, the rest of it). Spaces and hyphens stand for underscores."""
     from hipwright.synth.library import LIBRARY
 
     names = {one.name for one in LIBRARY} | {one.family for one in LIBRARY}
@@ -193,39 +193,39 @@ def _operators(left: str) -> tuple[tuple[str, ...], str]:
 # ---------------------------------------------------------------- checking
 
 
-def satisfies(made: Made, wanted: TaskConstraints) -> str:
-    """Why the finished task is not what was wanted, or "" when it is."""
-    missing = [name for name in wanted.operators if not _occurs(name, made)]
+def violation(task: SyntheticTask, constraints: TaskConstraints) -> str:
+    """Which constraint a finished task does not meet, or "" when it meets all."""
+    missing = [name for name in constraints.operators if not _occurs(name, task)]
     if missing:
         return f"it has no {', '.join(missing)}"
-    size = sum(prod(spec.shape) for spec in made.inputs)
-    rank = len(max(made.inputs, key=lambda spec: prod(spec.shape)).shape) if made.inputs else 0
-    told: tuple[tuple[str, object, object], ...] = (
-        ("bound", wanted.bound, made.provenance.get("bound")),
-        ("outputs", wanted.outputs, len(made.outputs)),
-        ("dtype", wanted.dtype, made.dtype),
-        ("ndim", wanted.ndim, rank),
+    size = sum(prod(spec.shape) for spec in task.inputs)
+    rank = len(max(task.inputs, key=lambda spec: prod(spec.shape)).shape) if task.inputs else 0
+    exact: tuple[tuple[str, object, object], ...] = (
+        ("bound", constraints.bound, task.provenance.get("bound")),
+        ("outputs", constraints.outputs, len(task.outputs)),
+        ("dtype", constraints.dtype, task.dtype),
+        ("ndim", constraints.ndim, rank),
     )
-    for name, asked, got in told:
+    for name, asked, got in exact:
         if asked is not None and asked != got:
             return f"{name} is {got}, not {asked}"
-    for name, span, number in (("fused", wanted.fused, made.fused), ("elements", wanted.elements, size)):
+    for name, span, number in (("fused", constraints.fused, task.fused), ("elements", constraints.elements, size)):
         if span is not None and not span[0] <= number <= span[1]:
             return f"{name} is {number}, not {span[0]} to {span[1]}"
-    axes = made.provenance.get("reduction_axes") or ()
-    if wanted.reduction_axis is not None and wanted.reduction_axis not in axes:
-        return f"it reduces over {' and '.join(axes) or 'nothing'}, not {wanted.reduction_axis}"
+    axes = task.provenance.get("reduction_axes") or ()
+    if constraints.reduction_axis is not None and constraints.reduction_axis not in axes:
+        return f"it reduces over {' and '.join(axes) or 'nothing'}, not {constraints.reduction_axis}"
     return ""
 
 
-def _occurs(name: str, made: Made) -> bool:
-    """Whether the captured graph holds an operator of that name or family; what the draft says counts for nothing."""
+def _occurs(name: str, task: SyntheticTask) -> bool:
+    """Whether the captured graph, not the draft's own list, holds an operator of that name or family."""
     from hipwright.synth.library import LIBRARY
 
-    wanted = {_base(one.aten) for one in LIBRARY if one.name == name}
-    if wanted:
-        return bool(wanted & set(map(_base, made.operators)))
-    return name in made.families
+    names = {_base(one.aten) for one in LIBRARY if one.name == name}
+    if names:
+        return bool(names & set(map(_base, task.operators)))
+    return name in task.families
 
 
 def _base(aten: str) -> str:
@@ -244,4 +244,4 @@ PRESETS: tuple[str, ...] = (
     "bf16, two outputs, 2-d",
     "float32, at least 100k elements, reduction over the first axis",
 )
-"""What the constraint mode draws from where the command line names no constraint."""
+"""Constraints that the constraint mode cycles through when none is given."""

@@ -1,7 +1,7 @@
-"""What a task does: operators, families, bytes and operations, the roofline on named devices, and a difficulty.
+"""The description of a task: operators, families, bytes, operations, roofline times on named devices, and difficulty.
 
-Names come from the captured graph, where operators are whole; bytes and operations from the traced reference, by the
-rules of measure/cost.py. Roofline times use published peaks: no device was asked.
+Operator names come from the captured graph, which has them before decomposition; bytes and operations come from the
+traced reference, by the rules of measure/cost.py. Roofline times are computed from published peaks, never measured.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hipwright.measure.cost import FREE, base_name, is_product, op_flops, tensor_bytes
 from hipwright.records import TensorSpec
 from hipwright.synth.check import CheckedTask
-from hipwright.synth.records import Difficulty, Draft, Made
+from hipwright.synth.records import Difficulty, Draft, SyntheticTask
 from hipwright.targets import OFFLINE, TARGETS
 
 if TYPE_CHECKING:
@@ -44,21 +44,21 @@ DEVICES: dict[str, PublishedPeaks] = {
     "H100": PublishedPeaks(3.35e12, _HOPPER),
     "H200": PublishedPeaks(4.8e12, _HOPPER),
 }
-"""The named devices; the first decides whether a task is bound by memory or by arithmetic."""
+"""The devices of the roofline times; the first decides whether a task is memory- or compute-bound."""
 
-_SORT_NAMES = "sort argsort topk kthvalue msort scatter scatter_add scatter_reduce index_add index_put"
-_SORTS = frozenset(_SORT_NAMES.split())
+_SORTS_AND_SCATTERS = "sort argsort topk kthvalue msort scatter scatter_add scatter_reduce index_add index_put"
+_SORTS = frozenset(_SORTS_AND_SCATTERS.split())
 _COPIES = ("clone", "contiguous", "detach", "alias", "_to_copy", "to", "type_as", "dropout", "getitem")
 _SCANS = frozenset(["cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"])
 _HARD, _MEDIUM = 11, 5  # points from which a task is hard, or medium
 
-# reductions by the place of their `dim` among the arguments
-_DIM_SECOND = (
+# reductions, with the position of `dim` among their arguments
+_DIM_FIRST_OPTION = (
     "sum mean amax amin argmax argmin var std var_mean std_mean prod logsumexp softmax log_softmax softmin all any "
     "nansum nanmean count_nonzero median max min aminmax"
 )
-_DIM_PLACE = {
-    **dict.fromkeys(_DIM_SECOND.split(), 1),
+_DIM_POSITION = {
+    **dict.fromkeys(_DIM_FIRST_OPTION.split(), 1),
     **dict.fromkeys(("linalg_vector_norm", "norm", "cosine_similarity"), 2),
 }
 _DEFAULT_DIM = {"cosine_similarity": 1}
@@ -67,18 +67,18 @@ _LOSSES = ("_loss", "kl_div", "cross_entropy")
 _LAYER = frozenset(["layer_norm", "rms_norm", "native_layer_norm"])
 
 
-def describe(draft: Draft, examined: CheckedTask, *, graph: str, provenance: Mapping[str, Any]) -> Made:
-    """The finished task. graph: its canonical hash; provenance: what else its row must say."""
-    nodes = examined.graph["nodes"]
+def synthetic_task(draft: Draft, checked: CheckedTask, *, graph: str, provenance: Mapping[str, Any]) -> SyntheticTask:
+    """The record of a checked draft. graph: its canonical hash; provenance: further fields of its provenance."""
+    nodes = checked.graph["nodes"]
     names = [base_name(node["op"]) for node in nodes]
-    outline, facts = examined.outline, examined.description
-    moved = float(sum(map(tensor_bytes, _touched(outline.specs()))))
+    outline, facts = checked.outline, checked.description
+    moved = float(sum(map(tensor_bytes, _spec_dicts(outline.specs()))))
     times, bound = _roofline(outline.ops, moved)
-    axes = reduction_axes(examined.graph)
+    axes = reduction_axes(checked.graph)
     flops = float(sum(_flops(outline.ops).values()))
-    return Made(
+    return SyntheticTask(
         draft=draft,
-        task=examined.task.key,
+        task=checked.task.key,
         operators=tuple(dict.fromkeys(str(node["op"]) for node in nodes if node["op"] != "getitem")),
         families=tuple(dict.fromkeys(one for one in map(family, names) if one not in ("", "view"))),
         fused=sum(is_fused(name) for name in names),
@@ -96,7 +96,7 @@ def describe(draft: Draft, examined: CheckedTask, *, graph: str, provenance: Map
 
 
 def is_fused(name: str) -> bool:
-    """Whether an operator of that bare name is work that a kernel of its own does: no view, copy, product or sort."""
+    """Whether an operator, by its bare name, is neither a view nor a copy, a product or a sort."""
     if (known := _library().get(name)) is not None:
         return not (known.view or known.library)
     return family(name) not in ("view", "products") and name not in (*_SORTS, *_COPIES)
@@ -104,7 +104,7 @@ def is_fused(name: str) -> bool:
 
 @cache
 def family(name: str) -> str:
-    """The library's family of an ATen operator by its bare name, else by where the engine lowers it; "" for none."""
+    """The family of an ATen operator by its bare name: the library's, else that of its lowering; "" for none."""
     if (known := _library().get(name)) is not None:
         return known.family
     if name in FREE:
@@ -139,17 +139,17 @@ def difficulty(names: Sequence[str], axes: Sequence[str], outputs: int) -> Diffi
     return "hard" if points >= _HARD else "medium" if points >= _MEDIUM else "easy"
 
 
-def summary(made: Sequence[Made]) -> dict[str, Any]:
-    """What a set of tasks covers."""
-    names = {base_name(name) for one in made for name in one.operators}
-    deep = sum(one.fused >= 3 for one in made)
+def summary(tasks: Sequence[SyntheticTask]) -> dict[str, Any]:
+    """Counts over a set of tasks, as `synth --json` prints them."""
+    names = {base_name(name) for one in tasks for name in one.operators}
+    deep = sum(one.fused >= 3 for one in tasks)
     return {
         "operators": len(names),
-        "families": sorted({name for one in made for name in one.families}),
-        "fused_3_or_more": round(deep / len(made), 4) if made else 0.0,
-        "difficulty": dict(Counter(one.difficulty for one in made)),
-        "dtypes": dict(Counter(one.dtype for one in made)),
-        "modes": dict(Counter(one.draft.mode for one in made)),
+        "families": sorted({name for one in tasks for name in one.families}),
+        "fused_3_or_more": round(deep / len(tasks), 4) if tasks else 0.0,
+        "difficulty": dict(Counter(one.difficulty for one in tasks)),
+        "dtypes": dict(Counter(one.dtype for one in tasks)),
+        "modes": dict(Counter(one.draft.mode for one in tasks)),
     }
 
 
@@ -169,7 +169,7 @@ def _flops(ops: Iterable[Mapping[str, Any]]) -> Counter[str]:
 
 
 def _roofline(ops: Iterable[Mapping[str, Any]], moved: float) -> tuple[dict[str, float], Literal["memory", "compute"]]:
-    """({device: microseconds}, what bounds it on the first device): the longer of bytes / bandwidth and arithmetic."""
+    """({device: microseconds}, the bound on the first device): the longer of the memory and the arithmetic time."""
     work = _flops(ops)
     times: dict[str, float] = {}
     bounds: list[Literal["memory", "compute"]] = []
@@ -181,12 +181,12 @@ def _roofline(ops: Iterable[Mapping[str, Any]], moved: float) -> tuple[dict[str,
     return times, bounds[0]
 
 
-def _touched(specs: Iterable[TensorSpec]) -> list[dict[str, Any]]:
+def _spec_dicts(specs: Iterable[TensorSpec]) -> list[dict[str, Any]]:
     return [{"dtype": spec.dtype, "shape": spec.shape, "stride": spec.stride} for spec in specs]
 
 
 def _dtype(inputs: Sequence[TensorSpec]) -> str:
-    """The dtype of most input elements, floats before all others."""
+    """The dtype of most input elements; a floating dtype where there is one."""
     held: Counter[str] = Counter()
     for spec in inputs:
         held[spec.dtype] += prod(spec.shape)
@@ -214,9 +214,9 @@ def _axis(name: str, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], ra
         return "several"
     if name in _LAYER:
         return "last" if len(args) > 1 and len(args[1]) == 1 else "several"
-    if name not in _DIM_PLACE or op.endswith((".other", ".correction_out")):
+    if name not in _DIM_POSITION or op.endswith((".other", ".correction_out")):
         return ""
-    place = _DIM_PLACE[name]
+    place = _DIM_POSITION[name]
     given = kwargs.get("dim", args[place] if len(args) > place else _DEFAULT_DIM.get(name))
     dims = list(range(rank)) if given in (None, [], ()) else [given] if isinstance(given, int) else list(given)
     if len(dims) != 1:

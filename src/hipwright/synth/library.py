@@ -1,4 +1,4 @@
-"""The typed library of operators: what compositions are made of (docs/synth.md)."""
+"""The library of operators that compositions draw from (docs/synth.md)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ LIBRARY: tuple[SynthOperator, ...] = (
 
 BY_NAME: dict[str, SynthOperator] = {one.name: one for one in LIBRARY}
 
-FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(one.family for one in LIBRARY))
 
-
-def named(word: str) -> tuple[SynthOperator, ...]:
-    """The operator of that name, or those of the family; () for a word the library does not have."""
-    if word in BY_NAME:
-        return (BY_NAME[word],)
-    return tuple(one for one in LIBRARY if one.family == word)
+def operators_named(name: str) -> tuple[SynthOperator, ...]:
+    """The operator of that name, or all operators of that family; () for an unknown name."""
+    if name in BY_NAME:
+        return (BY_NAME[name],)
+    return tuple(one for one in LIBRARY if one.family == name)

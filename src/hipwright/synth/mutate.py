@@ -1,8 +1,8 @@
-"""The engine mind's way to new tasks: one typed change to the syntax tree of a given one. Pure; nothing is executed.
+"""Mutation: new tasks by one typed change to the syntax tree of a given task. Pure; nothing is executed.
 
-Kinds: "shape" (one size, everywhere it stands), "batch" (the leading size of the inputs), "dtype" (half-width inputs
-and parameters), "swap" (one operator for another of its family) and "append" (one operator after the last). Whether the
-result is a task at all, the self-check says (synth/check.py).
+Kinds: "shape" (one size, wherever it occurs), "batch" (the leading size of the inputs), "dtype" (16-bit inputs and
+parameters), "swap" (one operator replaced by another of its family) and "append" (one operator after the last). The
+self-check (check.py) decides whether the result is a valid task.
 """
 
 from __future__ import annotations
@@ -42,33 +42,33 @@ APPENDED: tuple[tuple[str, str], ...] = (
     ("scale and shift", "last * 0.5 + 0.25"),
     ("running sum over the last dimension", "last.cumsum(dim=-1)"),
 )
-"""What can stand after a forward that returns one tensor, `last`."""
+"""(description, expression of `last`): operators to append to a forward that returns one tensor, `last`."""
 
-_MAKERS = ("randn", "rand", "randint", "ones", "zeros", "empty", "full")
-_FLOAT_MAKERS = ("randn", "rand")
-_GIVERS = ("get_inputs", "get_init_inputs", "get_input_groups")
-_NARROW = ("bfloat16", "float16")
-_LARGEST = 1 << 16  # of one size
+_FACTORIES = ("randn", "rand", "randint", "ones", "zeros", "empty", "full")
+_FLOAT_FACTORIES = ("randn", "rand")
+_INPUT_FUNCTIONS = ("get_inputs", "get_init_inputs", "get_input_groups")
+_HALF_DTYPES = ("bfloat16", "float16")
+_MAX_SIZE = 1 << 16  # of one size
 
 
-class Mutated(Record, frozen=True, kw_only=True):
-    """One changed task. detail: what was changed, in words."""
+class TaskMutation(Record, frozen=True, kw_only=True):
+    """One changed task. detail: the change as text."""
 
     kind: Kind
     detail: str
     source: str
 
 
-Change = tuple[str, Callable[[ast.Module], None]]  # in words, and what does it to a fresh tree
+Change = tuple[str, Callable[[ast.Module], None]]  # (its text, a function that makes it in a fresh tree)
 
 
-def mutations(source: str, rng: random.Random) -> list[Mutated]:
-    """One mutation of every place where there is one; `rng` draws new sizes and operators. [] if it is not Python."""
+def mutations(source: str, rng: random.Random) -> list[TaskMutation]:
+    """One mutation for every place that can be changed; `rng` draws new sizes and operators. [] if it is not Python."""
     try:
         tree = syntax.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return []
-    makers: dict[Kind, Callable[[ast.Module, random.Random], Iterator[Change]]] = {
+    changes: dict[Kind, Callable[[ast.Module, random.Random], Iterator[Change]]] = {
         "shape": _shapes,
         "batch": _batches,
         "dtype": _dtypes,
@@ -77,12 +77,12 @@ def mutations(source: str, rng: random.Random) -> list[Mutated]:
     }
     found = []
     for kind in KINDS:
-        for detail, apply in makers[kind](tree, rng):
+        for detail, apply in changes[kind](tree, rng):
             changed = syntax.parse(source)
             apply(changed)
-            _describe(changed, detail)
+            _document(changed, detail)
             text = ast.unparse(ast.fix_missing_locations(changed)) + "\n"
-            found.append(Mutated(kind=kind, detail=detail, source=text))
+            found.append(TaskMutation(kind=kind, detail=detail, source=text))
     return found
 
 
@@ -108,7 +108,7 @@ def _batches(tree: ast.Module, rng: random.Random) -> Iterator[Change]:
         return
     old = leading[0].value
     assert isinstance(old, int)
-    new = rng.choice([n for n in (1, 3, old * 2, old * 4 + 1) if n != old and n <= _LARGEST] or [2])
+    new = rng.choice([n for n in (1, 3, old * 2, old * 4 + 1) if n != old and n <= _MAX_SIZE] or [2])
 
     def apply(changed: ast.Module) -> None:
         for node in _leading(changed):
@@ -119,24 +119,24 @@ def _batches(tree: ast.Module, rng: random.Random) -> Iterator[Change]:
 
 
 def _size_nodes(tree: ast.Module) -> list[ast.Constant]:
-    """Integers of at least 2 in the functions that give inputs, and in the constants at the top."""
+    """Integers of at least 2 in the functions that return inputs and in the constants at module level."""
     found = []
     for top in tree.body:
         constant = isinstance(top, ast.Assign) and isinstance(top.value, ast.Constant)
-        if constant or (isinstance(top, ast.FunctionDef) and top.name in _GIVERS):
+        if constant or (isinstance(top, ast.FunctionDef) and top.name in _INPUT_FUNCTIONS):
             found += [n for n in ast.walk(top) if isinstance(n, ast.Constant) and type(n.value) is int and n.value >= 2]
     return found
 
 
 def _leading(tree: ast.Module) -> list[ast.Constant]:
-    """The first size of each tensor that get_inputs makes: the number itself, or the constant at the top it names."""
+    """The first size of each tensor of get_inputs: the literal, or that of the module constant it names."""
     constants = {
         top.targets[0].id: top.value
         for top in tree.body
         if isinstance(top, ast.Assign) and isinstance(top.targets[0], ast.Name) and isinstance(top.value, ast.Constant)
     }
     found = []
-    for call in _calls(_function(tree, "get_inputs"), _MAKERS):
+    for call in _calls(_function(tree, "get_inputs"), _FACTORIES):
         sizes = [arg for arg in call.args if not (_called(call) == "randint" and isinstance(arg, ast.Constant))]
         first: ast.expr | None = sizes[0] if sizes else None
         if isinstance(first, (ast.Tuple, ast.List)):
@@ -149,8 +149,8 @@ def _leading(tree: ast.Module) -> list[ast.Constant]:
 
 
 def _other_size(old: int, rng: random.Random) -> int:
-    """Twice, half, one more or three less: even, odd and unaligned sizes."""
-    near = [n for n in (old * 2, old // 2, old + 1, old - 3, old + old // 2) if 2 <= n <= _LARGEST and n != old]
+    """Twice, half, one and a half times, one more or three less: even, odd and unaligned sizes."""
+    near = [n for n in (old * 2, old // 2, old + 1, old - 3, old + old // 2) if 2 <= n <= _MAX_SIZE and n != old]
     return rng.choice(near or [old + 1])
 
 
@@ -158,15 +158,15 @@ def _other_size(old: int, rng: random.Random) -> int:
 
 
 def _dtypes(tree: ast.Module, rng: random.Random) -> Iterator[Change]:
-    """Only where the file says nothing of dtypes itself."""
+    """16-bit inputs and parameters, for files that do not mention dtypes."""
     text = ast.unparse(tree)
-    makers = _calls(_function(tree, "get_inputs"), _FLOAT_MAKERS)
-    if not makers or any(word in text for word in ("dtype", "float", "half(", ".to(")):
+    factories = _calls(_function(tree, "get_inputs"), _FLOAT_FACTORIES)
+    if not factories or any(word in text for word in ("dtype", "float", "half(", ".to(")):
         return
-    name = rng.choice(_NARROW)
+    name = rng.choice(_HALF_DTYPES)
 
     def apply(changed: ast.Module) -> None:
-        for call in _calls(_function(changed, "get_inputs"), _FLOAT_MAKERS):
+        for call in _calls(_function(changed, "get_inputs"), _FLOAT_FACTORIES):
             call.keywords.append(ast.keyword("dtype", syntax.parse(f"torch.{name}", mode="eval").body))
         if (made := _method(changed, "__init__")) is not None:
             made.body += syntax.parse(f"self.to(torch.{name})").body
@@ -191,7 +191,7 @@ def _swaps(tree: ast.Module, rng: random.Random) -> Iterator[Change]:
 
 
 def _rename(call: ast.Call, new: str) -> None:
-    """As a method or of torch where the family is, else of torch.nn(.functional); options that only one knows go."""
+    """Call `new` instead, as before or from torch.nn; options that only one of the operators has are dropped."""
     assert isinstance(call.func, ast.Attribute)
     if new in FAMILIES[0]:
         call.keywords = []
@@ -209,7 +209,7 @@ def _rename(call: ast.Call, new: str) -> None:
 def _appends(tree: ast.Module, rng: random.Random) -> Iterator[Change]:
     if _last_return(tree) is None:
         return
-    for words, code in rng.sample(APPENDED, 3):
+    for phrase, code in rng.sample(APPENDED, 3):
 
         def apply(changed: ast.Module, code: str = code) -> None:
             body, last = _last_return(changed) or ([], None)
@@ -217,11 +217,11 @@ def _appends(tree: ast.Module, rng: random.Random) -> Iterator[Change]:
                 named = ast.Assign([ast.Name("last", ast.Store())], last.value)
                 body[body.index(last) :] = [named, *syntax.parse(f"return {code}").body]
 
-        yield f"{words} is appended", apply
+        yield f"{phrase} is appended", apply
 
 
 def _last_return(tree: ast.Module) -> tuple[list[ast.stmt], ast.Return] | None:
-    """The body of forward and the return that ends it; None where that is no single value."""
+    """(the body of forward, the return that ends it); None unless it returns a single value."""
     forward = _method(tree, "forward")
     last = forward.body[-1] if forward is not None else None
     if forward is None or not isinstance(last, ast.Return) or last.value is None:
@@ -265,8 +265,8 @@ def _expression(text: str) -> ast.expr:
     return syntax.parse(text, mode="eval").body
 
 
-def _describe(tree: ast.Module, detail: str) -> None:
-    """The change stands in the file's own documentation, above what was there."""
+def _document(tree: ast.Module, detail: str) -> None:
+    """Add the change to the module docstring; of the old one the first line stays."""
     old = ast.get_docstring(tree)
     if old is not None:
         tree.body.pop(0)

@@ -1,4 +1,4 @@
-"""What synthesis makes: a draft, a finished task with what it does, and what was not taken (docs/synth.md)."""
+"""Records of synthesis: a draft, a finished task with its description, and a dropped draft (docs/synth.md)."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from hipwright.records import Record, TensorSpec
 Mode = Literal["mutation", "composition", "constraint"]
 MODES: tuple[Mode, ...] = ("mutation", "composition", "constraint")
 
-Mind = Literal["engine", "llm"]
+Author = Literal["engine", "llm"]
 Difficulty = Literal["easy", "medium", "hard"]
 
 
 class Draft(Record, frozen=True, kw_only=True):
-    """A task's text before anything was checked. source: the KernelBench form.
+    """The text of a task before any check. source: a file in the KernelBench form; author: "mind" in JSON.
 
-    operators: names in the library, () for mutations; parents: keys of the tasks it was made from; detail: how, in
-    words.
+    operators: names in the library, () for mutations; parents: keys of the tasks that it was made from; detail: what
+    was composed or changed, as text.
     """
 
     name: str
     source: str
     mode: Mode
-    mind: Mind = "engine"
+    author: Author = msgspec.field(name="mind", default="engine")
     operators: tuple[str, ...] = ()
     parents: tuple[str, ...] = ()
     seed: int = 0
     detail: str = ""
 
 
-class Made(Record, frozen=True, kw_only=True):
-    """A task that passed the self-check and the lint, and what it does.
+class SyntheticTask(Record, frozen=True, kw_only=True):
+    """A task that passed the self-check, with its description.
 
-    task: key of the hipwright.records.Task; operators: ATen names in order of first use; fused: operators that are
-    neither views nor products; bytes, flops: of one call by measure/cost.py; intensity: flops per byte; roofline_us:
-    microseconds by published peaks, {device: time}; graph: the canonical graph hash.
+    task: key of the hipwright.records.Task; operators: ATen names in order of first use; fused: how many operators are
+    neither views nor products; bytes, flops: of one call, by measure/cost.py; intensity: flops per byte; roofline_us:
+    {device: microseconds} by published peaks; graph: the canonical graph hash.
     """
 
     draft: Draft
@@ -59,7 +59,7 @@ class Made(Record, frozen=True, kw_only=True):
 
 
 class DroppedDraft(Record, frozen=True, kw_only=True):
-    """What was not taken. stage: of synth.check.Stage, or of the lint and the search for duplicates."""
+    """A draft that gave no task. stage: a `synth.check.Stage`, or the later check that it failed; why: the reason."""
 
     draft: Draft
     stage: str

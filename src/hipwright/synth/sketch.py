@@ -1,4 +1,4 @@
-"""A task under construction: the statements of forward, the constructor's lines and the inputs, then its text."""
+"""A task under composition: the statements of forward, the lines of the constructor, the inputs; and its text."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from hipwright.synth.values import Range, SketchValue, Unfit, need, normal, uniform
+from hipwright.synth.values import Range, SketchValue, Unfit, normal, require, uniform
 
-MOST_ELEMENTS = 1 << 21  # of one value
-MOST_INPUTS = 5
-SURE = 40  # draws a number from which on every number surely occurs
+MAX_ELEMENTS = 1 << 21  # of one value
+MAX_INPUTS = 5
+MANY_DRAWS = 40  # draws per number from which on every number occurs almost surely
 SHORT = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
 @dataclass
 class Sketch:
-    """What has been written so far. sizes: {name: size} that the file may name, all different."""
+    """The parts of the file so far. sizes: {name: size}, all different, that the file can refer to by name."""
 
     rng: random.Random
     dtype: str
     sizes: dict[str, int]
-    axis: str = ""  # of reductions: "last", "middle", "first", "several"; "" for any
+    axis: str = ""  # that reductions take: "last", "middle", "first", "several"; "": any
     inputs: dict[str, str] = field(default_factory=dict)  # name: the expression in get_inputs
     setup: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
-    values: list[SketchValue] = field(default_factory=list)  # float values that a later statement may use again
-    named: list[str] = field(default_factory=list)  # sizes that the constructor takes
+    values: list[SketchValue] = field(default_factory=list)  # float values that later statements can use
+    named: list[str] = field(default_factory=list)  # sizes that are arguments of the constructor
     taken: set[str] = field(default_factory=lambda: {"self", "torch", "nn"})
-    used: list[str] = field(default_factory=list)  # operators of the library
+    used: list[str] = field(default_factory=list)  # names of the library's operators, in order
 
     def copy(self) -> Sketch:
-        """To come back to when an operator turns out unfit; the generator is shared."""
+        """A copy to try an operator on. The random generator is shared."""
         return replace(
             self,
             inputs=dict(self.inputs),
@@ -46,8 +46,8 @@ class Sketch:
 
     # ------------------------------------------------------------ names and sizes
 
-    def fresh(self, hint: str) -> str:
-        """`hint`, with a number when it is taken."""
+    def new_name(self, hint: str) -> str:
+        """`hint`, with a number appended when the name is taken."""
         name, count = hint, 2
         while name in self.taken or name in self.sizes:
             name, count = f"{hint}{count}", count + 1
@@ -55,7 +55,7 @@ class Sketch:
         return name
 
     def size(self, number: int) -> str:
-        """A size as the constructor writes it: by its name, half or twice a name, or the number."""
+        """The expression of a size in the constructor: a name, half or twice a name, or the number."""
         for name, value in self.sizes.items():
             for text, same in (
                 (name, value == number),
@@ -68,15 +68,15 @@ class Sketch:
         return str(number)
 
     def sizes_of(self, shape: Sequence[int]) -> str:
-        """Several sizes, with commas."""
+        """The expressions of several sizes, comma-separated."""
         return ", ".join(self.size(n) for n in shape)
 
     # ------------------------------------------------------------ inputs and parameters
 
-    def give(self, hint: str, shape: Sequence[int], *, kind: str = "normal") -> SketchValue:
-        """A new float input: "normal", "unit" (0 to 1) or "positive" (0.5 to 1.5)."""
-        self._room()
-        name, spec = self.fresh(hint), ", ".join(self._global(n) for n in shape)
+    def float_input(self, hint: str, shape: Sequence[int], *, kind: str = "normal") -> SketchValue:
+        """A new float input. kind: "normal", "unit" (0 to 1) or "positive" (0.5 to 1.5)."""
+        self._check_input_count()
+        name, spec = self.new_name(hint), ", ".join(self._constant_name(n) for n in shape)
         dtype = "" if self.dtype == "float32" else f", dtype=torch.{self.dtype}"
         text, known = {
             "normal": (f"torch.randn({spec}{dtype})", normal()),
@@ -84,51 +84,52 @@ class Sketch:
             "positive": (f"0.5 + torch.rand({spec}{dtype})", uniform(0.5, 1.5)),
         }[kind]
         self.inputs[name] = text
-        return self._keep(SketchValue(name, tuple(shape), self.dtype, known))
+        return self._add_value(SketchValue(name, tuple(shape), self.dtype, known))
 
-    def index(self, hint: str, shape: Sequence[int], count: int, of: str = "") -> str:
-        """An expression of a new input of whole numbers below `count`; of: the size that bounds them.
+    def index_input(self, hint: str, shape: Sequence[int], count: int, of: str = "") -> str:
+        """An expression of a new input of integers below `count`. of: the expression of the size that bounds them.
 
-        Few draws wrap around, for at a smaller derived shape they would be in range under one seed and not the next.
+        An input with few elements is taken modulo `of`: at a smaller derived shape the seed would decide whether all
+        its indices are in range.
         """
-        self._room()
-        name = self.fresh(hint)
-        spec = ", ".join(self._global(n) for n in shape) + ("," if len(shape) == 1 else "")
-        self.inputs[name] = f"torch.randint(0, {self._global(count)}, ({spec}))"
-        return f"{name} % {of}" if of and prod(shape) < SURE * count else name
+        self._check_input_count()
+        name = self.new_name(hint)
+        spec = ", ".join(self._constant_name(n) for n in shape) + ("," if len(shape) == 1 else "")
+        self.inputs[name] = f"torch.randint(0, {self._constant_name(count)}, ({spec}))"
+        return f"{name} % {of}" if of and prod(shape) < MANY_DRAWS * count else name
 
-    def mask(self, hint: str, shape: Sequence[int], share: float = 0.3) -> str:
+    def mask_input(self, hint: str, shape: Sequence[int], share: float = 0.3) -> str:
         """A new boolean input, true for about `share` of its elements."""
-        self._room()
-        name = self.fresh(hint)
-        self.inputs[name] = f"torch.rand({', '.join(self._global(n) for n in shape)}) < {share}"
+        self._check_input_count()
+        name = self.new_name(hint)
+        self.inputs[name] = f"torch.rand({', '.join(self._constant_name(n) for n in shape)}) < {share}"
         return name
 
-    def signs(self, hint: str, shape: Sequence[int]) -> str:
-        """A new input of whole numbers, 1 and -1. Floats would be nudged by the verifier, and then equal neither."""
-        self._room()
-        name = self.fresh(hint)
-        spec = ", ".join(self._global(n) for n in shape) + ("," if len(shape) == 1 else "")
+    def sign_input(self, hint: str, shape: Sequence[int]) -> str:
+        """A new integer input of 1 and -1. The verifier perturbs float inputs, which would then be neither."""
+        self._check_input_count()
+        name = self.new_name(hint)
+        spec = ", ".join(self._constant_name(n) for n in shape) + ("," if len(shape) == 1 else "")
         self.inputs[name] = f"2 * torch.randint(0, 2, ({spec})) - 1"
         return name
 
     def parameter(self, hint: str, shape: Sequence[int], *, mean: float = 0.0, std: float = 1.0) -> SketchValue:
-        """A new nn.Parameter of normal numbers; its name is self.hint."""
-        name = self.fresh(hint)
+        """A new nn.Parameter of normal numbers, named self.hint."""
+        name = self.new_name(hint)
         shift = f"{mean:g} + " if mean else ""
         scale = f"{std:g} * " if std != 1.0 else ""
         self.setup.append(f"self.{name} = nn.Parameter({shift}{scale}torch.randn({self.sizes_of(shape)}))")
         return SketchValue(f"self.{name}", tuple(shape), self.dtype, normal(std, mean))
 
     def module(self, hint: str, text: str, *after: str) -> str:
-        """A new submodule; `{}` in `after` (further lines of the constructor) stands for it. Returns its name."""
-        name = f"self.{self.fresh(hint)}"
+        """A new submodule; returns its name. after: further lines of the constructor, in which `{}` is the name."""
+        name = f"self.{self.new_name(hint)}"
         self.setup += [f"{name} = {text}", *(line.replace("{}", name) for line in after)]
         return name
 
     # ------------------------------------------------------------ statements
 
-    def let(
+    def assign(
         self,
         hint: str,
         text: str,
@@ -136,43 +137,46 @@ class Sketch:
         known: Range,
         *,
         dtype: str = "",
-        level: bool = False,
+        constant_sums: bool = False,
         keep: bool = True,
     ) -> SketchValue:
-        """A statement `hint = text`. Raises Unfit for what is too large, overflows or says nothing."""
-        value = SketchValue(self.fresh(hint), tuple(shape), dtype or self.dtype, known, level)
-        need(0 < value.elements <= MOST_ELEMENTS, "too large, or empty")
-        value.fit()
-        self.lines.append(f"{value.name} = {text}")
-        return self._keep(value) if keep else value
+        """Add the statement `hint = text`; the value it assigns. keep: later statements may use the value.
 
-    def line(self, text: str) -> None:
-        """A statement that gives nothing by itself."""
+        Raises Unfit for a value that is empty or too large, or whose range is refused.
+        """
+        value = SketchValue(self.new_name(hint), tuple(shape), dtype or self.dtype, known, constant_sums)
+        require(0 < value.elements <= MAX_ELEMENTS, "too large, or empty")
+        value.check_range()
+        self.lines.append(f"{value.name} = {text}")
+        return self._add_value(value) if keep else value
+
+    def statement(self, text: str) -> None:
+        """Add a statement whose values are not tracked."""
         self.lines.append(text)
 
-    def partner(self, value: SketchValue, hint: str = "other") -> SketchValue:
+    def second_operand(self, value: SketchValue, hint: str = "other") -> SketchValue:
         """A second operand of the same shape: an earlier value, or a new input."""
         same = [v for v in self.values if v.shape == value.shape and v.name != value.name and v.dtype == value.dtype]
         if same and self.rng.random() < 0.7:
             return self.rng.choice(same)
-        return self.give(hint, value.shape)
+        return self.float_input(hint, value.shape)
 
-    def level(self, one: SketchValue, other: SketchValue) -> bool:
-        """Of a blend of two: an input that was just made evens nothing out."""
-        return (one.level or other.level) and self.values[-1].name != other.name
+    def constant_sums_of(self, one: SketchValue, other: SketchValue) -> bool:
+        """`constant_sums` of a sum of two values: false when `other` is an input that was added for it."""
+        return (one.constant_sums or other.constant_sums) and self.values[-1].name != other.name
 
     def positive(self, value: SketchValue) -> tuple[str, Range]:
-        """An expression of `value` that is not negative, and its range."""
+        """(a non-negative expression of `value`, its range)."""
         if value.range.low >= 0:
             return value.name, value.range
         if self.rng.random() < 0.5:
-            return f"{value.name}.abs()", value.range.through(abs)
-        return f"{value.name}.square()", value.range.through(lambda v: v * v)
+            return f"{value.name}.abs()", value.range.mapped(abs)
+        return f"{value.name}.square()", value.range.mapped(lambda v: v * v)
 
     def dims(self, value: SketchValue, shortest: int = 2) -> tuple[int, ...]:
-        """Axes to reduce, by `axis` where that is asked for."""
+        """Axes to reduce, of the kind `axis` where one is set. shortest: least size of an axis."""
         rank = value.rank
-        need(rank >= 1, "nothing to reduce")
+        require(rank >= 1, "nothing to reduce")
         ways = {
             "last": [(rank - 1,)],
             "middle": [(k,) for k in range(1, rank - 1)],
@@ -181,25 +185,25 @@ class Sketch:
         }
         kinds = [self.axis] if self.axis else ["last"] * 4 + ["middle"] * 3 + ["first"] + ["several"] * 2
         found = [axes for axes in ways[self.rng.choice(kinds)] if all(value.shape[k] >= shortest for k in axes)]
-        need(bool(found), "no axis of that kind")
+        require(bool(found), "no axis of that kind")
         return self.rng.choice(found)
 
-    # ------------------------------------------------------------ inside
+    # ------------------------------------------------------------ internal
 
-    def _keep(self, value: SketchValue) -> SketchValue:
+    def _add_value(self, value: SketchValue) -> SketchValue:
         self.values.append(value)
         return value
 
-    def _room(self) -> None:
-        if len(self.inputs) >= MOST_INPUTS:
+    def _check_input_count(self) -> None:
+        if len(self.inputs) >= MAX_INPUTS:
             raise Unfit("too many inputs")
 
-    def _global(self, number: int) -> str:
+    def _constant_name(self, number: int) -> str:
         return next((name.upper() for name, value in self.sizes.items() if value == number), str(number))
 
 
 def text_of(sketch: Sketch, outputs: Sequence[SketchValue], title: str) -> str:
-    """The file, in the KernelBench form."""
+    """The text of the file, in the KernelBench form."""
     body = "\n".join([*sketch.setup, *sketch.lines])
     constants = [f"{name.upper()} = {size}" for name, size in sketch.sizes.items() if _named(sketch, name)]
     parts = [f'"""{title}"""', "", "import torch", "from torch import nn"]

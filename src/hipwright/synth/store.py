@@ -1,12 +1,12 @@
-"""A folder of synthesised tasks: appended while they are made, whole after a kill at any moment (docs/synth.md).
+"""A folder of synthesised tasks, appended to while they are made; consistent after a kill at any time (docs/synth.md).
 
-    manifest.json   what was asked for, by which version, and the counts so far
-    tasks.jsonl     one Made a line, with the index it was drawn at
-    dropped.jsonl   one Dropped a line, with its index; "final" where the index came to nothing
+    manifest.json   the settings, the version, and the counts so far
+    tasks.jsonl     one SyntheticTask a line, with its index
+    dropped.jsonl   one DroppedDraft a line, with its index; "final" where the index gave no task
     tasks/NAME.py   the tasks in the KernelBench form
 
-Every index ends in one line of tasks.jsonl or one final line of dropped.jsonl. What follows the first index without
-one is cut off when the folder is opened again, so the work goes on as if it had never been interrupted.
+Every index ends in one line of tasks.jsonl or one final line of dropped.jsonl. Opening a folder again removes
+everything from the first index without such a line on, so that the result is that of an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ import msgspec
 from hipwright import __version__
 from hipwright.errors import BadInput
 from hipwright.records import Record
-from hipwright.synth.records import DroppedDraft, Made
+from hipwright.synth.records import DroppedDraft, SyntheticTask
 
 TASKS, DROPPED, MANIFEST, FILES = "tasks.jsonl", "dropped.jsonl", "manifest.json", "tasks"
 BATCH = 8  # indices between two fsyncs
 
 
 class _Line(Record, frozen=True, kw_only=True):
-    """What every line has besides its record. Lines of tasks.jsonl are always final.
+    """Fields of every line besides its record. Lines of tasks.jsonl are always final.
 
-    tries: of a final line, how many lines that are not belong to its index.
+    tries: of a final line, the number of other lines of its index.
     """
 
     index: int
@@ -44,7 +44,7 @@ class _Line(Record, frozen=True, kw_only=True):
 
 
 class Manifest(Record, frozen=True, kw_only=True):
-    """settings: what decides the tasks; a folder goes on with the same ones alone. counts: so far."""
+    """settings: what decides the tasks, unchanged over all runs of a folder; counts: as of the last sync."""
 
     settings: dict[str, Any]
     version: str = __version__
@@ -62,7 +62,7 @@ class SynthStore:
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], *, resume: bool = False) -> None:
         self.folder = folder
-        self.made: list[Made] = []
+        self.tasks: list[SyntheticTask] = []
         self.dropped: Counter[str] = Counter()
         self.next_index = 0
         self._manifest = Manifest(settings=json.loads(json.dumps(dict(settings))))
@@ -71,8 +71,8 @@ class SynthStore:
             (folder / FILES).mkdir(parents=True, exist_ok=True)
             self._lock = _locked(folder)
             try:
-                self._begin(resume)
-                self._tasks, self._drops = ((folder / name).open("ab") for name in (TASKS, DROPPED))
+                self._open(resume)
+                self._task_lines, self._dropped_lines = ((folder / name).open("ab") for name in (TASKS, DROPPED))
             except BaseException:
                 self._lock.close()
                 raise
@@ -87,42 +87,42 @@ class SynthStore:
     def counts(self) -> dict[str, Any]:
         """Tasks, indices drawn, and what was dropped by stage."""
         dropped = dict(sorted(self.dropped.items()))
-        return {"tasks": len(self.made), "drawn": self.next_index, "dropped": dropped}
+        return {"tasks": len(self.tasks), "drawn": self.next_index, "dropped": dropped}
 
-    def take(self, index: int, made: Made, tries: tuple[DroppedDraft, ...] = ()) -> None:
-        """The task of an index; tries: what was refused before it. It survives the end of this process."""
-        self._refused(index, tries)
-        self._append(self._tasks, made, _Line(index=index, tries=len(tries)))
-        self._write_task(made)
-        self.made.append(made)
-        self._done(index)
+    def add_task(self, index: int, task: SyntheticTask, refused: tuple[DroppedDraft, ...] = ()) -> None:
+        """Append the task of an index and the drafts refused before it. It survives the end of this process."""
+        self._append_refused(index, refused)
+        self._append(self._task_lines, task, _Line(index=index, tries=len(refused)))
+        self._write_task(task)
+        self.tasks.append(task)
+        self._end_index(index)
 
-    def drop(self, index: int, dropped: tuple[DroppedDraft, ...]) -> None:
-        """An index that came to nothing, with everything that was refused, the last word last."""
-        *tries, last = dropped
-        self._refused(index, tries)
-        self._append(self._drops, last, _Line(index=index, tries=len(tries)))
+    def drop_index(self, index: int, dropped: tuple[DroppedDraft, ...]) -> None:
+        """Append an index without a task; dropped: its drafts in order, at least one."""
+        *refused, last = dropped
+        self._append_refused(index, refused)
+        self._append(self._dropped_lines, last, _Line(index=index, tries=len(refused)))
         self.dropped[last.stage] += 1
-        self._done(index)
+        self._end_index(index)
 
     def sync(self, *, complete: bool = False) -> None:
-        """Everything so far survives the end of the machine, too."""
-        for stream in (self._tasks, self._drops):
+        """Write all lines and the manifest to disk (fsync): they survive a power failure."""
+        for stream in (self._task_lines, self._dropped_lines):
             os.fsync(stream.fileno())
         self._unsynced = 0
         manifest = msgspec.structs.replace(self._manifest, counts=self.counts, complete=complete)
         _replace(self.folder / MANIFEST, json.dumps(manifest.to_dict(), indent=2) + "\n")
 
     def close(self) -> None:
-        """Close the files; what was added stays."""
-        for stream in (self._tasks, self._drops, self._lock):
+        """Close the files and release the lock."""
+        for stream in (self._task_lines, self._dropped_lines, self._lock):
             stream.close()
 
     # ---------------------------------------------------------------- writing
 
-    def _refused(self, index: int, tries: Sequence[DroppedDraft]) -> None:
-        for one in tries:
-            self._append(self._drops, one, _Line(index=index, final=False))
+    def _append_refused(self, index: int, refused: Sequence[DroppedDraft]) -> None:
+        for one in refused:
+            self._append(self._dropped_lines, one, _Line(index=index, final=False))
             self.dropped[one.stage] += 1
 
     def _append(self, stream: IO[bytes], record: Record, place: _Line) -> None:
@@ -130,32 +130,32 @@ class SynthStore:
         stream.write(json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode() + b"\n")
         stream.flush()
 
-    def _done(self, index: int) -> None:
+    def _end_index(self, index: int) -> None:
         self.next_index = index + 1
         self._unsynced += 1
         if self._unsynced >= BATCH:
             self.sync()
 
-    def _write_task(self, made: Made) -> None:
-        _replace(self.folder / FILES / f"{made.draft.name}.py", made.draft.source)
+    def _write_task(self, task: SyntheticTask) -> None:
+        _replace(self.folder / FILES / f"{task.draft.name}.py", task.draft.source)
 
-    # ---------------------------------------------------------------- going on
+    # ---------------------------------------------------------------- opening
 
-    def _begin(self, resume: bool) -> None:
+    def _open(self, resume: bool) -> None:
         path = self.folder / MANIFEST
-        there = path.exists()
-        if there and not resume:
+        exists = path.exists()
+        if exists and not resume:
             hint = "--resume goes on with it, or choose another --out"
             raise BadInput(f"{self.folder} already holds synthesised tasks", hint=hint)
-        if not there:
+        if not exists:
             if any((self.folder / FILES).glob("*.py")) or (self.folder / TASKS).exists():
                 raise BadInput(f"{self.folder} holds other tasks", hint="choose another --out")
             _replace(path, json.dumps(self._manifest.to_dict(), indent=2) + "\n")
             return
-        self._must_agree(read_manifest(self.folder))
+        self._check_settings(read_manifest(self.folder))
         self._recover()
 
-    def _must_agree(self, old: Manifest) -> None:
+    def _check_settings(self, old: Manifest) -> None:
         for name in sorted({*old.settings, *self._manifest.settings}):
             was, now = old.settings.get(name), self._manifest.settings.get(name)
             if was != now:
@@ -165,31 +165,31 @@ class SynthStore:
                 )
 
     def _recover(self) -> None:
-        """Keep the indices that ended without a gap before them, and cut off the rest."""
-        tasks, drops = (list(_lines(self.folder / name)) for name in (TASKS, DROPPED))
-        tries = Counter(place.index for place, _ in drops if not place.final)
-        ended = {place.index for place, _ in (*tasks, *drops) if place.final and place.tries == tries[place.index]}
+        """Keep the indices before the first one that did not end; remove the lines and files of the others."""
+        tasks, dropped = (list(_lines(self.folder / name)) for name in (TASKS, DROPPED))
+        tries = Counter(place.index for place, _ in dropped if not place.final)
+        ended = {place.index for place, _ in (*tasks, *dropped) if place.final and place.tries == tries[place.index]}
         self.next_index = next(n for n in range(len(ended) + 1) if n not in ended)
-        for name, lines in ((TASKS, tasks), (DROPPED, drops)):
+        for name, lines in ((TASKS, tasks), (DROPPED, dropped)):
             kept = [line for place, line in lines if place.index < self.next_index]
             path = self.folder / name
             if path.exists() and path.read_bytes() != b"".join(kept):
                 _replace(path, b"".join(kept).decode())
         for place, line in tasks:
-            made = Made.from_json(line)
+            task = SyntheticTask.from_json(line)
             if place.index < self.next_index:
-                self.made.append(made)
-                if not (self.folder / FILES / f"{made.draft.name}.py").exists():
-                    self._write_task(made)
+                self.tasks.append(task)
+                if not (self.folder / FILES / f"{task.draft.name}.py").exists():
+                    self._write_task(task)
             else:
-                (self.folder / FILES / f"{made.draft.name}.py").unlink(missing_ok=True)
+                (self.folder / FILES / f"{task.draft.name}.py").unlink(missing_ok=True)
         self.dropped.update(
-            DroppedDraft.from_json(line).stage for place, line in drops if place.index < self.next_index
+            DroppedDraft.from_json(line).stage for place, line in dropped if place.index < self.next_index
         )
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """BadInput where the folder holds no synthesised tasks."""
+    """The manifest of a folder. BadInput where the folder holds no synthesised tasks."""
     try:
         return Manifest.from_json((folder / MANIFEST).read_bytes())
     except OSError:
@@ -198,23 +198,11 @@ def read_manifest(folder: Path) -> Manifest:
         raise BadInput(f"{folder / MANIFEST} is not the manifest of synthesised tasks: {error}") from None
 
 
-def read_made(folder: Path) -> list[Made]:
-    """The tasks of a folder, in the order they were taken. BadInput where there are none; torn lines are left out."""
-    if not (folder / TASKS).exists():
-        read_manifest(folder)  # says what is missing
-    return [Made.from_json(line) for _, line in _lines(folder / TASKS)]
-
-
-def read_dropped(folder: Path) -> list[DroppedDraft]:
-    """What was not taken, in order."""
-    return [DroppedDraft.from_json(line) for _, line in _lines(folder / DROPPED)]
-
-
 def _lines(path: Path) -> Iterator[tuple[_Line, bytes]]:
-    """Whole, readable lines with their places; a torn one is nobody's fault, and its index is drawn again."""
+    """Complete, readable lines with their index fields; others are left out, and their indices are drawn again."""
     if not path.exists():
         return
-    kind: type[Record] = Made if path.name == TASKS else DroppedDraft
+    kind: type[Record] = SyntheticTask if path.name == TASKS else DroppedDraft
     for line in path.read_bytes().splitlines(keepends=True):
         with contextlib.suppress(msgspec.MsgspecError):
             kind.from_json(line)

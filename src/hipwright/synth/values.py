@@ -1,8 +1,8 @@
-"""What is known of a value while a task is composed: shape, dtype and the range of its numbers. Torch-free.
+"""Values of a task under composition: shape, dtype and the range of their elements. No torch.
 
-A range has bounds that a seldom draw may pass and never by much (a normal draw is within 5.5 deviations), and the mean
-and deviation of the elements. The rules are those of independent elements: rough, and enough to tell an overflow, the
-logarithm of a negative number or a constant before anything is run.
+A range has approximate bounds (5.5 standard deviations of a normal draw), and the mean and standard deviation of the
+elements. It is propagated by the rules of independent elements. This is rough, and enough to refuse overflows,
+logarithms of negative numbers and constants without running anything.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, isfinite, log, prod, sqrt
 
-TAIL = 5.5  # deviations of a normal draw that two million draws do not pass
-LARGEST = {"float32": 1e4, "bfloat16": 1e4, "float16": 1.5e3}  # of an intermediate value: its square still fits
-SMALLEST = {"float32": 1e-5, "bfloat16": 1e-4, "float16": 1e-3}  # deviation: below it float16 loses its digits
-RELATIVE = {"float32": 2e-3, "bfloat16": 0.08, "float16": 0.02}  # deviation over mean: below it a constant would pass
+TAIL = 5.5  # standard deviations: a bound of two million normal draws
+LARGEST = {"float32": 1e4, "bfloat16": 1e4, "float16": 1.5e3}  # magnitude of a value; its square does not overflow
+SMALLEST = {"float32": 1e-5, "bfloat16": 1e-4, "float16": 1e-3}  # least deviation; below it float16 has too few digits
+RELATIVE = {
+    "float32": 2e-3,
+    "bfloat16": 0.08,
+    "float16": 0.02,
+}  # least deviation over mean; below it a constant would pass verification
 
 # nodes and weights of Gauss and Hermite's quadrature of degree 9, for a standard normal
 _NODES = (
@@ -43,18 +47,18 @@ _STEPS = 64
 
 
 class Unfit(Exception):
-    """This operator cannot take this value; another one is tried."""
+    """An operator cannot take a value. Composition then draws another operator."""
 
 
-def need(condition: bool, why: str = "unfit") -> None:
-    """Raises Unfit unless it holds."""
+def require(condition: bool, why: str = "unfit") -> None:
+    """Raise Unfit unless the condition holds."""
     if not condition:
         raise Unfit(why)
 
 
 @dataclass(frozen=True)
 class Range:
-    """Bounds, mean and deviation of the elements. floor, ceiling: many elements lie at that bound, as after a clamp."""
+    """Bounds, mean and standard deviation of elements. floor, ceiling: many elements equal that bound."""
 
     low: float
     high: float
@@ -73,8 +77,8 @@ class Range:
         """The largest magnitude."""
         return max(abs(self.low), abs(self.high))
 
-    def through(self, function: Callable[[float], float]) -> Range:
-        """Of function(x), for x with this range. A function without a value there is Unfit."""
+    def mapped(self, function: Callable[[float], float]) -> Range:
+        """The range of function(x). Raises Unfit where the function is undefined in the range."""
         try:
             step = (self.high - self.low) / _STEPS
             grid = [function(self.low + k * step) for k in range(_STEPS)] + [function(self.high)]
@@ -91,8 +95,8 @@ class Range:
             low, high, mean, sqrt(square), any(end - low < flat for end in ends), any(high - end < flat for end in ends)
         )
 
-    def times(self, factor: float, shift: float = 0.0) -> Range:
-        """Of factor * x + shift."""
+    def scaled(self, factor: float, shift: float = 0.0) -> Range:
+        """The range of factor * x + shift."""
         ends = sorted((self.low * factor + shift, self.high * factor + shift))
         bunched = (self.floor, self.ceiling) if factor > 0 else (self.ceiling, self.floor)
         return Range(ends[0], ends[1], self.mean * factor + shift, self.std * abs(factor), *bunched)
@@ -108,7 +112,7 @@ class Range:
         return Range(min(ends), max(ends), mean, sqrt(max(0.0, (self.rms * other.rms) ** 2 - mean**2)))
 
     def __or__(self, other: Range) -> Range:
-        """Of elements drawn from both."""
+        """The range of elements drawn from both."""
         mean = (self.mean + other.mean) / 2
         square = (self.rms**2 + other.rms**2) / 2
         low, high = min(self.low, other.low), max(self.high, other.high)
@@ -121,65 +125,65 @@ class Range:
             (self.ceiling and self.high == high) or (other.ceiling and other.high == high),
         )
 
-    def inside(self, low: float, high: float) -> Range:
-        """The same, cut to bounds that are known better."""
+    def clipped(self, low: float, high: float) -> Range:
+        """The same range with tighter bounds."""
         return Range(max(low, self.low), min(high, self.high), self.mean, self.std, self.floor, self.ceiling)
 
     def averaged(self, count: int) -> Range:
-        """Of means over `count` elements."""
+        """The range of means over `count` elements."""
         std = self.std / sqrt(count)
-        return Range(self.mean - TAIL * std, self.mean + TAIL * std, self.mean, std).inside(self.low, self.high)
+        return Range(self.mean - TAIL * std, self.mean + TAIL * std, self.mean, std).clipped(self.low, self.high)
 
     def summed(self, count: int) -> Range:
-        """Of sums over `count` elements."""
-        return self.averaged(count).times(count)
+        """The range of sums over `count` elements."""
+        return self.averaged(count).scaled(count)
 
     def extreme(self, count: int, sign: int = 1) -> Range:
-        """Of the largest (sign 1) or smallest (-1) of `count` elements: Gumbel's law for normal ones."""
-        need(not (self.ceiling if sign > 0 else self.floor), "most extremes lie at the bound")
+        """The range of the largest (sign 1) or smallest (-1) of `count` elements, approximately for normal elements."""
+        require(not (self.ceiling if sign > 0 else self.floor), "most extremes lie at the bound")
         reach = sqrt(2 * log(max(count, 2)))
         mean, std = self.mean + sign * self.std * (reach - 0.4), 0.8 * self.std / max(reach, 1.2)
         end, room = (self.high if sign > 0 else self.low), (self.high - self.low) / (count + 1)
-        if sign * (end - mean) < room:  # the law of bounded ones: most lie close to the end
+        if sign * (end - mean) < room:  # of bounded elements the extremes lie close to the bound
             mean, std = end - sign * room, min(std, room)
         return Range(self.low, self.high, mean, std)
 
-    def normal(self, eps: float = 1e-5) -> Range:
-        """Of x less its mean over its deviation, with eps under the root."""
+    def standardised(self, eps: float = 1e-5) -> Range:
+        """The range of (x - mean) / sqrt(variance + eps)."""
         std = self.std / sqrt(self.std**2 + eps)
         return Range(-2 * TAIL, 2 * TAIL, 0.0, std)
 
     def softmax(self, count: int) -> Range:
-        """Of a softmax over `count` elements."""
+        """The range of a softmax over `count` elements."""
         each = 1.0 / count
         spread = sqrt(max(0.0, exp(min(self.std, 3.0) ** 2) - 1.0))
         return Range(0.0, 1.0, each, each * min(spread, sqrt(count - 1.0)))
 
 
 def normal(std: float = 1.0, mean: float = 0.0) -> Range:
-    """Of mean + std * torch.randn(...)."""
+    """The range of mean + std * torch.randn(...)."""
     return Range(mean - TAIL * std, mean + TAIL * std, mean, std)
 
 
 def uniform(low: float = 0.0, high: float = 1.0) -> Range:
-    """Of low + (high - low) * torch.rand(...)."""
+    """The range of low + (high - low) * torch.rand(...)."""
     return Range(low, high, (low + high) / 2, (high - low) / sqrt(12))
 
 
 def indices(count: int) -> Range:
-    """Of torch.randint(0, count, ...), and of positions."""
+    """The range of torch.randint(0, count, ...), and of positions."""
     return Range(0, count - 1, (count - 1) / 2, count / sqrt(12))
 
 
 @dataclass(frozen=True)
 class SketchValue:
-    """A value of forward. level: sums and averages over its axes are (nearly) constant, as after a softmax."""
+    """A value in forward. constant_sums: sums over its axes are nearly constant, as after a softmax or a norm."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     range: Range
-    level: bool = False
+    constant_sums: bool = False
 
     @property
     def rank(self) -> int:
@@ -188,11 +192,11 @@ class SketchValue:
 
     @property
     def elements(self) -> int:
-        """How many."""
+        """Number of elements."""
         return prod(self.shape)
 
-    def fit(self) -> None:
-        """Raises Unfit where float arithmetic of this dtype would overflow, vanish or give a constant."""
+    def check_range(self) -> None:
+        """Raise Unfit where the value may overflow its dtype, loses its digits, or is nearly a constant."""
         if self.dtype not in LARGEST:
             return
         r = self.range

@@ -16,9 +16,11 @@ from hipwright.errors import BadInput, OutOfBudget
 from hipwright.evaluation.suite import find_tasks
 from hipwright.events import Listener, silent
 from hipwright.synth.describe import summary
-from hipwright.synth.records import MODES, Draft, DroppedDraft, Made, Mode
-from hipwright.synth.run import DraftWriter, SynthesisRequest, Written, open_zygotes, synthesise
+from hipwright.synth.records import MODES, Draft, DroppedDraft, Mode, SyntheticTask
+from hipwright.synth.request import DraftOutcome, DraftWriter, SynthesisRequest
+from hipwright.synth.run import synthesise
 from hipwright.synth.store import SynthStore
+from hipwright.synth.workers import open_zygotes
 
 if TYPE_CHECKING:
     from hipwright.sandbox import Zygote
@@ -54,7 +56,7 @@ class SynthesisResult:
     """The tasks in a folder. counts: of tasks and dropped drafts by kind; new: made in this run, in `seconds`."""
 
     job: SynthesisJob
-    made: Sequence[Made]
+    made: Sequence[SyntheticTask]
     counts: Mapping[str, Any]
     new: int
     seconds: float
@@ -112,12 +114,12 @@ def run_synthesis(job: SynthesisJob, *, listener: Listener = silent) -> Synthesi
         llm_share=job.share,
     )
     if job.constraint and job.models is None:
-        plan.wanted()  # a constraint that cannot be read raises before anything is made
+        plan.parsed_constraint()  # a constraint that cannot be read raises before anything is made
     begun, interrupted = time.monotonic(), False
     with ExitStack() as stack:
         overlaps = _overlaps(job, listener, stack)
         store = stack.enter_context(SynthStore(job.out, _settings(job, plan), resume=job.resume))
-        if before := len(store.made):
+        if before := len(store.tasks):
             listener("note", {"text": f"{before} of {job.count} tasks are there already"})
         plan = stack.enter_context(_with_models(job, plan, listener))
         try:
@@ -130,7 +132,7 @@ def run_synthesis(job: SynthesisJob, *, listener: Listener = silent) -> Synthesi
             store.sync()
             raise
     seconds = time.monotonic() - begun
-    return SynthesisResult(job, store.made, store.counts, len(store.made) - before, seconds, interrupted)
+    return SynthesisResult(job, store.tasks, store.counts, len(store.tasks) - before, seconds, interrupted)
 
 
 def _parents(job: SynthesisJob) -> dict[str, str]:
@@ -164,7 +166,7 @@ def _settings(job: SynthesisJob, plan: SynthesisRequest) -> dict[str, Any]:
     return {**plan.settings(), "llm": list(models), "llm_share": share, "against": against}
 
 
-def _overlaps(job: SynthesisJob, listener: Listener, stack: ExitStack) -> Callable[[Made], str] | None:
+def _overlaps(job: SynthesisJob, listener: Listener, stack: ExitStack) -> Callable[[SyntheticTask], str] | None:
     """A function that returns why a task is too close to one of the folders, or "".
 
     Raises BadInput for a folder without tasks.
@@ -189,11 +191,11 @@ def _with_models(job: SynthesisJob, plan: SynthesisRequest, listener: Listener) 
 def _draft_writer(models: ModelAccess, logged: LoggedClient, seed: int) -> DraftWriter:
     """The task generator (agents/task_generator.py) as the draft writer of synthesis."""
 
-    def write(index: int, mode: Mode, parents: Mapping[str, str], constraint: str, zygote: Zygote) -> Written:
+    def write(index: int, mode: Mode, parents: Mapping[str, str], constraint: str, zygote: Zygote) -> DraftOutcome:
         from hipwright.agents.task_generator import TaskGenerator
 
         def refused(stage: str, why: str, how: str) -> DroppedDraft:
-            draft = Draft(name=f"llm_{index}", source="", mode=mode, mind="llm", seed=seed, detail=how)
+            draft = Draft(name=f"llm_{index}", source="", mode=mode, author="llm", seed=seed, detail=how)
             return DroppedDraft(draft=draft, stage=stage, why=why)
 
         role = TaskGenerator(zygote, seed, logged.client, models.lineup)
@@ -205,7 +207,7 @@ def _draft_writer(models: ModelAccess, logged: LoggedClient, seed: int) -> Draft
         if made is None:
             return None, tries or (refused("llm", "no answer", mode),)
         draft = Draft(
-            name=f"llm_{mode}_{index}", source=made.task.source, mode=mode, mind="llm", seed=seed, detail=made.how
+            name=f"llm_{mode}_{index}", source=made.task.source, mode=mode, author="llm", seed=seed, detail=made.how
         )
         return draft, tries
 

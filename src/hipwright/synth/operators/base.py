@@ -1,4 +1,4 @@
-"""What an operator of the library is, and the decorator that makes one."""
+"""The class of the library's operators, and the decorator that defines one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Make = Callable[[Sketch, SketchValue], SketchValue]
 
 @dataclass(frozen=True)
 class SynthOperator:
-    """One operator. make(sketch, value) writes its statements for a float value and returns the result.
+    """One operator. make(sketch, value) adds its statements for a float value to the sketch and returns the result.
 
-    make raises Unfit for a value that it cannot take. aten: the name that the dispatcher or torch.export gives it,
-    without overload; words: for the docstring; ranks: those it takes; library: the engine leaves it to the library
-    today; view: it moves numbers at most; ends: the result is no float tensor.
+    make raises Unfit for a value that it cannot take. aten: the name in the dispatcher or in torch.export, without
+    overload; phrase: for the docstring; ranks: of values it takes; library: the engine keeps it as a library call;
+    view: it computes nothing; non_float: its result is not a float tensor.
     """
 
     name: str
@@ -25,25 +25,25 @@ class SynthOperator:
     aten: str
     pointwise: bool
     make: Make
-    words: str
+    phrase: str
     ranks: tuple[int, ...] = (2, 3, 4)
     library: bool = False
     view: bool = False
-    ends: bool = False
+    non_float: bool = False
 
 
 def operator(
     name: str,
     family: str,
-    words: str,
+    phrase: str,
     *,
     aten: str = "",
     ranks: tuple[int, ...] = (2, 3, 4),
     library: bool = False,
     view: bool = False,
-    ends: bool = False,
+    non_float: bool = False,
 ) -> Callable[[Make], SynthOperator]:
-    """Make an Operator of a function; aten is the name where it is not given."""
+    """Define a SynthOperator by its `make` function. aten: `name` by default."""
 
     def wrap(make: Make) -> SynthOperator:
         return SynthOperator(
@@ -52,11 +52,11 @@ def operator(
             aten=aten or name,
             pointwise=family == "pointwise",
             make=make,
-            words=words,
+            phrase=phrase,
             ranks=ranks,
             library=library,
             view=view,
-            ends=ends,
+            non_float=non_float,
         )
 
     return wrap

@@ -1,4 +1,4 @@
-"""Windows over signals and images: pooling, resizing and convolutions."""
+"""Operators with spatial windows: pooling, resizing and convolutions."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from math import prod, sqrt
 
 from hipwright.synth.operators.base import Make, SynthOperator, operator
 from hipwright.synth.sketch import Sketch
-from hipwright.synth.values import Range, SketchValue, need, normal
+from hipwright.synth.values import Range, SketchValue, normal, require
 
 POOLING, RESIZING, CONVOLUTIONS = "pooling", "resizing", "convolutions"
 
 
 def _spatial(x: SketchValue, n: int) -> tuple[int, ...]:
-    need(x.rank == n + 2, "not a batch of channels")
+    require(x.rank == n + 2, "not a batch of channels")
     return x.shape[-n:]
 
 
 def _window(s: Sketch, x: SketchValue, n: int) -> tuple[int, int, int, tuple[int, ...]]:
-    """Kernel, stride, padding and the result's shape."""
+    """(kernel, stride, padding, the result's shape)."""
     kernel, stride, padding = s.rng.choice([(2, 2, 0), (3, 2, 1), (3, 1, 1), (4, 3, 0), (5, 2, 2)])
     sizes = _spatial(x, n)
-    need(min(sizes) > kernel + 1, "smaller than the window")
+    require(min(sizes) > kernel + 1, "smaller than the window")
     after = tuple((size + 2 * padding - kernel) // stride + 1 for size in sizes)
     return kernel, stride, padding, (*x.shape[:2], *after)
 
@@ -29,7 +29,7 @@ def _max_pool(n: int) -> Make:
     def make(s: Sketch, x: SketchValue) -> SketchValue:
         kernel, stride, padding, shape = _window(s, x, n)
         text = f"F.max_pool{n}d({x.name}, kernel_size={kernel}, stride={stride}, padding={padding})"
-        return s.let("pooled", text, shape, x.range.extreme(kernel**n), level=False)
+        return s.assign("pooled", text, shape, x.range.extreme(kernel**n), constant_sums=False)
 
     return make
 
@@ -38,7 +38,7 @@ def _avg_pool(n: int) -> Make:
     def make(s: Sketch, x: SketchValue) -> SketchValue:
         kernel, stride, padding, shape = _window(s, x, n)
         text = f"F.avg_pool{n}d({x.name}, kernel_size={kernel}, stride={stride}, padding={padding})"
-        return s.let("pooled", text, shape, x.range.averaged(kernel**n), level=x.level)
+        return s.assign("pooled", text, shape, x.range.averaged(kernel**n), constant_sums=x.constant_sums)
 
     return make
 
@@ -47,11 +47,11 @@ def _adaptive(n: int, kind: str) -> Make:
     def make(s: Sketch, x: SketchValue) -> SketchValue:
         sizes = _spatial(x, n)
         size = s.rng.choice([k for k in (2, 3, 4, 5, 7) if 2 * k <= min(sizes)] or [1])
-        need(not x.level and min(sizes) >= 2)
+        require(not x.constant_sums and min(sizes) >= 2)
         count = prod(sizes) // size**n
         known = x.range.averaged(count) if kind == "avg" else x.range.extreme(count)
         text = f"F.adaptive_{kind}_pool{n}d({x.name}, {size if n == 1 else (size,) * n})"
-        return s.let("pooled", text, (*x.shape[:2], *(size,) * n), known)
+        return s.assign("pooled", text, (*x.shape[:2], *(size,) * n), known)
 
     return make
 
@@ -68,13 +68,15 @@ def _resize(mode: str, n: int) -> Make:
         )
         if mode == "bicubic":
             known = known | Range(-x.range.largest * 1.6, x.range.largest * 1.6, x.range.mean, x.range.std)
-        return s.let("resized", text, (*x.shape[:2], *(2 * k for k in x.shape[2:])), known, level=x.level)
+        return s.assign(
+            "resized", text, (*x.shape[:2], *(2 * k for k in x.shape[2:])), known, constant_sums=x.constant_sums
+        )
 
     return make
 
 
 def _convolved(x: SketchValue, fan: int) -> Range:
-    """PyTorch draws weights uniformly within 1 / sqrt(fan), the bias too."""
+    """The range of a convolution. PyTorch draws weights and bias uniformly within 1 / sqrt(fan)."""
     std = sqrt(x.range.rms**2 / 3 + 1 / (3 * fan))
     return normal(std)
 
@@ -82,13 +84,13 @@ def _convolved(x: SketchValue, fan: int) -> Range:
 def _conv(n: int) -> Make:
     def make(s: Sketch, x: SketchValue) -> SketchValue:
         sizes, channels = _spatial(x, n), x.shape[1]
-        need(x.elements <= 150_000 and min(sizes) >= 4, "too much work")
+        require(x.elements <= 150_000 and min(sizes) >= 4, "too much work")
         depthwise = channels > 32 or s.rng.random() < 0.4
         out = channels if depthwise else s.rng.choice([8, 12, 16])
         extra = f", groups={s.size(channels)}" if depthwise else ""
         conv = s.module("conv", f"nn.Conv{n}d({s.size(channels)}, {s.size(out)}, kernel_size=3, padding=1{extra})")
         fan = 3**n * (1 if depthwise else channels)
-        return s.let("mixed", f"{conv}({x.name})", (x.shape[0], out, *sizes), _convolved(x, fan))
+        return s.assign("mixed", f"{conv}({x.name})", (x.shape[0], out, *sizes), _convolved(x, fan))
 
     return make
 
@@ -96,11 +98,11 @@ def _conv(n: int) -> Make:
 def _conv_transpose(n: int) -> Make:
     def make(s: Sketch, x: SketchValue) -> SketchValue:
         sizes, channels = _spatial(x, n), x.shape[1]
-        need(x.elements <= 60_000 and channels <= 48, "too much work")
+        require(x.elements <= 60_000 and channels <= 48, "too much work")
         out = s.rng.choice([6, 8, 12])
         conv = s.module("expand", f"nn.ConvTranspose{n}d({s.size(channels)}, {s.size(out)}, kernel_size=2, stride=2)")
         known = normal(sqrt(x.range.rms**2 * channels / (3 * out * 2**n) + 1 / (3 * out * 2**n)))
-        return s.let("expanded", f"{conv}({x.name})", (x.shape[0], out, *(2 * k for k in sizes)), known)
+        return s.assign("expanded", f"{conv}({x.name})", (x.shape[0], out, *(2 * k for k in sizes)), known)
 
     return make
 

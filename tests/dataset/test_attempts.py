@@ -9,7 +9,7 @@ import torch
 from msgspec.structs import replace
 
 from hipwright.api.data.hooks import evidence_text, mutants, search_pairs
-from hipwright.dataset.ladder import LIBRARY, OWN, library, rungs
+from hipwright.dataset.attempts import LIBRARY, OWN, library, rungs
 from hipwright.dataset.make import BuildSettings, Hooks, make
 from hipwright.dataset.store import OUTCOMES, DatasetStore, TaskOutcome, append, read_outcomes
 from hipwright.dataset.tasks import DatasetTask

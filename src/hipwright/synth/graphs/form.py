@@ -1,4 +1,4 @@
-"""A captured graph in normal form: the values, whatever they were called. Pure; no torch."""
+"""The normal form of a captured graph: its values without their names. Pure, without torch."""
 
 from __future__ import annotations
 
@@ -34,17 +34,20 @@ class Ref:
 
 @dataclass(frozen=True)
 class DimArgument:
-    """An argument that names a dimension, counted from 0."""
+    """An argument that is a dimension, counted from 0."""
 
     index: int
 
 
-Argument = Any  # Ref, Axis, None, bool, int, float, str, or a tuple of these
+Argument = Any  # Ref, DimArgument, None, bool, int, float, str, or a tuple of these
 
 
 @dataclass(frozen=True)
 class FormValue:
-    """One computed tensor. Leaves are "input", "state" and "const"; an argument tells the first two apart."""
+    """One tensor: an operator's result, or a leaf with the operator "input", "state" or "const".
+
+    The argument of an input or a state is its position, that of a constant its value.
+    """
 
     op: str
     args: tuple[Argument, ...]
@@ -53,13 +56,13 @@ class FormValue:
 
     @property
     def leaf(self) -> bool:
-        """Whether nothing computes it."""
+        """Whether the value is an input, a state or a constant."""
         return self.op in ("input", "state", "const")
 
 
 @dataclass
 class NormalForm:
-    """values in an order of computation; outputs: their ids, in the caller's order; writes: values that buffers get."""
+    """values: in an order of computation; outputs: ids in output order; writes: ids of values stored to buffers."""
 
     values: list[FormValue] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
@@ -67,14 +70,14 @@ class NormalForm:
     _ids: dict[FormValue, int] = field(default_factory=dict)
 
     def put(self, value: FormValue) -> Ref:
-        """The value's place; equal ones share it."""
+        """Add a value unless an equal one is there; the reference to it."""
         if value not in self._ids:
             self._ids[value] = len(self.values)
             self.values.append(value)
         return Ref(self._ids[value])
 
     def used(self) -> list[int]:
-        """The ids that outputs and writes need, in order of computation."""
+        """The ids of values that outputs and writes depend on, in order of computation."""
         wanted = {*self.outputs, *self.writes}
         for place in range(len(self.values) - 1, -1, -1):
             if place in wanted:
@@ -83,7 +86,7 @@ class NormalForm:
 
 
 def refs(argument: Argument) -> list[int]:
-    """The values an argument mentions, in order."""
+    """The ids of the values that an argument refers to, in order."""
     if isinstance(argument, Ref):
         return [argument.id]
     return [found for item in argument for found in refs(item)] if isinstance(argument, tuple) else []

@@ -1,4 +1,4 @@
-"""Near copies by their text: found however they are spelled, and nothing else is."""
+"""Near copies by their text: planted copies are found, other tasks are not."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import random
 import pytest
 
 from hipwright.synth.compose import compose
-from hipwright.synth.near import THRESHOLD, Near, likeness
-from hipwright.synth.near_text import text_steps
+from hipwright.synth.near_copies import THRESHOLD, NearCopyIndex, likeness
+from hipwright.synth.text_steps import text_steps
 from tests.dataset.planted import WAYS, planted
 from tests.synth.captured import task
 
@@ -26,20 +26,20 @@ def drafts(count: int, seed: int) -> dict[str, tuple[tuple[str, ...], str]]:
 def test_every_planted_copy_is_found_among_others_and_no_other_task_is() -> None:
     others = drafts(230, 21)
     bases = dict(list(others.items())[:30])
-    near = Near()
+    index = NearCopyIndex()
     for name, (_, source) in bases.items():
-        assert near.add(name, source) is None
+        assert index.add(name, source) is None
     tried = 0
     for name, (_, source) in bases.items():
         for way, text in planted(source).items():
-            assert near.add(f"{name} {way}", text) == name, way
+            assert index.add(f"{name} {way}", text) == name, way
             tried += 1
     assert tried > 8 * len(bases)
-    flagged = [name for name, (_, source) in others.items() if name not in bases and near.find(text_steps(source))]
+    flagged = [name for name, (_, source) in others.items() if name not in bases and index.find(text_steps(source))]
     assert flagged == []
 
 
-def test_each_way_is_used() -> None:
+def test_every_way_to_plant_a_copy_applies_to_some_task() -> None:
     used = {way for _, source in drafts(60, 4).values() for way in planted(source)}
     assert used == {*WAYS, "everything"}
 
@@ -55,13 +55,13 @@ SAME = {
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_spellings_of_one_step(name: str) -> None:
+def test_spellings_of_one_step_are_equal(name: str) -> None:
     first, *others = (text_steps(task(body, "w")) for body in SAME[name])
     assert first
     assert all(likeness(first, other) == 1.0 for other in others)
 
 
-def test_a_helper_is_walked_into() -> None:
+def test_helper_functions_are_followed() -> None:
     helped = (
         task("return self.gate(x.exp())")
         .replace("    def forward", "    def gate(self, y):\n        return outside(y)\n\n    def forward")
@@ -70,7 +70,7 @@ def test_a_helper_is_walked_into() -> None:
     assert text_steps(helped) == text_steps(task("return x.exp().sigmoid()"))
 
 
-def test_modules_made_before_are_their_functions() -> None:
+def test_modules_constructed_in_init_equal_their_functions() -> None:
     made = task("return self.net(x)").replace(
         "super().__init__()",
         "super().__init__()\n        layers = [nn.Linear(12, 12), nn.LayerNorm(12)]\n"
@@ -91,27 +91,27 @@ def test_other_operators_or_another_order_is_no_near_copy(one: str, other: str) 
     assert likeness(text_steps(task(one)), text_steps(task(other))) < THRESHOLD
 
 
-def test_text_that_is_no_python_is_compared_by_what_it_calls() -> None:
+def test_text_that_is_not_python_is_compared_by_its_calls() -> None:
     whole = task("y = torch.relu(x)\nz = torch.softmax(y, dim=1)\nreturn torch.logsumexp(z, dim=0)")
     broken = whole.replace("    def forward(self, x):", "    def forward(self, x:")
     assert text_steps(broken)
-    near = Near()
-    near.add("broken", broken)
-    assert near.add("again", "# mine\n" + broken.replace("y", "yy")) == "broken"
-    assert near.add("other", broken.replace("softmax", "sigmoid").replace("relu", "exp")) is None
+    index = NearCopyIndex()
+    index.add("broken", broken)
+    assert index.add("again", "# mine\n" + broken.replace("y", "yy")) == "broken"
+    assert index.add("other", broken.replace("softmax", "sigmoid").replace("relu", "exp")) is None
 
 
 @pytest.mark.parametrize("text", ["", "x = 1", "class Model: pass", "def f(:\n", "\x00", "(" * 3000])
-def test_nothing_to_compare_is_near_nothing(text: str) -> None:
-    near = Near()
-    assert near.add("one", text) is None
-    assert near.add("two", text) is None
+def test_texts_without_steps_are_never_near_copies(text: str) -> None:
+    index = NearCopyIndex()
+    assert index.add("one", text) is None
+    assert index.add("two", text) is None
 
 
-def test_the_likest_is_told_and_a_copy_is_not_kept() -> None:
-    near = Near()
+def test_the_nearest_task_is_returned_and_a_copy_is_not_kept() -> None:
+    index = NearCopyIndex()
     base = "return x.exp().tanh().sigmoid().sum(-1).relu().cos()"
-    near.add("base", task(base))
-    assert near.add("copy", task(base)) == "base"
-    assert len(near) == 1
-    assert near.find(text_steps(task(base))) == [("base", 1.0)]
+    index.add("base", task(base))
+    assert index.add("copy", task(base)) == "base"
+    assert len(index) == 1
+    assert index.find(text_steps(task(base))) == [("base", 1.0)]

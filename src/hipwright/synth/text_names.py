@@ -1,4 +1,4 @@
-"""What the names in a task file mean to near_text.py: operators by one name each, and what computes nothing."""
+"""Names in task files, for text_steps.py: one canonical name for each operator, and calls that are no steps."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ OTHER_NAMES = {
     "bitwise_and": "and",
     "bitwise_or": "or",
 }
-SILENT = frozenset(
+STEPLESS = frozenset(
     {
         "view",
         "reshape",
@@ -123,37 +123,41 @@ SILENT = frozenset(
         "enumerate",
     }
 )
-PLAIN = frozenset({"size", "dim", "numel", "len", "range", "is_floating_point", "finfo", "iinfo", "print", "super"})
+NOT_TENSORS = frozenset(
+    {"size", "dim", "numel", "len", "range", "is_floating_point", "finfo", "iinfo", "print", "super"}
+)
 STATE = frozenset({"parameter", "buffer", "register_buffer", "register_parameter"})
 ROOTS = frozenset({"torch", "nn", "F", "functional", "math", "special", "linalg", "fft", "ops", "aten"})
 SETTINGS = frozenset({"eval", "train", "to", "float", "half", "double", "bfloat16", "requires_grad_"})  # of a module
 
-DEFAULTS = frozenset({"mean", "none", "nearest", "zeros", "constant", "floor"})  # modes that need not be said
+DEFAULT_MODES = frozenset(
+    {"mean", "none", "nearest", "zeros", "constant", "floor"}
+)  # mode_suffix that need not be said
 
 
-def modes(call: ast.expr) -> str:
-    """What words among a call's arguments make of it: " nearest-exact", " tanh"; "" for what it is without any."""
-    if not isinstance(call, ast.Call) or canonical(last(call.func)) == "einsum":
+def mode_suffix(call: ast.expr) -> str:
+    """The string arguments of a call that select a mode, as in " nearest-exact" or " tanh"; "" for default modes."""
+    if not isinstance(call, ast.Call) or canonical_name(last_name(call.func)) == "einsum":
         return ""
     given = [a.value for a in (*call.args, *(k.value for k in call.keywords)) if isinstance(a, ast.Constant)]
-    return "".join(f" {word}" for word in given if isinstance(word, str) and word not in DEFAULTS)
+    return "".join(f" {mode}" for mode in given if isinstance(mode, str) and mode not in DEFAULT_MODES)
 
 
-def last(node: ast.expr) -> str:
-    """The last name of a dotted one."""
+def last_name(node: ast.expr) -> str:
+    """The last part of a dotted name; "" for any other expression."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def canonical(name: str) -> str:
-    """An operator's one name: LayerNorm and layer_norm, clip and clamp, mm and bmm are each one."""
+def canonical_name(name: str) -> str:
+    """The canonical name of an operator: one for LayerNorm and layer_norm, for clip and clamp, for mm and bmm."""
     plain = snake(name).strip("_")
     rank = re.search(r"[123]d$", name)
-    if rank and "norm" not in plain:  # the functions of norms do not say it
+    if rank and "norm" not in plain:  # functions of norms have no rank in their name
         plain += rank[0]
     return OTHER_NAMES.get(plain, plain)
 
 
-def library(node: ast.expr) -> bool:
+def is_torch_name(node: ast.expr) -> bool:
     """Whether a dotted name begins at torch or one of its parts."""
     while isinstance(node, ast.Attribute):
         node = node.value

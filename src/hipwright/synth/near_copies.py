@@ -1,8 +1,8 @@
-"""Near copies by their text alone: tasks whose forward applies the same operators to the same things.
+"""Near copies: tasks that apply nearly the same operators to the same operands.
 
-Likeness is the Jaccard index of what two files compute from what (near_text.py); MinHash (Broder 1997, "On the
-resemblance and containment of documents") with banding finds the few candidates among many, and each of them is then
-compared exactly. Names, layout, comments, sizes, dtypes and constants do not count.
+Likeness is the Jaccard index of the steps of two tasks (text_steps.py, graphs/hash.py). MinHash (Broder 1997, "On the
+resemblance and containment of documents") with banding finds candidates, and each candidate is compared exactly. Names,
+layout, comments, sizes, dtypes and constants leave no step.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hipwright.errors import BadInput
-from hipwright.synth.near_text import text_steps
+from hipwright.synth.text_steps import text_steps
 
 THRESHOLD = 0.8
 """Likeness from which two tasks count as near copies; docs/hygiene.md has the figures behind it."""
@@ -21,8 +21,8 @@ _PERMUTATIONS = 128
 _SEED = 1
 
 
-class Near:
-    """An index of tasks. threshold: likeness from which one is a near copy of another. Not for several threads."""
+class NearCopyIndex:
+    """An index of tasks by their steps. threshold: least likeness of a near copy. Not thread-safe."""
 
     def __init__(self, threshold: float = THRESHOLD) -> None:
         self.threshold = threshold
@@ -33,11 +33,11 @@ class Near:
         return len(self._steps)
 
     def add(self, key: str, source: str) -> str | None:
-        """The key of the task that `source` is a near copy of; None, and it is kept under `key`, if there is none."""
+        """The key of the kept task that `source` is a near copy of. Where there is none: keep `source`, return None."""
         return self.add_steps(key, text_steps(source))
 
     def add_steps(self, key: str, steps: frozenset[str]) -> str | None:
-        """The same for what a task computes, as text_steps or graph_steps tell it."""
+        """Like `add`, for the steps of a task from text_steps or graph_steps."""
         found = self.find(steps)
         if found:
             return found[0][0]
@@ -45,24 +45,24 @@ class Near:
         return None
 
     def keep(self, key: str, steps: frozenset[str]) -> None:
-        """Keep a task whatever is near it."""
+        """Keep a task, near copy or not."""
         if key not in self._steps:
             self._steps[key] = steps
-            self._index.insert(key, near_key(steps))
+            self._index.insert(key, minhash(steps))
 
     def find(self, steps: frozenset[str]) -> list[tuple[str, float]]:
         """(key, likeness) of the kept tasks at or above the threshold, the likest first."""
-        candidates = self._index.query(near_key(steps)) if steps else ()
+        candidates = self._index.query(minhash(steps)) if steps else ()
         found = [(key, likeness(steps, self._steps[key])) for key in candidates]
         return sorted(((k, v) for k, v in found if v >= self.threshold), key=lambda item: (-item[1], item[0]))
 
 
 def likeness(one: frozenset[str], other: frozenset[str]) -> float:
-    """The Jaccard index: 1 for the same steps, 0 for none in common or none at all."""
+    """The Jaccard index: 1 for equal step sets, 0 for disjoint or empty ones."""
     return len(one & other) / len(one | other) if one and other else 0.0
 
 
-def near_key(steps: Iterable[str]) -> Any:
+def minhash(steps: Iterable[str]) -> Any:
     """The MinHash of a task's steps."""
     minhash = _datasketch().MinHash(num_perm=_PERMUTATIONS, seed=_SEED)
     minhash.update_batch([step.encode() for step in sorted(steps)])
@@ -70,7 +70,7 @@ def near_key(steps: Iterable[str]) -> Any:
 
 
 def _index(threshold: float) -> Any:
-    """Bands that miss next to nothing above the threshold; what they find too much, the exact comparison drops."""
+    """Banding that prefers false candidates over missed ones: the exact comparison removes false candidates."""
     return _datasketch().MinHashLSH(threshold=threshold, num_perm=_PERMUTATIONS, weights=(0.05, 0.95))
 
 

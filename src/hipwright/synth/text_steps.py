@@ -1,8 +1,8 @@
-"""What a task file computes from what, read from its text alone: nothing is executed or imported, and any text will do.
+"""The steps of a task read from its text alone: nothing is executed or imported, and any text is accepted.
 
-The forward is followed along its data: `x.relu()`, `F.relu(x)`, `torch.relu(x)` and `nn.ReLU()(x)` are one step, a
-local name or an attribute stands for what was assigned to it, and submodules, helpers and nn.Sequential are walked
-into. A text without a Model that can be read so gives the names it calls, in pairs as they follow one another.
+The forward is followed along its data: `x.relu()`, `F.relu(x)`, `torch.relu(x)` and `nn.ReLU()(x)` are the same step, a
+local name or an attribute stands for the value assigned to it, and submodules, helper functions and nn.Sequential are
+followed. For a text without a readable Model the steps are the names that it calls, alone and in consecutive pairs.
 """
 
 from __future__ import annotations
@@ -14,29 +14,40 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from hipwright import syntax
-from hipwright.synth.graph_hash import chains, counted
-from hipwright.synth.near_names import BINARY, COMPARED, PLAIN, SETTINGS, SILENT, STATE, canonical, last, library, modes
+from hipwright.synth.graphs.hash import chains, counted
+from hipwright.synth.text_names import (
+    BINARY,
+    COMPARED,
+    NOT_TENSORS,
+    SETTINGS,
+    STATE,
+    STEPLESS,
+    canonical_name,
+    is_torch_name,
+    last_name,
+    mode_suffix,
+)
 
-_DEPTH = 12  # of calls within calls
+_MAX_DEPTH = 12  # of calls within calls
 
 
 @dataclass(frozen=True, eq=False)
 class OperatorResult:
-    """One operator's result. above: the results that it was computed from. "in": an input."""
+    """The result of one operator, an input ("in") or a parameter ("state"). above: the results it is computed from."""
 
     name: str
     above: tuple[OperatorResult, ...] = ()
 
 
-Held = tuple[OperatorResult, ...]  # what an expression holds; () for plain values; a parameter is one Step "state"
+Results = tuple[OperatorResult, ...]  # the tensors in an expression's value; () for a value without tensors
 
 
 @dataclass
 class NameScope:
-    """Names and attributes: what they hold, or the expression that made the module they are."""
+    """What the names of one function mean. fields: of self; modules: the expressions that construct submodules."""
 
-    names: dict[str, Held] = field(default_factory=dict)
-    fields: dict[str, Held] = field(default_factory=dict)
+    names: dict[str, Results] = field(default_factory=dict)
+    fields: dict[str, Results] = field(default_factory=dict)
     modules: dict[str, ast.expr] = field(default_factory=dict)
     methods: dict[str, ast.FunctionDef] = field(default_factory=dict)
 
@@ -45,23 +56,23 @@ def text_steps(source: str) -> frozenset[str]:
     """Operators and their chains of two and three along the data, each occurrence with its number."""
     try:
         tree = syntax.parse(source)
-        steps = _Reader(tree).steps()
+        steps = _ForwardReader(tree).steps()
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         steps = []
     found = [c for s in steps for c in chains(s.name, ((a.name, [b.name for b in a.above]) for a in s.above))]
-    return counted(found) if found else _words(source)
+    return counted(found) if found else _called_names(source)
 
 
-def _words(source: str) -> frozenset[str]:
-    """For what is not Python, or has no Model: the names that are called, alone and in pairs."""
+def _called_names(source: str) -> frozenset[str]:
+    """The steps of a text without a readable Model: the names that it calls, alone and in consecutive pairs."""
     code = re.sub(r"#[^\n]*", "", re.sub(r'("""|\'\'\').*?\1', "", source, flags=re.DOTALL))
-    called = [canonical(word) for word in re.findall(r"(?<!def )(?<!class )\b([A-Za-z_]\w*)[ \t]*\(", code)]
-    kept = [word for word in called if word not in SILENT and word not in PLAIN]
+    called = [canonical_name(word) for word in re.findall(r"(?<!def )(?<!class )\b([A-Za-z_]\w*)[ \t]*\(", code)]
+    kept = [word for word in called if word not in STEPLESS and word not in NOT_TENSORS]
     return counted([*kept, *(f"{b}<{a}" for a, b in pairwise(kept))])
 
 
-class _Reader:
-    """Follows the forward of the class Model, or of the last class that has one."""
+class _ForwardReader:
+    """Follows the forward of the class Model, else of the last class with a forward."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.functions = {f.name: f for f in tree.body if isinstance(f, ast.FunctionDef)}
@@ -70,7 +81,7 @@ class _Reader:
         self.depth = 0
 
     def steps(self) -> list[OperatorResult]:
-        """Every step in the order in which it is read; those no output needs too."""
+        """All steps in reading order, also those that no output depends on."""
         having = [c for c in self.classes.values() if _method(c, "forward") is not None]
         chosen = next((c for c in having if c.name == "Model"), having[-1] if having else None)
         if chosen is not None:
@@ -90,13 +101,13 @@ class _Reader:
                     self._field(scope, target, node.value)
             elif isinstance(node, ast.AnnAssign) and node.value is not None:
                 self._field(scope, node.target, node.value)
-            elif isinstance(node, ast.Call) and canonical(last(node.func)) in STATE:
+            elif isinstance(node, ast.Call) and canonical_name(last_name(node.func)) in STATE:
                 for name in (a.value for a in node.args[:1] if isinstance(a, ast.Constant)):
                     scope.fields[str(name)] = (OperatorResult("state"),)
         return scope
 
     def _field(self, scope: NameScope, target: ast.expr, value: ast.expr) -> None:
-        if not (isinstance(target, ast.Attribute) and last(target.value) == "self"):
+        if not (isinstance(target, ast.Attribute) and last_name(target.value) == "self"):
             if isinstance(target, ast.Name):
                 scope.modules.setdefault(
                     f"local {target.id}", value
@@ -104,15 +115,15 @@ class _Reader:
             return
         if isinstance(value, ast.Name):
             value = scope.modules.get(f"local {value.id}", value)
-        called = canonical(last(value.func)) if isinstance(value, ast.Call) else ""
+        called = canonical_name(last_name(value.func)) if isinstance(value, ast.Call) else ""
         if called in STATE:
             scope.fields[target.attr] = (OperatorResult("state"),)
         elif called:
             scope.modules[target.attr] = value
 
-    def _inside(self, scope: NameScope, function: ast.FunctionDef, arguments: Sequence[Held]) -> Held:
-        """What a function returns of its arguments."""
-        if self.depth > _DEPTH:
+    def _inside(self, scope: NameScope, function: ast.FunctionDef, arguments: Sequence[Results]) -> Results:
+        """The results that a function returns for its arguments; () below _MAX_DEPTH nested calls."""
+        if self.depth > _MAX_DEPTH:
             return ()
         self.depth += 1
         inner = NameScope(
@@ -122,13 +133,13 @@ class _Reader:
         self.depth -= 1
         return returned
 
-    def _block(self, scope: NameScope, body: Iterable[ast.stmt]) -> Held:
-        returned: Held = ()
+    def _block(self, scope: NameScope, body: Iterable[ast.stmt]) -> Results:
+        returned: Results = ()
         for statement in body:
             returned += self._statement(scope, statement)
         return returned
 
-    def _statement(self, scope: NameScope, node: ast.stmt) -> Held:
+    def _statement(self, scope: NameScope, node: ast.stmt) -> Results:
         match node:
             case ast.Return(value=ast.expr() as value):
                 return self.read(scope, value)
@@ -150,9 +161,9 @@ class _Reader:
                 return self._block(scope, body)
         return ()
 
-    def _loop(self, scope: NameScope, target: ast.expr, items: ast.expr, body: list[ast.stmt]) -> Held:
-        """Once for each module of a list that can be read, else once."""
-        returned: Held = ()
+    def _loop(self, scope: NameScope, target: ast.expr, items: ast.expr, body: list[ast.stmt]) -> Results:
+        """Follow the body once for each module of a readable list of modules, else once."""
+        returned: Results = ()
         modules: list[ast.expr | None] = list(self._listed(scope, items))
         for module in modules or [None]:
             if module is None:
@@ -170,7 +181,7 @@ class _Reader:
         else:
             self._hold(scope, target, self.read(scope, value))
 
-    def _hold(self, scope: NameScope, target: ast.expr, held: Held) -> None:
+    def _hold(self, scope: NameScope, target: ast.expr, held: Results) -> None:
         if isinstance(target, ast.Name):
             scope.names[target.id] = held
         elif isinstance(target, (ast.Tuple, ast.List)):
@@ -183,8 +194,8 @@ class _Reader:
 
     # ---------------------------------------------------------------- expressions
 
-    def read(self, scope: NameScope, node: ast.expr) -> Held:
-        """What an expression holds; the steps in it are noted."""
+    def read(self, scope: NameScope, node: ast.expr) -> Results:
+        """The results in an expression's value; its steps are added to `found`."""
         match node:
             case ast.Name(id=name):
                 return scope.names.get(name, ())
@@ -208,21 +219,21 @@ class _Reader:
                 return ()
         return tuple(s for child in ast.iter_child_nodes(node) for s in self._child(scope, child))
 
-    def _child(self, scope: NameScope, node: ast.AST) -> Held:
+    def _child(self, scope: NameScope, node: ast.AST) -> Results:
         if isinstance(node, ast.comprehension):
             self._hold(scope, node.target, self.read(scope, node.iter))
             return ()
         return self.read(scope, node) if isinstance(node, ast.expr) else ()
 
-    def _attribute(self, scope: NameScope, node: ast.Attribute) -> Held:
-        if last(node.value) == "self" and isinstance(node.value, ast.Name):
+    def _attribute(self, scope: NameScope, node: ast.Attribute) -> Results:
+        if last_name(node.value) == "self" and isinstance(node.value, ast.Name):
             return scope.fields.get(node.attr, ())
         if node.attr in ("weight", "bias", "running_mean", "running_var"):
             return (OperatorResult("state"),)
         return self.read(scope, node.value) if node.attr in ("T", "mT", "H", "data", "values", "indices") else ()
 
-    def _step(self, name: str, operands: Iterable[Held]) -> Held:
-        """A new step; none where no operand is a tensor. Parameters feed steps, and are none themselves."""
+    def _step(self, name: str, operands: Iterable[Results]) -> Results:
+        """Add a step and return its result; () when no operand is a tensor. Parameters are not among `above`."""
         held = [step for operand in operands for step in operand]
         if not held:
             return ()
@@ -230,12 +241,12 @@ class _Reader:
         self.found.append(made := OperatorResult(name, tuple(above.values())))
         return (made,)
 
-    def _call(self, scope: NameScope, node: ast.Call) -> Held:
-        function, name = node.func, canonical(last(node.func))
+    def _call(self, scope: NameScope, node: ast.Call) -> Results:
+        function, name = node.func, canonical_name(last_name(node.func))
         if (module := self._module(scope, function)) is not None:
             return self._apply(scope, module, [self.read(scope, a) for a in node.args])
-        on: list[Held] = []
-        if isinstance(function, ast.Attribute) and not library(function.value):
+        on: list[Results] = []
+        if isinstance(function, ast.Attribute) and not is_torch_name(function.value):
             on = [self.read(scope, function.value)]
             if isinstance(function.value, ast.Name) and function.value.id == "self" and name:
                 inner = scope.methods.get(function.attr)
@@ -243,21 +254,21 @@ class _Reader:
         given = self._arguments(scope, node)
         if isinstance(function, ast.Name) and function.id in self.functions:
             return self._inside(NameScope(), self.functions[function.id], given)
-        if name in PLAIN:
+        if name in NOT_TENSORS:
             return ()
-        if name in SILENT:
+        if name in STEPLESS:
             return tuple(step for held in (*on, *given) for step in held)
         if name == "linear":
             return self._step("add", [self._step("matmul", given)])
-        return self._step(name + modes(node), [*on, *given])
+        return self._step(name + mode_suffix(node), [*on, *given])
 
-    def _arguments(self, scope: NameScope, node: ast.Call) -> list[Held]:
+    def _arguments(self, scope: NameScope, node: ast.Call) -> list[Results]:
         return [self.read(scope, a) for a in (*node.args, *(k.value for k in node.keywords))]
 
     # ---------------------------------------------------------------- modules
 
     def _module(self, scope: NameScope, function: ast.expr) -> ast.expr | None:
-        """The expression that made the module which is called, if it is one."""
+        """The expression that constructs the called module; None where no module is called."""
         if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "self":
             return scope.modules.get(function.attr)
         if isinstance(function, ast.Name):
@@ -269,10 +280,10 @@ class _Reader:
         return function if isinstance(function, ast.Call) else None  # nn.ReLU()(x)
 
     def _listed(self, scope: NameScope, node: ast.expr) -> Iterator[ast.expr]:
-        """The modules of a ModuleList or Sequential."""
+        """The constructor expressions of the modules of a ModuleList or Sequential."""
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
             node = scope.modules.get(node.attr, node)
-        if isinstance(node, ast.Call) and canonical(last(node.func)) in ("sequential", "module_list"):
+        if isinstance(node, ast.Call) and canonical_name(last_name(node.func)) in ("sequential", "module_list"):
             yield from self._parts(scope, node.args)
 
     def _parts(self, scope: NameScope, items: Iterable[ast.expr]) -> Iterator[ast.expr]:
@@ -285,30 +296,30 @@ class _Reader:
                 yield from self._parts(scope, item.elts)
             elif isinstance(item, ast.Dict):
                 yield from self._parts(scope, item.values)
-            elif isinstance(item, ast.Call) and last(item.func) == "OrderedDict":
+            elif isinstance(item, ast.Call) and last_name(item.func) == "OrderedDict":
                 yield from (pair.elts[1] for pair in _pairs(item))
             else:
                 yield item
 
-    def _apply(self, scope: NameScope, module: ast.expr, given: list[Held]) -> Held:
-        """What a module makes of its arguments."""
+    def _apply(self, scope: NameScope, module: ast.expr, given: list[Results]) -> Results:
+        """The results of a module for its arguments."""
         while isinstance(module, ast.Call) and isinstance(made := module.func, ast.Attribute) and made.attr in SETTINGS:
             module = made.value  # nn.BatchNorm2d(8).eval()
-        name = last(module.func) if isinstance(module, ast.Call) else last(module)
+        name = last_name(module.func) if isinstance(module, ast.Call) else last_name(module)
         if name in self.classes:
             forward = _method(self.classes[name], "forward")
             return self._inside(self._scope(self.classes[name]), forward, given) if forward is not None else ()
-        kind = canonical(name)
+        kind = canonical_name(name)
         if kind == "sequential":
             held = given[0] if given else ()
             for part in self._listed(scope, module):
                 held = self._apply(scope, part, [held])
             return held
-        if kind in SILENT:
+        if kind in STEPLESS:
             return given[0] if given else ()
         if kind == "linear":
             return self._step("add", [self._step("matmul", given)])
-        return self._step(kind + modes(module), given)
+        return self._step(kind + mode_suffix(module), given)
 
 
 def _pairs(call: ast.Call) -> Iterator[ast.Tuple]:

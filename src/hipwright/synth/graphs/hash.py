@@ -1,11 +1,12 @@
-"""One name for one computation: hashes of captured graphs that spelling does not change, and what two have in common.
+"""Canonical hashes of captured graphs, and their steps for comparing two of them.
 
-`graph_hash` is the same for graphs that differ in names, in the order of independent operators and of commutative
-arguments, in views that change nothing, and in ways to write one operator (graph_rules.py). Shapes, dtypes and
-constants count; `shapeless_hash` forgets sizes, widths and constants, and keeps operators, wiring, ranks and axes.
+`graph_hash` is the same for graphs that differ only in names, in the order of independent operators and of commutative
+arguments, in views without effect, and in spellings of one operator (rules.py). It depends on shapes, dtypes and
+constants; `shapeless_hash` depends on operators, wiring, ranks and axes, not on sizes, widths and constants.
 
-Colour refinement (Weisfeiler and Leman 1968) decides: isomorphic graphs always hash alike. Two that differ hash alike
-only where refinement cannot tell them apart, which needs rings of shared operands and equal operators.
+The hash is taken of the colours of colour refinement (Weisfeiler and Leman 1968): isomorphic graphs have equal hashes.
+Other graphs have equal hashes only where refinement does not separate them, which needs cycles of shared operands under
+equal operators.
 """
 
 from __future__ import annotations
@@ -16,17 +17,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from hipwright.records import content_key
-from hipwright.synth.graph_form import COMMUTATIVE, LAYOUT, Argument, DimArgument, FormValue, NormalForm, Ref, refs
-from hipwright.synth.graph_read import normal_form
+from hipwright.synth.graphs.form import COMMUTATIVE, LAYOUT, Argument, DimArgument, FormValue, NormalForm, Ref, refs
+from hipwright.synth.graphs.normalise import normal_form
 
 Label = Callable[[NormalForm, FormValue], str]
 
-_ROUNDS = 8  # of refinement; three are usual
-_MEANING = frozenset({"pow", "item", "linalg_vector_norm"})  # their numbers say what is computed, not how much
+_MAX_ROUNDS = 8  # of refinement
+_NUMBERS_COUNT = frozenset(
+    {"pow", "item", "linalg_vector_norm"}
+)  # operators whose numeric arguments count in `shapeless_hash`
 
 
 def graph_hash(graph: Mapping[str, Any]) -> str:
-    """20 hex digits of a captured graph (engine.graph.Graph.to_dict()) with its sizes, dtypes and constants."""
+    """20 hex digits of a captured graph (capture.graph.Graph.to_dict()) with its sizes, dtypes and constants."""
     form = normal_form(graph)
     ends = Counter((place, f"output {k}") for k, place in enumerate(form.outputs))
     ends.update((place, "write") for place in form.writes)
@@ -34,7 +37,7 @@ def graph_hash(graph: Mapping[str, Any]) -> str:
 
 
 def shapeless_hash(graph: Mapping[str, Any]) -> str:
-    """20 hex digits of its operators and wiring; sizes, widths, constants and the order of outputs are forgotten."""
+    """20 hex digits of a captured graph's operators and wiring, without sizes, widths, constants and output order."""
     form = normal_form(graph, widths=False)
     form.writes = []
     ends = Counter((place, "output") for place in form.outputs)
@@ -42,12 +45,12 @@ def shapeless_hash(graph: Mapping[str, Any]) -> str:
 
 
 def graph_steps(graph: Mapping[str, Any]) -> frozenset[str]:
-    """What is computed from what: operators, and chains of two and three along the data, views and casts left out.
+    """The steps of a graph: its operators and its chains of two and three operators along the data; no views and casts.
 
-    Each occurrence has its number ("relu#2"), so that sets compare as multisets.
+    Each occurrence is numbered ("relu#2"), so that set operations work as on multisets.
     """
     form = normal_form(graph, widths=False)
-    sources: dict[int, tuple[int, ...]] = {}  # of each value, the computed ones that it reads, through views
+    sources: dict[int, tuple[int, ...]] = {}  # of each value, the computed values it is read from, through views
     names: dict[int, str] = {}
     found: list[str] = []
     form.writes = []
@@ -71,7 +74,7 @@ def _above(form: NormalForm, place: int, sources: Mapping[int, tuple[int, ...]])
 
 
 def chains(name: str, above: Iterable[tuple[str, Iterable[str]]]) -> list[str]:
-    """An operator, with each that feeds it, and with each that feeds those."""
+    """The steps of one operator. above: (operator, the operators above it) for each operator that feeds it."""
     found = [name]
     for source, further in above:
         found.append(f"{name}<{source}")
@@ -80,7 +83,7 @@ def chains(name: str, above: Iterable[tuple[str, Iterable[str]]]) -> list[str]:
 
 
 def counted(found: Iterable[str]) -> frozenset[str]:
-    """A multiset as a set: each occurrence with its number."""
+    """A multiset as a set: each occurrence with its number appended."""
     seen: Counter[str] = Counter()
     marked = []
     for item in found:
@@ -98,14 +101,14 @@ def _step(value: FormValue) -> str:
 
 
 def _colours(form: NormalForm, ends: Counter[tuple[int, str]], label: Label) -> list[str]:
-    """The refined colours of all values that matter, sorted."""
+    """The refined colours of all used values, sorted. ends: how often each value is which output."""
     used = form.used()
     tails: dict[int, list[str]] = {}
     for (place, what), count in ends.items():
         tails.setdefault(place, []).append(f"{what} x{count}")
     colours = {place: label(form, form.values[place]) for place in used}
     classes = 0
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         colours = _down(form, used, _up(form, used, colours), tails)
         if (now := len(set(colours.values()))) == classes:
             break
@@ -126,7 +129,7 @@ def _up(form: NormalForm, used: list[int], labels: Mapping[int, str]) -> dict[in
 
 
 def _down(form: NormalForm, used: list[int], up: Mapping[int, str], tails: Mapping[int, list[str]]) -> dict[int, str]:
-    """Each value's colour from its own and from where its users read it: x * x is not x * y."""
+    """Each value's colour from its own and from its users with the argument positions at which they read it."""
     users: dict[int, list[str]] = {place: list(tails.get(place, ())) for place in used}
     colours: dict[int, str] = {}
     for place in reversed(used):
@@ -159,12 +162,12 @@ def _shapeless(form: NormalForm, value: FormValue) -> str:
     if value.op == "clamp":
         limits = [isinstance(limit, Ref) or limit is not None for limit in value.args[1:3]]
         return f"clamp {value.dtype} {len(value.shape)} {limits}"
-    args = value.args if value.op in _MEANING else _without_numbers(value.args)
+    args = value.args if value.op in _NUMBERS_COUNT else _without_numbers(value.args)
     return f"{value.op} {value.dtype} {len(value.shape)} {_sorted_text(value.op, args)}"
 
 
 def _sorted_text(op: str, args: tuple[Argument, ...]) -> str:
-    """The arguments with their operands blanked; those of commutative operators in no order."""
+    """The arguments with operands as "."; sorted for commutative operators."""
     parts = [_text(a) for a in args]
     return ", ".join(sorted(parts) if op in COMMUTATIVE else parts)
 

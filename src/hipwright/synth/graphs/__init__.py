@@ -1,0 +1,1 @@
+"""Canonical forms and hashes of captured graphs (docs/hygiene.md)."""
