@@ -49,7 +49,7 @@ def add_options(options: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Writes the file; a task that cannot be opened is named and left out."""
-    tasks = options.tasks or sorted(suite_named("examples").paths)
+    tasks = options.tasks or sorted(suite_named("small").paths)
     with task_host() as host, options.out.open("w") as out:
         for task in tasks:
             path = str(task.absolute().relative_to(ROOT))

@@ -29,7 +29,7 @@ class Against(Record, frozen=True, kw_only=True):
 class Trial(Record, frozen=True, kw_only=True):
     """One evaluation of a search, in order. microseconds: None for a program that failed.
 
-    choices: what the engine was told. speedup, interval: against eager, measured shortly. estimated_us, detail: the
+    choices: the engine's settings. speedup, interval: against eager, measured shortly. estimated_us, detail: the
     static estimate for the same device.
     """
 

@@ -50,13 +50,13 @@ def head(rows: Sequence[Measured], tasks: Sequence[Task]) -> str:
     timed = {row.task: row for stage in ("first", "opened") for row in right_away if row.stage == stage}
     seconds = [row.first_s or 0.0 for row in timed.values()]
     lanes = max((row.lanes for row in timed.values()), default=1)
-    told = [
+    lines = [
         f"{len(tasks)} tasks on {where or 'no device'}: {right} right and timed, {len(tasks) - right} not",
         f"time to the first verified program: median {median_of(seconds):.1f} s, worst "
         f"{max(seconds, default=float('nan')):.1f} s, of {len(seconds)} tasks (up to {lanes} side by side)",
     ]
-    told += [f"  {row.task}: {row.status}, {row.message[:120]}" for row in best if row and not row.passed]
-    return "\n".join(told)
+    lines += [f"  {row.task}: {row.status}, {row.message[:120]}" for row in best if row and not row.passed]
+    return "\n".join(lines)
 
 
 def families(tasks: Sequence[Task]) -> str:

@@ -104,7 +104,7 @@ class SuiteRun:
         stage = self._under_way.get(task.name) or (self._missing(task) or self._stages())[0]
         if isinstance(error, HipwrightError):
             self._keep(failed(task, stage, error.status, error.fault, error.message))
-        else:  # a bug of ours costs a task, not the run
+        else:  # a bug of hipwright costs a task, not the run
             self._keep(failed(task, stage, "unscorable", "service", f"{type(error).__name__}: {error}"))
 
     def _keep(self, row: Measured | None) -> None:

@@ -67,7 +67,7 @@ class TimedSides:
         if self.runner.target != "cpu":
             try:
                 self._add("compile", self._rotation(torch.compile(self.model, dynamic=False)))
-            except Exception as error:  # whatever the compiler refuses: the variants are compared all the same
+            except Exception as error:  # any refusal of the compiler: the variants are compared without it
                 self.refused["compile"] = f"{type(error).__name__}: {error}"[:160]
 
     def _rotation(self, run: Callable[..., Any]) -> Rotation:
