@@ -1,4 +1,4 @@
-"""The driver of benchmarks on made-up machines: tasks open once, in turn, until all are done or time is over."""
+"""The driver of benchmarks on fake machines: tasks open once, in turn, until all are done or the time is over."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hipwright.evaluation.schedule import EvaluationJob
 
 
 class ToyMachine:
-    """Notes what is opened and closed; `close` releases whoever hangs."""
+    """Records what is opened and closed; `close` releases calls that hang."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -33,7 +33,7 @@ class ToyMachine:
 
 
 class ToyMeasurement:
-    """A job's payload is what it does: a number of seconds, "hang", or an error to raise."""
+    """A job's payload is its action: a number of seconds, "hang", or an error to raise."""
 
     def __init__(self, machine: ToyMachine) -> None:
         self.machine = machine

@@ -1,4 +1,4 @@
-"""hipwright as a library: what importing it costs, what it exports, and the examples of its docstrings."""
+"""hipwright as a library: import time, exported names, and the examples of its docstrings."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_api_needs_neither_torch_nor_the_command_lines_libraries() -> None:
 
 
 def test_every_public_name_is_there_and_keeps_its_meaning() -> None:
-    import hipwright.evaluation.pipeline  # a submodule must not take a public name's place
+    import hipwright.evaluation.pipeline  # a submodule must not replace a public name
 
     assert {name: getattr(hipwright, name) for name in hipwright.__all__} == {
         "Evaluation": Evaluation,

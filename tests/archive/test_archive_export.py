@@ -48,7 +48,7 @@ def kept_keys(value: Any) -> set[str]:
 @given(JSON, st.data())
 @settings(max_examples=50)
 def test_what_a_machine_writes_never_shows(value: Any, data: st.DataObject) -> None:
-    """Documents that differ in the listed fields only strip to the same bytes."""
+    """Documents that differ only in the listed fields strip to the same bytes."""
 
     def other(item: Any) -> Any:
         if isinstance(item, dict):

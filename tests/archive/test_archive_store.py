@@ -49,7 +49,7 @@ def test_processes_append_to_one_run_at_once(tmp_path: Path) -> None:
         for who in (1, 2):
             mine = [(e.kind, e.number) for e in events if e.data["who"] == who]
             assert mine == [(kind, n) for n in range(60) for kind in "ab"]  # each kept its own order
-        # both events of one call stand together
+        # both events of one call are adjacent
         assert all(a.data == b.data and a.number == b.number for a, b in zip(events[::2], events[1::2], strict=True))
         assert archive.program(program(59).key) == program(59)
 

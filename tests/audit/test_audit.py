@@ -33,7 +33,7 @@ CALL_S, COMPILE_S = 10.0, 20.0
 
 @pytest.fixture(autouse=True)
 def _short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stops candidates that never end sooner than for users."""
+    """Stops endless candidates sooner than for users."""
     monkeypatch.setattr(verifiers, "LIMITS", replace(verifiers.LIMITS, wall_s=CALL_S))
     monkeypatch.setattr(cpu, "_LIMITS", replace(cpu._LIMITS, wall_s=COMPILE_S))
 

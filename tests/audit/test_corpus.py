@@ -75,7 +75,7 @@ def test_static_rules_stop_their_cases(case: CorpusCase) -> None:
 
 def test_forms_are_detected_by_content() -> None:
     told = {case.id: form_of(case.text) for case in CASES}
-    # a file that calls its class by another name, or gives a program a class, is what its text says
+    # a file that calls its class by another name, or gives a program a class, has the form of its text
     odd = {i for i, form in told.items() if not i.startswith(form)}
     assert odd <= {"program/hostile/subclasses_the_reference", "modelnew/broken/no_model"}
 

@@ -1,4 +1,4 @@
-"""Mutants: what is changed, that a seed always draws the same, and their fates."""
+"""Mutants: their changes, their draw by a seed, and their outcomes."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_rounding_is_no_equivalence(session: AuditSession) -> None:
 @pytest.mark.slow
 def test_a_sample_is_killed(session: AuditSession) -> None:
     report = run_mutants(session, 24, seed=2)
-    # all scores of a row 1.0 larger: a softmax does not see it but in its rounding, so the rule calls it a survivor
+    # all scores of a row 1.0 larger: a softmax changes only in its rounding, so the rule calls it a survivor
     same = "attention_online:14: changed constant: `float s = 0.0f;` -> `float s = 1.0f;`"
     assert report.total == 24
     assert [m.description() for m in report.survivors() if m.description() != same] == [], report.summary()

@@ -1,4 +1,4 @@
-"""Running command lines with an archive of their own, and looking for what they left behind."""
+"""Runs command lines with their own archive, and finds processes that they left behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILES = REPO / "tests" / "bad_input"
 
 
 def environment(home: Path) -> dict[str, str]:
-    """The build cache is the user's own: these tests are about the command line, not about cold builds."""
+    """The environment with this archive and the user's own build cache, as these tests are not about cold builds."""
     return {**os.environ, "HIPWRIGHT_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "160"}
 
 
@@ -28,7 +28,7 @@ def hipwright(home: Path, *args: object) -> subprocess.CompletedProcess[str]:
 
 
 def process(home: Path, *args: object, timeout: float = 240) -> subprocess.CompletedProcess[str]:
-    """One command line, for real: for tests of what a process leaves behind."""
+    """One command line as a process, for tests of what it leaves behind."""
     command = [sys.executable, "-m", "hipwright", *map(str, args)]
     return subprocess.run(
         command, env=environment(home), cwd=home.parent, capture_output=True, text=True, timeout=timeout
@@ -43,7 +43,7 @@ def one_object(text: str) -> dict[str, Any]:
 
 
 def left_behind(home: Path, *, patience: float = 5.0) -> list[str]:
-    """Processes that still carry this archive in their environment or command line after a while."""
+    """Processes that still have this archive in their environment or command line after a while."""
     deadline = time.monotonic() + patience
     while (found := _carrying(str(home).encode())) and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Bad input, for real: one line that names whose fault it is, the right exit code, nothing broken or left behind."""
+"""Bad input: one line that names whose fault it is, the correct exit code, nothing damaged or left behind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cli_tools import FILES, hipwright, left_behind, one_object, process
 TASK = FILES / "scale.py"
 
 BAD_TASKS = [
-    # file, whose fault, what the line must say
+    # file, whose fault, required part of the line
     ("missing.py", "bad input", "missing.py"),
     ("no_model.py", "task", "Model"),
     ("raises.py", "task", "the task's own code fails"),
@@ -19,7 +19,7 @@ BAD_TASKS = [
     ("exits.py", "task", ""),
 ]
 BAD_PROGRAMS = [
-    # file, status, what the evidence must say
+    # file, status, required part of the evidence
     ("syntax_error.py", "parse_error", "line"),
     ("no_plan.py", "parse_error", "forward"),
     ("does_not_compile.py", "compile_error", "undeclared"),

@@ -204,7 +204,7 @@ def test_interrupted_while_it_asks_it_ends_at_once_and_goes_on(home: Path, one_t
 
 @pytest.mark.slow
 def test_what_a_provider_fails_is_no_wrong_kernel_and_is_tried_again(home: Path, tmp_path: Path) -> None:
-    """Row means cannot be asked for at first: those samples are in no denominator, and --resume asks for them."""
+    """Row means fail at first: those samples are in no denominator, and --resume asks for them."""
     broken = [True]
 
     def reply(messages: list[dict[str, str]], call: int) -> Any:
@@ -237,7 +237,7 @@ def test_what_a_provider_fails_is_no_wrong_kernel_and_is_tried_again(home: Path,
 def test_a_limit_in_tokens_ends_the_asking_and_modelnew_files_are_judged_in_their_lane(
     home: Path, one_task: Path
 ) -> None:
-    """Each call may take some 11,000 tokens and takes 9,000, so that of four two are asked for."""
+    """Each call may take some 11,000 tokens and takes 9,000, so that two of four are made."""
     with LocalProvider(lambda messages, call: Reply(MODELNEW, input_tokens=1000, output_tokens=8000)) as provider:
         limits = ("--samples", 4, "--max-tokens", 25_000)
         done = hipwright(home, "bench", one_task, *BASE, "--llm", provider.spec(), "--form", "modelnew", *limits)

@@ -1,4 +1,4 @@
-"""`hipwright dataset` as people run it: real tasks, real workers, whole files, exit codes that mean something."""
+"""`hipwright dataset` end to end: real tasks, real workers, complete files, exit codes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def made_up(folder: Path, count: int = 6) -> list[Pair]:
-    """A data set of rows that nobody verified, for the commands that only read."""
+    """A data set of unverified rows, for the commands that only read."""
     task = TASK.format(number=2, width=31)
     about = {"operators": ("aten.tanh.default",), "families": ("pointwise",), "dtype": "float32", "composition": "tanh"}
     pairs = [

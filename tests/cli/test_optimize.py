@@ -1,4 +1,4 @@
-"""`optimize` for real: what it leaves, what it promises about stdout, and that Ctrl-C loses nothing."""
+"""`optimize` end to end: its files, its stdout, and that Ctrl-C loses nothing."""
 
 from __future__ import annotations
 

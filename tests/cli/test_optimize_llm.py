@@ -1,4 +1,4 @@
-"""`optimize --llm` for real: two wires, a wrong answer repaired, replay, limits, an outage, and no secret anywhere."""
+"""`optimize --llm` end to end: two protocols, a repaired answer, replay, limits, an outage, and no leaked secret."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SECRETS = {f"SOME_SERVICE_{n}_API_KEY": f"planted-secret-number-{n}-{'x' * n}" f
 
 
 def reply(messages: list[dict[str, str]], call: int) -> str:
-    """Wrong from the reference alone; right once the verifier's evidence is shown."""
+    """Wrong from the reference alone; correct once the prompt has the verifier's evidence."""
     text = "\n".join(m["content"] for m in messages)
     return RIGHT if "wrong_value" in text else WRONG
 
@@ -58,7 +58,7 @@ def process(home: Path, *args: object, timeout: float = 240) -> subprocess.Compl
 
 
 def surroundings(home: Path) -> dict[str, str]:
-    """The archive, the provider's keys, and secrets that nobody asked for."""
+    """The archive, the provider's keys, and unrelated secrets."""
     keys = LocalProvider.environment() | SECRETS
     return {"HIPWRIGHT_HOME": str(home), "HIPWRIGHT_OUTAGE_SECONDS": "3", **keys}
 
@@ -100,11 +100,11 @@ def test_a_wrong_answer_is_repaired_and_the_run_replays_bit_for_bit(tmp_path: Pa
     assert RIGHT.split("```")[1].splitlines()[4] in first and '"kind":"called"' in first
 
     recording, elsewhere = "latest", home
-    if wire == "anthropic":  # from a file, in an archive that knows nothing
+    if wire == "anthropic":  # from a file, in an empty archive
         elsewhere, recording = tmp_path / "elsewhere", str(tmp_path / "run.jsonl")
         with Archive(home, create=False) as archive:
             Path(recording).write_text(export(archive, "latest"))
-    again = optimize(elsewhere, "--replay", recording, "--out", tmp_path / "again")  # the provider is gone
+    again = optimize(elsewhere, "--replay", recording, "--out", tmp_path / "again")  # the provider is not reachable
     assert again.returncode == 0, again.stderr
     assert canonical(elsewhere) == first
     assert files_with_secrets(tmp_path) == [] and not left_behind(home)

@@ -1,4 +1,4 @@
-"""The promises of every command: quick help, JSON alone on stdout, harmless text, honest exit codes."""
+"""Properties of every command: quick help, JSON alone on stdout, harmless text, correct exit codes."""
 
 from __future__ import annotations
 

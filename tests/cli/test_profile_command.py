@@ -1,4 +1,4 @@
-"""`hipwright profile`: what it refuses, and one run end to end with a stand-in for rocprofv3."""
+"""`hipwright profile`: its errors, and one run end to end with a substitute for rocprofv3."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_other_targets_have_no_counters(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """One made-up AMD GPU, and a script for rocprofv3."""
+    """One fake AMD GPU, and a script for rocprofv3."""
     gpu = GpuInfo(index=0, kind="rocm", name="MI300X", architecture="gfx942")
     monkeypatch.setattr(topology, "find", lambda kind=None: [gpu] if kind in (None, "rocm") else [])
     monkeypatch.setenv("HIPWRIGHT_CACHE", str(tmp_path / "cache"))
@@ -93,7 +93,7 @@ def test_from_files_to_words(machine: Path, capsys: pytest.CaptureFixture[str]) 
 def test_the_same_on_nvidia(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The compiler is a stand-in too: what it is asked is checked, and that its cubin reaches the profiled process."""
+    """The compiler is a substitute too: its arguments are checked, and that its cubin reaches the profiled process."""
     asked: list[dict[str, object]] = []
 
     def build(hip: str, defines: dict[str, int], *, arch: str, pool: object, cache: BuildCache, unsafe: bool) -> Build:

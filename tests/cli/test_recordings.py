@@ -1,4 +1,4 @@
-"""Recorded conversations run again as they were: no network, the same programs, the same verdicts."""
+"""Recorded conversations are replayed: no network, the same programs, the same verdicts."""
 
 from __future__ import annotations
 

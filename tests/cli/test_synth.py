@@ -1,4 +1,4 @@
-"""`hipwright synth` as people meet it: bad input, a kill that costs nothing, models, a folder for bench."""
+"""`hipwright synth` end to end: bad input, a kill that loses nothing, models, a folder for bench."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sandbox tests share."""
+"""Helpers of the sandbox tests."""
 
 from pathlib import Path
 
@@ -7,5 +7,5 @@ SERVICE = f"{HERE / 'service.py'}:Service"
 
 
 def open_files() -> int:
-    """How many file descriptors this process holds."""
+    """How many file descriptors this process has open."""
     return len(list(Path("/proc/self/fd").iterdir()))

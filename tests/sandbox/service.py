@@ -1,5 +1,5 @@
-"""What the session tests run inside: a service with good, broken and hostile methods."""
-# plain calls, as an attacker makes them
+"""The service that the session tests run: good, broken and hostile methods."""
+# direct calls, as an attacker makes them
 # ruff: noqa: PTH115, PTH123, PTH208, SIM105, SIM115
 
 import ctypes
@@ -88,7 +88,7 @@ class Service:
         return {}, None
 
     def raw_reply(self, header, bundle):
-        """Bytes of the caller's choice in place of the reply."""
+        """The caller's bytes in place of the reply."""
         _scribble(bytes.fromhex(header["hex"]))
 
     def mapped_reply(self, header, bundle):
@@ -103,7 +103,7 @@ class Service:
         time.sleep(60)
 
     def answer(self, header, bundle):
-        """A wrong word on the socket."""
+        """A wrong message on the socket."""
         socket.socket(fileno=os.dup(_channel_fd())).send(b"gotcha")
         time.sleep(60)
 
@@ -112,7 +112,7 @@ class Service:
         return {}, None
 
     def attempts(self, header, bundle):
-        """Name -> "done" or the error's name, of things that a locked process must not do."""
+        """Name -> "done" or the error's name, for each act that a locked process must not do."""
         return {name: _outcome(_ATTEMPTS[name], header) for name in header["names"]}, None
 
     def attack(self, header, bundle):
@@ -126,7 +126,7 @@ class Service:
         return {}, None
 
     def fill_tmp(self, header, bundle):
-        """Write until the disk is full; says how many MiB fitted."""
+        """Writes until the disk is full; returns how many MiB fitted."""
         written = 0
         with open("/tmp/fill", "wb") as stream:
             while written < header["mb"]:
@@ -134,7 +134,7 @@ class Service:
         return {"mb": written}, None
 
     def flood(self, header, bundle):
-        """Standard output, without end, past Python's own wrapper."""
+        """Writes to standard output without end, past Python's own wrapper."""
         line = b"x" * 65536
         deadline = time.monotonic() + header["s"]
         while time.monotonic() < deadline:
@@ -146,7 +146,9 @@ class Service:
         return {}, None
 
     def bomb(self, header, bundle):
-        """Every process forks again, in a session of its own: 2**doublings of them, so that a test leaves a machine."""
+        """Every process forks again, in a session of its own: 2**doublings of them, a number that a test machine can
+        bear.
+        """
         for _ in range(header["doublings"]):
             try:
                 if os.fork() == 0:
@@ -167,13 +169,15 @@ class Service:
         time.sleep(600)
 
     def eat(self, header, bundle):
-        """Touch memory until none is left."""
+        """Touches memory until none is left."""
         held = []
         while True:
             held.append(bytearray(b"x" * (64 << 20)))
 
     def kill_around(self, header, bundle):
-        """SIGKILL for the parent, everything, and each process it can see; what each attempt did."""
+        """Sends SIGKILL to the parent, to everything, and to each process it can see; returns the result of each
+        attempt.
+        """
         targets = [os.getppid(), 1, -1, *(int(p) for p in os.listdir("/proc") if p.isdigit() and int(p) != os.getpid())]
         return {"done": [pid for pid in targets if _outcome(lambda h, pid=pid: os.kill(pid, 9), {}) == "done"]}, None
 
@@ -188,7 +192,7 @@ class Service:
         return {"own": own, "others": others}, None
 
     def leave_mark(self, header, bundle):
-        """Whether an earlier candidate's file is there; leaves one."""
+        """Whether an earlier candidate's file exists; writes one."""
         mark = Path("/tmp/mark")
         found = mark.exists()
         mark.write_text("x")

@@ -1,4 +1,4 @@
-"""What contained code can reach: real attempts, made inside."""
+"""What contained code can access: real attempts, made inside."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ def test_no_secrets_no_network_no_files(zygote, monkeypatch, tmp_path):
 
 
 def _shows_only(path: str) -> bool:
-    """Folders on the way to what is shown exist inside, with nothing else in them."""
+    """Folders on the way to a visible path exist inside, with nothing else in them."""
     return any(Path(shown).is_relative_to(path) for shown in (HERE, sys.base_prefix, *sys.path) if str(shown))
 
 

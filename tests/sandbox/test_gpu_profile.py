@@ -1,6 +1,6 @@
-"""Processes that drive a GPU: what they see, what they may call, and how hostile host code in them ends.
+"""Processes that drive a GPU: what they can access and call, and how hostile host code in them ends.
 
-No GPU is needed: the nodes shown are those of another device of this machine.
+No GPU is needed: the visible nodes are those of another device of this machine.
 """
 
 import subprocess
@@ -54,7 +54,7 @@ def gpu_zygote():
 
 
 def test_processes_are_counted_once_for_all_who_wait(monkeypatch):
-    """Each look goes through /proc thread by thread; a dozen sessions of one zygote wait at a time."""
+    """Each count reads /proc thread by thread; a dozen sessions of one zygote wait at a time."""
     counted = []
     monkeypatch.setattr("hipwright.sandbox.zygote.count_tasks", lambda pid, enough: counted.append(pid) or enough + 1)
     zygote = fake_zygote()
@@ -107,7 +107,7 @@ def test_gpus_are_counted_by_their_nodes(tmp_path):
     assert [path.name for path in gpu_nodes(tmp_path)] == ["nvidia0", "nvidia2", "nvidia10"]
     assert gpu_count(CUDA, dev=tmp_path) == 3 and gpu_count(ROCM, dev=tmp_path) == 0
     (tmp_path / "kfd").touch()
-    for number, simds in enumerate((0, 304, 304)):  # the first node of a topology is the processor
+    for number, simds in enumerate((0, 304, 304)):  # the first node of a topology is the CPU
         node = tmp_path / f"class/kfd/kfd/topology/nodes/{number}"
         node.mkdir(parents=True)
         (node / "properties").write_text(f"cpu_cores_count 0\nsimd_count {simds}\n")
@@ -181,7 +181,8 @@ HOSTILE = {
 def test_hostile_code_ends_in_time_and_the_service_lives(gpu_zygote, method):
     header, failure = HOSTILE[method]
     limits = Limits(memory_mb=1024)
-    limit = LIMIT if failure is WorkerTimeout else 20.0  # what ends by itself may take its time on a busy machine
+    # processes that end by themselves may take longer on a busy machine
+    limit = LIMIT if failure is WorkerTimeout else 20.0
     with gpu_zygote.session(SERVICE, {}, limits=limits) as session:
         session.call("lock", {"profile": "gpu"}, timeout_s=20)
         with Watch() as watch, pytest.raises(failure) as caught:
@@ -196,7 +197,7 @@ def test_hostile_code_ends_in_time_and_the_service_lives(gpu_zygote, method):
 
 @pytest.mark.parametrize("kernel_limit", [True, False])
 def test_a_fork_bomb_among_allowed_processes_is_seen_and_killed(monkeypatch, kernel_limit):
-    """The tools profile may fork, and for root RLIMIT_NPROC counts nothing: a control group and we do."""
+    """The tools profile may fork, and RLIMIT_NPROC does not limit root: a control group or the parent's count does."""
     if not kernel_limit:
         monkeypatch.setattr("hipwright.sandbox.cgroup._bases", lambda proc, root: [])
     with fake_zygote() as zygote:

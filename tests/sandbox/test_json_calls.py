@@ -1,4 +1,4 @@
-"""Quick calls: one message each way, the same errors as other calls."""
+"""JSON calls: one message each way, the same errors as other calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools: what they get, what comes back."""
+"""Tools: their inputs and their outputs."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a zygote needs to start, and what it says when that is missing."""
+"""What a zygote needs to start, and the errors when it is missing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_missing_library_is_one_clear_line() -> None:
 
 
 def test_a_session_of_an_earlier_life_is_not_looked_for_in_the_next(tmp_path: Path) -> None:
-    """Numbers of processes begin anew: the new zygote would wait for the end of a session that goes on."""
+    """Process numbers start again: the new zygote must not wait for the end of another session with the same number."""
     service = tmp_path / "service.py"
     service.write_text(
         "class Service:\n    def __init__(self, *_): pass\n    def echo(self, header, bundle):\n"

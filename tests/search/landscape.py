@@ -57,7 +57,7 @@ def microseconds(c: Mapping[str, Any]) -> float:
 
 @dataclass
 class Judge:
-    """delay: seconds an evaluation takes. tally: a file that gets a line for each evaluation that was finished.
+    """delay: seconds of an evaluation. tally: a file that gets a line for each finished evaluation.
 
     faults: {how many of the first calls on each program: the fault they end in}.
     """

@@ -158,7 +158,7 @@ def test_the_machines_faults_are_tried_again(archive: Archive, fault: Any) -> No
     assert show(archive, "latest").costs["retries"] == 8
     begin(archive, Judge(mark="healthy"), budget=4)
     healthy, broken = (export(archive, r.id, canonical=True) for r in reversed(archive.runs()))
-    assert healthy == broken  # what broke and healed leaves no trace in the outcome
+    assert healthy == broken  # transient faults leave no trace in the outcome
 
 
 def test_a_fault_that_stays_is_unscorable_and_never_reused(archive: Archive) -> None:

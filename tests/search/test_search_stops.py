@@ -54,7 +54,7 @@ def test_max_minutes_ends_the_run_with_what_it_has(archive: Archive) -> None:
         assert result.reason == "max_minutes" and not result.interrupted and watch.seconds < 3
         assert 0 < result.evaluations == len(judge.calls) < 1000
         trials = show(archive, "latest").trials
-        assert all(t.reason for t in trials if t.status == "pass")  # what was evaluated was decided
+        assert all(t.reason for t in trials if t.status == "pass")  # evaluated programs were decided
 
 
 def test_patience(archive: Archive) -> None:

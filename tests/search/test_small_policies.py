@@ -204,7 +204,9 @@ def barren(view: SearchView, count: int) -> SearchView:
 
 
 def test_a_pattern_joins_what_gained_by_itself() -> None:
-    """Combinations come by the product of their gains; losing changes are in none, and no combination is repeated."""
+    """Combinations are ordered by the product of their gains; losing changes are in none, and no combination is
+    repeated.
+    """
     view = barren(swept({"a": 1.1, "b": 0.5, "c": 1.3, "d": 1.01}), 4)
     moves = policy("pattern").select(view, 4, random.Random(0))
     assert {move.operator for move in moves} == {"default"} and {move.parents for move in moves} == {("base",)}

@@ -35,7 +35,7 @@ def built(cache: BuildCache) -> Callable[[str, str], Build]:
 
 @pytest.fixture
 def fresh() -> None:
-    """Forget what was found on this machine, before and after."""
+    """Clears the caches of what was found on this machine, before and after."""
     for found in (clang.find, ocml.find):
         found.cache_clear()
     yield

@@ -1,4 +1,4 @@
-"""Kernels of the kinds that people write, for the build tests."""
+"""Kernels of common kinds, for the build tests."""
 
 from __future__ import annotations
 
@@ -235,6 +235,6 @@ DEFINES = {"BLOCK": 256, "TILE": 32}
 
 
 def pairs(*names: str) -> list[Any]:
-    """Every kernel for every target; half of the targets only in the long run, as gfx942 stands for its siblings."""
+    """Every kernel for every target; half of the targets only in the long run, as gfx942 represents its relatives."""
     long_run = {"gfx90a": [pytest.mark.slow], "gfx950": [pytest.mark.slow]}
     return [pytest.param(name, target, marks=long_run.get(target, [])) for name in names for target in OFFLINE]

@@ -1,6 +1,6 @@
-"""One kernel body for every name that our HIP headers promise, to be compiled under NVRTC.
+"""A kernel body for every name of hipwright's HIP headers, to be compiled by NVRTC.
 
-Functions are read from the headers that AMD and the cpu target share: a name added there is asked of NVIDIA too.
+Functions are read from the headers that AMD and the cpu target share: a name added there is tested on NVIDIA too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PASSED = (*_INTEGERS, "float", "double", "__half", "__half2", "__hip_bfloat16",
 
 
 def source(bodies: list[str]) -> str:
-    """A kernel each; body i stands in line i + len(HEADS) + 1."""
+    """A kernel for each body; body i is in line i + len(HEADS) + 1."""
     head = "".join(f"#include <{name}>\n" for name in HEADS)
     return head + "".join(
         f'extern "C" __global__ void k{i}(void* q, float f, double d, int i, long long l) {{ {body} }}\n'
@@ -24,7 +24,7 @@ def source(bodies: list[str]) -> str:
 
 
 def bodies() -> list[str]:
-    """All of them."""
+    """All bodies."""
     return [*_overloads(), *_functions(), *_halves(), *_atomics(), *_shuffles(), *_OTHERS]
 
 

@@ -1,4 +1,4 @@
-"""What is read out of assembly and code objects, against what the compiler says itself."""
+"""The reader of assembly and code objects, against the compiler's own figures."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Accuracy of our device math: every function swept on this machine's processor against mpmath, in ulp.
+"""Accuracy of hipwright's device math: every function, on this machine's CPU, against mpmath, in ulp.
 
-The headers that AMD code objects get are compiled here for the host, so what is measured is the code that runs there
-(except exp, exp2, exp10, log, log2, log10 in float and the `__fast` intrinsics, which LLVM expands on AMD).
-The limits below are the table of docs/toolchain.md.
+The headers for AMD code objects are compiled here for the host, so the measured code is the code that runs there
+(except exp, exp2, exp10, log, log2, log10 in float and the `__fast` intrinsics, which LLVM expands on AMD). The limits
+below are the table of docs/toolchain.md.
 """
 
 from __future__ import annotations

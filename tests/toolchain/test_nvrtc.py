@@ -1,4 +1,4 @@
-"""The cuda target's compiler, for real: NVRTC from pip, no GPU."""
+"""The cuda target's compiler: real NVRTC from pip, without a GPU."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_honest_programs(compile_: Compile, path: Path) -> None:
 
 @pytest.mark.parametrize("path", corpus("broken"), ids=lambda path: path.stem)
 def test_broken_programs_are_broken_elsewhere(compile_: Compile, cache: BuildCache, path: Path) -> None:
-    """What compiles for AMD compiles here: the error of such a program is met by running it."""
+    """Source that compiles for AMD compiles here: the faults of such programs appear when they run."""
     from hipwright.toolchain.amd import offline as amdgpu
 
     hip, defines = hip_of(path)
@@ -158,7 +158,7 @@ def test_a_build_tells_its_instruction_mix_and_occupancy(compile_: Compile) -> N
 def test_what_a_session_tells_is_looked_at(
     compile_: Compile, monkeypatch: pytest.MonkeyPatch, told: object, compilers: CompilePool
 ) -> None:
-    """It saw hostile source: whatever it says of a kernel's instructions, it is no verdict and breaks nobody."""
+    """A session has read hostile source: its report on instructions affects no verdict and causes no error."""
     call = compilers.call
 
     def answer(*asked: Any) -> Any:
@@ -253,8 +253,9 @@ def test_launch_bounds_take_the_first_argument(compile_: Compile) -> None:
 
 
 def test_vector_loads_are_whole(compile_: Compile, cache: BuildCache) -> None:
-    """Our float4 is a class of its own: it must still move 16 bytes at once (LDG.128 and STG.128 as one instruction
-    each, so the vector kernel is no longer than the scalar one)."""
+    """The header's float4 is a class: it must still move 16 bytes at once (LDG.128 and STG.128 as one instruction each,
+    so the vector kernel is no longer than the scalar one).
+    """
     text = HEAD + (
         'extern "C" __global__ void wide(const float4* x, float4* y) { y[threadIdx.x] = x[threadIdx.x]; }\n'
         'extern "C" __global__ void plain(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x]; }\n'

@@ -1,4 +1,4 @@
-"""NVRTC sessions under hostile sources and on broken machines, for real, without a GPU."""
+"""NVRTC sessions with hostile sources and on broken machines, without a GPU."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_compiles_run_side_by_side_and_a_closed_pool_refuses(cache: BuildCache) 
 
 @pytest.mark.parametrize("after", [0.0, 0.1, 0.4])
 def test_a_pool_that_is_closed_while_it_warms_leaves_nothing_behind(after: float) -> None:
-    """A session started behind the close would start the zygote anew, which nobody would end."""
+    """A session started after the close would start the zygote again, which nobody would end."""
     with nvrtc.zygote() as zygote, CompilePool(zygote, 4) as pool:
         nvrtc.warm(pool, "sm_90")
         time.sleep(after)
@@ -84,7 +84,7 @@ def test_an_endless_compile_is_stopped_and_not_remembered(
     )
     build = nvrtc.build(text, {}, arch="sm_90", pool=compilers, cache=cache)
     assert not build.ok
-    if "stopped after" in build.log:  # a compiler that gives up by itself in time is as good
+    if "stopped after" in build.log:  # a compiler that gives up in time is accepted too
         assert not nvrtc.build(text, {}, arch="sm_90", pool=compilers, cache=cache).cached
     assert nvrtc.build(SIMPLE, {"SCALE": 7}, arch="sm_90", pool=compilers, cache=cache).ok
 
@@ -118,9 +118,9 @@ def test_killed_compiles_cost_the_others_their_sessions_only_now_and_then(
         pool.warm(nvrtc.SERVICE, nvrtc._init("sm_90")).join()
         assert len(pool._idle) == 2
         kill(8)
-        assert len(pool._idle) == 1  # the neighbour's session is as it was
+        assert len(pool._idle) == 1  # the other session is unchanged
         kill(9)
-        assert not pool._idle  # the zygote went with them, and with it what they left in /tmp
+        assert not pool._idle  # the zygote has ended, and its /tmp with it
         assert build(8).ok
 
 

@@ -1,4 +1,4 @@
-"""Precompiled headers change how long a build takes and nothing else."""
+"""Precompiled headers change only the duration of a build."""
 
 from __future__ import annotations
 

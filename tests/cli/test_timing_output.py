@@ -1,4 +1,4 @@
-"""What the command line says of a measured target, and of what it does not know after one."""
+"""The command line's output for a measured target, and for what a timing leaves unknown."""
 
 from __future__ import annotations
 
