@@ -51,9 +51,21 @@ def test_commands_work_as_shown(page: Path, tmp_path: Path) -> None:
         assert done.returncode == code, f"{line}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
-def test_links_lead_somewhere(page: Path) -> None:
+def linked(page: Path) -> list[Path]:
+    """The files that a page links to."""
     prose = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose):
-        if not re.match(r"[a-z]+:", target):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose)
+    return [page.parent / target for target in targets if not re.match(r"[a-z]+:", target)]
+
+
+LINKING = [*sorted(REPO.glob("*.md")), *sorted((REPO / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", LINKING, ids=[str(page.relative_to(REPO)) for page in LINKING])
+def test_links_lead_somewhere(page: Path) -> None:
+    assert [str(target) for target in linked(page) if not target.exists()] == []
+
+
+def test_the_readme_links_every_page() -> None:
+    found = {target.resolve() for target in linked(REPO / "README.md")}
+    assert [page.name for page in sorted((REPO / "docs").glob("*.md")) if page not in found] == []
