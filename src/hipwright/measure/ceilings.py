@@ -58,15 +58,15 @@ def ceilings_of(reference: Measuring, folder: Path) -> Ceilings:
     path = folder / f"ceilings-{key}.json"
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         return Ceilings.from_json(path.read_bytes())
-    told = reference.measure_ceilings()
+    reported = reference.measure_ceilings()
     found = Ceilings(
         device=str(info["name"]),
         driver=str(info["driver"]),
         torch=str(info["torch"]),
-        copy=float(told["copy"]),
-        read=float(told["read"]),
-        write=float(told["write"]),
-        flops={str(name): float(rate) for name, rate in told["flops"].items()},
+        copy=float(reported["copy"]),
+        read=float(reported["read"]),
+        write=float(reported["write"]),
+        flops={str(name): float(rate) for name, rate in reported["flops"].items()},
     )
     if min(found.copy, found.read, found.write) <= 0 or not found.flops:
         raise DeviceError(f"the ceilings of {found.device} cannot be measured: {found.to_json()[:300]}")

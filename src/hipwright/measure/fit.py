@@ -110,7 +110,7 @@ def features_from(microseconds: float, detail: Sequence[Mapping[str, Any]]) -> t
 def refined(estimate: Estimate, model: CostModel) -> Estimate:
     """The estimate with the fitted time in place of its own, which remains in a row of its detail."""
     raw = estimate.microseconds
-    told = round(model.microseconds(features_from(raw, estimate.detail), raw), 4)
+    predicted = round(model.microseconds(features_from(raw, estimate.detail), raw), 4)
     row = {
         "kind": FITTED,
         "name": f"fitted to {model.samples} programs on {model.device}",
@@ -119,9 +119,9 @@ def refined(estimate: Estimate, model: CostModel) -> Estimate:
         "estimated_us": raw,
         "bound": estimate.bound,
     }
-    share = min(1.0, estimate.roofline_fraction * raw / told) if told else 0.0
+    share = min(1.0, estimate.roofline_fraction * raw / predicted) if predicted else 0.0
     return msgspec.structs.replace(
-        estimate, microseconds=told, roofline_fraction=round(share, 4), detail=(*estimate.detail, row)
+        estimate, microseconds=predicted, roofline_fraction=round(share, 4), detail=(*estimate.detail, row)
     )
 
 
@@ -179,29 +179,29 @@ def cross_validated(samples: Sequence[TimedProgram], device: str, *, seed: int =
         raise ValueError("cross-validation needs at least two tasks")
     shuffled = [str(name) for name in np.random.default_rng(seed).permutation(groups)]
     fold = {name: place % min(FOLDS, len(groups)) for place, name in enumerate(shuffled)}
-    told = [0.0] * len(samples)
+    predicted = [0.0] * len(samples)
     for held in set(fold.values()):
         model = fit([one for one in samples if fold[one.group] != held], device)
         for place, one in enumerate(samples):
             if fold[one.group] == held:
-                told[place] = model.microseconds(one.features, one.estimated_us)
-    return told
+                predicted[place] = model.microseconds(one.features, one.estimated_us)
+    return predicted
 
 
-def quality(samples: Sequence[TimedProgram], told: Sequence[float]) -> Quality:
-    """How well `told` (microseconds, in the samples' order) agrees with the measured times."""
+def quality(samples: Sequence[TimedProgram], predicted: Sequence[float]) -> Quality:
+    """How well `predicted` (microseconds, in the samples' order) agrees with the measured times."""
     measured = [one.measured_us for one in samples]
     groups: dict[str, list[int]] = {}
     for place, one in enumerate(samples):
         groups.setdefault(one.group, []).append(place)
     inner = [
-        spearman([told[k] for k in places], [measured[k] for k in places])
+        spearman([predicted[k] for k in places], [measured[k] for k in places])
         for places in groups.values()
         if len(places) >= FEWEST
     ]
-    missed = np.abs(np.log(np.array(told) / np.array(measured))) if samples else np.zeros(1)
+    missed = np.abs(np.log(np.array(predicted) / np.array(measured))) if samples else np.zeros(1)
     return Quality(
-        overall=spearman(told, measured),
+        overall=spearman(predicted, measured),
         within=float(np.mean(inner)) if inner else 0.0,
         ratio=float(np.exp(np.median(missed))),
         tasks=len(groups),

@@ -88,9 +88,9 @@ class TaskHandle:
         self._session: Session | None = None
         self._lock = threading.RLock()
         try:
-            told = self._ask("describe")[0]
-            found = told["workloads"]
-            self._operations: dict[str, float | None] = told["operations"]
+            reply = self._ask("describe")[0]
+            found = reply["workloads"]
+            self._operations: dict[str, float | None] = reply["operations"]
             with contextlib.suppress(TaskError):  # too slow for trying other shapes
                 found = found + self._ask("derived")[0]["workloads"]
         except BaseException:
@@ -187,9 +187,9 @@ class TaskHandle:
 
         Raises TaskError where it neither runs on shapes alone nor has shapes small enough to run on values.
         """
-        told, (inputs, state) = self._ask("outline", {"workload": self._workloads[workload].to_dict()})
-        outputs = tuple(map(TensorSpec.from_dict, told["outputs"]))
-        return Outline(Workload.from_dict(told["workload"]), told["how"], told["ops"], inputs, state, outputs)
+        reply, (inputs, state) = self._ask("outline", {"workload": self._workloads[workload].to_dict()})
+        outputs = tuple(map(TensorSpec.from_dict, reply["outputs"]))
+        return Outline(Workload.from_dict(reply["workload"]), reply["how"], reply["ops"], inputs, state, outputs)
 
     def operations(self, workload: str) -> float:
         """Arithmetic operations of the products and convolutions in one forward; 0 where unknown."""

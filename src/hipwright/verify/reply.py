@@ -27,32 +27,32 @@ class Malformed(Exception):
 
 def check_run(info: Any, tree: Any, *, counted: bool) -> None:
     """Raises Malformed unless this is what the worker's `run` returns. counted: whether kernels ran."""
-    told = _dict(info, "info")
-    for entry in _list(told.get("stats"), "stats"):
+    reply = _dict(info, "info")
+    for entry in _list(reply.get("stats"), "stats"):
         stat = _dict(entry, "an entry of stats")
         _name(stat.get("kernel"), "a kernel's name")
         for key in ("grid", "block"):
             _geometry(stat.get(key), key)
         for key in (*COUNTS, "argument_bytes") if counted else ("argument_bytes",):
             _number(stat.get(key), key)
-    for pair in _list(told.get("aliases"), "aliases"):
+    for pair in _list(reply.get("aliases"), "aliases"):
         if len(_list(pair, "an alias")) != 2:
             raise Malformed("an alias is not a pair")
         for side in pair:
             _name(side, "an alias")
     for key in ("inputs_changed", "params_changed"):
-        for index in _list(told.get(key), key):
+        for index in _list(reply.get(key), key):
             _size(index, key)
     if set(_dict(tree, "the result")) != {"outputs", "buffers"}:
         raise Malformed("the result is not outputs and buffers")
 
 
-def check_many(told: Any, trees: Any, most: int) -> None:
+def check_many(reply: Any, trees: Any, most: int) -> None:
     """Raises Malformed unless this has the outer form of what a GPU worker's `run_many` returns for `most` runs.
 
     Entries of finished runs are for `check_run`. A list that ends early ends with a verdict.
     """
-    runs = _list(_dict(told, "info").get("runs"), "runs")
+    runs = _list(_dict(reply, "info").get("runs"), "runs")
     if len(runs) != len(_list(trees, "the results")) or not 1 <= len(runs) <= most:
         raise Malformed("not an entry for each run")
     for index, item in enumerate(runs):
@@ -67,28 +67,28 @@ def check_many(told: Any, trees: Any, most: int) -> None:
             raise Malformed("runs are missing")
 
 
-def check_result(told: Any, specs: Any) -> None:
+def check_result(reply: Any, specs: Any) -> None:
     """Raises Malformed unless this is what `run_set` returns: `check_run`'s info, a handle, and specs for tensors."""
-    check_run(told, specs, counted=False)
-    _size(told.get("handle"), "handle")
+    check_run(reply, specs, counted=False)
+    _size(reply.get("handle"), "handle")
     for leaf in leaves(specs):
         if isinstance(leaf, HostTensor):
             raise Malformed("a tensor where its spec belongs")
 
 
-def numbers(told: Any, key: str) -> tuple[float, ...]:
+def numbers(reply: Any, key: str) -> tuple[float, ...]:
     """A non-negative number, or a list of them, of a reply about time. Raises WorkerError for anything else."""
-    return tuple(float(value) for value in _checked(told, key, _number))
+    return tuple(float(value) for value in _checked(reply, key, _number))
 
 
-def whole_numbers(told: Any, key: str) -> tuple[int, ...]:
+def whole_numbers(reply: Any, key: str) -> tuple[int, ...]:
     """A non-negative integer, or a list of them, of a reply. Raises WorkerError for anything else."""
-    return tuple(_checked(told, key, _size))
+    return tuple(_checked(reply, key, _size))
 
 
-def _checked(told: Any, key: str, check: Callable[[Any, str], None]) -> list[Any]:
+def _checked(reply: Any, key: str, check: Callable[[Any, str], None]) -> list[Any]:
     try:
-        value = _dict(told, "the reply").get(key)
+        value = _dict(reply, "the reply").get(key)
         values = value if isinstance(value, list) else [value]
         for item in values:
             check(item, key)
@@ -103,13 +103,13 @@ def checked_trace(header: Any) -> dict[str, Any]:
     Raises WorkerError unless it has operators and launches as program/lower/trace.py makes them.
     """
     try:
-        told = _dict(header, "the trace")
-        _each(told.get("ops"), "ops", _operator)
-        for item in _list(told.get("calls"), "calls"):
+        reply = _dict(header, "the trace")
+        _each(reply.get("ops"), "ops", _operator)
+        for item in _list(reply.get("calls"), "calls"):
             call = _dict(item, "a call")
             _name(call.get("name"), "a call's name")
             _each(call.get("ops"), "a call's ops", _operator)
-        for item in _list(told.get("launches"), "launches"):
+        for item in _list(reply.get("launches"), "launches"):
             launch = _dict(item, "a launch")
             _name(launch.get("kernel"), "a kernel's name")
             for key in ("grid", "block"):
@@ -118,7 +118,7 @@ def checked_trace(header: Any) -> dict[str, Any]:
             _each(launch.get("args"), "args", lambda arg: _spec(arg) if isinstance(arg, dict) else None)
     except Malformed as error:
         raise WorkerError(f"the worker's trace is malformed: {error}") from error
-    return told
+    return reply
 
 
 def accepted_report(verdict: Verdict) -> Verdict:

@@ -54,7 +54,7 @@ def _judge(bench: BenchmarkRun, todo: list[BenchEntry], listener: Listener) -> N
     if not todo:
         return
     request, models = bench.request, bench.request.models
-    told = _RowCounter(listener, len(bench.entries), len(bench.entries) - len(todo))
+    row_counter = _RowCounter(listener, len(bench.entries), len(bench.entries) - len(todo))
     with ExitStack() as stack:
         archive = stack.enter_context(Archive(request.out / "archive" if request.out else config.home()))
         logged = None
@@ -65,11 +65,11 @@ def _judge(bench: BenchmarkRun, todo: list[BenchEntry], listener: Listener) -> N
         workers = stack.enter_context(open_workers(plan, measurement, seed=request.seed))
         if logged is not None and models is not None and models.agent == "single-shot":
             listener("note", {"text": f"asking for {len(todo)} samples"})
-            todo = _with_samples(bench, workers, archive, logged, todo, told.row)
+            todo = _with_samples(bench, workers, archive, logged, todo, row_counter.row)
         run_jobs(
             workers,
             [EvaluationJob(entry.key, entry.task.name, entry) for entry in todo],
-            on_done=lambda outcome: told.row(_keep(bench, outcome)),
+            on_done=lambda outcome: row_counter.row(_keep(bench, outcome)),
             build=partial(build_ahead, workers[0].machine),
             build_workers=max(2, (os.cpu_count() or 2) // 2),
             hang_s=HANG_S * (1 if request.programs_given else request.budget + 1),

@@ -184,7 +184,7 @@ def profiles(
 ) -> list[Profile]:
     """One Profile for each of the program's own launches of the last call.
 
-    launches: what the runner told (kernel, grid, block), in order: the last dispatches of each run are those. Library
+    launches: the runner's launches (kernel, grid, block), in order: the last dispatches of each run are those. Library
     kernels run in between, so the program's are found by name. Raises InfrastructureError when a run has fewer.
     """
     names = [str(launch["kernel"]) for launch in launches]

@@ -242,5 +242,5 @@ def triple(text: str) -> tuple[int, int, int] | None:
 
 def _last_words(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if "==ERROR==" in line or "==WARNING==" in line] or lines
-    return " | ".join(told[-4:])[-600:] or "nothing"
+    messages = [line for line in lines if "==ERROR==" in line or "==WARNING==" in line] or lines
+    return " | ".join(messages[-4:])[-600:] or "nothing"

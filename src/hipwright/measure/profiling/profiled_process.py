@@ -77,13 +77,15 @@ def main(folder: str) -> int:
     try:
         target = ProfileJob.from_json((Path(folder) / JOB).read_bytes()).target
         torch.cuda.init()
-        told: dict[str, Any] = {"launches": run(Path(folder), open_driver(target), TORCH_GPU_0)}
+        reported: dict[str, Any] = {"launches": run(Path(folder), open_driver(target), TORCH_GPU_0)}
     except HipwrightError as error:
-        told = {"error": {**error.verdict().to_dict(), "evidence": protocol.plain(error.evidence)}}
+        reported = {"error": {**error.verdict().to_dict(), "evidence": protocol.plain(error.evidence)}}
     except Exception as error:
-        told = {"error": {"status": "unscorable", "fault": "service", "message": f"{type(error).__name__}: {error}"}}
-    print(f"\n{MARK}{json.dumps(told)}", flush=True)
-    return 1 if "error" in told else 0
+        reported = {
+            "error": {"status": "unscorable", "fault": "service", "message": f"{type(error).__name__}: {error}"}
+        }
+    print(f"\n{MARK}{json.dumps(reported)}", flush=True)
+    return 1 if "error" in reported else 0
 
 
 if __name__ == "__main__":

@@ -134,12 +134,12 @@ def _launches(done: Done) -> list[dict[str, Any]]:
         said = (done.stderr.strip() or done.stdout.strip())[-600:]
         check_permission(done.stdout + done.stderr)
         raise InfrastructureError(f"the profiled process ended with {done.returncode} before its work: {said}")
-    told: dict[str, Any] = json.loads(line.partition(MARK)[2])
-    if "error" in told:
-        error = told["error"]
+    reported: dict[str, Any] = json.loads(line.partition(MARK)[2])
+    if "error" in reported:
+        error = reported["error"]
         kind = CandidateError if error.get("fault") == "candidate" else DeviceError
         raise kind(str(error["message"]), status=error["status"], stage="measure")
-    launches: list[dict[str, Any]] = told["launches"]
+    launches: list[dict[str, Any]] = reported["launches"]
     return launches
 
 

@@ -118,8 +118,10 @@ def static_extensions(tree: ast.Module) -> tuple[tuple[ast.Call, Extension], ...
             env = _environment(tree, scope, names)
             args = [evaluate(a, env, names) for a in call.args]
             made = inline(args, _keywords(call, env, names))
-            told = any(isinstance(n, ast.Constant) and n.value == "no_implicit_headers" for n in ast.walk(tree))
-            found.append((call, msgspec.structs.replace(made, bare=made.bare or told)))
+            no_implicit_headers = any(
+                isinstance(n, ast.Constant) and n.value == "no_implicit_headers" for n in ast.walk(tree)
+            )
+            found.append((call, msgspec.structs.replace(made, bare=made.bare or no_implicit_headers)))
     return tuple(found)
 
 

@@ -56,7 +56,7 @@ class Cases(Inputs):
         if case.mutated:
             self._drop(drawn)
         self._cases[header["case"]] = case
-        told = {
+        reply = {
             "leaves": [_describe(leaf) for leaf in case.leaves],
             "aliases": case.aliases,
             "random": case.random,
@@ -70,7 +70,7 @@ class Cases(Inputs):
         }
         del making, outputs, buffers
         self._empty()
-        return told, tree
+        return reply, tree
 
     def budgets(self, header: dict[str, Any], bundle: Tree) -> Told:
         """Sets every leaf's budgets from the numbers in the header."""
@@ -86,20 +86,20 @@ class Cases(Inputs):
         case = self._cases[header["case"]]
         evidence = [leaf for leaf in case.leaves if leaf.evidence and leaf.numel]
         sources = self._leaf(header["drawn"])
-        told = [self._blind(leaf, sources) for leaf in evidence]
+        passing = [self._blind(leaf, sources) for leaf in evidence]
         wanted = case.bytes_out + sum(span(tensor).numel() for tensor in sources)
         del sources
         self._make_room(wanted)
         skipped = bool(evidence) and self._room() < wanted
         strangers = {} if skipped or not evidence else self._strangers(header)
-        for leaf, found in zip(evidence, told, strict=True):
+        for leaf, found in zip(evidence, passing, strict=True):
             other = strangers.get(leaf.path)
             same = other is not None and tuple(other.shape) == leaf.shape and other.dtype == leaf.dtype
             found["stranger"] = same and passes(leaf, blocks_of(other))
             del other
         strangers.clear()
         self._empty()  # memory that torch only reserves would be missing in the candidate's process
-        return {"passes": told, "skipped": ["the outputs for other inputs"] if skipped else []}, None
+        return {"passes": passing, "skipped": ["the outputs for other inputs"] if skipped else []}, None
 
     def _blind(self, leaf: DeviceLeaf, sources: list[torch.Tensor]) -> dict[str, Any]:
         alike = [s for s in sources if s.numel() == leaf.numel and s.is_floating_point() != leaf.exact]
@@ -149,9 +149,9 @@ class Cases(Inputs):
 
     def compare_end(self, header: dict[str, Any], bundle: Tree) -> Told:
         """Bundle back: {"leaves": results}."""
-        told = {"leaves": [incoming.result() for incoming in self._checks.pop(header["case"])]}
+        reply = {"leaves": [incoming.result() for incoming in self._checks.pop(header["case"])]}
         self._empty()
-        return {}, told
+        return {}, reply
 
 
 def _describe(leaf: DeviceLeaf) -> dict[str, Any]:

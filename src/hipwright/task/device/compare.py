@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from hipwright.task.device.leaf import BLOCK, DeviceLeaf, pieces, same_choice, told_twice
+from hipwright.task.device.leaf import BLOCK, DeviceLeaf, pieces, repeated_indices, same_choice
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _SAMPLE = 1 << 20  # elements from which the most frequent value is estimated
@@ -101,17 +101,17 @@ class LeafComparison:
         if self._next != leaf.numel:
             raise ValueError(f"{leaf.path}: {self._next} of {leaf.numel} values")
         if leaf.numel and leaf.gather is not None and leaf.gather.count > 1:
-            self._refuse(0, self._excused & told_twice(leaf.gather, self._indices), self._indices)
-        told = {"path": leaf.path, "kind": "pass", "worst": 0.0, "flat": -1, "expected": None, "got": None}
-        told |= {"budget": None, "wrong": 0, "total": leaf.numel}
+            self._refuse(0, self._excused & repeated_indices(leaf.gather, self._indices), self._indices)
+        described = {"path": leaf.path, "kind": "pass", "worst": 0.0, "flat": -1, "expected": None, "got": None}
+        described |= {"budget": None, "wrong": 0, "total": leaf.numel}
         if not leaf.numel:
-            return {**told, "total": 0}
+            return {**described, "total": 0}
         if bad := int(self._bad):
             flat = int(self._first)
             kind = "exact" if leaf.exact else "mask"
-            told |= {"kind": kind, "worst": inf, "flat": flat, "wrong": bad}
-            return {**told, "expected": self._expected(flat), "got": self._got.item()}
-        return told if leaf.exact else {**told, **self._worst()}
+            described |= {"kind": kind, "worst": inf, "flat": flat, "wrong": bad}
+            return {**described, "expected": self._expected(flat), "got": self._got.item()}
+        return described if leaf.exact else {**described, **self._worst()}
 
     def _worst(self) -> dict[str, Any]:
         leaf, best, over, ratios = self.leaf, self._best, self._wrong, None

@@ -285,7 +285,7 @@ def same_choice(gather: DeviceIndexRule, places: torch.Tensor, got: torch.Tensor
     return valid & ((taken == want) | (taken.isnan() & want.isnan()))
 
 
-def told_twice(gather: DeviceIndexRule, got: torch.Tensor) -> torch.Tensor:
+def repeated_indices(gather: DeviceIndexRule, got: torch.Tensor) -> torch.Tensor:
     """Where a row of the flat output `got` holds an index twice: all elements of such rows (flat)."""
     rows = got.view(-1, gather.count, gather.inner)
     twice = (rows.sort(1).values.diff(dim=1) == 0).any(1, keepdim=True)

@@ -45,27 +45,27 @@ class DeviceHost(Cases):
 
     def describe(self, header: dict[str, Any], bundle: Tree) -> Told:
         """Name, identity and sizes of the device, versions, and the global flags after the file ran."""
-        told: dict[str, Any] = {"device": str(self.device), "torch": torch.__version__, "flags": flags()}
-        told |= {"name": "cpu", "uuid": "cpu", "driver": "", "llc_bytes": _CPU_CACHE, "memory_bytes": 0}
+        reply: dict[str, Any] = {"device": str(self.device), "torch": torch.__version__, "flags": flags()}
+        reply |= {"name": "cpu", "uuid": "cpu", "driver": "", "llc_bytes": _CPU_CACHE, "memory_bytes": 0}
         if self._gpu:
             properties = torch.cuda.get_device_properties(self.device)
-            told |= {
+            reply |= {
                 "name": properties.name,
                 "uuid": str(getattr(properties, "uuid", "")),
                 "driver": _driver(),
                 "llc_bytes": int(getattr(properties, "L2_cache_size", 0)) or _CPU_CACHE,
                 "memory_bytes": properties.total_memory,
             }
-        return told, None
+        return reply, None
 
     def memory(self, header: dict[str, Any], bundle: Tree) -> Told:
         """{"allocated", "reserved", "peak": bytes on the device, "host_peak": VmHWM in bytes}."""
-        told = {"allocated": 0, "reserved": 0, "peak": 0}
+        reply = {"allocated": 0, "reserved": 0, "peak": 0}
         if self._gpu:
-            told["allocated"] = torch.cuda.memory_allocated(self.device)
-            told["reserved"] = torch.cuda.memory_reserved(self.device)
-            told["peak"] = torch.cuda.max_memory_reserved(self.device)
-        return {**told, "host_peak": _host_peak()}, None
+            reply["allocated"] = torch.cuda.memory_allocated(self.device)
+            reply["reserved"] = torch.cuda.memory_reserved(self.device)
+            reply["peak"] = torch.cuda.max_memory_reserved(self.device)
+        return {**reply, "host_peak": _host_peak()}, None
 
     def ceilings(self, header: dict[str, Any], bundle: Tree) -> Told:
         """`task.device.ceilings.measure`, after freeing everything on the device that can be computed again."""

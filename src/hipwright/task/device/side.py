@@ -79,16 +79,16 @@ class CopySide(Turning):
 
     def prepare(self, calls: int) -> dict[str, Any]:
         """See `Turning.prepare`; of the faster way."""
-        told = [way.prepare(calls) for way in self._ways]
-        if len(told) > 1:
-            some = [max(1, min(1000, round(COMPARED_MS / max(each["call_ms"], 1e-4)))) for each in told]
+        reply = [way.prepare(calls) for way in self._ways]
+        if len(reply) > 1:
+            some = [max(1, min(1000, round(COMPARED_MS / max(each["call_ms"], 1e-4)))) for each in reply]
             for _ in range(COMPARED):
-                for way, each, count in zip(self._ways, told, some, strict=True):
+                for way, each, count in zip(self._ways, reply, some, strict=True):
                     spent = way.block(count)
                     each["call_ms"] = min(each["call_ms"], spent["device_ms"] / spent["calls"])
-        best = min(range(len(told)), key=lambda n: told[n]["call_ms"])
+        best = min(range(len(reply)), key=lambda n: reply[n]["call_ms"])
         self._rotation = self._ways[best]
-        return told[best]
+        return reply[best]
 
     def stream(self, why: str) -> None:
         """Drops the graphs of both ways."""

@@ -283,9 +283,9 @@ class TaskHost:
             except TaskError as error:
                 problem = error
                 continue
-            told = {"workload": at.to_dict(), "how": how, "ops": ops}
-            told["outputs"] = [spec_of(t).to_dict() for _, t in named_leaves("output", outputs)]
-            return told, [map_torch(inputs, spec_of), states.build(self.reference.model(), leaf=spec_of)]
+            reply = {"workload": at.to_dict(), "how": how, "ops": ops}
+            reply["outputs"] = [spec_of(t).to_dict() for _, t in named_leaves("output", outputs)]
+            return reply, [map_torch(inputs, spec_of), states.build(self.reference.model(), leaf=spec_of)]
         raise problem or TaskError(f"{self.file.name}: too large to run here", hint="give smaller inputs")
 
     def _traces(self, workload: Workload) -> Iterator[tuple[str, Workload, Any]]:

@@ -45,12 +45,12 @@ def budget(leaf: Mapping[str, Any], arguments: Tree, state: Tree, c: float) -> d
     }
 
 
-def overflow(told: Sequence[Mapping[str, Any]], shares: Sequence[Mapping[str, Any]]) -> str:
+def overflow(described: Sequence[Mapping[str, Any]], shares: Sequence[Mapping[str, Any]]) -> str:
     """Why a family exceeds the dtype's range, or "" (as the oracle decides).
 
     shares: {"finite", "judged": of the elements, "largest": finite magnitude} of each float leaf, {} for others.
     """
-    for leaf, share in zip(told, shares, strict=True):
+    for leaf, share in zip(described, shares, strict=True):
         if not share:
             continue
         if share["largest"] > tolerance.LARGEST[leaf["dtype"]] / 4:
@@ -122,43 +122,46 @@ def _pair(got: Tree, tree: Tree) -> list[int]:
     return [n for key, item in tree.items() for n in _pair(got[key], item)] if isinstance(tree, Mapping) else []
 
 
-def comparison(told: Mapping[str, Any], spec: TensorSpec) -> OutputComparison:
+def comparison(described: Mapping[str, Any], spec: TensorSpec) -> OutputComparison:
     """One leaf's result as an `OutputComparison`.
 
-    told: {"path", "kind": "pass", "element", "row", "mask" or "exact", "worst", "flat": logical index or -1,
+    described: {"path", "kind": "pass", "element", "row", "mask" or "exact", "worst", "flat": logical index or -1,
     "expected", "got", "budget", "wrong", "total"}.
     """
-    kind, total = told["kind"], told["total"]
-    if told["flat"] < 0:
-        return OutputComparison(path=told["path"], total=total)
-    where = tuple(int(i) for i in np.unravel_index(told["flat"], spec.shape))
+    kind, total = described["kind"], described["total"]
+    if described["flat"] < 0:
+        return OutputComparison(path=described["path"], total=total)
+    where = tuple(int(i) for i in np.unravel_index(described["flat"], spec.shape))
     status: Status = "pass" if kind == "pass" else "wrong_value"
     hard = kind in ("mask", "exact")
     return OutputComparison(
         status=status,
-        worst_error=inf if hard else told["worst"],
-        path=told["path"],
+        worst_error=inf if hard else described["worst"],
+        path=described["path"],
         where=where,
-        expected=told["expected"],
-        got=told["got"],
-        budget=None if hard else told["budget"],
-        wrong=told["wrong"],
+        expected=described["expected"],
+        got=described["got"],
+        budget=None if hard else described["budget"],
+        wrong=described["wrong"],
         total=total,
-        message="" if kind == "pass" else _message(told, where),
+        message="" if kind == "pass" else _message(described, where),
     )
 
 
-def _message(told: Mapping[str, Any], where: tuple[int, ...]) -> str:
-    have, want = (f"{v:.9g}" if isinstance(v, float) else str(v) for v in (told["got"], told["expected"]))
+def _message(described: Mapping[str, Any], where: tuple[int, ...]) -> str:
+    have, want = (f"{v:.9g}" if isinstance(v, float) else str(v) for v in (described["got"], described["expected"]))
     place = f"[{', '.join(map(str, where))}]" if where else ""
-    said, count = f"{told['path']}{place} is {have}, expected {want}", f"{told['wrong']} of {told['total']}"
-    if told["kind"] == "mask":
-        return f"{said}: NaN and Inf must stand where the reference has them ({count} elements wrong)"
-    if told["kind"] == "exact":
-        return f"{said} ({count} elements wrong)"
-    by_row = told["kind"] == "row"
+    text, count = (
+        f"{described['path']}{place} is {have}, expected {want}",
+        f"{described['wrong']} of {described['total']}",
+    )
+    if described["kind"] == "mask":
+        return f"{text}: NaN and Inf must stand where the reference has them ({count} elements wrong)"
+    if described["kind"] == "exact":
+        return f"{text} ({count} elements wrong)"
+    by_row = described["kind"] == "row"
     error, unit = ("its row's rms error", "rows or elements") if by_row else ("the error", "elements")
-    return f"{said}: {error} is {told['worst']:.3g} times the tolerance ({count} {unit} wrong)"
+    return f"{text}: {error} is {described['worst']:.3g} times the tolerance ({count} {unit} wrong)"
 
 
 def prefetched(items: Iterable[T]) -> Iterator[T]:

@@ -66,10 +66,10 @@ class CandidateCalls:
                 return row.answer()
             kept = loaded.live.deferred_kept("first", waited=row.waits)
             loaded.live.mutate(original)
-            told, trees = row.answer()
+            reply, trees = row.answer()
             if row.over:
-                return told, trees
-            return {"runs": [*told["runs"], {}]}, [*trees, {"outputs": kept()}]
+                return reply, trees
+            return {"runs": [*reply["runs"], {}]}, [*trees, {"outputs": kept()}]
 
     def _held(self, header: Mapping[str, Any], given: Sequence[Tree]) -> list[Tree] | None:
         """The inputs of each run, including those that were sent earlier."""

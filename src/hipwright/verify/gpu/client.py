@@ -87,8 +87,8 @@ class CandidateWorker(WorkerConnection):
         for _ in range(2):
             bundle = {"code": code, "table": None if key in self._sent else held}
             self._sent.add(key)
-            told, _tree = self.call("load", header, bundle, limit_s=self.limit_for(program))
-            if not told.get("stale"):
-                return whole_numbers(told, "program")[0]
+            reply, _tree = self.call("load", header, bundle, limit_s=self.limit_for(program))
+            if not reply.get("stale"):
+                return whole_numbers(reply, "program")[0]
             self._sent.discard(key)  # the worker dropped it, or a candidate wrote to it
         raise WorkerError("the candidate worker does not keep a state table")

@@ -176,7 +176,7 @@ class WorkerConnection:
                     limit = limit_s or self.call_limit_s
                     if json_only:
                         return self._session.call_json(method, dict(header), timeout_s=limit), None
-                    told = self._session.call(method, dict(header), bundle, timeout_s=limit)
+                    reply = self._session.call(method, dict(header), bundle, timeout_s=limit)
             except GuardFailed:
                 raise
             except Rejected as rejected:
@@ -188,7 +188,7 @@ class WorkerConnection:
             except Exception:
                 self.recycle()
                 raise
-        return told
+        return reply
 
 
 @contextmanager

@@ -89,11 +89,11 @@ class LoadedProgram:
                 "drop": drop,
                 "together": together,
             }
-            told, trees = self.call("run_many", header, bundle, case=items[0][0])
-            if again or not (isinstance(told, dict) and told.get("stale") is True):
+            reply, trees = self.call("run_many", header, bundle, case=items[0][0])
+            if again or not (isinstance(reply, dict) and reply.get("stale") is True):
                 break
             self._owner.cases.clear()
-        return self._outcomes(told, trees, items, together)
+        return self._outcomes(reply, trees, items, together)
 
     def again(self, first: VerificationCase, second: VerificationCase, *, together: bool = False) -> list[Outcome]:
         """Two calls at the same addresses, the second with new values and parameters; then the first's outputs as they
@@ -102,37 +102,37 @@ class LoadedProgram:
         The last reply has outputs alone. The list is shorter where a call failed.
         """
         bundle = [first.inputs, second.state, second.inputs]
-        told, trees = self.call("again", {"together": together}, bundle, case=first)
+        reply, trees = self.call("again", {"together": together}, bundle, case=first)
         kept: list[Outcome] = []
-        runs = told.get("runs")
+        runs = reply.get("runs")
         if isinstance(runs, list) and len(runs) == 3 and isinstance(trees, list) and len(trees) == 3:
             if not isinstance(trees[2], dict) or set(trees[2]) != {"outputs"}:
                 raise Rejected(with_case(forged_reply("the worker's reply is not our code's"), first, {}))
             kept = [CallReply({}, trees[2])]
-            told, trees = {"runs": runs[:2]}, trees[:2]
+            reply, trees = {"runs": runs[:2]}, trees[:2]
         items: list[tuple[VerificationCase, Mapping[str, Any]]] = [
             (first, {"keep": "first"}),
             (second, {"reuse": True}),
         ]
-        return self._outcomes(told, trees, items, together) + kept
+        return self._outcomes(reply, trees, items, together) + kept
 
     def trace(self, state: Tree, inputs: Tree) -> dict[str, Any]:
         """The library operators and launches of the plan, on tensors without data (TensorSpecs)."""
-        told, _ = self.call("trace", {}, [state, inputs])
-        return checked_trace(told)
+        reply, _ = self.call("trace", {}, [state, inputs])
+        return checked_trace(reply)
 
     def operators(self, case: VerificationCase) -> Any:
         """The library's operators in one call of a modelnew candidate, as its own, untrusted process reports them."""
-        told, _ = self.call("operators", {}, case.inputs, case=case)
-        return told.get("ops")
+        reply, _ = self.call("operators", {}, case.inputs, case=case)
+        return reply.get("ops")
 
     def _outcomes(
-        self, told: Any, trees: Any, items: Sequence[tuple[VerificationCase, Mapping[str, Any]]], together: bool
+        self, reply: Any, trees: Any, items: Sequence[tuple[VerificationCase, Mapping[str, Any]]], together: bool
     ) -> list[Outcome]:
         found: list[Outcome] = []
         try:
-            check_many(told, trees, len(items))
-            for entry, tree, (case, header) in zip(told["runs"], trees, items, strict=False):
+            check_many(reply, trees, len(items))
+            for entry, tree, (case, header) in zip(reply["runs"], trees, items, strict=False):
                 if "guard" in entry:
                     error = GuardFailed("")
                     error.message, error.line = entry["guard"], entry["line"]
@@ -159,8 +159,8 @@ class LoadedProgram:
 
     def place(self, set_name: str, source: ChunkSource, slots: int = 1) -> None:
         """Ensures that the slots of a set hold the source's values; slots that do already are left as they are."""
-        told, _ = self.call("set_stale", {"set": set_name, "slots": slots}, bulk=True, json_only=True)
-        stale = set(whole_numbers(told, "stale"))
+        reply, _ = self.call("set_stale", {"set": set_name, "slots": slots}, bulk=True, json_only=True)
+        stale = set(whole_numbers(reply, "stale"))
         held = self._owner.placed.setdefault(set_name, {})
         for number in range(slots):
             wanted = source.slot(number)
@@ -179,8 +179,8 @@ class LoadedProgram:
             self.call("set_fill", {**where, "leaf": leaf, "offset": offset}, chunk, bulk=True)
         digests = source.digests()
         header = {**where, "digests": None if digests is None else [str(number) for number in digests]}
-        told, _ = self.call("set_done", header, bulk=True)
-        if told.get("right") is not True:
+        reply, _ = self.call("set_done", header, bulk=True)
+        if reply.get("right") is not True:
             raise WorkerError(f"inputs did not arrive as they were sent: {set_name}, slot {slot}")
         held[slot] = source.drawn
 
@@ -195,10 +195,10 @@ class LoadedProgram:
         """(set, slot, leaf, "value" or "zone") of everything that was written to in all resident sets; those are filled
         again.
         """
-        told, _ = self.call("set_audit", {}, bulk=True)
+        reply, _ = self.call("set_audit", {}, bulk=True)
         found = []
         try:
-            for name, slot, leaf, what in told["changed"]:
+            for name, slot, leaf, what in reply["changed"]:
                 found.append((str(name), int(slot), int(leaf), str(what)))
         except (KeyError, TypeError, ValueError) as error:
             raise WorkerError("the worker's reply is malformed: what was written to") from error
@@ -211,8 +211,8 @@ class LoadedProgram:
     ) -> RunInfo:
         """One forward call on a slot; the results stay on the device until `drop`."""
         header = {"set": set_name, "slot": slot, "poison": poison}
-        told, specs = self.call("run_set", header, case=case)
-        return self.result(told, specs, set_name, slot)
+        reply, specs = self.call("run_set", header, case=case)
+        return self.result(reply, specs, set_name, slot)
 
     def fetch(self, run: RunInfo, leaf: int, offset: int, bytes_: int) -> HostTensor:
         """Some bytes of the span of a tensor leaf of a result."""
@@ -234,8 +234,8 @@ class LoadedProgram:
 
         For programs only: a candidate's host code could return any digest.
         """
-        told, _ = self.call("result_digests", {"handle": run.handle, "seed": seed}, json_only=True)
-        found = told.get("digests")
+        reply, _ = self.call("result_digests", {"handle": run.handle, "seed": seed}, json_only=True)
+        found = reply.get("digests")
         count = sum(isinstance(leaf, TensorSpec) for leaf in leaves(run.specs))
         if not isinstance(found, list) or len(found) != count or not all(isinstance(one, str) for one in found):
             raise Rejected(forged_reply("the worker's reply is not our code's: no digests"))
@@ -251,15 +251,15 @@ class LoadedProgram:
 
     # ---------------------------------------------------------------- inside
 
-    def result(self, told: dict[str, Any], specs: Tree, set_name: str, slot: int) -> RunInfo:
+    def result(self, reply: dict[str, Any], specs: Tree, set_name: str, slot: int) -> RunInfo:
         """A worker's reply about one call on a slot. Raises Rejected where the worker's code gives no such reply."""
         try:
-            check_result(told, specs)
+            check_result(reply, specs)
         except Malformed as error:
             raise Rejected(forged_reply(f"the worker's reply is not our code's: {error}")) from error
-        if told["inputs_changed"]:
+        if reply["inputs_changed"]:
             self._owner.placed.get(set_name, {}).pop(slot, None)
-        return RunInfo(int(told["handle"]), specs, told)
+        return RunInfo(int(reply["handle"]), specs, reply)
 
     def call(
         self,

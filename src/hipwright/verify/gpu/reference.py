@@ -139,13 +139,13 @@ class DeviceReference:
             "slot": drawn.slot,
         }
 
-    def told(self, method: str, drawn: InputSetId) -> tuple[dict[str, Any], Tree]:
+    def ask_once(self, method: str, drawn: InputSetId) -> tuple[dict[str, Any], Tree]:
         """A request about inputs whose reply cannot change, cached."""
         with self._lock:
             if (method, drawn) not in self._known:
                 self._known[method, drawn] = self.ask(method, self.header(drawn))
-            told: tuple[dict[str, Any], Tree] = self._known[method, drawn]
-            return told
+            reply: tuple[dict[str, Any], Tree] = self._known[method, drawn]
+            return reply
 
     # ---------------------------------------------------------------- what is right
 
@@ -173,25 +173,25 @@ class DeviceReference:
     def _make(self, drawn: InputSetId, state: Tree, policy: TolerancePolicy) -> ExpectationInfo:
         case, strict = next(self._ids), policy.mode == "strict"
         header = {"case": case, "drawn": self.header(drawn), "state": self._state(state), "strict": strict}
-        told, tree = self.ask("run", header)
-        arguments = self.told("arguments", drawn)[1]
-        c = policy.c * (NATIVE_SLACK if told["reference"] == "native" else 1.0)
-        budgets = [rules.budget(leaf, arguments, state, c) for leaf in told["leaves"]]
+        reply, tree = self.ask("run", header)
+        arguments = self.ask_once("arguments", drawn)[1]
+        c = policy.c * (NATIVE_SLACK if reply["reference"] == "native" else 1.0)
+        budgets = [rules.budget(leaf, arguments, state, c) for leaf in reply["leaves"]]
         shares = self.ask("budgets", {"case": case, "strict": strict, "budgets": budgets})[0]["shares"]
         info = ExpectationInfo(
             case=case,
             drawn=drawn,
             tree=tree,
-            aliases=alias_pairs(told),
-            random=told["random"],
-            mutated=tuple(told["mutated"]),
-            reference=told["reference"],
-            moved=told["moved"],
-            rejected=rules.overflow(told["leaves"], shares) if drawn.family != "given" and strict else "",
-            notes=tuple(told["notes"]),
-            seconds=told["seconds"],
-            bytes_out=told["bytes_out"],
-            unchanged=frozenset(told["unchanged"]),
+            aliases=alias_pairs(reply),
+            random=reply["random"],
+            mutated=tuple(reply["mutated"]),
+            reference=reply["reference"],
+            moved=reply["moved"],
+            rejected=rules.overflow(reply["leaves"], shares) if drawn.family != "given" and strict else "",
+            notes=tuple(reply["notes"]),
+            seconds=reply["seconds"],
+            bytes_out=reply["bytes_out"],
+            unchanged=frozenset(reply["unchanged"]),
         )
         if not strict or info.rejected or info.random or info.mutated:
             return info
@@ -222,8 +222,8 @@ class DeviceReference:
                 self.ask("compare_chunk", {"case": case, "leaf": place[leaf], "offset": offset}, chunk)
             found = self.ask("compare_end", {"case": case})[1]["leaves"]
         worst = OutputComparison()
-        for told, spec in zip(found, specs, strict=True):
-            one = rules.comparison(told, spec)
+        for reply, spec in zip(found, specs, strict=True):
+            one = rules.comparison(reply, spec)
             if (one.ok, -one.worst_error) < (worst.ok, -worst.worst_error):
                 worst = one
         return worst
@@ -261,10 +261,10 @@ class DeviceReference:
         drawn = [self.header(self._drawn(workload, seed, "given", slot)) for slot in range(slots)]
         side = next(self._ids)
         header = {"side": side, "name": name, "drawn": drawn, "graph": graph, "moved": moved}
-        told = self.ask("side", {**header, "state": self._state(state)})[0]
-        if told.get("missing"):
-            raise BaselineMissing(f"no {name} baseline: {told['missing']}", evidence={"baseline": name})
-        return ReferenceSide(self, name, side, self.generation, tuple(told["notes"]))
+        reply = self.ask("side", {**header, "state": self._state(state)})[0]
+        if reply.get("missing"):
+            raise BaselineMissing(f"no {name} baseline: {reply['missing']}", evidence={"baseline": name})
+        return ReferenceSide(self, name, side, self.generation, tuple(reply["notes"]))
 
     def measure_ceilings(self) -> dict[str, Any]:
         """The device's ceilings, measured now; `hipwright.measure.ceilings` stores them."""

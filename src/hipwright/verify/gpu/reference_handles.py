@@ -71,7 +71,7 @@ class ReferenceHost(Protocol):
         """A request to the host; json_only: without tensors."""
         ...
 
-    def told(self, method: str, drawn: InputSetId) -> tuple[dict[str, Any], Tree]:
+    def ask_once(self, method: str, drawn: InputSetId) -> tuple[dict[str, Any], Tree]:
         """A request about inputs whose reply cannot change, cached."""
         ...
 
@@ -98,7 +98,7 @@ class InputSource:
     @property
     def arguments(self) -> list[Any]:
         """forward's arguments, with a TensorSpec for each tensor."""
-        found: list[Any] = self._reference.told("arguments", self.drawn)[1]
+        found: list[Any] = self._reference.ask_once("arguments", self.drawn)[1]
         return found
 
     @property
@@ -108,13 +108,13 @@ class InputSource:
 
     def digests(self) -> tuple[int, ...]:
         """`hipwright.digest.digest` of each tensor leaf under `digest_seed`."""
-        told = self._reference.told("digests", self.drawn)[0]
-        return tuple(int(text) for text in told["digests"])
+        reply = self._reference.ask_once("digests", self.drawn)[0]
+        return tuple(int(text) for text in reply["digests"])
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Bytes of each tensor leaf's span."""
-        return tuple(self._reference.told("arguments", self.drawn)[0]["sizes"])
+        return tuple(self._reference.ask_once("arguments", self.drawn)[0]["sizes"])
 
     def chunks(self, bytes_: int = CHUNK_BYTES) -> Iterator[tuple[int, int, HostTensor]]:
         """(leaf, offset, uint8 tensor) for the span (`hipwright.digest.span`) of every tensor leaf in order."""
@@ -144,8 +144,8 @@ class ReferenceSide:
 
     def prepare(self, iterations_hint: int) -> LaunchMode:
         """Warms up, and captures the graphs if requested and possible."""
-        told = self._ask("side_prepare", {"calls": iterations_hint})
-        return LaunchMode(policy=told["policy"], why=told["why"], call_ms=told["call_ms"])
+        reply = self._ask("side_prepare", {"calls": iterations_hint})
+        return LaunchMode(policy=reply["policy"], why=reply["why"], call_ms=reply["call_ms"])
 
     def stream(self, why: str) -> None:
         """Uses no graphs from now on."""
@@ -154,9 +154,9 @@ class ReferenceSide:
     def block(self, calls: int) -> TimedBlock:
         """`calls` calls over the rotating slots."""
         start = time.perf_counter()
-        told = self._ask("side_block", {"calls": calls})
+        reply = self._ask("side_block", {"calls": calls})
         wall = (time.perf_counter() - start) * 1e3
-        return TimedBlock(calls=told["calls"], device_ms=told["device_ms"], host_ms=told["host_ms"], wall_ms=wall)
+        return TimedBlock(calls=reply["calls"], device_ms=reply["device_ms"], host_ms=reply["host_ms"], wall_ms=wall)
 
     def latency(self, calls: int) -> tuple[float, ...]:
         """Milliseconds of single synchronised calls."""

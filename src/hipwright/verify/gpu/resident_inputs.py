@@ -46,34 +46,34 @@ class InputSlot:
 
     def changed(self) -> list[int]:
         """Leaves whose values have changed."""
-        return look([self])[0][1]
+        return find_writes([self])[0][1]
 
     def strays(self) -> list[int]:
         """Leaves next to which something was written; restores the zones."""
-        return look([self])[0][0]
+        return find_writes([self])[0][0]
 
 
-def look(slots: Sequence[InputSlot]) -> list[tuple[list[int], list[int]]]:
+def find_writes(slots: Sequence[InputSlot]) -> list[tuple[list[int], list[int]]]:
     """(strays, changed) of each slot, with one wait for the device, as many processes share it."""
     zones = [[(torch.cat(_zones(whole)) != ZONE_BYTE).any() for whole in slot.wholes] for slot in slots]
     totals = [sums(slot.tensors(), slot.seed) if slot.digests is not None else [] for slot in slots]
     asked = [flag.to(torch.int64) for flags in zones for flag in flags] + [one for some in totals for one in some]
-    told = iter(torch.stack(asked).tolist() if asked else [])
-    strays = [[leaf for leaf, wrong in enumerate([next(told) for _ in flags]) if wrong] for flags in zones]
+    values = iter(torch.stack(asked).tolist() if asked else [])
+    strays = [[leaf for leaf, wrong in enumerate([next(values) for _ in flags]) if wrong] for flags in zones]
     found = []
     for slot, leaves in zip(slots, strays, strict=True):
         for leaf in leaves:
             for zone in _zones(slot.wholes[leaf]):
                 zone.fill_(ZONE_BYTE)
-        found.append((leaves, _changed(slot, told)))
+        found.append((leaves, _changed(slot, values)))
     return found
 
 
-def _changed(slot: InputSlot, told: Iterator[int]) -> list[int]:
+def _changed(slot: InputSlot, values: Iterator[int]) -> list[int]:
     tensors = slot.tensors()
     if slot.digests is None:
         return list(range(len(tensors)))
-    now = [finished(tensor, next(told)) for tensor in tensors]
+    now = [finished(tensor, next(values)) for tensor in tensors]
     return [leaf for leaf, (one, was) in enumerate(zip(now, slot.digests, strict=True)) if one != was]
 
 
@@ -122,7 +122,7 @@ class ResidentInputs:
         there = [n for n in range(slots) if n in known]
         whole = {
             n
-            for n, (zones, values) in zip(there, look([known[n] for n in there]), strict=True)
+            for n, (zones, values) in zip(there, find_writes([known[n] for n in there]), strict=True)
             if not zones and not values
         }
         return [n for n in range(slots) if n not in whole]
@@ -132,7 +132,9 @@ class ResidentInputs:
         found: list[list[Any]] = []
         places = [(name, number, slot) for name, slots in self._slots.items() for number, slot in slots.items()]
         filled = [place for place in places if place[2].digests is not None]
-        for (name, number, slot), (zones, values) in zip(filled, look([slot for *_, slot in filled]), strict=True):
+        for (name, number, slot), (zones, values) in zip(
+            filled, find_writes([slot for *_, slot in filled]), strict=True
+        ):
             found += [[name, number, leaf, "zone"] for leaf in zones]
             found += [[name, number, leaf, "value"] for leaf in values]
             if values:

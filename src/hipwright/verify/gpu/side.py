@@ -43,12 +43,12 @@ class GpuSide:
         return self._prepared
 
     def _prepare(self, iterations_hint: int) -> LaunchMode:
-        told = self._ask("time_prepare", {"hint": iterations_hint})
-        policy = "graph" if told.get("policy") == "graph" else "stream"
-        call_ms = numbers(told, "call_ms")[0]
-        prepare = None if told.get("prepare_ms") is None else numbers(told, "prepare_ms")[0]
+        reply = self._ask("time_prepare", {"hint": iterations_hint})
+        policy = "graph" if reply.get("policy") == "graph" else "stream"
+        call_ms = numbers(reply, "call_ms")[0]
+        prepare = None if reply.get("prepare_ms") is None else numbers(reply, "prepare_ms")[0]
         own = self._own_time(call_ms, iterations_hint)
-        return LaunchMode(policy, str(told.get("why", ""))[:300], call_ms, prepare, own)  # type: ignore[arg-type]
+        return LaunchMode(policy, str(reply.get("why", ""))[:300], call_ms, prepare, own)  # type: ignore[arg-type]
 
     def stream(self, why: str) -> None:
         """Launches on the stream from now on."""
@@ -58,12 +58,12 @@ class GpuSide:
     def block(self, calls: int) -> TimedBlock:
         """At least `calls` calls back to back."""
         start = time.perf_counter()
-        told = self._ask("time_block", {"calls": calls})
+        reply = self._ask("time_block", {"calls": calls})
         wall = (time.perf_counter() - start) * 1e3
         # a full pass over the slots at most; for host code none is run, as its own report would not be trusted
         foreign = self._loaded.program.form != "program"
-        made = calls if foreign else min(max(calls, whole_numbers(told, "calls")[0]), calls + self._slots)
-        return TimedBlock(made, numbers(told, "device_ms")[0], numbers(told, "host_ms")[0], wall)
+        made = calls if foreign else min(max(calls, whole_numbers(reply, "calls")[0]), calls + self._slots)
+        return TimedBlock(made, numbers(reply, "device_ms")[0], numbers(reply, "host_ms")[0], wall)
 
     def latency(self, calls: int) -> tuple[float, ...]:
         """Milliseconds of single calls."""
@@ -78,23 +78,23 @@ class GpuSide:
         """The outputs of the last timed call on a slot."""
         header = {"timer": self._timer, "set": self.set_name, "slot": slot}
         with as_candidate_error():
-            told, specs = self._loaded.call("time_output", header)
-            return self._loaded.result(told, specs, self.set_name, slot)
+            reply, specs = self._loaded.call("time_output", header)
+            return self._loaded.result(reply, specs, self.set_name, slot)
 
     def _own_time(self, call_ms: float, hint: int) -> float | None:
         """1 - time without the program's kernels / time with them; None where kernels cannot be left out."""
         if not self._with_own_time or self._loaded.program.form != "program" or call_ms <= 0.0:
             return None
-        told = self._ask("time_prepare", {"hint": hint}, self._open("noop"))
-        return min(1.0, max(0.0, 1.0 - numbers(told, "call_ms")[0] / call_ms))
+        reply = self._ask("time_prepare", {"hint": hint}, self._open("noop"))
+        return min(1.0, max(0.0, 1.0 - numbers(reply, "call_ms")[0] / call_ms))
 
     def _open(self, mode: Mode) -> int:
         header = {"set": self.set_name, "slots": self._slots, "graph": self._graph, "mode": mode}
         with as_candidate_error():
-            told, _ = self._loaded.call("time_open", header)
-        return whole_numbers(told, "timer")[0]
+            reply, _ = self._loaded.call("time_open", header)
+        return whole_numbers(reply, "timer")[0]
 
     def _ask(self, method: str, header: Mapping[str, Any], timer: int | None = None) -> dict[str, Any]:
         with as_candidate_error():
-            told, _ = self._loaded.call(method, {**header, "timer": timer or self._timer}, json_only=True)
-        return told
+            reply, _ = self._loaded.call(method, {**header, "timer": timer or self._timer}, json_only=True)
+        return reply

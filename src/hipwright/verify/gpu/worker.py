@@ -25,7 +25,7 @@ from hipwright.targets import TARGETS
 from hipwright.tensors import HostTensor, Tree
 from hipwright.torchio import map_torch
 from hipwright.verify.gpu.calls import CandidateCalls
-from hipwright.verify.gpu.resident_inputs import InputSlot, ResidentInputs, look
+from hipwright.verify.gpu.resident_inputs import InputSlot, ResidentInputs, find_writes
 from hipwright.verify.gpu.state_tables import StateTables
 from hipwright.verify.gpu.subject_factory import LoadedCandidate, SubjectFactory, faults, parsed_text
 from hipwright.verify.gpu.subjects import BackgroundLoad, free_unused_memory, spec_of, start_gpu
@@ -274,7 +274,7 @@ class GpuWorker:
 
 def _changed_leaves(slot: InputSlot) -> list[int]:
     """Leaves of a slot that were written to. Raises CandidateError for a write next to one."""
-    ((strays, changed),) = look([slot])
+    ((strays, changed),) = find_writes([slot])
     if strays:
         raise CandidateError(
             f"a write outside input {strays[0]}",

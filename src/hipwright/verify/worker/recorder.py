@@ -56,7 +56,7 @@ class LaunchRecorder:
 
 def too_much_memory(detail: str = "") -> CandidateError:
     """The error of a candidate that exhausts memory."""
-    told = f": {detail}" if detail else ""
+    suffix = f": {detail}" if detail else ""
     return CandidateError(
-        f"the candidate asks for more memory than there is{told}", status="launch_error", stage="launch"
+        f"the candidate asks for more memory than there is{suffix}", status="launch_error", stage="launch"
     )

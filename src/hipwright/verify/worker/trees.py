@@ -98,8 +98,8 @@ def difference(live: Any, originals: Any) -> tuple[list[bool], list[Tensor]]:
 
 def numbers(alike: Sequence[bool], differs: Sequence[bool]) -> list[int]:
     """The leaves that differ, from the result of `difference` and its flags' values."""
-    told = iter(differs)
-    return [index for index, same in enumerate(alike) if not same or next(told)]
+    flags = iter(differs)
+    return [index for index, same in enumerate(alike) if not same or next(flags)]
 
 
 def read(flags: Sequence[Tensor]) -> list[bool]:

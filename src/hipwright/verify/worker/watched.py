@@ -204,7 +204,7 @@ class WatchedCandidate:
         table = {path: self.table["params"][path] for path in subject.params}
         alike, flags = difference([given_, subject.params], [originals, table])
         looked = subject.deferred_settle(flags, staging)
-        told = {"stats": subject.stats()[before:], "aliases": self._aliases(outputs, given)}
+        info = {"stats": subject.stats()[before:], "aliases": self._aliases(outputs, given)}
         count = len(list(tensors_of(given_)))
 
         def ended() -> dict[str, Any]:
@@ -212,7 +212,7 @@ class WatchedCandidate:
             if isinstance(subject, ProgramSubject):
                 subject.check_prepared()
             inputs, params = [n for n in found if n < count], [n - count for n in found if n >= count]
-            return {**told, "inputs_changed": inputs, "params_changed": params}
+            return {**info, "inputs_changed": inputs, "params_changed": params}
 
         return ended
 
@@ -313,8 +313,8 @@ class ProgramSubject:
     ) -> Callable[[], list[bool]]:
         """A function that does as `settle` and returns the flags' values."""
         if hasattr(self.inner, "deferred_check"):
-            told: Callable[[], list[bool]] = self.inner.deferred_check(flags, staging.download if staging else None)
-            return told
+            settle: Callable[[], list[bool]] = self.inner.deferred_check(flags, staging.download if staging else None)
+            return settle
 
         def look() -> list[bool]:
             self.settle()
