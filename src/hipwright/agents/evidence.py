@@ -105,14 +105,14 @@ def _compiler(verdict: Verdict, program: Program) -> list[str]:
     if not errors:
         return [clean(verdict.message)]
     shift, lines = _hip_line(program.text) - 1, program.text.splitlines()
-    told = []
+    described = []
     for line, text in errors[:_ERRORS]:
         number = line + shift
         source = lines[number - 1].strip() if 0 < number <= len(lines) else ""
-        told.append(f"line {number}: {clean(text, 300)}" + (f": `{source}`" if source else ""))
+        described.append(f"line {number}: {clean(text, 300)}" + (f": `{source}`" if source else ""))
     if len(errors) > _ERRORS:
-        told.append(f"and {len(errors) - _ERRORS} more errors")
-    return told
+        described.append(f"and {len(errors) - _ERRORS} more errors")
+    return described
 
 
 def _inputs(verdict: Verdict) -> list[str]:
@@ -126,12 +126,12 @@ def _inputs(verdict: Verdict) -> list[str]:
 
 def _element(verdict: Verdict) -> list[str]:
     """Details beyond the message: number of wrong elements, tolerance of the first one, launches."""
-    told, lines = verdict.evidence, []
-    if told.get("wrong_elements") and "elements wrong" not in verdict.message:
-        lines.append(f"{told['wrong_elements']} of {told.get('elements')} elements wrong")
-    if told.get("tolerance") is not None:
-        lines.append(f"tolerance of that element: {told['tolerance']:.3g}")
-    if launched := told.get("launches"):
+    details, lines = verdict.evidence, []
+    if details.get("wrong_elements") and "elements wrong" not in verdict.message:
+        lines.append(f"{details['wrong_elements']} of {details.get('elements')} elements wrong")
+    if details.get("tolerance") is not None:
+        lines.append(f"tolerance of that element: {details['tolerance']:.3g}")
+    if launched := details.get("launches"):
         shapes = [f"{one['kernel']}[{_size(one.get('grid'))}, {_size(one.get('block'))}]" for one in launched]
         lines.append(f"launched, with grid and block: {'; '.join(shapes[:6])}")
     return lines
@@ -139,13 +139,15 @@ def _element(verdict: Verdict) -> list[str]:
 
 def _place(verdict: Verdict, program: Program) -> list[str]:
     """The invalid access, and the program lines that the evidence names."""
-    told, found = verdict.evidence, list[str]()
-    if told.get("argument") and told.get("element") is not None:
-        held = told.get("elements")
+    details, found = verdict.evidence, list[str]()
+    if details.get("argument") and details.get("element") is not None:
+        held = details.get("elements")
         size = f"; the tensor has shape {list(held)}" if isinstance(held, (list, tuple)) else ""
-        found.append(f"element {told['element']} of argument {told['argument']} ({told.get('kind', 'access')}){size}")
-    other = told.get("other")
-    named = [told.get("line"), other.get("line") if isinstance(other, Mapping) else None]
+        found.append(
+            f"element {details['element']} of argument {details['argument']} ({details.get('kind', 'access')}){size}"
+        )
+    other = details.get("other")
+    named = [details.get("line"), other.get("line") if isinstance(other, Mapping) else None]
     shift = 0 if _has_file_lines(verdict) else _hip_line(program.text) - 1
     numbers = [number + shift for number in dict.fromkeys(named) if isinstance(number, int) and number > 0]
     lines = program.text.splitlines()

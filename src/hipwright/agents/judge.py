@@ -202,10 +202,10 @@ def read_bottleneck(text: str) -> ProgramBottleneck | None:
     """The one bottleneck that an answer names; None when it names none or several."""
     found = re.search(r"\{.*\}", text, re.DOTALL)
     try:
-        told = json.loads(found.group()) if found else None
+        answer = json.loads(found.group()) if found else None
     except (ValueError, RecursionError):
         return None
-    parts = [told.get(key) for key in ("name", "what", "advice")] if isinstance(told, dict) else []
+    parts = [answer.get(key) for key in ("name", "what", "advice")] if isinstance(answer, dict) else []
     if not parts or not all(isinstance(part, str) and part.strip() for part in parts):
         return None
     name, what, advice = (clean(str(part), 300) for part in parts)

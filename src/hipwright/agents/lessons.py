@@ -154,5 +154,5 @@ def with_guidance(found: Sequence[Lesson], text: str) -> list[Lesson]:
         answer = json.loads(match.group()) if match else {}
     except (ValueError, RecursionError):
         return list(found)
-    said = {k: v for k, v in answer.items() if isinstance(v, str) and v.strip()} if isinstance(answer, dict) else {}
-    return [replace(one, guidance=clean(said.get(one.kind, one.guidance), 240)) for one in found]
+    answers = {k: v for k, v in answer.items() if isinstance(v, str) and v.strip()} if isinstance(answer, dict) else {}
+    return [replace(one, guidance=clean(answers.get(one.kind, one.guidance), 240)) for one in found]

@@ -70,11 +70,11 @@ def build_context(session: PromptSession, builder: ContextBuilder) -> PromptCont
 
 def _add_kernels(session: PromptSession, builder: ContextBuilder) -> None:
     """Adds programs of the run's archive snapshot: of this task's earlier runs, then of similar tasks."""
-    told = [
+    titled = [
         ("A verified program for this task, from an earlier run", one) for one in session.settings.get("known") or ()
     ]
-    told += [("A verified program for a similar task", one) for one in session.settings.get("neighbours") or ()]
-    for title, one in told[: session.tools.limits.kernels]:
+    titled += [("A verified program for a similar task", one) for one in session.settings.get("neighbours") or ()]
+    for title, one in titled[: session.tools.limits.kernels]:
         entry: Mapping[str, Any] = one if isinstance(one, Mapping) else {"program": one}
         key = str(entry["program"])
         name = f" ({entry['task_name']})" if entry.get("task_name") else ""

@@ -106,8 +106,8 @@ class PromptSession:
                 return self._proposal(read.program, read.mended)
             problem = f"{read.kind}: {read.message}"
             self.notes.setdefault("unusable", []).append(read.kind)
-            said = Message(role="assistant", text=answer.text if answer.text.strip() else "(nothing)")
-            messages = (*opening, said, Message(role="user", text=read.repair))
+            refused_answer = Message(role="assistant", text=answer.text if answer.text.strip() else "(nothing)")
+            messages = (*opening, refused_answer, Message(role="user", text=read.repair))
         raise NoProposal(f"no usable answer in {len(self.notes['unusable'])} tries: {problem}"[:500], self.notes)
 
     def _proposal(self, program: Program, mended: Sequence[str]) -> Proposal:

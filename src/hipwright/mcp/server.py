@@ -233,12 +233,12 @@ async def _watch(ctx: ServerRequestContext[Any], job: ToolJob, start: float) -> 
     """
     import anyio
 
-    said, last = "", float("-inf")
+    stage, last = "", float("-inf")
     while not job.done.is_set():
         now = time.monotonic()
-        if job.stage != said or now - last >= SAY_S:
-            said, last = job.stage, now
-            await ctx.session.report_progress(round(now - start, 3), None, said)
+        if job.stage != stage or now - last >= SAY_S:
+            stage, last = job.stage, now
+            await ctx.session.report_progress(round(now - start, 3), None, stage)
         await anyio.sleep(POLL_S)
 
 

@@ -113,8 +113,8 @@ def time_pairs(
     if result.verdict is not None:
         first, result = result.verdict, _measure(replace(bench, memory=None), rng)
         if result.timing is not None:
-            said = f"measured twice: the first time was {first.status} ({first.message})"
-            result = replace(result, timing=_noted(result.timing, said))
+            note = f"measured twice: the first time was {first.status} ({first.message})"
+            result = replace(result, timing=_noted(result.timing, note))
     if result.timing is None:
         return result
     return replace(result, timing=structs.replace(result.timing, seconds=round(time.monotonic() - started, 4)))

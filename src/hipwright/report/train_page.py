@@ -200,8 +200,8 @@ def _examples(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "split": str(one.get("split") or ""),
             "source": html.highlight(str(one.get("source", "")), "python"),
             "arms": [
-                (arm, _answer(said.get("completion", "")), _outcome(said.get("outcome")), None)
-                for arm, said in (one.get("arms") or {}).items()
+                (arm, _answer(sample.get("completion", "")), _outcome(sample.get("outcome")), None)
+                for arm, sample in (one.get("arms") or {}).items()
             ],
         }
         for one in found

@@ -139,9 +139,9 @@ def fault_of(error: WorkerError) -> Verdict | None:
             # a candidate can write to this stream too
             status: Status = next((known for known in get_args(Status) if known == note["status"]), "hack")
             return accepted_report(_crash(status, str(note.get("message", error.message)), error))
-        said = error_of_abort(error.stderr)  # AMD's runtime aborts the process on a kernel's fault
-        if isinstance(said, CandidateError):
-            return _crash(said.status, said.message, error)
+        abort = error_of_abort(error.stderr)  # AMD's runtime aborts the process on a kernel's fault
+        if isinstance(abort, CandidateError):
+            return _crash(abort.status, abort.message, error)
         if error.signal in (signal.SIGSEGV, signal.SIGBUS):
             return _crash("out_of_bounds", f"{error.message} while the candidate ran", error)
         if error.signal in (signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGABRT):

@@ -248,7 +248,7 @@ def _first_wrong(values: npt.NDArray[Any], rule: Rule, wrong: Mask, why: str) ->
     """The comparison of a leaf with elements outside their budgets; names the first of them."""
     place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
     want, have = rule.expected[place].item(), values[place].item()
-    said = [f"{value:.9g}" if isinstance(value, float) else str(value) for value in (have, want)]
+    shown = [f"{value:.9g}" if isinstance(value, float) else str(value) for value in (have, want)]
     count = int(wrong.sum())
     return OutputComparison(
         status="wrong_value",
@@ -259,7 +259,7 @@ def _first_wrong(values: npt.NDArray[Any], rule: Rule, wrong: Mask, why: str) ->
         got=have,
         wrong=count,
         total=values.size,
-        message=f"{rule.path}{_index(place)} is {said[0]}, expected {said[1]}{why} "
+        message=f"{rule.path}{_index(place)} is {shown[0]}, expected {shown[1]}{why} "
         f"({count} of {values.size} elements wrong)",
     )
 

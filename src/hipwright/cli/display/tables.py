@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 STYLES = {"good": "bold green", "bad": "bold red", "unsure": "bold yellow"}
 FIRST_EVIDENCE = ("output", "index", "expected", "got", "tolerance", "wrong_elements", "elements")
-SAID = ("family", "workload", "seed")  # said elsewhere
+PRINTED_BEFORE = ("family", "workload", "seed")
 EVIDENCE_LIMIT = 400  # characters of one piece of evidence; --json carries all of it
 
 
@@ -64,7 +64,7 @@ def print_rejection(out: Console, evaluation: Evaluation) -> None:
     if verdict.workload or verdict.family:
         out.print(f"  workload {clean(verdict.workload or '-')}, inputs {clean(verdict.family or '-')}")
     for key, value in ordered(verdict.evidence):
-        if key in SAID or value in ({}, [], ""):
+        if key in PRINTED_BEFORE or value in ({}, [], ""):
             continue
         text = clean(value if isinstance(value, str) else str(value), keep_lines=True)[:EVIDENCE_LIMIT]
         lines = text.splitlines() or [""]
@@ -142,7 +142,7 @@ def plain_table(heads: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequ
 
 
 def models_line(models: Mapping[str, Any]) -> str:
-    """A line on what a run's models were asked and cost. The dollars of unpriced calls are unknown, and said to be."""
+    """A line on what a run's models were asked and cost. It says that the dollars of unpriced calls are unknown."""
     dollars = f"${models['usd'] + models['lost_usd']:.4f}"
     if models["unpriced"]:
         dollars = (

@@ -110,9 +110,9 @@ def run(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         raise
     except Exception as error:
         line = plan_line(error.__traceback__)
-        said = " ".join(str(error).split("\n\n")[0].split())[:600]
+        text = " ".join(str(error).split("\n\n")[0].split())[:600]
         raise CandidateError(
-            f"line {line}: {type(error).__name__}: {said}",
+            f"line {line}: {type(error).__name__}: {text}",
             status="launch_error",
             stage="launch",
             evidence={"line": line},

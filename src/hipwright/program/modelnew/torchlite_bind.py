@@ -256,8 +256,8 @@ class LeanModule:
         if count < 0:
             raise RuntimeError(error.value.decode(errors="replace"))
         found = [self._take(out[i]) for i in range(count)]
-        if self._peek is not None and (said := self._peek()):
-            raise CandidateError(f"a launch failed: {said.decode()}", status="launch_error", stage="launch")
+        if self._peek is not None and (message := self._peek()):
+            raise CandidateError(f"a launch failed: {message.decode()}", status="launch_error", stage="launch")
         if shape.value == 0:
             return None
         return found[0] if shape.value == 1 else found if shape.value == 2 else tuple(found)

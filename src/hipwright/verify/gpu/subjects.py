@@ -134,11 +134,13 @@ class ModelNewSubject:
 
     def explain(self, error: BaseException) -> CandidateError:
         """An exception of its code as a CandidateError."""
-        said = (str(error).splitlines() or [""])[0][:500]
+        message = (str(error).splitlines() or [""])[0][:500]
         if self._device.type == TORCH_GPU and DEVICE_FAULT.search(str(error)):
             self.broken = True
-            return CandidateError(f"the device reports {said}", status=fault_status(said), stage="launch")
-        return CandidateError(f"forward raised {type(error).__name__}: {said}", status="launch_error", stage="launch")
+            return CandidateError(f"the device reports {message}", status=fault_status(message), stage="launch")
+        return CandidateError(
+            f"forward raised {type(error).__name__}: {message}", status="launch_error", stage="launch"
+        )
 
     def stats(self) -> list[dict[str, Any]]:
         """The launches that it reports, with argument_bytes."""
