@@ -1,4 +1,4 @@
-"""Where hipwright keeps things, read from the environment once, at the edge."""
+"""The folders and limits of hipwright, from the environment."""
 
 from __future__ import annotations
 

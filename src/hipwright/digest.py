@@ -1,6 +1,6 @@
 """Large tensors as bytes: their span of storage, and an exact digest of it, the same on every device. Imports torch.
 
-Both processes that hold a task's inputs use this module: the host that made them, and the worker that was given them.
+Both processes that hold a task's inputs use this module: the host that draws them, and the worker that gets them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 
 _BLOCK_WORDS = 1 << 21  # of 8 bytes: temporaries of 16 MiB, which stay in a GPU's last-level cache
-_SMALL_WORDS = 1 << 14  # tensors up to this are mixed together, as many as go into a block
+_SMALL_WORDS = 1 << 14  # tensors up to this size are mixed together, as many as fit into a block
 _MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # splitmix64 (Steele, Lea and Flood 2014)
 _SHIFTS = (30, 27, 31)
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -20,8 +20,8 @@ _MASK = (1 << 64) - 1
 def span(tensor: torch.Tensor) -> torch.Tensor:
     """The bytes from a tensor's first element to its last, in storage order: a 1-D uint8 view.
 
-    For a dense tensor these are its elements and nothing else; gaps between elements belong to it, repetitions by
-    stride 0 do not. With shape and strides beside them, the bytes are the tensor.
+    For a dense tensor these are its elements alone; gaps between elements are included, repetitions by stride 0 are
+    not. Shape, strides and the bytes determine the tensor.
     """
     if tensor.numel() == 0:
         return torch.empty(0, dtype=torch.uint8, device=tensor.device)
@@ -30,11 +30,11 @@ def span(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def digest(tensor: torch.Tensor, seed: int) -> int:
-    """A 64-bit hash of the tensor's span under a seed: every bit and every place counts.
+    """A 64-bit hash of the tensor's span under a seed, which depends on every bit and its position.
 
-    Integer arithmetic modulo 2^64, so CPU and GPU agree. Each word is mixed with its place and the results are added:
-    the order of the additions does not matter, the order of the words does. Works in blocks: besides the tensor it
-    needs less than 64 MiB.
+    Integer arithmetic modulo 2^64, so CPU and GPU agree. Each word is mixed with its position and the results are
+    added: the order of the additions does not matter, the order of the words does. Works in blocks: besides the tensor
+    it needs less than 64 MiB.
     """
     return digests([tensor], seed)[0]
 
@@ -51,7 +51,9 @@ def digests(tensors: Sequence[torch.Tensor], seed: int) -> list[int]:
 
 
 def sums(tensors: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
-    """Of each of one device's tensors what `finished` makes its digest of: int64, no dimension, not waited for."""
+    """For each of one device's tensors, the sum of which `finished` makes its digest: int64, no dimension, not waited
+    for.
+    """
     spans = [span(tensor) for tensor in tensors]
     counts = [(raw.numel() + 7) // 8 for raw in spans]
     keys = _keys(min(max(counts), _BLOCK_WORDS), seed, spans[0].device) if spans else None
@@ -81,7 +83,7 @@ def _total(raw: torch.Tensor, keys: torch.Tensor, seed: int) -> torch.Tensor:
 
 
 def _totals(raws: Sequence[torch.Tensor], keys: torch.Tensor, seed: int) -> Sequence[torch.Tensor]:
-    """`_total` of each of several small ones, which are mixed together: one alone costs twenty calls of torch."""
+    """`_total` of several small tensors, which are mixed together, as one alone takes twenty calls of torch."""
     words = [_words(raw) for raw in raws]
     mixed = torch.cat(words) ^ torch.cat([keys[: one.numel()] for one in words])
     mixed += _signed(_mix_int(seed + _GOLDEN))
@@ -99,7 +101,7 @@ def _words(raw: torch.Tensor) -> torch.Tensor:
 
 
 def _keys(count: int, seed: int, device: torch.device) -> torch.Tensor:
-    """One pseudo-random word for each place of a block."""
+    """One pseudo-random word for each position of a block."""
     keys = torch.arange(count, dtype=torch.int64, device=device)
     keys *= _signed(_GOLDEN)
     keys += _signed(_mix_int(seed))

@@ -1,21 +1,21 @@
-"""Every error hipwright raises on purpose, and whose fault each one is.
+"""Every error that hipwright raises deliberately, and whose fault each one is.
 
     HipwrightError
     ├── BadInput            the user's file or option; exit 2
     ├── TaskError           the task file's own code fails; exit 2
     ├── CandidateError      the program is wrong; becomes a Verdict, exit 1
     │   ├── ProgramError    the plan does not parse or check; has a line
-    │   │   └── GuardFailed an `assert` of the plan: it does not claim this shape
+    │   │   └── GuardFailed an `assert` of the plan: it does not support this shape
     │   └── CompileError    the HIP source does not compile
     ├── InfrastructureError not the candidate's fault; never a score; exit 3
     │   ├── ToolchainError  a compiler is missing or broken
     │   ├── SandboxMissing  no sandbox here, and --unsafe was not given
     │   ├── DeviceError     a device failed
-    │   ├── ProviderError   a model's provider fails, refuses the key or stays away
-    │   └── WorkerError     our own worker process died
-    └── OutOfBudget         a limit in dollars or tokens would be passed; exit 1
+    │   ├── ProviderError   a model's provider fails, refuses the key or is unavailable
+    │   └── WorkerError     a worker process of hipwright died
+    └── OutOfBudget         a call would exceed a limit in dollars or tokens; exit 1
 
-Each carries a fault, a status, one line for people, and a hint that says what to do next.
+Each carries a fault, a status, a message of one line, and a hint with a fix.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class HipwrightError(Exception):
             self.stage = stage
 
     def verdict(self) -> Verdict:
-        """The verdict this error amounts to."""
+        """The verdict of this error."""
         return Verdict(
             status=self.status, fault=self.fault, stage=self.stage, message=self.message, evidence=self.evidence
         )
@@ -95,7 +95,7 @@ class ProgramError(CandidateError):
 
 
 class GuardFailed(ProgramError):
-    """A shape guard of the plan (`assert`) is false: the program does not claim this workload."""
+    """A shape guard of the plan (`assert`) is false: the program does not support this workload."""
 
     stage: Stage = "launch"
 
@@ -108,7 +108,7 @@ class CompileError(CandidateError):
 
 
 class InfrastructureError(HipwrightError):
-    """Nothing was learnt about the candidate."""
+    """Not the candidate's fault; it says nothing about the candidate."""
 
 
 class ToolchainError(InfrastructureError):
@@ -123,17 +123,17 @@ class SandboxMissing(InfrastructureError):
 
 
 class DeviceError(InfrastructureError):
-    """A device failed or vanished."""
+    """A device failed or disappeared."""
 
     fault = "device"
 
 
 class WorkerError(InfrastructureError):
-    """A worker process of ours died or broke its protocol."""
+    """A worker process of hipwright died or broke its protocol."""
 
 
 class ProviderError(InfrastructureError):
-    """A model's provider failed. retryable: it may answer later, so the run can be resumed as it is."""
+    """A model's provider failed. retryable: it may answer later, so the run can be resumed unchanged."""
 
     fault = "provider"
 
@@ -143,6 +143,6 @@ class ProviderError(InfrastructureError):
 
 
 class OutOfBudget(HipwrightError):
-    """A limit in dollars or tokens would be passed; raised before anything is sent."""
+    """A call would exceed a limit in dollars or tokens; raised before anything is sent."""
 
     exit_code = 1

@@ -1,4 +1,4 @@
-"""Progress: plain functions that say what happens now, shown by whichever face is on (rich, plain lines, nothing)."""
+"""Progress: functions that are called with what happens now, for any kind of display."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ Listener = Callable[[str, dict[str, Any]], None]
 
 
 def silent(kind: str, data: dict[str, Any]) -> None:
-    """The listener that shows nothing."""
+    """The listener that does nothing."""

@@ -1,4 +1,6 @@
-"""The contained processes that judge programs, and a task opened on them: what faces and trainers stand on."""
+"""The contained processes that evaluate programs, and a task opened on them, for the command line, the MCP server and
+training.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Workbench:
-    """An opened task and what judges programs for it."""
+    """An opened task and its evaluator."""
 
     handle: TaskHandle
     evaluator: Evaluator
@@ -30,7 +32,7 @@ class Workbench:
 
 @dataclass
 class Machine:
-    """The contained processes that judge programs, warm for any number of tasks, several at once too."""
+    """The contained processes that evaluate programs, for any number of tasks, also several at once."""
 
     host: Zygote
     candidates: Zygote
@@ -41,8 +43,10 @@ class Machine:
 
     @contextmanager
     def open(self, task: Path, *, seed: int | None, listener: Listener) -> Iterator[Workbench]:
-        """Open a task. seed: draws the verification inputs; None draws a secret one. BadInput and TaskError for the
-        task file, SandboxMissing and ToolchainError for this machine."""
+        """Opens a task. seed: draws the verification inputs; None draws a secret one.
+
+        Raises BadInput and TaskError for the task file, SandboxMissing and ToolchainError for this machine.
+        """
         from hipwright.task import open_task
 
         path = existing_file(task, "task")
@@ -56,7 +60,7 @@ class Machine:
     def open_text(
         self, name: str, source: str, *, seed: int | None, listener: Listener = silent
     ) -> Iterator[Workbench]:
-        """As `open`, for a task that is in no file. name: without a suffix."""
+        """As `open`, for a task without a file. name: without a suffix."""
         from hipwright.task import open_source
 
         with open_source(name, source, self.host) as handle, self._bench(handle, seed, listener) as bench:
@@ -80,7 +84,7 @@ class Machine:
             yield Workbench(handle, evaluator)
 
     def close(self) -> None:
-        """End every process; what runs in them raises. From any thread."""
+        """Ends every process; calls in them raise. May be called from any thread."""
         self.host.close()
         self.candidates.close()
         for gpu in self.gpus.values():
@@ -98,11 +102,11 @@ def machine(
     compile_s: float | None = None,
     cache: Path | None = None,
 ) -> Iterator[Machine]:
-    """A Machine; every process that it starts ends with the block. gpu: the number of the one that GPU targets use;
-    None for the first that the environment (CUDA_VISIBLE_DEVICES) allows.
+    """A Machine, whose processes end with the block.
 
-    gpu_memory_gb: 10^9 bytes of it that all processes together may use; 0 for all. shared_hosts, compile_s: as in
-    `open_gpu`. cache: another folder of builds than the user's.
+    gpu: the number of the one that GPU targets use; None for the first that the environment (CUDA_VISIBLE_DEVICES)
+    allows. gpu_memory_gb: 10^9 bytes of it that all processes together may use; 0 for all. shared_hosts, compile_s: as
+    in `open_gpu`. cache: another folder of builds than the user's.
     """
     from hipwright.sandbox import Zygote
     from hipwright.targets import TARGETS
@@ -115,7 +119,7 @@ def machine(
     with ExitStack() as stack:
         opened = stack.enter_context
         on_gpu = [name for name in targets if TARGETS.is_gpu(name)]
-        late = ("hipwright.capture.warm",) if on_gpu else ()  # processors enough to have it before it is needed
+        late = ("hipwright.capture.warm",) if on_gpu else ()  # with enough processors, imported before it is needed
         host = opened(Zygote(("torch", "hipwright.task.host.warm", *late), unsafe=unsafe, name="task host"))
         candidates = opened(Zygote(preload, unsafe=unsafe, name="candidate worker", ro=(cache_folder,)))
         candidates.start()  # imports torch while the task opens
@@ -138,7 +142,7 @@ def machine(
 
 
 def existing_file(path: Path, what: str) -> Path:
-    """The absolute path of a readable file; BadInput otherwise."""
+    """The absolute path of a readable file. Raises BadInput otherwise."""
     if not path.exists():
         raise BadInput(f"no such {what} file: {path}")
     if not path.is_file():

@@ -1,7 +1,7 @@
-"""The frozen records that flow through hipwright, hashed by content (docs/design.md).
+"""The frozen records of hipwright, hashed by content (docs/design.md).
 
-Every stage is a function from one of these to the next. `Record.key` is the first 20 hex digits of a SHA-256 over
-the record's type name, `VERSION` and canonical JSON, so equal content has an equal key on every machine.
+Every stage is a function from one of these to the next. `Record.key` is the first 20 hex digits of a SHA-256 over the
+record's type name, `VERSION` and canonical JSON, so equal content has an equal key on every machine.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """20 hex digits that name this content."""
+        """20 hex digits that identify this content."""
         return content_key(type(self).__name__, self.to_json())
 
     @classmethod
     def from_json(cls: type[R], text: str | bytes) -> R:
-        """Read back `to_json`; raises msgspec.ValidationError on a bad document."""
+        """Reads `to_json`. Raises msgspec.ValidationError for a bad document."""
         _know(cls)
         return msgspec.json.decode(text, type=cls)
 
     @classmethod
     def from_dict(cls: type[R], plain: dict[str, Any]) -> R:
-        """Read back `to_dict`; raises msgspec.ValidationError on a bad document."""
+        """Reads `to_dict`. Raises msgspec.ValidationError for a bad document."""
         _know(cls)
         return msgspec.convert(plain, type=cls)
 
@@ -73,8 +73,9 @@ _knowing = threading.Lock()
 
 
 def _know(cls: type[Record]) -> None:
-    """Have msgspec look at a type in one thread: two that decode it for the first time at once crash the process
-    (seen with 0.22: the half-made description of a nested type is used)."""
+    """Lets msgspec inspect a type in one thread: two threads that decode it for the first time at once crash the
+    process (seen with 0.22, which uses the incomplete description of a nested type).
+    """
     if cls not in _known:
         with _knowing:
             msgspec.json.Decoder(cls)
@@ -183,10 +184,10 @@ class Build(Record, frozen=True, kw_only=True):
 
 
 class Verdict(Record, frozen=True, kw_only=True):
-    """What was decided of one program on one target, and the evidence. Never a bare boolean.
+    """The decision on one program on one target, with the evidence.
 
-    worst_error: the largest error met divided by its tolerance (<= 1 passes); None when nothing was compared.
-    workloads: those that stood as evidence; skipped: {workload: why} (degenerate, guarded out, too costly).
+    worst_error: the largest error divided by its tolerance (<= 1 passes); None when nothing was compared. workloads:
+    those that are evidence; skipped: {workload: why} (degenerate, guarded out, too costly).
     """
 
     status: Status
@@ -240,7 +241,7 @@ class Timing(Record, frozen=True, kw_only=True):
     policy: how calls were launched, the same on both sides ("graph" or "stream"). median_ms: device time; latency_ms:
     end to end by the host's clock, no graph. clock_gap: relative disagreement of the device's and the host's clock.
     floor_ms: the roofline of the counted bytes and operations over the measured ceilings; roofline_fraction: floor /
-    median. own_time: share of device time in the program's own kernels. prepare_ms: packing weights, timed apart.
+    median. own_time: share of device time in the program's own kernels. prepare_ms: packing weights, timed separately.
     """
 
     device: str
@@ -260,7 +261,7 @@ class Timing(Record, frozen=True, kw_only=True):
 
 
 class TargetResult(Record, frozen=True, kw_only=True):
-    """One target's build, verdict, estimate and timing; `why_none` says for each missing one why it is missing."""
+    """One target's build, verdict, estimate and timing; `why_none` has the reason for each missing one."""
 
     target: str
     build: Build | None = None
@@ -273,8 +274,8 @@ class TargetResult(Record, frozen=True, kw_only=True):
 class Evaluation(Record, frozen=True, kw_only=True):
     """task x program x targets. `status` is the worst over the targets; `score` is an estimate in microseconds.
 
-    coverage: 0 to 1, see docs/program.md; library: the operators the plan left to the library, views aside, with their
-    modelled share of the reference's cost; own_time: share of device time, None where nothing was timed.
+    coverage: 0 to 1, see docs/program.md; library: the operators that the plan leaves to the library, without views,
+    with their modelled share of the reference's cost; own_time: share of device time, None where nothing was timed.
     """
 
     task: str
@@ -302,7 +303,7 @@ class Evaluation(Record, frozen=True, kw_only=True):
 
 
 class Expansion(Record, frozen=True, kw_only=True):
-    """What is tried next, from what, by which operator. `number` counts proposals in a run from 0."""
+    """What a search tries next: operator, parents and action. `number` counts proposals in a run from 0."""
 
     number: int
     operator: str
@@ -323,7 +324,7 @@ class Decision(Record, frozen=True, kw_only=True):
 
 
 class Run(Record, frozen=True, kw_only=True):
-    """One search: everything that decides its outcome."""
+    """One search: everything that determines its outcome."""
 
     id: str
     task: str

@@ -11,8 +11,8 @@ import ast
 import threading
 from typing import Literal, overload
 
-_one_at_a_time = threading.RLock()  # a finalizer may parse in the middle of its own thread's parse
-_TRIES = 20  # what else parses in this process, torch for one, knows nothing of the lock
+_one_at_a_time = threading.RLock()  # a finalizer may parse during its own thread's parse
+_TRIES = 20  # other parsers in this process, such as torch's, do not use the lock
 
 
 @overload
@@ -20,8 +20,11 @@ def parse(text: str, mode: Literal["exec"] = "exec") -> ast.Module: ...
 @overload
 def parse(text: str, mode: Literal["eval"]) -> ast.Expression: ...
 def parse(text: str, mode: Literal["exec", "eval"] = "exec") -> ast.Module | ast.Expression:
-    """The syntax tree of Python text. Raises what `ast.parse` raises: SyntaxError, ValueError, MemoryError and
-    RecursionError for text that is none or nests too deeply."""
+    """The syntax tree of Python text.
+
+    Raises what `ast.parse` raises: SyntaxError, ValueError, MemoryError and RecursionError for invalid text or too deep
+    nesting.
+    """
     for left in reversed(range(_TRIES)):
         try:
             with _one_at_a_time:

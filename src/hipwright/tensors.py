@@ -1,7 +1,7 @@
-"""Host tensors without torch, and the bundle in which processes hand them to each other.
+"""Host tensors without torch, and the bundle in which processes send them to each other.
 
-A *tree* is a nesting of tuple, list, dict (string keys), HostTensor, TensorSpec, int, float, bool, str and None. On the
-wire it is one JSON header and raw storages: nothing is pickled, so a hostile peer can send wrong numbers but no code.
+A *tree* is a nesting of tuple, list, dict (string keys), HostTensor, TensorSpec, int, float, bool, str and None. A
+bundle is one JSON header and raw storages: nothing is pickled, so a hostile peer can send wrong numbers but no code.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Tree = Any  # a nesting of the types the module docstring names
 class HostTensor:
     """A strided view of raw storage. shape and stride count elements; `storage` is a 1-D uint8 array.
 
-    Tensors that shared a storage still share the same array object, so aliasing survives the wire.
+    Tensors that shared a storage still share the same array object, so a bundle keeps aliasing.
     """
 
     dtype: str
@@ -139,7 +139,7 @@ def tensor_leaves(tree: Tree) -> list[HostTensor]:
 
 
 def _gather(tree: Tree, found: list[HostTensor]) -> None:
-    """Into one list: a chain of generators would hand every leaf through all levels."""
+    """Collects the leaves in one list: with a chain of generators every leaf would pass through all levels."""
     if isinstance(tree, HostTensor):
         found.append(tree)
     elif isinstance(tree, dict):
@@ -168,7 +168,10 @@ SMALL_BYTES = 1 << 18  # of a bundle that is read instead of mapped
 
 
 def write_bundle(fd: int, tree: Tree) -> int:
-    """Write a tree to a file descriptor (usually a memfd); returns the byte count. Shared storages are written once."""
+    """Writes a tree to a file descriptor (usually a memfd); returns the byte count.
+
+    Shared storages are written once.
+    """
     arrays: list[npt.NDArray[np.uint8]] = []
     header = json.dumps({"tree": _marked(_encode(tree, {}, arrays)), "sizes": [a.nbytes for a in arrays]}).encode()
     offset = _round_up(8 + len(header))
@@ -182,8 +185,10 @@ def write_bundle(fd: int, tree: Tree) -> int:
 
 
 def _encode(node: Tree, storages: dict[int, int], arrays: list[npt.NDArray[np.uint8]]) -> tuple[bool, Any]:
-    """Whether a tree is plain JSON as it stands, and the header's form of it. No closure: one that calls itself keeps
-    the arrays until a collection."""
+    """(whether a tree is plain JSON, the header's form of it).
+
+    No closure, which would refer to itself and keep the arrays until a garbage collection.
+    """
     if node is None or isinstance(node, (bool, int, str, float)):
         return True, node
     if isinstance(node, HostTensor):
@@ -209,7 +214,7 @@ def _encode(node: Tree, storages: dict[int, int], arrays: list[npt.NDArray[np.ui
 
 
 def _marked(item: tuple[bool, Any]) -> Any:
-    """Plain parts are told as such, as a whole: whoever reads them need not look into them."""
+    """Marks an item that is plain JSON as a whole, so that a reader need not traverse it."""
     plain, form = item
     return {"j": form} if plain else form
 

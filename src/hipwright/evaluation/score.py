@@ -184,7 +184,7 @@ class BatchScorer:
         A program proceeds as soon as it is built: a slow compile delays no other program.
         """
         count, gpu = len(self._workers), self._gpu.gpu
-        together = timed and self._gpu.room(count)
+        together = timed and self._gpu.fits_workers(count)
         clock = TimingQueue(count, PATIENCE_S)
         with closing(clock), ThreadPoolExecutor(2 * count) as builders, ThreadPoolExecutor(count) as pool:
             waiting = {builders.submit(build, gpu, self._name, program): n for n, program in enumerate(programs)}

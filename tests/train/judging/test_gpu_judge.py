@@ -239,7 +239,7 @@ def test_a_worker_forgets_a_task(timed: LocalJudge) -> None:
         name = next(at.set_name for at in task._known.values())
         assert name in sets
         held = len(timer._tables)
-        task.leave(timer)
+        task.release_timings(timer)
         assert name not in timer.placed and len(timer._tables) == held - 1
 
 

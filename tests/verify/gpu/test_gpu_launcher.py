@@ -21,7 +21,7 @@ from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.side import GpuSide
 from hipwright.verify.gpu.verifier import verify_gpu
 from hipwright.verify.oracle import VerificationCase
-from tests.verify.gpu.host_source import HostSource
+from tests.verify.gpu.host_source import HostSource, read_whole
 
 TEXT = """
 HIP = r'''
@@ -214,7 +214,7 @@ def test_timing_asks_the_launcher_for_nothing_but_the_plan(worker: CandidateWork
         assert 4 <= len(calls) <= 6, "the calls, and what wakes the device"
         side.reveal(1, HostSource([[late]]))
         side.block(2)
-        assert np.array_equal(loaded.read(side.timed_output(1))["outputs"].bits(), late.bits())
+        assert np.array_equal(read_whole(loaded, side.timed_output(1))["outputs"].bits(), late.bits())
         assert len(driver.loaded) == 1 and loaded.audit() == []
     assert driver.loaded == []
 

@@ -189,7 +189,7 @@ class GpuTask(TimedTask):
         with self.gpu.timing_lock.shared():
             loaded.close()
 
-    def room(self, workers: int) -> bool:
+    def fits_workers(self, workers: int) -> bool:
         """Whether the device has memory for the timed inputs of so many processes; True if its memory is unknown."""
         most = (self.gpu.memory_bytes or int(self.reference.info["memory_bytes"])) // SHARE
         return not most or workers * self.timed_bytes <= most
@@ -215,7 +215,7 @@ class GpuTask(TimedTask):
             with self.gpu.timing_lock.shared():
                 at.reference.expect(self.workload, at.seed, at.state, oracle.policy)
 
-    def leave(self, worker: CandidateWorker) -> None:
+    def release_timings(self, worker: CandidateWorker) -> None:
         """Frees this task's timings in a worker that serves other tasks too."""
         for at in list(self._known.values()):
             with self.gpu.timing_lock.shared():  # freeing memory would disturb a timing

@@ -183,7 +183,7 @@ class GpuJudgeBackend:
     def _forget_task(self, bench: Workbench) -> None:
         """Removes a task's inputs and state from the shared workers."""
         for timer in self._timers:
-            bench.evaluator.gpus[self._target].leave(timer.worker)
+            bench.evaluator.gpus[self._target].release_timings(timer.worker)
         for worker in self._processes:
             worker.forget(bench.evaluator.oracle.state)
 
@@ -222,7 +222,7 @@ class GpuJudgeBackend:
 
     def _fits_timers(self, bench: Workbench) -> bool:
         """Whether the timing processes have memory for the task's inputs."""
-        return bench.evaluator.gpus[self._target].room(len(self._workers))
+        return bench.evaluator.gpus[self._target].fits_workers(len(self._workers))
 
     def _prepared(self, problem: TrainingProblem, bench: Workbench, state: EvaluationState, stack: ExitStack) -> TimeIt:
         evaluator, timer = bench.evaluator, self._choose_timer(problem, bench)
