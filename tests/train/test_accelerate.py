@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from hipwright.train import hf, launch, recipe, work
+from hipwright.train.launchers import accelerate
 from tests.train.commands import FSDP, SAMPLE
 
 CHANGES = [
@@ -39,8 +40,8 @@ def run(wanted: work.StageWork) -> None:
     command = launch.launch_command(wanted)
     assert command is not None
     launch._write_inputs(wanted, command)
-    config = launch.accelerate_config(wanted) | {"num_processes": 2, "mixed_precision": "no"}
-    (wanted.folder / launch.ACCELERATE).write_text(yaml.safe_dump(config))
+    config = accelerate.accelerate_config(wanted) | {"num_processes": 2, "mixed_precision": "no"}
+    (wanted.folder / accelerate.CONFIG).write_text(yaml.safe_dump(config))
     variables = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command.argv, env=variables, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]

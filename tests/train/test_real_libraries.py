@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hipwright.train import data, launch, recipe
+from hipwright.train.launchers import verl
 from hipwright.train.work import StageWork
 from tests.train import fakes, venvs
 from tests.train.test_adapters import served
@@ -49,11 +50,11 @@ def test_verl_takes_the_overrides_and_leaves_the_unscorable_out(tmp_path: Path) 
     told = last_line(venvs.run(interpreter, REAL / "verl_reward.py", overrides))
     assert told["version"].startswith("0.9.1")
     assert told["scores"] == {"fast": 3.0, "wrong": 1.0, "slow": 2.0}
-    assert len(told["errors"]) == 1 and told["errors"][0].startswith("Unscorable: row_sum: device")
+    assert len(told["errors"]) == 1 and told["errors"][0].startswith("VerlUnscorable: row_sum: device")
     assert told["advantages"] == pytest.approx({"fast": 1.0, "wrong": -1.0, "slow": 0.0}), "of the three that are left"
     assert (told["model"], told["samples"]) == ("Qwen/Qwen2.5-Coder-14B-Instruct", 4)
     assert (told["machines"], told["refill"], told["resume"]) == (2, True, "disable")
-    assert told["files"] == str(tmp_path / "run" / launch.ROWS) and told["logger"] == ["console", "tensorboard"]
+    assert told["files"] == str(tmp_path / "run" / verl.ROWS) and told["logger"] == ["console", "tensorboard"]
 
 
 def test_openenv_speaks_to_the_server() -> None:

@@ -12,7 +12,9 @@ import yaml
 
 from hipwright.errors import BadInput
 from hipwright.train import data, launch, recipe, work
-from hipwright.train.adapters import verl
+from hipwright.train.adapters import verl as verl_adapter
+from hipwright.train.launchers import accelerate, verl
+from hipwright.train.launchers.command import NodeRank
 from tests.train import fakes
 
 SAMPLE = Path(__file__).parents[2] / "data" / "sample"
@@ -110,8 +112,8 @@ def test_accelerate_is_told_how(
     assert command.argv[1:3] == ("-m", "accelerate.commands.launch") and command.argv[-2] == "hipwright.train.work"
     handed = msgspec.json.decode(command.files[work.WORK].encode(), type=work.StageWork)
     assert handed.recipe == wanted.recipe and handed.stage == stage, "each process reads what was resolved here"
-    path = tmp_path / launch.ACCELERATE
-    path.write_text(command.files[launch.ACCELERATE])
+    path = tmp_path / accelerate.CONFIG
+    path.write_text(command.files[accelerate.CONFIG])
     read = load_config_from_file(str(path))
     assert (read.num_processes, read.distributed_type.value, read.mixed_precision) == (8, kind, "bf16")
     plain = yaml.safe_load(path.read_text())
@@ -123,7 +125,7 @@ def test_accelerate_is_told_how(
 
 def test_several_machines_share_one_launch(tmp_path: Path) -> None:
     wanted = job("qwen2.5-coder-14b-verl", "sft", tmp_path)
-    plain = launch.accelerate_config(wanted, launch.NodeRank(1, "10.0.0.7"))
+    plain = accelerate.accelerate_config(wanted, NodeRank(1, "10.0.0.7"))
     assert (plain["num_machines"], plain["num_processes"], plain["machine_rank"]) == (2, 16, 1)
     assert plain["main_process_ip"] == "10.0.0.7"
 
@@ -136,13 +138,13 @@ def test_one_gpu_needs_no_launcher(tmp_path: Path) -> None:
 def test_verl_is_told_everything_the_recipe_says(tmp_path: Path) -> None:
     changes = ["verl.samples=16", "judge.urls=['http://judge:8417']", "verl.overrides={'trainer.test_freq' = 5}"]
     wanted = job("qwen2.5-coder-14b-verl", "rl", tmp_path / "a run", *changes, resume=True)
-    told = launch.verl_overrides(wanted)
+    told = verl.overrides_of(wanted)
     assert told["actor_rollout_ref.rollout.n"] == 16 and told["trainer.nnodes"] == 2
     assert told["trainer.test_freq"] == 5, "the recipe's own word is the last"
     assert told["+reward.custom_reward_function.reward_kwargs"]["environment"]["judge"]["urls"] == (
         "http://judge:8417",
     )
-    assert Path(told["reward.custom_reward_function.path"]) == Path(verl.__file__)
+    assert Path(told["reward.custom_reward_function.path"]) == Path(verl_adapter.__file__)
     assert told["trainer.resume_mode"] == "auto"
     command = launch.launch_command(wanted)
     assert command is not None and command.variables == {"RAY_ADDRESS": "auto"} and command.needs[0] == "verl"
@@ -152,7 +154,7 @@ def test_verl_is_told_everything_the_recipe_says(tmp_path: Path) -> None:
 def test_the_rows_of_verl_are_the_problems(tmp_path: Path) -> None:
     from datasets import Dataset
 
-    path = launch.write_verl_rows(job("qwen2.5-coder-14b-verl", "rl", tmp_path, "data.problems=3"))
+    path = verl.write_rows(job("qwen2.5-coder-14b-verl", "rl", tmp_path, "data.problems=3"))
     rows = Dataset.from_parquet(str(path)).to_list()
     known = data.problems(SAMPLE)["train"][:3]
     assert [row["reward_model"]["ground_truth"] for row in rows] == [one.source for one in known]
@@ -175,7 +177,7 @@ def test_what_is_missing_is_said_before_anything_starts(
 ) -> None:
     with pytest.raises(BadInput, match=says):
         launch.launch_stage(job(name, stage, tmp_path / "run", *changes), lambda text: None)
-    assert not (tmp_path / "run" / launch.ACCELERATE).exists()
+    assert not (tmp_path / "run" / accelerate.CONFIG).exists()
 
 
 # ---------------------------------------------------------------- what is read

@@ -58,7 +58,8 @@ def train_stage(request: StageRequest, *, listener: Listener = silent) -> dict[s
     KeyboardInterrupt the last checkpoint remains.
     """
     from hipwright.train import recipe as recipes
-    from hipwright.train.launch import NodeRank, launch_stage
+    from hipwright.train.launch import launch_stage
+    from hipwright.train.launchers.command import NodeRank
     from hipwright.train.work import StageWork
 
     chosen = recipes.load(request.recipe, request.changes)

@@ -112,7 +112,7 @@ def common_arguments(
     import torch
 
     gpu = torch.cuda.is_available()
-    # FSDP's own activation checkpointing gathers no weights twice; launch.py sets it in accelerate's configuration
+    # FSDP has its own activation checkpointing, which launchers/accelerate.py sets in the configuration
     sharded = os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
     return {
         "output_dir": str(folder),

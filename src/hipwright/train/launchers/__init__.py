@@ -1,0 +1,1 @@
+"""Commands of the launchers accelerate and verl."""
