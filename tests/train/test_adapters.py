@@ -170,7 +170,7 @@ def test_verl_scores_and_raises_for_the_unscorable(opened: list[Environment]) ->
         verl.compute_score("gsm8k", "", "", {})
 
 
-def test_what_other_processes_are_handed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_come_from_the_variable_or_a_mapping(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(settings.SETTINGS_VARIABLE, '{"reward": {"name": "source"}, "judge": {"targets": ["cuda"]}}')
     assert settings.read_settings().judge.targets == ("cuda",)
     assert settings.read_settings({"reward": {"name": "milestones"}}).reward.name == "milestones"

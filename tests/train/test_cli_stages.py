@@ -76,7 +76,7 @@ def test_sft_then_rl_then_the_report(
 
 
 @pytest.mark.slow
-def test_serve_answers_and_ends_in_good_order(tmp_path: Path, tasks: Path) -> None:
+def test_serve_answers_until_it_is_interrupted(tmp_path: Path, tasks: Path) -> None:
     """The real command with the real judge on a real port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

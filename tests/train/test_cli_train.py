@@ -52,7 +52,7 @@ def test_bad_input_is_one_line_and_exit_2(
     assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()], "a refused training leaves nothing"
 
 
-def test_a_refused_training_leaves_the_note_of_the_one_that_is_there(
+def test_a_refused_training_keeps_an_existing_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -101,7 +101,7 @@ def test_a_timed_program() -> None:
     assert told.metrics == {"compute_level": 0.25, "roofline_fraction": 0.5}
 
 
-def test_the_strongest_baseline_counts() -> None:
+def test_the_speedup_is_against_the_strongest_baseline() -> None:
     one = timed(2.0, 2.5)
     timing = one.targets["cuda"].timing
     assert timing is not None
@@ -133,14 +133,14 @@ def test_a_right_program_without_a_timing() -> None:
         (rejected("impossible", fault="device"), True, False, None),
     ],
 )
-def test_what_is_no_pass(found: Evaluation, compiled: bool, hack: bool, pays: float | None) -> None:
+def test_outcomes_that_did_not_pass(found: Evaluation, compiled: bool, hack: bool, pays: float | None) -> None:
     told = outcome(found, PROGRAM)
     assert (told.compiled, told.hack, told.correct, told.speedup) == (compiled, hack, False, None)
     scored = REWARDS["hipwright"]([told])[0]
     assert scored.reward == pays and (scored.reward is None) == (not told.scorable)
 
 
-def test_a_fault_of_the_machine_tells_the_policy_nothing() -> None:
+def test_a_fault_of_the_machine_gives_no_evidence() -> None:
     told = outcome(rejected("unscorable", fault="service"), PROGRAM)
     assert "it is unscorable" not in told.evidence and "not judged" in told.evidence
 
@@ -148,7 +148,7 @@ def test_a_fault_of_the_machine_tells_the_policy_nothing() -> None:
 # ---------------------------------------------------------------- completion -> program
 
 
-def test_what_is_not_a_program_is_told_how_to_mend(judge: Told) -> None:
+def test_an_answer_without_a_program_gets_a_request_for_one(judge: Told) -> None:
     with Environment(judge, REWARDS["milestones"]) as environment:  # type: ignore[arg-type]
         found = environment.score(TASK, "I would use a warp reduction here.")
     assert found.outcome.status == "parse_error" and found.reward == -1.0
@@ -162,7 +162,7 @@ def judge() -> Told:
 
 @given(st.text(max_size=400))
 @settings(max_examples=60)
-def test_no_text_makes_reading_raise(said: str) -> None:
+def test_reading_never_raises(said: str) -> None:
     found = read(said, TASK)
     assert isinstance(found, (UnusableAnswer, Program))
 
@@ -191,7 +191,7 @@ VERDICTS = {
 
 @given(st.lists(st.sampled_from([*VERDICTS, ""]), min_size=1, max_size=12))
 @settings(max_examples=30)
-def test_a_group_keeps_its_order_and_is_pure(said: list[str]) -> None:
+def test_a_group_keeps_its_order_and_is_deterministic(said: list[str]) -> None:
     with Environment(Told(VERDICTS), REWARDS["hipwright"], plain) as environment:  # type: ignore[arg-type]
         found = environment.score_group(TASK, said)
         again = environment.score_group(TASK, said)
@@ -201,7 +201,7 @@ def test_a_group_keeps_its_order_and_is_pure(said: list[str]) -> None:
     assert [one.reward is None for one in found] == [name == "lost" for name in said]
 
 
-def test_an_answer_that_is_given_again_is_told_so() -> None:
+def test_a_repeated_answer_is_noted() -> None:
     with Environment(Told(VERDICTS), REWARDS["hipwright"], plain) as environment:  # type: ignore[arg-type]
         first = environment.score(TASK, "wrong")
         history = [Turn(completion="wrong", outcome=first.outcome)]
@@ -210,7 +210,7 @@ def test_an_answer_that_is_given_again_is_told_so() -> None:
     assert again.reward == first.reward == 0.0
 
 
-def test_a_hack_in_an_earlier_turn_is_remembered() -> None:
+def test_a_hack_in_an_earlier_turn_is_noted() -> None:
     with Environment(Told(VERDICTS), REWARDS["hipwright"], plain) as environment:  # type: ignore[arg-type]
         hack = environment.score(TASK, "hack")
         assert hack.reward == -0.5
@@ -218,7 +218,7 @@ def test_a_hack_in_an_earlier_turn_is_remembered() -> None:
     assert "way around the task" in after.outcome.evidence
 
 
-def test_outcomes_arrive_while_others_are_judged() -> None:
+def test_submitting_does_not_wait_for_other_programs() -> None:
     """`submit` waits for nobody."""
     released = threading.Event()
 
@@ -235,12 +235,12 @@ def test_outcomes_arrive_while_others_are_judged() -> None:
         assert slow.result(timeout=5).correct
 
 
-def test_a_judge_that_shares_no_gpu_waits_for_nothing(judge: Told) -> None:
+def test_a_judge_without_timing_needs_no_pause(judge: Told) -> None:
     with Environment(judge, REWARDS["source"]).timing_paused():  # type: ignore[arg-type]
         pass
 
 
-def test_a_judge_that_fails_is_heard_of() -> None:
+def test_an_error_of_the_judge_is_raised() -> None:
     with Environment(Told({}), REWARDS["source"], plain) as environment, pytest.raises(KeyError):  # type: ignore[arg-type]
         environment.score(TASK, "unknown")
 
@@ -293,7 +293,7 @@ def test_rewards_of_real_programs_are_in_the_right_order(real: Environment) -> N
 
 
 @pytest.mark.slow
-def test_evidence_helps_and_tells_no_secret(real: Environment) -> None:
+def test_evidence_holds_no_secret(real: Environment) -> None:
     task, history = problem("row_sum"), list[Turn]()
     for name, kind in (("tail_read", "broken"), ("every_other_row", "hostile"), ("only_the_given_shape", "hostile")):
         found = real.score(task, completion(name, kind), history).outcome
@@ -308,7 +308,7 @@ def test_evidence_helps_and_tells_no_secret(real: Environment) -> None:
 
 
 @pytest.mark.slow
-def test_the_same_arguments_give_the_same_answer(real: Environment) -> None:
+def test_equal_arguments_give_equal_outcomes(real: Environment) -> None:
     said = [completion("row_sum_tree"), completion("tail_read", "broken")]
     first = real.score_group(problem("row_sum"), said)
     second = real.score_group(problem("row_sum"), said)

@@ -48,7 +48,7 @@ def tokenizer() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|im_end|>", chat_template=TEMPLATE)
 
 
-def test_the_prompt_asks_as_the_data_set_does(tokenizer: Any) -> None:
+def test_the_prompt_equals_that_of_the_data_set(tokenizer: Any) -> None:
     form = ChatForm(tokenizer)
     system, user = form.messages(PROBLEM)
     pair = Pair(
@@ -66,7 +66,7 @@ def test_the_prompt_asks_as_the_data_set_does(tokenizer: Any) -> None:
     assert text.startswith("<|im_start|>system") and text.endswith("<|im_start|>assistant\n")
 
 
-def test_the_context_stands_before_the_closing_words(tokenizer: Any) -> None:
+def test_the_context_precedes_the_end_of_the_prompt(tokenizer: Any) -> None:
     text = ChatForm(tokenizer).messages(PROBLEM, (), "## Lessons\n- be kind")[1]["content"]
     assert text.index("x * 2") < text.index("be kind") < text.index("Other shapes")
 
@@ -88,6 +88,6 @@ def test_a_target_is_read_back_as_the_program(tokenizer: Any) -> None:
     assert not isinstance(found, UnusableAnswer) and found.program.text.strip() == PROGRAM.strip()
 
 
-def test_targets_change_what_is_said_of_waves(tokenizer: Any) -> None:
+def test_the_system_prompt_depends_on_the_targets(tokenizer: Any) -> None:
     both, amd = ChatForm(tokenizer, ("gfx942", "cuda")).system, ChatForm(tokenizer).system
     assert "32 on the others" in both and "32 on the others" not in amd

@@ -108,7 +108,7 @@ def test_without_tensorboard_the_files_are_written(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_tensorboard_shows_what_was_logged_and_nothing_of_a_killed_end(tmp_path: Path) -> None:
+def test_tensorboard_drops_the_steps_of_a_killed_run(tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     with Log(tmp_path) as log:
         train(log, 0, 21, "sft")

@@ -24,7 +24,7 @@ def job(name: str, stage: recipe.Stage, out: Path, *changes: str, **more: Any) -
     return work.StageWork(stage=stage, recipe=recipe.load(name, changes), data=str(SAMPLE), out=str(out), **more)
 
 
-def test_every_recipe_reads_and_is_whole() -> None:
+def test_every_recipe_is_valid() -> None:
     assert recipe.recipe_names() == [
         "qwen2.5-coder-14b-8gpu",
         "qwen2.5-coder-14b-8gpu-deepspeed",
@@ -65,7 +65,7 @@ def test_values_are_changed_by_set() -> None:
         ("sft.learning_rate=-1", "learning_rate must be above 0"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(change: str, says: str) -> None:
+def test_errors_are_one_line(change: str, says: str) -> None:
     with pytest.raises(BadInput) as error:
         recipe.load("qwen2.5-coder-7b-lora-1gpu", [change])
     import re
@@ -74,7 +74,7 @@ def test_what_is_wrong_is_said_in_one_line(change: str, says: str) -> None:
     assert re.search(says, f"{error.value.message} {error.value.hint}"), (error.value.message, error.value.hint)
 
 
-def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
+def test_a_recipe_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('about = "mine"\n[model]\nname = "/models/mine"\narchitecture = "llama"\n')
     assert recipe.load(str(path)).name == "mine"
@@ -101,7 +101,7 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("stage", ["sft", "rl"])
-def test_accelerate_is_told_how(
+def test_the_command_of_accelerate(
     tmp_path: Path, name: str, kind: str, needs: dict[str, tuple[str, ...]], stage: recipe.Stage
 ) -> None:
     from accelerate.commands.config.config_args import load_config_from_file
@@ -135,7 +135,7 @@ def test_one_gpu_needs_no_launcher(tmp_path: Path) -> None:
         assert launch.launch_command(job("qwen2.5-coder-7b-lora-1gpu", stage, tmp_path)) is None  # type: ignore[arg-type]
 
 
-def test_verl_is_told_everything_the_recipe_says(tmp_path: Path) -> None:
+def test_the_overrides_of_verl(tmp_path: Path) -> None:
     changes = ["verl.samples=16", "judge.urls=['http://judge:8417']", "verl.overrides={'trainer.test_freq' = 5}"]
     wanted = job("qwen2.5-coder-14b-verl", "rl", tmp_path / "a run", *changes, resume=True)
     told = verl.overrides_of(wanted)
@@ -172,7 +172,7 @@ def test_the_rows_of_verl_are_the_problems(tmp_path: Path) -> None:
         ("qwen2.5-coder-7b-lora-1gpu", "sft", ("model.name=/nowhere/at/all",), "'/nowhere/at/all' cannot be loaded"),
     ],
 )
-def test_what_is_missing_is_said_before_anything_starts(
+def test_missing_requirements_are_errors_before_the_launch(
     tmp_path: Path, name: str, stage: recipe.Stage, changes: tuple[str, ...], says: str
 ) -> None:
     with pytest.raises(BadInput, match=says):
@@ -210,7 +210,7 @@ def test_a_data_set_and_its_exports_give_the_same_rows(tmp_path: Path) -> None:
     assert (len(cut.train), {len(rows) for rows in cut.held.values()}) == (2, {1})
 
 
-def test_folders_of_the_wrong_kind_are_one_line(tmp_path: Path) -> None:
+def test_folders_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
     from hipwright.dataset.export import ExportOptions, export
     from tests.dataset.pair_sample import sample
 
@@ -228,7 +228,7 @@ def test_folders_of_the_wrong_kind_are_one_line(tmp_path: Path) -> None:
     assert [one.name for one in data.problems(tmp_path / "tasks")["train"]] == ["row_sum"]
 
 
-def test_without_splits_every_twentieth_task_is_held_out_always_the_same() -> None:
+def test_without_splits_every_twentieth_task_is_held_out() -> None:
     rows = [data.ImitationRow([], [], f"task {number // 2}", "") for number in range(80)]
     found = data._by_split(rows)
     assert len(found[data.HELD_OUT]) == 4 and len(found["train"]) == 76
@@ -237,7 +237,7 @@ def test_without_splits_every_twentieth_task_is_held_out_always_the_same() -> No
     assert {row.task for row in again[data.HELD_OUT]} == {row.task for row in found[data.HELD_OUT]}
 
 
-def test_torn_lines_are_told(tmp_path: Path) -> None:
+def test_torn_lines_are_reported(tmp_path: Path) -> None:
     from hipwright.dataset.store import row
     from tests.dataset.pair_sample import sample
 

@@ -77,7 +77,7 @@ groups = st.lists(outcomes(), min_size=1, max_size=8)
 
 @pytest.mark.parametrize("name", EVERY)
 @given(group=groups)
-def test_bounded_and_none_exactly_where_nothing_was_learnt(name: str, group: list[AnswerOutcome]) -> None:
+def test_rewards_are_bounded_and_none_exactly_for_unscorable_outcomes(name: str, group: list[AnswerOutcome]) -> None:
     low, high = BOUNDS[name]
     for outcome, scored in zip(group, REWARDS[name](group), strict=True):
         assert scored.outcome is outcome
@@ -98,7 +98,7 @@ def test_the_order_of_a_group_does_not_matter(name: str, group: list[AnswerOutco
 
 @pytest.mark.parametrize("name", EVERY)
 @given(group=groups, other=groups)
-def test_a_wrong_program_never_earns_more_than_a_right_one(
+def test_a_wrong_program_has_a_lower_reward_than_any_correct_one(
     name: str, group: list[AnswerOutcome], other: list[AnswerOutcome]
 ) -> None:
     """In any two groups."""
@@ -111,7 +111,7 @@ def test_a_wrong_program_never_earns_more_than_a_right_one(
 
 @pytest.mark.parametrize("name", EVERY)
 @given(first=st.tuples(ratios, ratios), second=st.tuples(ratios, ratios), coverage=st.floats(0, 1), floor=figures)
-def test_faster_never_earns_less(
+def test_a_faster_program_never_has_a_lower_reward(
     name: str, first: tuple[float, float], second: tuple[float, float], coverage: float, floor: float | None
 ) -> None:
     """Where both bounds are no lower, the reward is no lower; whatever the rest of the group is."""
@@ -138,7 +138,7 @@ def test_milestones() -> None:
     assert rewards_of("milestones", *group) == [-1.0, -1.0, 1.0, 2.0, 3.0, 2.0, None]
 
 
-def test_ours_by_hand() -> None:
+def test_the_reward_hipwright_by_hand() -> None:
     """Baseline 1 ms, roofline 0.25 ms: twice as fast is half of the way on the log scale."""
     assert rewards_of("hipwright", passed(2.0, 2.2)) == [pytest.approx(0.3 + 0.7 * 0.5 + 0.2)]
     assert rewards_of("hipwright", passed(4.0)) == rewards_of("hipwright", passed(9.0)) == [pytest.approx(1.2)]
@@ -147,7 +147,7 @@ def test_ours_by_hand() -> None:
     assert rewards_of("hipwright", WRONG, BROKEN, HACK, DEVICE) == [0.0, 0.0, -0.5, None]
 
 
-def test_speed_is_paid_once_half_of_the_group_is_right() -> None:
+def test_speed_counts_once_half_of_the_group_is_correct() -> None:
     fast = passed(4.0)
     assert rewards_of("hipwright", fast, WRONG, WRONG)[0] == pytest.approx(0.5)
     assert rewards_of("hipwright", fast, WRONG)[0] == pytest.approx(1.2)
@@ -155,7 +155,7 @@ def test_speed_is_paid_once_half_of_the_group_is_right() -> None:
     assert rewards_of("hipwright", fast, HACK, HACK)[0] == pytest.approx(0.5), "a hack is not right"
 
 
-def test_a_program_that_leaves_the_work_to_the_library_earns_no_speed() -> None:
+def test_speed_of_library_calls_is_not_rewarded() -> None:
     lazy, partly, own = (rewards_of("hipwright", passed(4.0, coverage=c))[0] for c in (0.0, 0.125, 1.0))
     assert lazy == pytest.approx(0.3)
     assert partly == pytest.approx(0.3 + 0.7 * 0.5 + 0.2 * 0.125)
@@ -176,13 +176,13 @@ def test_a_program_that_leaves_the_work_to_the_library_earns_no_speed() -> None:
         (math.inf, 1.0, CAP),
     ],
 )
-def test_the_way_to_the_roofline(base: float | None, floor: float | None, expected: float) -> None:
+def test_headroom_and_phi(base: float | None, floor: float | None, expected: float) -> None:
     found = passed(1.5, base_ms=base, floor_ms=floor)
     assert headroom(found) == pytest.approx(expected)
     assert phi(found) == pytest.approx(min(1.0, math.log(1.5) / math.log(expected)))
 
 
-def test_metrics_are_added_to_right_programs_alone() -> None:
+def test_metrics_are_added_to_correct_programs_only() -> None:
     metrics = {"occupancy": 0.1, "roofline_fraction": 0.2}
     good = passed(0.9, 1.1, metrics={"occupancy": 0.5, "roofline_fraction": 7.0})
     bad = replace(WRONG, metrics=good.metrics)
@@ -202,13 +202,13 @@ def test_metrics_are_added_to_right_programs_alone() -> None:
         ("hipwright", {"coverage": math.nan}),
     ],
 )
-def test_what_makes_no_sense_is_refused(name: str, options: dict[str, object]) -> None:
+def test_invalid_options_are_refused(name: str, options: dict[str, object]) -> None:
     with pytest.raises(BadInput) as caught:
         reward(name, **options)
     assert caught.value.hint
 
 
-def test_what_contradicts_itself_earns_nothing_for_it() -> None:
+def test_contradictory_outcomes_are_not_rewarded() -> None:
     """The evaluator never says such things; a mistake in it must not pay."""
     fast = passed(4.0)
     assert rewards_of("source", replace(fast, hack=True), replace(fast, compiled=False)) == [0.0, 0.0]
@@ -219,14 +219,14 @@ def test_what_contradicts_itself_earns_nothing_for_it() -> None:
     assert rewards_of("hipwright", fast, WRONG, WRONG, lost) == [pytest.approx(0.5), 0.0, 0.0, None]
 
 
-def test_an_empty_group() -> None:
+def test_an_empty_group_has_no_rewards() -> None:
     assert all(one([]) == [] for one in REWARDS.values())
 
 
 # ---------------------------------------------------------------- clipping
 
 
-def test_clip_holds_values_within_the_last_hundred() -> None:
+def test_rewards_are_clipped_by_the_last_hundred() -> None:
     clip = RewardClip(least=0.0)
     for _ in range(10):
         assert clip.clip([0.0, 1.0, None]) == [0.0, 1.0, None]
@@ -244,7 +244,7 @@ def test_the_first_success_is_not_clipped_to_nothing() -> None:
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(-1, 3)), max_size=150), st.lists(st.floats(-1, 3), max_size=8))
-def test_clip_goes_on_from_a_checkpoint(past: list[float | None], more: list[float]) -> None:
+def test_clipping_resumes_from_its_state(past: list[float | None], more: list[float]) -> None:
     first, second = RewardClip(), RewardClip()
     first.clip(past)
     second.load(first.state())

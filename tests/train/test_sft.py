@@ -92,7 +92,7 @@ def test_a_template_that_rewrites_the_prompt_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_it_learns_and_held_out_loss_is_told(tmp_path: Path) -> None:
+def test_the_loss_falls_and_held_out_loss_is_logged(tmp_path: Path) -> None:
     result, _ = train(
         tmp_path, small.imitation_rows(4), max_steps=30, evaluate_every=15, save_every=0, learning_rate=2e-2
     )
@@ -138,9 +138,7 @@ def test_kill_9_then_resume_gives_the_same_batches_and_losses(tmp_path: Path) ->
             assert other[step] == pytest.approx(values, rel=1e-5), (stage, step)
 
 
-def test_a_training_is_only_gone_on_with_under_the_same_conditions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resuming_needs_equal_settings_data_and_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = small.imitation_rows(8)
     train(tmp_path, rows, max_steps=3)
     model, tokenizer = small.model()
@@ -162,7 +160,7 @@ def test_a_training_is_only_gone_on_with_under_the_same_conditions(
     assert point == tmp_path / "checkpoint-3"
 
 
-def test_a_torn_checkpoint_is_none(tmp_path: Path) -> None:
+def test_an_incomplete_checkpoint_is_ignored(tmp_path: Path) -> None:
     found = {"device": "cpu"}
     for step in (3, 6, 12):
         (tmp_path / f"checkpoint-{step}").mkdir()
@@ -173,7 +171,7 @@ def test_a_torn_checkpoint_is_none(tmp_path: Path) -> None:
     assert hf.resume_point(tmp_path / "none", found) is None and hf.step_of(None) == -1
 
 
-def test_a_model_that_is_not_there_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_model_is_a_one_line_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "HF_HUB_OFFLINE", "1")
     with pytest.raises(BadInput, match="cannot be loaded") as error:
         hf.load_model(str(tmp_path / "nothing"), dtype="float32", attention="sdpa")
@@ -181,7 +179,7 @@ def test_a_model_that_is_not_there_is_one_line(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.slow
-def test_sampling_while_sft_goes_on_changes_no_loss(tmp_path: Path) -> None:
+def test_sampling_during_sft_changes_no_loss(tmp_path: Path) -> None:
     """Held-out problems are sampled and scored every second step; losses are equal with and without it."""
     settings = msgspec.structs.replace(small.SETTINGS, max_steps=4, evaluate_every=0, save_every=0)
     losses = {}

@@ -30,7 +30,7 @@ def judge(cache: Path) -> Iterator[LocalJudge]:
         yield made
 
 
-def test_many_tasks_at_once_with_fewer_open_than_asked_for(judge: LocalJudge) -> None:
+def test_more_tasks_are_judged_than_stay_open(judge: LocalJudge) -> None:
     """Every answer belongs to its question, though tasks make way for each other while futures wait."""
     judge.prefetch([problem(name) for name in GOOD])
     asked = [(task, kind) for kind in (GOOD, BAD) for task in kind]
@@ -44,7 +44,7 @@ def test_many_tasks_at_once_with_fewer_open_than_asked_for(judge: LocalJudge) ->
     assert judge.figures()["evicted"] >= 1 and judge.figures()["faults"] == 0
 
 
-def test_a_judged_program_is_not_judged_again(judge: LocalJudge) -> None:
+def test_verdicts_are_cached(judge: LocalJudge) -> None:
     first = judge.submit(problem("row_sum"), program("row_sum_tree"))
     same = judge.submit(problem("row_sum"), program("row_sum_tree"))
     assert same is first
@@ -58,7 +58,7 @@ def test_a_judged_program_is_not_judged_again(judge: LocalJudge) -> None:
     assert (after["hits"] - before["hits"], after["judged"] - before["judged"]) == (1, 0)
 
 
-def test_what_is_known_goes_through_a_checkpoint(judge: LocalJudge) -> None:
+def test_verdicts_are_restored_from_a_checkpoint(judge: LocalJudge) -> None:
     found = judge.submit(problem("row_sum"), program("row_sum_tree")).result(timeout=120)
     state = json.loads(json.dumps(judge.state()))
     other = LocalJudge(TARGETS, opener=lambda: pytest.fail("nothing is to be judged"))
@@ -71,7 +71,7 @@ def test_what_is_known_goes_through_a_checkpoint(judge: LocalJudge) -> None:
     assert judge.submit(problem("row_sum"), program("row_sum_tree")).result() == without_samples(found)
 
 
-def test_what_begins_anew_profits_from_nothing(judge: LocalJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_scope_has_no_verdicts_and_builds_of_others(judge: LocalJudge, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[bool] = []
     build = amdgpu.build
     monkeypatch.setattr(amdgpu, "build", lambda *a, **k: _noted(compiled, build(*a, **k)))
@@ -97,7 +97,7 @@ def _noted(found: list[bool], build: Build) -> Build:
     return build
 
 
-def test_an_estimate_is_told_as_one(judge: LocalJudge) -> None:
+def test_the_clock_estimate_has_no_interval(judge: LocalJudge) -> None:
     found = judge.submit(problem("scale_bias"), program("scale_bias_vector")).result(timeout=120)
     told = outcome(found, program("scale_bias_vector"), clock=judge.clock)
     assert (told.clock, told.device, told.baseline, judge.device) == ("estimate", "", "library", "")
@@ -107,7 +107,7 @@ def test_an_estimate_is_told_as_one(judge: LocalJudge) -> None:
     assert told.floor_ms < told.time_ms
 
 
-def test_a_task_that_does_not_load_says_nothing_of_the_program(judge: LocalJudge) -> None:
+def test_a_task_that_does_not_load_is_unscorable(judge: LocalJudge) -> None:
     broken = TrainingProblem(name="broken", source="import torch\nraise RuntimeError('no')\n")
     found = judge.submit(broken, program("row_sum_wave")).result(timeout=120)
     assert found.fault == "task" and "no" in found.message
@@ -130,7 +130,7 @@ class Killer:
         return found
 
 
-def test_a_killed_worker_is_tried_again_and_never_a_wrong_kernel(cache: Path) -> None:
+def test_a_killed_worker_is_retried_and_then_unscorable(cache: Path) -> None:
     killers = []
 
     @contextmanager
@@ -152,7 +152,7 @@ def test_a_killed_worker_is_tried_again_and_never_a_wrong_kernel(cache: Path) ->
     assert [one.reward for one in REWARDS["hipwright"](told)] == [None, pytest.approx(0.3, abs=0.3)]
 
 
-def test_closing_in_the_middle_is_no_verdict(cache: Path) -> None:
+def test_closing_gives_no_verdicts(cache: Path) -> None:
     judge = LocalJudge(TARGETS, workers=1, cache=cache)
     with judge:
         waiting = [judge.submit(problem(task), program(GOOD[task])) for task in GOOD]

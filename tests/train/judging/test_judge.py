@@ -26,7 +26,7 @@ from tests.train.judging.judged import problem
 
 
 @pytest.mark.parametrize("targets", [("cuda", "cpu"), ("gfx942",), ("rocm", "cuda"), ()])
-def test_targets_that_do_not_go_together(targets: tuple[str, ...]) -> None:
+def test_targets_that_cannot_be_combined_are_refused(targets: tuple[str, ...]) -> None:
     with pytest.raises(BadInput) as caught:
         LocalJudge(targets)
     assert caught.value.hint
@@ -52,14 +52,14 @@ def test_an_environment_opens_and_closes_its_judge() -> None:
     assert judge.opened == 0
 
 
-def test_a_state_that_is_none_is_refused() -> None:
+def test_an_invalid_state_is_refused() -> None:
     judge = LocalJudge(("cpu",))
     state = judge.state()
     with pytest.raises(msgspec.ValidationError):
         judge.load({**state, "known": {"x": {"status": "fine"}}})
 
 
-def test_programs_that_wait_for_the_clock_keep_no_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_waiting_to_be_timed_do_not_block_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few tasks, many programs: a wave of twenty that waits to be timed was half of all that were under way."""
     inside, all_in = threading.Semaphore(0), threading.Event()
 
@@ -82,7 +82,7 @@ def test_programs_that_wait_for_the_clock_keep_no_others_waiting(monkeypatch: py
         assert all(future.result(timeout=30).passed for future in asked)
 
 
-def test_programs_spread_over_the_processes_that_time() -> None:
+def test_programs_are_distributed_over_the_timing_processes() -> None:
     """Small inputs go anywhere, large ones into two processes; a process that hangs is waited for by nobody else."""
     backend = object.__new__(GpuJudgeBackend)
     backend._target, backend._timers = "cuda", [TimingWorker(None) for _ in range(8)]  # type: ignore[arg-type]

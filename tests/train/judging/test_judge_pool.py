@@ -71,7 +71,7 @@ def test_programs_of_a_task_stay_together_and_tasks_are_spread() -> None:
     assert not any(judge.open for judge in judges)
 
 
-def test_a_judge_with_much_to_do_is_helped() -> None:
+def test_a_busy_judge_shares_its_task() -> None:
     judges = [Named("a"), Named("b")]
     with JudgePool(judges) as spread:  # type: ignore[arg-type]
         for judge in judges:
@@ -83,7 +83,7 @@ def test_a_judge_with_much_to_do_is_helped() -> None:
         assert all(future.result(timeout=5).passed for future in waiting)
 
 
-def test_a_fault_of_one_machine_is_another_ones_work() -> None:
+def test_a_fault_of_one_machine_is_retried_on_another() -> None:
     judges = [Named("a", broken=True), Named("b"), Named("c", broken=True)]
     with JudgePool(judges) as spread:  # type: ignore[arg-type]
         found = [spread.submit(task, PROGRAM).result(timeout=5) for task in tasks(20)]
@@ -92,21 +92,21 @@ def test_a_fault_of_one_machine_is_another_ones_work() -> None:
         assert spread.submit(tasks(1)[0], PROGRAM).result(timeout=5).fault == "device"
 
 
-def test_judges_that_do_not_compare_are_refused_and_closed() -> None:
+def test_judges_of_different_devices_are_refused_and_closed() -> None:
     judges = [Named("a"), Named("b", "NVIDIA H100")]
     with pytest.raises(BadInput, match="differ"), JudgePool(judges):  # type: ignore[arg-type]
         pass
     assert not any(judge.open for judge in judges)
 
 
-def test_one_that_does_not_open_closes_the_others() -> None:
+def test_a_judge_that_fails_to_open_closes_the_others() -> None:
     judges = [Named("a"), Named("b", opens=False), Named("c")]
     with pytest.raises(InfrastructureError, match="no GPU"), JudgePool(judges):  # type: ignore[arg-type]
         pass
     assert not any(judge.open for judge in judges)
 
 
-def test_what_is_known_is_known_to_all_after_a_checkpoint() -> None:
+def test_a_checkpoint_gives_every_judge_all_verdicts() -> None:
     """Another number of judges, too."""
     first = LocalJudge(("cpu",))
     known = {"k": Evaluation(task="t", program="p", status="pass").to_dict()}
@@ -117,6 +117,6 @@ def test_what_is_known_is_known_to_all_after_a_checkpoint() -> None:
     assert [len(judge.state()["known"]) for judge in later.judges] == [1, 1, 1]  # type: ignore[attr-defined]
 
 
-def test_no_judges() -> None:
+def test_a_pool_without_judges_is_refused() -> None:
     with pytest.raises(BadInput):
         JudgePool([])

@@ -52,7 +52,7 @@ def use(shelf: OpenTaskCache, *names: str) -> None:
             assert bench == name
 
 
-def test_the_least_recently_used_makes_way() -> None:
+def test_the_least_recently_used_task_is_evicted() -> None:
     tasks = Tasks()
     shelf = OpenTaskCache(tasks, 2)
     use(shelf, "a", "b", "a", "c", "a")
@@ -62,7 +62,7 @@ def test_the_least_recently_used_makes_way() -> None:
     assert tasks.open == 0 and tasks.most == 2
 
 
-def test_a_task_in_use_stays_and_others_wait_for_it() -> None:
+def test_a_task_in_use_is_not_evicted() -> None:
     tasks = Tasks()
     shelf = OpenTaskCache(tasks, 1)
     with ThreadPoolExecutor(1) as pool:
@@ -75,7 +75,7 @@ def test_a_task_in_use_stays_and_others_wait_for_it() -> None:
     shelf.close()
 
 
-def test_many_threads_never_hold_more_than_fit() -> None:
+def test_the_size_limit_holds_for_many_threads() -> None:
     tasks = Tasks()
     shelf = OpenTaskCache(tasks, 3)
     with ThreadPoolExecutor(16) as pool:
@@ -84,7 +84,7 @@ def test_many_threads_never_hold_more_than_fit() -> None:
     assert tasks.most == 3 and tasks.open == 0
 
 
-def test_what_is_opened_ahead_is_opened_once_and_pushes_nothing_out_that_is_awaited() -> None:
+def test_prefetching_opens_once_and_evicts_no_prefetched_task() -> None:
     tasks = Tasks()
     shelf = OpenTaskCache(tasks, 3)
     use(shelf, "old")
@@ -98,7 +98,7 @@ def test_what_is_opened_ahead_is_opened_once_and_pushes_nothing_out_that_is_awai
     assert tasks.most == 3
 
 
-def test_one_name_for_two_texts_is_two_tasks() -> None:
+def test_equal_names_with_different_sources_are_two_tasks() -> None:
     tasks = Tasks()
     shelf = OpenTaskCache(tasks, 2)
     for source in ("# one", "# two", "# one"):
@@ -108,7 +108,7 @@ def test_one_name_for_two_texts_is_two_tasks() -> None:
     shelf.close()
 
 
-def test_a_broken_task_stays_broken_and_a_broken_machine_is_tried_again() -> None:
+def test_a_failing_task_is_retried_once_and_a_failing_machine_always() -> None:
     tasks = Tasks(
         {"task": [TaskError("no Model")] * 9, "once": [TaskError("killed")], "machine": [WorkerError("killed")]}
     )
@@ -126,7 +126,7 @@ def test_a_broken_task_stays_broken_and_a_broken_machine_is_tried_again() -> Non
     shelf.close()
 
 
-def test_closing_waits_for_users_and_turns_the_waiting_away() -> None:
+def test_closing_waits_for_leases_and_refuses_new_ones() -> None:
     tasks = Tasks()
     shelf = OpenTaskCache(tasks, 1)
     with ThreadPoolExecutor(2) as pool:

@@ -70,7 +70,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote.time, "sleep", lambda seconds: None)
 
 
-def test_an_evaluation_comes_back_whole(served: tuple[str, Here]) -> None:
+def test_an_evaluation_is_returned_complete(served: tuple[str, Here]) -> None:
     url, here = served
     program = Program(text="HIP = ''", knobs={"BLOCK": 64})
     with RemoteJudge(url, token=TOKEN) as judge:
@@ -84,7 +84,7 @@ def test_an_evaluation_comes_back_whole(served: tuple[str, Here]) -> None:
     assert here.prefetched == ["row_sum"]
 
 
-def test_a_fault_on_the_way_is_tried_again_and_then_no_verdict(served: tuple[str, Here]) -> None:
+def test_a_failed_request_is_retried_and_then_unscorable(served: tuple[str, Here]) -> None:
     url, here = served
     with RemoteJudge(url, token=TOKEN, attempts=3) as judge:
         here.breaks, here.asked = 2, 0
@@ -97,7 +97,7 @@ def test_a_fault_on_the_way_is_tried_again_and_then_no_verdict(served: tuple[str
         assert mixed.fault == "service" and "another program" in mixed.message
 
 
-def test_equal_programs_are_asked_for_once_and_faults_are_not_remembered(served: tuple[str, Here]) -> None:
+def test_verdicts_are_cached_and_faults_are_not(served: tuple[str, Here]) -> None:
     url, here = served
     here.asked, program = 0, Program(text="c")
     with RemoteJudge(url, token=TOKEN, attempts=1) as judge:
@@ -114,13 +114,13 @@ def test_a_server_that_goes_away_is_unscorable(served: tuple[str, Here]) -> None
         assert [one.reward for one in environment.score_group(TASK, ["a", "b"])] == [None, None]
 
 
-def test_no_judge_there() -> None:
+def test_an_address_without_a_judge_is_refused() -> None:
     with pytest.raises(BadInput, match="no judge answers"):
         RemoteJudge("http://127.0.0.1:9").__enter__()
 
 
 @pytest.mark.parametrize("token", ["", "another word"])
-def test_without_the_token_nothing_is_told(served: tuple[str, Here], token: str) -> None:
+def test_a_wrong_token_is_refused(served: tuple[str, Here], token: str) -> None:
     with pytest.raises(BadInput, match="401"):
         RemoteJudge(served[0], token=token).__enter__()
 
@@ -152,13 +152,13 @@ def test_bad_requests_are_refused(served: tuple[str, Here]) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "node7"])
-def test_no_open_door_without_a_token(host: str) -> None:
+def test_serving_off_the_loopback_needs_a_token(host: str) -> None:
     with pytest.raises(BadInput, match="no token"):
         serve(app(Here()), host)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("header", "reached"), [(b"", False), (f"Bearer {TOKEN}".encode(), True)])
-def test_the_guard_stands_before_websockets_too(header: bytes, reached: bool) -> None:
+def test_the_guard_covers_websockets(header: bytes, reached: bool) -> None:
     seen: list[str] = []
 
     async def inner(scope: Any, receive: Any, send: Any) -> None:
@@ -173,6 +173,6 @@ def test_the_guard_stands_before_websockets_too(header: bytes, reached: bool) ->
 
 
 @pytest.mark.parametrize("url", ["", "node7:8765", "file:///etc/passwd"])
-def test_what_is_no_address(url: str) -> None:
+def test_an_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(BadInput):
         RemoteJudge(url)

@@ -28,7 +28,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def test_what_overlaps_is_summed_and_counted_once(clock: Clock) -> None:
+def test_overlapping_stages_are_summed_and_counted_once(clock: Clock) -> None:
     told = StageTimes()
     first, second = told.during("verify", "gpu"), told.during("time", "gpu")
     clock.now = 1.0
@@ -42,7 +42,7 @@ def test_what_overlaps_is_summed_and_counted_once(clock: Clock) -> None:
     assert stages["gpu"] == {"count": 2, "sum_s": 4.0, "busy_s": 3.0, "busy_share": 0.3}
 
 
-def test_what_is_under_way_is_busy_already(clock: Clock) -> None:
+def test_a_stage_in_progress_counts_as_busy(clock: Clock) -> None:
     told = StageTimes()
     with told.during("open"):
         clock.now = 2.0
@@ -57,7 +57,7 @@ def test_what_is_under_way_is_busy_already(clock: Clock) -> None:
     }
 
 
-def test_an_error_ends_a_stage_too(clock: Clock) -> None:
+def test_an_error_ends_a_stage(clock: Clock) -> None:
     told = StageTimes()
     with pytest.raises(KeyError), told.during("build"):
         clock.now = 1.0

@@ -32,7 +32,7 @@ def kernels(program: Program, cache: BuildCache) -> list[KernelResources]:
     return [replace(kernel, name="") for kernel in build.kernels]
 
 
-def test_the_way_back_parses_and_is_a_fixed_point(programs: list[Program]) -> None:
+def test_expanding_and_shortening_is_a_fixed_point(programs: list[Program]) -> None:
     for program in programs:
         short = shortened(program)
         assert len(short) < 0.7 * len(program.text)
@@ -42,7 +42,7 @@ def test_the_way_back_parses_and_is_a_fixed_point(programs: list[Program]) -> No
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_overloads_are_left_out_too(dtype: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_overloads_are_shortened_and_restored(dtype: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Their names do not tell them apart: moments by lanes and blocks, packs of half types written from floats."""
     cache = BuildCache(tmp_path_factory.mktemp("builds"))
     graph, rng = at_shape(capture_composition(Composition(("layernorm", "softmax"), dtype)), (24, 64)), random.Random(1)
@@ -50,11 +50,11 @@ def test_overloads_are_left_out_too(dtype: str, tmp_path_factory: pytest.TempPat
         program = write(graph, draw_choices(graph, rng))
         short = shortened(program)
         assert "__device__" not in short and shorten(expand(short)) == short
-        if number < 2:
+        if number == 0:
             assert kernels(Program(text=expand(short)), cache) == kernels(program, cache)
 
 
-def test_an_overload_that_a_short_form_still_holds_is_not_defined_twice() -> None:
+def test_an_overload_in_the_short_form_is_not_defined_twice() -> None:
     """Checkpoints write what they were trained on, and older short forms held these."""
     own = device_code({("store_vector_float16", "")})
     own = own[own.index("template <int N>\n__device__ void store_vector(__half* p") :]
@@ -75,7 +75,7 @@ def test_an_overload_that_a_short_form_still_holds_is_not_defined_twice() -> Non
 
 
 @pytest.mark.slow
-def test_the_way_back_compiles_to_the_same_kernels(
+def test_expanded_programs_compile_to_the_same_kernels(
     programs: list[Program], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     cache = BuildCache(tmp_path_factory.mktemp("builds"))
@@ -83,7 +83,7 @@ def test_the_way_back_compiles_to_the_same_kernels(
         assert kernels(Program(text=expand(shortened(program))), cache) == kernels(program, cache)
 
 
-def test_what_needs_no_new_name_keeps_every_character_of_its_kernels() -> None:
+def test_kernels_without_renaming_keep_their_text() -> None:
     hip = 'extern "C" __global__ void run(const float* x, float* out, int n) {\n    out[0] = gelu(x[n]);\n}'
     text = f"HIP = r'''\n{device_code({('gelu', 'float')})}\n{hip}\n'''\n\n\ndef forward(self, x):\n    return x\n"
     assert "erff" in text
@@ -92,7 +92,7 @@ def test_what_needs_no_new_name_keeps_every_character_of_its_kernels() -> None:
     assert device_code({("gelu", "float")}).strip() in expand(shorten(text))
 
 
-def test_a_helper_that_was_changed_stays() -> None:
+def test_a_changed_helper_is_kept() -> None:
     helper = device_code({("relu", "")}).replace("T(0) : x", "T(1) : x")
     kernel = 'extern "C" __global__ void run(float* out) {\n    out[0] = relu(out[1]);\n}'
     text = f"HIP = r'''\n{helper}\n{kernel}\n'''\ndef forward(self, x):\n    return x\n"
@@ -109,7 +109,7 @@ def test_knobs_become_the_chosen_numbers(programs: list[Program]) -> None:
         assert chosen[name] == int(value)
 
 
-def test_names_do_not_tell_the_task(graphs: dict[Composition, Graph]) -> None:
+def test_names_do_not_depend_on_the_task(graphs: dict[Composition, Graph]) -> None:
     for graph in graphs.values():
         short = shortened(write(graph))
         assert re.findall(r"void __launch_bounds__\([^)]*\) (\w+)\(", short)[0] == "run"
@@ -117,7 +117,7 @@ def test_names_do_not_tell_the_task(graphs: dict[Composition, Graph]) -> None:
 
 
 @given(st.text(max_size=200))
-def test_no_text_makes_them_raise(text: str) -> None:
+def test_the_short_form_never_raises(text: str) -> None:
     for one in (text, f"HIP = r'''\n{text}\n'''\n{text}"):
         expand(one)
         shorten(one)
@@ -174,5 +174,5 @@ def test_a_prompt_never_runs_the_source(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["def broken(", "x = 1", "class Model:\n    pass\n", ""])
-def test_other_texts_come_back_trimmed(text: str) -> None:
+def test_other_texts_are_only_stripped(text: str) -> None:
     assert prompt(text) == text.strip() + "\n"

@@ -60,7 +60,7 @@ def row(found: dict[str, Any], arm: str, split: str, seed: int | None = 0) -> di
     return dict(one)
 
 
-def test_shares_are_of_the_samples_that_say_something() -> None:
+def test_shares_are_of_the_scorable_samples() -> None:
     found = row(made({("sft", 0): ["fast", "slow", "wrong", "away"]}), "sft", "shapes")
     assert found["tasks"] == 12
     assert found["compiled"][0] == 1.0
@@ -71,7 +71,7 @@ def test_shares_are_of_the_samples_that_say_something() -> None:
     assert found["pass_at_k"] == {"1": pytest.approx(2 / 3), "2": 1.0}
 
 
-def test_hacks_and_infrastructure_are_told_apart() -> None:
+def test_hacks_and_infrastructure_faults_are_separate() -> None:
     found = row(made({("grpo", 0): ["hack", "fast", "away", "away"]}), "grpo", "deeper")
     assert (found["hack"], found["infra"]) == (0.5, 0.5)
     assert row(made({("base", 0): ["away"] * 4}), "base", "deeper")["correct"] is None
@@ -110,7 +110,7 @@ def test_examples_show_every_arm_for_the_same_task() -> None:
     assert {one["split"] for one in found} == {"shapes", "deeper"}
 
 
-def test_only_what_is_surely_faster_counts() -> None:
+def test_faster_needs_the_lower_bound() -> None:
     assert faster(FAST, 1.2)
     assert not faster(FAST, 1.4)
     assert not faster(WRONG, 0.0)

@@ -34,7 +34,7 @@ def form(words: Any) -> CompactForm:
     return CompactForm(words)
 
 
-def test_every_text_survives_its_tokens(words: Any) -> None:
+def test_tokens_decode_to_the_text(words: Any) -> None:
     for text in ("x f32 1024 1000\n", "é\x00\n\n  x", "BLOCK = 512\nfoo", "a = b[1234]\n"):
         tokens = words.encode(text, add_special_tokens=False)
         assert words.decode(tokens, clean_up_tokenization_spaces=False) == text
@@ -76,7 +76,7 @@ def test_a_repair_turn_shows_the_answer_its_status_and_the_first_evidence(
     assert text == prompt(lines[0].problem.source) + "BLOCK = 64\nwrong_value off by 3 at [0, 1]\n"
 
 
-def test_read_takes_short_programs_and_tells_what_it_cannot(lines: tuple[corpus.CorpusLine, ...]) -> None:
+def test_read_expands_short_programs_and_refuses_others(lines: tuple[corpus.CorpusLine, ...]) -> None:
     found = read(lines[0].programs[0], lines[0].problem)
     assert isinstance(found, Program)
     assert "#include" in found.text

@@ -18,7 +18,7 @@ from hipwright.train.records import TrainingProblem
 ROOT = Path(__file__).parents[3]
 
 
-def test_programs_for_any_shape_can_leave_out_their_tail(corpus_folder: Path) -> None:
+def test_cheating_is_possible_for_programs_of_any_shape(corpus_folder: Path) -> None:
     for line in corpus.load(corpus_folder).lines:
         for text in line.programs:
             wrong = planted_hole.cheating(text)

@@ -29,7 +29,7 @@ TASKS = 60
 
 @given(SEEDS)
 @settings(max_examples=10, deadline=None)
-def test_train_has_no_held_out_pair_and_the_split_of_compositions_has_one_each(seed: int) -> None:
+def test_held_out_pairs_are_in_the_split_of_compositions_only(seed: int) -> None:
     grammar = Grammar(seed)
     held = grammar.held_pairs
     train, other = (list(islice(grammar.compositions(split), TASKS)) for split in ("train", "compositions"))
@@ -66,7 +66,7 @@ def test_unseen_shapes_share_no_size_with_train(scale: Scale) -> None:
 
 
 @pytest.mark.parametrize("scale", [GPU, CPU])
-def test_practice_is_new_in_shapes_and_compositions_but_holds_nothing_held_out(scale: Scale) -> None:
+def test_practice_has_new_shapes_and_compositions_but_no_held_out_ones(scale: Scale) -> None:
     grammar = Grammar(0, scale)
     practice = grammar.practice(100, 20)
     assert len({p.name for p in practice}) == 100
@@ -79,7 +79,7 @@ def test_practice_is_new_in_shapes_and_compositions_but_holds_nothing_held_out(s
     assert not held & {(axis, size) for p in practice for axis, size in enumerate(p.facts["shape"])}
 
 
-def test_everything_comes_from_the_seed() -> None:
+def test_tasks_are_functions_of_the_seed() -> None:
     for split in ("train", *HELD_OUT):
         assert Grammar(5).problems(split, 20) == Grammar(5).problems(split, 20)
     assert Grammar(5).problems("train", 20) != Grammar(6).problems("train", 20)

@@ -1,13 +1,12 @@
-"""What the kill tests start: python -m tests.train.rl.run_loop KIND FOLDER; writes a line a step, and is killed.
+"""Small trainings that the kill tests run in processes of their own.
 
-Every line tells the step, the batch that was trained on (a hash of its tokens) and the loss. The log is appended to and
-flushed, so that steps that were done twice stand there twice.
+A training appends a line for each step: the step, a hash of the tokens of its batch, and the loss. A repeated step has
+two lines.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -74,6 +73,7 @@ def rows() -> list[tuple[list[int], list[int]]]:
 
 
 def main(kind: str, folder: Path) -> None:
+    """Trains by "rl", "rft", "sft" or "dpo"; resumes from the folder's checkpoint."""
     torch.set_num_threads(1)
     policy = Recorded(tiny_model(), end=[END], device="cpu")
     log = Lines(folder / "lines.jsonl")
@@ -88,7 +88,3 @@ def main(kind: str, folder: Path) -> None:
         pairs = [Preference(prompt=prompt, chosen=answer, rejected=answer[::-1]) for prompt, answer in rows()]
         result = train_dpo(policy, pairs, IMITATION, folder, log)
     (folder / "done.json").write_text(json.dumps({"step": result.step}))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))

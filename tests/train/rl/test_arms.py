@@ -108,7 +108,7 @@ def test_the_best_verified_answer_of_each_problem_is_kept(tmp_path: Path) -> Non
     assert fresh.best == update.best
 
 
-def test_nothing_right_is_nothing_to_imitate(tmp_path: Path) -> None:
+def test_without_correct_answers_nothing_is_imitated(tmp_path: Path) -> None:
     made = policy()
     before, settings = made.state(), RLSettings()
     training = TrainingRun(made, settings, 5, tmp_path, {}, {})

@@ -65,7 +65,7 @@ def test_the_policy_ends_with_the_weights_of_its_best_steps(tmp_path: Path) -> N
     assert again.finished and same(after.policy.state(), notes.weights[best])
 
 
-def test_pieces_keep_what_the_whole_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_keep_the_same_weights_as_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, notes = run(tmp_path / "whole")
     with monkeypatch.context() as patch:
         patch.setattr(TrainingRun, "paused", property(lambda self: self.step == 5))
@@ -76,12 +76,12 @@ def test_pieces_keep_what_the_whole_keeps(tmp_path: Path, monkeypatch: pytest.Mo
     assert all(torch.allclose(a, parts.policy.state()[name]) for name, a in notes.policy.state().items())
 
 
-def test_without_it_the_last_weights_are_the_result(tmp_path: Path) -> None:
+def test_without_keep_the_last_weights_are_the_result(tmp_path: Path) -> None:
     result, notes = run(tmp_path, replace(SETTINGS, keep=0))
     assert "kept_step" not in result.metrics and same(notes.policy.state(), notes.weights[SETTINGS.steps])
 
 
-def test_a_batch_that_says_nothing_counts_for_nothing() -> None:
+def test_a_batch_without_rewards_is_ignored() -> None:
     policy = HFPolicy(tiny_model(), end=[END], device="cpu")
     best = BestWeights(policy, 2)
     for step, reward in enumerate((0.5, float("nan"), 0.7, 0.1), start=1):

@@ -43,7 +43,7 @@ def test_draws_follow_the_weights_without_repeats() -> None:
     assert Counter(found.draw(8, rng)) == dict.fromkeys(range(4), 2)
 
 
-def test_nothing_judged_is_nothing_learnt() -> None:
+def test_a_visit_without_judged_samples_changes_nothing() -> None:
     found = made()
     state = found.state()
     found.update(1, 0, 0)

@@ -48,13 +48,13 @@ def test_the_best_and_the_worst_are_shown_with_their_figures() -> None:
     assert "correct, 2.50x against eager measured, 2.45 to 2.55" in text and "this reference" in text
 
 
-def test_a_similar_problem_lends_its_answers() -> None:
+def test_answers_of_a_similar_problem_are_shown() -> None:
     text = filled().contrast(LOGITS)
     assert "SLOW" in text and "a similar reference" in text
     assert "SLOW" in filled().contrast(CONV)  # its own has no contrast: both are the same answer
 
 
-def test_what_teaches_nothing_is_not_kept() -> None:
+def test_answers_without_a_reward_are_not_kept() -> None:
     found = Exemplars()
     found.add(SOFTMAX, "prose", failed("no program", status="parse_error"))
     found.add(SOFTMAX, "lost", failed("the device is gone", None))
@@ -64,7 +64,7 @@ def test_what_teaches_nothing_is_not_kept() -> None:
     assert "wrong_value: 3 of 9 elements wrong" in found.contrast(SOFTMAX)
 
 
-def test_old_problems_make_room() -> None:
+def test_the_oldest_problems_are_dropped() -> None:
     found = filled()
     for number in range(MAX_PROBLEMS):
         found.add(TrainingProblem(name=str(number), source="x"), "one", timed(0.5, 1.5))
@@ -99,7 +99,7 @@ def test_a_context_by_share_and_its_state() -> None:
     assert [fresh.text(SOFTMAX, random.Random(seed)) for seed in range(200)] == texts
 
 
-def test_what_no_prompt_shows_is_not_kept() -> None:
+def test_answers_that_no_prompt_shows_are_not_kept() -> None:
     context = RolloutContext(0.0, 0)
     context.add(SOFTMAX, "FAST", timed(0.8, 2.5))
     assert context.state() == RolloutContext(0.0, 0).state() and context.text(SOFTMAX, random.Random(1)) == ""

@@ -55,14 +55,14 @@ def test_a_pass_holds_every_row_once_in_an_order_of_its_own(tmp_path: Path) -> N
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(37)) and orders[0] != orders[1]
 
 
-def test_take() -> None:
+def test_take_batch() -> None:
     assert take_batch([3, 1, 0], [5, 5, 5, 5], 10) == [3, 1]
     assert take_batch([3, 1], [5, 5, 5, 50], 10) == [3]
     assert take_batch([], [], 10) == []
 
 
 @pytest.mark.slow
-def test_it_learns_what_it_is_shown(tmp_path: Path) -> None:
+def test_the_loss_falls(tmp_path: Path) -> None:
     made, notes = policy(), Notes()
     calls: list[int] = []
 
@@ -81,6 +81,6 @@ def test_it_learns_what_it_is_shown(tmp_path: Path) -> None:
     assert again.finished and again.step == result.step
 
 
-def test_nothing_to_learn_from(tmp_path: Path) -> None:
+def test_without_rows_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="nothing to learn from"):
         sft_loop(policy(), [], SETTINGS, tmp_path, Notes())

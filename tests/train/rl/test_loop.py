@@ -50,7 +50,7 @@ def test_the_reward_rises(train: Any, overlap: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_without_a_reward_nothing_is_learnt(tmp_path: Path) -> None:
+def test_random_rewards_teach_nothing(tmp_path: Path) -> None:
     """The control of the test above: the same loop, with rewards that have nothing to do with the answer."""
     judge = ToyJudge()
     judge.judge = lambda text: ToyJudge.judge(judge, f"{WANTED}" if hash_of(text) % 2 else "")  # type: ignore[method-assign]
@@ -82,7 +82,7 @@ def test_on_policy_without_overlap(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("train", [train_rl, train_rft])
-def test_several_updates_on_a_batch_learn_more_of_it(train: Any, tmp_path: Path) -> None:
+def test_several_updates_on_a_batch_raise_the_reward_faster(train: Any, tmp_path: Path) -> None:
     """A step is a batch still; the second update's ratios are no longer 1."""
     few = replace(SETTINGS, steps=8, overlap=False, optim=replace(FAST, learning_rate=1e-3))
     _, once = run(train, tmp_path / "once", few)
@@ -101,7 +101,7 @@ def test_examples_are_logged(tmp_path: Path) -> None:
     assert {"problem", "source", "completion", "outcome", "reward", "turn"} <= notes.samples[0].keys()
 
 
-def test_a_machine_that_judges_nothing_ends_the_run(tmp_path: Path) -> None:
+def test_batches_without_rewards_end_the_run(tmp_path: Path) -> None:
     with pytest.raises(InfrastructureError, match="fell asleep"):
         run(train_rl, tmp_path, replace(SHORT, steps=9), ToyJudge(fault=lambda text: True))
 
@@ -111,7 +111,7 @@ def test_a_prompt_that_is_too_long_is_bad_input(tmp_path: Path) -> None:
         run(train_rl, tmp_path, replace(SHORT, max_prompt_tokens=1))
 
 
-def test_nothing_is_judged_that_no_step_would_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_batch_is_started_after_the_last_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = itertools.count()
     clock = SimpleNamespace(monotonic=lambda: float(next(ticks)))  # every look at it takes a second
     for module in (loop, training):
@@ -255,7 +255,7 @@ def test_a_group_without_variance_is_pulled_back_to_the_start(kl: float, tmp_pat
         assert "kl" not in told[0] and told[-1]["grad_norm"] == 0
 
 
-def test_a_run_that_goes_on_from_other_weights_is_refused(tmp_path: Path) -> None:
+def test_resuming_from_other_weights_is_refused(tmp_path: Path) -> None:
     update, _, _ = moved(0.1, tmp_path)
     PolicyGradient(policy(), replace(SETTINGS, kl=0.1)).load(update.state())
     with pytest.raises(BadInput, match="other weights"):
@@ -280,7 +280,7 @@ def test_groups_without_variance_are_counted_and_not_run() -> None:
     assert update.weighted_answers(judged([[0.3], [None]]))[1]["groups"] == 0
 
 
-def test_a_step_without_signal_leaves_the_weights(tmp_path: Path) -> None:
+def test_a_step_without_advantages_keeps_the_weights(tmp_path: Path) -> None:
     made = policy()
     update = PolicyGradient(made, SETTINGS)
     training = TrainingRun(made, SETTINGS, 5, tmp_path, {}, {})

@@ -18,7 +18,7 @@ def test_every_sequence_is_in_one_row_that_holds_it(lengths: list[int], room: in
 
 
 @given(LENGTHS, st.integers(1, 64), st.integers(1, 300))
-def test_batches_keep_to_their_tokens(lengths: list[int], room: int, tokens: int) -> None:
+def test_batches_respect_the_token_limit(lengths: list[int], room: int, tokens: int) -> None:
     packed = rows(lengths, room)
     found = batches(packed, lengths, tokens)
     assert sorted(map(tuple, (row for batch in found for row in batch))) == sorted(map(tuple, packed))

@@ -183,7 +183,7 @@ def test_mixed_precision_samples_and_scores_alike(policy: HFPolicy, monkeypatch:
     assert all(one.grad is not None and one.grad.dtype == torch.float32 for one in policy.trainable_parameters())
 
 
-def test_a_model_with_another_attention_is_set_right(policy: HFPolicy) -> None:
+def test_another_attention_is_replaced(policy: HFPolicy) -> None:
     other = tiny_model()
     other.set_attn_implementation("eager")
     pairs = [(PROMPTS[0], [7, 7]), (PROMPTS[3], [4, 9])]
@@ -194,7 +194,7 @@ def test_a_model_with_another_attention_is_set_right(policy: HFPolicy) -> None:
     ("field", "value", "said"),
     [("final_logit_softcapping", 30.0, "soft cap"), ("layer_types", ["sliding_attention"] * 2, "sliding_attention")],
 )
-def test_models_that_would_be_run_wrongly_are_refused(field: str, value: object, said: str) -> None:
+def test_unsupported_models_are_refused(field: str, value: object, said: str) -> None:
     model = tiny_model()
     setattr(model.config, field, value)
     with pytest.raises(BadInput, match=said):

@@ -47,7 +47,7 @@ def roller(
     return RolloutRunner(policy, toy_problems(), environment, ToyForm(), settings, context, PhaseSeconds())
 
 
-def test_what_was_refused_is_asked_again_with_what_was_found() -> None:
+def test_a_refused_answer_is_repaired_with_its_evidence() -> None:
     judge = ToyJudge(fault=lambda text: text == "9")
     policy = Script(["8", "7", "9", "7", "7", "10"], ["11", "7"], ["12"])
     rolls = roller(policy, judge)
@@ -70,21 +70,21 @@ def test_what_was_refused_is_asked_again_with_what_was_found() -> None:
     assert shape == [(0, 0, 3), (0, 1, 1), (0, 2, 1), (1, 0, 3), (1, 1, 1)]
 
 
-def test_a_right_answer_goes_on_where_it_may() -> None:
+def test_a_correct_answer_may_be_followed_by_others() -> None:
     policy = Script(["7"] * 6, ["7"] * 6, ["7"] * 6)
     rolls = roller(policy, settings=replace(SETTINGS, stop_when_right=False))
     rolls.finish(batch := rolls.start(1, [0, 1]))
     assert [len(conversation.answers) for conversation in batch.conversations] == [3] * 6
 
 
-def test_a_repair_whose_prompt_is_too_long_is_not_asked() -> None:
+def test_a_repair_with_a_too_long_prompt_is_left_out() -> None:
     policy = Script(["8"] * 6, ["8"] * 6)
     rolls = roller(policy, settings=replace(SETTINGS, max_prompt_tokens=5))
     rolls.finish(batch := rolls.start(1, [0, 1]))
     assert [len(conversation.answers) for conversation in batch.conversations] == [2] * 6
 
 
-def test_the_environment_gets_the_turns_before() -> None:
+def test_the_environment_gets_the_earlier_turns() -> None:
     seen: list[tuple[str, tuple[str, ...]]] = []
 
     class Watching(ToyEnvironment):
@@ -97,7 +97,7 @@ def test_the_environment_gets_the_turns_before() -> None:
     assert seen == [("8", ()), ("7", ()), ("7", ()), ("9", ("8",)), ("10", ("8", "9"))]
 
 
-def test_a_judge_that_raises_is_a_fault_not_a_crash() -> None:
+def test_an_error_of_the_judge_is_an_unscorable_outcome() -> None:
     class Broken(ToyJudge):
         def judge(self, text: str) -> AnswerOutcome:
             raise DeviceError("gone")
@@ -108,7 +108,7 @@ def test_a_judge_that_raises_is_a_fault_not_a_crash() -> None:
     assert batch.conversations[0].answers[0].outcome.fault == "device"
 
 
-def test_a_batch_survives_a_checkpoint() -> None:
+def test_a_batch_is_restored_from_a_checkpoint() -> None:
     policy = Script(["8", "7", "7", "7", "7", "7"], ["7"])
     rolls = roller(policy)
     kept = rolls.start(4, [0, 1]).state()
@@ -130,13 +130,13 @@ def test_a_context_that_does_not_fit_is_left_out() -> None:
     assert policy.asked == [[[20, 3, 5, 5, 5]], [[20, 3]]]
 
 
-def test_seconds_are_told_by_phase_and_once() -> None:
+def test_seconds_by_phase_are_taken_once() -> None:
     rolls = roller(Script(["7"] * 3))
     rolls.finish(rolls.start(1, [0]))
     assert rolls.times.take().keys() == {"wait_gpu", "generate", "submit", "wait"} and not rolls.times.take()
 
 
-def test_the_gpu_is_shared_with_the_judge_s_timings() -> None:
+def test_sampling_pauses_the_judges_timing() -> None:
     class Sharing(ToyJudge):
         inside = 0
 

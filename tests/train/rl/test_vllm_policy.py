@@ -56,14 +56,14 @@ def vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
 
 
-def test_without_vllm_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_vllm_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hipwright.train.rl.vllm_policy.find_spec", lambda name: None)
     with pytest.raises(BadInput, match="not installed"):
         VLLMPolicy(None, "model", end=[END])
 
 
 @pytest.mark.usefixtures("vllm")
-def test_answers_come_from_the_weights_of_the_moment(tmp_path: Path) -> None:
+def test_answers_use_the_present_weights(tmp_path: Path) -> None:
     policy = VLLMPolicy(tiny_model(), tmp_path, end=[END])
     groups = policy.generate([[5], [6, 7]], samples=2, max_new_tokens=4, temperature=0.7, seed=3)
     assert [[one.ended for one in group] for group in groups] == [[True, False]] * 2
@@ -79,7 +79,7 @@ def test_answers_come_from_the_weights_of_the_moment(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning:transformers.*")  # peft reads a renamed attribute
-def test_an_adapter_is_merged_and_the_model_left_alone() -> None:
+def test_an_adapter_is_merged_without_changing_the_model() -> None:
     model = with_lora(tiny_model(), 4)
     with torch.no_grad():
         for name, one in model.named_parameters():

@@ -34,7 +34,7 @@ class WordForm:
 
 
 @pytest.mark.slow
-def test_fast_answers_win(tmp_path: Path) -> None:
+def test_fast_answers_prevail(tmp_path: Path) -> None:
     problems = [TrainingProblem(name=f"sum {i}", source=SOURCE, facts={"number": i}) for i in range(4)]
     settings = RLSettings(
         steps=30,
