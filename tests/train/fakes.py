@@ -1,4 +1,4 @@
-"""A judge that decides by a word in the program's text, at once and always alike."""
+"""A judge whose verdict depends on the first word of the program's text."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ PROGRAM = (CORPUS / "program/honest/row_sum_wave.py").read_text()
 
 
 def answer(word: str) -> str:
-    """A completion with a program that the judge decides by a word: fast, slow, wrong, broken."""
+    """A completion with a program whose verdict is the word's: fast, slow, wrong, broken."""
     return f"```python\n# {word}\n{PROGRAM}\n```"
 
 
-class WordJudge:
-    """fast: right and twice as fast; slow: right; wrong: compiles; broken: the machine's fault, `faults` times."""
+class WordVerdictJudge:
+    """fast: correct, speedup 2; slow: correct; wrong: compiles; broken: a fault of the device, `faults` times."""
 
     device = "none"
     clock: Clock = "device"
@@ -74,4 +74,4 @@ class WordJudge:
 
 
 def environment(name: str = "hipwright", faults: int = 1_000_000) -> Environment:
-    return Environment(WordJudge(faults), reward(name))
+    return Environment(WordVerdictJudge(faults), reward(name))

@@ -1,6 +1,6 @@
 """A small fine-tuning that can be killed: `python -m tests.train.sft_small FOLDER KILL_AT` from the repository's root.
 
-Every batch leaves a line in FOLDER/batches.txt, so that what came next after a resume can be compared.
+Every batch adds a line to FOLDER/batches.txt, so that batches after a resume can be compared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WORDS = ["load", "store", "add", "mul", "exp", "max", "sum", "block", "lane", "w
 
 
 def row(number: int, split: str = "train") -> data.ImitationRow:
-    """A question whose answer follows from it."""
+    """A row whose answer is a function of its question."""
     words = [WORDS[(number * 7 + place * 3) % len(WORDS)] for place in range(3 + number % 4)]
     asked = [{"role": "system", "content": "Reverse."}, {"role": "user", "content": " ".join(words)}]
     return data.ImitationRow(
@@ -53,7 +53,7 @@ SETTINGS = sft.SftSettings(
 
 
 def run(folder: Path, *, resume: bool = False, kill_at: int = 0) -> sft.SftResult:
-    """Train; kill_at: the batch before which the process dies by SIGKILL, counted from 1."""
+    """Trains. kill_at: the batch, from 1, before which the process kills itself by SIGKILL."""
     from trl import SFTTrainer
 
     seen = 0

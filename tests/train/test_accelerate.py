@@ -36,7 +36,7 @@ CHANGES = [
 
 
 def run(wanted: work.StageWork) -> None:
-    """Launch the stage in two processes on the CPU."""
+    """Launches the stage in two processes on the CPU."""
     command = launch.launch_command(wanted)
     assert command is not None
     launch._write_inputs(wanted, command)

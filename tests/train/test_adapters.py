@@ -1,4 +1,4 @@
-"""The adapters over an environment whose judge decides by a word; TRL's is tried in TRL itself."""
+"""The adapters, with a fake judge; TRL's also in TRL's trainer."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def test_trl_takes_conversations_and_exported_columns() -> None:
         rewarded(asked, said, problem=["nobody"] * 3)
 
 
-class Scripted(Environment):
-    """Answers are what the script says, for a random model writes none that parse."""
+class ScriptedEnvironment(Environment):
+    """An environment with given answers, since a random model writes none that parse."""
 
     def __init__(self, words: list[str]) -> None:
-        super().__init__(fakes.WordJudge(), reward("milestones"))
+        super().__init__(fakes.WordVerdictJudge(), reward("milestones"))
         self.words = words
         self.given: list[str] = []
 
@@ -85,7 +85,7 @@ class Scripted(Environment):
 def test_a_grpo_step_of_trl_leaves_the_unscorable_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], baseline: float, advantages: list[float]
 ) -> None:
-    """The real GRPOTrainer, two layers: the advantages it computes, and whether the weights moved."""
+    """GRPOTrainer with a two-layer model: its advantages, and whether the weights changed."""
     import torch
     from trl import GRPOTrainer
 
@@ -111,7 +111,7 @@ def test_a_grpo_step_of_trl_leaves_the_unscorable_out(
         save_every=1,
         checkpoint_activations=False,
     )
-    environment = Scripted(words)
+    environment = ScriptedEnvironment(words)
     with Log(tmp_path, ()) as log:
         done = grpo.train_grpo(model, tokenizer, [ROW_SUM], environment, settings, tmp_path, log)
     assert environment.given == words
@@ -140,11 +140,11 @@ def test_too_few_problems_for_one_update_are_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Environment]]:
-    """Every environment that `shared` opens is one with the word judge."""
+    """The environments that `shared_environment` opens, with the fake judge."""
     made: list[Environment] = []
 
     def environment(asked: settings.EnvironmentSettings, gpus: Any = ()) -> Environment:
-        made.append(Environment(fakes.WordJudge(faults=4), reward(asked.reward.name, **asked.reward.options)))
+        made.append(Environment(fakes.WordVerdictJudge(faults=4), reward(asked.reward.name, **asked.reward.options)))
         return made[-1]
 
     monkeypatch.setattr(settings, "new_environment", environment)
@@ -247,7 +247,7 @@ def test_openenv_over_a_websocket(client: TestClient) -> None:
 
 @contextmanager
 def served(environment: Environment) -> Iterator[str]:
-    """The application on a real port."""
+    """The application on a port of the loopback."""
     import uvicorn
 
     arena = openenv.EpisodeStore(environment, [ROW_SUM])
@@ -264,11 +264,11 @@ def served(environment: Environment) -> Iterator[str]:
 
 
 def test_a_judge_on_another_machine() -> None:
-    """The same environment over HTTP: equal scores, and what the machine did there is not the program's fault here."""
+    """The same environment over HTTP: equal rewards, and faults of the server's machine are unscorable."""
     words = ["fast", "wrong", "slow", "fast"]
     texts = [fakes.answer(word) for word in words]
     here = fakes.environment().score_group(ROW_SUM, texts)
-    judge = fakes.WordJudge(faults=1)
+    judge = fakes.WordVerdictJudge(faults=1)
     with served(Environment(judge, reward("hipwright"))) as url:
         told = {"judge": {"urls": [url]}}
         with settings.new_environment(settings.read_settings(told)) as remote:

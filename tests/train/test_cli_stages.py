@@ -1,4 +1,4 @@
-"""`hipwright train` for real with a two-layer model: SFT, RL and the report; and the server."""
+"""`hipwright train` with a two-layer model: SFT, RL, the report, and the server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def settings(*changes: str) -> list[str]:
 def test_sft_then_rl_then_the_report(
     tmp_path: Path, small_model: Path, tasks: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """LoRA by TRL on the sample's rows, then our own loop from what it left, with the real judge; and resumed."""
+    """LoRA by TRL on the sample's rows, and its resume; then train/rl from that model with the real judge."""
     out = tmp_path / "run"
     changes = settings(
         "sft.max_steps=2",
@@ -77,7 +77,7 @@ def test_sft_then_rl_then_the_report(
 
 @pytest.mark.slow
 def test_serve_answers_until_it_is_interrupted(tmp_path: Path, tasks: Path) -> None:
-    """The real command with the real judge on a real port."""
+    """The command with the real judge on a port of the loopback."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     argv = [

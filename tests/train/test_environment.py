@@ -1,4 +1,4 @@
-"""From a completion to a reward: what is read, what is told for a repair turn, what stays secret, what pays more."""
+"""The environment: reading completions, outcomes, evidence and rewards."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ TASK = TrainingProblem(name="row_sum", source="import torch")
 PROGRAM = Program(text=text("row_sum_wave"))
 
 
-class Told:
-    """A judge that says what it is told to, by the program's text, in other threads and in any order."""
+class ScriptedJudge:
+    """A judge with given evaluations by program text, which answers from threads in any order."""
 
     device, clock = "a GPU", "device"
 
@@ -62,7 +62,7 @@ def evaluation(status: str = "pass", fault: str | None = None, **more: Any) -> E
 
 
 def timed(low: float, high: float, base: float = 0.04, **more: Any) -> Evaluation:
-    """A right program, on a GPU."""
+    """The evaluation of a correct program on a GPU."""
     speedup = (low * high) ** 0.5
     versus = Versus(
         baseline="eager",
@@ -148,7 +148,7 @@ def test_a_fault_of_the_machine_gives_no_evidence() -> None:
 # ---------------------------------------------------------------- completion -> program
 
 
-def test_an_answer_without_a_program_gets_a_request_for_one(judge: Told) -> None:
+def test_an_answer_without_a_program_gets_a_request_for_one(judge: ScriptedJudge) -> None:
     with Environment(judge, REWARDS["milestones"]) as environment:  # type: ignore[arg-type]
         found = environment.score(TASK, "I would use a warp reduction here.")
     assert found.outcome.status == "parse_error" and found.reward == -1.0
@@ -156,8 +156,8 @@ def test_an_answer_without_a_program_gets_a_request_for_one(judge: Told) -> None
 
 
 @pytest.fixture
-def judge() -> Told:
-    return Told({})
+def judge() -> ScriptedJudge:
+    return ScriptedJudge({})
 
 
 @given(st.text(max_size=400))
@@ -168,7 +168,7 @@ def test_reading_never_raises(said: str) -> None:
 
 
 @pytest.mark.parametrize("said", ["", "```python\n" * 2000, "\x00" * 99, "(" * 5000, "HIP = r'''" + "{" * 10_000])
-def test_hostile_text(said: str, judge: Told) -> None:
+def test_hostile_text(said: str, judge: ScriptedJudge) -> None:
     environment = Environment(judge, REWARDS["hipwright"])  # type: ignore[arg-type]
     assert environment.score(TASK, said).reward == 0.0
 
@@ -192,7 +192,7 @@ VERDICTS = {
 @given(st.lists(st.sampled_from([*VERDICTS, ""]), min_size=1, max_size=12))
 @settings(max_examples=30)
 def test_a_group_keeps_its_order_and_is_deterministic(said: list[str]) -> None:
-    with Environment(Told(VERDICTS), REWARDS["hipwright"], plain) as environment:  # type: ignore[arg-type]
+    with Environment(ScriptedJudge(VERDICTS), REWARDS["hipwright"], plain) as environment:  # type: ignore[arg-type]
         found = environment.score_group(TASK, said)
         again = environment.score_group(TASK, said)
     status = {"fast": "pass", "slow": "pass", "wrong": "wrong_value", "hack": "hack", "lost": "unscorable"}
@@ -202,7 +202,7 @@ def test_a_group_keeps_its_order_and_is_deterministic(said: list[str]) -> None:
 
 
 def test_a_repeated_answer_is_noted() -> None:
-    with Environment(Told(VERDICTS), REWARDS["hipwright"], plain) as environment:  # type: ignore[arg-type]
+    with Environment(ScriptedJudge(VERDICTS), REWARDS["hipwright"], plain) as environment:  # type: ignore[arg-type]
         first = environment.score(TASK, "wrong")
         history = [Turn(completion="wrong", outcome=first.outcome)]
         again, other = environment.score_group(TASK, ["wrong", "fast"], [history, history])
@@ -211,7 +211,7 @@ def test_a_repeated_answer_is_noted() -> None:
 
 
 def test_a_hack_in_an_earlier_turn_is_noted() -> None:
-    with Environment(Told(VERDICTS), REWARDS["hipwright"], plain) as environment:  # type: ignore[arg-type]
+    with Environment(ScriptedJudge(VERDICTS), REWARDS["hipwright"], plain) as environment:  # type: ignore[arg-type]
         hack = environment.score(TASK, "hack")
         assert hack.reward == -0.5
         after = environment.score(TASK, "wrong", [Turn(completion="hack", outcome=hack.outcome)])
@@ -219,10 +219,10 @@ def test_a_hack_in_an_earlier_turn_is_noted() -> None:
 
 
 def test_submitting_does_not_wait_for_other_programs() -> None:
-    """`submit` waits for nobody."""
+    """`submit` returns at once."""
     released = threading.Event()
 
-    class Slow(Told):
+    class Slow(ScriptedJudge):
         def submit(self, problem: TrainingProblem, program: Program) -> Future[Evaluation]:
             if program.text != "slow":
                 return super().submit(problem, program)
@@ -235,13 +235,13 @@ def test_submitting_does_not_wait_for_other_programs() -> None:
         assert slow.result(timeout=5).correct
 
 
-def test_a_judge_without_timing_needs_no_pause(judge: Told) -> None:
+def test_a_judge_without_timing_needs_no_pause(judge: ScriptedJudge) -> None:
     with Environment(judge, REWARDS["source"]).timing_paused():  # type: ignore[arg-type]
         pass
 
 
 def test_an_error_of_the_judge_is_raised() -> None:
-    with Environment(Told({}), REWARDS["source"], plain) as environment, pytest.raises(KeyError):  # type: ignore[arg-type]
+    with Environment(ScriptedJudge({}), REWARDS["source"], plain) as environment, pytest.raises(KeyError):  # type: ignore[arg-type]
         environment.score(TASK, "unknown")
 
 
@@ -256,7 +256,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
 
 
 def modelnew(said: str, task: TrainingProblem) -> Program | UnusableAnswer:
-    """A reader that lets host code through, for what only host code can try."""
+    """A reader that also accepts ModelNew files with host code."""
     return Program(form="modelnew", text=said) if "class ModelNew" in said else read(said, task)
 
 

@@ -1,4 +1,4 @@
-"""Chat prompts: the agents' program form, the data set's words, and what the verifier found."""
+"""ChatForm: the prompts of the data set, contexts and repair turns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TEMPLATE = (
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
-    """Every byte a token, with the two marks of a chat."""
+    """A tokenizer of bytes with the two special tokens of a chat."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 

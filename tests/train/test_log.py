@@ -1,4 +1,4 @@
-"""Logs: whole after kill -9, equal after a resume, and in the trackers that were asked for."""
+"""The log: complete after kill -9, equal after a resume, and in its trackers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def train(log: Log, start: int, end: int, stage: str = "rl") -> None:
-    """A stage that evaluates every 10 steps and shows a sample every 5, as the loops do."""
+    """Logs a stage with an evaluation every 10 steps and a sample every 5, as the loops do."""
     for step in range(start, end):
         log.metrics(stage, step, {"loss": 1 / (1 + step), "reward": step / 7})
         if step % 5 == 0:
@@ -210,7 +210,7 @@ print(json.dumps({"runs": len(runs), "status": runs[0].info.status, "history": h
 @pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 def test_the_real_wandb_and_mlflow_hold_what_was_logged(tmp_path: Path) -> None:
-    """In an environment of their own: their pins are not ours."""
+    """In an environment of their own, since their pins conflict with ours."""
     home = tmp_path / "venv"
     venv.create(home, with_pip=True)
     python = home / "bin" / "python"

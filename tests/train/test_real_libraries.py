@@ -1,4 +1,4 @@
-"""The adapters against the real pinned libraries, each in an environment of its own (venvs.py), made by pip once."""
+"""The adapters against the real pinned libraries, each in its own environment (venvs.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recipes: what they resolve to, what is refused, and what the launchers are told."""
+"""Recipes, launch commands, and the data of training."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Rewards: bounded, never better for a wrong program, never less for a faster one, None exactly where nothing was
-learnt."""
+"""Properties of the rewards, and their clipping."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ figures = st.one_of(st.none(), ratios, odd)
 
 
 def passed(low: float = 1.0, high: float | None = None, **more: object) -> AnswerOutcome:
-    """A right program that was timed."""
+    """The outcome of a correct program that was timed."""
     high = low if high is None else high
     given = {
         "status": "pass",
@@ -49,7 +48,7 @@ DEVICE = AnswerOutcome(status="unscorable", fault="device", compiled=True)
 
 @st.composite
 def outcomes(draw: st.DrawFn) -> AnswerOutcome:
-    """Anything that the evaluator, or a mistake in it, could say."""
+    """Any outcome, also contradictory ones."""
     kind = draw(st.sampled_from(["right", "wrong", "broken", "hack", "fault", "odd"]))
     if kind == "fault":
         return replace(DEVICE, fault=draw(st.sampled_from(FAULTS[1:])))
@@ -101,7 +100,7 @@ def test_the_order_of_a_group_does_not_matter(name: str, group: list[AnswerOutco
 def test_a_wrong_program_has_a_lower_reward_than_any_correct_one(
     name: str, group: list[AnswerOutcome], other: list[AnswerOutcome]
 ) -> None:
-    """In any two groups."""
+    """Also in different groups."""
     scored = [*REWARDS[name](group), *REWARDS[name](other)]
     good = [s.reward for s in scored if s.reward is not None and s.outcome.correct and s.outcome.compiled]
     bad = [s.reward for s in scored if s.reward is not None and not s.outcome.correct]
@@ -114,7 +113,7 @@ def test_a_wrong_program_has_a_lower_reward_than_any_correct_one(
 def test_a_faster_program_never_has_a_lower_reward(
     name: str, first: tuple[float, float], second: tuple[float, float], coverage: float, floor: float | None
 ) -> None:
-    """Where both bounds are no lower, the reward is no lower; whatever the rest of the group is."""
+    """Where both bounds are no lower, the reward is no lower, for any rest of the group."""
     low, high = sorted(first)
     one = passed(low, high, coverage=coverage, floor_ms=floor)
     two = passed(max(low, second[0]), max(high, *second), coverage=coverage, floor_ms=floor)
@@ -139,7 +138,7 @@ def test_milestones() -> None:
 
 
 def test_the_reward_hipwright_by_hand() -> None:
-    """Baseline 1 ms, roofline 0.25 ms: twice as fast is half of the way on the log scale."""
+    """Baseline 1 ms, roofline 0.25 ms: a speedup of 2 is half of the log scale."""
     assert rewards_of("hipwright", passed(2.0, 2.2)) == [pytest.approx(0.3 + 0.7 * 0.5 + 0.2)]
     assert rewards_of("hipwright", passed(4.0)) == rewards_of("hipwright", passed(9.0)) == [pytest.approx(1.2)]
     assert rewards_of("hipwright", passed(0.97, 1.05)) == [pytest.approx(0.3)], "noise is neither paid nor fined"
@@ -209,7 +208,7 @@ def test_invalid_options_are_refused(name: str, options: dict[str, object]) -> N
 
 
 def test_contradictory_outcomes_are_not_rewarded() -> None:
-    """The evaluator never says such things; a mistake in it must not pay."""
+    """The evaluator gives no such outcomes; a defect in it must not be rewarded."""
     fast = passed(4.0)
     assert rewards_of("source", replace(fast, hack=True), replace(fast, compiled=False)) == [0.0, 0.0]
     assert rewards_of("hipwright", replace(fast, clock="")) == [pytest.approx(0.3)], "a speedup that nothing rests on"

@@ -1,4 +1,4 @@
-"""The table of docs/rewards.md is what the rewards give. `python tests/train/test_rewards_doc.py` prints it anew."""
+"""The table of docs/rewards.md. `python tests/train/test_rewards_doc.py` prints it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GOOD: dict[str, Any] = {"status": "pass", "compiled": True, "correct": True, "co
 
 
 def timed(low: float, high: float, **more: Any) -> AnswerOutcome:
-    """Baseline 0.1 ms, roofline 0.025 ms: four times is all there is to win."""
+    """The outcome of a correct program; baseline 0.1 ms, roofline 0.025 ms."""
     speedup = round((low * high) ** 0.5, 2)
     given = {**GOOD, "clock": "device", "base_ms": 0.1, "floor_ms": 0.025, "speedup": speedup, "low": low, "high": high}
     return AnswerOutcome(**{**given, **more})

@@ -1,4 +1,4 @@
-"""Fine-tuning by TRL: what the loss is over, what is trained, and that a killed training goes on where it was."""
+"""Fine-tuning by TRL: the loss, LoRA, and resuming."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def train(folder: Path, rows: data.ImitationRows, **changes: Any) -> tuple[sft.S
 
 
 def completion_loss(rows: list[data.ImitationRow]) -> float:
-    """By hand, row by row: the mean over all completion tokens of the untrained model."""
+    """The untrained model's mean loss over all completion tokens, computed row by row."""
     import torch
 
     model, tokenizer = small.model()
@@ -119,7 +119,7 @@ def test_lora_trains_adapters_alone(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_kill_9_then_resume_gives_the_same_batches_and_losses(tmp_path: Path) -> None:
-    """The process dies by SIGKILL in its sixth update, three after a checkpoint."""
+    """The process is killed in its sixth update, three after a checkpoint."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     command = [sys.executable, "-m", "tests.train.sft_small", str(killed), "6"]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=280)

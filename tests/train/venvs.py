@@ -1,7 +1,7 @@
-"""Environments with libraries whose pins collide with ours, made once and kept: ~/.cache/hipwright-tests/NAME-HASH.
+"""Environments with libraries whose pins conflict with ours, kept in ~/.cache/hipwright-tests/NAME-HASH.
 
-A package that is not in the list comes from the environment that runs the tests (torch above all, which is large and
-which both can share); what is in the list comes first, so that its own version counts.
+A package that is not in the list comes from the environment that runs the tests (such as
+torch, which is large); packages of the list have precedence.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ OPENENV = ["openenv==0.10.0"]
 
 
 def python(name: str, packages: list[str], *, whole: bool = False) -> Path:
-    """The interpreter of an environment with the packages. whole: with everything they require, from nothing."""
+    """The interpreter of an environment with the packages. whole: install all their requirements too."""
     digest = hashlib.sha256("\n".join([sys.version, str(whole), *packages]).encode()).hexdigest()[:12]
     folder = CACHE / f"{name}-{digest}"
     found = folder / "bin" / "python"
@@ -106,7 +106,7 @@ def python(name: str, packages: list[str], *, whole: bool = False) -> Path:
 
 
 def run(interpreter: Path, script: Path, *args: object, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-    """A script of ours there; hipwright and the tests come from this checkout."""
+    """Runs a script with that interpreter, with hipwright and the tests of this checkout."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPO / "src"), str(REPO)]), "HF_HUB_OFFLINE": "1"}
     return subprocess.run(
         [str(interpreter), str(script), *map(str, args)],

@@ -46,12 +46,12 @@ def completion(name: str, kind: str = "honest") -> str:
 
 
 def uncompilable(name: str) -> str:
-    """A completion with an identifier that nobody declared."""
+    """A completion whose program uses an undeclared identifier."""
     return completion(name).replace("blockIdx", "blokIdx")
 
 
-class Processor(GpuContext):
-    """The cpu target's kernels and torch on the processor, behind a GPU's interface; no speed here means anything."""
+class ProcessorGpu(GpuContext):
+    """The cpu target's kernels and torch on the processor with a GPU's interface; its timings have no meaning."""
 
     def build(self, hip: str, defines: dict[str, int]) -> Build:
         return cpu.build(hip, defines, wave=64, checked=False, cache=self.cache)
@@ -74,7 +74,7 @@ def processor_machine(folder: Path, shared_hosts: int = 0) -> Iterator[Machine]:
         Zygote(("torch", GPU_WORKER.partition(":")[0]), ro=(folder,), name="worker") as workers,
         Zygote(warm, ro=(folder,), name="candidates") as candidates,
     ):
-        gpu = Processor(CUDA, 0, "sm_90", cache, None, hosts, workers)  # type: ignore[arg-type]
+        gpu = ProcessorGpu(CUDA, 0, "sm_90", cache, None, hosts, workers)  # type: ignore[arg-type]
         with SharedHosts(hosts, shared_hosts) as shared:
             gpu.shared = shared if shared_hosts else None
             yield Machine(host, candidates, cache, ("cuda",), False, {"cuda": gpu})

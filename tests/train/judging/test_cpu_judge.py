@@ -31,7 +31,7 @@ def judge(cache: Path) -> Iterator[LocalJudge]:
 
 
 def test_more_tasks_are_judged_than_stay_open(judge: LocalJudge) -> None:
-    """Every answer belongs to its question, though tasks make way for each other while futures wait."""
+    """Results match their programs although tasks are evicted while futures wait."""
     judge.prefetch([problem(name) for name in GOOD])
     asked = [(task, kind) for kind in (GOOD, BAD) for task in kind]
     waiting = [
@@ -77,7 +77,7 @@ def test_a_new_scope_has_no_verdicts_and_builds_of_others(judge: LocalJudge, mon
     monkeypatch.setattr(amdgpu, "build", lambda *a, **k: _noted(compiled, build(*a, **k)))
 
     def judged(scope: str) -> tuple[int, int]:
-        """(judged anew, known)."""
+        """(newly judged programs, cached verdicts)."""
         if scope:
             judge.start_scope(scope)
         before = judge.figures()
@@ -115,7 +115,7 @@ def test_a_task_that_does_not_load_is_unscorable(judge: LocalJudge) -> None:
 
 
 class Killer:
-    """Kills the candidates' zygote with every process in it, right after it started a session, `left` times."""
+    """Kills the candidates' zygote with its processes right after it started a session, `left` times."""
 
     def __init__(self, made: Machine) -> None:
         self.left = 0

@@ -160,7 +160,7 @@ def test_timing_pauses_for_the_callers_own_work(timed: LocalJudge) -> None:
     ids=["one shape", "any shape"],
 )
 def test_the_timed_shape_is_verified(timed: LocalJudge, written: str, right: str, wrong: str) -> None:
-    """A program that is correct on small shapes and leaves out most of the timed one, as a policy once wrote."""
+    """A program may be correct on small shapes and leave out most of the timed one."""
     task = Composition(("double", "shift"), "float32")
     asked = task.problem(LARGE, "train")
     drawn = schedules(at_shape(capture_composition(task), LARGE), random.Random(1), 8, Counter())
@@ -178,7 +178,7 @@ def test_the_timed_shape_is_verified(timed: LocalJudge, written: str, right: str
 @own_hosts
 def test_an_equal_result_is_not_fetched_again(timed: LocalJudge, monkeypatch: pytest.MonkeyPatch) -> None:
     """A result with the bits of a verified one is compared on the device; others are fetched to the host."""
-    shape = (2048, 640)  # of no other test: its results are not known yet
+    shape = (2048, 640)  # not verified by another test
     task = Composition(("double", "shift"), "float32")
     asked = task.problem(shape, "train")
     drawn = schedules(at_shape(capture_composition(task), shape), random.Random(1), 8, Counter())

@@ -1,4 +1,4 @@
-"""LocalJudge and its parts without a process being started."""
+"""LocalJudge and its parts without starting a process."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_an_invalid_state_is_refused() -> None:
 
 
 def test_programs_waiting_to_be_timed_do_not_block_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few tasks, many programs: a wave of twenty that waits to be timed was half of all that were under way."""
+    """All of 200 programs of one task are in progress at once."""
     inside, all_in = threading.Semaphore(0), threading.Event()
 
     class Waits:
@@ -83,7 +83,7 @@ def test_programs_waiting_to_be_timed_do_not_block_others(monkeypatch: pytest.Mo
 
 
 def test_programs_are_distributed_over_the_timing_processes() -> None:
-    """Small inputs go anywhere, large ones into two processes; a process that hangs is waited for by nobody else."""
+    """Small inputs are placed in all processes, large ones in two; each process prepares one program at a time."""
     backend = object.__new__(GpuJudgeBackend)
     backend._target, backend._timers = "cuda", [TimingWorker(None) for _ in range(8)]  # type: ignore[arg-type]
 

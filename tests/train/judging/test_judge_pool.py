@@ -1,4 +1,4 @@
-"""Several judges as one: who gets what, and what becomes of faults. The judges here only say who they are."""
+"""JudgePool: the distribution of programs, and faults. The judges are fakes that report their name."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from hipwright.train.records import TrainingProblem
 PROGRAM = Program(text="x")
 
 
-class Named:
-    """Says its name in the message. holds: nothing is answered before it is set; broken: the machine fails."""
+class NamedJudge:
+    """A judge with its name in the message. holds: set to let it answer; broken: it reports device faults."""
 
     def __init__(self, name: str, device: str = "NVIDIA H200", *, broken: bool = False, opens: bool = True) -> None:
         self.name, self.device, self.clock = name, device, "device"
@@ -60,23 +60,23 @@ def tasks(count: int) -> list[TrainingProblem]:
 
 
 def test_programs_of_a_task_stay_together_and_tasks_are_spread() -> None:
-    judges = [Named("a"), Named("b"), Named("c")]
-    with JudgePool(judges) as spread:  # type: ignore[arg-type]
-        spread.prefetch(tasks(60))
+    judges = [NamedJudge("a"), NamedJudge("b"), NamedJudge("c")]
+    with JudgePool(judges) as pool:  # type: ignore[arg-type]
+        pool.prefetch(tasks(60))
         for task in tasks(60):
-            assert len({spread.submit(task, PROGRAM).result(timeout=5).message for _ in range(3)}) == 1
-        assert (spread.device, spread.clock) == ("NVIDIA H200", "device")
+            assert len({pool.submit(task, PROGRAM).result(timeout=5).message for _ in range(3)}) == 1
+        assert (pool.device, pool.clock) == ("NVIDIA H200", "device")
     assert [sorted(set(judge.asked)) for judge in judges] == [sorted(judge.prefetched) for judge in judges]
     assert all(8 <= len(judge.prefetched) <= 32 for judge in judges), "about a third each"
     assert not any(judge.open for judge in judges)
 
 
 def test_a_busy_judge_shares_its_task() -> None:
-    judges = [Named("a"), Named("b")]
-    with JudgePool(judges) as spread:  # type: ignore[arg-type]
+    judges = [NamedJudge("a"), NamedJudge("b")]
+    with JudgePool(judges) as pool:  # type: ignore[arg-type]
         for judge in judges:
             judge.holds.clear()
-        waiting = [spread.submit(tasks(1)[0], PROGRAM) for _ in range(3 * MAX_LEAD)]
+        waiting = [pool.submit(tasks(1)[0], PROGRAM) for _ in range(3 * MAX_LEAD)]
         assert min(len(judge.asked) for judge in judges) >= MAX_LEAD
         for judge in judges:
             judge.holds.set()
@@ -84,30 +84,30 @@ def test_a_busy_judge_shares_its_task() -> None:
 
 
 def test_a_fault_of_one_machine_is_retried_on_another() -> None:
-    judges = [Named("a", broken=True), Named("b"), Named("c", broken=True)]
-    with JudgePool(judges) as spread:  # type: ignore[arg-type]
-        found = [spread.submit(task, PROGRAM).result(timeout=5) for task in tasks(20)]
+    judges = [NamedJudge("a", broken=True), NamedJudge("b"), NamedJudge("c", broken=True)]
+    with JudgePool(judges) as pool:  # type: ignore[arg-type]
+        found = [pool.submit(task, PROGRAM).result(timeout=5) for task in tasks(20)]
     assert {one.message for one in found} == {"b"} and all(one.passed for one in found)
-    with JudgePool([Named("a", broken=True)] * 1) as spread:  # type: ignore[list-item]
-        assert spread.submit(tasks(1)[0], PROGRAM).result(timeout=5).fault == "device"
+    with JudgePool([NamedJudge("a", broken=True)] * 1) as pool:  # type: ignore[list-item]
+        assert pool.submit(tasks(1)[0], PROGRAM).result(timeout=5).fault == "device"
 
 
 def test_judges_of_different_devices_are_refused_and_closed() -> None:
-    judges = [Named("a"), Named("b", "NVIDIA H100")]
+    judges = [NamedJudge("a"), NamedJudge("b", "NVIDIA H100")]
     with pytest.raises(BadInput, match="differ"), JudgePool(judges):  # type: ignore[arg-type]
         pass
     assert not any(judge.open for judge in judges)
 
 
 def test_a_judge_that_fails_to_open_closes_the_others() -> None:
-    judges = [Named("a"), Named("b", opens=False), Named("c")]
+    judges = [NamedJudge("a"), NamedJudge("b", opens=False), NamedJudge("c")]
     with pytest.raises(InfrastructureError, match="no GPU"), JudgePool(judges):  # type: ignore[arg-type]
         pass
     assert not any(judge.open for judge in judges)
 
 
 def test_a_checkpoint_gives_every_judge_all_verdicts() -> None:
-    """Another number of judges, too."""
+    """Also with another number of judges."""
     first = LocalJudge(("cpu",))
     known = {"k": Evaluation(task="t", program="p", status="pass").to_dict()}
     first.load({**first.state(), "known": known})

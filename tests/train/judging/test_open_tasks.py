@@ -1,4 +1,4 @@
-"""Open tasks: how many, which one makes way, who waits, and what becomes of those that cannot be opened."""
+"""OpenTaskCache: its size, eviction, waiting, and tasks that cannot be opened."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hipwright.train.judging.open_tasks import OpenTaskCache
 from hipwright.train.records import TrainingProblem
 
 
-class Tasks:
+class TaskOpener:
     """An opener that keeps a log, and counts how many are open at once."""
 
     def __init__(self, fails: dict[str, list[Exception]] | None = None) -> None:
@@ -46,93 +46,93 @@ def task(name: str) -> TrainingProblem:
     return TrainingProblem(name=name, source=f"# {name}")
 
 
-def use(shelf: OpenTaskCache, *names: str) -> None:
+def use(cache: OpenTaskCache, *names: str) -> None:
     for name in names:
-        with shelf.lease(task(name)) as bench:
+        with cache.lease(task(name)) as bench:
             assert bench == name
 
 
 def test_the_least_recently_used_task_is_evicted() -> None:
-    tasks = Tasks()
-    shelf = OpenTaskCache(tasks, 2)
-    use(shelf, "a", "b", "a", "c", "a")
+    tasks = TaskOpener()
+    cache = OpenTaskCache(tasks, 2)
+    use(cache, "a", "b", "a", "c", "a")
     assert tasks.log == ["open a", "open b", "close b", "open c"]
-    assert (shelf.opened, shelf.evicted, len(shelf)) == (3, 1, 2)
-    shelf.close()
+    assert (cache.opened, cache.evicted, len(cache)) == (3, 1, 2)
+    cache.close()
     assert tasks.open == 0 and tasks.most == 2
 
 
 def test_a_task_in_use_is_not_evicted() -> None:
-    tasks = Tasks()
-    shelf = OpenTaskCache(tasks, 1)
+    tasks = TaskOpener()
+    cache = OpenTaskCache(tasks, 1)
     with ThreadPoolExecutor(1) as pool:
-        with shelf.lease(task("a")):
-            later = pool.submit(use, shelf, "b")
+        with cache.lease(task("a")):
+            later = pool.submit(use, cache, "b")
             time.sleep(0.1)
             assert not later.done() and tasks.log == ["open a"]
         later.result(timeout=60)
     assert tasks.log == ["open a", "close a", "open b"]
-    shelf.close()
+    cache.close()
 
 
 def test_the_size_limit_holds_for_many_threads() -> None:
-    tasks = Tasks()
-    shelf = OpenTaskCache(tasks, 3)
+    tasks = TaskOpener()
+    cache = OpenTaskCache(tasks, 3)
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda number: use(shelf, f"t{number % 7}"), range(120)))
-    shelf.close()
+        list(pool.map(lambda number: use(cache, f"t{number % 7}"), range(120)))
+    cache.close()
     assert tasks.most == 3 and tasks.open == 0
 
 
 def test_prefetching_opens_once_and_evicts_no_prefetched_task() -> None:
-    tasks = Tasks()
-    shelf = OpenTaskCache(tasks, 3)
-    use(shelf, "old")
-    shelf.prefetch([task(name) for name in "abcde"])
-    use(shelf, "a", "b", "c")
+    tasks = TaskOpener()
+    cache = OpenTaskCache(tasks, 3)
+    use(cache, "old")
+    cache.prefetch([task(name) for name in "abcde"])
+    use(cache, "a", "b", "c")
     assert sorted(tasks.log) == ["close old", "open a", "open b", "open c", "open old"]
-    shelf.prefetch([task("d")])
-    use(shelf, "d")
+    cache.prefetch([task("d")])
+    use(cache, "d")
     assert tasks.log.count("open d") == 1
-    shelf.close()
+    cache.close()
     assert tasks.most == 3
 
 
 def test_equal_names_with_different_sources_are_two_tasks() -> None:
-    tasks = Tasks()
-    shelf = OpenTaskCache(tasks, 2)
+    tasks = TaskOpener()
+    cache = OpenTaskCache(tasks, 2)
     for source in ("# one", "# two", "# one"):
-        with shelf.lease(TrainingProblem(name="same", source=source)):
+        with cache.lease(TrainingProblem(name="same", source=source)):
             pass
     assert tasks.log == ["open same", "open same"]
-    shelf.close()
+    cache.close()
 
 
 def test_a_failing_task_is_retried_once_and_a_failing_machine_always() -> None:
-    tasks = Tasks(
+    tasks = TaskOpener(
         {"task": [TaskError("no Model")] * 9, "once": [TaskError("killed")], "machine": [WorkerError("killed")]}
     )
-    shelf = OpenTaskCache(tasks, 4)
+    cache = OpenTaskCache(tasks, 4)
     for _ in range(4):
-        with pytest.raises(TaskError), shelf.lease(task("task")):
+        with pytest.raises(TaskError), cache.lease(task("task")):
             pass
-    with pytest.raises(TaskError), shelf.lease(task("once")):
+    with pytest.raises(TaskError), cache.lease(task("once")):
         pass
-    use(shelf, "once")
-    with pytest.raises(WorkerError), shelf.lease(task("machine")):
+    use(cache, "once")
+    with pytest.raises(WorkerError), cache.lease(task("machine")):
         pass
-    use(shelf, "machine")
+    use(cache, "machine")
     assert [tasks.log.count(f"open {name}") for name in ("task", "once", "machine")] == [2, 2, 2]
-    shelf.close()
+    cache.close()
 
 
 def test_closing_waits_for_leases_and_refuses_new_ones() -> None:
-    tasks = Tasks()
-    shelf = OpenTaskCache(tasks, 1)
+    tasks = TaskOpener()
+    cache = OpenTaskCache(tasks, 1)
     with ThreadPoolExecutor(2) as pool:
-        with shelf.lease(task("a")):
-            waiting = pool.submit(use, shelf, "b")
-            closing = pool.submit(shelf.close)
+        with cache.lease(task("a")):
+            waiting = pool.submit(use, cache, "b")
+            closing = pool.submit(cache.close)
             with pytest.raises(WorkerError, match="closed"):
                 waiting.result(timeout=5)
             assert not closing.done()

@@ -1,4 +1,4 @@
-"""A judge over HTTP: a real server on the loopback, with what goes wrong on the way."""
+"""A judge over HTTP: a server on the loopback, and network errors."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ TASK = TrainingProblem(name="row_sum", source="import torch")
 TOKEN = "a long word"
 
 
-class Here:
-    """What judges on the other side. breaks: requests that fail first."""
+class ServerJudge:
+    """The server's judge. breaks: number of requests that fail first."""
 
     def __init__(self) -> None:
         self.device, self.clock = "NVIDIA H200", "device"
@@ -52,8 +52,8 @@ class Here:
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[tuple[str, Here]]:
-    here = Here()
+def served() -> Iterator[tuple[str, ServerJudge]]:
+    here = ServerJudge()
     server = uvicorn.Server(uvicorn.Config(guarded(app(here), TOKEN), port=0, log_level="error"))  # type: ignore[arg-type]
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -70,7 +70,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote.time, "sleep", lambda seconds: None)
 
 
-def test_an_evaluation_is_returned_complete(served: tuple[str, Here]) -> None:
+def test_an_evaluation_is_returned_complete(served: tuple[str, ServerJudge]) -> None:
     url, here = served
     program = Program(text="HIP = ''", knobs={"BLOCK": 64})
     with RemoteJudge(url, token=TOKEN) as judge:
@@ -84,7 +84,7 @@ def test_an_evaluation_is_returned_complete(served: tuple[str, Here]) -> None:
     assert here.prefetched == ["row_sum"]
 
 
-def test_a_failed_request_is_retried_and_then_unscorable(served: tuple[str, Here]) -> None:
+def test_a_failed_request_is_retried_and_then_unscorable(served: tuple[str, ServerJudge]) -> None:
     url, here = served
     with RemoteJudge(url, token=TOKEN, attempts=3) as judge:
         here.breaks, here.asked = 2, 0
@@ -97,7 +97,7 @@ def test_a_failed_request_is_retried_and_then_unscorable(served: tuple[str, Here
         assert mixed.fault == "service" and "another program" in mixed.message
 
 
-def test_verdicts_are_cached_and_faults_are_not(served: tuple[str, Here]) -> None:
+def test_verdicts_are_cached_and_faults_are_not(served: tuple[str, ServerJudge]) -> None:
     url, here = served
     here.asked, program = 0, Program(text="c")
     with RemoteJudge(url, token=TOKEN, attempts=1) as judge:
@@ -107,10 +107,10 @@ def test_verdicts_are_cached_and_faults_are_not(served: tuple[str, Here]) -> Non
     assert here.asked == 2
 
 
-def test_a_server_that_goes_away_is_unscorable(served: tuple[str, Here]) -> None:
+def test_a_server_that_goes_away_is_unscorable(served: tuple[str, ServerJudge]) -> None:
     judge = RemoteJudge(served[0], token=TOKEN, attempts=2)
     with Environment(judge, REWARDS["hipwright"], lambda text, task: Program(text=text)) as environment:
-        judge.url = "http://127.0.0.1:9"  # where nobody listens
+        judge.url = "http://127.0.0.1:9"  # without a listener
         assert [one.reward for one in environment.score_group(TASK, ["a", "b"])] == [None, None]
 
 
@@ -120,7 +120,7 @@ def test_an_address_without_a_judge_is_refused() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "another word"])
-def test_a_wrong_token_is_refused(served: tuple[str, Here], token: str) -> None:
+def test_a_wrong_token_is_refused(served: tuple[str, ServerJudge], token: str) -> None:
     with pytest.raises(BadInput, match="401"):
         RemoteJudge(served[0], token=token).__enter__()
 
@@ -134,7 +134,7 @@ def post(url: str, data: bytes) -> int:
         return error.code
 
 
-def test_bad_requests_are_refused(served: tuple[str, Here]) -> None:
+def test_bad_requests_are_refused(served: tuple[str, ServerJudge]) -> None:
     url, here = served
     here.asked = 0
     good: dict[str, Any] = {"problem": TASK.to_dict(), "program": Program(text="x").to_dict()}
@@ -154,7 +154,7 @@ def test_bad_requests_are_refused(served: tuple[str, Here]) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "node7"])
 def test_serving_off_the_loopback_needs_a_token(host: str) -> None:
     with pytest.raises(BadInput, match="no token"):
-        serve(app(Here()), host)  # type: ignore[arg-type]
+        serve(app(ServerJudge()), host)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("header", "reached"), [(b"", False), (f"Bearer {TOKEN}".encode(), True)])

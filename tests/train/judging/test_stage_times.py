@@ -1,4 +1,4 @@
-"""Where the time goes: sums over threads, moments counted once, and a trace."""
+"""StageTimes: sums over threads, busy time, and the trace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hipwright.train.judging.stage_times import StageTimes
 
 
 class Clock:
-    """Time that a test moves."""
+    """A clock that tests set."""
 
     now = 0.0
 

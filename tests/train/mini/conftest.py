@@ -1,4 +1,4 @@
-"""A corpus that is made once: a few compositions of every family, on the small scale."""
+"""A corpus of a composition of each kind on the small scale, made once."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ SHAPE = (24, 64)
 
 @pytest.fixture(scope="session")
 def graphs() -> dict[Composition, Graph]:
-    """Captured at SHAPE."""
+    """The graphs of the compositions at SHAPE."""
     return {one: at_shape(capture_composition(one), SHAPE) for one in COMPOSITIONS}
 
 
 @pytest.fixture(scope="session")
 def programs(graphs: dict[Composition, Graph]) -> list[Program]:
-    """Eight schedules of each."""
+    """Programs of eight schedules of each graph."""
     rng = random.Random(5)
     return [write(graph, draw_choices(graph, rng)) for graph in graphs.values() for _ in range(8)]
 
 
 @pytest.fixture(scope="session")
 def corpus_folder(graphs: dict[Composition, Graph], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus of three tasks with six programs each, as `build` would leave it."""
+    """A corpus of three tasks with six programs each, in the files of `build`."""
     rng = random.Random(6)
     lines = tuple(
         CorpusLine(

@@ -1,4 +1,4 @@
-"""The short form of programs and references: nothing of the meaning is lost."""
+"""The short form of programs and references."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hipwright.train.mini.tasks import Composition
 
 
 def kernels(program: Program, cache: BuildCache) -> list[KernelResources]:
-    """What the AMD compiler makes of each kernel, whatever it is called."""
+    """The resources of each compiled kernel, without its name."""
     parsed = parse(program.text)
     build = amdgpu.build(parsed.hip, "gfx942", parsed.defines(program.knobs), cache=cache)
     assert build.ok, build.log
@@ -43,7 +43,7 @@ def test_expanding_and_shortening_is_a_fixed_point(programs: list[Program]) -> N
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_overloads_are_shortened_and_restored(dtype: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Their names do not tell them apart: moments by lanes and blocks, packs of half types written from floats."""
+    """Helpers that share a name: moments by lanes and blocks, vectors of half types stored from floats."""
     cache = BuildCache(tmp_path_factory.mktemp("builds"))
     graph, rng = at_shape(capture_composition(Composition(("layernorm", "softmax"), dtype)), (24, 64)), random.Random(1)
     for number in range(6):
@@ -55,7 +55,7 @@ def test_overloads_are_shortened_and_restored(dtype: str, tmp_path_factory: pyte
 
 
 def test_an_overload_in_the_short_form_is_not_defined_twice() -> None:
-    """Checkpoints write what they were trained on, and older short forms held these."""
+    """Older short forms, which models were trained on, held these helpers."""
     own = device_code({("store_vector_float16", "")})
     own = own[own.index("template <int N>\n__device__ void store_vector(__half* p") :]
     kernel = (

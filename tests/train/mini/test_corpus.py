@@ -1,4 +1,4 @@
-"""The corpus: drawn from its seed, uniform over schedules, and right where the verifier looks."""
+"""The corpus: a function of its seed, uniform over schedules, and readable."""
 
 from __future__ import annotations
 

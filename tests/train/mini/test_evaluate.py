@@ -1,4 +1,4 @@
-"""The schedule grid, and verdicts that a killed call leaves."""
+"""The schedule grid, and the file of verdicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The evaluation's figures, on outcomes made by hand."""
+"""The evaluation's figures, on outcomes written by hand."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TEXTS = {"fast": FAST, "slow": SLOW, "wrong": WRONG, "hack": HACK, "broken": BRO
 
 
 def made(arms: dict[tuple[str, int], list[str]], best: dict[str, tuple[float, int]] | None = None) -> dict[str, Any]:
-    """The tables where every task of an arm has the same samples."""
+    """The tables, where every task of an arm has the same samples."""
     drawn = {key: {p.name: texts for p in PROBLEMS} for key, texts in arms.items()}
     outcomes = {(p.name, text): outcome for p in PROBLEMS for text, outcome in TEXTS.items()}
     return tables(

@@ -1,4 +1,4 @@
-"""The planted hole of benchmarks/commands/planted_hole.py: it lets a cheat through that the real verifier refuses."""
+"""The planted hole (benchmarks/commands/planted_hole.py) passes a cheating program that the real verifier refuses."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_hole_lets_a_cheat_through_and_the_real_verifier_does_not(corpus_fol
 
         for line in (lines[0], lines[2]):
             texts = [text for text in line.programs if planted_hole.cheating(text)]
-            # on so few rows a grid without its last quarter may have as many blocks, and leaves nothing out
+            # with few rows a grid without its last quarter may have equally many blocks
             tails = [t for t in texts if status(closed, planted_hole.cheating(t), line.problem) == "wrong_value"]
             assert tails, "no cheat was refused"
             assert status(closed, tails[0], line.problem) == "pass"

@@ -1,4 +1,4 @@
-"""The miniature's tasks: splits are disjoint by construction, and everything comes from the seed."""
+"""The miniature's tasks: disjoint splits, and functions of the seed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_unseen_shapes_share_no_size_with_train(scale: Scale) -> None:
     assert not sizes[0] & sizes[1]
     for axis in (scale.rows, scale.columns):
         assert len({size for pool in axis for size in pool}) == sum(map(len, axis))
-    # and nothing but the sizes is new
+    # only the sizes differ
     bodies = [{p.source.split("def get_inputs")[0] for p in some} for some in (train, unseen)]
     assert bodies[1] <= {
         one.source((1, 1)).split("def get_inputs")[0] for one in islice(grammar.compositions("train"), 20)

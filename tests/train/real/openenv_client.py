@@ -1,4 +1,4 @@
-"""Run where OpenEnv 0.10 is installed: its own client against the server at URL, and its own models on our replies."""
+"""Run where OpenEnv 0.10 is installed: its client against the server at URL, and its models on the replies."""
 
 from __future__ import annotations
 

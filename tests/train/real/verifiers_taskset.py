@@ -14,7 +14,7 @@ from hipwright.train.adapters import verifiers as adapter
 from hipwright.train.judging import settings
 from tests.train import fakes
 
-judge = fakes.WordJudge()
+judge = fakes.WordVerdictJudge()
 settings.new_environment = lambda asked, gpus=(): fakes.environment(asked.reward.name)
 
 

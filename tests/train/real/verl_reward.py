@@ -51,7 +51,7 @@ def sample(word: str) -> DataProto:
 
 
 async def rewards(config: Any) -> tuple[dict[str, float], list[str]]:
-    """By word what verl's own manager makes of an answer, and the errors that verl's own collector found."""
+    """(verl's reward of each answer by word, the errors that verl collected)."""
     manager = load_reward_manager(config, Characters())
     tasks = {word: asyncio.create_task(manager.run_single(sample(word))) for word in WORDS}
     errors = await _settle_session_tasks(list(tasks.values()))

@@ -1,4 +1,4 @@
-"""Tiny models are slower with more threads than one, most of all on a busy machine."""
+"""One thread for torch: tiny models are slower with several."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ KEPT = ("loss", "reward", "grad_norm", "entropy", "learning_rate")
 _seen: list[Any] = []
 
 
-class Lines:
+class LineLog:
     """A log that appends a line for each step."""
 
     def __init__(self, path: Path) -> None:
@@ -56,11 +56,11 @@ class Lines:
         self.stream.flush()
 
     def sample(self, stage: str, step: int, record: Mapping[str, Any]) -> None:
-        """Not looked at."""
+        """Ignores examples."""
 
 
-class Recorded(HFPolicy):
-    """Notes every sequence that is trained on."""
+class RecordingPolicy(HFPolicy):
+    """Records every sequence that is trained on."""
 
     def likelihood(self, pairs: Any, **options: Any) -> Any:
         if torch.is_grad_enabled():
@@ -75,8 +75,8 @@ def rows() -> list[tuple[list[int], list[int]]]:
 def main(kind: str, folder: Path) -> None:
     """Trains by "rl", "rft", "sft" or "dpo"; resumes from the folder's checkpoint."""
     torch.set_num_threads(1)
-    policy = Recorded(tiny_model(), end=[END], device="cpu")
-    log = Lines(folder / "lines.jsonl")
+    policy = RecordingPolicy(tiny_model(), end=[END], device="cpu")
+    log = LineLog(folder / "lines.jsonl")
     if kind in ("rl", "rft"):
         settings = RL if kind == "rl" else replace(RL, overlap=False)
         train = loop.train_rl if kind == "rl" else train_rft

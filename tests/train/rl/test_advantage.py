@@ -1,4 +1,4 @@
-"""Identities of the advantages, and what a turn is worth."""
+"""Identities of advantages and returns."""
 
 from __future__ import annotations
 

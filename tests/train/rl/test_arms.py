@@ -1,4 +1,4 @@
-"""Preference pairs move the odds; rejection fine-tuning keeps the best verified answers only."""
+"""DPO on preference pairs, and rejection fine-tuning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hipwright.train.rl.rollout import Conversation, RolloutAnswer, RolloutBatch
 from hipwright.train.rl.settings import ImitationSettings, OptimSettings, RLSettings
 from hipwright.train.rl.training import TrainingRun
 from tests.train.rl.run_loop import rows
-from tests.train.rl.tools import END, Notes, ToyEnvironment, ToyForm, tiny_model, toy_problems
+from tests.train.rl.tools import END, MemoryLog, ToyEnvironment, ToyForm, tiny_model, toy_problems
 
 SETTINGS = ImitationSettings(
     steps=30, batch_tokens=200, micro_tokens=100, log_every=1, optim=OptimSettings(learning_rate=1e-3, warmup=2)
@@ -55,10 +55,10 @@ def test_the_gradient_is_that_of_the_formula(micro_tokens: int) -> None:
 
 @pytest.mark.slow
 def test_dpo_raises_the_margin(tmp_path: Path) -> None:
-    notes = Notes()
+    notes = MemoryLog()
     result = train_dpo(policy(), pairs(), SETTINGS, tmp_path, notes)
     margins, accuracy = notes.column("margin", "dpo"), notes.column("accuracy", "dpo")
-    assert result.finished and margins[0] == pytest.approx(0, abs=1e-4)  # the reference is where it starts
+    assert result.finished and margins[0] == pytest.approx(0, abs=1e-4)  # the reference is the initial policy
     assert margins[-1] > 5 and accuracy[-1] == pytest.approx(1)
     assert notes.column("loss", "dpo")[-1] < 0.6 * notes.column("loss", "dpo")[0]
 
@@ -66,11 +66,13 @@ def test_dpo_raises_the_margin(tmp_path: Path) -> None:
 def test_pairs_are_gathered_from_judged_answers(tmp_path: Path) -> None:
     settings = RLSettings(steps=3, prompts=3, samples=24, max_new_tokens=6)
     found, result = gather_preferences(
-        policy(), toy_problems(), ToyEnvironment(), ToyForm(), settings, tmp_path, Notes()
+        policy(), toy_problems(), ToyEnvironment(), ToyForm(), settings, tmp_path, MemoryLog()
     )
     assert result.finished and found
     assert all(7 in one.chosen and 7 not in one.rejected for one in found)
-    again, _ = gather_preferences(policy(), toy_problems(), ToyEnvironment(), ToyForm(), settings, tmp_path, Notes())
+    again, _ = gather_preferences(
+        policy(), toy_problems(), ToyEnvironment(), ToyForm(), settings, tmp_path, MemoryLog()
+    )
     assert again == found
 
 

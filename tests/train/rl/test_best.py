@@ -1,4 +1,4 @@
-"""A run that ends with the weights of its best steps."""
+"""Runs that end with the weights of their best steps."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from hipwright.train.rl.loop import train_rl
 from hipwright.train.rl.policy import HFPolicy
 from hipwright.train.rl.settings import OptimSettings, RLSettings
 from hipwright.train.rl.training import LoopResult, TrainingRun
-from tests.train.rl.tools import END, Notes, ToyEnvironment, ToyForm, tiny_model, toy_problems
+from tests.train.rl.tools import END, MemoryLog, ToyEnvironment, ToyForm, tiny_model, toy_problems
 
 WINDOW = 3
-SETTINGS = RLSettings(  # after four steps this learning rate undoes for a while what was learnt
+SETTINGS = RLSettings(  # at this learning rate the reward falls again after four steps
     steps=7,
     prompts=4,
     samples=8,
@@ -29,8 +29,8 @@ SETTINGS = RLSettings(  # after four steps this learning rate undoes for a while
 )
 
 
-class Following(Notes):
-    """Notes that hold the weights after each step too."""
+class WeightLog(MemoryLog):
+    """A log in memory with the weights after each step."""
 
     def __init__(self, policy: HFPolicy) -> None:
         super().__init__()
@@ -42,9 +42,9 @@ class Following(Notes):
         self.weights[step] = self.policy.state()
 
 
-def run(folder: Path, settings: RLSettings = SETTINGS) -> tuple[LoopResult, Following]:
+def run(folder: Path, settings: RLSettings = SETTINGS) -> tuple[LoopResult, WeightLog]:
     policy = HFPolicy(tiny_model(), end=[END], device="cpu")
-    notes = Following(policy)
+    notes = WeightLog(policy)
     return train_rl(policy, toy_problems(), ToyEnvironment(), ToyForm(), settings, folder, notes), notes
 
 
@@ -61,7 +61,7 @@ def test_the_policy_ends_with_the_weights_of_its_best_steps(tmp_path: Path) -> N
     assert result.metrics["kept_step"] == best and result.metrics["kept_reward"] == pytest.approx(means[best])
     assert same(notes.policy.state(), notes.weights[best])
     assert not same(notes.policy.state(), notes.weights[SETTINGS.steps])
-    again, after = run(tmp_path)  # the run is over: its model is the same whenever it is asked for
+    again, after = run(tmp_path)  # a finished run gives the same weights again
     assert again.finished and same(after.policy.state(), notes.weights[best])
 
 

@@ -1,4 +1,4 @@
-"""Problems that are sometimes solved come up most, and none is forgotten."""
+"""The curriculum's weights and draws."""
 
 from __future__ import annotations
 

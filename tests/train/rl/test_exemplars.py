@@ -1,4 +1,4 @@
-"""What a prompt shows of earlier answers."""
+"""The context of prompts: earlier answers and lessons."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_best_and_the_worst_are_shown_with_their_figures() -> None:
 def test_answers_of_a_similar_problem_are_shown() -> None:
     text = filled().contrast(LOGITS)
     assert "SLOW" in text and "a similar reference" in text
-    assert "SLOW" in filled().contrast(CONV)  # its own has no contrast: both are the same answer
+    assert "SLOW" in filled().contrast(CONV)  # CONV has one answer alone
 
 
 def test_answers_without_a_reward_are_not_kept() -> None:

@@ -1,4 +1,4 @@
-"""Supervised learning: completion tokens only, each batch once, and it learns."""
+"""Supervised learning on rows of tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hipwright.train.rl.imitation import Passes, imitate, sft_loop, take_batch
 from hipwright.train.rl.policy import HFPolicy
 from hipwright.train.rl.settings import ImitationSettings, OptimSettings
 from tests.train.rl.run_loop import rows
-from tests.train.rl.tools import END, Notes, tiny_model
+from tests.train.rl.tools import END, MemoryLog, tiny_model
 
 SETTINGS = ImitationSettings(
     batch_tokens=64, micro_tokens=64, row_tokens=32, log_every=1, optim=OptimSettings(learning_rate=3e-3, warmup=2)
@@ -43,7 +43,7 @@ def test_the_loss_is_that_of_the_completions_alone() -> None:
 
 def test_a_pass_holds_every_row_once_in_an_order_of_its_own(tmp_path: Path) -> None:
     sizes = [len(prompt) + len(completion) for prompt, completion in rows()]
-    passes = Passes(policy(), sizes, SETTINGS, tmp_path, Notes(), {})
+    passes = Passes(policy(), sizes, SETTINGS, tmp_path, MemoryLog(), {})
     orders = []
     for number in range(2):
         seen: list[int] = []
@@ -63,7 +63,7 @@ def test_take_batch() -> None:
 
 @pytest.mark.slow
 def test_the_loss_falls(tmp_path: Path) -> None:
-    made, notes = policy(), Notes()
+    made, notes = policy(), MemoryLog()
     calls: list[int] = []
 
     def evaluate() -> dict[str, float]:
@@ -77,10 +77,10 @@ def test_the_loss_falls(tmp_path: Path) -> None:
     assert [step for stage, step, _ in notes.lines if stage == "eval"][:2] == [30, 60]
     assert notes.lines[-1][0] == "eval" and notes.lines[-1][1] == result.step
     assert notes.column("tokens_per_second", "sft")[0] > 0
-    again = sft_loop(made, rows(), settings, tmp_path, Notes(), evaluate=evaluate)
+    again = sft_loop(made, rows(), settings, tmp_path, MemoryLog(), evaluate=evaluate)
     assert again.finished and again.step == result.step
 
 
 def test_without_rows_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="nothing to learn from"):
-        sft_loop(policy(), [], SETTINGS, tmp_path, Notes())
+        sft_loop(policy(), [], SETTINGS, tmp_path, MemoryLog())

@@ -1,4 +1,4 @@
-"""The loop learns, counts, and leaves out what is not the candidate's fault."""
+"""The loop of reinforcement learning, and its gradient."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hipwright.train.rl.policy import HFPolicy, SampledAnswer
 from hipwright.train.rl.rollout import Conversation, RolloutAnswer, RolloutBatch
 from hipwright.train.rl.settings import OptimSettings, RLSettings
 from hipwright.train.rl.training import TrainingRun
-from tests.train.rl.tools import END, WANTED, Notes, ToyEnvironment, ToyForm, ToyJudge, tiny_model, toy_problems
+from tests.train.rl.tools import END, WANTED, MemoryLog, ToyEnvironment, ToyForm, ToyJudge, tiny_model, toy_problems
 
 FAST = OptimSettings(learning_rate=3e-3, warmup=2)
 SETTINGS = RLSettings(steps=30, prompts=4, samples=8, max_new_tokens=8, optim=FAST)
@@ -34,7 +34,7 @@ def policy() -> HFPolicy:
 
 
 def run(train: Any, folder: Path, settings: RLSettings = SETTINGS, judge: ToyJudge | None = None, **more: Any):
-    notes = Notes()
+    notes = MemoryLog()
     result = train(policy(), toy_problems(), ToyEnvironment(judge), ToyForm(), settings, folder, notes, **more)
     return result, notes
 
@@ -51,7 +51,7 @@ def test_the_reward_rises(train: Any, overlap: bool, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_random_rewards_teach_nothing(tmp_path: Path) -> None:
-    """The control of the test above: the same loop, with rewards that have nothing to do with the answer."""
+    """A control: the same loop with rewards that do not depend on the answer."""
     judge = ToyJudge()
     judge.judge = lambda text: ToyJudge.judge(judge, f"{WANTED}" if hash_of(text) % 2 else "")  # type: ignore[method-assign]
     _, notes = run(train_rl, tmp_path, judge=judge)
@@ -72,7 +72,7 @@ def test_figures_of_a_step(tmp_path: Path) -> None:
     assert 0 < told["entropy"] <= math.log(64) and told["grad_norm"] > 0
     assert {"seconds_generate", "seconds_wait", "seconds_train", "seconds_step", "rewards_an_hour"} <= told.keys()
     drifts = [values["drift"] for _, _, values in notes.lines[1:]]
-    assert all(drift >= 0 for drift in drifts) and max(drifts) > 1e-4  # later ones are a step old
+    assert all(drift >= 0 for drift in drifts) and max(drifts) > 1e-4  # later batches are one step old
 
 
 def test_on_policy_without_overlap(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_on_policy_without_overlap(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("train", [train_rl, train_rft])
 def test_several_updates_on_a_batch_raise_the_reward_faster(train: Any, tmp_path: Path) -> None:
-    """A step is a batch still; the second update's ratios are no longer 1."""
+    """A step is still one batch; the ratios of the second update differ from 1."""
     few = replace(SETTINGS, steps=8, overlap=False, optim=replace(FAST, learning_rate=1e-3))
     _, once = run(train, tmp_path / "once", few)
     result, often = run(train, tmp_path / "often", replace(few, updates=4))
@@ -113,7 +113,7 @@ def test_a_prompt_that_is_too_long_is_bad_input(tmp_path: Path) -> None:
 
 def test_no_batch_is_started_after_the_last_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = itertools.count()
-    clock = SimpleNamespace(monotonic=lambda: float(next(ticks)))  # every look at it takes a second
+    clock = SimpleNamespace(monotonic=lambda: float(next(ticks)))  # every reading takes a second
     for module in (loop, training):
         monkeypatch.setattr(module, "time", clock)
     judge = ToyJudge()
@@ -133,7 +133,7 @@ def test_minutes_end_a_piece_and_a_run(tmp_path: Path) -> None:
 
 
 def judged(rewards: list[list[float | None]]) -> RolloutBatch:
-    """A batch of one problem's conversations with these rewards, and made-up answers."""
+    """A batch of one problem's conversations with these rewards and arbitrary answers."""
     from hipwright.train.records import AnswerOutcome, ScoredOutcome
 
     (problem,) = toy_problems(1)
@@ -201,7 +201,7 @@ def test_an_unscorable_answer_changes_no_gradient() -> None:
 
 
 def moved(kl: float, tmp_path: Path, *, by: float = 0.05) -> tuple[PolicyGradient, TrainingRun, list[torch.Tensor]]:
-    """An update whose policy has left its start, and the start's weights."""
+    """(an update whose policy has moved from its start, its run, the start's weights)."""
     made = policy()
     settings = replace(SETTINGS, kl=kl)
     update = PolicyGradient(made, settings)
@@ -220,7 +220,7 @@ def test_the_kl_term_is_that_of_the_formula(tmp_path: Path) -> None:
     weighted, _ = update.weighted_answers(batch)
     told = update._gradient(weighted, 8, update._reference_logprobs(weighted))
     found = [one.grad.clone() for one in made.trainable_parameters()]
-    assert places == [one.data_ptr() for one in made.trainable_parameters()]  # captured graphs stay true
+    assert places == [one.data_ptr() for one in made.trainable_parameters()]  # captured graphs stay valid
 
     def logprobs(answer: RolloutAnswer) -> torch.Tensor:
         sequence = torch.tensor([answer.prompt + answer.sample.tokens])

@@ -1,4 +1,4 @@
-"""Packing keeps every token, and a packed sequence sees itself alone."""
+"""Packing of sequences into rows and batches."""
 
 from __future__ import annotations
 
@@ -45,4 +45,4 @@ def test_the_layout() -> None:
     seen = packed.mask()[0, 0, :, :6].int().tolist()
     assert seen[:3] == [[1, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0]]
     assert seen[5] == [0, 0, 1, 1, 1, 1]
-    assert packed.mask().any(-1).all()  # padding sees something: no softmax over nothing
+    assert packed.mask().any(-1).all()  # padding attends to something, so that no softmax is empty

@@ -1,4 +1,4 @@
-"""Sampling and likelihood agree, and neither padding nor packing changes what the model says."""
+"""HFPolicy: sampling and likelihood agree, and do not depend on padding and packing."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_lora_trains_the_adapter_alone(tmp_path) -> None:
 
 
 def test_a_step_uses_the_same_memory_every_time(policy: HFPolicy) -> None:
-    """What a captured graph rests on: no tensor of the decoder moves, whatever is sampled, however weights change."""
+    """A captured graph needs the decoder's tensors to keep their addresses."""
 
     def places() -> list[int]:
         (decoder,) = policy._decoders.values()
@@ -132,12 +132,12 @@ def test_a_step_uses_the_same_memory_every_time(policy: HFPolicy) -> None:
     sum(one.sum() for one in policy.trainable_parameters()).backward()
     optimizer.step()
     policy.load(policy.state())
-    assert sample(policy, PROMPTS) == first  # nothing is left of what came between
+    assert sample(policy, PROMPTS) == first  # calls in between have no effect
     assert places() == before and len(before) > 20
 
 
 def test_a_captured_step_is_replayed(policy: HFPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a stand-in for CUDA's graph: warming up leaves nothing behind, and each token is one replay."""
+    """With a stand-in for CUDA's graph: the warm-up has no effect, and each token is one replay."""
     plain = sample(policy, PROMPTS)
     replays: list[int] = []
 
@@ -162,7 +162,7 @@ def test_a_captured_step_is_replayed(policy: HFPolicy, monkeypatch: pytest.Monke
 
 
 def test_mixed_precision_samples_and_scores_alike(policy: HFPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on CUDA, with the processor's autocast in its place: keys in float32 and values in bfloat16 among others."""
+    """With the processor's autocast, as on CUDA: for example keys in float32 and values in bfloat16."""
     plain = sample(policy, PROMPTS)
     monkeypatch.setattr(
         HFPolicy, "_precision", lambda self, cached=True: torch.autocast("cpu", torch.bfloat16, cache_enabled=cached)
@@ -177,7 +177,7 @@ def test_mixed_precision_samples_and_scores_alike(policy: HFPolicy, monkeypatch:
     said = [one.logprobs for group in groups for one in group]
     gaps = [abs(a - b) for x, y in zip(found, said, strict=True) for a, b in zip(x, y, strict=True)]
     assert max(gaps) < 0.1 and sum(gaps) / len(gaps) < 0.01
-    assert groups != plain  # it was not float32 after all
+    assert groups != plain  # the precision differs from float32
     loss = sum(-part.logprobs.sum() for part in policy.likelihood(pairs, micro_tokens=512))
     loss.backward()
     assert all(one.grad is not None and one.grad.dtype == torch.float32 for one in policy.trainable_parameters())

@@ -1,4 +1,4 @@
-"""kill -9 at any moment, and the next batch and its loss are those of a run that nobody killed."""
+"""Resuming after kill -9: the batches and losses are those of an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hipwright.train.rl.policy import HFPolicy
 from hipwright.train.rl.settings import OptimSettings, RLSettings
 from hipwright.train.rl.training import TrainingRun
 from tests.train.rl import run_loop
-from tests.train.rl.tools import END, Notes, ToyEnvironment, ToyForm, ToyJudge, tiny_model, toy_problems
+from tests.train.rl.tools import END, MemoryLog, ToyEnvironment, ToyForm, ToyJudge, tiny_model, toy_problems
 
 FORKSERVER = get_context("forkserver")
 FORKSERVER.set_forkserver_preload(["transformers.models.qwen2.modeling_qwen2", "tests.train.rl.run_loop"])
@@ -85,8 +85,10 @@ def test_kill_9(kind: str, tmp_path: Path) -> None:
     assert len(checkpoint.steps(killed)) == checkpoint.KEEP
 
 
-def run(folder: Path, settings: RLSettings = SETTINGS, judge: ToyJudge | None = None, **more: Any) -> tuple[Any, Notes]:
-    policy, notes = HFPolicy(tiny_model(), end=[END], device="cpu"), Notes()
+def run(
+    folder: Path, settings: RLSettings = SETTINGS, judge: ToyJudge | None = None, **more: Any
+) -> tuple[Any, MemoryLog]:
+    policy, notes = HFPolicy(tiny_model(), end=[END], device="cpu"), MemoryLog()
     problems = more.pop("problems", toy_problems())
     return train_rl(policy, problems, ToyEnvironment(judge), ToyForm(), settings, folder, notes, **more), notes
 
@@ -117,7 +119,7 @@ def test_the_judges_verdicts_are_restored(tmp_path: Path) -> None:
 def test_the_judge_is_restored_before_it_is_asked(tmp_path: Path) -> None:
     events: list[str] = []
 
-    class Told(ToyJudge):
+    class LoggingJudge(ToyJudge):
         def load(self, state: dict[str, Any]) -> None:
             events.append("load")
             super().load(state)
@@ -128,8 +130,8 @@ def test_the_judge_is_restored_before_it_is_asked(tmp_path: Path) -> None:
 
     settings = replace(SETTINGS, steps=4)
     run(tmp_path, settings)
-    shutil.rmtree(tmp_path / "checkpoints" / "step-000004")  # back to step 2, which has a batch that is judged ahead
-    run(tmp_path, settings, Told())
+    shutil.rmtree(tmp_path / "checkpoints" / "step-000004")  # back to step 2, with a prefetched batch
+    run(tmp_path, settings, LoggingJudge())
     assert events[0] == "load" and events.count("judge") >= 12
 
 
@@ -152,8 +154,8 @@ def test_another_run_is_refused(tmp_path: Path) -> None:
         run(tmp_path, problems=toy_problems(5))
     with pytest.raises(BadInput, match="other model"):
         policy = HFPolicy(tiny_model(hidden=32), end=[END], device="cpu")
-        train_rl(policy, toy_problems(), ToyEnvironment(), ToyForm(), SETTINGS, tmp_path, Notes())
-    run(tmp_path, replace(SETTINGS, max_minutes=5.0, checkpoint_every=3, steps=3))  # when to stop is no other run
+        train_rl(policy, toy_problems(), ToyEnvironment(), ToyForm(), SETTINGS, tmp_path, MemoryLog())
+    run(tmp_path, replace(SETTINGS, max_minutes=5.0, checkpoint_every=3, steps=3))  # limits and intervals may change
 
 
 def test_a_corrupt_checkpoint_is_an_error_with_a_hint(tmp_path: Path) -> None:
@@ -180,7 +182,7 @@ def test_random_states() -> None:
     def drawn() -> tuple[float, float, float]:
         return random.random(), float(np.random.rand()), float(torch.rand(1))
 
-    np.random.standard_normal()  # leaves half of a pair behind, which is part of the state
+    np.random.standard_normal()  # leaves a cached second value in the generator's state
     states = checkpoint.random_states()
     first = drawn()
     assert drawn() != first

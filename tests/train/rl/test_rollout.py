@@ -1,4 +1,4 @@
-"""Conversations: who is asked again, with what, and what a checkpoint keeps of them."""
+"""RolloutRunner: repairs, contexts, and the state in checkpoints."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.train.rl.tools import END, ToyEnvironment, ToyForm, ToyJudge, toy_pro
 SETTINGS = RLSettings(prompts=2, samples=3, turns=3, max_new_tokens=4)
 
 
-class Script:
-    """A policy that says what it is told to, turn by turn."""
+class ScriptedPolicy:
+    """A policy with given answers for each turn."""
 
     device = "cpu"
 
@@ -39,8 +39,8 @@ class Script:
         return SampledAnswer(tokens, [-1.0] * len(tokens), True)
 
 
-def roller(
-    policy: Script, judge: ToyJudge | None = None, settings: RLSettings = SETTINGS, **more: Any
+def runner(
+    policy: ScriptedPolicy, judge: ToyJudge | None = None, settings: RLSettings = SETTINGS, **more: Any
 ) -> RolloutRunner:
     environment = more.pop("environment", None) or ToyEnvironment(judge)
     context = more.pop("context", None) or RolloutContext(0, 0)
@@ -49,13 +49,13 @@ def roller(
 
 def test_a_refused_answer_is_repaired_with_its_evidence() -> None:
     judge = ToyJudge(fault=lambda text: text == "9")
-    policy = Script(["8", "7", "9", "7", "7", "10"], ["11", "7"], ["12"])
-    rolls = roller(policy, judge)
-    batch = rolls.start(1, [2, 5])
-    rolls.finish(batch)
+    policy = ScriptedPolicy(["8", "7", "9", "7", "7", "10"], ["11", "7"], ["12"])
+    rollouts = runner(policy, judge)
+    batch = rollouts.start(1, [2, 5])
+    rollouts.finish(batch)
     assert judge.prefetched == ["p2", "p5"]
     assert policy.asked[0] == [[22, 3], [25, 3]]
-    assert policy.asked[1] == [[22, 3, 8, 4], [25, 3, 10, 4]]  # neither the right ones nor the unscorable one
+    assert policy.asked[1] == [[22, 3, 8, 4], [25, 3, 10, 4]]  # repairs of neither correct nor unscorable answers
     assert policy.asked[2] == [[22, 3, 8, 4, 11, 4]]
     assert len(set(policy.seeds)) == 3
     assert [[one.scored.reward for one in conversation.answers] for conversation in batch.conversations] == [
@@ -71,16 +71,16 @@ def test_a_refused_answer_is_repaired_with_its_evidence() -> None:
 
 
 def test_a_correct_answer_may_be_followed_by_others() -> None:
-    policy = Script(["7"] * 6, ["7"] * 6, ["7"] * 6)
-    rolls = roller(policy, settings=replace(SETTINGS, stop_when_right=False))
-    rolls.finish(batch := rolls.start(1, [0, 1]))
+    policy = ScriptedPolicy(["7"] * 6, ["7"] * 6, ["7"] * 6)
+    rollouts = runner(policy, settings=replace(SETTINGS, stop_when_right=False))
+    rollouts.finish(batch := rollouts.start(1, [0, 1]))
     assert [len(conversation.answers) for conversation in batch.conversations] == [3] * 6
 
 
 def test_a_repair_with_a_too_long_prompt_is_left_out() -> None:
-    policy = Script(["8"] * 6, ["8"] * 6)
-    rolls = roller(policy, settings=replace(SETTINGS, max_prompt_tokens=5))
-    rolls.finish(batch := rolls.start(1, [0, 1]))
+    policy = ScriptedPolicy(["8"] * 6, ["8"] * 6)
+    rollouts = runner(policy, settings=replace(SETTINGS, max_prompt_tokens=5))
+    rollouts.finish(batch := rollouts.start(1, [0, 1]))
     assert [len(conversation.answers) for conversation in batch.conversations] == [2] * 6
 
 
@@ -92,8 +92,8 @@ def test_the_environment_gets_the_earlier_turns() -> None:
             seen.append((completion, tuple(turn.completion for turn in history)))
             return super().submit(problem, completion, history)
 
-    rolls = roller(Script(["8", "7", "7"], ["9"], ["10"]), environment=Watching())
-    rolls.finish(rolls.start(1, [0]))
+    rollouts = runner(ScriptedPolicy(["8", "7", "7"], ["9"], ["10"]), environment=Watching())
+    rollouts.finish(rollouts.start(1, [0]))
     assert seen == [("8", ()), ("7", ()), ("7", ()), ("9", ("8",)), ("10", ("8", "9"))]
 
 
@@ -102,19 +102,19 @@ def test_an_error_of_the_judge_is_an_unscorable_outcome() -> None:
         def judge(self, text: str) -> AnswerOutcome:
             raise DeviceError("gone")
 
-    rolls = roller(Script(["8", "7", "7"]), Broken())
-    rolls.finish(batch := rolls.start(1, [0]))
+    rollouts = runner(ScriptedPolicy(["8", "7", "7"]), Broken())
+    rollouts.finish(batch := rollouts.start(1, [0]))
     assert [one.scored.reward for conversation in batch.conversations for one in conversation.answers] == [None] * 3
     assert batch.conversations[0].answers[0].outcome.fault == "device"
 
 
 def test_a_batch_is_restored_from_a_checkpoint() -> None:
-    policy = Script(["8", "7", "7", "7", "7", "7"], ["7"])
-    rolls = roller(policy)
-    kept = rolls.start(4, [0, 1]).state()
-    again = rolls.restore(kept)
+    policy = ScriptedPolicy(["8", "7", "7", "7", "7", "7"], ["7"])
+    rollouts = runner(policy)
+    kept = rollouts.start(4, [0, 1]).state()
+    again = rollouts.restore(kept)
     assert again.state() == kept and again.step == 4
-    rolls.finish(again)
+    rollouts.finish(again)
     assert policy.asked[1] == [[20, 3, 8, 4]]
     assert [len(conversation.answers) for conversation in again.conversations] == [2, 1, 1, 1, 1, 1]
 
@@ -124,16 +124,16 @@ def test_a_context_that_does_not_fit_is_left_out() -> None:
         def text(self, problem: TrainingProblem, rng: random.Random) -> str:
             return "one two three"
 
-    policy = Script(["7"] * 3, ["7"] * 3)
-    roller(policy, context=Wordy(0, 0)).start(1, [0])
-    roller(policy, context=Wordy(0, 0), settings=replace(SETTINGS, max_prompt_tokens=4)).start(1, [0])
+    policy = ScriptedPolicy(["7"] * 3, ["7"] * 3)
+    runner(policy, context=Wordy(0, 0)).start(1, [0])
+    runner(policy, context=Wordy(0, 0), settings=replace(SETTINGS, max_prompt_tokens=4)).start(1, [0])
     assert policy.asked == [[[20, 3, 5, 5, 5]], [[20, 3]]]
 
 
 def test_seconds_by_phase_are_taken_once() -> None:
-    rolls = roller(Script(["7"] * 3))
-    rolls.finish(rolls.start(1, [0]))
-    assert rolls.times.take().keys() == {"wait_gpu", "generate", "submit", "wait"} and not rolls.times.take()
+    rollouts = runner(ScriptedPolicy(["7"] * 3))
+    rollouts.finish(rollouts.start(1, [0]))
+    assert rollouts.times.take().keys() == {"wait_gpu", "generate", "submit", "wait"} and not rollouts.times.take()
 
 
 def test_sampling_pauses_the_judges_timing() -> None:
@@ -149,15 +149,15 @@ def test_sampling_pauses_the_judges_timing() -> None:
 
     judge = Sharing()
 
-    class Checked(Script):
+    class Checked(ScriptedPolicy):
         def generate(self, prompts: Sequence[list[int]], **options: Any) -> list[list[SampledAnswer]]:
             assert judge.inside == 1
             return super().generate(prompts, **options)
 
     class Outside(ToyEnvironment):
         def submit(self, problem: TrainingProblem, completion: str, history: Sequence[Turn] = ()) -> Any:
-            assert judge.inside == 0  # a submission may wait for the judge, which waits for us
+            assert judge.inside == 0  # submitting within the pause could deadlock
             return super().submit(problem, completion, history)
 
-    rolls = roller(Checked(["8", "7", "7"], ["7"]), environment=Outside(judge))
-    rolls.finish(rolls.start(1, [0]))
+    rollouts = runner(Checked(["8", "7", "7"], ["7"]), environment=Outside(judge))
+    rollouts.finish(rollouts.start(1, [0]))

@@ -1,4 +1,4 @@
-"""The vLLM policy against a stand-in: it gets the weights of the moment, and its answers are read in full."""
+"""VLLMPolicy with a stand-in for vLLM: its weights and its answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.train.rl.tools import END, tiny_model
 
 
 class Engine:
-    """As much of vllm.LLM as the policy uses; `network` is what apply_model is given."""
+    """The part of vllm.LLM that the policy uses; `network` is the argument of apply_model's function."""
 
     def __init__(self, **options: Any) -> None:
         self.options, self.network, self.asked = options, SimpleNamespace(load_weights=self._load), []

@@ -1,4 +1,4 @@
-"""A two-layer model, a byte-level tokenizer, a toy environment and small fakes for the tests of learning."""
+"""A two-layer model, a byte-level tokenizer, a toy environment and fakes for the tests of the loops."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ END = 1
 
 
 class ToyForm:
-    """Prompts and answers are token numbers in words; an answer's end token is not shown."""
+    """A form with token ids as text, without an answer's end token."""
 
     def encode(self, problem: TrainingProblem, history: Sequence[Turn] = (), context: str = "") -> list[int]:
         tokens = [20 + int(problem.facts["number"]), 3]
@@ -54,7 +54,7 @@ class ToyForm:
 
 
 class ToyJudge:
-    """Right: the answer has WANTED in it. A pure function of the text, told by threads in any order."""
+    """Passes answers that hold WANTED. A function of the text, computed in threads."""
 
     def __init__(self, device: str = "", fault: Callable[[str], bool] = lambda text: False, slow: float = 0.0) -> None:
         self.device, self.fault, self.slow = device, fault, slow
@@ -103,7 +103,7 @@ class ToyEnvironment:
         return self.judge.pool.submit(self.judge.judge, completion)
 
 
-class Notes:
+class MemoryLog:
     """A log in memory."""
 
     def __init__(self) -> None:
