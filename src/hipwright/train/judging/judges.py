@@ -41,6 +41,8 @@ COMPILE_S = 20.0
 """Seconds of a compile, at most: a batch waits for its slowest program, and correct ones take at most a few."""
 MIN_JOBS = 256
 """Least number of programs in progress, so that programs waiting to be timed do not keep others from being built."""
+MAX_CACHED = 20_000
+"""Verdicts that are kept, the most recent ones."""
 OPEN_TASKS = 24
 """Tasks kept open by default; each holds a process, and one to two gigabytes of a GPU's memory."""
 
@@ -55,7 +57,7 @@ class LocalJudge:
     allow. seed: of the verification inputs, None for secret ones. limit_s: wall seconds of one call of a program on a
     GPU (None: 10); compile_s: of one compile for a GPU. counters: read hardware counters of every correct program
     (counters.py; seconds a program). gpu, gpu_memory_gb, unsafe, cache: as `hipwright.machine.machine`. opener: opens
-    another machine than this one. remember: the most cached verdicts.
+    another machine than this one.
 
     The machine is opened on entering, with the errors of `machine`.
     """
@@ -75,7 +77,6 @@ class LocalJudge:
         gpu_memory_gb: float = 0.0,
         unsafe: bool = False,
         cache: Path | None = None,
-        remember: int = 20_000,
         opener: Callable[[], AbstractContextManager[Machine]] | None = None,
     ) -> None:
         self.targets = _check_targets(tuple(dict.fromkeys(targets)))
@@ -93,7 +94,7 @@ class LocalJudge:
         }
         self._opener = opener or partial(machine, self.targets, **where)
         self._size, self._workers, self._seed, self._limit_s = max(1, open_tasks), workers, seed, limit_s
-        self._remember, self._counters = remember, counters
+        self._counters = counters
         if counters and self.clock != "device":
             raise BadInput("counters are read on a GPU", hint=f"give the target {_GPUS}, or leave counters out")
         self._known: OrderedDict[str, Evaluation] = OrderedDict()
@@ -231,7 +232,7 @@ class LocalJudge:
     def _cache(self, key: str, evaluation: Evaluation) -> None:
         with self._lock:
             self._known[key] = without_samples(evaluation)
-            while len(self._known) > self._remember:
+            while len(self._known) > MAX_CACHED:
                 self._known.popitem(last=False)
 
     def _count(self, what: str) -> None:

@@ -50,9 +50,6 @@ class OpenTaskCache:
         self.opened = 0  # tasks opened so far
         self.evicted = 0
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     @contextmanager
     def lease(self, problem: TrainingProblem) -> Iterator[Workbench]:
         """The open task, which stays open within the block. Waits for a free entry and for the task to open.

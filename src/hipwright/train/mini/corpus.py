@@ -75,11 +75,6 @@ class Corpus:
     lines: tuple[CorpusLine, ...]
     manifest: dict[str, Any]
 
-    @property
-    def programs(self) -> int:
-        """The number of programs."""
-        return sum(len(line.programs) for line in self.lines)
-
 
 @dataclass(frozen=True)
 class _Job:

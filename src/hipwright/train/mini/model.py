@@ -109,7 +109,7 @@ def save(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any]) -> Non
     (folder / META).write_text(json.dumps({"form": "compact", **facts}, indent=1) + "\n", encoding="utf-8")
 
 
-def load(folder: Path, device: str | None = None) -> tuple[Any, Any]:
+def load(folder: Path) -> tuple[Any, Any]:
     """(model in float32, tokenizer) of a folder that `save` wrote."""
     import torch
     from transformers import AutoModelForCausalLM
@@ -117,7 +117,7 @@ def load(folder: Path, device: str | None = None) -> tuple[Any, Any]:
     model: Any = AutoModelForCausalLM.from_pretrained(
         str(folder), dtype=torch.float32, attn_implementation="sdpa", local_files_only=True
     )
-    return (model.to(device) if device else model), load_tokenizer(folder)
+    return model, load_tokenizer(folder)
 
 
 def load_tokenizer(folder: Path) -> Any:
