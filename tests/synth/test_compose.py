@@ -143,6 +143,11 @@ def test_constraints_are_met() -> None:
         assert len(outputs(draft)) == 3
 
 
+def test_at_most_so_many_elements_has_no_lower_bound() -> None:
+    draft = compose(random.Random(1), constraints=TaskConstraints(elements=(0, 4000)))
+    assert draft.mode == "constraint"
+
+
 def test_impossible_constraints_are_bad_input() -> None:
     with pytest.raises(BadInput, match="no operator or family"):
         compose(random.Random(0), constraints=TaskConstraints(operators=("teleport",)))

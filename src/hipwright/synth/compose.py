@@ -161,7 +161,8 @@ def _sizes(rng: random.Random, rank: int, low: int, high: int) -> dict[str, int]
     """{name: size}, all different, with a product from low to high."""
     names = rng.choice(NAMES[rank])
     pools = POOLS[rank]
-    target = low * (high / low) ** rng.random()
+    least = max(low, 1)  # "at most N elements" has the lower bound 0
+    target = least * (high / least) ** rng.random()
     best: tuple[float, tuple[int, ...]] = (1e9, ())
     for _ in range(12):
         drawn = tuple(rng.choice(pool) for pool in pools)
