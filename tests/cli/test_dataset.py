@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hipwright.cli.display.dataset import DatasetProgress, print_problems
 from hipwright.cli.output import CommandOutput
 from hipwright.dataset.records import Pair
-from hipwright.dataset.store import DatasetStore, TaskOutcome, read_pairs, row
+from hipwright.dataset.store import DatasetStore, TaskOutcome, pair_line, read_pairs
 from hipwright.records import Program
 
 TASK = """import torch
@@ -89,7 +89,7 @@ def test_build_check_stats_and_export(home: Path, tmp_path: Path) -> None:
     assert checked.returncode == 0 and told["checked"] == 4 and told["wrong"] == [], checked.stderr
     broken = next(pair for pair in pairs if pair.kind == "negative")
     planted = replace(broken, kind="variant", correct=True, status="pass")
-    (tmp_path / "planted.jsonl").write_bytes(row(planted) + row(pairs[0]))
+    (tmp_path / "planted.jsonl").write_bytes(pair_line(planted) + pair_line(pairs[0]))
     found = cli_tools.hipwright(home, "dataset", "check", tmp_path / "planted.jsonl", "--workers", "1")
     assert found.returncode == 1 and planted.key in found.stderr and "1 wrong" in found.stdout
 

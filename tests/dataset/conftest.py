@@ -1,9 +1,11 @@
-"""One warm machine for all tests that judge real programs."""
+"""Fixtures: a machine with running zygotes, and the loader of Hugging Face data sets without a network."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,3 +26,13 @@ def machine() -> Iterator[Machine]:
         with warm.zygotes():
             made = stack.enter_context(open_machine(("gfx942", "gfx950", "cpu"), unsafe=False))
         yield made
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """datasets.load_dataset of a folder, without a network and with a cache of its own."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    return lambda folder, *name: datasets.load_dataset(str(folder), *name, cache_dir=str(tmp_path / "cache"))

@@ -9,9 +9,9 @@ import torch
 from msgspec.structs import replace
 
 from hipwright.api.data.hooks import evidence_text, mutants, search_pairs
-from hipwright.dataset.attempts import LIBRARY, OWN, library, rungs
-from hipwright.dataset.make import BuildSettings, Hooks, make
-from hipwright.dataset.store import OUTCOMES, DatasetStore, TaskOutcome, append, read_outcomes
+from hipwright.dataset.attempts import ENGINE_CHOICE, LIBRARY_ONLY, engine_attempts, library_attempt
+from hipwright.dataset.make import BuildSettings, Hooks, make_pairs
+from hipwright.dataset.store import OUTCOMES, DatasetStore, TaskOutcome, append_durably, read_outcomes
 from hipwright.dataset.tasks import DatasetTask
 from hipwright.engine.version import source_key
 from hipwright.evaluation import Evaluator
@@ -34,15 +34,15 @@ class Scan(torch.nn.Module):
 
 def test_each_rung_gives_something_up() -> None:
     graph = captured(Scan(), [torch.rand(4, 8, dtype=torch.bfloat16)])
-    found = list(rungs(graph))
-    assert [rung.by.removeprefix(OWN) for rung in found] == [
+    found = list(engine_attempts(graph))
+    assert [attempt.by.removeprefix(ENGINE_CHOICE) for attempt in found] == [
         "",
         ", for the captured sizes alone",
         ", with float32 between kernels",
         ", without fusion",
         ", without fusion, for the captured sizes alone",
     ]
-    texts = [rung.program().text for rung in (*found, library(graph))]
+    texts = [attempt.program().text for attempt in (*found, library_attempt(graph))]
     assert len(set(texts)) == 6
     static, wide, apart, none = texts[1], texts[2], texts[3], texts[5]
     assert "x.shape[0] == 4" in static and "x_0" not in static
@@ -52,7 +52,7 @@ def test_each_rung_gives_something_up() -> None:
 
 def test_a_rung_that_changes_nothing_is_left_out() -> None:
     graph = captured(torch.nn.Tanh(), [torch.rand(4, 8)])
-    assert "wide" not in {key for rung in rungs(graph) for key in rung.fixed}
+    assert "wide" not in {key for attempt in engine_attempts(graph) for key in attempt.fixed}
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
@@ -69,16 +69,16 @@ def refuse(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
 
 def test_what_no_kernel_does_right_is_left_to_the_library(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(monkeypatch, "__global__")
-    found = make(machine, DatasetTask("rows", tiny.ROWS), SETTINGS, HOOKS)
+    found = make_pairs(machine, DatasetTask("rows", tiny.ROWS), SETTINGS, HOOKS)
     assert found.outcome.status == "verified" and found.outcome.coverage == 0
     (right,) = (pair for pair in found.pairs if pair.correct)
-    assert right.kind == "engine" and right.provenance["made"]["by"] == LIBRARY
+    assert right.kind == "engine" and right.provenance["made"]["by"] == LIBRARY_ONLY
     assert found.outcome.counts["the engine's, and wrong"] >= 3 + 4  # rungs, and other schedules
 
 
 def test_other_schedules_keep_what_made_the_first_right(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(monkeypatch, "x_0 = x.shape[0]")
-    found = make(machine, DatasetTask("rows", tiny.ROWS), SETTINGS, HOOKS)
+    found = make_pairs(machine, DatasetTask("rows", tiny.ROWS), SETTINGS, HOOKS)
     right = [pair for pair in found.pairs if pair.correct]
     assert {pair.kind for pair in right} >= {"engine", "variant"}
     assert all("x.shape[0] ==" in pair.program.text for pair in right)
@@ -91,7 +91,7 @@ def test_another_engine_tries_again_what_this_one_failed_at(tmp_path: Path) -> N
     assert read_outcomes(tmp_path)["1"].engine == source_key()
     old = [replace(failed, entry="2"), replace(failed, entry="3", status="verified")]
     old += [replace(failed, entry="4", status="verified", coverage=0.2), replace(failed, entry="5", status="fault")]
-    append(tmp_path / OUTCOMES, b"".join(one.to_json().encode() + b"\n" for one in old))
+    append_durably(tmp_path / OUTCOMES, b"".join(one.to_json().encode() + b"\n" for one in old))
     with DatasetStore(tmp_path, {}, resume=True) as store:
         assert [store.done(key) for key in "123456"] == [True, False, False, True, False, False]
 
@@ -106,5 +106,5 @@ def test_bad_luck_on_one_draw_makes_no_negative(machine: Machine, monkeypatch: p
         return real(self, program, oracle)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Evaluator, "evaluate", unlucky)
-    found = make(machine, DatasetTask("points", tiny.POINTS), SETTINGS, HOOKS)
+    found = make_pairs(machine, DatasetTask("points", tiny.POINTS), SETTINGS, HOOKS)
     assert all(pair.correct for pair in found.pairs) and found.outcome.counts["the engine's: wrong_value"] >= 1

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from hipwright.api.data.hooks import evidence_text, mutants, search_pairs
 from hipwright.dataset.build import build
-from hipwright.dataset.judge import WRONG
-from hipwright.dataset.make import BuildSettings, Hooks, TaskPairs, make
+from hipwright.dataset.judge import WRONG_STATUSES
+from hipwright.dataset.make import BuildSettings, Hooks, TaskPairs, make_pairs
 from hipwright.dataset.records import Pair
 from hipwright.dataset.store import OUTCOMES, PAIRS, DatasetStore, read_outcomes, read_pairs
 from hipwright.dataset.tasks import DatasetTask
@@ -32,7 +32,7 @@ SETTINGS = BuildSettings(targets=("gfx942", "gfx950", "cpu"), variants=2, negati
 @pytest.fixture(scope="module")
 def rows(machine: Machine) -> TaskPairs:
     """A small reduction, made once."""
-    return make(machine, DatasetTask("rows", tiny.ROWS), SETTINGS, HOOKS)
+    return make_pairs(machine, DatasetTask("rows", tiny.ROWS), SETTINGS, HOOKS)
 
 
 def of(product: TaskPairs, kind: str) -> list[Pair]:
@@ -59,7 +59,11 @@ def test_right_pairs_have_builds_estimates_and_what_they_were_verified_on(rows: 
 
 def test_a_wrong_pair_says_what_was_found_and_the_repair_mends_it(rows: TaskPairs) -> None:
     (negative,), (repair,), (engine,) = of(rows, "negative"), of(rows, "repair"), of(rows, "engine")
-    assert not negative.correct and negative.status in WRONG and f"verdict: {negative.status}" in negative.evidence
+    assert (
+        not negative.correct
+        and negative.status in WRONG_STATUSES
+        and f"verdict: {negative.status}" in negative.evidence
+    )
     assert repair.before == negative.program != engine.program == repair.program
     assert repair.evidence == negative.evidence
     assert "mutation" in negative.provenance["made"]
@@ -73,7 +77,7 @@ def test_a_step_saves_what_it_says(rows: TaskPairs) -> None:
 
 
 def test_the_same_task_gives_the_same_rows(machine: Machine, rows: TaskPairs) -> None:
-    again = make(machine, DatasetTask("rows", tiny.ROWS), SETTINGS, HOOKS)
+    again = make_pairs(machine, DatasetTask("rows", tiny.ROWS), SETTINGS, HOOKS)
     assert again.pairs == rows.pairs
     assert replace(again.outcome, seconds=0.0) == replace(rows.outcome, seconds=0.0)
 
@@ -81,7 +85,7 @@ def test_the_same_task_gives_the_same_rows(machine: Machine, rows: TaskPairs) ->
 @pytest.mark.slow
 def test_a_search_brings_its_verified_programs_and_steps(machine: Machine) -> None:
     few = replace(SETTINGS, variants=0, negatives=0, budget=4)
-    found = make(machine, DatasetTask("rows", tiny.ROWS), few, HOOKS)
+    found = make_pairs(machine, DatasetTask("rows", tiny.ROWS), few, HOOKS)
     searched = [pair for pair in found.pairs if pair.provenance["made"]["by"] == "a search"]
     assert searched and found.outcome.counts["of the search"] == len(searched)
     assert all(pair.composition == "sum+tanh" and pair.key in found.outcome.pairs for pair in searched)
@@ -94,7 +98,7 @@ def honest_changes(program: Program, number: int) -> list[tuple[Program, str]]:
 
 
 def test_what_the_verifier_passes_is_never_called_wrong(machine: Machine) -> None:
-    found = make(
+    found = make_pairs(
         machine,
         DatasetTask("points", tiny.POINTS),
         replace(SETTINGS, variants=0),
@@ -106,7 +110,7 @@ def test_what_the_verifier_passes_is_never_called_wrong(machine: Machine) -> Non
 
 @pytest.mark.parametrize(("source", "says"), [(tiny.RANDOM, "random"), (tiny.RAISES, "forward"), ("x = (", "")])
 def test_a_task_that_cannot_be_judged_fails_with_its_reason(machine: Machine, source: str, says: str) -> None:
-    found = make(machine, DatasetTask("task", source), SETTINGS, HOOKS)
+    found = make_pairs(machine, DatasetTask("task", source), SETTINGS, HOOKS)
     assert found.outcome.status == "failed" and not found.pairs
     assert says in found.outcome.why and found.outcome.why
 
@@ -125,7 +129,7 @@ def test_only_the_verifiers_reasons_make_a_negative(machine: Machine, monkeypatc
         return Evaluation(task="", program=program.key, status="timeout", fault="candidate", message="too slow")
 
     monkeypatch.setattr(Evaluator, "evaluate", late)
-    found = make(machine, DatasetTask("points", tiny.POINTS), SETTINGS, HOOKS)
+    found = make_pairs(machine, DatasetTask("points", tiny.POINTS), SETTINGS, HOOKS)
     assert [pair.kind for pair in found.pairs] == ["engine"]
     assert found.outcome.counts["the engine's: timeout"] == 2 and found.outcome.counts["mutants: timeout"] >= 1
 
@@ -181,5 +185,5 @@ def test_done_tasks_are_left_alone_and_new_ones_are_not_done(rows: TaskPairs, tm
     with DatasetStore(tmp_path, SETTINGS.to_dict(), resume=True) as store:
         assert store.done(first.key) and not store.done(second.key)
         report = build([first], store, None, SETTINGS, HOOKS, workers=1)  # type: ignore[arg-type]
-    assert report.made == 0 and report.statuses == {"verified": 1} and report.covered == 1
+    assert report.tasks_done == 0 and report.statuses == {"verified": 1} and report.covered == 1
     assert (tmp_path / PAIRS).read_bytes() == before and tuple(read_pairs(tmp_path)) == rows.pairs

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from hipwright.api.data.hooks import evidence_text, mutants, search_pairs
-from hipwright.dataset.check import CheckedRow, _work, draw
-from hipwright.dataset.make import BuildSettings, Hooks, make
+from hipwright.dataset.check import CheckedRow, _work, sample_rows
+from hipwright.dataset.make import BuildSettings, Hooks, make_pairs
 from hipwright.dataset.records import BuildSummary, Pair
 from hipwright.dataset.tasks import DatasetTask
 from hipwright.machine import Machine
@@ -23,7 +23,7 @@ SETTINGS = BuildSettings(targets=("gfx942", "gfx950", "cpu"), variants=1, negati
 @pytest.fixture(scope="module")
 def pairs(machine: Machine) -> dict[str, Pair]:
     """One pair of each kind."""
-    made = make(machine, DatasetTask("rows", tiny.ROWS), SETTINGS, Hooks(mutants, evidence_text, search_pairs))
+    made = make_pairs(machine, DatasetTask("rows", tiny.ROWS), SETTINGS, Hooks(mutants, evidence_text, search_pairs))
     return {pair.kind: pair for pair in made.pairs}
 
 
@@ -76,14 +76,14 @@ class Rows:
 
 def test_the_sample_is_uniform_and_drawn_by_the_seed(pairs: dict[str, Pair]) -> None:
     rows = Rows(pairs["engine"], 40)
-    assert draw(rows, 5, 3) == draw(rows, 5, 3) != draw(rows, 5, 4)
-    assert draw(rows, 0, None)[1] == list(rows)
+    assert sample_rows(rows, 5, 3) == sample_rows(rows, 5, 3) != sample_rows(rows, 5, 4)
+    assert sample_rows(rows, 0, None)[1] == list(rows)
     hits = [0] * 40
     for seed in range(400):
-        for pair in draw(rows, 10, seed)[1]:
+        for pair in sample_rows(rows, 10, seed)[1]:
             hits[int(pair.task)] += 1
     assert min(hits) > 60 and max(hits) < 140  # 100 on average, standard deviation 8.7
-    several = {tuple(p.task for p in draw(rows, 5, None)[1]) for _ in range(5)}
+    several = {tuple(p.task for p in sample_rows(rows, 5, None)[1]) for _ in range(5)}
     assert len(several) > 1  # secret without a seed
 
 

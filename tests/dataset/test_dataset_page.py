@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.dataset.stats import DatasetTally, tally
+from hipwright.dataset.stats import DatasetTally, dataset_figures
 from hipwright.report import dataset_page
 from hipwright.report.dataset_page import DatasetPage, bar_list, histogram, render_dataset
 from tests.dataset.made_up import many
@@ -37,11 +37,11 @@ def page(count: int = 350, text: str = "", **more: object) -> str:
         "source": f"data/{text}",
         "command": f"hipwright dataset build {text}",
     }
-    return render_dataset(DatasetPage(figures=tally(many(count, text=text)), **(facts | more)))  # type: ignore[arg-type]
+    return render_dataset(DatasetPage(figures=dataset_figures(many(count, text=text)), **(facts | more)))  # type: ignore[arg-type]
 
 
 def test_every_figure_is_there() -> None:
-    html, figures = page(700), tally(many(700))
+    html, figures = page(700), dataset_figures(many(700))
     for words in ("700 pairs", "By kind", "Families of operators", "Data types", "Difficulty", "Estimated time"):
         assert words in html
     names = [
@@ -68,7 +68,7 @@ def test_an_empty_and_an_unmeasured_data_set_have_a_page() -> None:
     )
     assert "0 pairs" in empty and "<svg" not in empty and "not counted: 3" in empty
     bare = pair("softmax_block", "softmax", builds={}, estimate_us={})
-    html = render_dataset(DatasetPage(title="one", figures=tally([bare]), source="d", command="x"))
+    html = render_dataset(DatasetPage(title="one", figures=dataset_figures([bare]), source="d", command="x"))
     assert html.count("<svg") == 1 and "AMD builds" not in html and "Estimated time" not in html
 
 
@@ -76,12 +76,17 @@ def test_what_was_timed_is_named() -> None:
     amd = timing(1.0, 1.2, "AMD MI300X")
     amd = type(amd).from_dict({**amd.to_dict(), "architecture": "gfx942"})
     html = render_dataset(
-        DatasetPage(title="t", figures=tally([pair("softmax_block", "softmax", timing=amd)]), source="d", command="x")
+        DatasetPage(
+            title="t", figures=dataset_figures([pair("softmax_block", "softmax", timing=amd)]), source="d", command="x"
+        )
     )
     assert "Nothing here was run" not in html
     html = render_dataset(
         DatasetPage(
-            title="t", figures=tally([pair("softmax_block", "softmax", timing=timing(1, 2))]), source="d", command="x"
+            title="t",
+            figures=dataset_figures([pair("softmax_block", "softmax", timing=timing(1, 2))]),
+            source="d",
+            command="x",
         )
     )
     assert "Timed on NVIDIA H200 (sm_90): 1" in html and "Nothing here was run" in html

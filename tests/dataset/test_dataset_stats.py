@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hipwright.dataset.records import BuildSummary
-from hipwright.dataset.stats import DatasetTally, log_bins, quantiles, tally
+from hipwright.dataset.stats import DatasetTally, dataset_figures, log_bins, quantiles
 from tests.dataset.made_up import many
 from tests.dataset.pair_sample import pair, sample, timing, variant
 
 
 def test_counts_are_those_of_the_rows() -> None:
     pairs = many(700)
-    found = tally(pairs)
+    found = dataset_figures(pairs)
     tasks = {p.task: p for p in reversed(pairs)}
     assert (found["rows"], found["tasks"]) == (700, 100)
     assert found["correct"] == sum(p.correct for p in pairs) == 700 - found["wrong"]
@@ -35,7 +35,7 @@ def test_counts_are_those_of_the_rows() -> None:
 
 def test_only_right_programs_have_coverage_and_estimates() -> None:
     pairs = many(350)
-    found, right = tally(pairs), [p for p in many(350) if p.correct]
+    found, right = dataset_figures(pairs), [p for p in many(350) if p.correct]
     assert found["coverage"]["quantiles"]["count"] == sum(b["count"] for b in found["coverage"]["bins"]) == len(right)
     assert found["coverage"]["quantiles"]["median"] == median(p.coverage for p in right)
     for target in ("gfx942", "gfx950"):
@@ -48,7 +48,7 @@ def test_coverage_bins_include_their_upper_end() -> None:
     rows = [
         variant("softmax_block", "softmax", n + 1.0, coverage=c) for n, c in enumerate((0.0, 0.1, 0.11, 0.5, 0.3, 1.0))
     ]
-    bins = tally(rows)["coverage"]["bins"]
+    bins = dataset_figures(rows)["coverage"]["bins"]
     assert [b["count"] for b in bins] == [2, 1, 1, 0, 1, 0, 0, 0, 0, 1]
 
 
@@ -59,7 +59,7 @@ def test_builds_of_right_and_wrong_programs() -> None:
         pair("softmax_online", "softmax", builds=bad),
         pair("softmax_overflow", "softmax", kind="negative", folder="wrong", builds=bad),
     ]
-    found = tally(rows)["builds"]["gfx942"]
+    found = dataset_figures(rows)["builds"]["gfx942"]
     assert (found["ok"], found["failed"], found["right_ok"], found["right_failed"]) == (1, 2, 1, 1)
     assert found["vgpr"]["median"] == 40 and found["spilling"] == 1
 
@@ -71,7 +71,7 @@ def test_gain_is_the_engines_own_over_the_best() -> None:
         pair("row_sum_wave", "row_sum", us=5.0),
         variant("linear_packed", "linear", 1.0),  # no engine program: no ratio
     ]
-    gain = tally(rows)["gain"]["gfx942"]
+    gain = dataset_figures(rows)["gain"]["gfx942"]
     assert gain["quantiles"]["count"] == 2 and gain["quantiles"]["most"] == 1.5
     assert {b["low"]: b["count"] for b in gain["bins"] if b["count"]} == {1.0: 1, 1.5: 1}
 
@@ -83,7 +83,7 @@ def test_splits_say_what_they_share_with_train() -> None:
         pair("linear_packed", "linear", split="held_out", composition="addmm"),
         pair("bfloat_gelu", "bfloat_gelu", split="", composition=""),
     ]
-    found = tally(rows)["splits"]
+    found = dataset_figures(rows)["splits"]
     assert list(found) == ["train", "", "held_out"]
     assert found["held_out"] == {
         "rows": 2,
@@ -97,7 +97,7 @@ def test_splits_say_what_they_share_with_train() -> None:
 
 def test_repeated_and_timed_rows() -> None:
     rows = [*sample(), sample()[0], pair("softmax_block", "softmax", kind="variant", timing=timing(1, 2))]
-    found = tally(rows)
+    found = dataset_figures(rows)
     assert found["repeated"] == 1 and found["timed"] == {"NVIDIA H200 (sm_90)": 1}
 
 

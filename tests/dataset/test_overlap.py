@@ -1,4 +1,4 @@
-"""Overlap with a folder: planted copies are found by the strongest means there is, and unrelated tasks are not."""
+"""Overlap with a folder: planted copies are found by the strongest kind of comparison, unrelated tasks are not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.dataset.overlap import KnownPrints, Overlap, Print, guard, operator_steps, overlap, repeated
+from hipwright.dataset.overlap import (
+    Fingerprint,
+    FingerprintIndex,
+    OverlapReport,
+    duplicates,
+    operator_steps,
+    overlap,
+    overlap_check,
+)
 from hipwright.errors import BadInput
 from hipwright.synth.compose import compose
 from hipwright.synth.records import SyntheticTask
@@ -34,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(folder: Path) -> Overlap:
+def found(folder: Path) -> OverlapReport:
     tasks = {
         "rows": ROWS,
         "other": OTHER,
@@ -44,7 +52,7 @@ def found(folder: Path) -> Overlap:
     return overlap(tasks, [folder], workers=2)
 
 
-def test_planted_copies_are_found_by_the_strongest_means(found: Overlap) -> None:
+def test_planted_copies_are_found_by_the_strongest_means(found: OverlapReport) -> None:
     hits = {(hit.task, hit.other): (hit.how, hit.likeness) for hit in found.hits}
     assert hits == {
         ("rows", "level1/1_rows"): ("shapeless graph", 1.0),
@@ -55,15 +63,15 @@ def test_planted_copies_are_found_by_the_strongest_means(found: Overlap) -> None
     assert (found.tasks, found.others) == (4, 5)
 
 
-def test_what_was_compared_by_less_is_named_with_the_reason(found: Overlap) -> None:
+def test_what_was_compared_by_less_is_named_with_the_reason(found: OverlapReport) -> None:
     assert set(found.weaker) == {"level1/2_values", "level1/3_broken", "level1/4_bytes", "values", "broken"}
     assert "by its operators: " in found.weaker["level1/2_values"]
     assert "by its text alone: " in found.weaker["level1/3_broken"]
     assert "cannot be read" in found.weaker["level1/4_bytes"]
 
 
-def test_the_report_is_plain_json(found: Overlap) -> None:
-    assert Overlap.from_json(found.to_json()) == found
+def test_the_report_is_plain_json(found: OverlapReport) -> None:
+    assert OverlapReport.from_json(found.to_json()) == found
 
 
 def test_a_folder_without_tasks_is_bad_input(tmp_path: Path) -> None:
@@ -74,40 +82,40 @@ def test_a_folder_without_tasks_is_bad_input(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- comparing, without a process
 
 
-def a_print(name: str, **what: object) -> Print:
-    return Print(name=name, **what)  # type: ignore[arg-type]
+def print_with(name: str, **what: object) -> Fingerprint:
+    return Fingerprint(name=name, **what)  # type: ignore[arg-type]
 
 
 def test_only_the_strongest_kind_is_told() -> None:
-    known = KnownPrints([a_print("held", graph="g", shapeless="s", steps=("a", "b"), text=("t",))])
-    same = a_print("mine", graph="g", shapeless="s", steps=("a", "b"), text=("t",))
+    known = FingerprintIndex([print_with("held", graph="g", shapeless="s", steps=("a", "b"), text=("t",))])
+    same = print_with("mine", graph="g", shapeless="s", steps=("a", "b"), text=("t",))
     assert [(hit.how, hit.other) for hit in known.hits(same)] == [("graph", "held")]
-    assert [hit.how for hit in known.hits(a_print("mine", graph="h", shapeless="s"))] == ["shapeless graph"]
-    assert [hit.how for hit in known.hits(a_print("mine", graph="h", steps=("b", "a")))] == ["steps"]
-    assert [hit.how for hit in known.hits(a_print("mine", text=("t",)))] == ["text"]
-    assert known.hits(a_print("mine", graph="h", shapeless="z", steps=("c",), text=("u",))) == []
+    assert [hit.how for hit in known.hits(print_with("mine", graph="h", shapeless="s"))] == ["shapeless graph"]
+    assert [hit.how for hit in known.hits(print_with("mine", graph="h", steps=("b", "a")))] == ["steps"]
+    assert [hit.how for hit in known.hits(print_with("mine", text=("t",)))] == ["text"]
+    assert known.hits(print_with("mine", graph="h", shapeless="z", steps=("c",), text=("u",))) == []
 
 
 def test_operators_are_compared_only_where_a_graph_is_missing() -> None:
     operators = tuple(operator_steps(["aten.relu.default", "aten.view.default", "aten.sum.dim_IntList"]))
     assert set(operators) == {"relu#1", "sum#1", "sum after relu#1"}
-    known = KnownPrints([a_print("held", graph="g", steps=("a",), operators=operators)])
-    assert known.hits(a_print("mine", graph="h", steps=("b",), operators=operators)) == []
-    assert [hit.how for hit in known.hits(a_print("mine", operators=operators))] == ["operators"]
+    known = FingerprintIndex([print_with("held", graph="g", steps=("a",), operators=operators)])
+    assert known.hits(print_with("mine", graph="h", steps=("b",), operators=operators)) == []
+    assert [hit.how for hit in known.hits(print_with("mine", operators=operators))] == ["operators"]
 
 
 def test_nothing_is_near_nothing() -> None:
-    assert KnownPrints([a_print("held")]).hits(a_print("mine")) == []
+    assert FingerprintIndex([print_with("held")]).hits(print_with("mine")) == []
 
 
 def test_within_one_set_the_first_is_kept() -> None:
-    prints = [
-        a_print("one", graph="g"),
-        a_print("two", graph="g"),
-        a_print("three", graph="h"),
-        a_print("four", graph="g"),
+    fingerprints = [
+        print_with("one", graph="g"),
+        print_with("two", graph="g"),
+        print_with("three", graph="h"),
+        print_with("four", graph="g"),
     ]
-    assert [(hit.task, hit.other) for hit in repeated(prints)] == [("two", "one"), ("four", "one")]
+    assert [(hit.task, hit.other) for hit in duplicates(fingerprints)] == [("two", "one"), ("four", "one")]
 
 
 def made(source: str, shapeless: str | None = None) -> SyntheticTask:
@@ -129,7 +137,7 @@ def test_synthesised_tasks_are_compared_with_each_other_by_what_they_say() -> No
 def test_synthesis_is_told_why_a_task_is_too_close(tmp_path: Path) -> None:
     # the text says nothing: this copy is known by its graph alone
     (tmp_path / "held.py").write_text(task("return x * x * torch.sigmoid(x * x)"))
-    with guard([tmp_path]) as objection:
+    with overlap_check([tmp_path]) as objection:
         assert objection(made(task("return F.silu(x.square())"))) == (
             "held of the folder to keep away from: alike by graph, 1.00"
         )

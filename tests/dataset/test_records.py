@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from hipwright.dataset.records import BuildSummary, Pair, built, estimates, timing
+from hipwright.dataset.records import BuildSummary, Pair, build_summaries, estimates_us, measured_timing
 from hipwright.records import Build, Estimate, Evaluation, KernelResources, Program, TargetResult
 
 PAIR = Pair(
@@ -56,8 +56,8 @@ def test_builds_tell_the_largest_use_and_the_lowest_occupancy() -> None:
             "gfx950": TargetResult(target="gfx950", build=Build(target="gfx950", ok=False)),
         },
     )
-    assert built(found) == {
+    assert build_summaries(found) == {
         "gfx942": BuildSummary(ok=True, kernels=2, vgpr=20, sgpr=8, lds_bytes=512, occupancy=4),
         "gfx950": BuildSummary(ok=False),
     }
-    assert estimates(found) == {"gfx942": 3.5} and timing(found) is None
+    assert estimates_us(found) == {"gfx942": 3.5} and measured_timing(found) is None

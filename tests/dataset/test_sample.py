@@ -1,4 +1,4 @@
-"""Samples: drawn across kinds and families, and the one that is shipped, which says what it is and still holds."""
+"""Samples of data sets: their distribution, and the sample in data/sample, which is verified again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hipwright.api.data.hooks import fresh_machine
 from hipwright.dataset.check import check
 from hipwright.dataset.export import read_export
 from hipwright.dataset.records import KINDS, Pair
-from hipwright.dataset.sample import across
+from hipwright.dataset.sample import varied_sample
 from hipwright.dataset.store import BadRow
 from tests.dataset.made_up import many
 
@@ -23,19 +23,19 @@ SHIPPED = Path(__file__).resolve().parents[2] / "data" / "sample"
 
 def test_a_sample_has_every_kind_and_family() -> None:
     rows = many(700)
-    chosen = across(rows, 50, seed=1)
+    chosen = varied_sample(rows, 50, seed=1)
     assert len({row.key for row in chosen}) == 50 and {row.kind for row in chosen} == set(KINDS)
     assert max(Counter(row.kind for row in chosen).values()) == 10
     assert {name for row in chosen for name in row.families} == {name for row in rows for name in row.families}
     assert len({row.task for row in chosen}) > 40
     places = [rows.index(row) for row in chosen]
     assert places == sorted(places)
-    assert chosen == across(iter(rows), 50, seed=1) != across(rows, 50, seed=2)
+    assert chosen == varied_sample(iter(rows), 50, seed=1) != varied_sample(rows, 50, seed=2)
 
 
 def test_a_sample_of_few_rows_is_all_of_them() -> None:
     rows = many(5)
-    assert across(rows, 9, seed=0) == rows and across([], 3, seed=0) == []
+    assert varied_sample(rows, 9, seed=0) == rows and varied_sample([], 3, seed=0) == []
 
 
 # ---------------------------------------------------------------- the one in the repository

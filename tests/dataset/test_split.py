@@ -8,7 +8,16 @@ from collections import Counter, defaultdict
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hipwright.dataset.split import COMMON, SPLITS, Shares, SplitFacts, fields, row_of, sizes_of, split
+from hipwright.dataset.split import (
+    COMMON,
+    SPLITS,
+    HeldOutShares,
+    SplitFacts,
+    assign_splits,
+    pair_splits,
+    sizes_of,
+    split_facts,
+)
 from hipwright.synth.compose import compose
 from hipwright.synth.library import BY_NAME
 from tests.dataset.planted import resized
@@ -44,7 +53,7 @@ SETS = st.lists(
 @example([row(0, frozenset({"add", "amax"}), "8")], 0, 0.5)  # a family that every task has
 @given(SETS, st.integers(0, 5), st.floats(0.0, 0.5))
 def test_no_composition_of_a_held_out_split_is_in_train(rows: list[SplitFacts], seed: int, share: float) -> None:
-    found = split(rows, seed, Shares(family=share, deeper=share, compositions=share, shapes=share))
+    found = assign_splits(rows, seed, HeldOutShares(family=share, deeper=share, compositions=share, shapes=share))
     assert set(found) == {row.key for row in rows}
     assert set(found.values()) <= set(SPLITS)
     assert "train" in found.values()
@@ -58,7 +67,7 @@ def test_no_composition_of_a_held_out_split_is_in_train(rows: list[SplitFacts], 
 
 @given(SETS, st.integers(0, 5))
 def test_each_split_is_what_its_name_says(rows: list[SplitFacts], seed: int) -> None:
-    found = split(rows, seed)
+    found = assign_splits(rows, seed)
     of = {name: [one for one in rows if found[one.key] == name] for name in SPLITS}
     train = of["train"]
     known = {name for one in train for name in one.composition.split("+")}
@@ -76,8 +85,8 @@ def test_each_split_is_what_its_name_says(rows: list[SplitFacts], seed: int) -> 
 def test_the_order_of_rows_does_not_matter_and_a_task_stays_whole(
     rows: list[SplitFacts], seed: int, rng: random.Random
 ) -> None:
-    found = split(rows, seed)
-    assert split(rng.sample(rows, len(rows)), seed) == found
+    found = assign_splits(rows, seed)
+    assert assign_splits(rng.sample(rows, len(rows)), seed) == found
     for one in rows:
         assert found[one.key] == found[f"{one.task}.0"]
 
@@ -106,7 +115,7 @@ def test_of_composed_tasks_every_split_gets_its_share() -> None:
         SplitFacts(key=f"{r.key}b", task=f"{r.task}b", composition=r.composition, families=r.families, sizes="1")
         for r in rows[:90]
     ]
-    counts = Counter(split([*rows, *twins], seed=1).values())
+    counts = Counter(assign_splits([*rows, *twins], seed=1).values())
     assert counts["train"] > 0.5 * counts.total()
     for name in ("test_family", "deeper", "unseen_compositions", "unseen_shapes"):
         assert 0.01 * counts.total() < counts[name] < 0.2 * counts.total(), (name, counts)
@@ -114,12 +123,12 @@ def test_of_composed_tasks_every_split_gets_its_share() -> None:
 
 def test_another_seed_holds_out_something_else() -> None:
     rows = composed(120)
-    assert split(rows, 1) != split(rows, 2)
+    assert assign_splits(rows, 1) != assign_splits(rows, 2)
 
 
 def test_one_task_is_train_and_none_is_none() -> None:
-    assert split([row(0, frozenset({"relu"}), "8")]) == {"0.0": "train"}
-    assert split([]) == {}
+    assert assign_splits([row(0, frozenset({"relu"}), "8")]) == {"0.0": "train"}
+    assert assign_splits([]) == {}
 
 
 def test_sizes_are_those_of_inputs_and_constants() -> None:
@@ -147,5 +156,5 @@ def test_pairs_are_split_by_their_task() -> None:
         )
 
     pairs = [pair(0, "a"), pair(0, "b"), pair(1, "a")]
-    assert row_of(pairs[0]).sizes == "8 12"
-    assert fields(pairs) == {one.key: {"split": "train"} for one in pairs}
+    assert split_facts(pairs[0]).sizes == "8 12"
+    assert pair_splits(pairs) == {one.key: {"split": "train"} for one in pairs}

@@ -40,7 +40,7 @@ def test_nothing_is_lost_and_everything_wrong_is_named(tmp_path: Path) -> None:
     (tmp_path / "tasks" / "rows.py").unlink()
     (tmp_path / "tasks" / "points.py").write_text("# edited\n")
     entries, problems = read_tasks(tmp_path)
-    assert [(one.name, one.made is not None) for one in entries] == [
+    assert [(one.name, one.synthetic is not None) for one in entries] == [
         ("rows", True),
         ("points", True),
         ("raises", False),

@@ -27,7 +27,7 @@ def test_each_job_is_answered_whatever_becomes_of_others(tmp_path: Path) -> None
 
 
 def test_a_job_that_hangs_is_given_up(tmp_path: Path) -> None:
-    pool: Pool[str, str] = Pool(1, partial(tiny.counter, tmp_path / "notes"), tiny.do, hang_s=2.0)
+    pool: Pool[str, str] = Pool(1, partial(tiny.counter, tmp_path / "notes"), tiny.do, timeout_s=2.0)
     found = dict(pool.run(["a", "hang"]))
     assert found["a"] == "A"
     assert isinstance(found["hang"], InfrastructureError) and "no answer within 2 s" in found["hang"].message

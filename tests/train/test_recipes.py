@@ -185,12 +185,12 @@ def test_missing_requirements_are_errors_before_the_launch(
 
 def test_a_data_set_and_its_exports_give_the_same_rows(tmp_path: Path) -> None:
     from hipwright.dataset.export import ExportOptions, export
-    from hipwright.dataset.store import row
+    from hipwright.dataset.store import pair_line
     from tests.dataset.pair_sample import sample
 
     pairs = sample()
     (tmp_path / "set").mkdir()
-    (tmp_path / "set" / "pairs.jsonl").write_bytes(b"".join(row(pair) for pair in pairs))
+    (tmp_path / "set" / "pairs.jsonl").write_bytes(b"".join(pair_line(pair) for pair in pairs))
     told = ExportOptions(system=data.system_prompt())
     for form in ("jsonl", "sft", "trl"):
         export(form, pairs, tmp_path / form, told)
@@ -238,10 +238,10 @@ def test_without_splits_every_twentieth_task_is_held_out() -> None:
 
 
 def test_torn_lines_are_reported(tmp_path: Path) -> None:
-    from hipwright.dataset.store import row
+    from hipwright.dataset.store import pair_line
     from tests.dataset.pair_sample import sample
 
-    lines = [row(pair) for pair in sample()]
+    lines = [pair_line(pair) for pair in sample()]
     (tmp_path / "pairs.jsonl").write_bytes(b"".join(lines[:-1]) + lines[-1][:50])
     found = data.imitation_rows(tmp_path)
     assert len(found.bad) == 1 and "pairs.jsonl line" in found.bad[0]

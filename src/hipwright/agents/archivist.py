@@ -20,9 +20,9 @@ from typing import Any, Literal
 import hipwright
 from hipwright.agents.evidence import evidence
 from hipwright.archive import Archive, read_log
-from hipwright.dataset.judge import WRONG
-from hipwright.dataset.make import verified
-from hipwright.dataset.records import STEP_GAIN, Kind, Pair, built, estimates, timing
+from hipwright.dataset.judge import WRONG_STATUSES
+from hipwright.dataset.make import verification_facts
+from hipwright.dataset.records import STEP_GAIN, Kind, Pair, build_summaries, estimates_us, measured_timing
 from hipwright.errors import BadInput
 from hipwright.records import Evaluation, Program, Record, Run
 from hipwright.search import Trial, fitness
@@ -134,14 +134,14 @@ def pairs(archive: Archive, run: str) -> Iterator[Pair]:
             first = trial.proposed.expansion.operator == "default" and not trial.proposed.notes.get("model")
             yield _pair(history, trial, e, "engine" if first else "variant")
             yield from _repairs_and_steps(history, trial, e)
-        elif e.fault == "candidate" and e.status in WRONG:
+        elif e.fault == "candidate" and e.status in WRONG_STATUSES:
             yield _pair(history, trial, e, "negative", evidence=evidence(e, history.program(trial)))
 
 
 def _repairs_and_steps(history: _History, trial: Trial, e: Evaluation) -> Iterator[Pair]:
     """The rows of a verified program as a repair of a failed one and as a step from a slower parent."""
     failed = history.failed_predecessor(trial)
-    if failed is not None and failed.evaluation is not None and failed.evaluation.status in WRONG:
+    if failed is not None and failed.evaluation is not None and failed.evaluation.status in WRONG_STATUSES:
         before = history.program(failed)
         yield _pair(history, trial, e, "repair", evidence=evidence(failed.evaluation, before), before=before)
     if (parent := history.slower_parent(trial)) is not None:
@@ -159,7 +159,11 @@ def _pair(
     before: Program | None = None,
     made: dict[str, Any] | None = None,
 ) -> Pair:
-    provenance = {"made": {"by": "a search", **(made or {})}, "verified": verified(e), **history.provenance(trial)}
+    provenance = {
+        "made": {"by": "a search", **(made or {})},
+        "verified": verification_facts(e),
+        **history.provenance(trial),
+    }
     return Pair(
         task=history.run.task,
         task_name=history.task_name,
@@ -171,9 +175,9 @@ def _pair(
         evidence=evidence,
         before=before,
         coverage=e.coverage,
-        builds=built(e),
-        estimate_us=estimates(e),
-        timing=timing(e),
+        builds=build_summaries(e),
+        estimate_us=estimates_us(e),
+        timing=measured_timing(e),
         provenance=provenance,
         licence="",
     )

@@ -1,1 +1,1 @@
-"""Pairs of a task and a verified program, and what training takes of them (docs/dataset.md)."""
+"""Data sets of tasks with verified and refuted programs, and their export for training (docs/dataset.md)."""

@@ -1,6 +1,6 @@
-"""The engine's programs for a task in the order in which they are tried until one is verified.
+"""The engine's programs for a task, in the order in which they are tried until one is verified.
 
-Each rung gives something up: shapes, memory traffic, fusion, and at last the kernels themselves.
+Later ones give up generality (other sizes), memory traffic, fusion, and at last kernels of their own.
 """
 
 from __future__ import annotations
@@ -16,43 +16,44 @@ from hipwright.engine.rewrite.specialise import specialise
 from hipwright.records import Program
 from hipwright.search.operators import Choices, default
 
-OWN = "the engine's own choice"
-LIBRARY = "the library alone"
+ENGINE_CHOICE = "the engine's own choice"
+LIBRARY_ONLY = "the library alone"
 
 
 @dataclass(frozen=True)
-class Rung:
-    """A way to write the task. by: who made the program, for its row; fixed: what its other schedules must keep."""
+class EngineAttempt:
+    """One way to write a task. by: the author, as rows record it; fixed: choices that its other schedules keep."""
 
     by: str
     graph: Graph
     fixed: Choices = field(default_factory=dict)
 
     def choices(self) -> Choices:
-        """The engine's own choices, but for what is fixed."""
+        """The engine's default choices with the fixed ones."""
         return {**default(space(self.graph), [], random.Random(0)), **self.fixed}
 
     def program(self) -> Program:
-        """The program that these choices give."""
+        """The program of these choices."""
         return write(self.graph, self.choices())
 
 
-def rungs(graph: Graph) -> Iterator[Rung]:
-    """The engine's own choice first; then for the captured sizes alone, which the program says with `assert`; with
-    float32 between the kernels; without fusion; without fusion for the captured sizes. None of the library alone."""
+def engine_attempts(graph: Graph) -> Iterator[EngineAttempt]:
+    """The engine's default first, then: for the captured sizes alone, which the program asserts; with float32 between
+    kernels; without fusion; without fusion for the captured sizes. `library_attempt` is not among them.
+    """
     static = specialise(graph) if graph.symbols else None
     exact: dict[str, Any] = {"wide": True} if "wide" in space(graph) else {}
     apart = {**exact, "fuse": False, **{key: "stored" for key in space(graph) if key.startswith("part:")}}
-    yield Rung(OWN, graph)
+    yield EngineAttempt(ENGINE_CHOICE, graph)
     if static is not None:
-        yield Rung(f"{OWN}, for the captured sizes alone", static)
+        yield EngineAttempt(f"{ENGINE_CHOICE}, for the captured sizes alone", static)
     if exact:
-        yield Rung(f"{OWN}, with float32 between kernels", graph, exact)
-    yield Rung(f"{OWN}, without fusion", graph, apart)
+        yield EngineAttempt(f"{ENGINE_CHOICE}, with float32 between kernels", graph, exact)
+    yield EngineAttempt(f"{ENGINE_CHOICE}, without fusion", graph, apart)
     if static is not None:
-        yield Rung(f"{OWN}, without fusion, for the captured sizes alone", static, apart)
+        yield EngineAttempt(f"{ENGINE_CHOICE}, without fusion, for the captured sizes alone", static, apart)
 
 
-def library(graph: Graph) -> Rung:
-    """The last: every operator is PyTorch's, and the program has no kernel but what copies its outputs."""
-    return Rung(LIBRARY, graph, {"library": True})
+def library_attempt(graph: Graph) -> EngineAttempt:
+    """The last attempt: all operators are library calls, and the only kernels copy outputs."""
+    return EngineAttempt(LIBRARY_ONLY, graph, {"library": True})

@@ -1,4 +1,4 @@
-"""Many tasks made into pairs by worker processes, each row on disk as soon as its task is done."""
+"""Builds a data set: worker processes make the pairs of tasks; the rows of a task are on disk when it is done."""
 
 from __future__ import annotations
 
@@ -10,23 +10,31 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from hipwright.dataset.make import MUTANTS, RESCUE, RUNGS, BuildSettings, Hooks, TaskPairs, make
+from hipwright.dataset.make import (
+    MAX_ATTEMPTS,
+    MIN_SCHEDULES,
+    MUTANTS_PER_NEGATIVE,
+    BuildSettings,
+    Hooks,
+    TaskPairs,
+    make_pairs,
+)
 from hipwright.dataset.store import DatasetStore, TaskOutcome
 from hipwright.dataset.tasks import DatasetTask
 from hipwright.dataset.workers import Opener, Pool
 from hipwright.errors import HipwrightError, InfrastructureError
 from hipwright.events import Listener, silent
 
-EVALUATION_S = 120.0  # one takes less: each of its steps has a limit of its own
+EVALUATION_TIMEOUT_S = 120.0  # an upper bound of one evaluation, whose steps have shorter limits
 
 
 @dataclass
 class BuildReport:
-    """What a build did, this time: rows by kind, outcomes of all tasks so far, and the time that it took."""
+    """tasks: how many there are; outcomes: of all tasks so far, by entry; the other figures are of this run."""
 
     tasks: int
     outcomes: dict[str, TaskOutcome] = field(default_factory=dict)
-    made: int = 0
+    tasks_done: int = 0
     pairs: int = 0
     verified: int = 0
     evaluations: int = 0
@@ -39,7 +47,7 @@ class BuildReport:
 
     @property
     def counts(self) -> Counter[str]:
-        """What was tried, over all tasks."""
+        """What was tried, summed over the tasks."""
         found: Counter[str] = Counter()
         for one in self.outcomes.values():
             found.update(one.counts)
@@ -47,11 +55,11 @@ class BuildReport:
 
     @property
     def covered(self) -> int:
-        """Tasks with a verified program whose own kernels do at least half of the work."""
+        """The number of tasks with a verified program of a coverage of at least 0.5."""
         return sum(one.status == "verified" and one.coverage >= 0.5 for one in self.outcomes.values())
 
-    def an_hour(self, count: int) -> float:
-        """A rate; 0 before anything is done."""
+    def per_hour(self, count: int) -> float:
+        """`count` per hour of this run; 0 before anything is done."""
         return 3600.0 * count / self.seconds if self.seconds else 0.0
 
     def failures(self) -> list[TaskOutcome]:
@@ -67,14 +75,14 @@ class BuildReport:
             "counts": dict(sorted(self.counts.items())),
             "pairs": sum(len(o.pairs) for o in self.outcomes.values()),
             "now": {
-                "tasks": self.made,
+                "tasks": self.tasks_done,
                 "pairs": self.pairs,
                 "verified_pairs": self.verified,
                 "evaluations": self.evaluations,
                 "seconds": round(self.seconds, 1),
-                "pairs_an_hour": round(self.an_hour(self.pairs)),
-                "verified_pairs_an_hour": round(self.an_hour(self.verified)),
-                "evaluations_an_hour": round(self.an_hour(self.evaluations)),
+                "pairs_an_hour": round(self.per_hour(self.pairs)),
+                "verified_pairs_an_hour": round(self.per_hour(self.verified)),
+                "evaluations_an_hour": round(self.per_hour(self.evaluations)),
             },
             "failed": [{"task": o.name, "status": o.status, "why": o.why} for o in self.failures()],
         }
@@ -89,45 +97,52 @@ def build(
     *,
     workers: int,
     listener: Listener = silent,
-    dress: Callable[[DatasetStore], dict[str, dict[str, Any]]] = lambda store: {},
+    final_fields: Callable[[DatasetStore], dict[str, dict[str, Any]]] = lambda store: {},
 ) -> BuildReport:
-    """Make the pairs of every task that has none yet. opener: makes a worker's Machine; dress: fields (splits) that
-    need the whole data set. Raises what keeps workers from opening; KeyboardInterrupt loses the tasks under way alone.
+    """Make the pairs of every task that has none yet. opener: opens a worker's Machine; final_fields: {pair key:
+    fields} that need the whole data set, such as splits.
 
-    The listener is told "built" {report, outcome} after each task.
+    Raises the error that kept a worker from opening. KeyboardInterrupt loses only the tasks in progress. Event for the
+    listener: "built" {report, outcome} after each task.
     """
     todo = [entry for entry in entries if not store.done(entry.key)]
-    mine = {entry.key for entry in entries}
-    report = BuildReport(len(entries), {key: one for key, one in store.outcomes.items() if key in mine})
+    keys = {entry.key for entry in entries}
+    report = BuildReport(len(entries), {key: one for key, one in store.outcomes.items() if key in keys})
     work = partial(_work, settings=settings, hooks=hooks)
-    each = RUNGS + max(settings.variants, RESCUE) + MUTANTS * settings.negatives + settings.budget
-    pool: Pool[DatasetTask, TaskPairs] = Pool(min(workers, len(todo)), opener, work, hang_s=EVALUATION_S * each)
+    pool: Pool[DatasetTask, TaskPairs] = Pool(min(workers, len(todo)), opener, work, timeout_s=_timeout_s(settings))
     begun = time.monotonic()
     with closing(pool.run(todo)) as results:
         for entry, result in results:
-            product = _failed(entry, result) if isinstance(result, HipwrightError) else result
-            store.add(product.outcome, product.pairs)
-            _count(report, product, time.monotonic() - begun)
-            listener("built", {"report": report, "outcome": product.outcome})
+            made = _failed(entry, result) if isinstance(result, HipwrightError) else result
+            store.add(made.outcome, made.pairs)
+            _count(report, made, time.monotonic() - begun)
+            listener("built", {"report": report, "outcome": made.outcome})
     if todo or not store.finished:
-        store.finish([entry.key for entry in entries], dress(store))
+        store.finish([entry.key for entry in entries], final_fields(store))
     return report
 
 
+def _timeout_s(settings: BuildSettings) -> float:
+    """An upper bound of the time for one task: its most evaluations, each of the longest duration."""
+    programs = MAX_ATTEMPTS + max(settings.variants, MIN_SCHEDULES)
+    evaluations = programs + MUTANTS_PER_NEGATIVE * settings.negatives + settings.budget
+    return EVALUATION_TIMEOUT_S * evaluations
+
+
 def _work(machine: Any, entry: DatasetTask, *, settings: BuildSettings, hooks: Hooks) -> TaskPairs:
-    return make(machine, entry, settings, hooks)
+    return make_pairs(machine, entry, settings, hooks)
 
 
 def _failed(entry: DatasetTask, error: HipwrightError) -> TaskPairs:
-    """A fault of the machine is tried again by the next build; a bug of ours is named like any other failure."""
+    """The outcome of a task that ended in an error: "fault" is tried again by the next build, "failed" is not."""
     status = "fault" if isinstance(error, InfrastructureError) else "failed"
     return TaskPairs(TaskOutcome(entry=entry.key, name=entry.name, status=status, why=error.message[:500]))  # type: ignore[arg-type]
 
 
-def _count(report: BuildReport, product: TaskPairs, seconds: float) -> None:
-    report.outcomes[product.outcome.entry] = product.outcome
-    report.made += 1
-    report.pairs += len(product.pairs)
-    report.verified += sum(pair.correct for pair in product.pairs)
-    report.evaluations += product.outcome.evaluations
+def _count(report: BuildReport, made: TaskPairs, seconds: float) -> None:
+    report.outcomes[made.outcome.entry] = made.outcome
+    report.tasks_done += 1
+    report.pairs += len(made.pairs)
+    report.verified += sum(pair.correct for pair in made.pairs)
+    report.evaluations += made.outcome.evaluations
     report.seconds = seconds

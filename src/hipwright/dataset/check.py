@@ -1,7 +1,7 @@
-"""A data set looked at with fresh eyes: a sample of its rows is verified again from scratch, on secret inputs.
+"""Verifies a sample of a data set's rows again from scratch, on new inputs.
 
-Nothing is believed: no build cache, no archive, no stored verdict. A row is wrong when its program does not do what it
-says: a right one is refused, a wrong one passes on each of `TRIES` draws, or its builds are not what it tells.
+No build cache, archive or stored verdict is used. A row is wrong when a correct program is refused, when a wrong one
+passes on each of `TRIES` draws of inputs, or when its coverage or builds differ from the recorded ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from hipwright.dataset.judge import OpenTask
 from hipwright.dataset.make import TaskMachine
-from hipwright.dataset.records import Pair, built
+from hipwright.dataset.records import Pair, build_summaries
 from hipwright.dataset.workers import Opener, Pool
 from hipwright.errors import HipwrightError, InfrastructureError, WorkerError
 from hipwright.evaluation.results import compiler
@@ -26,12 +26,12 @@ from hipwright.records import Evaluation, Program, Record
 from hipwright.search.interfaces import INFRASTRUCTURE
 from hipwright.verify import Oracle
 
-TRIES = 3  # draws of inputs on which a program that is called wrong may be caught
-HANG_S = 1800.0
+TRIES = 3  # draws of inputs on which a program recorded as wrong may be refused
+JOB_TIMEOUT_S = 1800.0
 
 
 class CheckedRow(Record, frozen=True, kw_only=True):
-    """One row looked at. wrong: what it says and is not so, "" if all is; void: why it could not be looked at."""
+    """The result for one row. wrong: its first difference from the record; void: why it was not checked; else ""."""
 
     key: str
     task: str
@@ -43,28 +43,28 @@ class CheckedRow(Record, frozen=True, kw_only=True):
 
 @dataclass
 class CheckReport:
-    """What a check found."""
+    """The results of a check. rows: how many the data set has."""
 
     rows: int
     checked: list[CheckedRow] = field(default_factory=list)
 
     @property
     def wrong(self) -> list[CheckedRow]:
-        """Rows that say what is not so."""
+        """Rows that differ from their record."""
         return [one for one in self.checked if one.wrong]
 
     @property
     def void(self) -> list[CheckedRow]:
-        """Rows that the machine kept from being looked at."""
+        """Rows that infrastructure errors kept from being checked."""
         return [one for one in self.checked if one.void]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
-        looked = [one for one in self.checked if not one.void]
+        checked = [one for one in self.checked if not one.void]
         return {
             "rows": self.rows,
-            "checked": len(looked),
-            "correct": sum(one.correct for one in looked),
+            "checked": len(checked),
+            "correct": sum(one.correct for one in checked),
             "wrong": [one.to_dict() for one in self.wrong],
             "void": [one.to_dict() for one in self.void],
         }
@@ -76,27 +76,28 @@ Group = tuple[Pair, ...]  # rows of one task
 def check(
     pairs: Iterable[Pair], opener: Opener, *, sample: int, seed: int | None, workers: int, listener: Listener = silent
 ) -> CheckReport:
-    """Verify `sample` rows again (0: all of them), drawn by the seed, secretly without one.
+    """Verify `sample` rows again (0: all of them), drawn by the seed; without one the draw is not reproducible.
 
-    opener: makes a worker's Machine, which must have an empty build cache. The listener is told "checked" {done,
+    opener: opens a worker's Machine, which must have an empty build cache. Event for the listener: "checked" {done,
     total, wrong}.
     """
-    rows, chosen = draw(pairs, sample, seed)
+    rows, chosen = sample_rows(pairs, sample, seed)
     groups = _groups(chosen)
     report = CheckReport(rows)
-    pool: Pool[Group, list[CheckedRow]] = Pool(min(workers, max(1, len(groups))), opener, _work, hang_s=HANG_S)
+    count = min(workers, max(1, len(groups)))
+    pool: Pool[Group, list[CheckedRow]] = Pool(count, opener, _work, timeout_s=JOB_TIMEOUT_S)
     with closing(pool.run(groups)) as results:
         for group, result in results:
             found = [_void(pair, result) for pair in group] if isinstance(result, HipwrightError) else result
             report.checked += found
-            told = {"done": len(report.checked), "total": len(chosen), "wrong": len(report.wrong)}
-            listener("checked", told)
+            progress = {"done": len(report.checked), "total": len(chosen), "wrong": len(report.wrong)}
+            listener("checked", progress)
     report.checked.sort(key=lambda one: (one.task, one.key))
     return report
 
 
-def draw(pairs: Iterable[Pair], sample: int, seed: int | None) -> tuple[int, list[Pair]]:
-    """(how many rows there are, a uniform sample of them); one pass, and only the sample in memory."""
+def sample_rows(pairs: Iterable[Pair], sample: int, seed: int | None) -> tuple[int, list[Pair]]:
+    """(the number of rows, a uniform sample of them), in one pass with only the sample in memory."""
     rng: random.Random = random.SystemRandom() if seed is None else random.Random(seed)
     chosen: list[Pair] = []
     rows = 0
@@ -117,10 +118,10 @@ def _groups(pairs: Sequence[Pair]) -> list[Group]:
 
 
 def _void(pair: Pair, error: HipwrightError) -> CheckedRow:
-    """A task that does not open makes its rows wrong; the machine's fault says nothing of them."""
-    told = {"key": pair.key, "task": pair.task_name, "kind": pair.kind, "correct": pair.correct}
+    """The result of a row whose task ended in an error: wrong where the task is at fault, void for infrastructure."""
+    fields = {"key": pair.key, "task": pair.task_name, "kind": pair.kind, "correct": pair.correct}
     what = "void" if isinstance(error, InfrastructureError) else "wrong"
-    return CheckedRow(**told, **{what: error.message})  # type: ignore[arg-type]
+    return CheckedRow(**fields, **{what: error.message})  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- in a worker
@@ -136,15 +137,15 @@ def _work(machine: TaskMachine, group: Group) -> list[CheckedRow]:
 
 
 def _checked(bench: OpenTask, pair: Pair) -> CheckedRow:
-    told = {"key": pair.key, "task": pair.task_name, "kind": pair.kind, "correct": pair.correct}
+    fields = {"key": pair.key, "task": pair.task_name, "kind": pair.kind, "correct": pair.correct}
     try:
-        return CheckedRow(**told, wrong=next(_complaints(bench, pair), ""))  # type: ignore[arg-type]
+        return CheckedRow(**fields, wrong=next(_differences(bench, pair), ""))  # type: ignore[arg-type]
     except InfrastructureError as error:
         return _void(pair, error)
 
 
-def _complaints(bench: OpenTask, pair: Pair) -> Iterator[str]:
-    """What is not as the row says."""
+def _differences(bench: OpenTask, pair: Pair) -> Iterator[str]:
+    """The differences between a row and its evaluation now."""
     evaluation = yield from _judged(bench, pair.program, pair.correct, "the program")
     if pair.before is not None and pair.kind in ("repair", "step"):
         yield from _judged(bench, pair.before, pair.kind == "step", "the program before")
@@ -155,14 +156,14 @@ def _complaints(bench: OpenTask, pair: Pair) -> Iterator[str]:
     if abs(evaluation.coverage - pair.coverage) > 0.01:
         yield f"its coverage is {evaluation.coverage}, not {pair.coverage}"
     if pair.provenance.get("compiler") == compiler():
-        found = built(evaluation)
+        found = build_summaries(evaluation)
         for target in sorted(found.keys() & pair.builds.keys()):
             if found[target] != pair.builds[target]:
                 yield f"its build for {target} is another"
 
 
 def _judged(bench: OpenTask, program: Program, right: bool, what: str) -> Generator[str, None, Evaluation]:
-    """Complain of a verdict that is not the row's. Returns the last evaluation."""
+    """Yields a difference in the verdict; returns the last evaluation."""
     for _ in range(1 if right else TRIES):
         evaluation = _evaluate(bench, program)
         if not evaluation.passed:
@@ -175,7 +176,7 @@ def _judged(bench: OpenTask, program: Program, right: bool, what: str) -> Genera
 
 
 def _evaluate(bench: OpenTask, program: Program) -> Evaluation:
-    """On inputs drawn now, long after the program was fixed."""
+    """Evaluate a program on inputs drawn now. Raises WorkerError for infrastructure faults."""
     evaluation = bench.evaluator.evaluate(program, Oracle(bench.handle, seed=None))
     if evaluation.fault in INFRASTRUCTURE:
         raise WorkerError(evaluation.message or f"{evaluation.fault} at fault", status=evaluation.status)

@@ -1,4 +1,4 @@
-"""What a pair says of its task: synthesis's own words where there are some, else the same from the captured graph."""
+"""The fields of a pair that describe its task: from the synthesis record, or computed from the captured graph."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from hipwright.records import TensorSpec
 from hipwright.synth.describe import difficulty, family, reduction_axes
 
 
-def describe(entry: DatasetTask, graph: Mapping[str, Any], inputs: Sequence[TensorSpec]) -> dict[str, Any]:
+def task_fields(entry: DatasetTask, graph: Mapping[str, Any], inputs: Sequence[TensorSpec]) -> dict[str, Any]:
     """Fields of `Pair`: operators, families, dtype, composition, difficulty, licence."""
     names = [str(node["op"]) for node in graph["nodes"]]
-    made = entry.made
-    if made is not None:
-        known = {"operators": made.operators, "families": made.families, "dtype": made.dtype}
-        return {**known, "difficulty": made.difficulty, "licence": made.licence, "composition": composition(names)}
+    task = entry.synthetic
+    if task is not None:
+        known = {"operators": task.operators, "families": task.families, "dtype": task.dtype}
+        return {**known, "difficulty": task.difficulty, "licence": task.licence, "composition": composition(names)}
     bare = [base_name(name) for name in names]
     return {
         "operators": tuple(dict.fromkeys(names)),
         "families": tuple(dict.fromkeys(filter(None, map(family, bare)))),
         "dtype": _dtype(inputs),
         "difficulty": difficulty(bare, reduction_axes(graph), _outputs(graph["output"])),
-        "licence": "",  # a file of somebody's: not ours to say
+        "licence": "",  # unknown for a plain file
         "composition": composition(names),
     }
 
 
 def composition(operators: Sequence[str]) -> str:
-    """Which operators stand together, whatever their order and number; views do not count."""
+    """The set of operators of a task without views, as sorted names joined by "+"."""
     return "+".join(sorted({name for one in operators if (name := base_name(one)) not in (*FREE, "getitem")}))
 
 

@@ -1,4 +1,4 @@
-"""Verdicts that a row may rest on. The machine's faults are raised: they say nothing of a program."""
+"""Verdicts for the rows of a data set. Faults of the infrastructure and of the task are raised."""
 
 from __future__ import annotations
 
@@ -13,8 +13,16 @@ from hipwright.search.interfaces import INFRASTRUCTURE
 from hipwright.task import TaskHandle
 from hipwright.verify import Oracle
 
-WRONG = ("wrong_value", "out_of_bounds", "nondeterministic", "bad_output_spec", "input_mutated", "launch_error", "hack")
-"""What a negative may be. Not "timeout", which depends on how busy the machine is, and not what does not compile."""
+WRONG_STATUSES = (
+    "wrong_value",
+    "out_of_bounds",
+    "nondeterministic",
+    "bad_output_spec",
+    "input_mutated",
+    "launch_error",
+    "hack",
+)
+"""Statuses of negatives. Not among them: "timeout", which depends on the machine's load, and build failures."""
 
 
 class OpenTask(Protocol):
@@ -24,26 +32,28 @@ class OpenTask(Protocol):
     evaluator: Evaluator
 
 
-class NoTask(HipwrightError):
-    """The evaluator found that nothing can be judged on this task."""
+class UnusableTask(HipwrightError):
+    """The evaluator found the task itself at fault."""
 
 
 @dataclass
 class PairJudge:
-    """Judges the programs of one task. seed: of the second draw of inputs; evaluations: programs judged so far."""
+    """Evaluates the programs of one task. seed: of the second draw of inputs; evaluations: how many so far."""
 
     bench: OpenTask
     seed: int
     evaluations: int = 0
 
     def verdict(self, program: Program) -> Evaluation:
-        """Of the whole evaluator. Raises WorkerError for the machine's fault, NoTask for the task's."""
+        """The evaluation of a program. Raises WorkerError for infrastructure faults, UnusableTask for the task's."""
         return self._judged(program, None)
 
     def is_wrong(self, program: Program, evaluation: Evaluation) -> bool:
-        """Refused for what it does, on a second draw of inputs too: an honest program may be out of luck on one, where
-        rounding moves the place of a minimum."""
-        return refused(evaluation) and refused(self._judged(program, self._second))
+        """Whether a program is refused on a second draw of inputs too.
+
+        One draw may refuse a correct program, where rounding moves the position of a minimum.
+        """
+        return is_refused(evaluation) and is_refused(self._judged(program, self._second))
 
     @cached_property
     def _second(self) -> Oracle:
@@ -55,10 +65,10 @@ class PairJudge:
         if evaluation.fault in INFRASTRUCTURE:
             raise WorkerError(evaluation.message or f"{evaluation.fault} at fault", status=evaluation.status)
         if evaluation.fault == "task":
-            raise NoTask(evaluation.message or evaluation.status, status=evaluation.status)
+            raise UnusableTask(evaluation.message or evaluation.status, status=evaluation.status)
         return evaluation
 
 
-def refused(evaluation: Evaluation) -> bool:
-    """By the verifier, for what the program does."""
-    return evaluation.fault == "candidate" and evaluation.status in WRONG
+def is_refused(evaluation: Evaluation) -> bool:
+    """Whether the verifier refused the program for its behaviour."""
+    return evaluation.fault == "candidate" and evaluation.status in WRONG_STATUSES

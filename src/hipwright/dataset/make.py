@@ -1,7 +1,7 @@
-"""The pairs of one task: the engine's program, its schedules, a search's steps, and broken programs with evidence.
+"""The pairs of one task: the engine's program, other schedules, steps of a search, and wrong programs with evidence.
 
-Every program is judged by the whole evaluator; `correct` is its verdict and nothing else. All is drawn from the task
-and the seed, so that a task that is made again gives the same rows.
+The evaluator judges every program, and `correct` is its verdict. All random draws come from the task and the seed: a
+task that is made again gives the same rows.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import hipwright
 from hipwright import search
 from hipwright.archive import Archive
 from hipwright.capture.graph import Graph
-from hipwright.dataset.attempts import Rung, library, rungs
-from hipwright.dataset.describe import describe
+from hipwright.dataset.attempts import EngineAttempt, engine_attempts, library_attempt
+from hipwright.dataset.describe import task_fields
 from hipwright.dataset.judge import OpenTask, PairJudge
-from hipwright.dataset.records import STEP_GAIN, Kind, Pair, built, estimates, timing
+from hipwright.dataset.records import STEP_GAIN, Kind, Pair, build_summaries, estimates_us, measured_timing
 from hipwright.dataset.store import TaskOutcome
 from hipwright.dataset.tasks import DatasetTask
 from hipwright.engine import space, write
@@ -37,15 +37,15 @@ from hipwright.records import Evaluation, Program, Record, content_key
 from hipwright.search import fitness
 from hipwright.search.operators import Choices, mutate, sample
 
-RESCUE = 4  # more schedules that are tried when the engine's own choice does not pass
-DRAWS = 6  # draws for each schedule that is wanted: in a small space many are alike
-MUTANTS = 12  # broken programs that are tried for each negative that is wanted
-RUNGS = 6  # the engine's programs that are tried at most, other schedules aside
+MIN_SCHEDULES = 4  # tried at least when no attempt of the engine passes
+DRAWS_PER_SCHEDULE = 6  # at most: in a small space many draws give the same program
+MUTANTS_PER_NEGATIVE = 12  # tried at most for each requested negative
+MAX_ATTEMPTS = 6  # attempts of the engine (attempts.py), without other schedules
 SCHEDULES = "the engine's schedules"
 
 
 class TaskMachine(Protocol):
-    """What judges programs (hipwright.machine.Machine)."""
+    """Opens tasks for evaluation (hipwright.machine.Machine)."""
 
     def open(self, task: Path, *, seed: int | None, listener: Listener) -> AbstractContextManager[OpenTask]:
         """Open a task file."""
@@ -53,7 +53,7 @@ class TaskMachine(Protocol):
 
 
 class BuildSettings(Record, frozen=True, kw_only=True):
-    """What decides the rows. variants, negatives: wanted a task; budget: evaluations of a search a task, 0 for none."""
+    """What decides the rows. variants, negatives: requested per task; budget: evaluations of a search per task."""
 
     targets: tuple[str, ...]
     variants: int = 3
@@ -64,46 +64,46 @@ class BuildSettings(Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Hooks:
-    """What lies above this layer; functions of modules, so that a worker can be handed them.
+    """Functions of higher layers, defined at module level so that they can be pickled for workers.
 
-    mutants: broken forms of a program with what was changed, in an order drawn from the number; words: a verdict's
-    evidence; lessons: the pairs of a search run.
+    mutants: changed programs with a description of the change, in an order drawn from the number; evidence_text: the
+    evidence of an evaluation as text; search_pairs: the pairs of a search run.
     """
 
     mutants: Callable[[Program, int], Iterable[tuple[Program, str]]]
-    words: Callable[[Evaluation, Program], str]
-    lessons: Callable[[Archive, str], Iterable[Pair]]
+    evidence_text: Callable[[Evaluation, Program], str]
+    search_pairs: Callable[[Archive, str], Iterable[Pair]]
 
 
 @dataclass(frozen=True)
 class TaskPairs:
-    """What one task gave."""
+    """The outcome and the rows of one task."""
 
     outcome: TaskOutcome
     pairs: tuple[Pair, ...] = ()
 
 
-def make(machine: TaskMachine, entry: DatasetTask, settings: BuildSettings, hooks: Hooks) -> TaskPairs:
-    """The pairs of a task. A task that fails gives an outcome that says why; the machine's faults are raised."""
+def make_pairs(machine: TaskMachine, entry: DatasetTask, settings: BuildSettings, hooks: Hooks) -> TaskPairs:
+    """The pairs of a task. A failed task has an outcome with the reason; infrastructure errors are raised."""
     begun = time.monotonic()
-    seed = _number("inputs", settings, entry)
+    seed = _derived_seed("inputs", settings, entry)
     try:
         with tempfile.TemporaryDirectory(prefix="hipwright-task-") as folder:
             path = Path(folder) / f"{entry.name}.py"
             path.write_text(entry.source, encoding="utf-8")
             with machine.open(path, seed=seed, listener=silent) as bench:
-                judge = PairJudge(bench, _number("second inputs", settings, entry))
-                product = _Maker(bench, judge, entry, settings, hooks).make()
+                judge = PairJudge(bench, _derived_seed("second inputs", settings, entry))
+                result = _PairMaker(bench, judge, entry, settings, hooks).make()
     except InfrastructureError:
         raise
     except (HipwrightError, ValueError, KeyError, ArithmeticError, RecursionError) as error:
         why = error.message if isinstance(error, HipwrightError) else f"{type(error).__name__}: {error}"
-        product = TaskPairs(TaskOutcome(entry=entry.key, name=entry.name, status="failed", why=why[:500]))
+        result = TaskPairs(TaskOutcome(entry=entry.key, name=entry.name, status="failed", why=why[:500]))
     seconds = round(time.monotonic() - begun, 3)
-    return TaskPairs(replace(product.outcome, seconds=seconds), product.pairs)
+    return TaskPairs(replace(result.outcome, seconds=seconds), result.pairs)
 
 
-def _number(what: str, settings: BuildSettings, entry: DatasetTask) -> int:
+def _derived_seed(what: str, settings: BuildSettings, entry: DatasetTask) -> int:
     return int(content_key(f"dataset {what}", str(settings.seed), entry.key)[:12], 16)
 
 
@@ -115,8 +115,8 @@ class _Tried:
 
 
 @dataclass
-class _Maker:
-    """One task while its pairs are made."""
+class _PairMaker:
+    """Makes the pairs of one open task."""
 
     bench: OpenTask
     judge: PairJudge
@@ -126,74 +126,74 @@ class _Maker:
     pairs: dict[str, Pair] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     tried: list[_Tried] = field(default_factory=list)
-    seen: set[str] = field(default_factory=set)  # keys of the programs that were tried
+    seen: set[str] = field(default_factory=set)  # keys of the tried programs
 
     def make(self) -> TaskPairs:
         handle = self.bench.handle
-        self.task = self.entry.made.task if self.entry.made else handle.task.key
+        self.task = self.entry.synthetic.task if self.entry.synthetic else handle.task.key
         workload = handle.task.workloads[0]
         captured = handle.capture(workload.name)
-        self.about = describe(self.entry, captured, workload.specs)
+        self.about = task_fields(self.entry, captured, workload.specs)
         graph = Graph.from_dict(captured)
-        rung = self._engine(graph)
-        self._variants(rung)
-        if not self._good():
-            self._write(library(graph))
-        if good := self._good():
-            self._search(rung.graph)
-            self._step(good)
-            self._negatives(good[0])
-        return TaskPairs(self._outcome(good), tuple(self.pairs.values()))
+        attempt = self._engine(graph)
+        self._variants(attempt)
+        if not self._passed():
+            self._try_attempt(library_attempt(graph))
+        if passed := self._passed():
+            self._search(attempt.graph)
+            self._step(passed)
+            self._negatives(passed[0])
+        return TaskPairs(self._outcome(passed), tuple(self.pairs.values()))
 
-    def _good(self) -> list[_Tried]:
+    def _passed(self) -> list[_Tried]:
         return [one for one in self.tried if one.evaluation.passed]
 
-    def _outcome(self, good: list[_Tried]) -> TaskOutcome:
+    def _outcome(self, passed: list[_Tried]) -> TaskOutcome:
         first = self.tried[0].evaluation
         return TaskOutcome(
             entry=self.entry.key,
             name=self.entry.name,
             task=self.task,
-            status="verified" if good else "unverified",
-            why="" if good else f"{first.status}: {first.message}"[:500],
-            coverage=max((one.evaluation.coverage for one in good), default=0.0),
+            status="verified" if passed else "unverified",
+            why="" if passed else f"{first.status}: {first.message}"[:500],
+            coverage=max((one.evaluation.coverage for one in passed), default=0.0),
             pairs=tuple(self.pairs),
             counts=dict(sorted(self.counts.items())),
             evaluations=self.judge.evaluations,
         )
 
-    # ---------------------------------------------------------------- programs that should be right
+    # ---------------------------------------------------------------- programs of the engine
 
-    def _engine(self, graph: Graph) -> Rung:
-        """The engine's own choice; where it is refused, what gives up something, until one passes.
+    def _engine(self, graph: Graph) -> EngineAttempt:
+        """Try the engine's attempts until one passes; returns it, or the first attempt when none passes."""
+        attempts = list(engine_attempts(graph))
+        for attempt in attempts:
+            self._try_attempt(attempt)
+            if self._passed():
+                return attempt
+        return attempts[0]
 
-        -> the rung that other schedules are of: the one that passed, or the first.
+    def _try_attempt(self, attempt: EngineAttempt) -> None:
+        choices = attempt.choices()
+        self._try(write(attempt.graph, choices), choices, "engine", attempt.by)
+
+    def _variants(self, attempt: EngineAttempt) -> None:
+        """Try other schedules, alternately near the default and anywhere in the space.
+
+        At least MIN_SCHEDULES are tried when no program has passed.
         """
-        ladder = list(rungs(graph))
-        for rung in ladder:
-            self._write(rung)
-            if self._good():
-                return rung
-        return ladder[0]
-
-    def _write(self, rung: Rung) -> None:
-        choices = rung.choices()
-        self._try(write(rung.graph, choices), choices, "engine", rung.by)
-
-    def _variants(self, rung: Rung) -> None:
-        """Other schedules: near the engine's own and anywhere in the space, in turn. More until one passes."""
-        choice, rng = space(rung.graph), random.Random(_number("variants", self.settings, self.entry))
-        wanted = self.settings.variants if self._good() else max(self.settings.variants, RESCUE)
+        choice, rng = space(attempt.graph), random.Random(_derived_seed("variants", self.settings, self.entry))
+        wanted = self.settings.variants if self._passed() else max(self.settings.variants, MIN_SCHEDULES)
         most = len(self.seen) + wanted
-        for draw in range(wanted * DRAWS):
+        for draw in range(wanted * DRAWS_PER_SCHEDULE):
             if len(self.seen) >= most:
                 break
             drawn = mutate(choice, [], rng) if draw % 2 == 0 else sample(choice, [], rng)
-            choices = {**drawn, **rung.fixed}
-            self._try(write(rung.graph, choices), choices, "variant", SCHEDULES)
+            choices = {**drawn, **attempt.fixed}
+            self._try(write(attempt.graph, choices), choices, "variant", SCHEDULES)
 
     def _try(self, program: Program, choices: Choices, kind: Kind, by: str) -> None:
-        """Judge a program, each once."""
+        """Judge a program that was not tried yet, and keep its pair."""
         if program.key in self.seen:
             return
         self.seen.add(program.key)
@@ -209,9 +209,9 @@ class _Maker:
         else:
             self.counts[f"the engine's: {evaluation.status}"] += 1
 
-    def _step(self, good: list[_Tried]) -> None:
-        """From the slowest schedule to the fastest, where that is a gain worth learning from."""
-        figures = [(found.value, one) for one in good if (found := fitness.score(one.evaluation)) is not None]
+    def _step(self, passed: list[_Tried]) -> None:
+        """Add the step from the slowest schedule to the fastest, where it gains at least STEP_GAIN."""
+        figures = [(found.value, one) for one in passed if (found := fitness.score(one.evaluation)) is not None]
         if not figures:
             return
         slow, fast = max(figures, key=lambda f: f[0])[1], min(figures, key=lambda f: f[0])[1]
@@ -223,11 +223,11 @@ class _Maker:
             self.counts["step"] += 1
 
     def _search(self, graph: Graph) -> None:
-        """A search of the engine's space, in an archive of its own that is thrown away."""
+        """Add the pairs of a search of the engine's space, which runs in a temporary archive."""
         if not self.settings.budget:
             return
         task = self.bench.handle.task
-        seed = _number("search", self.settings, self.entry) % (1 << 31)
+        seed = _derived_seed("search", self.settings, self.entry) % (1 << 31)
         run = search.new_run(task, self.settings.targets, budget=self.settings.budget, seed=seed)
         run = replace(run, id=f"dataset-{self.entry.key}")
         source = search.EngineSource(space(graph), partial(write, graph))
@@ -236,20 +236,20 @@ class _Maker:
             if found.interrupted:
                 raise WorkerError("the search was stopped")
             self.judge.evaluations += found.evaluations - found.cached
-            for pair in self.hooks.lessons(archive, run.id):
+            for pair in self.hooks.search_pairs(archive, run.id):
                 self.counts["of the search"] += pair.key not in self.pairs
                 self._keep(replace(pair, task=self.task, provenance=pair.provenance | self._origin()))
 
-    # ---------------------------------------------------------------- programs that are wrong
+    # ---------------------------------------------------------------- wrong programs
 
-    def _negatives(self, honest: _Tried) -> None:
-        """Small changes to a verified program that the verifier refuses; each once with the program that mends it.
+    def _negatives(self, verified: _Tried) -> None:
+        """Add mutants of a verified program that the verifier refuses; the first one also as a repair.
 
-        What it passes is no negative, whatever was changed: the change may not matter.
+        A mutant that passes is not a negative: its change has no effect.
         """
-        made, rng = 0, _number("negatives", self.settings, self.entry)
-        for number, (program, said) in enumerate(self.hooks.mutants(honest.program, rng)):
-            if made >= self.settings.negatives or number >= MUTANTS * self.settings.negatives:
+        made, rng = 0, _derived_seed("negatives", self.settings, self.entry)
+        for number, (program, change) in enumerate(self.hooks.mutants(verified.program, rng)):
+            if made >= self.settings.negatives or number >= MUTANTS_PER_NEGATIVE * self.settings.negatives:
                 break
             evaluation = self.judge.verdict(program)
             if not self.judge.is_wrong(program, evaluation):
@@ -257,11 +257,11 @@ class _Maker:
                 continue
             made += 1
             self.counts["negative"] += 1
-            self._add(program, evaluation, "negative", {"by": "a mutation", "mutation": said})
+            self._add(program, evaluation, "negative", {"by": "a mutation", "mutation": change})
             if made == 1:
-                words = self.hooks.words(evaluation, program)
-                mended = {"by": "a mutation taken back", "mutation": said}
-                self._add(honest.program, honest.evaluation, "repair", mended, before=program, evidence=words)
+                evidence = self.hooks.evidence_text(evaluation, program)
+                mended = {"by": "a mutation taken back", "mutation": change}
+                self._add(verified.program, verified.evaluation, "repair", mended, before=program, evidence=evidence)
 
     # ---------------------------------------------------------------- rows
 
@@ -284,13 +284,13 @@ class _Maker:
                 kind=kind,
                 correct=evaluation.passed,
                 status=evaluation.status,
-                evidence=evidence if evaluation.passed else self.hooks.words(evaluation, program),
+                evidence=evidence if evaluation.passed else self.hooks.evidence_text(evaluation, program),
                 before=before,
                 coverage=evaluation.coverage,
-                builds=built(evaluation),
-                estimate_us=estimates(evaluation),
-                timing=timing(evaluation),
-                provenance={"made": made, "verified": verified(evaluation), **self._origin()},
+                builds=build_summaries(evaluation),
+                estimate_us=estimates_us(evaluation),
+                timing=measured_timing(evaluation),
+                provenance={"made": made, "verified": verification_facts(evaluation), **self._origin()},
             )
         )
 
@@ -298,17 +298,17 @@ class _Maker:
         self.pairs.setdefault(pair.key, replace(pair, **self.about))
 
     def _origin(self) -> dict[str, Any]:
-        made = self.entry.made
+        synthetic = self.entry.synthetic
         task: dict[str, Any] = {"file": f"{self.entry.name}.py"}
-        if made is not None:
-            draft = made.draft
+        if synthetic is not None:
+            draft = synthetic.draft
             task |= {"mode": draft.mode, "mind": draft.author, "seed": draft.seed, "parents": list(draft.parents)}
-            task |= {"detail": draft.detail, **made.provenance}
+            task |= {"detail": draft.detail, **synthetic.provenance}
         return {"task": task, "seed": self.settings.seed, "hipwright": hipwright.__version__, "compiler": compiler()}
 
 
-def verified(evaluation: Evaluation) -> dict[str, Any]:
-    """What stands behind a verdict, by the target that ran the program: workloads, families of inputs, worst error."""
+def verification_facts(evaluation: Evaluation) -> dict[str, Any]:
+    """{target that ran the program: status, workloads, input families and worst error of its verdict}."""
     return dict(_verdicts(evaluation))
 
 

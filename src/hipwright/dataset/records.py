@@ -1,4 +1,4 @@
-"""The rows of a data set: a task, a program, and what the evaluator found out about the two (docs/dataset.md)."""
+"""The rows of a data set: a task, a program, and the evaluation of the program (docs/dataset.md)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from hipwright.records import Evaluation, KernelResources, Program, Record, Timi
 from hipwright.targets import TARGETS
 
 Kind = Literal["engine", "variant", "repair", "step", "negative"]
-"""engine: its default program; variant: another of its schedules; repair and step: from a search, `before` is what was
-mended or bettered; negative: judged wrong, `evidence` says how."""
+"""engine: a program of the engine; variant: another of its schedules; repair, step: `before` is the wrong or slower
+program; negative: a wrong program with `evidence`."""
 
 STEP_GAIN = 0.05
-"""Share of the time that a step must save to be worth learning from."""
+"""The least share of the time that a step saves."""
 
 KINDS: tuple[Kind, ...] = ("engine", "variant", "repair", "step", "negative")
 
 
 class BuildSummary(Record, frozen=True, kw_only=True):
-    """One program compiled for one target: the largest use over its kernels, and the lowest occupancy (waves a SIMD).
+    """One program compiled for one target: the largest resource use of a kernel, the lowest occupancy (waves a SIMD).
 
-    A program that plans library calls alone has no kernels of its own: then all are 0.
+    All figures are 0 for a program without kernels.
     """
 
     ok: bool
@@ -37,12 +37,12 @@ class BuildSummary(Record, frozen=True, kw_only=True):
 
 
 class Pair(Record, frozen=True, kw_only=True):
-    """One row. task: the key of the Task record; correct: it passed the full verification, and provenance says where.
+    """One row. task: the key of the Task record; correct: the program passed the full verification.
 
-    status: the evaluation's; evidence: what the verifier found, in words, of a negative, or of what a repair mends;
-    before: the program that this one mends or betters; builds and estimate_us: by AMD target (estimates, never times);
-    timing: only where one was measured; split: "" until the splits are made; provenance: what made the program, and by
-    which version.
+    status: of the evaluation; evidence: the verifier's findings as text, of a negative or of the program that a repair
+    replaces; before: the program that this one repairs or improves; builds, estimate_us: by AMD target (static
+    estimates, not measured times); timing: where one was measured; split: "" before splits are assigned; provenance:
+    the author of the program, its verification, the origin of the task, and versions.
     """
 
     task: str
@@ -69,17 +69,17 @@ class Pair(Record, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """20 hex digits that name the pair: its task, program, kind and predecessor, not what was found of them."""
+        """20 hex digits of the task, the program, the kind and the predecessor; independent of the evaluation."""
         return content_key("Pair", self.task, self.program.key, self.kind, self.before.key if self.before else "")
 
 
-def built(evaluation: Evaluation) -> dict[str, BuildSummary]:
-    """What each AMD target's compiler made of the program; {} if nothing was built."""
+def build_summaries(evaluation: Evaluation) -> dict[str, BuildSummary]:
+    """{AMD target: summary of the program's build}; {} if nothing was built."""
     found = {name: result.build for name, result in evaluation.targets.items() if not TARGETS.is_host(name)}
-    return {name: _built(build.ok, build.kernels) for name, build in found.items() if build is not None}
+    return {name: _build_summary(build.ok, build.kernels) for name, build in found.items() if build is not None}
 
 
-def _built(ok: bool, kernels: tuple[KernelResources, ...]) -> BuildSummary:
+def _build_summary(ok: bool, kernels: tuple[KernelResources, ...]) -> BuildSummary:
     largest = {
         name: max((getattr(kernel, name) for kernel in kernels), default=0)
         for name in ("vgpr", "agpr", "sgpr", "lds_bytes", "scratch_bytes", "spills")
@@ -88,12 +88,12 @@ def _built(ok: bool, kernels: tuple[KernelResources, ...]) -> BuildSummary:
     return BuildSummary(ok=ok, kernels=len(kernels), occupancy=occupancy, **largest)
 
 
-def estimates(evaluation: Evaluation) -> dict[str, float]:
-    """{AMD target: estimated microseconds} of a program that passed."""
+def estimates_us(evaluation: Evaluation) -> dict[str, float]:
+    """{AMD target: estimated microseconds}; {} without estimates."""
     found = {name: result.estimate for name, result in evaluation.targets.items() if not TARGETS.runs(name)}
     return {name: one.microseconds for name, one in found.items() if one is not None}
 
 
-def timing(evaluation: Evaluation) -> Timing | None:
-    """The time that was measured, if one was."""
+def measured_timing(evaluation: Evaluation) -> Timing | None:
+    """The measured timing of a program; None without one."""
     return next((result.timing for result in evaluation.targets.values() if result.timing is not None), None)

@@ -1,4 +1,4 @@
-"""A few rows that show what a data set holds: every kind in equal shares, every family of operators, many tasks."""
+"""A small sample of a data set that covers its kinds, families of operators and tasks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from collections.abc import Iterable
 from hipwright.dataset.records import KINDS, Pair
 
 
-def across(pairs: Iterable[Pair], count: int, seed: int) -> list[Pair]:
-    """`count` rows (fewer where there are fewer), in the data set's order; the kinds take turns, and of each kind the
-    row whose families and task were drawn least is next. The seed decides between equals."""
+def varied_sample(pairs: Iterable[Pair], count: int, seed: int) -> list[Pair]:
+    """At most `count` rows, in the data set's order.
+
+    Kinds alternate; of each kind, the row whose task and families were drawn least is next. The seed breaks ties.
+    """
     rows = list(pairs)
     order = list(range(len(rows)))
     random.Random(seed).shuffle(order)
@@ -29,6 +31,6 @@ def across(pairs: Iterable[Pair], count: int, seed: int) -> list[Pair]:
 
 
 def _use(pair: Pair, used: Counter[str]) -> tuple[int, int, int]:
-    """How often its task was drawn, then its rarest family, then all of them."""
+    """How often its task, its rarest family, and all its families were drawn."""
     families = [used[family] for family in pair.families]
     return used[f"task {pair.task}"], min(families, default=0), sum(families)

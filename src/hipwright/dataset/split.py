@@ -1,13 +1,13 @@
-"""Splits by what tasks are made of: whole operator families, whole compositions, depth; never row by row.
+"""Splits by the operators of tasks: families, compositions and depth are held out as a whole, never single rows.
 
-    test_family          holds an operator of a family that train never sees
+    test_family          tasks with an operator of one family, which train does not have
     deeper               more distinct operators in one task than any of train
     unseen_compositions  operators of train in a combination that train does not have
     unseen_shapes        a combination of train, at sizes that train does not have for it
     train                the rest
 
-All rows of a task are in one split. Except for unseen_shapes, whose point it is, no composition of a held-out split is
-one of train. The split depends on the set of rows and the seed, not on the rows' order.
+All rows of a task are in one split. No composition of a held-out split is in train, except for
+unseen_shapes. The split depends on the set of rows and the seed, not on the rows' order.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Split = Literal["train", "unseen_shapes", "unseen_compositions", "deeper", "test
 SPLITS: tuple[Split, ...] = ("train", "unseen_shapes", "unseen_compositions", "deeper", "test_family")
 
 COMMON = frozenset({"", "pointwise", "view"})
-"""Families that nearly every task has: they are never held out."""
+"""Families that nearly all tasks have; they are never held out."""
 
 
 class SplitFacts(Record, frozen=True, kw_only=True):
-    """What decides a row's split. composition: its operators' names in order, joined by "+"; sizes: of its task."""
+    """What decides a row's split. composition: sorted operator names joined by "+"; sizes: of its task, as text."""
 
     key: str
     task: str
@@ -38,8 +38,8 @@ class SplitFacts(Record, frozen=True, kw_only=True):
     sizes: str = ""
 
 
-class Shares(Record, frozen=True, kw_only=True):
-    """About how much of the tasks (families, depth) or of what is left (compositions, shapes) is held out."""
+class HeldOutShares(Record, frozen=True, kw_only=True):
+    """Approximate held-out shares: of all tasks (family, deeper), and of the remaining ones (compositions, shapes)."""
 
     family: float = 0.08
     deeper: float = 0.08
@@ -47,11 +47,11 @@ class Shares(Record, frozen=True, kw_only=True):
     shapes: float = 0.15
 
 
-DEFAULT = Shares()
+DEFAULT = HeldOutShares()
 
 
-def split(rows: Iterable[SplitFacts], seed: int = 0, shares: Shares = DEFAULT) -> dict[str, Split]:
-    """{key: split}. Small sets may leave a split empty, but never train."""
+def assign_splits(rows: Iterable[SplitFacts], seed: int = 0, shares: HeldOutShares = DEFAULT) -> dict[str, Split]:
+    """{key: split}. In small sets splits other than train may be empty."""
     rows = list(rows)
     tasks = _tasks(rows)
     chosen: dict[str, Split] = {}
@@ -64,19 +64,18 @@ def split(rows: Iterable[SplitFacts], seed: int = 0, shares: Shares = DEFAULT) -
             chosen[task] = "deeper"
     rest = {task: row for task, row in tasks.items() if task not in chosen}
     chosen |= _held_compositions(rest, seed, shares.compositions)
-    # a composition of a task with a held-out family is of no other split: its operators say so
     chosen |= _held_shapes({task: row for task, row in rest.items() if task not in chosen}, seed, shares.shapes)
     return {row.key: chosen.get(row.task, "train") for row in rows}
 
 
-def fields(pairs: Iterable[Pair], seed: int = 0, shares: Shares = DEFAULT) -> dict[str, dict[str, Any]]:
-    """{pair key: {"split": name}}, as dataset.store takes it."""
-    found = split((row_of(pair) for pair in pairs), seed, shares)
+def pair_splits(pairs: Iterable[Pair], seed: int = 0, shares: HeldOutShares = DEFAULT) -> dict[str, dict[str, Any]]:
+    """{pair key: {"split": name}}, for DatasetStore.finish."""
+    found = assign_splits((split_facts(pair) for pair in pairs), seed, shares)
     return {key: {"split": name} for key, name in found.items()}
 
 
-def row_of(pair: Pair) -> SplitFacts:
-    """What a pair's split is decided by."""
+def split_facts(pair: Pair) -> SplitFacts:
+    """The facts that decide a pair's split."""
     return SplitFacts(
         key=pair.key,
         task=pair.task,
@@ -87,7 +86,7 @@ def row_of(pair: Pair) -> SplitFacts:
 
 
 def sizes_of(source: str) -> str:
-    """The whole numbers from 2 up in the functions that give inputs and in the constants at the top, sorted."""
+    """The integers of at least 2 in the functions that return inputs and in module constants, sorted, as text."""
     try:
         tree = syntax.parse(source)
     except (SyntaxError, ValueError, RecursionError):
@@ -106,13 +105,13 @@ def sizes_of(source: str) -> str:
 
 
 def _tasks(rows: Sequence[SplitFacts]) -> dict[str, SplitFacts]:
-    """One row a task, all families any row of it names; in an order that the rows' order does not change."""
+    """{task: one row with the families of all rows of its composition}; independent of the rows' order."""
     families: defaultdict[str, set[str]] = defaultdict(set)
     first: dict[str, SplitFacts] = {}
     for row in sorted(rows, key=lambda row: (row.task, row.composition, row.sizes, row.families, row.key)):
         first.setdefault(row.task, row)
         families[row.composition].update(row.families)
-    # tasks of one composition have one set of families, so that they stay together
+    # tasks of one composition share their families, so that they are in one split
     return {
         task: SplitFacts(
             key=row.key,
@@ -126,20 +125,19 @@ def _tasks(rows: Sequence[SplitFacts]) -> dict[str, SplitFacts]:
 
 
 def _depth(row: SplitFacts) -> int:
-    """How many distinct operators stand together."""
+    """The number of distinct operators."""
     return len(row.composition.split("+")) if row.composition else 0
 
 
 def _held_family(tasks: Sequence[SplitFacts], seed: int, share: float) -> str:
-    """A family with about that share of the tasks: of those that have between a third and twice of it, drawn; never
-    one that all tasks have, or nothing would be left to train on."""
+    """A family drawn from those with between a third and twice that share of the tasks; "" where there is none."""
     counts = Counter(family for row in tasks for family in row.families if family not in COMMON)
     fit = [f for f, n in counts.items() if share / 3 <= n / len(tasks) <= 2 * share and n < len(tasks)]
     return min(fit, key=lambda f: content_key("held family", str(seed), f), default="")
 
 
 def _deepest(tasks: Sequence[SplitFacts], share: float) -> int:
-    """The greatest depth of train: deeper tasks are at most that share of all, and some are left."""
+    """The greatest depth of train, such that at most that share of the tasks is deeper and train is not empty."""
     depths = Counter(map(_depth, tasks))
     limit, left = max(depths, default=0), share * len(tasks)
     for depth in sorted(depths, reverse=True):
@@ -151,7 +149,7 @@ def _deepest(tasks: Sequence[SplitFacts], share: float) -> int:
 
 
 def _held_compositions(tasks: dict[str, SplitFacts], seed: int, share: float) -> dict[str, Split]:
-    """Combinations of two operators or more, each of which train has in another combination."""
+    """Compositions of at least two operators, each of which train has in another composition."""
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for task, row in tasks.items():
         groups[row.composition].append(task)
@@ -168,7 +166,7 @@ def _held_compositions(tasks: dict[str, SplitFacts], seed: int, share: float) ->
 
 
 def _held_shapes(tasks: dict[str, SplitFacts], seed: int, share: float) -> dict[str, Split]:
-    """Of compositions at several sizes, one size each."""
+    """One size of each of some compositions that occur at several sizes."""
     groups: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for task, row in tasks.items():
         groups[row.composition][row.sizes].append(task)

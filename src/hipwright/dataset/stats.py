@@ -1,4 +1,4 @@
-"""What a data set holds, in figures: counted while its pairs go by, one at a time."""
+"""The figures of a data set, counted in one pass over its pairs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from hipwright.dataset.records import KINDS, Pair
 
 HALF = 0.5
-"""The coverage from which a task counts as done by the program's own kernels for the larger part."""
+"""The least coverage of a task that counts as half covered."""
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _BINS_A_DECADE = 4
@@ -26,7 +26,7 @@ def _counter() -> Counter[str]:
 
 @dataclass
 class _Task:
-    """What is kept of each task."""
+    """What is kept of each task. engine, best: estimates in microseconds by target."""
 
     split: str
     composition: str
@@ -39,7 +39,7 @@ class _Task:
 
 @dataclass
 class DatasetTally:
-    """Add pairs, then ask for the figures. It keeps a few numbers of each, never a text."""
+    """Counts added pairs. Memory: a few numbers for each pair, no texts."""
 
     rows: int = 0
     repeated: int = 0
@@ -134,7 +134,7 @@ class DatasetTally:
         return sorted(self._estimates.items())
 
     def _splits(self) -> dict[str, dict[str, int]]:
-        """Rows, tasks, verified tasks, compositions and how many of them train has too; train first."""
+        """By split, train first: rows, tasks, verified tasks, compositions, and how many of these are in train."""
         kinds: dict[str, set[str]] = defaultdict(set)
         for task in self._tasks.values():
             kinds[task.split].add(task.composition)
@@ -151,7 +151,7 @@ class DatasetTally:
         return found
 
     def _built(self) -> dict[str, dict[str, Any]]:
-        """By target: builds that went well or failed, of all and of right programs; what the right ones use."""
+        """By target: successful and failed builds, of all and of correct programs; resource use of the correct ones."""
         found = {}
         for target in sorted(name.removeprefix("builds ") for name in self.by if name.startswith("builds ")):
             used = self._builds.get(target, {})
@@ -166,7 +166,7 @@ class DatasetTally:
         return found
 
     def _gain(self, target: str) -> dict[str, Any]:
-        """By how much the best program's estimate is below that of the engine's own, over the tasks that have both."""
+        """The ratio of the engine program's estimate to the best program's, over the tasks that have both."""
         both = [(t.engine.get(target, 0.0), t.best.get(target, 0.0)) for t in self._tasks.values()]
         ratios = [engine / best for engine, best in both if engine > 0 and best > 0]
         edges = (1.0, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, float("inf"))
@@ -177,8 +177,8 @@ class DatasetTally:
         return {"quantiles": quantiles(ratios), "bins": bins}
 
 
-def tally(pairs: Iterable[Pair]) -> dict[str, Any]:
-    """The figures of some pairs."""
+def dataset_figures(pairs: Iterable[Pair]) -> dict[str, Any]:
+    """The figures of pairs, in plain JSON types."""
     found = DatasetTally()
     for pair in pairs:
         found.add(pair)
@@ -186,7 +186,7 @@ def tally(pairs: Iterable[Pair]) -> dict[str, Any]:
 
 
 def quantiles(values: Iterable[float]) -> dict[str, Any]:
-    """count, least, p5, p25, median, p75, p95, most and mean; only the count of nothing."""
+    """count, least, p5, p25, median, p75, p95, most and mean; only the count for no values."""
     ordered = sorted(values)
     if not ordered:
         return {"count": 0}

@@ -1,11 +1,11 @@
-"""A data set on disk: pairs, what became of each task, and the settings; safe against kill -9 at any moment.
+"""A data set on disk: pairs, task outcomes and settings; consistent after a kill at any time.
 
     pairs.jsonl      one Pair a line, with its key
-    outcomes.jsonl   one Outcome a task, written after the task's pairs are on disk
-    bad.jsonl        lines that could not be read, as they were, with where they stood
-    manifest.json    what the data set was built with
+    outcomes.jsonl   one TaskOutcome a task, written after the task's pairs are on disk
+    bad.jsonl        unreadable lines with their positions
+    manifest.json    the settings
 
-A task without an outcome is made again, and gives the same pairs again, so what a kill tore is dropped without loss.
+A task without an outcome is made again and gives the same pairs, so incomplete records can be dropped.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Status = Literal["verified", "unverified", "failed", "fault"]
 
 
 class TaskOutcome(Record, frozen=True, kw_only=True):
-    """What became of one task. entry: the task's key in the build; pairs: the keys of its rows.
+    """The outcome of one task. entry: the key of its DatasetTask; pairs: the keys of its rows.
 
-    status: "verified" (a program passed), "unverified" (none did), "failed" (the task itself), "fault" (the machine: it
-    is tried again by the next build). coverage: the best of the verified programs; counts: what was tried and why it
-    gave no row; engine: which one tried (engine/version.py), noted by the store.
+    status: "verified" (a program passed), "unverified" (none did), "failed" (the task is at fault), "fault" (the
+    infrastructure is: the next build tries again). coverage: the highest of the verified programs; counts: tried
+    programs by result; engine: the engine's version (engine/version.py), set by the store.
     """
 
     entry: str
@@ -52,7 +52,7 @@ class TaskOutcome(Record, frozen=True, kw_only=True):
 
 
 class BadRow(Record, frozen=True, kw_only=True):
-    """A line that is no pair: where it stands (from 1), why, and its text."""
+    """An unreadable line. line: counted from 1; why: the error; text: its content."""
 
     file: str
     line: int
@@ -61,9 +61,9 @@ class BadRow(Record, frozen=True, kw_only=True):
 
 
 def read_pairs(path: Path, bad: list[BadRow] | None = None) -> Iterator[Pair]:
-    """The pairs of a data set's folder, or of one file, in order. What cannot be read goes to `bad` and is passed over.
+    """The pairs of a data set's folder, or of one file, in order. Unreadable lines are added to `bad`.
 
-    BadInput where there is no such file.
+    Raises BadInput where there is no such file.
     """
     file = path / PAIRS if path.is_dir() else path
     if not file.is_file():
@@ -72,11 +72,11 @@ def read_pairs(path: Path, bad: list[BadRow] | None = None) -> Iterator[Pair]:
         yield pair
 
 
-Span = tuple[int, int]  # of a line in its file: where it begins, and its bytes
+Span = tuple[int, int]  # of a line in its file: offset and length in bytes
 
 
-def row(pair: Pair) -> bytes:
-    """A pair's line."""
+def pair_line(pair: Pair) -> bytes:
+    """The line of a pair in pairs.jsonl."""
     return msgspec.json.encode({"key": pair.key, **pair.to_dict()}) + b"\n"
 
 
@@ -113,7 +113,7 @@ def _pair(line: bytes) -> Pair:
 
 
 def read_outcomes(folder: Path, bad: list[BadRow] | None = None) -> dict[str, TaskOutcome]:
-    """By entry, the latest of each; {} where there are none."""
+    """{entry: its latest outcome}; unreadable lines are added to `bad`."""
     found: dict[str, TaskOutcome] = {}
     file = folder / OUTCOMES
     for number, line in enumerate(file.read_bytes().splitlines(keepends=True) if file.is_file() else (), 1):
@@ -129,11 +129,14 @@ def read_outcomes(folder: Path, bad: list[BadRow] | None = None) -> dict[str, Ta
 
 
 class DatasetStore:
-    """A data set that is being built; a context manager. One process at a time: the folder is locked."""
+    """A data set to build; a context manager that locks the folder.
+
+    Raises BadInput on entry for a folder with other settings, with a data set but no `resume`, or in use.
+    """
 
     def __init__(self, folder: Path, settings: dict[str, Any], *, resume: bool) -> None:
         self.folder = folder
-        self.settings: dict[str, Any] = json.loads(json.dumps(settings))  # as the manifest will say them: no tuples
+        self.settings: dict[str, Any] = json.loads(json.dumps(settings))  # as the manifest has them: lists, not tuples
         self._resume = resume
         self._stack = ExitStack()
         self.outcomes: dict[str, TaskOutcome] = {}
@@ -143,7 +146,7 @@ class DatasetStore:
     def __enter__(self) -> Self:
         self._stack.enter_context(run_lock(self.folder / ".lock", str(self.folder)))
         try:
-            self._agree()
+            self._check_settings()
             self._recover()
         except BaseException:
             self._stack.close()
@@ -156,26 +159,28 @@ class DatasetStore:
         self._stack.close()
 
     def done(self, entry: str) -> bool:
-        """Whether the task need not be made again. Another engine may find a kernel where one found none."""
+        """Whether a task need not be made again. Without any coverage, another version of the engine tries again."""
         outcome = self.outcomes.get(entry)
         if outcome is None or outcome.status == "fault":
             return False
         return outcome.coverage > 0 or outcome.engine == source_key()
 
     def add(self, outcome: TaskOutcome, pairs: Iterable[Pair]) -> None:
-        """Durable when this returns: first the rows, then the outcome that vouches for them."""
+        """Write the rows of a task, then its outcome, durably."""
         if self.finished:
             self.finished = False
-            self.note({"finished": False})
-        if rows := b"".join(row(pair) for pair in pairs):
-            append(self.folder / PAIRS, rows)
+            self.write_manifest({"finished": False})
+        if rows := b"".join(pair_line(pair) for pair in pairs):
+            append_durably(self.folder / PAIRS, rows)
         outcome = msgspec.structs.replace(outcome, engine=source_key())
-        append(self.folder / OUTCOMES, outcome.to_json().encode() + b"\n")
+        append_durably(self.folder / OUTCOMES, outcome.to_json().encode() + b"\n")
         self.outcomes[outcome.entry] = outcome
 
-    def finish(self, order: Sequence[str], dress: Mapping[str, Mapping[str, Any]]) -> int:
-        """Put the rows in the order of the tasks, so that a build that was resumed leaves the same file as one that was
-        not. dress: by pair key, fields to set (splits). -> rows."""
+    def finish(self, order: Sequence[str], fields: Mapping[str, Mapping[str, Any]]) -> int:
+        """Put the rows in the order of the tasks and set fields by pair key; returns the number of rows.
+
+        The files do not depend on the order in which tasks ended, or on interruptions.
+        """
         places = {key: at for at, key in enumerate(order)}
         ranked = sorted(self.outcomes.values(), key=lambda o: (places.get(o.entry, len(places)), o.entry))
         file = self.folder / PAIRS
@@ -184,24 +189,24 @@ class DatasetStore:
         spans = {pair.key: span for pair, span in _rows(file, [])}
         keys = [key for outcome in ranked for key in outcome.pairs if key in spans]
         lines = _lines(file, (spans[key] for key in keys))
-        replace_file(file, (_dressed(line, dress.get(key, {})) for key, line in zip(keys, lines, strict=True)))
+        replace_file(file, (_with_fields(line, fields.get(key, {})) for key, line in zip(keys, lines, strict=True)))
         replace_file(self.folder / OUTCOMES, (o.to_json().encode() + b"\n" for o in ranked))
-        self.note({"pairs": len(keys), "tasks": len(ranked), "finished": True})
+        self.write_manifest({"pairs": len(keys), "tasks": len(ranked), "finished": True})
         self.finished = True
         return len(keys)
 
-    def note(self, facts: dict[str, Any]) -> None:
-        """Write the manifest: the settings, and facts of the build."""
+    def write_manifest(self, facts: dict[str, Any]) -> None:
+        """Write the manifest: the settings and the given facts."""
         text = json.dumps({"settings": self.settings, **facts}, indent=2, sort_keys=True) + "\n"
         replace_file(self.folder / MANIFEST, [text.encode()])
 
-    # ---------------------------------------------------------------- taking up what is there
+    # ---------------------------------------------------------------- resuming
 
-    def _agree(self) -> None:
-        """A data set goes on with the settings it was begun with."""
+    def _check_settings(self) -> None:
+        """Raise BadInput unless the folder is new or resumed with equal settings."""
         path = self.folder / MANIFEST
         if not path.is_file():
-            self.note({})
+            self.write_manifest({})
             return
         if not self._resume:
             raise BadInput(
@@ -219,38 +224,38 @@ class DatasetStore:
                 )
 
     def _recover(self) -> None:
-        """Keep the rows that an outcome vouches for, and the outcomes that have all their rows."""
+        """Keep the outcomes whose rows are all there, and their rows; remove the others."""
         outcomes = read_outcomes(self.folder, self.bad)
         file = self.folder / PAIRS
         kept = {pair.key: span for pair, span in _rows(file, self.bad)} if file.is_file() else {}
         torn = [one for one in outcomes.values() if not set(one.pairs) <= kept.keys()]
         self.outcomes = {key: one for key, one in outcomes.items() if one not in torn}
-        vouched = {key for one in self.outcomes.values() for key in one.pairs}
-        if not self.bad and not torn and kept.keys() == vouched:
+        complete = {key for one in self.outcomes.values() for key in one.pairs}
+        if not self.bad and not torn and kept.keys() == complete:
             return
         self.finished = False
         if self.bad:
-            append(self.folder / BAD, b"".join(one.to_json().encode() + b"\n" for one in self.bad))
-        # outcomes first: a kill between the two leaves rows that nobody vouches for, which the next recovery drops
+            append_durably(self.folder / BAD, b"".join(one.to_json().encode() + b"\n" for one in self.bad))
+        # outcomes first: a kill in between leaves rows without an outcome, which the next recovery removes
         replace_file(self.folder / OUTCOMES, (one.to_json().encode() + b"\n" for one in self.outcomes.values()))
         if file.exists():
-            replace_file(file, _lines(file, (span for key, span in kept.items() if key in vouched)))
+            replace_file(file, _lines(file, (span for key, span in kept.items() if key in complete)))
 
 
-def append(path: Path, data: bytes) -> None:
-    """Write at a file's end; on disk when this returns."""
+def append_durably(path: Path, data: bytes) -> None:
+    """Append to a file and fsync it."""
     with path.open("ab") as stream:
         stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())
 
 
-def _dressed(line: bytes, fields: Mapping[str, Any]) -> bytes:
-    return row(msgspec.structs.replace(Pair.from_json(line), **fields)) if fields else line
+def _with_fields(line: bytes, fields: Mapping[str, Any]) -> bytes:
+    return pair_line(msgspec.structs.replace(Pair.from_json(line), **fields)) if fields else line
 
 
 def replace_file(path: Path, parts: Iterable[bytes]) -> None:
-    """The whole new content or the whole old one, whenever the process ends."""
+    """Replace a file atomically and durably."""
     aside = path.with_name(f".{path.name}.new")
     with aside.open("wb") as stream:
         stream.writelines(parts)

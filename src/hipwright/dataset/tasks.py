@@ -1,6 +1,6 @@
-"""The tasks a data set is built from: a folder of `hipwright synth`, or any folder of task files.
+"""The tasks that a data set is built from: a folder of `hipwright synth`, or any folder of task files.
 
-Nothing is dropped in silence: what cannot be read, is missing or differs comes back as a line for people.
+Unreadable, missing and changed files are reported as problems, one line of text each.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ TASKS, FILES = "tasks.jsonl", "tasks"
 
 @dataclass(frozen=True)
 class DatasetTask:
-    """One task. made: what synthesis says of it; None for a plain file."""
+    """One task. synthetic: its record by synthesis; None for a plain file."""
 
     name: str
     source: str
-    made: SyntheticTask | None = None
+    synthetic: SyntheticTask | None = None
 
     @property
     def key(self) -> str:
-        """Names the task's text; a file that was changed is another task."""
+        """The content key of the name and the text."""
         return content_key("dataset task", self.name, self.source)
 
 
 def read_tasks(folder: Path) -> tuple[list[DatasetTask], list[str]]:
-    """The tasks in order, each once, and what was wrong with the folder. BadInput where there are none."""
+    """(the tasks in order, each once; the problems of the folder). Raises BadInput where no task can be read."""
     if not folder.is_dir():
         raise BadInput(f"no such folder of tasks: {folder}")
     if (folder / TASKS).is_file():
@@ -49,7 +49,7 @@ def read_tasks(folder: Path) -> tuple[list[DatasetTask], list[str]]:
 
 
 def _synthesised(folder: Path) -> tuple[list[DatasetTask], list[str]]:
-    """What tasks.jsonl holds; and the files without a line, which a torn or broken line leaves."""
+    """The tasks of tasks.jsonl, then the files without a readable line there."""
     entries: list[DatasetTask] = []
     problems: list[str] = []
     for number, line in enumerate((folder / TASKS).read_bytes().split(b"\n"), 1):

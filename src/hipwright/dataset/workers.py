@@ -1,7 +1,7 @@
-"""Worker processes that each hold something warm and do one job after the other.
+"""A pool of worker processes, each with a resource that it opens once and uses for one job after the other.
 
-A process of its own for each: judging a program keeps a core of the parent busy too (comparing in float64, writing
-programs), and threads would share one. A worker that dies or hangs costs its job alone.
+Jobs need processes, not threads: they compute in Python (comparison in float64, writing programs) and would share the
+interpreter lock. A worker that dies or hangs affects its own job only.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 Opener = Callable[[], AbstractContextManager[Any]]
 
-GLANCE_S = 1.0  # between two looks for hanging workers
-GRACE_S = 5.0  # for a worker to leave by itself
-TRIES = 2  # of a job whose worker dies or meets a fault of the machine
+POLL_S = 1.0  # between two checks for hanging workers
+EXIT_S = 5.0  # for an idle worker to exit by itself
+MAX_TRIES = 2  # of a job that ends in an infrastructure error
 
 
 @dataclass
@@ -49,22 +49,22 @@ class _Worker(Generic[Job]):
 
 @dataclass
 class Pool(Generic[Job, Result]):
-    """`count` processes. opener: makes what a worker holds (picklable); work: (that, job) -> result (picklable).
+    """`count` processes. opener: opens a worker's resource (picklable); work: (resource, job) -> result (picklable).
 
-    hang_s: a job that takes longer is given up, and its worker killed.
+    timeout_s: the worker of a job that takes longer is killed, and the job gets an error.
     """
 
     count: int
     opener: Opener
     work: Callable[[Any, Job], Result]
-    hang_s: float = 3600.0
+    timeout_s: float = 3600.0
     _workers: list[_Worker[Job]] = field(default_factory=list)
     _tries: Counter[int] = field(default_factory=Counter)  # by the job's identity
 
     def run(self, jobs: Iterable[Job]) -> Generator[tuple[Job, Result | HipwrightError], None, None]:
-        """Every job with its result or the error that ended it, as they come. Raises what kept a worker from opening.
+        """Yields every job with its result or the error that ended it, in order of completion.
 
-        Closing the generator ends the workers.
+        Raises the error that kept a worker from opening. Closing the generator ends the workers.
         """
         waiting = iter(jobs)
         again: list[Job] = []
@@ -72,7 +72,7 @@ class Pool(Generic[Job, Result]):
             while self._feed(waiting, again):
                 for job, result in self._collect():
                     self._tries[id(job)] += 1
-                    if isinstance(result, InfrastructureError) and self._tries[id(job)] < TRIES:
+                    if isinstance(result, InfrastructureError) and self._tries[id(job)] < MAX_TRIES:
                         again.append(job)
                     else:
                         del self._tries[id(job)]
@@ -81,20 +81,20 @@ class Pool(Generic[Job, Result]):
             self._close()
 
     def _feed(self, waiting: Iterator[Job], again: list[Job]) -> bool:
-        """Give every idle worker a job, starting workers as they are needed. -> whether any is busy."""
+        """Give idle workers jobs, starting workers as needed; returns whether any worker is busy."""
         while sum(worker.job is not None for worker in self._workers) < self.count:
             job = again.pop() if again else next(waiting, None)
             if job is None:
                 break
             worker = next((one for one in self._workers if one.job is None), None) or self._start()
             worker.job, worker.since = job, time.monotonic()
-            with contextlib.suppress(OSError):  # it died: seen as the end of its pipe
+            with contextlib.suppress(OSError):  # a dead worker is found by the end of its pipe
                 worker.pipe.send(job)
         return any(worker.job is not None for worker in self._workers)
 
     def _collect(self) -> Iterator[tuple[Job, Any]]:
         busy = [worker for worker in self._workers if worker.job is not None]
-        ready = wait([worker.pipe for worker in busy], timeout=GLANCE_S)
+        ready = wait([worker.pipe for worker in busy], timeout=POLL_S)
         for worker in busy:
             job = worker.job
             assert job is not None
@@ -102,10 +102,10 @@ class Pool(Generic[Job, Result]):
                 result = self._receive(worker)
                 worker.job = None
                 yield job, result
-            elif time.monotonic() - worker.since > self.hang_s:
+            elif time.monotonic() - worker.since > self.timeout_s:
                 self._end(worker)
-                self._tries[id(job)] = TRIES  # it would take as long again
-                yield job, WorkerError(f"no answer within {self.hang_s:.0f} s")
+                self._tries[id(job)] = MAX_TRIES  # a retry would hang as well
+                yield job, WorkerError(f"no answer within {self.timeout_s:.0f} s")
 
     def _receive(self, worker: _Worker[Job]) -> Any:
         try:
@@ -134,13 +134,13 @@ class Pool(Generic[Job, Result]):
         self._workers.remove(worker)
 
     def _close(self) -> None:
-        """Idle workers leave by themselves and take down what they hold; busy ones are killed."""
+        """End all workers: idle ones close their resource and exit, busy ones are killed."""
         for worker in self._workers:
             try:
                 worker.pipe.send(None)
             except OSError:
                 continue
-        deadline = time.monotonic() + GRACE_S
+        deadline = time.monotonic() + EXIT_S
         for worker in list(self._workers):
             if worker.job is None:
                 worker.process.join(max(0.0, deadline - time.monotonic()))
@@ -150,9 +150,9 @@ class Pool(Generic[Job, Result]):
 def _serve(
     pipe: Connection, opener: Callable[[], AbstractContextManager[Any]], work: Callable[[Any, Any], Any]
 ) -> None:
-    """The worker: Ctrl-C is the parent's to answer."""
+    """The main function of a worker. It ignores Ctrl-C, which the parent handles."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_leave_with_the_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     try:
         with opener() as held:
             while (job := pipe.recv()) is not None:
@@ -160,27 +160,27 @@ def _serve(
     except (EOFError, BrokenPipeError):
         return
     except HipwrightError as error:
-        pipe.send(("closed", _plain(error)))
+        pipe.send(("closed", _picklable(error)))
 
 
 def _done(work: Callable[[Any, Any], Any], held: Any, job: Any) -> Any:
     try:
         return work(held, job)
     except HipwrightError as error:
-        return _plain(error)
-    except Exception as error:  # of ours: the job is named with it, and the next one goes on
+        return _picklable(error)
+    except Exception as error:  # a bug: reported as the result of its job
         return HipwrightError(f"{type(error).__name__}: {error}")
 
 
-def _plain(error: HipwrightError) -> HipwrightError:
-    """The same error of a class that can be pickled: some take other arguments than a message."""
+def _picklable(error: HipwrightError) -> HipwrightError:
+    """The error as a class that can be pickled: constructors of some classes take other arguments."""
     kinds = {"task": TaskError, "candidate": CandidateError, "toolchain": ToolchainError, "device": DeviceError}
     kind = kinds.get(error.fault, WorkerError if isinstance(error, InfrastructureError) else HipwrightError)
     return kind(error.message, hint=error.hint, status=error.status, stage=error.stage)
 
 
-def _leave_with_the_parent() -> None:
-    """A parent that was killed leaves nobody to work for; what this process started dies with it."""
+def _exit_with_parent() -> None:
+    """End this process when the parent ends; the processes that it started end with it."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

@@ -159,7 +159,7 @@ def _pairs(folder: Path, kind: str, bad: list[BadRow]) -> Iterator[Pair]:
 def _pair_rows(pairs: Iterable[Pair]) -> Iterator[ImitationRow]:
     """A row for every verified program, in the form of the chat exports."""
     from hipwright.dataset.export.chat import ChatRows
-    from hipwright.dataset.export.writing import ExportOptions, LeftOut
+    from hipwright.dataset.export.format import ExportOptions, LeftOut
 
     chat_rows = ChatRows(ExportOptions(system=system_prompt()))
     for pair in pairs:
@@ -237,7 +237,7 @@ def _task_problems(folder: Path) -> Iterator[TrainingProblem]:
     entries, _ = read_tasks(folder)
     held = _held_out_tasks(entry.key for entry in entries)
     for entry in entries:
-        facts = _facts(entry.made) if entry.made is not None else {}
+        facts = _facts(entry.synthetic) if entry.synthetic is not None else {}
         split = HELD_OUT if entry.key in held else TRAIN
         yield TrainingProblem(name=entry.name, source=entry.source, split=split, facts=facts)
 

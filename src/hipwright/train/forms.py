@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from hipwright.agents.prompt_session import system
-from hipwright.dataset.export.chat import ASKS, SHAPES, answer, fence
+from hipwright.dataset.export.chat import INSTRUCTIONS, SHAPES_NOTE, answer, fence
 from hipwright.records import Program
 from hipwright.targets import TARGETS
 from hipwright.train.records import TrainingProblem, Turn
@@ -48,7 +48,12 @@ class ChatForm:
         self, problem: TrainingProblem, history: Sequence[Turn] = (), context: str = ""
     ) -> list[dict[str, str]]:
         """The system and user messages, and for each earlier turn the answer and what the verifier found."""
-        parts = [ASKS["translate"], f"## The reference\n{fence(problem.source, 'python')}", context.strip(), SHAPES]
+        parts = [
+            INSTRUCTIONS["translate"],
+            f"## The reference\n{fence(problem.source, 'python')}",
+            context.strip(),
+            SHAPES_NOTE,
+        ]
         asked = [
             {"role": "system", "content": self.system},
             {"role": "user", "content": "\n\n".join(part for part in parts if part)},

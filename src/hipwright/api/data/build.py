@@ -103,7 +103,7 @@ def build_dataset(
         listener("planned", {"total": len(entries), "done": done})
 
         def listen(kind: str, data: dict[str, Any]) -> None:
-            listener(kind, {**data, "done": done + data["report"].made})
+            listener(kind, {**data, "done": done + data["report"].tasks_done})
 
         begun, interrupted = time.monotonic(), False
         try:
@@ -115,7 +115,7 @@ def build_dataset(
                 Hooks(mutants, evidence_text, search_pairs),
                 workers=workers or processors(),
                 listener=listen,
-                dress=split_fields,
+                final_fields=split_fields,
             )
         except KeyboardInterrupt:
             report, interrupted = BuildReport(len(entries)), True

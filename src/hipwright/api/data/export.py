@@ -13,7 +13,7 @@ from hipwright.errors import BadInput
 from hipwright.targets import TARGETS
 
 if TYPE_CHECKING:
-    from hipwright.dataset.export.writing import ExportSummary
+    from hipwright.dataset.export.format import ExportSummary
 
 CHAT = ("sft", "trl", "verl", "preference")
 """Formats with a system prompt: that of hipwright's own model authors."""
@@ -36,10 +36,10 @@ class DatasetStats:
 
 def dataset_stats(data: Path, out: Path | None = None) -> DatasetStats:
     """Counts the pairs of a data set. out: a page with plots."""
-    from hipwright.dataset.stats import tally
+    from hipwright.dataset.stats import dataset_figures
 
     bad: list[BadRow] = []
-    figures = tally(read_pairs(data, bad))
+    figures = dataset_figures(read_pairs(data, bad))
     if out is not None:
         from hipwright.report.dataset_page import DatasetPage, render_dataset
 
@@ -55,7 +55,7 @@ def export_dataset(
     """Writes all rows, or a sample across kinds and families, atomically. Raises BadInput for an unknown format."""
     from hipwright.agents import prompt_session
     from hipwright.dataset.export import FORMATS, ExportOptions, export
-    from hipwright.dataset.sample import across
+    from hipwright.dataset.sample import varied_sample
 
     if form not in FORMATS:
         raise BadInput(f"unknown format {form!r}", hint=f"formats: {', '.join(FORMATS)}")
@@ -68,4 +68,4 @@ def export_dataset(
         bad=bad,
     )
     pairs = read_pairs(data, bad)
-    return export(form, pairs if sample is None else across(pairs, sample, seed), out, options)
+    return export(form, pairs if sample is None else varied_sample(pairs, sample, seed), out, options)

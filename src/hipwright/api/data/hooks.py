@@ -59,7 +59,7 @@ def search_pairs(archive: Archive, run: str) -> Iterable[Pair]:
 
 def split_fields(store: DatasetStore) -> dict[str, dict[str, Any]]:
     """Every row's split, determined over the whole data set."""
-    from hipwright.dataset.split import fields
+    from hipwright.dataset.split import pair_splits
     from hipwright.dataset.store import read_pairs
 
-    return fields(read_pairs(store.folder), int(store.settings["seed"]))
+    return pair_splits(read_pairs(store.folder), int(store.settings["seed"]))

@@ -11,8 +11,8 @@ from typing import Any
 from hipwright.api.data.hooks import processors
 from hipwright.api.files import prepare_folder
 from hipwright.api.workbench import require_sandbox
-from hipwright.dataset.overlap import Overlap, overlap
-from hipwright.dataset.store import PAIRS, BadRow, read_pairs, replace_file, row
+from hipwright.dataset.overlap import OverlapReport, overlap
+from hipwright.dataset.store import PAIRS, BadRow, pair_line, read_pairs, replace_file
 from hipwright.dataset.tasks import DatasetTask, read_tasks
 from hipwright.errors import BadInput
 from hipwright.events import Listener, silent
@@ -25,7 +25,7 @@ class DatasetOverlap:
     kept: the number of rows of the other tasks that were written, None where none were requested.
     """
 
-    found: Overlap
+    found: OverlapReport
     bad: Sequence[BadRow]
     kept: int | None
 
@@ -35,7 +35,7 @@ class DatasetOverlap:
         return len(self.found.found) / self.found.tasks if self.found.tasks else 0.0
 
     def summary(self) -> dict[str, Any]:
-        """The object that `dataset overlap --json` prints."""
+        """The object that `dataset overlap --json` fingerprints."""
         found = self.found
         return {**found.to_dict(), "found": list(found.found), "share": round(self.share, 4), "rows_kept": self.kept}
 
@@ -56,7 +56,7 @@ def find_overlap(
     """
     require_sandbox(unsafe)
     bad: list[BadRow] = []
-    tasks = {name: entry.made or entry.source for name, entry in named_tasks(data, bad).items()}
+    tasks = {name: entry.synthetic or entry.source for name, entry in named_tasks(data, bad).items()}
     if out is not None and not _is_data(data):
         raise BadInput("--out writes rows, and a folder of tasks has none", hint="name a data set, or leave --out")
     listener("planned", {"total": len(tasks), "done": 0})
@@ -95,7 +95,7 @@ def _write_rest(data: Path, gone: set[str], out: Path) -> int:
         for pair in read_pairs(data):
             if named[pair.task_name, pair.task_source] not in gone:
                 kept += 1
-                yield row(pair)
+                yield pair_line(pair)
 
     replace_file(out, rows())
     return kept

@@ -68,7 +68,7 @@ class SynthesisResult:
         return len(self.made) < self.job.count
 
     def summary(self) -> dict[str, Any]:
-        """The object that `synth --json` prints."""
+        """The object that `synth --json` fingerprints."""
         return {
             "status": "short" if self.short else "pass",
             "out": str(self.job.out),
@@ -173,9 +173,9 @@ def _overlaps(job: SynthesisJob, listener: Listener, stack: ExitStack) -> Callab
     """
     if not job.against:
         return None
-    from hipwright.dataset.overlap import guard
+    from hipwright.dataset.overlap import overlap_check
 
-    return stack.enter_context(guard(job.against, workers=job.workers, unsafe=job.unsafe, listener=listener))
+    return stack.enter_context(overlap_check(job.against, workers=job.workers, unsafe=job.unsafe, listener=listener))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hipwright.api.data.overlap import DatasetOverlap
     from hipwright.dataset.build import BuildReport
     from hipwright.dataset.check import CheckReport
-    from hipwright.dataset.export.writing import ExportSummary
+    from hipwright.dataset.export.format import ExportSummary
     from hipwright.dataset.store import TaskOutcome
 
 LINE_SECONDS = 5.0  # without a terminal: at most one line in this time
@@ -78,7 +78,7 @@ class DatasetProgress:
 
     def _on_built(self, data: dict[str, Any]) -> None:
         report: BuildReport = data["report"]
-        rates = f"{report.pairs} pairs, {report.an_hour(report.pairs):.0f} an hour, {len(report.failures())} tasks"
+        rates = f"{report.pairs} pairs, {report.per_hour(report.pairs):.0f} an hour, {len(report.failures())} tasks"
         self._step(data["done"], f"{rates} without", clean(outcome_line(data["outcome"])))
 
     def _on_checked(self, data: dict[str, Any]) -> None:
@@ -128,10 +128,10 @@ def print_build(output: CommandOutput, report: BuildReport, out: Path) -> None:
     console.print(f"{found['pairs']} pairs of {report.tasks} tasks in {out}")
     console.print(f"tasks: {statuses}; {report.covered} with coverage of a half and more")
     console.print("tried: " + ", ".join(f"{count} {what}" for what, count in sorted(report.counts.items())))
-    if report.made:
-        rate, verified = report.an_hour(report.pairs), report.an_hour(report.verified)
+    if report.tasks_done:
+        rate, verified = report.per_hour(report.pairs), report.per_hour(report.verified)
         console.print(
-            f"now: {report.made} tasks, {report.pairs} pairs and {report.evaluations} evaluations in "
+            f"now: {report.tasks_done} tasks, {report.pairs} pairs and {report.evaluations} evaluations in "
             f"{report.seconds:.0f} s: {rate:.0f} pairs an hour, {verified:.0f} of them of a verified program"
         )
     print_problems(output, "tasks have no verified program", [outcome_line(one) for one in report.failures()])

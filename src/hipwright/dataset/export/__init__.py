@@ -1,4 +1,4 @@
-"""Data sets in the formats that trainers read. A line of FORMATS for each; all write whole or not at all."""
+"""Export of data sets in the formats that trainers read; FORMATS lists them. An export is written atomically."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from hipwright.dataset.export.chat import export_sft
+from hipwright.dataset.export.format import ExportOptions, ExportSummary, Skipped
 from hipwright.dataset.export.jsonl import export_jsonl, read_export
 from hipwright.dataset.export.parquet import export_parquet
 from hipwright.dataset.export.preference import export_preference
 from hipwright.dataset.export.rl import export_trl, export_verl
 from hipwright.dataset.export.source import export_source
-from hipwright.dataset.export.writing import ExportOptions, ExportSummary, Skipped
 from hipwright.dataset.records import Pair
 from hipwright.errors import BadInput
 

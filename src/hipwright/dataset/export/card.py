@@ -1,6 +1,6 @@
-"""The card of an export: README.md with the front matter that Hugging Face reads, and what can be said honestly.
+"""The card of an export: README.md with the front matter that Hugging Face reads, and the figures of the rows.
 
-Every figure is counted from the rows. What was not measured is said as plainly as what was verified.
+All figures are counted from the rows. The card states what was verified, and what was not compiled, run or measured.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hipwright import __version__
-from hipwright.dataset.export.writing import Columns, ExportFormat, ExportOptions, ExportPart, ExportSummary
+from hipwright.dataset.export.format import Columns, ExportOptions, ExportPart, ExportSummary, split_name
+from hipwright.dataset.export.job import ExportFormat
 
 _SIZES = (
     (1_000, "n<1K"),
@@ -28,18 +29,18 @@ def card(
     written: ExportSummary,
     options: ExportOptions,
 ) -> str:
-    """The whole README.md."""
+    """The text of README.md."""
     import yaml
 
     front = yaml.safe_dump(front_matter(form, parts, figures, options), sort_keys=False, allow_unicode=True, width=1000)
     sections = [
         f"# {options.title}",
-        _opening(form, written, figures),
+        _summary(form, written, figures),
         f"## Splits\n{_splits(parts, figures)}",
         f"## What a row holds\n{form.about}\n\n{_columns(form)}",
-        f"## How it was made\n{_made(figures, options)}",
-        f"## What was verified, and what was not\n{_honest(figures)}",
-        f"## What is not in it\n{_absent(written)}",
+        f"## How it was made\n{_origin(figures, options)}",
+        f"## What was verified, and what was not\n{_verification(figures)}",
+        f"## What is not in it\n{_not_included(written)}",
         f"## Licence\n{_licence(figures)}",
     ]
     return f"---\n{front}---\n\n" + "\n\n".join(sections) + "\n"
@@ -48,7 +49,7 @@ def card(
 def front_matter(
     form: ExportFormat, parts: Sequence[ExportPart], figures: Mapping[str, Any], options: ExportOptions
 ) -> dict[str, Any]:
-    """What loaders and the Hub read: licence, categories, size, the files of each split, columns and counts."""
+    """The front matter: licence, categories, size, the files of each split, columns and counts."""
     tables = [table for table in form.tables if any(part.table == table.name for part in parts)]
     licences = [name.lower() or "unknown" for name in figures["licences"]]
     total = sum(part.rows for part in parts)
@@ -90,7 +91,7 @@ def _info(name: str, columns: Columns, parts: Sequence[ExportPart]) -> dict[str,
 
 
 def features(columns: Columns) -> list[dict[str, Any]]:
-    """Columns in the form of a card's `features`."""
+    """Columns as the `features` of the front matter."""
     return [{"name": name, **_feature(kind)} for name, kind in columns.items()]
 
 
@@ -106,16 +107,16 @@ def _feature(kind: Any) -> dict[str, Any]:
 # ---------------------------------------------------------------- the text
 
 
-def _opening(form: ExportFormat, written: ExportSummary, figures: Mapping[str, Any]) -> str:
+def _summary(form: ExportFormat, written: ExportSummary, figures: Mapping[str, Any]) -> str:
     pairs, tasks = _plural(figures["rows"], "pair"), _plural(figures["tasks"], "task")
     return (
         f"{_plural(written.total, 'row')} in the format `{form.name}`, made from {pairs} of a PyTorch reference "
         f"and a HIP program, over {tasks}: {figures['correct']:,} programs passed the verifier and "
-        f"{figures['wrong']:,} did not. {_load(form)}"
+        f"{figures['wrong']:,} did not. {_load_call(form)}"
     )
 
 
-def _load(form: ExportFormat) -> str:
+def _load_call(form: ExportFormat) -> str:
     names = [table.name for table in form.tables]
     calls = [f'`datasets.load_dataset("path/of/this/folder", "{name}")`' for name in names if name != "default"]
     return (
@@ -126,8 +127,6 @@ def _load(form: ExportFormat) -> str:
 
 
 def _splits(parts: Sequence[ExportPart], figures: Mapping[str, Any]) -> str:
-    from hipwright.dataset.export.writing import split_name
-
     known = {split_name(name): values for name, values in figures["splits"].items()}
     lines = [
         "| table | split | rows | tasks | compositions | of them also in train |",
@@ -161,19 +160,19 @@ def _kind(kind: Any) -> str:
     return f"list of {_kind(kind[0])}" if isinstance(kind, list) else f"{{{', '.join(kind)}}}"
 
 
-def _made(figures: Mapping[str, Any], options: ExportOptions) -> str:
+def _origin(figures: Mapping[str, Any], options: ExportOptions) -> str:
     kinds = ", ".join(f"{count:,} {name}" for name, count in figures["kinds"].items())
-    words = (
+    text = (
         f"By hipwright {__version__}. Pairs by kind: {kinds}. engine: the program of a deterministic engine; variant: "
         "another of its schedules; repair and step: from a search, with the program before it; negative: one that "
         "the verifier refused."
     )
     families = ", ".join(f"{name} ({count:,})" for name, count in list(figures["families"].items())[:12])
-    words += f"\n\nFamilies of operators, with their tasks: {families or 'not recorded'}."
-    return words + (f"\n\n```\n{options.command.strip()}\n```" if options.command.strip() else "")
+    text += f"\n\nFamilies of operators, with their tasks: {families or 'not recorded'}."
+    return text + (f"\n\n```\n{options.command.strip()}\n```" if options.command.strip() else "")
 
 
-def _honest(figures: Mapping[str, Any]) -> str:
+def _verification(figures: Mapping[str, Any]) -> str:
     lines = [
         "- Verified: each program that is called correct was run on the CPU target (the same HIP source, compiled for "
         "the CPU) and compared with a reference in double precision, on inputs and shapes that it could not know.",
@@ -209,7 +208,7 @@ def _honest(figures: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _absent(written: ExportSummary) -> str:
+def _not_included(written: ExportSummary) -> str:
     lines = [f"- {count:,} pairs: {why}." for why, count in written.left_out.items()]
     if written.skipped:
         lines.append(f"- {_plural(len(written.skipped), 'bad row')}, each named with its reason in `skipped.jsonl`.")

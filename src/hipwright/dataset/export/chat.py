@@ -1,6 +1,6 @@
-"""Chat for supervised training: system, user and assistant messages; and the words in which every format asks.
+"""The `sft` format: conversations with verified programs as answers; and the prompts of all formats.
 
-Only verified programs are taught. The answer is one code block with the whole program, its chosen knobs as defaults.
+An answer is one code block with the whole program, with its chosen knobs as defaults.
 """
 
 from __future__ import annotations
@@ -9,23 +9,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from hipwright.dataset.export.format import Columns, ExportOptions, ExportSummary, ExportTable, LeftOut
+from hipwright.dataset.export.job import ExportFormat, ExportJob
 from hipwright.dataset.export.jsonl import JsonlSink
-from hipwright.dataset.export.writing import (
-    Columns,
-    ExportFormat,
-    ExportJob,
-    ExportOptions,
-    ExportSummary,
-    ExportTable,
-    LeftOut,
-    write,
-)
+from hipwright.dataset.export.writing import write
 from hipwright.dataset.records import Pair
 from hipwright.program.knobs import text_with_knobs
 from hipwright.records import Program, content_key
 
 MESSAGES: Columns = {"messages": [{"role": "string", "content": "string"}]}
-FACTS: Columns = {
+TASK_COLUMNS: Columns = {
     "task": "string",
     "task_name": "string",
     "difficulty": "string",
@@ -33,45 +26,45 @@ FACTS: Columns = {
     "operators": ["string"],
     "families": ["string"],
 }
-_MORE: Columns = {"key": "string", "kind": "string", "coverage": "float64", "licence": "string"}
+_ROW_COLUMNS: Columns = {"key": "string", "kind": "string", "coverage": "float64", "licence": "string"}
 
-ASKS = {
+INSTRUCTIONS = {
     "translate": "Translate this reference into a program: the same outputs for the same inputs and parameters, fast.",
     "repair": "A program for this reference failed in the verifier. Repair it with the smallest change that helps.",
     "step": "Make this verified program faster without making it wrong.",
 }
 
 
-def facts(pair: Pair) -> dict[str, Any]:
-    """What a row tells of its task, as in FACTS."""
-    return {name: list(v) if isinstance(v := getattr(pair, name), tuple) else v for name in FACTS}
+def task_facts(pair: Pair) -> dict[str, Any]:
+    """The values of TASK_COLUMNS for a pair."""
+    return {name: list(v) if isinstance(v := getattr(pair, name), tuple) else v for name in TASK_COLUMNS}
 
 
 def user_prompt(pair: Pair) -> str:
-    """What the user says: the reference, and for a repair or a step the program that it begins with."""
-    kind = pair.kind if pair.kind in ASKS and pair.before is not None else "translate"
-    parts = [ASKS[kind], f"## The reference\n{fence(pair.task_source, 'python')}"]
+    """The user message: the reference, and for a repair or a step the program to start from."""
+    kind = pair.kind if pair.kind in INSTRUCTIONS and pair.before is not None else "translate"
+    parts = [INSTRUCTIONS[kind], f"## The reference\n{fence(pair.task_source, 'python')}"]
     if kind == "translate" or pair.before is None:
-        return "\n\n".join([*parts, SHAPES])
+        return "\n\n".join([*parts, SHAPES_NOTE])
     title = "The program that failed" if kind == "repair" else "The program to improve"
     parts.append(f"## {title}\n{answer(pair.before)}")
     if pair.evidence.strip():
         parts.append(
             f"## What {'the verifier found' if kind == 'repair' else 'is known of it'}\n{pair.evidence.strip()}"
         )
-    return "\n\n".join([*parts, SHAPES])
+    return "\n\n".join([*parts, SHAPES_NOTE])
 
 
-SHAPES = "Other shapes are tried as well: read sizes from the tensors. Give the whole program."
+SHAPES_NOTE = "Other shapes are tried as well: read sizes from the tensors. Give the whole program."
 
 
 def answer(program: Program) -> str:
-    """The program as a code block, its chosen knobs written in."""
+    """The program as a code block, with its chosen knobs as defaults."""
     return fence(settled_text(program), "python")
 
 
 def settled_text(program: Program) -> str:
-    """The program's text with its chosen knobs; one that is not Python stays as it is."""
+    """The program's text with its chosen knobs as defaults; a text that is not Python is returned unchanged."""
     try:
         return text_with_knobs(program) if program.form == "program" and program.knobs else program.text
     except (SyntaxError, ValueError):
@@ -79,7 +72,7 @@ def settled_text(program: Program) -> str:
 
 
 def fence(text: str, language: str = "") -> str:
-    """`text` as a Markdown code block that it cannot close."""
+    """`text` as a Markdown code block, fenced with more backticks than the text has in a row."""
     marks = "```"
     while marks in text:
         marks += "`"
@@ -93,7 +86,7 @@ def prompt(pair: Pair, options: ExportOptions) -> list[dict[str, str]]:
 
 
 def fresh_prompt(pair: Pair, options: ExportOptions) -> list[dict[str, str]]:
-    """The messages that ask for a pair's task from nothing, whatever the pair itself begins with."""
+    """The messages that ask to translate a pair's task, also for repairs and steps."""
     bare = Pair(
         task=pair.task,
         task_name=pair.task_name,
@@ -112,38 +105,38 @@ def reply(program: Program) -> list[dict[str, str]]:
 
 
 class ChatRows:
-    """Rows to imitate: each verified program once for each prompt. Raises LeftOut for the others."""
+    """Rows of supervised training: each verified program once for each prompt. Raises LeftOut for other pairs."""
 
     def __init__(self, options: ExportOptions) -> None:
         self.options = options
-        self._taught: set[str] = set()
+        self._seen: set[str] = set()
 
     def __call__(self, pair: Pair) -> dict[str, Any]:
-        """prompt and completion, and what is known of the row."""
+        """The row of a pair: prompt, completion, and further columns."""
         if not pair.correct:
             raise LeftOut("a wrong program is not to be imitated")
-        asked, said = prompt(pair, self.options), reply(pair.program)
-        key = content_key(asked[-1]["content"], said[0]["content"])
-        if key in self._taught:
+        messages, completion = prompt(pair, self.options), reply(pair.program)
+        key = content_key(messages[-1]["content"], completion[0]["content"])
+        if key in self._seen:
             raise LeftOut("the same answer to the same prompt")
-        self._taught.add(key)
+        self._seen.add(key)
         more = {"key": pair.key, "kind": pair.kind, "coverage": pair.coverage, "licence": pair.licence}
-        return {"prompt": asked, "completion": said, **more, **facts(pair)}
+        return {"prompt": messages, "completion": completion, **more, **task_facts(pair)}
 
 
 def _fill(pairs: Iterator[Pair], job: ExportJob) -> None:
-    lessons = ChatRows(job.options)
+    chat_rows = ChatRows(job.options)
 
     def row(pair: Pair) -> dict[str, Any]:
-        made = lessons(pair)
+        made = chat_rows(pair)
         return {"messages": made.pop("prompt") + made.pop("completion"), **made}
 
-    job.each(pairs, row)
+    job.put_each(pairs, row)
 
 
 FORM = ExportFormat(
     name="sft",
-    tables=(ExportTable({**MESSAGES, **_MORE, **FACTS}),),
+    tables=(ExportTable({**MESSAGES, **_ROW_COLUMNS, **TASK_COLUMNS}),),
     opener=JsonlSink,
     fill=_fill,
     about="Conversations: `messages` ends with the assistant's answer, one code block that holds a verified program. "
@@ -151,11 +144,11 @@ FORM = ExportFormat(
     "step to a faster one.",
 )
 
-LESSON_COLUMNS: Columns = {
+PROMPT_COMPLETION_COLUMNS: Columns = {
     "prompt": MESSAGES["messages"],
     "completion": MESSAGES["messages"],
-    **_MORE,
-    **FACTS,
+    **_ROW_COLUMNS,
+    **TASK_COLUMNS,
 }
 
 

@@ -1,4 +1,4 @@
-"""Pairs by task, in the order in which the tasks came first. They wait on the disk, so their number does not matter."""
+"""Groups pairs by task, through a temporary file, so that memory does not limit their number."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hipwright.dataset.records import Pair
 
 
 def by_task(pairs: Iterable[Pair], folder: Path) -> Iterator[list[Pair]]:
-    """The pairs of one task after the other; a file in `folder` holds them meanwhile."""
+    """Yields the pairs of each task, in order of the tasks' first pairs. A temporary file is kept in `folder`."""
     path = folder / ".pairs.sqlite"
     places: dict[str, int] = {}
     try:
         with closing(sqlite3.connect(path)) as base:
             base.execute("PRAGMA journal_mode=OFF")
-            base.execute("PRAGMA synchronous=OFF")  # what is lost with the process is made again
+            base.execute("PRAGMA synchronous=OFF")  # a temporary file need not survive the process
             base.execute("CREATE TABLE pairs (task INTEGER, line TEXT)")
             rows = ((places.setdefault(pair.task, len(places)), pair.to_json()) for pair in pairs)
             base.executemany("INSERT INTO pairs VALUES (?, ?)", rows)

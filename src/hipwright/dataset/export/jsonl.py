@@ -1,4 +1,4 @@
-"""JSON Lines: one file a split, one flat row a line; and the way back, which names every line that it cannot read."""
+"""The `jsonl` format: one file for each split, one flat row a line; and its reader."""
 
 from __future__ import annotations
 
@@ -8,16 +8,10 @@ from typing import Any
 
 import msgspec
 
+from hipwright.dataset.export.format import Columns, ExportOptions, ExportSummary, ExportTable
+from hipwright.dataset.export.job import ExportFormat, ExportJob
 from hipwright.dataset.export.rows import COLUMNS, flat, unflat
-from hipwright.dataset.export.writing import (
-    Columns,
-    ExportFormat,
-    ExportJob,
-    ExportOptions,
-    ExportSummary,
-    ExportTable,
-    write,
-)
+from hipwright.dataset.export.writing import write
 from hipwright.dataset.records import Pair
 from hipwright.dataset.store import BadRow
 from hipwright.errors import BadInput
@@ -27,7 +21,7 @@ class JsonlSink:
     """Rows of one split, in `PATH.jsonl`."""
 
     def __init__(self, path: Path, columns: Columns) -> None:
-        del columns  # JSON says its types itself
+        del columns  # JSON needs no schema
         self._path = path.with_name(f"{path.name}.jsonl")
         self._stream = self._path.open("wb")
         self._bytes = 0
@@ -39,13 +33,13 @@ class JsonlSink:
         self._stream.write(line)
 
     def close(self) -> tuple[list[Path], int]:
-        """The one file, and its bytes."""
+        """([the file], its bytes)."""
         self._stream.close()
         return [self._path], self._bytes
 
 
 def _fill(pairs: Iterator[Pair], job: ExportJob) -> None:
-    job.each(pairs, flat)
+    job.put_each(pairs, flat)
 
 
 FORM = ExportFormat(
@@ -65,9 +59,9 @@ def export_jsonl(pairs: Iterable[Pair], out: Path, options: ExportOptions) -> Ex
 
 
 def read_export(folder: Path, bad: list[BadRow]) -> Iterator[Pair]:
-    """The pairs of an export of format jsonl; each line that cannot be read is added to `bad` with its file and number.
+    """The pairs of an export in the format jsonl. Unreadable lines are added to `bad`.
 
-    BadInput when the folder has no such file.
+    Raises BadInput when the folder has no such file.
     """
     paths = sorted(path for path in folder.glob("*.jsonl") if path.name != "skipped.jsonl")
     if not paths:

@@ -1,4 +1,4 @@
-"""Parquet in the layout of Hugging Face data sets: data/SPLIT-00000-of-00001.parquet and a card."""
+"""The `parquet` format, in the layout of Hugging Face data sets: data/SPLIT-00000-of-00001.parquet."""
 
 from __future__ import annotations
 
@@ -8,26 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from hipwright.dataset.export import jsonl
+from hipwright.dataset.export.format import Columns, ExportOptions, ExportSummary, ExportTable
+from hipwright.dataset.export.job import ExportFormat, ExportJob
 from hipwright.dataset.export.rows import COLUMNS, flat
-from hipwright.dataset.export.writing import (
-    Columns,
-    ExportFormat,
-    ExportJob,
-    ExportOptions,
-    ExportSummary,
-    ExportTable,
-    write,
-)
+from hipwright.dataset.export.writing import write
 from hipwright.dataset.records import Pair
 from hipwright.errors import BadInput
 
 SHARD_ROWS = 10_000
 GROUP_ROWS = 500
-"""Rows of a row group: what is held in memory, and what a reader takes at once."""
+"""Rows of a row group, which is held in memory."""
 
 
-class Shards:
-    """Rows of one split, in files of SHARD_ROWS rows; they get their names when their number is known."""
+class ParquetShards:
+    """Rows of one split, in files of SHARD_ROWS rows, which are named when their number is known."""
 
     def __init__(self, path: Path, columns: Columns) -> None:
         self._arrow, self._parquet = _library()
@@ -44,7 +38,7 @@ class Shards:
             self._flush()
 
     def close(self) -> tuple[list[Path], int]:
-        """Finish and name the files; (the files, bytes of the rows in memory)."""
+        """Close and name the files; returns (the files, bytes of the rows in memory)."""
         self._flush()
         if self._writer is not None:
             self._writer.close()
@@ -72,14 +66,14 @@ class Shards:
             self._writer, self._in_shard = None, 0
 
 
-class Whole(Shards):
-    """Rows of one split, in `PATH.parquet`, whatever their number."""
+class ParquetFile(ParquetShards):
+    """Rows of one split, in one file `PATH.parquet`."""
 
     def _name(self, place: int) -> str:
         return f"{self._path.name}.parquet"
 
     def _flush(self) -> None:
-        self._in_shard = 0  # never full
+        self._in_shard = 0  # no further file is begun
         super()._flush()
 
 
@@ -105,11 +99,15 @@ def _library() -> tuple[Any, Any]:
 
 
 def _fill(pairs: Iterator[Pair], job: ExportJob) -> None:
-    job.each(pairs, flat)
+    job.put_each(pairs, flat)
 
 
 FORM = ExportFormat(
-    name="parquet", tables=(ExportTable(COLUMNS, folder="data"),), opener=Shards, fill=_fill, about=jsonl.FORM.about
+    name="parquet",
+    tables=(ExportTable(COLUMNS, folder="data"),),
+    opener=ParquetShards,
+    fill=_fill,
+    about=jsonl.FORM.about,
 )
 
 

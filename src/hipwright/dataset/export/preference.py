@@ -1,12 +1,12 @@
-"""Preference pairs: for one task a verified program that is better, and one that is worse, with what says so.
+"""The `preference` format: for one task a better verified program and a worse one, with the evidence.
 
-    correct over wrong     rejected failed in the verifier; `evidence` tells how
+    correct over wrong     the verifier refused `rejected`; `evidence` has its findings
     faster by measurement  both were timed on one device against one baseline, and the 95 % intervals do not touch
     faster by estimate     the static estimate is at least GAIN lower on every target that both were estimated for;
                            an estimate, never a time, and not used where measurements can be compared
 
-A wrong program is set against the one that it was made from where that is known, else against the verified program
-that shares most lines with it, so that the two differ in what matters.
+A wrong program is compared with the one it was made from where that is known, else with the verified program with
+most lines in common.
 """
 
 from __future__ import annotations
@@ -15,18 +15,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from hipwright.dataset.export.chat import FACTS, MESSAGES, facts, fresh_prompt, reply, settled_text
+from hipwright.dataset.export.chat import MESSAGES, TASK_COLUMNS, fresh_prompt, reply, settled_text, task_facts
+from hipwright.dataset.export.format import Columns, ExportOptions, ExportSummary, ExportTable
 from hipwright.dataset.export.grouping import by_task
+from hipwright.dataset.export.job import ExportFormat, ExportJob
 from hipwright.dataset.export.jsonl import JsonlSink
-from hipwright.dataset.export.writing import (
-    Columns,
-    ExportFormat,
-    ExportJob,
-    ExportOptions,
-    ExportSummary,
-    ExportTable,
-    write,
-)
+from hipwright.dataset.export.writing import write
 from hipwright.dataset.records import STEP_GAIN, Pair
 from hipwright.records import Timing
 from hipwright.search.fitness import MODEL_NOISE, RANKED_BY
@@ -34,8 +28,8 @@ from hipwright.search.fitness import MODEL_NOISE, RANKED_BY
 GAIN = max(STEP_GAIN, MODEL_NOISE)
 """Share of the time that an estimate must save, beyond the noise of the model."""
 
-MOST_A_TASK = 8
-"""Rows of each sort that one task may give, so that no task outweighs the others."""
+MAX_PER_TASK = 8
+"""The most rows of each `preferred` value for one task, so that no task dominates."""
 
 COLUMNS: Columns = {
     "prompt": MESSAGES["messages"],
@@ -45,12 +39,12 @@ COLUMNS: Columns = {
     "evidence": "string",
     "chosen_key": "string",
     "rejected_key": "string",
-    **FACTS,
+    **TASK_COLUMNS,
 }
 
 
-def verdict(one: Pair, other: Pair) -> tuple[str, str]:
-    """(how `one` is certainly faster than `other`, the figures in words); ("", "") where that is not certain."""
+def speed_verdict(one: Pair, other: Pair) -> tuple[str, str]:
+    """(how `one` is certainly faster than `other`, the figures as text); ("", "") where that is not certain."""
     measured = _measured(one.timing, other.timing)
     if measured is not None:
         return measured
@@ -65,7 +59,7 @@ def verdict(one: Pair, other: Pair) -> tuple[str, str]:
 
 
 def _measured(one: Timing | None, other: Timing | None) -> tuple[str, str] | None:
-    """The same from two timings; None where they cannot be compared."""
+    """`speed_verdict` by two timings; None where they cannot be compared."""
     if one is None or other is None:
         return None
     if (one.device, one.architecture, one.policy) != (other.device, other.architecture, other.policy):
@@ -81,7 +75,7 @@ def _measured(one: Timing | None, other: Timing | None) -> tuple[str, str] | Non
 
 
 def preferences(pairs: Sequence[Pair]) -> Iterator[tuple[Pair, Pair, str, str]]:
-    """(chosen, rejected, how, evidence) of the pairs of one task."""
+    """Yields (chosen, rejected, how, evidence) for the pairs of one task."""
     right: dict[str, Pair] = {}
     wrong: dict[str, Pair] = {}
     for pair in pairs:
@@ -94,7 +88,7 @@ def preferences(pairs: Sequence[Pair]) -> Iterator[tuple[Pair, Pair, str, str]]:
 
 
 def _nearest(text: str, rejected: Pair, right: Sequence[Pair]) -> Pair:
-    """The right program that a wrong one was made from, else the one with most lines in common."""
+    """The correct program that a wrong one was made from, else the one with most lines in common."""
     if rejected.before is not None:
         origin = [pair for pair in right if pair.program.key == rejected.before.key]
         if origin:
@@ -109,7 +103,7 @@ def _nearest(text: str, rejected: Pair, right: Sequence[Pair]) -> Pair:
 
 
 def _mended(pairs: Sequence[Pair], known: Iterable[str]) -> Iterator[tuple[Pair, Pair, str, str]]:
-    """Each repair over what it repaired, where that is no row of its own."""
+    """Each repair over the program it repairs, where that program is not a row itself."""
     seen = set(known)
     for pair in pairs:
         if pair.correct and pair.kind == "repair" and pair.before is not None:
@@ -130,11 +124,12 @@ def _mended(pairs: Sequence[Pair], known: Iterable[str]) -> Iterator[tuple[Pair,
 
 
 def _faster(right: Sequence[Pair]) -> Iterator[tuple[Pair, Pair, str, str]]:
-    """Right programs over right ones that are certainly slower: each as rejected once, by the fastest that beats it."""
+    """For each correct program that is certainly slower than another: the fastest such other one over it."""
     for other in right:
-        better = [(one, *found) for one in right if (found := verdict(one, other))[0]]
+        better = [(one, *found) for one in right if (found := speed_verdict(one, other))[0]]
         if better:
-            beaten = {id(one): sum(bool(verdict(rival, one)[0]) for rival, _, _ in better) for one, _, _ in better}
+            faster = [one for one, _, _ in better]
+            beaten = {id(one): sum(bool(speed_verdict(rival, one)[0]) for rival in faster) for one in faster}
             one, how, words = min(better, key=lambda item: (beaten[id(item[0])], sum(item[0].estimate_us.values())))
             yield one, other, how, words
 
@@ -149,8 +144,8 @@ def _fill(pairs: Iterator[Pair], job: ExportJob) -> None:
         sorts: Counter[str] = Counter()
         for chosen, rejected, how, words in found:
             sorts[how] += 1
-            if sorts[how] > MOST_A_TASK:
-                job.left_out[f"beyond {MOST_A_TASK} of a sort for one task"] += 1
+            if sorts[how] > MAX_PER_TASK:
+                job.left_out[f"beyond {MAX_PER_TASK} of a sort for one task"] += 1
                 continue
             row = {
                 "prompt": asked,
@@ -160,7 +155,7 @@ def _fill(pairs: Iterator[Pair], job: ExportJob) -> None:
                 "evidence": words,
                 "chosen_key": chosen.program.key,
                 "rejected_key": rejected.program.key,
-                **facts(group[0]),
+                **task_facts(group[0]),
             }
             job.put(group[0].split, row)
 

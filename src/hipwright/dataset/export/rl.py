@@ -1,7 +1,7 @@
-"""Prompts with ground truth for reinforcement learning: one row a task, in the layouts of TRL and of verl.
+"""The `trl` and `verl` formats: prompts with ground truth for reinforcement learning, one row a task.
 
-The ground truth is the reference itself: a reward is what the verifier says of an answer to it. `best_estimate_us` is
-the lowest static estimate of any verified program of the task, an estimate and never a time.
+The ground truth is the reference, against which a reward function verifies an answer. `best_estimate_us` is the lowest
+static estimate of a verified program of the task, not a measured time.
 """
 
 from __future__ import annotations
@@ -10,42 +10,42 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hipwright.dataset.export.chat import FACTS, LESSON_COLUMNS, MESSAGES, ChatRows, facts, fresh_prompt
-from hipwright.dataset.export.grouping import by_task
-from hipwright.dataset.export.parquet import Shards, Whole
-from hipwright.dataset.export.rows import estimates
-from hipwright.dataset.export.writing import (
-    Columns,
-    ExportFormat,
-    ExportJob,
-    ExportOptions,
-    ExportSummary,
-    ExportTable,
-    split_name,
-    write,
+from hipwright.dataset.export.chat import (
+    MESSAGES,
+    PROMPT_COMPLETION_COLUMNS,
+    TASK_COLUMNS,
+    ChatRows,
+    fresh_prompt,
+    task_facts,
 )
+from hipwright.dataset.export.format import Columns, ExportOptions, ExportSummary, ExportTable, split_name
+from hipwright.dataset.export.grouping import by_task
+from hipwright.dataset.export.job import ExportFormat, ExportJob
+from hipwright.dataset.export.parquet import ParquetFile, ParquetShards
+from hipwright.dataset.export.rows import estimate_rows
+from hipwright.dataset.export.writing import write
 from hipwright.dataset.records import Pair
 
 SOURCE, ABILITY = "hipwright", "hip-kernel"
-"""verl picks the reward function by the first; the second is a label."""
+"""verl selects the reward function by the first; the second is a label."""
 
-_KNOWN: Columns = {
+_RESULT_COLUMNS: Columns = {
     "verified_programs": "int64",
     "best_estimate_us": [{"target": "string", "microseconds": "float64"}],
     "licence": "string",
 }
-GRPO: Columns = {"prompt": MESSAGES["messages"], "ground_truth": "string", **FACTS, **_KNOWN}
+GRPO: Columns = {"prompt": MESSAGES["messages"], "ground_truth": "string", **TASK_COLUMNS, **_RESULT_COLUMNS}
 VERL: Columns = {
     "data_source": "string",
     "prompt": MESSAGES["messages"],
     "ability": "string",
     "reward_model": {"style": "string", "ground_truth": "string"},
-    "extra_info": {"split": "string", "index": "int64", **FACTS, **_KNOWN},
+    "extra_info": {"split": "string", "index": "int64", **TASK_COLUMNS, **_RESULT_COLUMNS},
 }
 
 
 def _task(pairs: Sequence[Pair], options: ExportOptions) -> tuple[list[dict[str, str]], dict[str, Any]]:
-    """(the prompt of a task, what is known of it)."""
+    """(the prompt of a task, its further columns)."""
     right = [pair for pair in pairs if pair.correct]
     best: dict[str, float] = {}
     for pair in right:
@@ -53,16 +53,16 @@ def _task(pairs: Sequence[Pair], options: ExportOptions) -> tuple[list[dict[str,
             best[target] = min(value, best.get(target, value))
     known = {
         "verified_programs": len({pair.program.key for pair in right}),
-        "best_estimate_us": estimates(best),
+        "best_estimate_us": estimate_rows(best),
         "licence": pairs[0].licence,
     }
-    return fresh_prompt(pairs[0], options), {**facts(pairs[0]), **known}
+    return fresh_prompt(pairs[0], options), {**task_facts(pairs[0]), **known}
 
 
 def _fill_trl(pairs: Iterator[Pair], job: ExportJob) -> None:
-    lessons = ChatRows(job.options)
+    chat_rows = ChatRows(job.options)
     for group in by_task(pairs, job.folder):
-        job.each(group, lessons, table="sft")
+        job.put_each(group, chat_rows, table="sft")
         asked, known = _task(group, job.options)
         job.put(group[0].split, {"prompt": asked, "ground_truth": group[0].task_source, **known}, table="grpo")
 
@@ -82,8 +82,8 @@ def _fill_verl(pairs: Iterator[Pair], job: ExportJob) -> None:
 
 TRL = ExportFormat(
     name="trl",
-    tables=(ExportTable(GRPO, "grpo", "grpo"), ExportTable(LESSON_COLUMNS, "sft", "sft")),
-    opener=Shards,
+    tables=(ExportTable(GRPO, "grpo", "grpo"), ExportTable(PROMPT_COMPLETION_COLUMNS, "sft", "sft")),
+    opener=ParquetShards,
     fill=_fill_trl,
     about="Two tables for TRL. `sft`: a conversational `prompt` and its `completion`, a verified program. `grpo`: one "
     "`prompt` a task; the other columns reach a reward function by name, `ground_truth` with the reference's source.",
@@ -91,7 +91,7 @@ TRL = ExportFormat(
 VERL_FORM = ExportFormat(
     name="verl",
     tables=(ExportTable(VERL),),
-    opener=Whole,
+    opener=ParquetFile,
     fill=_fill_verl,
     about="One row a task in verl's columns. `reward_model.ground_truth` is the reference's source, which the reward "
     "function gets with the answer; `data_source` is `hipwright`.",

@@ -1,6 +1,6 @@
-"""A pair as one flat row with the same columns always, and back. Nothing is lost on the way.
+"""Conversion of a pair to a flat row with fixed columns, and back, without loss.
 
-Open maps (knobs, provenance, a timing) are columns of JSON text: loaders want every row to have the same type.
+Maps with arbitrary keys (knobs, provenance) and timings are columns of JSON text, since loaders need one type a column.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from hipwright.dataset.export.writing import Columns
+from hipwright.dataset.export.format import Columns
 from hipwright.dataset.records import BuildSummary, Pair
 from hipwright.records import Program, Timing
 
@@ -42,7 +42,7 @@ COLUMNS: Columns = {
     "provenance": "string",
     "licence": "string",
 }
-_AS_THEY_ARE = (
+_UNCHANGED = (
     "task",
     "task_name",
     "task_source",
@@ -62,11 +62,11 @@ _AS_THEY_ARE = (
 
 
 def flat(pair: Pair) -> dict[str, Any]:
-    """A pair as a row of COLUMNS. An absent predecessor or timing is ""."""
+    """The row of a pair, with the keys of COLUMNS. An absent predecessor or timing is ""."""
     before = pair.before
     row = {
         "key": pair.key,
-        **{name: getattr(pair, name) for name in _AS_THEY_ARE},
+        **{name: getattr(pair, name) for name in _UNCHANGED},
         "operators": list(pair.operators),
         "families": list(pair.families),
         "program": pair.program.text,
@@ -76,22 +76,22 @@ def flat(pair: Pair) -> dict[str, Any]:
         "before_knobs": _json(before.knobs) if before else "",
         "before_lane": before.form if before else "",
         "builds": [{"target": name, **build.to_dict()} for name, build in sorted(pair.builds.items())],
-        "estimate_us": estimates(pair.estimate_us),
+        "estimate_us": estimate_rows(pair.estimate_us),
         "timing": pair.timing.to_json() if pair.timing else "",
         "provenance": _json(pair.provenance),
     }
     return {name: row[name] for name in COLUMNS}
 
 
-def estimates(values: Mapping[str, float]) -> list[dict[str, Any]]:
-    """{target: microseconds} as rows, by target."""
+def estimate_rows(values: Mapping[str, float]) -> list[dict[str, Any]]:
+    """{target: microseconds} as a list of structs, sorted by target."""
     return [{"target": name, "microseconds": float(value)} for name, value in sorted(values.items())]
 
 
 def unflat(row: Mapping[str, Any]) -> Pair:
-    """The pair of a row. Raises KeyError or msgspec.ValidationError on a row that is none."""
+    """The pair of a row. Raises KeyError or msgspec.ValidationError for an invalid row."""
     plain = {
-        **{name: row[name] for name in _AS_THEY_ARE},
+        **{name: row[name] for name in _UNCHANGED},
         "builds": {one["target"]: {k: v for k, v in one.items() if k != "target"} for one in row["builds"]},
         "estimate_us": {one["target"]: one["microseconds"] for one in row["estimate_us"]},
         "timing": Timing.from_json(row["timing"]).to_dict() if row["timing"] else None,

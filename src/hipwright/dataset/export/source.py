@@ -1,6 +1,6 @@
-"""The record of the published system: correct, ref_arch_src, kernel_src, level, problem_id, problem_name.
+"""The `source` format: correct, ref_arch_src, kernel_src, level, problem_id, problem_name.
 
-kernel_src is a file with a class ModelNew that builds its HIP kernels by torch.utils.cpp_extension.
+kernel_src is a file with a class ModelNew that builds its HIP kernels with torch.utils.cpp_extension.
 """
 
 from __future__ import annotations
@@ -10,17 +10,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from hipwright.dataset.export.format import Columns, ExportOptions, ExportSummary, ExportTable, LeftOut
+from hipwright.dataset.export.job import ExportFormat, ExportJob
 from hipwright.dataset.export.jsonl import JsonlSink
-from hipwright.dataset.export.writing import (
-    Columns,
-    ExportFormat,
-    ExportJob,
-    ExportOptions,
-    ExportSummary,
-    ExportTable,
-    LeftOut,
-    write,
-)
+from hipwright.dataset.export.writing import write
 from hipwright.dataset.records import Pair
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.program.modelnew import export as modelnew
@@ -28,7 +21,7 @@ from hipwright.program.parse import parse
 from hipwright.records import Program, content_key
 
 LEVELS = {"easy": 1, "medium": 2, "hard": 3}
-"""level by difficulty; 0 where that is not known."""
+"""{difficulty: level}; the level of an unknown difficulty is 0."""
 
 COLUMNS: Columns = {
     "correct": "bool",
@@ -41,13 +34,13 @@ COLUMNS: Columns = {
 
 
 def kernel_source(program: Program, task_source: str) -> str:
-    """The program as a ModelNew file that compiles as Python. Raises HipwrightError where there is none."""
+    """The program as a ModelNew file that compiles as Python. Raises HipwrightError where it cannot be converted."""
     if program.form == "modelnew":
         text = program.text
     else:
         text = modelnew.export(program, parse(program.text), task_source)
     try:
-        with warnings.catch_warnings(action="ignore"):  # of an odd escape in a string
+        with warnings.catch_warnings(action="ignore"):  # on invalid escapes in strings
             compile(text, "model_new.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         raise BadInput(f"its ModelNew file is not Python: {error}") from None
@@ -56,13 +49,13 @@ def kernel_source(program: Program, task_source: str) -> str:
 
 def _fill(pairs: Iterator[Pair], job: ExportJob) -> None:
     problems: dict[str, int] = {}
-    told: set[str] = set()
+    seen: set[str] = set()
 
     def row(pair: Pair) -> dict[str, Any]:
         key = content_key(pair.task, pair.program.key)
-        if key in told:
+        if key in seen:
             raise LeftOut("the same kernel for the same problem")
-        told.add(key)
+        seen.add(key)
         try:
             kernel = kernel_source(pair.program, pair.task_source)
         except HipwrightError as error:
@@ -78,7 +71,7 @@ def _fill(pairs: Iterator[Pair], job: ExportJob) -> None:
             "problem_name": pair.task_name,
         }
 
-    job.each(pairs, row)
+    job.put_each(pairs, row)
 
 
 FORM = ExportFormat(
@@ -94,5 +87,5 @@ FORM = ExportFormat(
 
 
 def export_source(pairs: Iterable[Pair], out: Path, options: ExportOptions) -> ExportSummary:
-    """Right and wrong pairs as the published system's records."""
+    """Correct and wrong pairs as ModelNew records."""
     return write(FORM, pairs, out, options)
