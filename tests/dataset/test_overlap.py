@@ -148,7 +148,7 @@ def test_synthesis_is_told_why_a_task_is_too_close(tmp_path: Path) -> None:
 
 
 BASES, UNRELATED = (3, 200) if os.environ.get("HIPWRIGHT_TEST_OVERLAP") == "whole" else (1, 14)
-"""HIPWRIGHT_TEST_OVERLAP=whole captures 240 tasks, which takes minutes; docs/hygiene.md has its outcome."""
+"""HIPWRIGHT_TEST_OVERLAP=whole captures 240 tasks, which takes minutes."""
 
 
 @pytest.mark.slow

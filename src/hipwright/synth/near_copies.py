@@ -15,7 +15,7 @@ from hipwright.errors import BadInput
 from hipwright.synth.text_steps import text_steps
 
 THRESHOLD = 0.8
-"""Likeness from which two tasks count as near copies; docs/hygiene.md has the figures behind it."""
+"""Likeness from which two tasks count as near copies; docs/hygiene.md explains the value."""
 
 _PERMUTATIONS = 128
 _SEED = 1
