@@ -1,4 +1,4 @@
-"""`hipwright audit`: the verifiers against candidates that are known to be honest, broken or hostile."""
+"""`hipwright audit`: the verifiers on candidates that are known to be honest, broken or hostile."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def audit(
 
 
 def _check(target: str, gate: str, form: str | None) -> None:
-    """BadInput for a gate, a form or a target that candidates cannot be judged by."""
+    """Raises BadInput for an unknown gate or form, and for a target that cannot judge candidates."""
     if gate not in GATES:
         raise BadInput(f"unknown gate {gate!r}", hint="--gate full, fast or both")
     if form not in (None, "program", "modelnew"):
@@ -118,7 +118,7 @@ def _corpus(output: CommandOutput, target: str, gate: str, out: Path | None, **h
     from hipwright.cli.display.audit import print_confusions, print_matrices, print_screener
 
     found = audit_corpus(TARGETS[target], GATES[gate], **how)
-    _leave(output, found.summary(), out)
+    _write(output, found.summary(), out)
     if not output.json_mode:
         print_matrices(output.console(), found.matrices)
         print_confusions(output.console(), found.confusions)
@@ -133,7 +133,7 @@ def _mutants(output: CommandOutput, count: int, out: Path | None, **how: Any) ->
     from hipwright.cli.display.audit import print_mutants
 
     report = audit_mutants(count, **how)
-    _leave(output, report.to_dict(), out)
+    _write(output, report.to_dict(), out)
     if not output.json_mode:
         print_mutants(output.console(), report)
     return 0 if report.passed else exit_codes.FAILED
@@ -148,11 +148,11 @@ def _variants(output: CommandOutput, count: int, gate: str, out: Path | None, **
         counts = ", ".join(f"{n} {truth}" for truth, n in found.truths.items())
         output.console().print(f"{len(found.scored)} variants: {counts}")
         print_confusions(output.console(), found.confusions)
-    _leave(output, found.summary(), out)
+    _write(output, found.summary(), out)
     return exit_codes.FAILED if found.fooled else 0
 
 
-def _leave(output: CommandOutput, result: dict[str, Any], out: Path | None) -> None:
+def _write(output: CommandOutput, result: dict[str, Any], out: Path | None) -> None:
     """Writes audit.json into the folder, and with --json prints the object."""
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""`hipwright doctor`: what works on this machine, what each target proves here, and how to mend the rest."""
+"""`hipwright doctor`: what works on this machine, what each target can prove here, and how to repair the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hipwright`: the commands put together, and the one place where an error becomes a line and an exit code.
+"""`hipwright`: all commands, and the place where an error becomes a line and an exit code.
 
 Exit codes: 0 pass, 1 the candidate or the run failed, 2 bad input, 3 infrastructure, 130 interrupted.
 """
@@ -111,7 +111,7 @@ def _main(argv: Sequence[str]) -> int:
             )
         return exit_codes.INTERRUPTED
     except BrokenPipeError:
-        # the reader left (`hipwright runs | head`): nothing more to say, and nothing may be flushed at exit
+        # the reader has closed the pipe (`hipwright runs | head`): nothing may be flushed at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
@@ -119,7 +119,7 @@ def _main(argv: Sequence[str]) -> int:
 
 
 def _interrupt(signum: int, frame: Any) -> None:
-    """SIGTERM ends a run the way Ctrl-C does: with everything kept."""
+    """Handles SIGTERM like Ctrl-C, so that results so far are kept."""
     raise KeyboardInterrupt
 
 
@@ -133,7 +133,7 @@ def _report(error: HipwrightError, json_mode: bool) -> int:
 
 
 def _unexpected(error: Exception, json_mode: bool) -> int:
-    """A usage error of the command line (exit 2), a file that cannot be written, or a bug of ours (exit 3)."""
+    """A usage error of the command line (exit 2), a file that cannot be written, or a defect of hipwright (exit 3)."""
     usage = getattr(error, "format_message", None)  # typer's own error class differs between its versions
     if os.environ.get("HIPWRIGHT_DEBUG") == "1" and not usage:
         raise error

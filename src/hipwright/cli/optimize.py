@@ -74,11 +74,11 @@ def optimize(
         prepare_folder(out)
     with SearchProgress(task.name) as progress:
         result = run_search(request, listener=progress, stop=_stop_on_interrupt())
-    return _hand_over(CommandOutput(json_mode=json_mode), result, out)
+    return _write_and_print(CommandOutput(json_mode=json_mode), result, out)
 
 
-def _hand_over(output: CommandOutput, result: Result, out: Path | None) -> int:
-    """Writes the files, prints the result, returns the exit code."""
+def _write_and_print(output: CommandOutput, result: Result, out: Path | None) -> int:
+    """Writes the files, prints the result and returns the exit code."""
     if out is not None:
         result.write(out, listener=output.stages())
     if output.json_mode:
@@ -115,7 +115,7 @@ def _print(output: CommandOutput, result: Result, out: Path | None) -> None:
 
 @contextmanager
 def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C (or SIGTERM) lets the evaluations under way finish; the second stops at once."""
+    """A context in which the first Ctrl-C (or SIGTERM) lets running evaluations finish, and the second stops them."""
     asked = threading.Event()
 
     def on_signal(number: int, frame: Any) -> None:

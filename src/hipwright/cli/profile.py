@@ -1,4 +1,4 @@
-"""`hipwright profile`: what the hardware counters say of a program's kernels, and what holds each back."""
+"""`hipwright profile`: the hardware counters of a program's kernels, and what limits each."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What commands show on a terminal: tables, lines and progress."""
+"""The commands' output on a terminal: tables, lines and progress."""

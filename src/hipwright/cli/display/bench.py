@@ -121,7 +121,7 @@ def _speeds(row: BenchRow) -> str:
 
 
 def _print_model(console: Console, model: Mapping[str, Any]) -> None:
-    """The curves over k, what the answers were, and what they cost."""
+    """The curves over k, the kinds of answers, and their cost."""
     found = curves(model)
     heads = ("k", *found)
     cells = [(k, *(describe_share(curve[k]) for curve in found.values())) for k in model["pass_at"]]

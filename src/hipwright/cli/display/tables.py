@@ -1,4 +1,4 @@
-"""Results for people: tables and evidence, from records, on a rich console."""
+"""Results as tables and lines on a rich console."""
 
 from __future__ import annotations
 
