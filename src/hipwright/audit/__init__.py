@@ -1,1 +1,1 @@
-"""The offline auditors' ground: known honest and hostile candidates, and what each verifier makes of them."""
+"""Audits of the verifiers on known honest, broken and hostile candidates (docs/audit.md)."""
