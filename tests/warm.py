@@ -28,7 +28,7 @@ from hipwright.toolchain.pool import CompilePool
 # `hipwright.sandbox`.
 ZYGOTE_MODULES = (
     "sandbox",
-    "synth.run",
+    "synth.workers",
     "dataset.overlap",
     "api.ship.package",
     "api.profile",

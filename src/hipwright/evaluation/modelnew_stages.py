@@ -96,7 +96,7 @@ class ModelNewSchedule:
             with gpu.gpu.timing_lock.shared():
                 return work()
 
-        with gpu.gpu.foreign(state.prepared.profile) as worker:
+        with gpu.gpu.host_code_worker(state.prepared.profile) as worker:
             verify = self._verify_stage(name, worker, load_options, gpu)
             state = advance(state, verify, self._operators_stage(worker, load_options), run=shared)
             return advance(state, self._time_stage(name, worker, load_options)) if self.timed else untimed(state, name)

@@ -236,7 +236,7 @@ def test_a_broken_context_ends_the_process_and_is_the_candidates() -> None:
     assert caught.value.verdict.status == "out_of_bounds" and one._owner.recycled == 1
 
 
-# ---------------------------------------------------------------- memory and foreign code
+# ---------------------------------------------------------------- memory and host code
 
 
 def test_differing_sees_bits_not_values() -> None:
@@ -255,18 +255,18 @@ class Model:
         return self.act(self, x)
 
 
-def foreign(act: Any) -> WatchedCandidate:
+def host_code_candidate(act: Any) -> WatchedCandidate:
     table = {"params": {"w": torch.ones(3)}, "buffers": {"mask": torch.zeros(2)}, "attrs": {}, "modules": {}}
     return WatchedCandidate(lambda setting, state: ModelNewSubject(Model(act), state, "cpu", setting.poison), table)
 
 
 def test_foreign_code_is_judged_by_what_it_leaves() -> None:
     x = HostTensor.of(np.ones(3, np.float32))
-    info, tree = foreign(lambda m, x: x * m.params["w"]).run({}, [x])
+    info, tree = host_code_candidate(lambda m, x: x * m.params["w"]).run({}, [x])
     assert info["inputs_changed"] == [] and info["aliases"] == [] and set(tree["buffers"]) == {"mask"}
-    info, _ = foreign(lambda m, x: x.add_(1)).run({}, [x])
+    info, _ = host_code_candidate(lambda m, x: x.add_(1)).run({}, [x])
     assert info["inputs_changed"] == [0] and info["aliases"] == [["output", "inputs[0]"]]
-    info, _ = foreign(lambda m, x: x + m.params["w"].add_(1)).run({}, [x])
+    info, _ = host_code_candidate(lambda m, x: x + m.params["w"].add_(1)).run({}, [x])
     assert info["params_changed"] == [0]
 
 
@@ -280,17 +280,17 @@ def test_foreign_code_that_raises_or_writes_beside_its_input() -> None:
         return x * 1
 
     with pytest.raises(HipwrightError) as caught:
-        foreign(beside).run({}, [x])
+        host_code_candidate(beside).run({}, [x])
     assert caught.value.status == "out_of_bounds"
     with pytest.raises(HipwrightError, match="ZeroDivisionError"):
-        foreign(lambda m, x: 1 // 0).run({}, [x])
+        host_code_candidate(lambda m, x: 1 // 0).run({}, [x])
     with pytest.raises(HipwrightError) as caught:
-        foreign(lambda m, x: object()).run({}, [x])
+        host_code_candidate(lambda m, x: object()).run({}, [x])
     assert caught.value.status == "bad_output_spec"
 
 
 def test_a_timer_rotates_and_shows_late_values() -> None:
-    live = foreign(lambda m, x: x * 2)
+    live = host_code_candidate(lambda m, x: x * 2)
     live.prepare(RunSetting())
     slots = [[torch.full((4,), float(i))] for i in range(3)]
     timer = SubjectTimer(live.subject, slots, "cpu", graph=True)

@@ -69,7 +69,7 @@ class GpuContext:
         return open_reference(handle, self.shared or self.hosts, TORCH_GPU_0, memory_limit_bytes=limit)
 
     @contextmanager
-    def foreign(self, profile: Literal["gpu", "tools"] = "gpu") -> Iterator[CandidateWorker]:
+    def host_code_worker(self, profile: Literal["gpu", "tools"] = "gpu") -> Iterator[CandidateWorker]:
         """A worker for one candidate with host code: its processes are used once."""
         with self._lock:
             if self.spares is None:

@@ -36,7 +36,7 @@ MODELNEW_PRELOAD = ("torch", GPU_WORKER.partition(":")[0], "hipwright.program.mo
 LIMITS = Limits(wall_s=120.0, cpu_s=24 * 3600.0, memory_mb=16384)
 LIMIT_S = 10.0  # wall seconds of a call on a GPU
 CPU_LIMIT_S = 40.0  # of a call on the driver "cpu", whose launches are limited by their CPU time
-FOREIGN_LIMIT_S = 30.0  # of a modelnew candidate's call: its libraries compile kernels in their first call
+HOST_CODE_LIMIT_S = 30.0  # of a modelnew candidate's call: its libraries compile kernels in their first call
 BULK_LIMIT_S = 600.0  # of moving and checking large inputs, where no candidate runs
 
 
@@ -85,7 +85,7 @@ class WorkerConnection:
         self.placed: dict[str, dict[int, Hashable]] = {}
         self.sizes: dict[str, int] = {}  # bytes of a slot, by set
         self.call_limit_s = self.limit_s or (CPU_LIMIT_S if TARGETS.is_host(self.driver) else LIMIT_S)
-        self.foreign_limit_s = self.limit_s or max(self.call_limit_s, FOREIGN_LIMIT_S)
+        self.host_code_limit_s = self.limit_s or max(self.call_limit_s, HOST_CODE_LIMIT_S)
 
     def __enter__(self) -> Self:
         return self
@@ -131,7 +131,7 @@ class WorkerConnection:
 
     def limit_for(self, program: Program) -> float:
         """Wall seconds of one call of a program."""
-        return self.foreign_limit_s if program.form == "modelnew" else self.call_limit_s
+        return self.host_code_limit_s if program.form == "modelnew" else self.call_limit_s
 
     def _alive(self) -> Session:
         if self._session is None or not self._session.alive:

@@ -61,8 +61,8 @@ class GpuSide:
         reply = self._ask("time_block", {"calls": calls})
         wall = (time.perf_counter() - start) * 1e3
         # a full pass over the slots at most; for host code none is run, as its own report would not be trusted
-        foreign = self._loaded.program.form != "program"
-        made = calls if foreign else min(max(calls, whole_numbers(reply, "calls")[0]), calls + self._slots)
+        host_code = self._loaded.program.form != "program"
+        made = calls if host_code else min(max(calls, whole_numbers(reply, "calls")[0]), calls + self._slots)
         return TimedBlock(made, numbers(reply, "device_ms")[0], numbers(reply, "host_ms")[0], wall)
 
     def latency(self, calls: int) -> tuple[float, ...]:
