@@ -54,15 +54,15 @@ class ChatForm:
             context.strip(),
             SHAPES_NOTE,
         ]
-        asked = [
+        messages = [
             {"role": "system", "content": self.system},
             {"role": "user", "content": "\n\n".join(part for part in parts if part)},
         ]
         for turn in history:
             found = turn.outcome.evidence.strip() or turn.outcome.message.strip() or turn.outcome.status
-            asked.append({"role": "assistant", "content": turn.completion})
-            asked.append({"role": "user", "content": f"## What the verifier found\n{found}\n\n{REPAIR_REQUEST}"})
-        return asked
+            messages.append({"role": "assistant", "content": turn.completion})
+            messages.append({"role": "user", "content": f"## What the verifier found\n{found}\n\n{REPAIR_REQUEST}"})
+        return messages
 
     def encode(self, problem: TrainingProblem, history: Sequence[Turn] = (), context: str = "") -> list[int]:
         """The prompt's tokens, up to the beginning of the assistant's answer."""

@@ -239,9 +239,9 @@ def trainer_callback(
         def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
             if state.is_world_process_zero:
                 marker = Path(args.output_dir) / f"{PREFIX}{state.global_step}" / COMPLETE
-                beside = marker.with_suffix(".new")
-                beside.write_text(json.dumps(found, sort_keys=True), encoding="utf-8")
-                beside.replace(marker)
+                temporary = marker.with_suffix(".new")
+                temporary.write_text(json.dumps(found, sort_keys=True), encoding="utf-8")
+                temporary.replace(marker)
 
         def on_step_end(self, args: Any, state: Any, control: Any, model: Any, **more: Any) -> None:
             if each is not None:

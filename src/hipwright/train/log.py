@@ -149,9 +149,9 @@ class _LogFile:
         stale = _lines_beyond([msgspec.json.decode(line, type=LogLine) for line in lines], stage, resume_step)
         if stale:
             self._stream.close()
-            beside = self._path.with_suffix(".tmp")
-            beside.write_bytes(b"".join(line for place, line in enumerate(lines) if place not in stale))
-            beside.replace(self._path)  # whole or not at all
+            temporary = self._path.with_suffix(".tmp")
+            temporary.write_bytes(b"".join(line for place, line in enumerate(lines) if place not in stale))
+            temporary.replace(self._path)  # whole or not at all
             self._stream = self._path.open("ab")
 
 

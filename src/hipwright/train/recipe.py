@@ -172,12 +172,12 @@ def from_tables(plain: dict[str, Any], where: str) -> Recipe:
 # ---------------------------------------------------------------- checks
 
 
-def apply_change(plain: dict[str, Any], said: str) -> None:
+def apply_change(plain: dict[str, Any], change: str) -> None:
     """Sets part.name=value in the tables; the value is TOML, or text without quotes. Raises BadInput otherwise."""
-    name, equals, text = said.partition("=")
+    name, equals, text = change.partition("=")
     *tables, last = name.strip().split(".")
     if not equals or not all((*tables, last)):
-        raise BadInput(f"--set {said}: not of the form part.name=value", hint="e.g. --set sft.learning_rate=2e-5")
+        raise BadInput(f"--set {change}: not of the form part.name=value", hint="e.g. --set sft.learning_rate=2e-5")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -186,7 +186,7 @@ def apply_change(plain: dict[str, Any], said: str) -> None:
     for part in tables:
         table = table.setdefault(part, {})
         if not isinstance(table, dict):
-            raise BadInput(f"--set {said}: {part} is no table", hint="docs/recipes.md lists names and types")
+            raise BadInput(f"--set {change}: {part} is no table", hint="docs/recipes.md lists names and types")
     table[last] = value
 
 
@@ -230,6 +230,6 @@ def _check(recipe: Recipe) -> None:
         "sft.max_length must be 16 or more": recipe.sft.max_length < 16,
         "sft.learning_rate must be above 0": recipe.sft.learning_rate <= 0,
     }
-    for said, is_wrong in wrong.items():
+    for message, is_wrong in wrong.items():
         if is_wrong:
-            raise BadInput(f"recipe {recipe.name}: {said}", hint="--set changes a value for one run")
+            raise BadInput(f"recipe {recipe.name}: {message}", hint="--set changes a value for one run")

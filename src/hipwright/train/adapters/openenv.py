@@ -88,14 +88,14 @@ class EpisodeStore:
         self._episodes: OrderedDict[str, Episode] = OrderedDict()
         self._lock = threading.Lock()
 
-    def reset(self, asked: Mapping[str, Any]) -> tuple[Episode, dict[str, Any]]:
-        """(a new episode, its reply). asked: `problem` (a name; else drawn, with `seed`) and `episode_id`."""
-        name = asked.get("problem")
+    def reset(self, options: Mapping[str, Any]) -> tuple[Episode, dict[str, Any]]:
+        """(a new episode, its reply). options: `problem` (a name; else drawn, with `seed`) and `episode_id`."""
+        name = options.get("problem")
         if name is not None and name not in self._problems:
             raise BadInput(f"no problem {name!r}", hint="/metadata tells how many there are")
         if name is None:
-            name = random.Random(asked.get("seed")).choice(list(self._problems))
-        episode = Episode(str(asked.get("episode_id") or uuid4().hex), self._problems[name])
+            name = random.Random(options.get("seed")).choice(list(self._problems))
+        episode = Episode(str(options.get("episode_id") or uuid4().hex), self._problems[name])
         with self._lock:
             self._episodes[episode.id] = episode
             while len(self._episodes) > MAX_EPISODES:

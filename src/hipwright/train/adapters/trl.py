@@ -42,10 +42,10 @@ class TrlReward:
     def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
         """A reward for each completion, in order. All are submitted first, so that they are judged concurrently."""
         texts = [message_text(one) for one in completions]
-        asked = self._row_problems(len(texts), columns)
-        waiting = [self._environment.submit(problem, text) for problem, text in zip(asked, texts, strict=True)]
-        scored = self._scored(asked, prompts, waiting)
-        self._log_answers(asked, texts, scored, columns)
+        problems = self._row_problems(len(texts), columns)
+        waiting = [self._environment.submit(problem, text) for problem, text in zip(problems, texts, strict=True)]
+        scored = self._scored(problems, prompts, waiting)
+        self._log_answers(problems, texts, scored, columns)
         return [one.reward for one in scored]
 
     def _row_problems(self, count: int, columns: Mapping[str, Any]) -> list[TrainingProblem]:
@@ -63,20 +63,20 @@ class TrlReward:
         ]
 
     def _scored(
-        self, asked: Sequence[TrainingProblem], prompts: Sequence[Any], waiting: Sequence[Future[AnswerOutcome]]
+        self, problems: Sequence[TrainingProblem], prompts: Sequence[Any], waiting: Sequence[Future[AnswerOutcome]]
     ) -> list[ScoredOutcome]:
         groups: dict[tuple[str, str], list[int]] = {}
-        for place, (problem, prompt) in enumerate(zip(asked, prompts, strict=True)):
+        for place, (problem, prompt) in enumerate(zip(problems, prompts, strict=True)):
             groups.setdefault((problem.key, message_text(prompt)), []).append(place)
         found: dict[int, ScoredOutcome] = {}
         for places in groups.values():
             rewarded = self._environment.reward([waiting[place].result() for place in places])
             found.update(zip(places, rewarded, strict=True))
-        return [found[place] for place in range(len(asked))]
+        return [found[place] for place in range(len(problems))]
 
     def _log_answers(
         self,
-        asked: Sequence[TrainingProblem],
+        problems: Sequence[TrainingProblem],
         texts: Sequence[str],
         scored: Sequence[ScoredOutcome],
         columns: Mapping[str, Any],
@@ -88,7 +88,7 @@ class TrlReward:
         state = columns.get("trainer_state")
         if self._log is None or state is None:
             return
-        for problem, text, one in list(zip(asked, texts, scored, strict=True))[:LOGGED_ANSWERS]:
+        for problem, text, one in list(zip(problems, texts, scored, strict=True))[:LOGGED_ANSWERS]:
             record = {"problem": problem.name, "completion": text, "outcome": one.outcome, "reward": one.reward}
             self._log.sample("rl", state.global_step + 1, record)
 

@@ -285,10 +285,10 @@ def leased(tasks: OpenTaskCache, problem: TrainingProblem, times: StageTimes) ->
 def with_reference(found: Evaluation, bench: Workbench) -> Evaluation:
     """The evaluation with `REFERENCE_US` and `FLOOR_US` among its features."""
     known = bench.evaluator.reference_estimates()
-    asked = [known[name] for name, result in found.targets.items() if result.estimate is not None and name in known]
-    if not asked:
+    timed = [known[name] for name, result in found.targets.items() if result.estimate is not None and name in known]
+    if not timed:
         return found
-    base = exp(sum(log(one.microseconds) for one in asked) / len(asked))
-    fractions = [one.roofline_fraction for one in asked]
-    floor = base * exp(sum(map(log, fractions)) / len(asked)) if min(fractions) > 0 else 0.0
+    base = exp(sum(log(one.microseconds) for one in timed) / len(timed))
+    fractions = [one.roofline_fraction for one in timed]
+    floor = base * exp(sum(map(log, fractions)) / len(timed)) if min(fractions) > 0 else 0.0
     return replace(found, features={**found.features, REFERENCE_US: round(base, 4), FLOOR_US: round(floor, 4)})

@@ -126,9 +126,9 @@ def _draw_samples(mini: MiniRun, key: tuple[str, int], path: Path, tasks: Sequen
         task.name: [mini.form.decode(one.tokens) for one in some] for task, some in zip(tasks, answers, strict=True)
     }
     file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_suffix(".new")
-    beside.write_text(json.dumps(found), encoding="utf-8")
-    beside.replace(file)
+    temporary = file.with_suffix(".new")
+    temporary.write_text(json.dumps(found), encoding="utf-8")
+    temporary.replace(file)
     return found
 
 

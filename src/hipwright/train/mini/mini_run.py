@@ -89,10 +89,10 @@ class MiniRun:
         if not (place / "tokenizer_config.json").exists():
             self.notify("tokenizer")
             texts = [text for line in self.corpus.lines for text in (prompt(line.problem.source), *line.programs)]
-            beside = self.folder / "tokenizer.writing"
-            shutil.rmtree(beside, ignore_errors=True)
-            model.train_tokenizer(texts, self.settings.model.vocabulary).save_pretrained(str(beside))
-            beside.rename(place)
+            temporary = self.folder / "tokenizer.writing"
+            shutil.rmtree(temporary, ignore_errors=True)
+            model.train_tokenizer(texts, self.settings.model.vocabulary).save_pretrained(str(temporary))
+            temporary.rename(place)
         return model.load_tokenizer(place)
 
     @cached_property

@@ -140,9 +140,9 @@ def _summary(mini: MiniRun, finished: bool) -> dict[str, Any]:
 
 def _write(path: Path, data: Mapping[str, Any]) -> None:
     """Writes JSON atomically."""
-    beside = path.with_suffix(".new")
-    beside.write_text(json.dumps(dict(data), indent=1) + "\n", encoding="utf-8")
-    beside.replace(path)
+    temporary = path.with_suffix(".new")
+    temporary.write_text(json.dumps(dict(data), indent=1) + "\n", encoding="utf-8")
+    temporary.replace(path)
 
 
 # ---------------------------------------------------------------- the corpus

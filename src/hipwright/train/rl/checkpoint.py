@@ -43,16 +43,16 @@ def save(folder: Path, step: int, identity: Mapping[str, str], state: dict[str, 
     import torch
 
     place = folder / "checkpoints" / f"step-{step:06d}"
-    beside = place.with_name(f".writing-{place.name}")
-    shutil.rmtree(beside, ignore_errors=True)  # a killed process may have left it
-    beside.mkdir(parents=True)
-    torch.save(state, beside / "state.pt")
-    (beside / "identity.json").write_text(json.dumps(dict(identity), indent=1, sort_keys=True), encoding="utf-8")
-    for path in (*beside.iterdir(), beside):
+    temporary = place.with_name(f".writing-{place.name}")
+    shutil.rmtree(temporary, ignore_errors=True)  # a killed process may have left it
+    temporary.mkdir(parents=True)
+    torch.save(state, temporary / "state.pt")
+    (temporary / "identity.json").write_text(json.dumps(dict(identity), indent=1, sort_keys=True), encoding="utf-8")
+    for path in (*temporary.iterdir(), temporary):
         _flush(path)
     if place.exists():  # the step was repeated
         shutil.rmtree(place)
-    beside.rename(place)
+    temporary.rename(place)
     _flush(place.parent)
     for old in steps(folder)[:-KEEP]:
         shutil.rmtree(place.with_name(f"step-{old:06d}"))

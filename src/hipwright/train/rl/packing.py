@@ -48,15 +48,15 @@ class PackedRows:
 def rows(lengths: Sequence[int], length: int) -> list[list[int]]:
     """Indices of sequences in rows of `length` tokens, by first fit, longest first; a longer one has its own row."""
     packed: list[list[int]] = []
-    room: list[int] = []
+    free_tokens: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         need = lengths[index]
-        place = next((i for i, free in enumerate(room) if free >= need), len(room))
-        if place == len(room):
+        place = next((i for i, free in enumerate(free_tokens) if free >= need), len(free_tokens))
+        if place == len(free_tokens):
             packed.append([])
-            room.append(length)
+            free_tokens.append(length)
         packed[place].append(index)
-        room[place] -= need
+        free_tokens[place] -= need
     return packed
 
 

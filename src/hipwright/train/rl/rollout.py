@@ -152,11 +152,11 @@ class RolloutRunner:
             self._collect(open_conversations)
             if turn == self.settings.turns:
                 break
-            asked = [(conversation, self._repair(conversation)) for conversation in open_conversations]
-            open_conversations = [conversation for conversation, prompt in asked if prompt]
+            prompted = [(conversation, self._repair(conversation)) for conversation in open_conversations]
+            open_conversations = [conversation for conversation, prompt in prompted if prompt]
             if not open_conversations:
                 break
-            self._sample(batch, turn, open_conversations, [prompt for _, prompt in asked if prompt], 1)
+            self._sample(batch, turn, open_conversations, [prompt for _, prompt in prompted if prompt], 1)
         for _, _, answers in batch.groups():
             outcomes = [one.outcome for one in answers if one.outcome is not None]
             for answer, scored in zip(answers, self.environment.reward(outcomes), strict=True):

@@ -58,8 +58,8 @@ class VLLMPolicy(HFPolicy):
             stop_token_ids=list(self._end),
             detokenize=False,
         )
-        asked = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
-        answers = self._engine.generate(asked, options, use_tqdm=False)
+        inputs = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
+        answers = self._engine.generate(inputs, options, use_tqdm=False)
         return [[self._read(one) for one in answer.outputs] for answer in answers]
 
     def _read(self, output: Any) -> SampledAnswer:
