@@ -87,7 +87,7 @@ def test_rows_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> None
 def test_a_template_that_rewrites_the_prompt_is_refused() -> None:
     _, tokenizer = small.model()
     tokenizer.chat_template = "{{ messages|length }}{% for m in messages %}{{ m['content'] }}{% endfor %}"
-    with pytest.raises(BadInput, match="otherwise once it is answered"):
+    with pytest.raises(BadInput, match="changes the prompt once there is an answer"):
         sft.encode_rows([small.row(1)], tokenizer)
 
 

@@ -179,9 +179,7 @@ def resume_point(folder: Path, found: Mapping[str, Any], *, allow_device_change:
     for name, value in found.items():
         if known.get(name) == value or (name in MACHINE_FIELDS and allow_device_change):
             continue
-        hint = (
-            "--allow-device-change goes on with other rounding" if name in MACHINE_FIELDS else "a new --out begins anew"
-        )
+        hint = "--allow-device-change resumes with other rounding" if name in MACHINE_FIELDS else "use a new --out"
         raise BadInput(_describe_difference(whole[-1], name, known.get(name), value), hint=hint)
     return whole[-1]
 
@@ -199,7 +197,7 @@ def refuse_used(folder: Path) -> None:
 
 def raise_folder_in_use(folder: Path) -> NoReturn:
     """Raises the BadInput for a folder that already holds a training."""
-    raise BadInput(f"{folder} already holds a training", hint="--resume goes on with it, or choose another --out")
+    raise BadInput(f"{folder} already holds a training", hint="--resume continues it, or choose another --out")
 
 
 def _checkpoints(folder: Path) -> list[Path]:

@@ -19,31 +19,31 @@ from hipwright.train.launchers.command import SINGLE_NODE, LaunchCommand, NodeRa
 from hipwright.train.work import DONE, Say, StageWork, run_stage
 
 
-def launch_command(work: StageWork, place: NodeRank = SINGLE_NODE) -> LaunchCommand | None:
+def launch_command(work: StageWork, node: NodeRank = SINGLE_NODE) -> LaunchCommand | None:
     """The command that runs the stage; None where this process runs it."""
     recipe = work.recipe
-    by = recipe.launch.sft if work.stage == "sft" else recipe.launch.rl
-    if by == "here":
+    launcher = recipe.launch.sft if work.stage == "sft" else recipe.launch.rl
+    if launcher == "here":
         return None
-    return accelerate.accelerate_command(work, place) if by == "accelerate" else verl.verl_command(work)
+    return accelerate.accelerate_command(work, node) if launcher == "accelerate" else verl.verl_command(work)
 
 
-def launch_stage(work: StageWork, say: Say, place: NodeRank = SINGLE_NODE) -> dict[str, Any]:
+def launch_stage(work: StageWork, say: Say, node: NodeRank = SINGLE_NODE) -> dict[str, Any]:
     """Runs the stage to its end; returns its figures, with the command line as `command`.
 
     Raises BadInput where a GPU, a package or the model is missing, InfrastructureError where the command fails.
     """
-    command = launch_command(work, place)
+    command = launch_command(work, node)
     if work.dry:
         return {**_dry_run(work, command, say), "command": command.shell() if command else None}
-    _require(work, command, place)
+    _require(work, command, node)
     if command is None:
         return {**run_stage(work, say), "command": None}
     _write_inputs(work, command)
     say(command.shell())
     done = subprocess.run(command.argv, env={**os.environ, **command.variables}, stdout=sys.stderr, check=False)
     if done.returncode:
-        hint = "what the processes said stands above; --resume goes on from the last checkpoint"
+        hint = "the output of the processes is above; --resume continues from the last checkpoint"
         if done.returncode == BadInput.exit_code:
             raise BadInput("a process of the training refused its input", hint=hint)
         raise InfrastructureError(f"the training ended with exit code {done.returncode}", hint=hint)
@@ -64,7 +64,7 @@ def _write_inputs(work: StageWork, command: LaunchCommand) -> None:
 # ---------------------------------------------------------------- requirements
 
 
-def _require(work: StageWork, command: LaunchCommand | None, place: NodeRank) -> None:
+def _require(work: StageWork, command: LaunchCommand | None, node: NodeRank) -> None:
     """Raises BadInput where a package, a GPU, the address of the first machine or the model is missing."""
     recipe = work.recipe
     for name in command.needs if command else ():
@@ -80,7 +80,7 @@ def _require(work: StageWork, command: LaunchCommand | None, place: NodeRank) ->
             f"recipe {recipe.name} needs {recipe.launch.gpus} GPUs here; this machine has {found}",
             hint="--dry-run needs none; --set launch.gpus=N for fewer",
         )
-    if recipe.launch.machines > 1 and command.needs[0] != "verl" and not place.address:
+    if recipe.launch.machines > 1 and command.needs[0] != "verl" and not node.address:
         raise BadInput(
             f"recipe {recipe.name} is for {recipe.launch.machines} machines",
             hint="--main-address HOST and --machine-rank N on each, or --set launch.machines=1",
@@ -91,7 +91,7 @@ def _require(work: StageWork, command: LaunchCommand | None, place: NodeRank) ->
 def _install_hint(name: str) -> str:
     if name == "verl":
         return "pip install 'verl[vllm]==0.9.1' in an environment of its own: it needs transformers below 5.11"
-    return f"pip install {name}; --dry-run needs it not"
+    return f"pip install {name}; --dry-run does not need it"
 
 
 def _check_model_loads(model: str) -> None:

@@ -107,7 +107,7 @@ class HipwrightReward:
             if not (isfinite(value) and value >= 0.0):
                 raise BadInput(f"reward {self.name}: {name} = {value} is no weight", hint="give a number from 0 up")
         if not (isfinite(self.hack) and self.hack <= 0.0):
-            raise BadInput(f"reward {self.name}: hack = {self.hack} would pay for a hack", hint="give 0 or less")
+            raise BadInput(f"reward {self.name}: hack = {self.hack} would reward a hack", hint="give 0 or less")
         if not (isfinite(self.enough) and 0.0 < self.enough <= 1.0):
             raise BadInput(
                 f"reward {self.name}: enough = {self.enough} is no share", hint="give more than 0, at most 1"

@@ -159,7 +159,7 @@ def encode_rows(rows: Sequence[ImitationRow], tokenizer: Any) -> list[TokenRow]:
     prompts = [tokenizer.apply_chat_template(row.prompt, tokenize=False, add_generation_prompt=True) for row in rows]
     whole = [tokenizer.apply_chat_template(row.prompt + row.completion, tokenize=False) for row in rows]
     if not all(text.startswith(start) for start, text in zip(prompts, whole, strict=True)):
-        raise BadInput("the chat template writes a prompt otherwise once it is answered", hint="take another template")
+        raise BadInput("the chat template changes the prompt once there is an answer", hint="take another template")
     completions = [text.removeprefix(start) for start, text in zip(prompts, whole, strict=True)]
     if not rows:
         return []

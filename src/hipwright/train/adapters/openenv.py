@@ -92,7 +92,7 @@ class EpisodeStore:
         """(a new episode, its reply). options: `problem` (a name; else drawn, with `seed`) and `episode_id`."""
         name = options.get("problem")
         if name is not None and name not in self._problems:
-            raise BadInput(f"no problem {name!r}", hint="/metadata tells how many there are")
+            raise BadInput(f"no problem {name!r}", hint="/metadata gives their number")
         if name is None:
             name = random.Random(options.get("seed")).choice(list(self._problems))
         episode = Episode(str(options.get("episode_id") or uuid4().hex), self._problems[name])
@@ -106,7 +106,7 @@ class EpisodeStore:
         """An episode by its id."""
         with self._lock:
             if name not in self._episodes:
-                raise BadInput("no such episode_id", hint="/reset begins an episode and tells its id")
+                raise BadInput("no such episode_id", hint="/reset starts an episode and returns its id")
             self._episodes.move_to_end(name)
             return self._episodes[name]
 
@@ -115,7 +115,7 @@ class EpisodeStore:
         if not isinstance(action, dict) or not isinstance(action.get("completion"), str):
             raise BadInput('an action is {"completion": TEXT}', hint="/schema")
         if episode.done:
-            raise BadInput("the episode is over", hint="/reset begins another")
+            raise BadInput("the episode is over", hint="/reset starts another")
         text = action["completion"]
         scored = self.environment.score(episode.problem, text, episode.turns)
         if scored.reward is not None:

@@ -51,7 +51,7 @@ class JudgePool:
             kinds = {(judge.device, judge.clock) for judge in self.judges}
             if len(kinds) > 1:
                 found = "; ".join(sorted(f"{device or 'no GPU'}, clock {clock!r}" for device, clock in kinds))
-                raise BadInput(f"the judges differ: {found}", hint="rewards of two devices do not compare")
+                raise BadInput(f"the judges differ: {found}", hint="rewards of different devices are not comparable")
             self.device, self.clock = self.judges[0].device, self.judges[0].clock
             self._stack = stack.pop_all()
         return self

@@ -288,7 +288,7 @@ class LocalJudge:
         if differs:
             raise BadInput(
                 f"the checkpoint's rewards come from another judge: {'; '.join(differs)}",
-                hint="go on where it was made, or begin anew: rewards of two devices do not compare",
+                hint="resume on the same device, or start a new run: rewards of different devices are not comparable",
             )
         known = {key: Evaluation.from_dict(plain) for key, plain in state["known"].items()}
         with self._lock:

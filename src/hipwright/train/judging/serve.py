@@ -73,7 +73,7 @@ def serve(application: Application, host: str = "127.0.0.1", port: int = PORT, t
     if not (token or _loopback(host)):
         raise BadInput(
             f"{host} can be reached from other machines, and there is no token",
-            hint="give a token that callers must bear, or serve on 127.0.0.1",
+            hint="set a token, or serve on 127.0.0.1",
         )
     uvicorn.run(guarded(application, token), host=host, port=port, log_level="warning")
 

@@ -16,7 +16,7 @@ from hipwright.train.work import WORK, StageWork
 CONFIG = "accelerate.yaml"
 
 
-def accelerate_command(work: StageWork, place: NodeRank) -> LaunchCommand:
+def accelerate_command(work: StageWork, node: NodeRank) -> LaunchCommand:
     """The command that runs the stage in accelerate's processes."""
     recipe, folder = work.recipe, work.folder.absolute()
     kept = msgspec.structs.replace(work, data=str(Path(work.data).absolute()), out=str(folder))
@@ -26,7 +26,7 @@ def accelerate_command(work: StageWork, place: NodeRank) -> LaunchCommand:
     if work.stage == "rl" and recipe.grpo.vllm:
         needs.append("vllm")
     files = {
-        CONFIG: yaml.safe_dump(accelerate_config(work, place), sort_keys=True),
+        CONFIG: yaml.safe_dump(accelerate_config(work, node), sort_keys=True),
         WORK: json.dumps(msgspec.to_builtins(kept), indent=1),
     }
     argv = (
@@ -42,7 +42,7 @@ def accelerate_command(work: StageWork, place: NodeRank) -> LaunchCommand:
     return LaunchCommand(argv, files=files, needs=tuple(needs))
 
 
-def accelerate_config(work: StageWork, place: NodeRank = SINGLE_NODE) -> dict[str, Any]:
+def accelerate_config(work: StageWork, node: NodeRank = SINGLE_NODE) -> dict[str, Any]:
     """The content of accelerate's configuration file for the launch."""
     launch = work.recipe.launch
     checkpointed = (work.recipe.sft if work.stage == "sft" else work.recipe.grpo).checkpoint_activations
@@ -52,11 +52,11 @@ def accelerate_config(work: StageWork, place: NodeRank = SINGLE_NODE) -> dict[st
         "mixed_precision": "bf16",
         "num_machines": launch.machines,
         "num_processes": launch.machines * launch.gpus,
-        "machine_rank": place.rank,
+        "machine_rank": node.rank,
         "use_cpu": False,
     }
-    if place.address:
-        plain |= {"main_process_ip": place.address, "main_process_port": 29500, "rdzv_backend": "static"}
+    if node.address:
+        plain |= {"main_process_ip": node.address, "main_process_port": 29500, "rdzv_backend": "static"}
     if launch.sharding == "fsdp":
         plain["fsdp_config"] = {
             "fsdp_version": 2,

@@ -219,7 +219,9 @@ def copy(made: Path, folder: Path) -> None:
         for name in (LINES, MANIFEST):
             shutil.copyfile(made / name, folder / name)
     except OSError as error:
-        raise BadInput(f"{made} holds no corpus of the miniature: {error}", hint="let it be made anew") from None
+        raise BadInput(
+            f"{made} holds no corpus of the miniature: {error}", hint="let the corpus be built again"
+        ) from None
 
 
 def load(folder: Path) -> Corpus:
@@ -228,5 +230,7 @@ def load(folder: Path) -> Corpus:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         text = lzma.decompress((folder / LINES).read_bytes())
     except (OSError, ValueError, lzma.LZMAError) as error:
-        raise BadInput(f"{folder} holds no corpus of the miniature: {error}", hint="let it be made anew") from None
+        raise BadInput(
+            f"{folder} holds no corpus of the miniature: {error}", hint="let the corpus be built again"
+        ) from None
     return Corpus(tuple(msgspec.json.decode(line, type=CorpusLine) for line in text.splitlines()), manifest)

@@ -113,7 +113,7 @@ def _claim(folder: Path, settings: MiniSettings, resume: bool) -> None:
     if path.exists():
         known = json.loads(path.read_text(encoding="utf-8"))
         if not resume:
-            raise BadInput(f"{folder} already holds a run", hint="--resume goes on with it, or choose another --out")
+            raise BadInput(f"{folder} already holds a run", hint="--resume continues it, or choose another --out")
         if known["settings"] != plain:
             raise BadInput(f"{folder} holds a run of other settings", hint="give the same, or another --out")
         return

@@ -74,7 +74,7 @@ def load(folder: Path, identity: Mapping[str, str], *, allow_device_change: bool
         known = json.loads((place / "identity.json").read_text(encoding="utf-8"))
         state: dict[str, Any] = torch.load(place / "state.pt", map_location="cpu", weights_only=True)
     except Exception as error:  # corrupt files raise errors of any type
-        hint = f"delete {place} to go on from the checkpoint before it"
+        hint = f"delete {place} to resume from the previous checkpoint"
         raise BadInput(f"cannot read the checkpoint {place}: {error}", hint=hint) from error
     _check(place, known, identity, allow_device_change)
     return {**state, "identity": known}
@@ -86,7 +86,9 @@ def _check(place: Path, known: Mapping[str, str], identity: Mapping[str, str], a
         if was == now or (name in DEVICE_PARTS and allow_device_change):
             continue
         if name in DEVICE_PARTS:
-            hint = "go on where it began, or give --allow-device-change: timings of two devices are not comparable"
+            hint = (
+                "resume on that device, or give --allow-device-change: timings of different devices are not comparable"
+            )
             raise BadInput(f"{place.parent.parent} was trained with {name} {was!r}; this is {now!r}", hint=hint)
         raise BadInput(f"{place.parent.parent} holds a run with other {name}", hint="give the same, or a new folder")
 

@@ -133,7 +133,7 @@ class PolicyGradient:
         """Restores `state()`. Raises BadInput where the run started from other weights than this one."""
         if self.reference is not None and state["anchor"] != self.reference.key:
             raise BadInput(
-                "this run began from other weights: its KL was taken to those",
-                hint="go on with the model that it began with, or begin anew",
+                "this run started from other weights, which its KL refers to",
+                hint="resume with the model that it started from, or start a new run",
             )
         self.clip.load(state["clip"])

@@ -159,8 +159,8 @@ class TrainingLoop:
         if self.unscored >= MAX_UNSCORED_BATCHES:
             last = batch.conversations[0].answers[-1].outcome
             raise InfrastructureError(
-                f"nothing of {MAX_UNSCORED_BATCHES} batches could be scored: {last.message if last else ''}",
-                hint="mend the machine; the same command goes on from the last checkpoint",
+                f"no answer of {MAX_UNSCORED_BATCHES} batches could be scored: {last.message if last else ''}",
+                hint="repair the machine; the same command continues from the last checkpoint",
             )
 
     def _log_conversation(self, batch: RolloutBatch) -> None:
