@@ -1,4 +1,4 @@
-"""Many made-up rows with spread-out figures, for the statistics and their page; programs are real, figures are not."""
+"""Many rows with real programs and random figures, for tests of statistics and their page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from hipwright.dataset.records import BuildSummary, Pair
 from hipwright.records import Program
-from tests.dataset.pair_sample import HONEST, pair
+from tests.dataset.pair_sample import CORRECT, pair
 
 FAMILIES = ("pointwise", "reduction", "normalise", "shape", "scan", "product", "pooling", "index", "loss", "compare")
 SPLITS = ("train",) * 7 + ("unseen_shapes", "unseen_compositions", "deeper")
@@ -35,12 +35,12 @@ def many(count: int, seed: int = 1, text: str = "") -> list[Pair]:
             spills=int(rng.random() < 0.02),
             occupancy=rng.choice((4, 8, 8, 10)),
         )
-        name, base = own.choice(sorted(HONEST.items()))
+        name, base = own.choice(sorted(CORRECT.items()))
         more = {
             "task": f"{task:020d}",
             "task_name": f"{text}{base}_{task}",
             "operators": tuple(dict.fromkeys(names)),
-            "families": tuple({text + own.choice(FAMILIES) for _ in names}),
+            "families": tuple(dict.fromkeys(text + own.choice(FAMILIES) for _ in names)),
             "composition": "+".join(names),
             "dtype": own.choice(("float32", "float32", "float16", "bfloat16")),
             "split": own.choice(SPLITS),

@@ -1,4 +1,4 @@
-"""Made-up rows around real programs: the programs and references are the tests' own, the figures are invented."""
+"""Rows with the tests' own programs and references, and invented figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hipwright.program.parse import parse
 from hipwright.records import Program, Task, Timing, Versus, Workload
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
-HONEST = {
+CORRECT = {
     "softmax_online": "softmax",
     "softmax_block": "softmax",
     "layer_norm_welford": "layer_norm",
@@ -94,7 +94,7 @@ def variant(name: str, task: str, us: float, **more: Any) -> Pair:
 
 def sample() -> list[Pair]:
     """Engine programs, variants, a repair, a step and wrong programs, over eight tasks and three splits."""
-    rows = [pair(name, task, us=8.0 + place) for place, (name, task) in enumerate(HONEST.items())]
+    rows = [pair(name, task, us=8.0 + place) for place, (name, task) in enumerate(CORRECT.items())]
     rows += [pair(name, task, kind="negative", folder="wrong") for name, task in WRONG.items()]
     rows += [variant("softmax_block", "softmax", 6.0), variant("scale_bias_guarded", "scale_bias", 30.0)]
     broken = program("odd_tail", "wrong")

@@ -1,6 +1,6 @@
-"""Near copies of a task, planted on purpose: what somebody would do to a benchmark's task to make it look like another.
+"""Planted near copies of a task: edits that keep what it computes.
 
-Each way takes the text of a task file and gives another text, or None where there is nothing to change.
+Each way is a function from the text of a task file to another text, or None where there is nothing to change.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-GIVING = ("get_inputs", "get_init_inputs")
+INPUT_FUNCTIONS = ("get_inputs", "get_init_inputs")
 METHODS = frozenset(
     {
         "relu",
@@ -63,7 +63,7 @@ def _arguments(forward: ast.FunctionDef) -> list[str]:
 
 
 def renamed(source: str) -> str | None:
-    """Every local name of forward, and its arguments."""
+    """Rename the local names and arguments of forward."""
     tree = ast.parse(source)
     forward = _parts(tree)[1]
     names = set(_arguments(forward))
@@ -78,7 +78,7 @@ def renamed(source: str) -> str | None:
 
 
 def reclassed(source: str) -> str | None:
-    """The class has another name; Model is made from it."""
+    """Rename the class and derive Model from it."""
     tree = ast.parse(source)
     model = _parts(tree)[0]
     model.name = "Transformation"
@@ -91,7 +91,7 @@ def reclassed(source: str) -> str | None:
 
 
 def commented(source: str) -> str | None:
-    """Comments, documentation and blank lines."""
+    """Add comments, docstrings and blank lines."""
     lines: list[str] = []
     for line in source.splitlines():
         lines += [f"{line}  # step {len(lines)}"] if line.strip().startswith("return") else [line]
@@ -101,11 +101,11 @@ def commented(source: str) -> str | None:
 
 
 def _scaled(source: str, factor: int, most: int) -> str | None:
-    """The whole numbers at the top and in what gives inputs; most: how many of the first."""
+    """Multiply the integers in module constants and input functions by a factor; at most the first `most`."""
     tree = ast.parse(source)
     found = []
     for top in tree.body:
-        if isinstance(top, ast.Assign) or (isinstance(top, ast.FunctionDef) and top.name in GIVING):
+        if isinstance(top, ast.Assign) or (isinstance(top, ast.FunctionDef) and top.name in INPUT_FUNCTIONS):
             found += [n for n in ast.walk(top) if isinstance(n, ast.Constant) and type(n.value) is int and n.value > 3]
     for node in found[:most]:
         node.value = int(node.value) * factor
@@ -113,17 +113,17 @@ def _scaled(source: str, factor: int, most: int) -> str | None:
 
 
 def resized(source: str) -> str | None:
-    """Every size is three times as large."""
+    """Multiply every size by three."""
     return _scaled(source, 3, 99)
 
 
 def rebatched(source: str) -> str | None:
-    """The first size is twice as large."""
+    """Double the first size."""
     return _scaled(source, 2, 1)
 
 
 def functional(source: str) -> str | None:
-    """`x.relu()` for `torch.relu(x)` and `F.relu(x)`, and the other way round."""
+    """Write methods as functions, and functions as methods."""
     tree = ast.parse(source)
     changed = _Spelling()
     changed.visit(_parts(tree)[1])
@@ -152,7 +152,7 @@ class _Spelling(ast.NodeTransformer):
 
 
 def operators(source: str) -> str | None:
-    """`torch.add(b, a)` for `a + b`: functions for signs, commutative operands in the other order."""
+    """Write binary operators as functions, with commutative operands swapped."""
     tree = ast.parse(source)
     changed = _Signs(set(_arguments(_parts(tree)[1])))
     changed.visit(_parts(tree)[1])
@@ -181,7 +181,7 @@ class _Signs(ast.NodeTransformer):
 
 
 def reordered(source: str) -> str | None:
-    """Each statement of forward stands as late as the others let it."""
+    """Reorder independent statements of forward."""
     tree = ast.parse(source)
     forward = _parts(tree)[1]
     body, count = list(forward.body), 0
@@ -210,7 +210,7 @@ def _independent(one: ast.stmt, other: ast.stmt) -> bool:
 
 
 def viewed(source: str) -> str | None:
-    """Views and copies that change nothing, of every argument."""
+    """Add views and copies without effect to every argument."""
     tree = ast.parse(source)
     forward = _parts(tree)[1]
     lines = "".join(f"{name} = {name}.view({name}.shape).contiguous().clone()\n" for name in _arguments(forward))
@@ -220,7 +220,7 @@ def viewed(source: str) -> str | None:
 
 
 def reinitialised(source: str) -> str | None:
-    """Parameters and inputs begin with other values, and constants of the model are others."""
+    """Initialise parameters and inputs with other values."""
     text = source
     for old, new in (
         ("nn.Parameter(torch.randn(", "nn.Parameter(0.01 * torch.rand("),
@@ -235,7 +235,7 @@ def reinitialised(source: str) -> str | None:
 
 
 def wrapped(source: str) -> str | None:
-    """The model is one of an nn.Sequential, or of another module."""
+    """Wrap the model in nn.Sequential, or in another module."""
     tree = ast.parse(source)
     model, forward = _parts(tree)
     given = _arguments(forward)
@@ -260,7 +260,7 @@ def wrapped(source: str) -> str | None:
 
 
 def inlined(source: str) -> str | None:
-    """A local name that is read once is what was assigned to it."""
+    """Inline local names that are read once."""
     tree = ast.parse(source)
     forward = _parts(tree)[1]
     count = 0
@@ -305,7 +305,7 @@ WAYS: dict[str, Way] = {
 
 
 def everything(source: str) -> str:
-    """All ways one after the other."""
+    """Apply several ways one after the other."""
     for name in (
         "inlined",
         "functional",

@@ -1,4 +1,4 @@
-"""Every task ends with a verified program: the rungs are climbed in order, and the last has no kernels."""
+"""The engine's attempts for a task: their order and differences, and library calls as the last."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ SETTINGS = BuildSettings(targets=("gfx942", "gfx950", "cpu"), variants=1, negati
 
 
 class Scan(torch.nn.Module):
-    """A running product that two kernels hand on in bfloat16, and parts of a row."""
+    """A running product that one kernel passes to another in bfloat16, and parts of rows."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         left, right = torch.softmax(x.cumprod(-1), -1).chunk(2, -1)
         return torch.tanh(left) * right
 
 
-def test_each_rung_gives_something_up() -> None:
+def test_each_attempt_gives_another_program() -> None:
     graph = captured(Scan(), [torch.rand(4, 8, dtype=torch.bfloat16)])
     found = list(engine_attempts(graph))
     assert [attempt.by.removeprefix(ENGINE_CHOICE) for attempt in found] == [
@@ -50,13 +50,13 @@ def test_each_rung_gives_something_up() -> None:
     assert apart.count("__global__") > wide.count("__global__") and "__global__" not in none
 
 
-def test_a_rung_that_changes_nothing_is_left_out() -> None:
+def test_an_attempt_without_effect_is_left_out() -> None:
     graph = captured(torch.nn.Tanh(), [torch.rand(4, 8)])
     assert "wide" not in {key for attempt in engine_attempts(graph) for key in attempt.fixed}
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
-    """Let the evaluator call every program wrong that holds a text."""
+    """Let the evaluator refuse every program that contains a text."""
     real = Evaluator.evaluate
 
     def evaluate(self: Evaluator, program: Program, *args: object, **kwargs: object) -> Evaluation:
@@ -67,16 +67,16 @@ def refuse(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     monkeypatch.setattr(Evaluator, "evaluate", evaluate)
 
 
-def test_what_no_kernel_does_right_is_left_to_the_library(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_calls_are_the_last_attempt(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(monkeypatch, "__global__")
     found = make_pairs(machine, DatasetTask("rows", tiny.ROWS), SETTINGS, HOOKS)
     assert found.outcome.status == "verified" and found.outcome.coverage == 0
     (right,) = (pair for pair in found.pairs if pair.correct)
     assert right.kind == "engine" and right.provenance["made"]["by"] == LIBRARY_ONLY
-    assert found.outcome.counts["the engine's, and wrong"] >= 3 + 4  # rungs, and other schedules
+    assert found.outcome.counts["the engine's, and wrong"] >= 3 + 4  # attempts, and other schedules
 
 
-def test_other_schedules_keep_what_made_the_first_right(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_schedules_keep_the_fixed_choices(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(monkeypatch, "x_0 = x.shape[0]")
     found = make_pairs(machine, DatasetTask("rows", tiny.ROWS), SETTINGS, HOOKS)
     right = [pair for pair in found.pairs if pair.correct]
@@ -96,8 +96,8 @@ def test_another_engine_tries_again_what_this_one_failed_at(tmp_path: Path) -> N
         assert [store.done(key) for key in "123456"] == [True, False, False, True, False, False]
 
 
-def test_bad_luck_on_one_draw_makes_no_negative(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refused on the build's own draw of inputs alone, as where rounding moves the place of a minimum."""
+def test_a_program_refused_on_one_draw_is_not_a_negative(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The evaluator refuses on the first draw of inputs alone, as where rounding moves a minimum."""
     real = Evaluator.evaluate
 
     def unlucky(self: Evaluator, program: Program, oracle: object = None, **kwargs: object) -> Evaluation:

@@ -1,4 +1,4 @@
-"""The real evaluator on tiny tasks: what is called right was verified, what is called wrong was refused."""
+"""Building pairs of small tasks with the real evaluator, and whole builds with a kill and a resume."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def test_a_task_gives_every_kind_of_pair(rows: TaskPairs) -> None:
     assert rows.outcome.pairs == tuple(pair.key for pair in rows.pairs)
 
 
-def test_right_pairs_have_builds_estimates_and_what_they_were_verified_on(rows: TaskPairs) -> None:
+def test_correct_pairs_have_builds_estimates_and_their_verification(rows: TaskPairs) -> None:
     for pair in (one for one in rows.pairs if one.correct):
         assert pair.status == "pass" and pair.coverage == 1.0
         assert set(pair.builds) == set(pair.estimate_us) == {"gfx942", "gfx950"}
         assert all(one.ok and one.vgpr > 0 and 0 < one.occupancy <= 8 for one in pair.builds.values())
-        stands = pair.provenance["verified"]["cpu"]
-        assert "given" in stands["workloads"] and len(stands["families"]) > 5 and stands["worst_error"] <= 1
+        facts = pair.provenance["verified"]["cpu"]
+        assert "given" in facts["workloads"] and len(facts["families"]) > 5 and facts["worst_error"] <= 1
         assert pair.families and pair.composition == "sum+tanh" and pair.dtype == "float32"
 
 
-def test_a_wrong_pair_says_what_was_found_and_the_repair_mends_it(rows: TaskPairs) -> None:
+def test_a_negative_has_evidence_and_a_repair(rows: TaskPairs) -> None:
     (negative,), (repair,), (engine,) = of(rows, "negative"), of(rows, "repair"), of(rows, "engine")
     assert (
         not negative.correct
@@ -69,7 +69,7 @@ def test_a_wrong_pair_says_what_was_found_and_the_repair_mends_it(rows: TaskPair
     assert "mutation" in negative.provenance["made"]
 
 
-def test_a_step_saves_what_it_says(rows: TaskPairs) -> None:
+def test_a_step_saves_at_least_its_gain(rows: TaskPairs) -> None:
     for step in of(rows, "step"):
         before = next(pair for pair in rows.pairs if pair.program == step.before and pair.kind != "step")
         gains = {t: 1 - step.estimate_us[t] / before.estimate_us[t] for t in step.estimate_us}
@@ -83,7 +83,7 @@ def test_the_same_task_gives_the_same_rows(machine: Machine, rows: TaskPairs) ->
 
 
 @pytest.mark.slow
-def test_a_search_brings_its_verified_programs_and_steps(machine: Machine) -> None:
+def test_a_search_adds_its_verified_programs_and_steps(machine: Machine) -> None:
     few = replace(SETTINGS, variants=0, negatives=0, budget=4)
     found = make_pairs(machine, DatasetTask("rows", tiny.ROWS), few, HOOKS)
     searched = [pair for pair in found.pairs if pair.provenance["made"]["by"] == "a search"]
@@ -92,24 +92,24 @@ def test_a_search_brings_its_verified_programs_and_steps(machine: Machine) -> No
     assert len(of(found, "engine")) == 1
 
 
-def honest_changes(program: Program, number: int) -> list[tuple[Program, str]]:
-    """Changes that do not matter, as mutants that the verifier must pass."""
+def changes_without_effect(program: Program, number: int) -> list[tuple[Program, str]]:
+    """Mutants without effect, which the verifier must pass."""
     return [(replace(program, text=program.text + f"\n# {n}\n"), "a comment") for n in range(number % 3 + 2)]
 
 
-def test_what_the_verifier_passes_is_never_called_wrong(machine: Machine) -> None:
+def test_a_mutant_that_passes_is_not_a_negative(machine: Machine) -> None:
     found = make_pairs(
         machine,
         DatasetTask("points", tiny.POINTS),
         replace(SETTINGS, variants=0),
-        Hooks(honest_changes, evidence_text, search_pairs),
+        Hooks(changes_without_effect, evidence_text, search_pairs),
     )
     assert not of(found, "negative") and not of(found, "repair") and all(pair.correct for pair in found.pairs)
     assert found.outcome.counts["mutants: pass"] >= 2
 
 
 @pytest.mark.parametrize(("source", "says"), [(tiny.RANDOM, "random"), (tiny.RAISES, "forward"), ("x = (", "")])
-def test_a_task_that_cannot_be_judged_fails_with_its_reason(machine: Machine, source: str, says: str) -> None:
+def test_an_unusable_task_fails_with_its_reason(machine: Machine, source: str, says: str) -> None:
     found = make_pairs(machine, DatasetTask("task", source), SETTINGS, HOOKS)
     assert found.outcome.status == "failed" and not found.pairs
     assert says in found.outcome.why and found.outcome.why

@@ -1,4 +1,4 @@
-"""A check finds what was planted: wrong programs called right, right ones called wrong, and builds that are others."""
+"""The check of rows: planted differences between records and programs are found."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_a_broken_program_called_right_is_found_among_honest_rows(machine: Machi
 
 
 @pytest.mark.slow
-def test_honest_rows_of_all_kinds_stand(machine: Machine, pairs: dict[str, Pair]) -> None:
+def test_unchanged_rows_of_all_kinds_pass(machine: Machine, pairs: dict[str, Pair]) -> None:
     assert {"engine", "variant", "negative", "repair"} <= pairs.keys()
     assert [one.wrong or one.void for one in looked(machine, *pairs.values())] == [""] * len(pairs)
 
 
 @pytest.mark.slow
-def test_every_kind_of_lie_is_found(machine: Machine, pairs: dict[str, Pair]) -> None:
+def test_every_kind_of_wrong_record_is_found(machine: Machine, pairs: dict[str, Pair]) -> None:
     right = pairs["engine"]
     planted = {
         "called wrong and passes": replace(right, kind="negative", correct=False, status="wrong_value"),

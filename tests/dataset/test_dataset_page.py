@@ -1,4 +1,4 @@
-"""The statistics page: complete, escaped, inert, to scale, and within any screen."""
+"""The statistics page: complete, escaped, without scripts, to scale, and no wider than the screen."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def page(count: int = 350, text: str = "", **more: object) -> str:
     return render_dataset(DatasetPage(figures=dataset_figures(many(count, text=text)), **(facts | more)))  # type: ignore[arg-type]
 
 
-def test_every_figure_is_there() -> None:
+def test_every_figure_is_on_the_page() -> None:
     html, figures = page(700), dataset_figures(many(700))
     for words in ("700 pairs", "By kind", "Families of operators", "Data types", "Difficulty", "Estimated time"):
         assert words in html
@@ -62,7 +62,7 @@ def test_hostile_names_are_escaped() -> None:
     assert "{{ 7*7 }}" in html, "shown as it is, not evaluated"
 
 
-def test_an_empty_and_an_unmeasured_data_set_have_a_page() -> None:
+def test_pages_of_an_empty_and_an_unmeasured_data_set() -> None:
     empty = render_dataset(
         DatasetPage(title="none", figures=DatasetTally().figures(), source="", command="x", unread=3)
     )

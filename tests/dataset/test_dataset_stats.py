@@ -1,4 +1,4 @@
-"""The figures of a data set against a plain count of the same rows."""
+"""The figures of a data set, compared with plain counts of the same rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.dataset.made_up import many
 from tests.dataset.pair_sample import pair, sample, timing, variant
 
 
-def test_counts_are_those_of_the_rows() -> None:
+def test_counts() -> None:
     pairs = many(700)
     found = dataset_figures(pairs)
     tasks = {p.task: p for p in reversed(pairs)}
@@ -33,7 +33,7 @@ def test_counts_are_those_of_the_rows() -> None:
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
-def test_only_right_programs_have_coverage_and_estimates() -> None:
+def test_only_correct_programs_count_for_coverage_and_estimates() -> None:
     pairs = many(350)
     found, right = dataset_figures(pairs), [p for p in many(350) if p.correct]
     assert found["coverage"]["quantiles"]["count"] == sum(b["count"] for b in found["coverage"]["bins"]) == len(right)
@@ -52,7 +52,7 @@ def test_coverage_bins_include_their_upper_end() -> None:
     assert [b["count"] for b in bins] == [2, 1, 1, 0, 1, 0, 0, 0, 0, 1]
 
 
-def test_builds_of_right_and_wrong_programs() -> None:
+def test_builds_of_correct_and_wrong_programs() -> None:
     bad = {"gfx942": BuildSummary(ok=False)}
     rows = [
         pair("softmax_block", "softmax", builds={"gfx942": BuildSummary(ok=True, vgpr=40, spills=3, occupancy=4)}),
@@ -76,7 +76,7 @@ def test_gain_is_the_engines_own_over_the_best() -> None:
     assert {b["low"]: b["count"] for b in gain["bins"] if b["count"]} == {1.0: 1, 1.5: 1}
 
 
-def test_splits_say_what_they_share_with_train() -> None:
+def test_compositions_that_splits_share_with_train() -> None:
     rows = [
         pair("row_sum_wave", "row_sum", split="train", composition="sum"),
         pair("softmax_block", "softmax", split="held_out", composition="sum"),
@@ -101,7 +101,7 @@ def test_repeated_and_timed_rows() -> None:
     assert found["repeated"] == 1 and found["timed"] == {"NVIDIA H200 (sm_90)": 1}
 
 
-def test_nothing_has_figures_too() -> None:
+def test_figures_of_no_rows() -> None:
     found = DatasetTally().figures()
     assert found["rows"] == found["tasks"] == 0 and found["coverage"]["quantiles"] == {"count": 0}
     json.dumps(found, allow_nan=False)

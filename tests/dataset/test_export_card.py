@@ -18,7 +18,7 @@ from tests.dataset.pair_sample import pair, sample, timing
 Load = Callable[..., Any]
 
 
-def test_the_card_counts_from_the_rows_and_says_what_was_not_done(tmp_path: Path) -> None:
+def test_the_card_has_counts_and_what_was_not_measured(tmp_path: Path) -> None:
     pairs = sample()
     export("parquet", pairs, tmp_path / "out", ExportOptions(title="A sample", command="hipwright dataset export d"))
     text = (tmp_path / "out" / "README.md").read_text()
@@ -33,7 +33,7 @@ def test_the_card_counts_from_the_rows_and_says_what_was_not_done(tmp_path: Path
     assert f"{sum(p.correct for p in pairs)} programs passed" in body and "hipwright dataset export d" in body
 
 
-def test_the_card_says_what_was_measured(tmp_path: Path) -> None:
+def test_the_card_has_measurements(tmp_path: Path) -> None:
     amd = timing(1.0, 1.2, "AMD MI300X")
     amd = type(amd).from_dict({**amd.to_dict(), "architecture": "gfx942"})
     rows = [pair("softmax_block", "softmax", timing=timing(1, 2)), pair("softmax_online", "softmax", timing=amd)]
@@ -58,7 +58,7 @@ def test_the_cards_columns_are_those_that_the_loader_sees(tmp_path: Path, load: 
             assert len(rows) == next(s["num_examples"] for s in info["splits"] if s["name"] == name)
 
 
-def test_columns_are_the_librarys_own_types() -> None:
+def test_features_are_those_of_the_datasets_library() -> None:
     datasets = pytest.importorskip("datasets")
     assert datasets.Features.from_arrow_schema(schema(COLUMNS))._to_yaml_list() == features(COLUMNS)
     assert set(flat(sample()[0])) == set(COLUMNS)

@@ -32,7 +32,7 @@ def test_an_export_replaces_an_earlier_one_whole(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "export.json").read_text())["format"] == "parquet"
 
 
-def test_other_peoples_files_are_never_replaced(tmp_path: Path) -> None:
+def test_folders_with_other_files_are_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("years of work")
     with pytest.raises(BadInput, match="other files"):
@@ -58,7 +58,7 @@ def test_a_reader_that_fails_leaves_the_earlier_export(tmp_path: Path, form: str
     assert leftovers(tmp_path) == []
 
 
-def test_no_rows_and_no_such_format_are_said(tmp_path: Path) -> None:
+def test_no_rows_and_unknown_formats_are_bad_input(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no row") as error:
         export("sft", [p for p in sample() if not p.correct], tmp_path / "out")
     assert "2 x a wrong program" in error.value.hint and not (tmp_path / "out").exists()
@@ -107,7 +107,7 @@ def test_a_kill_between_the_two_renames_loses_nothing(tmp_path: Path) -> None:
     assert len(list(read_export(out, []))) == len(sample())
 
 
-def test_a_swap_that_fails_half_way_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_replacement_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out, rename = tmp_path / "out", Path.rename
     export("jsonl", sample(), out)
     before = {path.name: path.read_bytes() for path in out.iterdir()}
@@ -123,7 +123,7 @@ def test_a_swap_that_fails_half_way_is_taken_back(tmp_path: Path, monkeypatch: p
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before and leftovers(tmp_path) == []
 
 
-def test_another_export_at_work_is_left_alone(tmp_path: Path) -> None:
+def test_the_folder_of_a_running_export_is_kept(tmp_path: Path) -> None:
     mine = tmp_path / f".out.{os.getppid()}.abc"
     mine.mkdir()
     export("jsonl", sample(), tmp_path / "out")

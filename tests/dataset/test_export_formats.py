@@ -16,7 +16,7 @@ from hipwright.dataset.export.source import kernel_source
 from hipwright.errors import ProgramError
 from hipwright.program.parse import parse
 from hipwright.records import Program
-from tests.dataset.pair_sample import HONEST, pair, program, sample, variant
+from tests.dataset.pair_sample import CORRECT, pair, program, sample, variant
 
 SPLITS = {"train", "unseen_shapes", "test_family"}
 Load = Callable[..., Any]
@@ -49,13 +49,13 @@ def test_without_a_system_prompt_there_is_no_system_message(tmp_path: Path) -> N
     assert first["messages"][0]["content"] == "solve layer_norm"
 
 
-def test_the_same_lesson_is_taught_once(tmp_path: Path) -> None:
+def test_an_answer_is_exported_once_for_each_prompt(tmp_path: Path) -> None:
     one = pair("softmax_block", "softmax")
     written = export("sft", [one, pair("softmax_block", "softmax", kind="variant")], tmp_path / "out")
     assert written.total == 1 and written.left_out == {"the same answer to the same prompt": 1}
 
 
-def test_code_cannot_close_its_block() -> None:
+def test_code_with_backticks_stays_in_its_block() -> None:
     text = "a = '```'\nb = '````'"
     assert fence(text, "python") == f"`````python\n{text}\n`````"
     assert answer(Program(text="not ( python", knobs={"A": 1})) == "```python\nnot ( python\n```"
@@ -119,7 +119,7 @@ def test_the_chosen_knobs_are_in_the_source_record() -> None:
     assert f"-D{name}={value}" in kernel_source(one.program, one.task_source)
 
 
-def test_a_program_without_a_source_record_is_no_silent_loss(tmp_path: Path) -> None:
+def test_programs_without_a_source_record_are_counted(tmp_path: Path) -> None:
     text = program("row_sum_tree").text + "\n\ndef backward(self, grad):\n    return grad\n"
     right = pair("row_sum_tree", "row_sum", program=Program(text=text))
     with pytest.raises(ProgramError):
@@ -130,6 +130,6 @@ def test_a_program_without_a_source_record_is_no_silent_loss(tmp_path: Path) -> 
     assert written.left_out == {"a wrong program that has no ModelNew form": 1}
 
 
-def test_prompts_hold_what_a_writer_needs() -> None:
+def test_prompts_have_the_reference_and_the_note_on_shapes() -> None:
     text = user_prompt(pair("softmax_block", "softmax"))
-    assert "torch.softmax" in text and "read sizes" in text and HONEST["softmax_block"] == "softmax"
+    assert "torch.softmax" in text and "read sizes" in text and CORRECT["softmax_block"] == "softmax"

@@ -15,7 +15,7 @@ from tests.dataset.pair_sample import pair, program, sample, timing, variant
 Load = Callable[..., Any]
 
 
-def test_preferences_say_why(tmp_path: Path, load: Load) -> None:
+def test_preferences_have_reasons_and_evidence(tmp_path: Path, load: Load) -> None:
     pairs = sample()
     export("preference", pairs, tmp_path / "out")
     rows = [row for split in load(tmp_path / "out").values() for row in split]
@@ -54,7 +54,7 @@ def test_a_measurement_outweighs_the_estimate() -> None:
     assert preference.speed_verdict(one(5.0, 1.0, 1.1, "A"), one(20.0, 2.0, 2.2, "B"))[0] == "faster by estimate"
 
 
-def test_a_wrong_program_meets_the_right_one_that_it_resembles() -> None:
+def test_a_wrong_program_is_compared_with_the_nearest_correct_one() -> None:
     right = [pair("softmax_online", "softmax"), pair("softmax_block", "softmax", us=3.0)]
     text = program("softmax_online").text
     wrong = pair("softmax_online", "softmax", kind="negative", program=Program(text=text.replace("expf", "exp2f")))
@@ -65,7 +65,7 @@ def test_a_wrong_program_meets_the_right_one_that_it_resembles() -> None:
     assert next(preference.preferences([*right, named]))[0] == right[1]
 
 
-def test_no_task_outweighs_the_others(tmp_path: Path) -> None:
+def test_rows_per_task_are_limited(tmp_path: Path) -> None:
     many = [variant("softmax_block", "softmax", 100.0 / n) for n in range(1, 40)]
     found = list(preference.preferences(many))
     assert {chosen.estimate_us["gfx942"] for chosen, *_ in found} == {100.0 / 39}, "the fastest of all"

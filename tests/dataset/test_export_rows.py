@@ -32,7 +32,7 @@ def test_every_pair_comes_back_equal(tmp_path: Path, load: Load, form: str) -> N
         assert [row["key"] for row in rows] == [p.key for p in pairs if p.split == split]
 
 
-def test_json_lines_are_read_back_without_a_library(tmp_path: Path) -> None:
+def test_json_lines_are_read_back_by_read_export(tmp_path: Path) -> None:
     pairs = sample()
     export("jsonl", pairs, tmp_path / "out")
     bad: list[BadRow] = []
@@ -40,7 +40,7 @@ def test_json_lines_are_read_back_without_a_library(tmp_path: Path) -> None:
     assert not bad
 
 
-def test_broken_lines_are_named_and_cost_only_themselves(tmp_path: Path) -> None:
+def test_broken_lines_are_reported_and_the_others_read(tmp_path: Path) -> None:
     pairs = sample()
     export("jsonl", pairs, tmp_path / "out")
     path = tmp_path / "out" / "train.jsonl"
@@ -77,7 +77,7 @@ def test_bad_rows_are_counted_and_named_with_their_reason(tmp_path: Path) -> Non
     assert "5 bad rows" in (tmp_path / "out" / "README.md").read_text()
 
 
-def test_text_of_any_kind_survives(tmp_path: Path, load: Load) -> None:
+def test_unusual_text_is_read_back_equal(tmp_path: Path, load: Load) -> None:
     odd = "# \u202e ünïcode ``` \x00 \r\n" + program("softmax_block").text
     one = variant("softmax_block", "softmax", 3.0, evidence="line\nline \U0001f600")
     one = Pair.from_dict({**one.to_dict(), "program": Program(text=odd).to_dict()})

@@ -52,7 +52,7 @@ def found(folder: Path) -> OverlapReport:
     return overlap(tasks, [folder], workers=2)
 
 
-def test_planted_copies_are_found_by_the_strongest_means(found: OverlapReport) -> None:
+def test_planted_copies_are_found_by_the_strongest_kind(found: OverlapReport) -> None:
     hits = {(hit.task, hit.other): (hit.how, hit.likeness) for hit in found.hits}
     assert hits == {
         ("rows", "level1/1_rows"): ("shapeless graph", 1.0),
@@ -63,7 +63,7 @@ def test_planted_copies_are_found_by_the_strongest_means(found: OverlapReport) -
     assert (found.tasks, found.others) == (4, 5)
 
 
-def test_what_was_compared_by_less_is_named_with_the_reason(found: OverlapReport) -> None:
+def test_tasks_without_a_graph_are_named_with_the_reason(found: OverlapReport) -> None:
     assert set(found.weaker) == {"level1/2_values", "level1/3_broken", "level1/4_bytes", "values", "broken"}
     assert "by its operators: " in found.weaker["level1/2_values"]
     assert "by its text alone: " in found.weaker["level1/3_broken"]
@@ -82,38 +82,38 @@ def test_a_folder_without_tasks_is_bad_input(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- comparing, without a process
 
 
-def print_with(name: str, **what: object) -> Fingerprint:
+def fingerprint_with(name: str, **what: object) -> Fingerprint:
     return Fingerprint(name=name, **what)  # type: ignore[arg-type]
 
 
-def test_only_the_strongest_kind_is_told() -> None:
-    known = FingerprintIndex([print_with("held", graph="g", shapeless="s", steps=("a", "b"), text=("t",))])
-    same = print_with("mine", graph="g", shapeless="s", steps=("a", "b"), text=("t",))
+def test_only_the_strongest_kind_is_reported() -> None:
+    known = FingerprintIndex([fingerprint_with("held", graph="g", shapeless="s", steps=("a", "b"), text=("t",))])
+    same = fingerprint_with("mine", graph="g", shapeless="s", steps=("a", "b"), text=("t",))
     assert [(hit.how, hit.other) for hit in known.hits(same)] == [("graph", "held")]
-    assert [hit.how for hit in known.hits(print_with("mine", graph="h", shapeless="s"))] == ["shapeless graph"]
-    assert [hit.how for hit in known.hits(print_with("mine", graph="h", steps=("b", "a")))] == ["steps"]
-    assert [hit.how for hit in known.hits(print_with("mine", text=("t",)))] == ["text"]
-    assert known.hits(print_with("mine", graph="h", shapeless="z", steps=("c",), text=("u",))) == []
+    assert [hit.how for hit in known.hits(fingerprint_with("mine", graph="h", shapeless="s"))] == ["shapeless graph"]
+    assert [hit.how for hit in known.hits(fingerprint_with("mine", graph="h", steps=("b", "a")))] == ["steps"]
+    assert [hit.how for hit in known.hits(fingerprint_with("mine", text=("t",)))] == ["text"]
+    assert known.hits(fingerprint_with("mine", graph="h", shapeless="z", steps=("c",), text=("u",))) == []
 
 
 def test_operators_are_compared_only_where_a_graph_is_missing() -> None:
     operators = tuple(operator_steps(["aten.relu.default", "aten.view.default", "aten.sum.dim_IntList"]))
     assert set(operators) == {"relu#1", "sum#1", "sum after relu#1"}
-    known = FingerprintIndex([print_with("held", graph="g", steps=("a",), operators=operators)])
-    assert known.hits(print_with("mine", graph="h", steps=("b",), operators=operators)) == []
-    assert [hit.how for hit in known.hits(print_with("mine", operators=operators))] == ["operators"]
+    known = FingerprintIndex([fingerprint_with("held", graph="g", steps=("a",), operators=operators)])
+    assert known.hits(fingerprint_with("mine", graph="h", steps=("b",), operators=operators)) == []
+    assert [hit.how for hit in known.hits(fingerprint_with("mine", operators=operators))] == ["operators"]
 
 
-def test_nothing_is_near_nothing() -> None:
-    assert FingerprintIndex([print_with("held")]).hits(print_with("mine")) == []
+def test_empty_fingerprints_do_not_match() -> None:
+    assert FingerprintIndex([fingerprint_with("held")]).hits(fingerprint_with("mine")) == []
 
 
 def test_within_one_set_the_first_is_kept() -> None:
     fingerprints = [
-        print_with("one", graph="g"),
-        print_with("two", graph="g"),
-        print_with("three", graph="h"),
-        print_with("four", graph="g"),
+        fingerprint_with("one", graph="g"),
+        fingerprint_with("two", graph="g"),
+        fingerprint_with("three", graph="h"),
+        fingerprint_with("four", graph="g"),
     ]
     assert [(hit.task, hit.other) for hit in duplicates(fingerprints)] == [("two", "one"), ("four", "one")]
 
@@ -127,15 +127,15 @@ def made(source: str, shapeless: str | None = None) -> SyntheticTask:
     )
 
 
-def test_synthesised_tasks_are_compared_with_each_other_by_what_they_say() -> None:
+def test_synthetic_tasks_are_compared_with_each_other_by_their_records() -> None:
     tasks = {"rows": made(ROWS), "other": made(OTHER), "copy": made(planted(ROWS)["everything"])}
     found = overlap(tasks, ())
     assert [(hit.task, hit.other, hit.how) for hit in found.hits] == [("copy", "rows", "text")]
     assert (found.tasks, found.others, found.weaker) == (3, 0, {})
 
 
-def test_synthesis_is_told_why_a_task_is_too_close(tmp_path: Path) -> None:
-    # the text says nothing: this copy is known by its graph alone
+def test_the_overlap_check_returns_why_a_task_is_too_close(tmp_path: Path) -> None:
+    # the texts differ: only the graphs are equal
     (tmp_path / "held.py").write_text(task("return x * x * torch.sigmoid(x * x)"))
     with overlap_check([tmp_path]) as objection:
         assert objection(made(task("return F.silu(x.square())"))) == (
@@ -153,7 +153,7 @@ BASES, UNRELATED = (3, 200) if os.environ.get("HIPWRIGHT_TEST_OVERLAP") == "whol
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_of_many_planted_copies_all_are_found_and_of_the_unrelated_tasks_none(tmp_path: Path) -> None:
+def test_all_planted_copies_are_found_and_no_unrelated_task(tmp_path: Path) -> None:
     rng = random.Random(31)
     drafts = {}
     while len(drafts) < BASES + UNRELATED:

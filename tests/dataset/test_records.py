@@ -1,4 +1,4 @@
-"""A pair's key names the pair and not what was found of it; figures come from the evaluation as it is."""
+"""Pairs: their keys, JSON, and the figures taken from an evaluation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAIR = Pair(
 )
 
 
-def test_a_key_depends_on_the_pair_alone() -> None:
+def test_a_key_does_not_depend_on_the_evaluation() -> None:
     same = replace(PAIR, coverage=0.5, split="train", provenance={"seed": 3}, evidence="words")
     others = [
         replace(PAIR, kind="variant"),
@@ -30,14 +30,14 @@ def test_a_key_depends_on_the_pair_alone() -> None:
     assert len({PAIR.key, *(one.key for one in others)}) == 5
 
 
-def test_a_pair_survives_json() -> None:
+def test_a_pair_is_read_back_equal_from_json() -> None:
     full = replace(
         PAIR, before=Program(text="q"), builds={"gfx942": BuildSummary(ok=True, vgpr=9)}, operators=("a", "b")
     )
     assert Pair.from_json(full.to_json()) == full
 
 
-def test_builds_tell_the_largest_use_and_the_lowest_occupancy() -> None:
+def test_build_summaries_have_the_largest_use_and_the_lowest_occupancy() -> None:
     kernels = (
         KernelResources(name="a", vgpr=20, sgpr=4, lds_bytes=0, occupancy=8),
         KernelResources(name="b", vgpr=10, sgpr=8, lds_bytes=512, occupancy=4),

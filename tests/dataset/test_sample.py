@@ -49,7 +49,7 @@ def shipped() -> list[Pair]:
     return rows
 
 
-def test_the_shipped_sample_is_small_and_wide(shipped: list[Pair]) -> None:
+def test_the_shipped_sample_is_small_and_varied(shipped: list[Pair]) -> None:
     assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 2 << 20
     assert len(shipped) == 100 and min(Counter(row.kind for row in shipped).values()) >= 15
     assert set(KINDS) == {row.kind for row in shipped} and {row.correct for row in shipped} == {True, False}
@@ -57,7 +57,7 @@ def test_the_shipped_sample_is_small_and_wide(shipped: list[Pair]) -> None:
     assert {row.dtype for row in shipped} == {"float32", "float16", "bfloat16"}
 
 
-def test_every_shipped_row_says_where_it_is_from_and_whose_it_is(shipped: list[Pair]) -> None:
+def test_every_shipped_row_has_provenance_and_licence(shipped: list[Pair]) -> None:
     for row in shipped:
         assert row.licence and row.split and row.operators
         made = row.provenance
@@ -69,7 +69,7 @@ def test_every_shipped_row_says_where_it_is_from_and_whose_it_is(shipped: list[P
             assert row.evidence.startswith("- verdict: ")
 
 
-def test_the_shipped_sample_loads_as_people_load_it(
+def test_the_shipped_sample_loads_with_datasets(
     shipped: list[Pair], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -85,7 +85,7 @@ def test_the_shipped_sample_loads_as_people_load_it(
 
 
 @pytest.mark.slow
-def test_shipped_rows_are_verified_again(shipped: list[Pair]) -> None:
+def test_a_shipped_row_of_each_kind_is_verified_again(shipped: list[Pair]) -> None:
     one_of_each = [next(row for row in shipped if row.kind == kind) for kind in KINDS]
     opener = partial(fresh_machine, ("gfx942", "gfx950", "cpu"), False)
     report = check(one_of_each, opener, sample=0, seed=None, workers=1)

@@ -1,4 +1,4 @@
-"""Splits: whole families, whole compositions and depth are held out; nothing of them is in train."""
+"""Splits: families, compositions and depth are held out as a whole."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_no_composition_of_a_held_out_split_is_in_train(rows: list[SplitFacts], 
 
 
 @given(SETS, st.integers(0, 5))
-def test_each_split_is_what_its_name_says(rows: list[SplitFacts], seed: int) -> None:
+def test_each_split_has_its_defining_property(rows: list[SplitFacts], seed: int) -> None:
     found = assign_splits(rows, seed)
     of = {name: [one for one in rows if found[one.key] == name] for name in SPLITS}
     train = of["train"]
@@ -109,7 +109,7 @@ def composed(count: int) -> list[SplitFacts]:
     return rows
 
 
-def test_of_composed_tasks_every_split_gets_its_share() -> None:
+def test_every_split_gets_its_share_of_composed_tasks() -> None:
     rows = composed(300)
     twins = [
         SplitFacts(key=f"{r.key}b", task=f"{r.task}b", composition=r.composition, families=r.families, sizes="1")
@@ -121,12 +121,12 @@ def test_of_composed_tasks_every_split_gets_its_share() -> None:
         assert 0.01 * counts.total() < counts[name] < 0.2 * counts.total(), (name, counts)
 
 
-def test_another_seed_holds_out_something_else() -> None:
+def test_the_split_depends_on_the_seed() -> None:
     rows = composed(120)
     assert assign_splits(rows, 1) != assign_splits(rows, 2)
 
 
-def test_one_task_is_train_and_none_is_none() -> None:
+def test_a_single_task_is_train_and_no_rows_give_no_splits() -> None:
     assert assign_splits([row(0, frozenset({"relu"}), "8")]) == {"0.0": "train"}
     assert assign_splits([]) == {}
 

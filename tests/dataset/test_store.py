@@ -1,4 +1,4 @@
-"""Whatever a kill, a broken disk or a careless editor leaves: nothing is lost in silence, and the end is the same."""
+"""The data set on disk: recovery from truncated and edited files, other settings, locking."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def built(folder: Path, order: list[str], *, resume: bool = False) -> dict[str, 
 
 @settings(max_examples=40)
 @given(rows=st.floats(0, 1), ends=st.floats(0, 1), order=st.permutations(ORDER))
-def test_a_torn_end_anywhere_gives_the_same_files(
+def test_files_truncated_anywhere_are_completed_to_the_same_files(
     tmp_path_factory: pytest.TempPathFactory, rows: float, ends: float, order: list[str]
 ) -> None:
     folder = tmp_path_factory.mktemp("data")
@@ -70,7 +70,7 @@ def test_a_torn_end_anywhere_gives_the_same_files(
     assert built(torn, order, resume=True) == whole
 
 
-def test_the_order_in_which_tasks_end_does_not_matter(tmp_path: Path) -> None:
+def test_the_files_do_not_depend_on_the_order_in_which_tasks_end(tmp_path: Path) -> None:
     assert built(tmp_path / "one", ["c", "a", "b"]) == built(tmp_path / "two", ["a", "b", "c"])
 
 
@@ -83,10 +83,10 @@ def test_the_order_in_which_tasks_end_does_not_matter(tmp_path: Path) -> None:
         (b"row\n", "does not belong"),
     ],
 )
-def test_a_broken_row_is_named_and_kept_and_its_task_made_again(tmp_path: Path, broken: bytes, why: str) -> None:
+def test_a_broken_row_is_reported_and_its_task_made_again(tmp_path: Path, broken: bytes, why: str) -> None:
     whole = built(tmp_path, ORDER)
     lines = (tmp_path / PAIRS).read_bytes().splitlines(keepends=True)
-    if broken == b"row\n":  # a row whose program somebody edited
+    if broken == b"row\n":  # a row whose program was edited
         plain = json.loads(lines[1])
         broken = json.dumps({**plain, "program": {"text": "other"}}).encode() + b"\n"
     (tmp_path / PAIRS).write_bytes(b"".join([lines[0], broken, *lines[2:]]))
@@ -101,7 +101,7 @@ def test_a_broken_row_is_named_and_kept_and_its_task_made_again(tmp_path: Path, 
     assert BadRow.from_json((tmp_path / BAD).read_bytes()) == bad[0]
 
 
-def test_a_torn_last_row_is_passed_over_by_readers(tmp_path: Path) -> None:
+def test_an_incomplete_last_row_is_reported_by_readers(tmp_path: Path) -> None:
     built(tmp_path, ORDER)
     with (tmp_path / PAIRS).open("ab") as stream:
         stream.write(b'{"key":')
@@ -109,7 +109,7 @@ def test_a_torn_last_row_is_passed_over_by_readers(tmp_path: Path) -> None:
     assert len(list(read_pairs(tmp_path, bad))) == 5 and "torn" in bad[0].why
 
 
-def test_a_fault_of_the_machine_is_tried_again(tmp_path: Path) -> None:
+def test_an_infrastructure_error_is_tried_again(tmp_path: Path) -> None:
     with DatasetStore(tmp_path, SETTINGS, resume=False) as store:
         store.add(TaskOutcome(entry="a", name="a", status="fault", why="no memory"), ())
         store.add(TaskOutcome(entry="b", name="b", status="failed", why="it raises"), ())
@@ -117,7 +117,7 @@ def test_a_fault_of_the_machine_is_tried_again(tmp_path: Path) -> None:
         assert not store.done("a") and store.done("b")
 
 
-def test_fields_that_need_the_whole_are_set_at_the_end(tmp_path: Path) -> None:
+def test_final_fields_are_set_at_the_end(tmp_path: Path) -> None:
     built(tmp_path, ORDER)
     first = PAIRS_OF["a"][0]
     with DatasetStore(tmp_path, SETTINGS, resume=True) as store:
@@ -129,14 +129,14 @@ def test_fields_that_need_the_whole_are_set_at_the_end(tmp_path: Path) -> None:
     ("change", "says"),
     [({"resume": False}, "already holds"), ({"settings": {**SETTINGS, "variants": 3}}, "begun with variants 2")],
 )
-def test_another_build_does_not_mix_in(tmp_path: Path, change: dict[str, Any], says: str) -> None:
+def test_other_settings_are_refused(tmp_path: Path, change: dict[str, Any], says: str) -> None:
     built(tmp_path, ORDER)
     asked: dict[str, Any] = {"settings": SETTINGS, "resume": True, **change}
     with pytest.raises(BadInput, match=says), DatasetStore(tmp_path, **asked):
         pass
 
 
-def test_one_process_at_a_time(tmp_path: Path) -> None:
+def test_one_process_writes_at_a_time(tmp_path: Path) -> None:
     with (
         DatasetStore(tmp_path, SETTINGS, resume=False),
         pytest.raises(BadInput, match="another process"),
@@ -145,6 +145,6 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-def test_no_data_set_is_said(tmp_path: Path) -> None:
+def test_a_missing_data_set_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no data set"):
         list(read_pairs(tmp_path))

@@ -1,4 +1,4 @@
-"""A folder of tasks that was torn, edited or half deleted: everything that can be read is, and the rest is named."""
+"""Reading folders of tasks: what is readable is read, and problems are reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def made(name: str, source: str) -> SyntheticTask:
 
 
 def synthesised(folder: Path) -> list[SyntheticTask]:
-    """A folder as `hipwright synth` leaves it."""
+    """Write a folder like that of `hipwright synth`."""
     tasks = [made("rows", tiny.ROWS), made("points", tiny.POINTS), made("raises", tiny.RAISES)]
     (folder / "tasks").mkdir()
     (folder / "tasks.jsonl").write_text("".join(one.to_json() + "\n" for one in tasks))
@@ -33,7 +33,7 @@ def test_a_whole_folder_has_no_problems(tmp_path: Path) -> None:
     assert read_tasks(tmp_path) == ([DatasetTask(one.draft.name, one.draft.source, one) for one in tasks], [])
 
 
-def test_nothing_is_lost_and_everything_wrong_is_named(tmp_path: Path) -> None:
+def test_unreadable_missing_and_changed_files_are_reported(tmp_path: Path) -> None:
     tasks = synthesised(tmp_path)
     lines = [one.to_json() for one in tasks]
     (tmp_path / "tasks.jsonl").write_text("\n".join([lines[0], "{]", lines[1], lines[2][:60]]))
@@ -46,9 +46,9 @@ def test_nothing_is_lost_and_everything_wrong_is_named(tmp_path: Path) -> None:
         ("raises", False),
     ]
     assert entries[2].source == tiny.RAISES
-    said = "\n".join(problems)
+    reported = "\n".join(problems)
     for part in ("line 2", "line 4", "rows.py is missing", "points.py differs", "raises.py has no line"):
-        assert part in said
+        assert part in reported
     assert len(problems) == 5
 
 
@@ -63,7 +63,7 @@ def test_a_plain_folder_and_a_task_given_twice(tmp_path: Path) -> None:
     assert len(problems) == 1 and "bad.py cannot be read" in problems[0]
 
 
-def test_nothing_to_read(tmp_path: Path) -> None:
+def test_folders_without_tasks_are_bad_input(tmp_path: Path) -> None:
     (tmp_path / "tasks.jsonl").write_text("{]\n")
     with pytest.raises(BadInput, match="no task in"):
         read_tasks(tmp_path)
@@ -71,7 +71,7 @@ def test_nothing_to_read(tmp_path: Path) -> None:
         read_tasks(tmp_path / "none")
 
 
-def test_a_changed_task_is_another() -> None:
+def test_the_key_depends_on_the_text() -> None:
     entry = DatasetTask("rows", tiny.ROWS)
     assert entry.key == DatasetTask("rows", tiny.ROWS, made("rows", tiny.ROWS)).key
     assert entry.key != DatasetTask("rows", tiny.POINTS).key

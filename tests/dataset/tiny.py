@@ -1,4 +1,4 @@
-"""Tiny tasks, and jobs for worker processes that do not need a machine."""
+"""Small tasks, and jobs for worker processes that need no machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RAISES = task("x @ x", "3, 4")
 
 @contextmanager
 def counter(path: Path) -> Iterator[Path]:
-    """What a worker holds here: a file that notes that it opened."""
+    """A worker's resource: a file to which opening and jobs are appended."""
     with path.open("a") as stream:
         stream.write("open\n")
     yield path
@@ -40,7 +40,7 @@ def closed(message: str) -> Iterator[None]:
 
 
 def do(path: Path, job: str) -> str:
-    """One job by its name."""
+    """Do the job that its name asks for: end the process, hang, raise, or return the name in capitals."""
     with path.open("a") as stream:
         stream.write(f"{job}\n")
     if job.startswith("die"):
@@ -48,9 +48,9 @@ def do(path: Path, job: str) -> str:
     if job.startswith("hang"):
         time.sleep(60)
     if job.startswith("task"):
-        raise TaskError("its own fault", hint="look")
+        raise TaskError("the task is at fault", hint="look")
     if job.startswith("once") and path.read_text().count(f"{job}\n") == 1:
-        raise WorkerError("the machine's")
+        raise WorkerError("infrastructure")
     if job.startswith("bug"):
-        raise ZeroDivisionError("ours")
+        raise ZeroDivisionError("a bug")
     return job.upper()

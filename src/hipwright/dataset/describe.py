@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from math import prod
 from typing import Any
 
 from hipwright.dataset.tasks import DatasetTask
 from hipwright.measure.cost import FREE, base_name
 from hipwright.records import TensorSpec
-from hipwright.synth.describe import difficulty, family, reduction_axes
+from hipwright.synth.describe import difficulty, family, main_dtype, reduction_axes
 
 
 def task_fields(entry: DatasetTask, graph: Mapping[str, Any], inputs: Sequence[TensorSpec]) -> dict[str, Any]:
@@ -24,7 +22,7 @@ def task_fields(entry: DatasetTask, graph: Mapping[str, Any], inputs: Sequence[T
     return {
         "operators": tuple(dict.fromkeys(names)),
         "families": tuple(dict.fromkeys(filter(None, map(family, bare)))),
-        "dtype": _dtype(inputs),
+        "dtype": main_dtype(inputs),
         "difficulty": difficulty(bare, reduction_axes(graph), _outputs(graph["output"])),
         "licence": "",  # unknown for a plain file
         "composition": composition(names),
@@ -34,13 +32,6 @@ def task_fields(entry: DatasetTask, graph: Mapping[str, Any], inputs: Sequence[T
 def composition(operators: Sequence[str]) -> str:
     """The set of operators of a task without views, as sorted names joined by "+"."""
     return "+".join(sorted({name for one in operators if (name := base_name(one)) not in (*FREE, "getitem")}))
-
-
-def _dtype(inputs: Sequence[TensorSpec]) -> str:
-    held: Counter[str] = Counter()
-    for spec in inputs:
-        held[spec.dtype] += prod(spec.shape)
-    return max(held, key=lambda name: ("float" in name, held[name]), default="")
 
 
 def _outputs(output: Any) -> int:

@@ -184,9 +184,9 @@ class _PairMaker:
         """
         choice, rng = space(attempt.graph), random.Random(_derived_seed("variants", self.settings, self.entry))
         wanted = self.settings.variants if self._passed() else max(self.settings.variants, MIN_SCHEDULES)
-        most = len(self.seen) + wanted
+        limit = len(self.seen) + wanted
         for draw in range(wanted * DRAWS_PER_SCHEDULE):
-            if len(self.seen) >= most:
+            if len(self.seen) >= limit:
                 break
             drawn = mutate(choice, [], rng) if draw % 2 == 0 else sample(choice, [], rng)
             choices = {**drawn, **attempt.fixed}

@@ -1,4 +1,4 @@
-"""Overlap: which tasks are copies, or near copies, of tasks held elsewhere (docs/hygiene.md).
+"""Overlap: which tasks are copies, or near copies, of tasks elsewhere (docs/hygiene.md).
 
 Each task is opened in the sandbox and captured. A task that cannot be captured is compared by the operators that it
 executes, and one that cannot be opened by its text; `OverlapReport.weaker` names both.
@@ -99,14 +99,14 @@ def overlap(
     own = {name: one.draft.source if against and isinstance(one, SyntheticTask) else one for name, one in tasks.items()}
     with Zygote(ZYGOTE_IMPORTS, unsafe=unsafe, name="task host") as zygote:
         known = list(fingerprints(others, zygote, workers=workers, listener=listener))
-        mine = list(fingerprints(own, zygote, workers=workers, listener=listener))
-    weaker = {one.name: one.why for one in (*known, *mine) if one.why}
+        compared = list(fingerprints(own, zygote, workers=workers, listener=listener))
+    weaker = {one.name: one.why for one in (*known, *compared) if one.why}
     if against:
         index = FingerprintIndex(known, threshold)
-        hits = [hit for one in mine for hit in index.hits(one)]
+        hits = [hit for one in compared for hit in index.hits(one)]
     else:
-        hits = duplicates(mine, threshold)
-    return OverlapReport(hits=tuple(hits), tasks=len(mine), others=len(known), weaker=weaker)
+        hits = duplicates(compared, threshold)
+    return OverlapReport(hits=tuple(hits), tasks=len(compared), others=len(known), weaker=weaker)
 
 
 @contextmanager
@@ -121,9 +121,7 @@ def overlap_check(
 
 
 def _objection(index: FingerprintIndex, zygote: Zygote, task: SyntheticTask) -> str:
-    hits = index.hits(
-        fingerprint_of_synthetic(task)
-    )  # hashes and text are at hand; the graph is captured only if they are silent
+    hits = index.hits(fingerprint_of_synthetic(task))  # without capture
     if not hits and "shapeless" not in task.provenance:
         hits = index.hits(fingerprint(task.draft.name, task.draft.source, zygote))
     if not hits:

@@ -154,11 +154,11 @@ def _held_compositions(tasks: dict[str, SplitFacts], seed: int, share: float) ->
     for task, row in tasks.items():
         groups[row.composition].append(task)
     uses = Counter(name for composition in groups for name in composition.split("+"))
-    wanted = share * len(tasks)
+    limit = share * len(tasks)
     held: dict[str, Split] = {}
     for composition in sorted(groups, key=lambda c: content_key("held composition", str(seed), c)):
         names = composition.split("+")
-        fits = len(held) + len(groups[composition]) <= wanted
+        fits = len(held) + len(groups[composition]) <= limit
         if len(names) > 1 and fits and all(uses[name] > 1 for name in names):
             uses.subtract(names)
             held |= dict.fromkeys(groups[composition], "unseen_compositions")
@@ -170,11 +170,11 @@ def _held_shapes(tasks: dict[str, SplitFacts], seed: int, share: float) -> dict[
     groups: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for task, row in tasks.items():
         groups[row.composition][row.sizes].append(task)
-    wanted = share * len(tasks)
+    limit = share * len(tasks)
     held: dict[str, Split] = {}
     for composition in sorted(groups, key=lambda c: content_key("held shapes", str(seed), c)):
         sizes = groups[composition]
         drawn = min(sizes, key=lambda s: content_key("held size", str(seed), composition, s))
-        if len(sizes) > 1 and len(held) + len(sizes[drawn]) <= wanted:
+        if len(sizes) > 1 and len(held) + len(sizes[drawn]) <= limit:
             held |= dict.fromkeys(sizes[drawn], "unseen_shapes")
     return held

@@ -119,11 +119,11 @@ class Pool(Generic[Job, Result]):
 
     def _start(self) -> _Worker[Job]:
         context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, self.opener, self.work), daemon=True)
+        parent_end, worker_end = context.Pipe()
+        process = context.Process(target=_serve, args=(worker_end, self.opener, self.work), daemon=True)
         process.start()
-        theirs.close()
-        worker: _Worker[Job] = _Worker(process, ours)
+        worker_end.close()
+        worker: _Worker[Job] = _Worker(process, parent_end)
         self._workers.append(worker)
         return worker
 
@@ -154,18 +154,18 @@ def _serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     try:
-        with opener() as held:
+        with opener() as resource:
             while (job := pipe.recv()) is not None:
-                pipe.send(("done", _done(work, held, job)))
+                pipe.send(("done", _done(work, resource, job)))
     except (EOFError, BrokenPipeError):
         return
     except HipwrightError as error:
         pipe.send(("closed", _picklable(error)))
 
 
-def _done(work: Callable[[Any, Any], Any], held: Any, job: Any) -> Any:
+def _done(work: Callable[[Any, Any], Any], resource: Any, job: Any) -> Any:
     try:
-        return work(held, job)
+        return work(resource, job)
     except HipwrightError as error:
         return _picklable(error)
     except Exception as error:  # a bug: reported as the result of its job

@@ -145,9 +145,9 @@ def check_text(source: str) -> None:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise TaskRefused("static", f"it is not Python: {error}") from None
     names = {node.name for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
-    for wanted in ("Model", "get_inputs", "get_init_inputs"):
-        if wanted not in names:
-            raise TaskRefused("static", f"it defines no {wanted}")
+    for name in ("Model", "get_inputs", "get_init_inputs"):
+        if name not in names:
+            raise TaskRefused("static", f"it defines no {name}")
     for line, why in _violations(tree):
         raise TaskRefused("static", f"line {line}: {why}")
 

@@ -148,11 +148,11 @@ def _leads(rng: random.Random, constraints: TaskConstraints, lead: str) -> tuple
     )
 
 
-def _rank(rng: random.Random, leads: Sequence[SynthOperator], asked: int | None) -> int:
-    ranks = {rank: weight for rank, weight in RANKS.items() if all(rank in one.ranks for one in leads)}
-    if asked is not None:
-        require(asked in ranks, f"rank {asked} does not go with the operators")
-        return asked
+def _rank(rng: random.Random, leads: Sequence[SynthOperator], rank: int | None) -> int:
+    ranks = {n: weight for n, weight in RANKS.items() if all(n in one.ranks for one in leads)}
+    if rank is not None:
+        require(rank in ranks, f"rank {rank} does not go with the operators")
+        return rank
     require(bool(ranks), "the operators take no rank in common")
     return _draw(rng, ranks)
 

@@ -206,9 +206,9 @@ def violation(task: SyntheticTask, constraints: TaskConstraints) -> str:
         ("dtype", constraints.dtype, task.dtype),
         ("ndim", constraints.ndim, rank),
     )
-    for name, asked, got in exact:
-        if asked is not None and asked != got:
-            return f"{name} is {got}, not {asked}"
+    for name, required, actual in exact:
+        if required is not None and required != actual:
+            return f"{name} is {actual}, not {required}"
     for name, span, number in (("fused", constraints.fused, task.fused), ("elements", constraints.elements, size)):
         if span is not None and not span[0] <= number <= span[1]:
             return f"{name} is {number}, not {span[0]} to {span[1]}"

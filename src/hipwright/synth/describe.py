@@ -82,7 +82,7 @@ def synthetic_task(draft: Draft, checked: CheckedTask, *, graph: str, provenance
         operators=tuple(dict.fromkeys(str(node["op"]) for node in nodes if node["op"] != "getitem")),
         families=tuple(dict.fromkeys(one for one in map(family, names) if one not in ("", "view"))),
         fused=sum(is_fused(name) for name in names),
-        dtype=_dtype(facts.inputs),
+        dtype=main_dtype(facts.inputs),
         inputs=facts.inputs,
         outputs=facts.outputs,
         bytes=moved,
@@ -185,12 +185,12 @@ def _spec_dicts(specs: Iterable[TensorSpec]) -> list[dict[str, Any]]:
     return [{"dtype": spec.dtype, "shape": spec.shape, "stride": spec.stride} for spec in specs]
 
 
-def _dtype(inputs: Sequence[TensorSpec]) -> str:
+def main_dtype(inputs: Sequence[TensorSpec]) -> str:
     """The dtype of most input elements; a floating dtype where there is one."""
-    held: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for spec in inputs:
-        held[spec.dtype] += prod(spec.shape)
-    return max(held, key=lambda name: ("float" in name, held[name]), default="")
+        counts[spec.dtype] += prod(spec.shape)
+    return max(counts, key=lambda name: ("float" in name, counts[name]), default="")
 
 
 # ---------------------------------------------------------------- reductions

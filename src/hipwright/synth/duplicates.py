@@ -9,7 +9,7 @@ from hipwright.synth.records import SyntheticTask
 
 
 class DuplicateFilter:
-    """The tasks that were accepted so far; a call accepts one more task or says what it duplicates."""
+    """The tasks that were accepted so far; a call accepts one more task or returns what it duplicates."""
 
     def __init__(self, tasks: Sequence[SyntheticTask]) -> None:
         self._near_copies = NearCopyIndex()

@@ -59,7 +59,7 @@ class TaskMutation(Record, frozen=True, kw_only=True):
     source: str
 
 
-Change = tuple[str, Callable[[ast.Module], None]]  # (its text, a function that makes it in a fresh tree)
+Change = tuple[str, Callable[[ast.Module], None]]  # (its description, a function that applies it to a tree)
 
 
 def mutations(source: str, rng: random.Random) -> list[TaskMutation]:

@@ -1,4 +1,4 @@
-"""What a synthesis run is asked for, and the interface of a language model that writes drafts."""
+"""The request of a synthesis run, and the interface of a language model that writes drafts."""
 
 from __future__ import annotations
 

@@ -237,5 +237,5 @@ def _listed(made: list[str]) -> list[str]:
 def _named(sketch: Sketch, name: str) -> bool:
     import re
 
-    word = re.compile(rf"\b{name.upper()}\b")
-    return name in sketch.named or any(word.search(text) for text in sketch.inputs.values())
+    pattern = re.compile(rf"\b{name.upper()}\b")
+    return name in sketch.named or any(pattern.search(text) for text in sketch.inputs.values())

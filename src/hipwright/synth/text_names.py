@@ -130,9 +130,8 @@ STATE = frozenset({"parameter", "buffer", "register_buffer", "register_parameter
 ROOTS = frozenset({"torch", "nn", "F", "functional", "math", "special", "linalg", "fft", "ops", "aten"})
 SETTINGS = frozenset({"eval", "train", "to", "float", "half", "double", "bfloat16", "requires_grad_"})  # of a module
 
-DEFAULT_MODES = frozenset(
-    {"mean", "none", "nearest", "zeros", "constant", "floor"}
-)  # mode_suffix that need not be said
+# modes that add no suffix
+DEFAULT_MODES = frozenset({"mean", "none", "nearest", "zeros", "constant", "floor"})
 
 
 def mode_suffix(call: ast.expr) -> str:

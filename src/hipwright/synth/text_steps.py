@@ -149,8 +149,8 @@ class _ForwardReader:
             case ast.AnnAssign(target=target, value=ast.expr() as value):
                 self._bind(scope, target, value)
             case ast.AugAssign(target=target, op=op, value=value):
-                held = self._step(BINARY.get(type(op), "op"), [self.read(scope, target), self.read(scope, value)])
-                self._hold(scope, target, held)
+                results = self._step(BINARY.get(type(op), "op"), [self.read(scope, target), self.read(scope, value)])
+                self._assign(scope, target, results)
             case ast.Expr(value=value):
                 self.read(scope, value)
             case ast.If(body=body, orelse=orelse):
@@ -167,7 +167,7 @@ class _ForwardReader:
         modules: list[ast.expr | None] = list(self._listed(scope, items))
         for module in modules or [None]:
             if module is None:
-                self._hold(scope, target, self.read(scope, items))
+                self._assign(scope, target, self.read(scope, items))
             elif isinstance(target, ast.Name):
                 scope.modules[f"local {target.id}"] = module
             returned += self._block(scope, body)
@@ -175,22 +175,22 @@ class _ForwardReader:
 
     def _bind(self, scope: NameScope, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
-            held = [self.read(scope, item) for item in value.elts]
-            for one, what in zip(target.elts, held, strict=False):
-                self._hold(scope, one, what)
+            results = [self.read(scope, item) for item in value.elts]
+            for item, value_of_item in zip(target.elts, results, strict=False):
+                self._assign(scope, item, value_of_item)
         else:
-            self._hold(scope, target, self.read(scope, value))
+            self._assign(scope, target, self.read(scope, value))
 
-    def _hold(self, scope: NameScope, target: ast.expr, held: Results) -> None:
+    def _assign(self, scope: NameScope, target: ast.expr, results: Results) -> None:
         if isinstance(target, ast.Name):
-            scope.names[target.id] = held
+            scope.names[target.id] = results
         elif isinstance(target, (ast.Tuple, ast.List)):
             for item in target.elts:
-                self._hold(scope, item, held)
+                self._assign(scope, item, results)
         elif isinstance(target, ast.Starred):
-            self._hold(scope, target.value, held)
+            self._assign(scope, target.value, results)
         elif isinstance(target, ast.Subscript):
-            self._hold(scope, target.value, self._step("index_put", [self.read(scope, target.value), held]))
+            self._assign(scope, target.value, self._step("index_put", [self.read(scope, target.value), results]))
 
     # ---------------------------------------------------------------- expressions
 
@@ -210,18 +210,18 @@ class _ForwardReader:
             case ast.Attribute():
                 return self._attribute(scope, node)
             case ast.Subscript(value=value, slice=index):
-                held, at = self.read(scope, value), self.read(scope, index)
-                return self._step("index", [held, at]) if at else held
+                results, at = self.read(scope, value), self.read(scope, index)
+                return self._step("index", [results, at]) if at else results
             case ast.NamedExpr(target=target, value=value):
-                self._hold(scope, target, held := self.read(scope, value))
-                return held
+                self._assign(scope, target, results := self.read(scope, value))
+                return results
             case ast.Lambda():
                 return ()
         return tuple(s for child in ast.iter_child_nodes(node) for s in self._child(scope, child))
 
     def _child(self, scope: NameScope, node: ast.AST) -> Results:
         if isinstance(node, ast.comprehension):
-            self._hold(scope, node.target, self.read(scope, node.iter))
+            self._assign(scope, node.target, self.read(scope, node.iter))
             return ()
         return self.read(scope, node) if isinstance(node, ast.expr) else ()
 
@@ -234,10 +234,10 @@ class _ForwardReader:
 
     def _step(self, name: str, operands: Iterable[Results]) -> Results:
         """Add a step and return its result; () when no operand is a tensor. Parameters are not among `above`."""
-        held = [step for operand in operands for step in operand]
-        if not held:
+        results = [step for operand in operands for step in operand]
+        if not results:
             return ()
-        above = {id(step): step for step in held if step.name != "state"}
+        above = {id(step): step for step in results if step.name != "state"}
         self.found.append(made := OperatorResult(name, tuple(above.values())))
         return (made,)
 
@@ -257,7 +257,7 @@ class _ForwardReader:
         if name in NOT_TENSORS:
             return ()
         if name in STEPLESS:
-            return tuple(step for held in (*on, *given) for step in held)
+            return tuple(step for results in (*on, *given) for step in results)
         if name == "linear":
             return self._step("add", [self._step("matmul", given)])
         return self._step(name + mode_suffix(node), [*on, *given])
@@ -311,10 +311,10 @@ class _ForwardReader:
             return self._inside(self._scope(self.classes[name]), forward, given) if forward is not None else ()
         kind = canonical_name(name)
         if kind == "sequential":
-            held = given[0] if given else ()
+            results = given[0] if given else ()
             for part in self._listed(scope, module):
-                held = self._apply(scope, part, [held])
-            return held
+                results = self._apply(scope, part, [results])
+            return results
         if kind in STEPLESS:
             return given[0] if given else ()
         if kind == "linear":

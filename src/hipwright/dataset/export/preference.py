@@ -51,11 +51,11 @@ def speed_verdict(one: Pair, other: Pair) -> tuple[str, str]:
     common = sorted(one.estimate_us.keys() & other.estimate_us.keys())
     if not common or not all(one.estimate_us[t] <= (1.0 - GAIN) * other.estimate_us[t] for t in common):
         return "", ""
-    words = "; ".join(
+    evidence = "; ".join(
         f"{target}: estimate {one.estimate_us[target]:.4g} us against {other.estimate_us[target]:.4g} us"
         for target in common
     )
-    return "faster by estimate", words
+    return "faster by estimate", evidence
 
 
 def _measured(one: Timing | None, other: Timing | None) -> tuple[str, str] | None:
@@ -70,8 +70,8 @@ def _measured(one: Timing | None, other: Timing | None) -> tuple[str, str] | Non
     low, high = one.versus[name].interval, other.versus[name].interval
     if low[0] <= high[1]:
         return "", ""
-    words = f"{one.device}: {low[0]:.3f} to {low[1]:.3f} times {name} against {high[0]:.3f} to {high[1]:.3f} times"
-    return "faster by measurement", words
+    evidence = f"{one.device}: {low[0]:.3f} to {low[1]:.3f} times {name} against {high[0]:.3f} to {high[1]:.3f} times"
+    return "faster by measurement", evidence
 
 
 def preferences(pairs: Sequence[Pair]) -> Iterator[tuple[Pair, Pair, str, str]]:
@@ -96,8 +96,8 @@ def _nearest(text: str, rejected: Pair, right: Sequence[Pair]) -> Pair:
     lines = set(text.splitlines())
 
     def shared(pair: Pair) -> float:
-        mine = set(settled_text(pair.program).splitlines())
-        return len(lines & mine) / len(lines | mine)
+        own = set(settled_text(pair.program).splitlines())
+        return len(lines & own) / len(lines | own)
 
     return max(right, key=shared)
 
@@ -130,8 +130,8 @@ def _faster(right: Sequence[Pair]) -> Iterator[tuple[Pair, Pair, str, str]]:
         if better:
             faster = [one for one, _, _ in better]
             beaten = {id(one): sum(bool(speed_verdict(rival, one)[0]) for rival in faster) for one in faster}
-            one, how, words = min(better, key=lambda item: (beaten[id(item[0])], sum(item[0].estimate_us.values())))
-            yield one, other, how, words
+            one, how, evidence = min(better, key=lambda item: (beaten[id(item[0])], sum(item[0].estimate_us.values())))
+            yield one, other, how, evidence
 
 
 def _fill(pairs: Iterator[Pair], job: ExportJob) -> None:
@@ -140,19 +140,19 @@ def _fill(pairs: Iterator[Pair], job: ExportJob) -> None:
         if not found:
             reason = "its task has no verified program" if not any(p.correct for p in group) else "nothing to compare"
             job.left_out[reason] += len(group)
-        asked = fresh_prompt(group[0], job.options)
+        messages = fresh_prompt(group[0], job.options)
         sorts: Counter[str] = Counter()
-        for chosen, rejected, how, words in found:
+        for chosen, rejected, how, evidence in found:
             sorts[how] += 1
             if sorts[how] > MAX_PER_TASK:
                 job.left_out[f"beyond {MAX_PER_TASK} of a sort for one task"] += 1
                 continue
             row = {
-                "prompt": asked,
+                "prompt": messages,
                 "chosen": reply(chosen.program),
                 "rejected": reply(rejected.program),
                 "preferred": how,
-                "evidence": words,
+                "evidence": evidence,
                 "chosen_key": chosen.program.key,
                 "rejected_key": rejected.program.key,
                 **task_facts(group[0]),

@@ -51,31 +51,31 @@ def _task(pairs: Sequence[Pair], options: ExportOptions) -> tuple[list[dict[str,
     for pair in right:
         for target, value in pair.estimate_us.items():
             best[target] = min(value, best.get(target, value))
-    known = {
+    columns = {
         "verified_programs": len({pair.program.key for pair in right}),
         "best_estimate_us": estimate_rows(best),
         "licence": pairs[0].licence,
     }
-    return fresh_prompt(pairs[0], options), {**task_facts(pairs[0]), **known}
+    return fresh_prompt(pairs[0], options), {**task_facts(pairs[0]), **columns}
 
 
 def _fill_trl(pairs: Iterator[Pair], job: ExportJob) -> None:
     chat_rows = ChatRows(job.options)
     for group in by_task(pairs, job.folder):
         job.put_each(group, chat_rows, table="sft")
-        asked, known = _task(group, job.options)
-        job.put(group[0].split, {"prompt": asked, "ground_truth": group[0].task_source, **known}, table="grpo")
+        messages, columns = _task(group, job.options)
+        job.put(group[0].split, {"prompt": messages, "ground_truth": group[0].task_source, **columns}, table="grpo")
 
 
 def _fill_verl(pairs: Iterator[Pair], job: ExportJob) -> None:
     for index, group in enumerate(by_task(pairs, job.folder)):
-        asked, known = _task(group, job.options)
+        messages, columns = _task(group, job.options)
         row = {
             "data_source": SOURCE,
-            "prompt": asked,
+            "prompt": messages,
             "ability": ABILITY,
             "reward_model": {"style": "rule", "ground_truth": group[0].task_source},
-            "extra_info": {"split": split_name(group[0].split), "index": index, **known},
+            "extra_info": {"split": split_name(group[0].split), "index": index, **columns},
         }
         job.put(group[0].split, row)
 

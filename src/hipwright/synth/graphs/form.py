@@ -78,11 +78,11 @@ class NormalForm:
 
     def used(self) -> list[int]:
         """The ids of values that outputs and writes depend on, in order of computation."""
-        wanted = {*self.outputs, *self.writes}
+        needed = {*self.outputs, *self.writes}
         for place in range(len(self.values) - 1, -1, -1):
-            if place in wanted:
-                wanted.update(refs(self.values[place].args))
-        return sorted(wanted)
+            if place in needed:
+                needed.update(refs(self.values[place].args))
+        return sorted(needed)
 
 
 def refs(argument: Argument) -> list[int]:
