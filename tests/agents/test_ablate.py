@@ -58,36 +58,36 @@ def outcomes(arm: str, factor: Callable[[int, int], float], tasks: int = 6, seed
 def test_ratios_are_paired_over_tasks_and_seeds() -> None:
     rng = random.Random(1)
     noise = {(t, s): rng.uniform(0.9, 1.2) for t in range(6) for s in range(3)}
-    told = [
+    printed = [
         *outcomes("a", lambda t, s: noise[t, s]),
         *outcomes("same", lambda t, s: noise[t, s]),
         *outcomes("slower", lambda t, s: 1.1 * noise[t, s]),
         *outcomes("mixed", lambda t, s: noise[t, s] * (1.3 if t % 2 else 0.8)),
     ]
-    a, same, slower, mixed = table(told, ["a", "same", "slower", "mixed"], "a")
+    a, same, slower, mixed = table(printed, ["a", "same", "slower", "mixed"], "a")
     assert a.ratio == 1.0 and a.interval == (1.0, 1.0) and a.pairs == 18
     assert same.ratio == 1.0
     assert slower.ratio == pytest.approx(1.1) and slower.interval == pytest.approx((1.1, 1.1))
     assert mixed.interval is not None and mixed.interval[0] < 1.0 < mixed.interval[1]
     assert mixed.ratio == pytest.approx((1.3 * 0.8) ** 0.5)
-    assert table(told, ["a", "mixed"], "a")[1] == mixed
+    assert table(printed, ["a", "mixed"], "a")[1] == mixed
 
 
 def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     rng, hits = random.Random(4), 0
     for trial in range(60):
         shift = {(t, s): rng.gauss(0.1, 0.1) for t in range(12) for s in range(2)}
-        told = outcomes("a", lambda t, s: 1.0, 12, 2)
-        told += outcomes("b", lambda t, s, k=shift: exp(k[t, s]), 12, 2)  # type: ignore[misc]
-        low, high = table(told, ["a", "b"], "a", seed=trial)[1].interval or (0, 0)
+        printed = outcomes("a", lambda t, s: 1.0, 12, 2)
+        printed += outcomes("b", lambda t, s, k=shift: exp(k[t, s]), 12, 2)  # type: ignore[misc]
+        low, high = table(printed, ["a", "b"], "a", seed=trial)[1].interval or (0, 0)
         hits += low <= exp(0.1) <= high
     assert 50 <= hits <= 60
 
 
 def test_runs_without_a_result_are_counted_and_not_compared() -> None:
-    told = [*outcomes("a", lambda t, s: 1.0, 2, 1), *outcomes("b", lambda t, s: 1.02, 2, 1)[:1]]
-    told.append(ArmOutcome(task="t1", arm="b", seed=0, run="r", curve=(None, None), failed=2))
-    a, b = table(told, ["a", "b"], "a")
+    printed = [*outcomes("a", lambda t, s: 1.0, 2, 1), *outcomes("b", lambda t, s: 1.02, 2, 1)[:1]]
+    printed.append(ArmOutcome(task="t1", arm="b", seed=0, run="r", curve=(None, None), failed=2))
+    a, b = table(printed, ["a", "b"], "a")
     assert (b.nothing, b.failed, b.pairs, b.runs) == (1, 2, 1, 2)
     assert b.ratio == pytest.approx(1.02)
     assert (a.reached, a.after, b.reached, b.after) == (2, 2.0, 1, None)
@@ -96,8 +96,8 @@ def test_runs_without_a_result_are_counted_and_not_compared() -> None:
 
 def test_a_log_becomes_a_curve() -> None:
     log = RunLog()
-    told = [("pass", 5.0), ("wrong_value", None), ("pass", 3.0), ("pass", 4.0)]
-    for n, (status, score) in enumerate(told):
+    printed = [("pass", 5.0), ("wrong_value", None), ("pass", 3.0), ("pass", 4.0)]
+    for n, (status, score) in enumerate(printed):
         e = Evaluation(
             task="t", program=f"p{n}", status=status, score=score, score_kind="estimate" if score else "none"
         )  # type: ignore[arg-type]
@@ -123,9 +123,9 @@ class TaskJudge(Judge):
     def evaluate(self, program: Program) -> Evaluation:
         if self.stop_after is not None and len(self.calls) >= self.stop_after:
             raise KeyboardInterrupt
-        told = super().evaluate(program).to_dict()
-        score = told["score"] * self.slower if told["score"] is not None else None
-        return Evaluation.from_dict({**told, "task": self.task, "score": score})
+        printed = super().evaluate(program).to_dict()
+        score = printed["score"] * self.slower if printed["score"] is not None else None
+        return Evaluation.from_dict({**printed, "task": self.task, "score": score})
 
 
 class Bench:
@@ -256,18 +256,18 @@ def test_the_command_on_real_tasks(tmp_path: Path, capsys: pytest.CaptureFixture
 
     app = typer.Typer()
     app.command()(command)
-    words = ["examples/bias_gelu.py", "examples/transposed_add.py", "--budget", "2", "--seeds", "1", "--fill", "1"]
-    words += ["--arms", "single-shot,pipeline", "--without", "screener", "--out", str(tmp_path)]
+    arguments = ["examples/bias_gelu.py", "examples/transposed_add.py", "--budget", "2", "--seeds", "1", "--fill", "1"]
+    arguments += ["--arms", "single-shot,pipeline", "--without", "screener", "--out", str(tmp_path)]
     shown = []
     for more in ([], ["--json"]):
         with warm.zygotes():
-            assert typer.main.get_command(app)(args=[*words, *more], standalone_mode=False) == 0
+            assert typer.main.get_command(app)(args=[*arguments, *more], standalone_mode=False) == 0
         shown.append(capsys.readouterr().out)
     assert re.search(r"pipeline without screener .* 1\.000", shown[0]) and "ESTIMATES" in shown[0]
-    told = json.loads(shown[1])
-    assert [row["arm"] for row in told["rows"]] == ["single-shot", "pipeline", "pipeline without screener"]
-    assert all(o["known"] and o["curve"][0] > 0 for o in told["outcomes"])
-    assert json.loads((tmp_path / "ablation.json").read_text()) == told
+    printed = json.loads(shown[1])
+    assert [row["arm"] for row in printed["rows"]] == ["single-shot", "pipeline", "pipeline without screener"]
+    assert all(o["known"] and o["curve"][0] > 0 for o in printed["outcomes"])
+    assert json.loads((tmp_path / "ablation.json").read_text()) == printed
 
 
 class TextJudge(Judge):

@@ -189,16 +189,16 @@ def test_audit_scores_a_models_variants(tmp_path: Path) -> None:
         asked = ("--variants", 4, "--llm", provider.spec(), "--only", "relu_signed", "--seed", 2)
         done = hipwright(tmp_path / "home", "audit", *asked, "--json", "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    told = one_object(done.stdout)
-    assert told["truths"] == {"wrong": 1, "equivalent": 1} and (tmp_path / "out" / "calls.jsonl").is_file()
-    assert [(row["verifier"], row["right_accepted"], row["wrong_refused"]) for row in told["confusion"]] == [
+    printed = one_object(done.stdout)
+    assert printed["truths"] == {"wrong": 1, "equivalent": 1} and (tmp_path / "out" / "calls.jsonl").is_file()
+    assert [(row["verifier"], row["right_accepted"], row["wrong_refused"]) for row in printed["confusion"]] == [
         ("cpu full", 1, 1),
         ("cpu fast", 1, 1),
     ]
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ("--llm", "ollama:x"),
         ("--variants", "2", "--max-usd", "1"),
@@ -207,5 +207,5 @@ def test_audit_scores_a_models_variants(tmp_path: Path) -> None:
         ("--variants", "2", "--lane", "modelnew"),
     ],
 )
-def test_bad_options_are_bad_input(tmp_path: Path, words: tuple[str, ...]) -> None:
-    assert hipwright(tmp_path / "home", "audit", *words).returncode == 2
+def test_bad_options_are_bad_input(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    assert hipwright(tmp_path / "home", "audit", *arguments).returncode == 2

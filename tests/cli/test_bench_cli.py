@@ -113,8 +113,8 @@ def test_killed_and_resumed_nothing_is_lost_or_done_twice(folder, engine, tmp_pa
     suite.mkdir()
     for name in (*TASKS, "cumsum_gate"):
         shutil.copy(EXAMPLES / f"{name}.py", suite / f"{name}.py")
-    words = ["bench", suite, *BASE, "--budget", "1", "--workers", "1", "--out", out]
-    command = [sys.executable, "-m", "hipwright", *map(str, words)]
+    arguments = ["bench", suite, *BASE, "--budget", "1", "--workers", "1", "--out", out]
+    command = [sys.executable, "-m", "hipwright", *map(str, arguments)]
     process = subprocess.Popen(
         command, env=environment(home), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -128,7 +128,7 @@ def test_killed_and_resumed_nothing_is_lost_or_done_twice(folder, engine, tmp_pa
     assert process.returncode == 130, errors
     assert "nothing is lost" in errors and one_object(text)["complete"] is False
     assert left_behind(home) == []
-    resumed = hipwright(home, *words, "--resume")
+    resumed = hipwright(home, *arguments, "--resume")
     assert resumed.returncode == 0, resumed.stderr
     found = one_object(resumed.stdout)
     assert found["complete"] and [row["status"] for row in found["rows"]] == ["pass"] * 3
@@ -138,7 +138,7 @@ def test_killed_and_resumed_nothing_is_lost_or_done_twice(folder, engine, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "words, say",
+    "arguments, say",
     [
         (("{none}",), "no such folder of tasks"),
         (("{suite}", "--level", "7"), "no level 7"),
@@ -146,8 +146,8 @@ def test_killed_and_resumed_nothing_is_lost_or_done_twice(folder, engine, tmp_pa
         (("{suite}", "--gpus", "some"), "--gpus"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_2(folder, tmp_path, words, say):
-    filled = [word.format(none=tmp_path / "none", suite=folder / "suite") for word in words]
+def test_bad_input_is_one_line_and_exit_2(folder, tmp_path, arguments, say):
+    filled = [argument.format(none=tmp_path / "none", suite=folder / "suite") for argument in arguments]
     done = hipwright(tmp_path / "home", "bench", *filled, "--target", "cpu")
     assert done.returncode == 2 and say in done.stderr and done.stdout == ""
     assert len(done.stderr.splitlines()) <= 2, done.stderr

@@ -156,12 +156,12 @@ def test_the_pipeline_writes_samples_of_its_own_and_repeats_no_answered_call(
     out = tmp_path / "out"
     with LocalProvider(lambda messages, call: Reply(RIGHT, input_tokens=1000, output_tokens=200)) as provider:
         how = ("--samples", 2, "--agent", "pipeline", "--budget", 3)
-        words = ("bench", one_task, *BASE, "--llm", provider.spec(), *how)
-        done = hipwright(home, *words, "--out", out)
+        arguments = ("bench", one_task, *BASE, "--llm", provider.spec(), *how)
+        done = hipwright(home, *arguments, "--out", out)
         assert done.returncode == 0, done.stderr
         calls = len(provider.requests)
         (out / "rows.jsonl").unlink()
-        again = hipwright(home, *words, "--out", out)
+        again = hipwright(home, *arguments, "--out", out)
         assert calls == len(provider.requests) >= 2, again.stderr
     found, later = one_object(done.stdout), one_object(again.stdout)
     assert [row["status"] for row in found["rows"]] == ["pass", "pass"] and verdicts(later) == verdicts(found)
@@ -187,8 +187,8 @@ def test_a_provider_that_stays_away_ends_a_search_without_a_verdict(
 @pytest.mark.slow
 def test_interrupted_while_it_asks_it_ends_at_once_and_goes_on(home: Path, one_task: Path, tmp_path: Path) -> None:
     with LocalProvider(lambda messages, call: stall() if call == 0 else SORRY) as provider:
-        words = ["bench", one_task, *BASE, "--llm", provider.spec(), "--out", tmp_path / "out"]
-        command = [sys.executable, "-m", "hipwright", *map(str, words)]
+        arguments = ["bench", one_task, *BASE, "--llm", provider.spec(), "--out", tmp_path / "out"]
+        command = [sys.executable, "-m", "hipwright", *map(str, arguments)]
         process = subprocess.Popen(command, env=environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         deadline = time.monotonic() + 120
         while not provider.requests and time.monotonic() < deadline:
@@ -196,7 +196,7 @@ def test_interrupted_while_it_asks_it_ends_at_once_and_goes_on(home: Path, one_t
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=40)
         assert process.returncode == 130 and b"--resume" in errors, errors
-        resumed = hipwright(home, *words, "--resume")
+        resumed = hipwright(home, *arguments, "--resume")
     found = one_object(resumed.stdout)
     assert resumed.returncode == 0 and found["rows"][0]["status"] == "malformed"
     assert found["model"]["cost"]["lost_calls"] == 1, "the call that was cut off may have been billed"
@@ -252,7 +252,7 @@ def test_a_limit_in_tokens_ends_the_asking_and_modelnew_files_are_judged_in_thei
 
 
 @pytest.mark.parametrize(
-    ("words", "say"),
+    ("arguments", "say"),
     [
         (("--samples", "2"), "--llm"),
         (("--llm", "nobody:x"), "no provider"),
@@ -262,6 +262,6 @@ def test_a_limit_in_tokens_ends_the_asking_and_modelnew_files_are_judged_in_thei
         (("--llm", "compatible:x@http://192.0.2.1/v1", "--max-usd", "1"), "no price is known"),
     ],
 )
-def test_bad_options_are_one_line_and_exit_2(tmp_path: Path, words: tuple[str, ...], say: str) -> None:
-    done = hipwright(tmp_path / "home", "bench", SUITE, "--target", "cpu", *words)
+def test_bad_options_are_one_line_and_exit_2(tmp_path: Path, arguments: tuple[str, ...], say: str) -> None:
+    done = hipwright(tmp_path / "home", "bench", SUITE, "--target", "cpu", *arguments)
     assert done.returncode == 2 and say in done.stderr and done.stdout == ""

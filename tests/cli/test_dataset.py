@@ -85,8 +85,8 @@ def test_build_check_stats_and_export(home: Path, tmp_path: Path) -> None:
     assert other.returncode == 2 and "variants 1" in other.stderr
 
     checked = cli_tools.hipwright(home, "dataset", "check", data, "--sample", "4", "--workers", "1", "--json")
-    told = cli_tools.one_object(checked.stdout)
-    assert checked.returncode == 0 and told["checked"] == 4 and told["wrong"] == [], checked.stderr
+    printed = cli_tools.one_object(checked.stdout)
+    assert checked.returncode == 0 and printed["checked"] == 4 and printed["wrong"] == [], checked.stderr
     broken = next(pair for pair in pairs if pair.kind == "negative")
     planted = replace(broken, kind="variant", correct=True, status="pass")
     (tmp_path / "planted.jsonl").write_bytes(pair_line(planted) + pair_line(pairs[0]))
@@ -120,12 +120,12 @@ def test_overlap_is_told_and_taken_out(home: Path, tmp_path: Path) -> None:
     found = cli_tools.hipwright(
         home, "dataset", "overlap", tmp_path / "data", "--against", bench, "--json", "--out", tmp_path / "rest.jsonl"
     )
-    told = cli_tools.one_object(found.stdout)
-    assert found.returncode == 1 and told["others"] == 1 and told["tasks"] == 3, found.stderr
+    printed = cli_tools.one_object(found.stdout)
+    assert found.returncode == 1 and printed["others"] == 1 and printed["tasks"] == 3, found.stderr
     assert (
-        told["found"] == ["task_0", "task_1", "task_2"]
-        and told["hits"][0]["other"] == "copy"
-        and told["rows_kept"] == 0
+        printed["found"] == ["task_0", "task_1", "task_2"]
+        and printed["hits"][0]["other"] == "copy"
+        and printed["rows_kept"] == 0
     )
     assert (tmp_path / "rest.jsonl").read_bytes() == b""
     (bench / "copy.py").write_text(TASK.format(number=2, width=40).replace("torch.tanh(x) *", "x.cumsum(0).sum() +"))
@@ -145,8 +145,8 @@ def test_stats_count_and_say_what_cannot_be_read(home: Path, tmp_path: Path) -> 
     pairs = made_up(tmp_path / "data")
     page = tmp_path / "pages" / "stats.html"
     done = cli_tools.hipwright(home, "dataset", "stats", tmp_path / "data", "--json", "--out", page)
-    told = cli_tools.one_object(done.stdout)
-    assert done.returncode == 0 and told["rows"] == len(pairs) and told["kinds"] == {"engine": 3, "variant": 3}
+    printed = cli_tools.one_object(done.stdout)
+    assert done.returncode == 0 and printed["rows"] == len(pairs) and printed["kinds"] == {"engine": 3, "variant": 3}
     assert "<script" not in page.read_text()
     with (tmp_path / "data" / "pairs.jsonl").open("ab") as stream:
         stream.write(b"{]\n")
@@ -159,10 +159,12 @@ def test_export_writes_and_says_how_many(home: Path, tmp_path: Path) -> None:
     done = cli_tools.hipwright(
         home, "dataset", "export", tmp_path / "data", "--format", "sft", "--out", tmp_path / "out", "--json"
     )
-    told = cli_tools.one_object(done.stdout)
-    assert done.returncode == 0 and told["read"] == 6, done.stderr
-    lines = [json.loads(line) for name in told["files"] for line in (tmp_path / "out" / name).read_text().splitlines()]
-    assert len(lines) == told["total"] > 0
+    printed = cli_tools.one_object(done.stdout)
+    assert done.returncode == 0 and printed["read"] == 6, done.stderr
+    lines = [
+        json.loads(line) for name in printed["files"] for line in (tmp_path / "out" / name).read_text().splitlines()
+    ]
+    assert len(lines) == printed["total"] > 0
     assert "fast and correct HIP kernels" in lines[0]["messages"][0]["content"]
     unknown = cli_tools.hipwright(home, "dataset", "export", tmp_path / "data", "--format", "xml", "--out", tmp_path)
     assert unknown.returncode == 2 and "formats: " in unknown.stderr

@@ -122,8 +122,8 @@ def test_ctrl_c_keeps_everything_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert left_behind(home) == []
 
     line = next(line for line in messages.splitlines() if "--resume" in line)
-    words = shlex.split(line[line.index("hipwright optimize") :])
-    resumed = hipwright(home, *words[1:], "--json")
+    arguments = shlex.split(line[line.index("hipwright optimize") :])
+    resumed = hipwright(home, *arguments[1:], "--json")
     assert resumed.returncode == 0, resumed.stderr
     result = one_object(resumed.stdout)
     assert result["evaluations"] == 8 and evaluated(home) == 8

@@ -80,8 +80,8 @@ def test_an_unknown_workload(machine: Path, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.slow
 def test_from_files_to_words(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["profile", TASK, PROGRAM, "--target", "rocm", "--unsafe", "--json"]) == 0
-    told = one_object(capsys.readouterr().out)
-    (launch,) = told["profiles"]
+    printed = one_object(capsys.readouterr().out)
+    (launch,) = printed["profiles"]
     assert (launch["kernel"], launch["own"], launch["waves"], launch["duration_us"]) == ("scale", True, 12.0, 3.5)
     assert launch["bottleneck"]["text"].startswith("latency: 3 blocks cannot fill 304 CUs")
     assert main.main(["profile", TASK, PROGRAM, "--unsafe"]) == 0

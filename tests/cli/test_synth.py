@@ -39,7 +39,7 @@ def get_init_inputs():
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (["--mode", "evolution"], "no mode 'evolution'"),
         (["--mode", "composition", "--from", str(EXAMPLES)], "--from is of the mutation mode"),
@@ -55,11 +55,11 @@ def get_init_inputs():
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(
-    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
-    given = [word.format(file=tmp_path / "file") for word in words]
-    out = [] if "--out" in words else ["--out", str(tmp_path / "out")]
+    given = [argument.format(file=tmp_path / "file") for argument in arguments]
+    out = [] if "--out" in arguments else ["--out", str(tmp_path / "out")]
     assert main(["synth", *out, *given]) == 2
     errors = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("hint: ")]
     assert len(errors) == 1 and errors[0].startswith("error: ") and message in errors[0]
@@ -101,8 +101,8 @@ def test_killed_and_resumed_it_makes_the_tasks_of_an_uninterrupted_run(tmp_path:
     again = hipwright(home, "synth", *options, "--workers", "1", "--out", killed, "--resume")
     assert again.returncode == 0 and "tasks are there already" in again.stderr, again.stderr
     done = hipwright(home, "synth", *options, "--workers", "2", "--out", whole, "--json")
-    told = one_object(done.stdout)
-    assert told["status"] == "pass" and told["tasks"] == 6 and told["operators"] >= 6, done.stderr
+    printed = one_object(done.stdout)
+    assert printed["status"] == "pass" and printed["tasks"] == 6 and printed["operators"] >= 6, done.stderr
     assert content(killed) == content(whole)
     assert hipwright(home, "synth", *options, "--out", whole).returncode == 2
     other = hipwright(home, "synth", *options, "--seed", "9", "--out", whole, "--resume")

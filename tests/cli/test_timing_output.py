@@ -59,8 +59,8 @@ def test_the_table_tells_whose_speed_it_is() -> None:
 
 def test_json_carries_the_whole_record() -> None:
     evaluation = timed("cuda", "NVIDIA H200", "sm_90")
-    told = json.loads(json.dumps(result_object(evaluation, ["cuda"])))["targets"]["cuda"]["timing"]
-    assert Timing.from_dict(told) == evaluation.targets["cuda"].timing
+    timing = json.loads(json.dumps(result_object(evaluation, ["cuda"])))["targets"]["cuda"]["timing"]
+    assert Timing.from_dict(timing) == evaluation.targets["cuda"].timing
 
 
 def test_an_nvidia_gpu_leaves_amds_speed_unknown() -> None:

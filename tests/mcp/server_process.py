@@ -54,8 +54,8 @@ async def refused(client: Client, tool: str, **arguments: Any) -> dict[str, Any]
     """The structured error of a call that must fail."""
     result = await client.call_tool(tool, arguments)
     assert result.is_error and result.structured_content is not None
-    told = text_of(result)
-    assert told.startswith("error: ") and "Traceback" not in told and len(told.splitlines()) <= 2
+    content = text_of(result)
+    assert content.startswith("error: ") and "Traceback" not in content and len(content.splitlines()) <= 2
     return dict(result.structured_content)
 
 

@@ -28,8 +28,8 @@ def task(name: str = "t.py") -> Task:
 
 def judged(program: Program, status: Any = "pass", score: float | None = 4.0, **more: Any) -> Evaluation:
     fault = None if status == "pass" else "candidate"
-    told = {"fault": fault, "score": score, "score_kind": "estimate" if score else "none", **more}
-    return Evaluation(task=task().key, program=program.key, status=status, **told)
+    content = {"fault": fault, "score": score, "score_kind": "estimate" if score else "none", **more}
+    return Evaluation(task=task().key, program=program.key, status=status, **content)
 
 
 @pytest.fixture
@@ -120,9 +120,9 @@ def test_a_session_that_keeps_gives_its_best_to_the_next(tmp_path: Path) -> None
             listed = {tool.name: tool.annotations for tool in (await client.list_tools()).tools}
             assert listed["evaluate_program"].read_only_hint is False and listed["best_program"].read_only_hint is True
             for text in (WRONG, PROGRAM):
-                told = await client.call_tool("evaluate_program", {"task": "twice.py", "program": text})
-                assert "kept in the archive: run " in text_of(told)
-            assert told.structured_content is not None and told.structured_content["archive"]["number"] == 1
+                content = await client.call_tool("evaluate_program", {"task": "twice.py", "program": text})
+                assert "kept in the archive: run " in text_of(content)
+            assert content.structured_content is not None and content.structured_content["archive"]["number"] == 1
             best = await client.call_tool("best_program", {"task": "twice.py"})
             assert best.structured_content is not None and best.structured_content["best"]["program"] == PROGRAM
         async with connected(tmp_path) as client:

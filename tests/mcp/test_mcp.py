@@ -57,8 +57,8 @@ def test_what_needs_no_machine(root: Path, tmp_path: Path) -> None:
             outside = tmp_path / "outside.py"
             for path in ("../outside.py", str(outside), "tasks/../../outside.py", "tasks/link.py", "/etc/passwd"):
                 for tool in ("evaluate_program", "profile_program"):
-                    told = await refused(client, tool, task=path, program=PROGRAM)
-                    assert "is outside" in told["error"] and "--root" in told["hint"]
+                    content = await refused(client, tool, task=path, program=PROGRAM)
+                    assert "is outside" in content["error"] and "--root" in content["hint"]
                 assert "is outside" in (await refused(client, "best_program", task=path))["error"]
             assert "is outside" in (await refused(client, "list_tasks", folder=".."))["error"]
             assert "no path" in (await refused(client, "list_tasks", folder="a\0b"))["error"]
@@ -77,12 +77,12 @@ def test_programs_are_judged_explained_and_profiled_by_one_warm_machine(root: Pa
         async with connected(root) as client:
             call = {"task": "tasks/twice.py", "program": PROGRAM, "knobs": {"BLOCK": 64}}
             good = await client.call_tool("evaluate_program", call, progress_callback=heard)
-            told = good.structured_content
-            assert told is not None and not good.is_error, text_of(good)
-            assert told["status"] == "pass" and told["coverage"] == 1.0 and told["evaluation"] == "e1"
-            assert told["targets"]["cpu"]["verdict"]["status"] == "pass"
-            assert told["targets"]["gfx942"]["estimate"]["microseconds"] == told["score"]
-            assert any("gfx942" in line for line in told["not_measured"])
+            content = good.structured_content
+            assert content is not None and not good.is_error, text_of(good)
+            assert content["status"] == "pass" and content["coverage"] == 1.0 and content["evaluation"] == "e1"
+            assert content["targets"]["cpu"]["verdict"]["status"] == "pass"
+            assert content["targets"]["gfx942"]["estimate"]["microseconds"] == content["score"]
+            assert any("gfx942" in line for line in content["not_measured"])
             assert "by static estimate" in text_of(good)
             first = descendants(server_of())
 

@@ -58,11 +58,11 @@ def test_the_best_program_and_its_exemplars_come_from_the_archive(root: Path) ->
     async def work() -> None:
         async with connected(root) as client:
             best = await client.call_tool("best_program", {"task": "tasks/twice.py", "count": 2})
-            told = best.structured_content
-            assert told is not None and not best.is_error, text_of(best)
-            assert told["best"]["program"] == PROGRAM and told["best"]["microseconds"] == 4.0
-            assert [kernel["task_name"] for kernel in told["exemplars"]] == ["twice", "thrice"]
-            assert told["exemplars"][0]["program"] == slower  # another performance bucket
+            content = best.structured_content
+            assert content is not None and not best.is_error, text_of(best)
+            assert content["best"]["program"] == PROGRAM and content["best"]["microseconds"] == 4.0
+            assert [kernel["task_name"] for kernel in content["exemplars"]] == ["twice", "thrice"]
+            assert content["exemplars"][0]["program"] == slower  # another performance bucket
             assert "4 us by static estimate" in text_of(best) and "wrong" not in text_of(best)
 
             like = await client.call_tool("exemplars", {"task": "tasks/twice.py"})

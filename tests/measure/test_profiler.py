@@ -65,8 +65,8 @@ def test_the_runner_warms_up_and_tells_one_calls_launches(stub_path: Path, trial
     stub = Stub(stub_path)
     stub.knows(trial)
     write_job(tmp_path, subject("rocm", trial))
-    told = profiled_process.run(tmp_path, stub.driver(), "cpu")
-    assert [(t["kernel"], t["grid"], t["block"]) for t in told] == [
+    reported = profiled_process.run(tmp_path, stub.driver(), "cpu")
+    assert [(t["kernel"], t["grid"], t["block"]) for t in reported] == [
         ("trial", [16, 1, 1], [64, 1, 1]),
         ("trial", [8, 1, 1], [128, 1, 1]),
     ]

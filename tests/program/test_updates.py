@@ -29,8 +29,8 @@ def forward(self, x):
 
 def test_what_empty_made_is_only_written_the_first_time() -> None:
     table = {"params": {}, "buffers": {}, "attrs": {}, "modules": {}, "training": False}
-    told = trace(parse(TEXT), {}, table, [torch.randn(2, 2)])["launches"]
-    updated = [[bool(isinstance(arg, dict) and arg.get("updated")) for arg in one["args"]] for one in told]
+    reported = trace(parse(TEXT), {}, table, [torch.randn(2, 2)])["launches"]
+    updated = [[bool(isinstance(arg, dict) and arg.get("updated")) for arg in one["args"]] for one in reported]
     assert updated == [[False, False, False, False], [False, True, False, False], [False, True, True, False]]
 
 

@@ -105,7 +105,7 @@ def given(*sizes: int) -> list[Tree]:
     return [tree_from_torch([torch.arange(float(n)) + k]) for k, n in enumerate(sizes)]
 
 
-def told(
+def reply(
     sizes: Sequence[int], odd: dict[int, str], *, together: bool, again: bool = False
 ) -> tuple[Any, Any, list[str]]:
     """(the replies, results as lists, launches and waits) of a last message; the messages before it allocate the
@@ -149,8 +149,8 @@ ODD: list[dict[int, str]] = [
 @pytest.mark.parametrize("sizes", [(4, 5, 6, 7), (4, 100, 6, 101), (100, 5, 6), (4,)])
 @pytest.mark.parametrize("odd", ODD)
 def test_they_tell_what_they_tell_one_by_one(sizes: tuple[int, ...], odd: dict[int, str]) -> None:
-    alone, results, _ = told(sizes, odd, together=False)
-    info, found, _ = told(sizes, odd, together=True)
+    alone, results, _ = reply(sizes, odd, together=False)
+    info, found, _ = reply(sizes, odd, together=True)
     assert [set(run) for run in info["runs"]] == [set(run) for run in alone["runs"]]
     assert (info, found) == (alone, results)
     if odd and set(odd) <= set(sizes):
@@ -159,9 +159,9 @@ def test_they_tell_what_they_tell_one_by_one(sizes: tuple[int, ...], odd: dict[i
 
 def test_nothing_is_waited_for_before_all_runs() -> None:
     """At a second wait the device would be idle."""
-    assert told((4, 5, 6, 7), {}, together=True)[2] == ["run"] * 4 + ["wait"] * 4
-    assert told((4, 5, 6, 7), {}, together=False)[2] == ["run", "wait"] * 4
-    again = told((5, 5), {}, together=True, again=True)[2]
+    assert reply((4, 5, 6, 7), {}, together=True)[2] == ["run"] * 4 + ["wait"] * 4
+    assert reply((4, 5, 6, 7), {}, together=False)[2] == ["run", "wait"] * 4
+    again = reply((5, 5), {}, together=True, again=True)[2]
     assert again == ["run", "run", "wait", "wait"]
 
 
@@ -171,8 +171,8 @@ def test_a_second_call_at_the_same_addresses(odd: dict[int, str], sizes: tuple[i
     same = tuple(5 if n < 100 else n for n in sizes) if {"earlier", "input"} & set(odd.values()) else sizes
     if same[0] != same[1] and 100 not in same:
         same = (same[1], same[1])  # the second has the first one's addresses
-    alone = told(same, odd, together=False, again=True)
-    found = told(same, odd, together=True, again=True)
+    alone = reply(same, odd, together=False, again=True)
+    found = reply(same, odd, together=True, again=True)
     assert found[:2] == alone[:2]
     assert len(found[0]["runs"]) == len(found[1])
 

@@ -301,8 +301,8 @@ def test_a_timer_rotates_and_shows_late_values() -> None:
     timer.poison(0x5A)
     timer.block(3)
     assert timer.outputs(1).tolist() == [18.0] * 4 and timer.outputs(2).tolist() == [4.0] * 4
-    told = timer.block(2)
-    assert 0 <= told["device_ms"] <= told["host_ms"]
+    timed = timer.block(2)
+    assert 0 <= timed["device_ms"] <= timed["host_ms"]
 
 
 # ---------------------------------------------------------------- atomics in text

@@ -81,9 +81,9 @@ def test_verdicts_are_the_oracles(open_on_cpu, tasks: Tasks, name: str) -> None:
     inputs = handle.inputs("given", seed)
     expected = tasks.oracle(name)._expectations.of(inputs, state)
     info = reference.expect("given", seed, state, STRICT)
-    outputs, after, told = handle.reference(inputs, state, dtype="native")
+    outputs, after, reply = handle.reference(inputs, state, dtype="native")
     got = {"outputs": outputs, "buffers": after}
-    assert info.aliases == frozenset((str(a), str(b)) for a, b in told["aliases"])
+    assert info.aliases == frozenset((str(a), str(b)) for a, b in reply["aliases"])
     assert info.reference == expected.reference_dtype == "float64"
     assert info.moved and not info.random and not info.mutated and not info.notes
     assert reference.compare(info, specs(got), stream(got)).ok

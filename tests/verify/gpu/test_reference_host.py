@@ -133,9 +133,9 @@ def test_broken_tasks_name_their_line(reference_zygote: Zygote, tasks: Tasks, tm
 
 def test_ceilings_are_positive_numbers(open_on_cpu) -> None:
     _, reference = open_on_cpu("softmax")
-    told = reference.measure_ceilings()
-    assert min(told["copy"], told["read"], told["write"], *told["flops"].values()) > 1e6
-    assert {"float32", "float64"} <= set(told["flops"])
+    reply = reference.measure_ceilings()
+    assert min(reply["copy"], reply["read"], reply["write"], *reply["flops"].values()) > 1e6
+    assert {"float32", "float64"} <= set(reply["flops"])
 
 
 def test_expectations_make_room_for_one_another_and_are_made_again(open_on_cpu, tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ def test_bytes_arrive_whole_in_every_call(calls: list[list[int]]) -> None:
             back = [made.download(one) for one in there]
             for one in sent:
                 one.zero_()  # the host's memory may change once it was copied
-            told = [fetch() for fetch in back]
-            assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(raw, there, told, strict=True))
+            reply = [fetch() for fetch in back]
+            assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(raw, there, reply, strict=True))
 
 
 def test_results_outlive_the_next_call() -> None:
@@ -66,8 +66,8 @@ def test_outputs_keep_strides_gaps_and_types_through_staging() -> None:
     made = PinnedStaging("cpu")
     for _ in range(2):
         made.begin()
-        told = trees.start_fetch(value, "cpu", made)()
-        assert told.keys() == value.keys() and isinstance(told["b"], list)
-        for one, other in zip(trees.tensors_of(value), tensor_leaves(told), strict=True):
+        reply = trees.start_fetch(value, "cpu", made)()
+        assert reply.keys() == value.keys() and isinstance(reply["b"], list)
+        for one, other in zip(trees.tensors_of(value), tensor_leaves(reply), strict=True):
             assert (one.shape, one.stride()) == (other.shape, other.stride)
             assert torch.equal(to_torch(other), one) and to_torch(other).dtype == one.dtype

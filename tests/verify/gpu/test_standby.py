@@ -30,9 +30,9 @@ class Made:
         self.running, self.closed = False, True
 
 
-def until(told: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(reply: Callable[[], bool], seconds: float = 20.0) -> None:
     end = time.monotonic() + seconds
-    while not told():
+    while not reply():
         assert time.monotonic() < end
         time.sleep(0.005)
 
