@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from typing import get_args
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hipwright.dataset.split import (
     COMMON,
-    SPLITS,
     HeldOutShares,
+    Split,
     SplitFacts,
     assign_splits,
     pair_splits,
@@ -23,6 +24,7 @@ from hipwright.synth.library import BY_NAME
 from tests.dataset.planted import resized
 from tests.synth.captured import task
 
+SPLITS = get_args(Split)
 FAMILIES = {
     "relu": "pointwise",
     "exp": "pointwise",

@@ -22,7 +22,6 @@ from hipwright.dataset.records import Pair
 from hipwright.records import Record, content_key
 
 Split = Literal["train", "unseen_shapes", "unseen_compositions", "deeper", "test_family"]
-SPLITS: tuple[Split, ...] = ("train", "unseen_shapes", "unseen_compositions", "deeper", "test_family")
 
 COMMON = frozenset({"", "pointwise", "view"})
 """Families that nearly all tasks have; they are never held out."""

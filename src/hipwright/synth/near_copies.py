@@ -29,15 +29,9 @@ class NearCopyIndex:
         self._steps: dict[str, frozenset[str]] = {}
         self._index = _index(threshold)
 
-    def __len__(self) -> int:
-        return len(self._steps)
-
     def add(self, key: str, source: str) -> str | None:
         """The key of the kept task that `source` is a near copy of. Where there is none: keep `source`, return None."""
-        return self.add_steps(key, text_steps(source))
-
-    def add_steps(self, key: str, steps: frozenset[str]) -> str | None:
-        """Like `add`, for the steps of a task from text_steps or graph_steps."""
+        steps = text_steps(source)
         found = self.find(steps)
         if found:
             return found[0][0]
@@ -51,7 +45,7 @@ class NearCopyIndex:
             self._index.insert(key, minhash(steps))
 
     def find(self, steps: frozenset[str]) -> list[tuple[str, float]]:
-        """(key, likeness) of the kept tasks at or above the threshold, the likest first."""
+        """(key, likeness) of the kept tasks at or above the threshold, in decreasing order of likeness."""
         candidates = self._index.query(minhash(steps)) if steps else ()
         found = [(key, likeness(steps, self._steps[key])) for key in candidates]
         return sorted(((k, v) for k, v in found if v >= self.threshold), key=lambda item: (-item[1], item[0]))

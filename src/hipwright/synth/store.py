@@ -229,7 +229,7 @@ def _locked(folder: Path) -> IO[bytes]:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Replace a file atomically and durably."""
     part = path.with_name(f".{path.name}.part")
     with part.open("w", encoding="utf-8") as stream:
         stream.write(text)

@@ -86,7 +86,7 @@ def test_a_killed_export_loses_nothing(tmp_path: Path, form: str) -> None:
     out = tmp_path / "out"
     export("jsonl", sample(), out)
     before = {path.name: path.read_bytes() for path in out.iterdir()}
-    script = KILLED.format(folder=str(Path(__file__).parents[2]), form=form, out=str(out))
+    script = KILLED.format(folder=str(Path(__file__).parents[3]), form=form, out=str(out))
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "half way\n"
         process.send_signal(signal.SIGKILL)
