@@ -1,4 +1,4 @@
-"""Arithmetic on the sizes of captured graphs: symbolic expressions at their captured values, and permutations."""
+"""The values of symbolic size expressions of captured graphs, at their captured sizes."""
 
 from __future__ import annotations
 
