@@ -105,9 +105,10 @@ def builds() -> BuildCache:
 @contextlib.contextmanager
 def zygotes() -> Iterator[None]:
     """A context in which the modules of ZYGOTE_MODULES use shared zygotes. Raises AttributeError for a stale entry."""
+    # all are imported first: one that is imported under the patch of `hipwright.sandbox` would keep the replacement
+    modules = [importlib.import_module(f"hipwright.{name}") for name in ZYGOTE_MODULES]
     with contextlib.ExitStack() as stack:
-        for name in ZYGOTE_MODULES:
-            module = importlib.import_module(f"hipwright.{name}")
+        for module in modules:
             stack.enter_context(mock.patch.object(module, "Zygote", zygote))
         yield
 
