@@ -1,4 +1,4 @@
-"""Capture, write, build and run a module in this process, and compare with its float64 reference."""
+"""Write, build and run a module in this process, and compare with its float64 reference."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
-from torch.utils import _pytree as pytree
 
-from hipwright.capture.forward import capture
-from hipwright.capture.graph import Graph
 from hipwright.device.cpu.launcher import CpuLauncher
 from hipwright.engine import author
 from hipwright.program import parse
@@ -21,9 +17,9 @@ from hipwright.program.lower.closures import lower
 from hipwright.task.host.state import build as state_table
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
+from tests.engine.capturing import captured
 
 CACHE = BuildCache(Path(tempfile.gettempdir()) / "hipwright-engine-tests")
-_CAPTURED: WeakKeyDictionary[torch.nn.Module, dict[str, Graph]] = WeakKeyDictionary()
 FLOOR = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 
 
@@ -36,33 +32,6 @@ class Op(torch.nn.Module):
 
     def forward(self, *x: torch.Tensor) -> Any:
         return self.function(*x)
-
-
-def captured(model: torch.nn.Module, inputs: Sequence[Any]) -> Graph:
-    """The module's graph, through JSON as between processes. One that is as it was is not captured again."""
-    known, seen = _CAPTURED.setdefault(model, {}), _sight(model, inputs)
-    if seen not in known:
-        known[seen] = Graph.from_json(Graph.from_dict(capture(model, list(inputs))).to_json())
-    return known[seen]
-
-
-def _sight(model: torch.nn.Module, inputs: Sequence[Any]) -> str:
-    """All that capture may see of a module and its inputs: no values of tensors."""
-    leaves, nest = pytree.tree_flatten(list(inputs))
-    first = {id(leaf): place for place, leaf in reversed(list(enumerate(leaves)))}
-    plain = (bool, int, float, str, tuple, list, type(None), torch.dtype)
-    parts = [
-        [(name, _outside(value)) for name, value in vars(module).items() if isinstance(value, plain)]
-        for module in model.modules()
-    ]
-    state = [(name, _outside(tensor)) for name, tensor in model.state_dict(keep_vars=True).items()]
-    return repr((str(nest), [(first[id(leaf)], _outside(leaf)) for leaf in leaves], parts, state))
-
-
-def _outside(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return tuple(value.shape), value.stride(), value.dtype, value.requires_grad
-    return value
 
 
 def run(
