@@ -53,7 +53,7 @@ CASES = [
 @pytest.mark.parametrize(("function", "inputs", "wave"), CASES)
 def test_values(function: Callable[..., Tensor], inputs: list[Tensor], wave: int) -> None:
     text = check(Op(function), inputs, choices=CHOICES, wave=wave)
-    assert "p_pack = p / 16" in text and ".v[v / " in text
+    assert "p_vector = p / 16" in text and ".v[v / " in text
 
 
 LARGE = [torch.empty(4096, 2048, dtype=torch.uint8), torch.empty(4096, 32).half(), torch.empty(4096).half()]
@@ -72,11 +72,11 @@ def halves(packed: Tensor, x: Tensor) -> Tensor:
 def test_other_orders_are_not_vectorised() -> None:
     inputs = draw(5, 64, (128,), dtype=torch.float32)
     text = check(Op(halves), inputs, choices={"call:matmul": "gemv"}, library=["aten.matmul.default"])
-    assert "p_pack" not in text
+    assert "p_vector" not in text
 
 
 def test_builds() -> None:
-    assert "p_pack" in builds(Op(nibbles), LARGE)
+    assert "p_vector" in builds(Op(nibbles), LARGE)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int64])

@@ -29,12 +29,12 @@ def twice(x: torch.Tensor, y: torch.Tensor) -> Any:
 
 
 def check(
-    function: Any, inputs: list[torch.Tensor], shown: list[torch.Tensor] | None = None, packs: bool = True
+    function: Any, inputs: list[torch.Tensor], shown: list[torch.Tensor] | None = None, vectors: bool = True
 ) -> None:
     graph = captured(Op(function), shown or inputs)
     (key,) = [k for k, choice in space(graph).items() if "transpose" in choice.options]
     program = write(graph, {key: "transpose"})
-    assert ("const bool packs" in program.text) == packs
+    assert ("const bool by_vectors" in program.text) == vectors
     exact, native, _ = reference(Op(function), inputs)
     compare(run(program, Op(function), inputs)[0], exact, native)
 
@@ -63,9 +63,9 @@ def test_unaligned_sizes_and_addresses(dtype: torch.dtype) -> None:
 
 
 def test_odd_sizes_and_mixed_types_use_no_vectors() -> None:
-    check(relued, [torch.randn(2, 67, 129)], packs=False)
+    check(relued, [torch.randn(2, 67, 129)], vectors=False)
 
 
 def test_builds_everywhere() -> None:
     for dtype in (torch.float32, torch.float16):
-        assert "const bool packs" in builds(Op(relued), [torch.randn(8, 512, 1024).to(dtype)])
+        assert "const bool by_vectors" in builds(Op(relued), [torch.randn(8, 512, 1024).to(dtype)])
