@@ -1,6 +1,6 @@
 """What every template must do: build for the AMD targets with no scratch, and by NVRTC from the same source.
 
-Each program is built for gfx1100, whose wavefronts are 32 lanes, and one of the CDNA targets, which its text decides: all
+Each program is built for gfx1100, whose wavefronts are 32 lanes, and for one CDNA target, which its text decides: all
 targets take part. `python -m benchmarks mix` builds the suite's programs for all of them.
 """
 
