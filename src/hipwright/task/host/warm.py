@@ -1,6 +1,7 @@
 """Imports, in a zygote, what task hosts would import on first use. Imports torch."""
 
 import torch
+import torch._dynamo
 import torch.export
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -12,3 +13,5 @@ import hipwright.task.host.server  # noqa: F401
 torch.nn.functional.gelu(torch.empty(2, 2, device="meta"))
 with FakeTensorMode():  # so does the first fake one
     torch.nn.functional.gelu(torch.empty(2, 2))
+# the first export imports the tracer and fills torch's tables of operators: two seconds that each host would spend
+hipwright.capture.forward.capture(torch.nn.GELU(), [torch.empty(4, 6)])
