@@ -95,6 +95,15 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(sources()[path])
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements within a node, at any depth. Expressions, of which there are ten times as many, are passed over."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        inner = getattr(node, name, ())
+        for one in inner if isinstance(inner, list) else ():
+            yield one
+            yield from statements(one)
+
+
 def package() -> Iterator[Path]:
     """The modules of src."""
     return (path for path in sources() if path.parts[0] == "src")
@@ -132,7 +141,7 @@ def long_functions() -> list[str]:
     return [
         f"{path}:{node.lineno} {node.name}: {lines}"
         for path in sources()
-        for node in ast.walk(tree(path))
+        for node in statements(tree(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES
     ]
@@ -186,7 +195,7 @@ def _module(path: Path) -> str:
 
 def _imported(name: str, module: ast.Module, modules: dict[str, Path]) -> set[str]:
     found = set()
-    for node in ast.walk(module):
+    for node in statements(module):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

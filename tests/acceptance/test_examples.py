@@ -30,7 +30,7 @@ def test_there_are_thirty() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.matrix(keep=14)
+@pytest.mark.matrix(keep=7)
 @pytest.mark.parametrize("example", [*EXAMPLES, *ODD], ids=lambda path: path.stem)
 def test_example_ends_with_a_verified_program(example: Path, tmp_path: Path) -> None:
     result = optimize(example, tmp_path)

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "bias_gelu.py"
-BUDGET = 8
-KILLS = int(os.environ.get("HIPWRIGHT_TEST_KILLS", "3"))
+BUDGET = 6
+KILLS = int(os.environ.get("HIPWRIGHT_TEST_KILLS", "2"))
 SEARCH = ["--budget", str(BUDGET), "--seed", "7", "--policy", "islands", "--json"]
 
 

@@ -28,7 +28,7 @@ SLOWEST = ("macro_bomb", "sleeps_for_ever", "floods_stdout", "exhausts_memory", 
 
 
 # honest candidates need a tenth of these
-CALL_S, COMPILE_S = 10.0, 20.0
+CALL_S, COMPILE_S = 6.0, 12.0
 
 
 @pytest.fixture(autouse=True)

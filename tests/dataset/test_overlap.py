@@ -147,7 +147,7 @@ def test_the_overlap_check_returns_why_a_task_is_too_close(tmp_path: Path) -> No
 # ---------------------------------------------------------------- at length
 
 
-BASES, UNRELATED = (3, 200) if os.environ.get("HIPWRIGHT_TEST_OVERLAP") == "whole" else (1, 14)
+BASES, UNRELATED = (3, 200) if os.environ.get("HIPWRIGHT_TEST_OVERLAP") == "whole" else (1, 8)
 """HIPWRIGHT_TEST_OVERLAP=whole captures 240 tasks, which takes minutes."""
 
 

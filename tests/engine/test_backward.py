@@ -94,6 +94,7 @@ def check(model: torch.nn.Module, inputs: list[Any], other: list[Any] | None = N
     return graph
 
 
+@pytest.mark.matrix(keep=5)
 @pytest.mark.parametrize("name", list(modules()))
 def test_gradients_are_written_in_hip(name: str) -> None:
     model, shape = modules()[name]

@@ -97,6 +97,7 @@ def scorable(task: SuiteTask, host: Zygote) -> int:
         return sum(tensor_bytes(spec.to_dict()) for spec in outline.specs())
 
 
+@pytest.mark.matrix(keep=4)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(QUICK))
 def test_a_task_can_be_scored(name: str, host: Zygote) -> None:

@@ -73,6 +73,7 @@ def build_all(
         return {k: f.result() for k, f in gpus.items()}, {k: f.result() for k, f in cpus.items()}
 
 
+@pytest.mark.matrix(keep=7)
 @pytest.mark.parametrize("name", sorted(PAGES))
 def test_programs_compile_everywhere_and_are_right(
     name: str, task_host: Zygote, candidates: Zygote, cache: BuildCache, compilers: CompilePool

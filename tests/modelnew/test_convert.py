@@ -79,6 +79,7 @@ def test_exports_that_were_converted_back_verify(name: str, tasks: Any, candidat
     assert verdict.passed, f"{verdict.message}\n{back.text}"
 
 
+@pytest.mark.matrix(keep=4)
 @pytest.mark.slow
 @pytest.mark.parametrize("case", INLINE, ids=lambda case: case.name)
 def test_the_corpus_converts_and_verifies(case: CorpusCase, tasks: Any, candidates: Zygote, cache: BuildCache) -> None:

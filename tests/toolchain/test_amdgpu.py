@@ -26,6 +26,7 @@ Built = Callable[[str, str], Build]
 SIZES = {"int": 4, "float": 4, "long": 8, "half": 2, "__half": 2}  # of the scalars in these kernels
 
 
+@pytest.mark.matrix(keep=14)
 @pytest.mark.parametrize(("name", "target"), kernels.pairs(*kernels.EVERYWHERE))
 def test_builds_everywhere(built: Built, cache: BuildCache, name: str, target: str) -> None:
     build = built(name, target)

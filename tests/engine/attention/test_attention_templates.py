@@ -59,6 +59,7 @@ def row_without_keys(rows: int, keys: int) -> torch.Tensor:
     return mask
 
 
+@pytest.mark.matrix(keep=4)
 @pytest.mark.parametrize(
     ("options", "inputs", "knobs", "wave"),
     [
@@ -77,6 +78,7 @@ def test_tiles(options: dict[str, Any], inputs: list[torch.Tensor], knobs: dict[
     assert kernels_in(text) == 1
 
 
+@pytest.mark.matrix(keep=4)
 @pytest.mark.parametrize(
     ("options", "inputs", "knobs", "wave"),
     [

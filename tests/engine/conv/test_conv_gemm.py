@@ -71,7 +71,7 @@ TRANSPOSED = [
 
 
 @pytest.mark.parametrize(("layer", "shape"), [*PLAIN, *TRANSPOSED])
-@pytest.mark.matrix(keep=11)
+@pytest.mark.matrix(keep=4)
 def test_values(layer: nn.Module, shape: tuple[int, ...]) -> None:
     verify(Then(layer), draw(*shape), wave=32)
 
@@ -85,7 +85,7 @@ def test_dtypes(layer: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) ->
 
 @pytest.mark.parametrize("dtype", [torch.float32, HALF, BRAIN])
 @pytest.mark.parametrize(("layer", "shape"), [PLAIN[4], TRANSPOSED[1], TRANSPOSED[7]])
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 def test_matrix_units(layer: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     model, x = normal(Then(layer), dtype), draw(*shape, dtype=dtype)
     program = write(captured(model, [x]), chosen(model, x))

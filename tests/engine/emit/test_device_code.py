@@ -43,6 +43,7 @@ def sources() -> dict[str, str]:
     return {name: f"{text}\n{ENTRY}" for name, text in out.items()}
 
 
+@pytest.mark.matrix(keep=2)
 @pytest.mark.parametrize("target", TARGETS)
 def test_headers_compile_for_amd(target: str) -> None:
     for name, source in sources().items():

@@ -42,7 +42,7 @@ def inputs(rows: int, width: tuple[int, ...], dtype: torch.dtype = torch.float32
     [((512,), torch.float32), ((520,), torch.float16), ((769,), torch.float32), ((8, 72), torch.bfloat16)],
     ids=str,
 )
-@pytest.mark.matrix(keep=6)
+@pytest.mark.matrix(keep=3)
 def test_gradient_of_a_norm_reads_its_inputs_once(rows: int, width: tuple[int, ...], dtype: torch.dtype) -> None:
     model = Norm(width, dtype)
     program = write(captured(model, inputs(ROWS, width, dtype)))

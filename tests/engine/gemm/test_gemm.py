@@ -80,7 +80,7 @@ MM = Of(lambda a, b: torch.mm(a, b).relu())
 
 @pytest.mark.parametrize("dtype", [torch.float32, HALF, BRAIN])
 @pytest.mark.parametrize(("m", "n", "k"), [(33, 65, 17), (64, 32, 64), (1, 1, 1), (130, 7, 40)])
-@pytest.mark.matrix(keep=6)
+@pytest.mark.matrix(keep=3)
 def test_sizes_and_dtypes(m: int, n: int, k: int, dtype: torch.dtype) -> None:
     verify(MM, [draw(m, k, dtype=dtype), draw(k, n, dtype=dtype)], "gemm")
 
@@ -141,6 +141,7 @@ PRODUCTS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
 }
 
 
+@pytest.mark.matrix(keep=6)
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_operators(name: str) -> None:
     fn, shapes = PRODUCTS[name]
@@ -167,6 +168,7 @@ def on_matrix_units(program: Program) -> Program:
     return Program(text=program.text.replace(old, "#if 1 || defined(__gfx90a__)"), knobs=program.knobs)
 
 
+@pytest.mark.matrix(keep=4)
 @pytest.mark.parametrize("dtype", [torch.float32, HALF, BRAIN])
 @pytest.mark.parametrize("tile", [32, 64])
 def test_matrix_units(dtype: torch.dtype, tile: int) -> None:
@@ -182,7 +184,7 @@ def test_matrix_units(dtype: torch.dtype, tile: int) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, HALF, BRAIN])
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 264, 33), (3, 131, 20), (8, 64, 16), (19, 72, 40)])
-@pytest.mark.matrix(keep=6)
+@pytest.mark.matrix(keep=3)
 def test_gemv_along_k(m: int, k: int, n: int, dtype: torch.dtype) -> None:
     text = verify(Dense(k, n, dtype), [draw(m, k, dtype=dtype)], "gemv")
     assert "lane_reduce<32>" in text
@@ -286,7 +288,7 @@ BUILT: list[tuple[str, nn.Module, list[torch.Tensor]]] = [
 
 
 @pytest.mark.parametrize(("way", "model", "inputs"), BUILT)
-@pytest.mark.matrix(keep=5)
+@pytest.mark.matrix(keep=3)
 def test_builds(way: str, model: nn.Module, inputs: list[torch.Tensor]) -> None:
     """For AMD without scratch and with room for two blocks a unit (one where tiles are twice as deep, since a large GPU
     has no two), and the same source by NVRTC.

@@ -48,7 +48,7 @@ TILES = [{"GEMM_M": m, "GEMM_N": n, "GEMM_K": k} for m, n, k in product((16, 32,
 @pytest.mark.parametrize("tile", TILES, ids=lambda t: "-".join(map(str, t.values())))
 @pytest.mark.parametrize("dtype", [torch.float32, HALF])
 @pytest.mark.parametrize("form", ["nt", "nn", "tn"])
-@pytest.mark.matrix(keep=8)
+@pytest.mark.matrix(keep=3)
 def test_every_small_tile(form: str, dtype: torch.dtype, tile: dict[str, int], matrix_units: bool) -> None:
     knobs = tile | {"GEMM_K": tiling.DEPTH[str(dtype)[6:]] << tile["GEMM_K"]}
     model, _, made = program(form, dtype, (64, 2048, 512), **{"call:linear:split": 1, "call:matmul:split": 1})
@@ -59,6 +59,7 @@ def test_every_small_tile(form: str, dtype: torch.dtype, tile: dict[str, int], m
     compare(got, *reference(model, inputs)[:2])
 
 
+@pytest.mark.matrix(keep=4)
 @pytest.mark.parametrize("matrix_units", [False, True])
 @pytest.mark.parametrize("knobs", [{"GEMM_M": 64}, {"GEMM_M": 32, "GEMM_N": 32}, {"GEMM_M": 64, "GEMM_K": 32}])
 def test_few_columns(knobs: dict[str, int], matrix_units: bool) -> None:
@@ -187,7 +188,7 @@ BUILT = [
 
 
 @pytest.mark.parametrize(("model", "inputs"), BUILT)
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 def test_builds(model: Any, inputs: list[torch.Tensor], compilers: Any) -> None:
     """No scratch on AMD, no spills on NVIDIA."""
     made = write(captured(model, inputs), chosen(model, inputs, "gemm"))

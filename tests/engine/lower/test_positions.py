@@ -39,7 +39,7 @@ def down(x: torch.Tensor) -> Any:
 @pytest.mark.parametrize("length", [1, 37, 700, 3000])
 @pytest.mark.parametrize("mapping", ["block", "lanes", "columns"])
 @pytest.mark.parametrize("function", [largest, smallest, down], ids=lambda f: f.__name__)
-@pytest.mark.matrix(keep=8)
+@pytest.mark.matrix(keep=3)
 def test_positions(function: Callable[..., Any], mapping: str, length: int, wave: int) -> None:
     choices = {f"map:{name}": mapping for name in ("argmax", "argmin", "argmax_kernel", "argmin_kernel")}
     choices |= {"ROW_BLOCK": 64, "ROW_VEC": 4, "ROW_ITEMS": 2, "cooperative:argmax_kernel": length == 3000}

@@ -65,6 +65,7 @@ def sobel(u: torch.Tensor) -> Any:
     return (d[..., :-2] + 2 * d[..., 1:-1] + d[..., 2:] + i[:, 1:-1, 2:]).half()
 
 
+@pytest.mark.matrix(keep=4)
 @pytest.mark.parametrize("wave", [32, 64])
 @pytest.mark.parametrize(
     ("function", "shape", "other"),
@@ -93,7 +94,7 @@ def edges(image: torch.Tensor) -> Any:
 @pytest.mark.parametrize("wave", [32, 64])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("side", [2, 4])
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 def test_half_types_slide_by_four(side: int, dtype: torch.dtype, wave: int) -> None:
     """Rows of outputs that are a multiple of four, of two, odd ones; fewer rows than a thread computes."""
     x, *others = (

@@ -78,6 +78,7 @@ def doubles(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.softmax(q @ k.transpose(-2, -1), -1, dtype=torch.float64).float() @ v
 
 
+@pytest.mark.matrix(keep=7)
 @pytest.mark.parametrize(
     "form",
     [

@@ -72,7 +72,7 @@ FORMS: list[tuple[Callable[..., Any], list[Tensor], int]] = [
 ]
 
 
-@pytest.mark.matrix(keep=5)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize(("form", "inputs", "wave"), FORMS, ids=lambda x: getattr(x, "__name__", ""))
 def test_written_out_forms_are_one_kernel(form: Callable[..., Any], inputs: list[Tensor], wave: int) -> None:
     text = check(Written(form), inputs, choices={KEY: "fused", CALL: "tiled"}, wave=wave)
@@ -145,6 +145,7 @@ def shared_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     return torch.softmax(torch.where(future | mask, -30.0, q @ k.transpose(-2, -1)), -1) @ v
 
 
+@pytest.mark.matrix(keep=4)
 @pytest.mark.parametrize(
     ("form", "skips"),
     [(tril, True), (positions, True), (shared_mask, True), (triu_added, False), (filled, False), (padding, False)],

@@ -61,7 +61,7 @@ class Loop(nn.Module):
 @pytest.mark.parametrize("dim", [0, 1])
 @pytest.mark.parametrize("what", ["last", "all", "states", "unbound", "some"])
 @pytest.mark.parametrize("kind", list(CELLS))
-@pytest.mark.matrix(keep=16)
+@pytest.mark.matrix(keep=6)
 def test_a_chain_of_cells_is_a_layer(kind: str, what: str, dim: int, layers: int, wave: int) -> None:
     model = Loop(kind, what, dim, layers)
     x = draw(5, 3, 8) if dim == 0 else draw(3, 5, 8)

@@ -74,7 +74,7 @@ def programmed(function: Callable[..., Any], dtype: torch.dtype, **choices: Any)
         (scaled, torch.float32),
     ],
 )
-@pytest.mark.matrix(keep=10)
+@pytest.mark.matrix(keep=4)
 def test_values(function: Callable[..., Any], dtype: torch.dtype, wave: int, lds_cache: bool) -> None:
     model, written = Op(function), programmed(function, dtype, lds_cache=lds_cache)
     assert "publish_partial(" in written.text and "cooperative_barrier" not in written.text
@@ -94,7 +94,7 @@ def test_values(function: Callable[..., Any], dtype: torch.dtype, wave: int, lds
     "knobs",
     [{"ROW_VEC": 1}, {"ROW_ITEMS": 1}, {"ROW_BLOCK": 128, "COOP_BLOCKS": 2}, {"ROW_BLOCK": 1024, "ROW_ITEMS": 4}, {}],
 )
-@pytest.mark.matrix(keep=12)
+@pytest.mark.matrix(keep=5)
 def test_cached_tiles(knobs: dict[str, int], lds_cache: int, amd: bool) -> None:
     """Any number and shape of cached tiles, also none that fits; in LDS, and in registers as on AMD."""
     model, written = Op(softmax), programmed(softmax, torch.float32, lds_cache=True, LDS_TILES=lds_cache, **knobs)

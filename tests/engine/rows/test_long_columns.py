@@ -43,7 +43,7 @@ def place(x: torch.Tensor) -> Any:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("channels", [21, 70, 150, 300], ids=str)
 @pytest.mark.parametrize("function", [softmax, root_mean_square, place], ids=lambda f: f.__name__)
-@pytest.mark.matrix(keep=8)
+@pytest.mark.matrix(keep=3)
 def test_columns(function: Callable[..., Any], channels: int, dtype: torch.dtype, wave: int) -> None:
     """The captured ones fit registers, others may not."""
     model, x = Op(function), columns(channels, dtype)
@@ -72,7 +72,7 @@ def largest(x: torch.Tensor) -> Any:
 @pytest.mark.parametrize("wave", [32, 64])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("function", [logs, largest], ids=lambda f: f.__name__)
-@pytest.mark.matrix(keep=6)
+@pytest.mark.matrix(keep=3)
 def test_odd_rows(function: Callable[..., Any], dtype: torch.dtype, wave: int) -> None:
     """Each row begins at another offset from an aligned address."""
     model, x = Op(function), odd(5003, dtype)

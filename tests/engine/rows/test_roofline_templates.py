@@ -107,6 +107,7 @@ def text_of(name: str, choices: dict[str, Any] | None = None) -> str:
     return write(captured(model, inputs), choices or {}).text
 
 
+@pytest.mark.matrix(keep=16)
 @pytest.mark.parametrize("wave", [32, 64])
 @pytest.mark.parametrize("name", list(TASKS))
 def test_values(name: str, wave: int) -> None:
@@ -123,7 +124,7 @@ def test_values(name: str, wave: int) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", list(TASKS))
-@pytest.mark.matrix(keep=24)
+@pytest.mark.matrix(keep=9)
 def test_no_scratch_on_amd(name: str, target: str) -> None:
     model, inputs = large(name)
     program = parse(write(captured(model, inputs)).text)
@@ -144,7 +145,7 @@ def compilers() -> Iterator[CompilePool]:
 
 
 @pytest.mark.parametrize("name", list(TASKS))
-@pytest.mark.matrix(keep=8)
+@pytest.mark.matrix(keep=3)
 def test_nvrtc(name: str, compilers: CompilePool, tmp_path: Path) -> None:
     model, inputs = large(name)
     program = parse(write(captured(model, inputs)).text)
@@ -165,14 +166,14 @@ def kernels(name: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("name", "mapping"),
     [
-        ("softmax of long rows", "block of a cooperative"),
+        ("softmax of long rows", "block, cooperative"),
         ("softmax", "block"),
-        ("group norm", "block of a cooperative"),
-        ("instance norm", "block of a cooperative"),
+        ("group norm", "block, cooperative"),
+        ("instance norm", "block, cooperative"),
         ("rms norm over channels", "columns"),
         ("log softmax over channels", "columns"),
-        ("column sums", "columns of a cooperative"),
-        ("total", "block of a cooperative"),
+        ("column sums", "columns, cooperative"),
+        ("total", "block, cooperative"),
         ("bias", "rows"),
         ("bias of channels", "rows"),
         ("pointwise in half", "vector"),
@@ -230,6 +231,7 @@ def test_cooperative_mappings_are_choices() -> None:
 # ---------------------------------------------------------------- choices, tails and hard values
 
 
+@pytest.mark.matrix(keep=4)
 @pytest.mark.parametrize(
     "choices",
     [

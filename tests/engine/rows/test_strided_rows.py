@@ -34,7 +34,7 @@ STATISTICS: list[Callable[[torch.Tensor], Any]] = [
 @pytest.mark.parametrize("wave", [32, 64])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("which", range(len(STATISTICS)))
-@pytest.mark.matrix(keep=16)
+@pytest.mark.matrix(keep=6)
 def test_statistics(which: int, dtype: torch.dtype, wave: int) -> None:
     x = draw(6, 3, 6, 8, dtype=dtype) + 40
     check(Op(STATISTICS[which]), [x], wave=wave, other=[draw(5, 3, 7, 5, dtype=dtype)])

@@ -75,7 +75,7 @@ def off(tensor: torch.Tensor, by: int) -> torch.Tensor:
 @pytest.mark.parametrize("wave", [32, 64])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
-@pytest.mark.matrix(keep=14)
+@pytest.mark.matrix(keep=5)
 def test_values(function: Callable[..., Any], dtype: torch.dtype, wave: int) -> None:
     model, given = Op(function), inputs(function, 5, 3001, dtype)
     written = write(captured(model, given))

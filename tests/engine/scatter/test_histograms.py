@@ -24,7 +24,7 @@ def whole(high: int, *shape: int) -> torch.Tensor:
 @pytest.mark.parametrize("wave", [32, 64])
 @pytest.mark.parametrize("parts", [1, 4])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32])
-@pytest.mark.matrix(keep=6)
+@pytest.mark.matrix(keep=3)
 def test_rows_of_few_places(dtype: torch.dtype, parts: int, wave: int) -> None:
     made = captured(ROWS, [draw(3, 7, dtype=dtype), whole(7, 3, 1100), draw(3, 1100, dtype=dtype)])
     node = next(n.name for n in made.nodes if "scatter_add" in n.op)

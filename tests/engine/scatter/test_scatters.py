@@ -31,7 +31,7 @@ def scattered(mode: str, include: bool, dim: int) -> nn.Module:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int32, torch.int64])
 @pytest.mark.parametrize("include", [True, False])
 @pytest.mark.parametrize("mode", ["sum", "mean", "amax", "amin", "prod"])
-@pytest.mark.matrix(keep=10)
+@pytest.mark.matrix(keep=4)
 def test_scatter_reduce(mode: str, include: bool, dtype: torch.dtype, dim: int, wave: int) -> None:
     kept = ["aten.scatter_reduce.two"] if mode == "prod" and dtype.is_floating_point else []
     x, source = draw(7, 9, dtype=dtype), draw(23, 31, dtype=dtype)
@@ -41,7 +41,7 @@ def test_scatter_reduce(mode: str, include: bool, dtype: torch.dtype, dim: int, 
 
 @pytest.mark.parametrize("mode", ["amax", "amin", "mean", "sum"])
 @pytest.mark.parametrize("include", [True, False])
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 def test_nan_infinity_and_signed_zeros(mode: str, include: bool) -> None:
     bad = float("nan")
     x = torch.tensor([1.0, bad, -bad, -3.0, float("inf"), -float("inf"), -0.0, 0.0, -2.0])
@@ -55,7 +55,7 @@ def test_nan_infinity_and_signed_zeros(mode: str, include: bool) -> None:
 @pytest.mark.filterwarnings("ignore:index_reduce")
 @pytest.mark.parametrize("mode", ["amax", "amin", "mean", "prod"])
 @pytest.mark.parametrize("include", [True, False])
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 def test_index_reduce(mode: str, include: bool) -> None:
     model = Op(lambda x, i, s: x.index_reduce(1, i, s, mode, include_self=include))
     dtype = torch.int64 if mode == "prod" else torch.float32
@@ -85,7 +85,7 @@ SET: list[Callable[..., Any]] = [
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
 @pytest.mark.parametrize("which", range(len(SET)))
-@pytest.mark.matrix(keep=8)
+@pytest.mark.matrix(keep=3)
 def test_set_elements(which: int, dtype: torch.dtype) -> None:
     """Places are named several times: the last element stays, as on PyTorch's CPU."""
     check(Op(SET[which]), [draw(7, 4, dtype=dtype), whole(7, 5, 4), draw(5, 4, dtype=dtype)], wave=32)

@@ -51,6 +51,7 @@ WRONG = {
 }
 
 
+@pytest.mark.matrix(keep=4)
 @pytest.mark.parametrize("gate", ["full", "fast"])
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_programs_pass(name: str, gate: Any, tasks: Any, worker: CandidateWorker) -> None:

@@ -73,6 +73,7 @@ SHOWN = ["softmax", "layer_norm", "linear", "row_max", "int_sum", "nested_output
 SHOWN += ["transpose", "ema", "half_residual", "bfloat_gelu", "strided_input", "cumsum"]
 
 
+@pytest.mark.matrix(keep=9)
 @pytest.mark.parametrize("name", SHOWN)
 def test_verdicts_are_the_oracles(open_on_cpu, tasks: Tasks, name: str) -> None:
     """On the same inputs and state: the baseline passes, one wrong element does not, with the oracle's message."""

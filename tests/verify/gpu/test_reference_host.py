@@ -21,6 +21,7 @@ ROWS = (
 INPUT_BYTES = 512 * 256 * 4
 
 
+@pytest.mark.matrix(keep=4)
 @pytest.mark.parametrize(
     ("name", "formula", "limit", "reference_dtype"),
     [

@@ -7,7 +7,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import hipwright.capture.forward
 import hipwright.program.lower.trace
-import hipwright.task.host.server  # noqa: F401
+import hipwright.task.host.server
 
 # the first meta tensor imports further parts of torch, which takes a second
 torch.nn.functional.gelu(torch.empty(2, 2, device="meta"))
