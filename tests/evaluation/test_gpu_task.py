@@ -120,7 +120,7 @@ def test_score_mode_untimed_passes_without_a_timing(bench: Evaluator) -> None:
 def test_score_mode_without_room_for_the_inputs_in_each_worker(
     bench: Evaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(GpuTask, "room", lambda self, workers: False)
+    monkeypatch.setattr(GpuTask, "fits_workers", lambda self, workers: False)
     with BatchScorer(bench, workers=2) as scorer:
         scored = scorer.score([program("row_sum_tree"), program("tail_write", "broken")])
     assert [one.passed for one in scored] == [True, False]
