@@ -36,7 +36,7 @@ demo: $(VENV)/.stamp-cpu
 
 test: check
 	@scripts/system-deps.sh bubblewrap g++ chromium
-	$(BIN)/pytest -n 3 --dist worksteal --durations=25
+	$(BIN)/pytest -n 3 --dist worksteal --turns --durations=25
 
 test-all: check
 	@scripts/system-deps.sh bubblewrap g++ chromium

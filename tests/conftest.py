@@ -1,12 +1,15 @@
 """Settings and selection for all tests.
 
 `make test` takes under 15 minutes on two processors: of a test marked `matrix(keep=N)` it runs N of the parameters,
-evenly spread from the first to the last, and it skips tests marked `exhaustive`. `--all` (`make test-all`), or naming a
-test with `::`, runs everything. Property tests have no deadline, which would depend on the load of the machine. Tests
+evenly spread from the first to the last, and it skips tests marked `exhaustive`. It runs a third of the slowest tests
+(`--turns`, tests/slowest.txt), which the digest of the code draws. `--all` (`make test-all`), or naming a test with `::`, runs
+everything. Property tests have no deadline, which would depend on the load of the machine. Tests
 share processes that import torch (tests/warm.py), and time limits allow for other load (tests/load.py).
 """
 
 import compileall
+import hashlib
+import random
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -17,12 +20,15 @@ from hypothesis import HealthCheck, settings
 import hipwright
 from tests import warm
 
+SLOWEST, TURNS = Path(__file__).parent / "slowest.txt", 3
+
 settings.register_profile("hipwright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("hipwright")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="whole matrices and exhaustive tests too")
+    parser.addoption("--turns", action="store_true", help="of the tests in tests/slowest.txt, a third, by turns")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -42,10 +48,11 @@ def pytest_sessionfinish() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--all") or any("::" in arg for arg in config.args):
         return
+    waiting = not_in_turn(SLOWEST.read_text(), sources_digest()) if config.getoption("--turns") else set()
     matrices: dict[str, list[pytest.Item]] = defaultdict(list)
     left: set[pytest.Item] = set()
     for item in items:
-        if item.get_closest_marker("exhaustive"):
+        if item.get_closest_marker("exhaustive") or (config.getoption("--turns") and _function(item) in waiting):
             left.add(item)
         elif item.get_closest_marker("matrix"):
             matrices[item.nodeid.partition("[")[0]].append(item)
@@ -56,6 +63,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=[item for item in items if item in left])
         items[:] = [item for item in items if item not in left]
+
+
+def _function(item: pytest.Item) -> str:
+    """A test's function as tests/slowest.txt names it."""
+    return item.nodeid.partition("[")[0].removeprefix("tests/")
+
+
+def not_in_turn(listed: str, seed: str) -> set[str]:
+    """The tests of tests/slowest.txt that are left out: all but a third of their time, drawn by the seed."""
+    seconds = {name: float(took) for took, name in (line.split(maxsplit=1) for line in listed.splitlines())}
+    names = sorted(seconds)
+    random.Random(seed).shuffle(names)
+    spent = [sum(seconds[name] for name in names[:count]) for count in range(len(names))]
+    return {name for name, before in zip(names, spent, strict=True) if before >= sum(seconds.values()) / TURNS}
+
+
+def sources_digest() -> str:
+    """A digest of the package's modules: every change of the code gives other tests their turn."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(hipwright.__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def spread(count: int, keep: int) -> set[int]:

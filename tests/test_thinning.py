@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import spread
+from tests.conftest import SLOWEST, TURNS, not_in_turn, spread
 
 pytest_plugins = ["pytester"]
 
@@ -46,3 +46,20 @@ def test_a_matrix_is_thinned_unless_all_is_asked_for(
     pytester.makeini("[pytest]\nmarkers =\n    matrix\n    exhaustive\n")
     pytester.makepyfile(test_matrix=MATRIX)
     pytester.runpytest_inprocess("-p", "no:cacheprovider", *args).assert_outcomes(passed=passed, deselected=None)
+
+
+def test_the_slowest_tests_take_turns() -> None:
+    """A third of their time for any state of the code, and every one has its turn."""
+    listed = SLOWEST.read_text()
+    seconds = {line.split()[1]: float(line.split()[0]) for line in listed.splitlines()}
+    left = [not_in_turn(listed, str(seed)) for seed in range(60)]
+    for names in left:
+        share = 1 - sum(seconds[name] for name in names) / sum(seconds.values())
+        assert 1 / TURNS <= share < 1 / TURNS + max(seconds.values()) / sum(seconds.values())
+    assert not set.intersection(*left)
+
+
+def test_the_slowest_tests_exist() -> None:
+    for line in SLOWEST.read_text().splitlines():
+        file, _, name = line.split()[1].partition("::")
+        assert f"def {name.rpartition('::')[2]}(" in (SLOWEST.parent / file).read_text(), line

@@ -54,7 +54,7 @@ def audited(gate: Gate, cache: Path, cases: Sequence[CorpusCase], *, shared: boo
 
 
 def half_of_corpus(gate: Gate, number: int, all_cases: bool) -> list[CorpusCase]:
-    """Half of the cases, so that two processors share the work; for the fast gate a third of them, or all.
+    """Half of the cases, so that two processors share the work; for the fast gate a sixth of them, or all.
 
     The cases of a task stay together, since opening a task takes seconds; those of a task with half of all cases
     alternate.
@@ -68,7 +68,7 @@ def half_of_corpus(gate: Gate, number: int, all_cases: bool) -> list[CorpusCase]
             min(halves, key=len).extend(members)
     cases = halves[number]
     if gate == "fast":
-        cases = [case for case in cases if case.name not in SLOWEST][:: 1 if all_cases else 3]
+        cases = [case for case in cases if case.name not in SLOWEST][:: 1 if all_cases else 6]
     return cases
 
 

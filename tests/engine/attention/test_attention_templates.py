@@ -59,7 +59,7 @@ def row_without_keys(rows: int, keys: int) -> torch.Tensor:
     return mask
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize(
     ("options", "inputs", "knobs", "wave"),
     [
@@ -78,7 +78,7 @@ def test_tiles(options: dict[str, Any], inputs: list[torch.Tensor], knobs: dict[
     assert kernels_in(text) == 1
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize(
     ("options", "inputs", "knobs", "wave"),
     [

@@ -71,7 +71,7 @@ TRANSPOSED = [
 
 
 @pytest.mark.parametrize(("layer", "shape"), [*PLAIN, *TRANSPOSED])
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 def test_values(layer: nn.Module, shape: tuple[int, ...]) -> None:
     verify(Then(layer), draw(*shape), wave=32)
 

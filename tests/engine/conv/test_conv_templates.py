@@ -72,12 +72,12 @@ TRANSPOSED = [
 
 
 @pytest.mark.parametrize(("layer", "shape", "tile"), [*PLAIN, *TRANSPOSED])
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 def test_values(layer: nn.Module, shape: tuple[int, ...], tile: str) -> None:
     verify(Then(layer), draw(*shape), tile)
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("which", [0, 4])
 def test_dtypes(dtype: torch.dtype, which: int) -> None:
@@ -162,7 +162,7 @@ BIG = [
 ]
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize(("layer", "shape", "dtype"), BIG)
 def test_builds(layer: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     builds(Then(layer.to(dtype)), [torch.empty(shape, dtype=dtype)])

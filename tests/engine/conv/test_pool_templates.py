@@ -66,7 +66,7 @@ def test_values(function: Callable[..., Any], shape: tuple[int, ...], tile: str)
     verify(function, draw(*shape), tile)
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("which", [1, 8])
 def test_dtypes_and_other_shapes(dtype: torch.dtype, which: int) -> None:
@@ -101,7 +101,7 @@ BIG = [
 ]
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize(("function", "shape", "dtype"), BIG)
 def test_builds(function: Callable[..., Any], shape: tuple[int, ...], dtype: torch.dtype) -> None:
     assert "tile 1x" in builds(Op(function), [torch.empty(shape, dtype=dtype)], 4)

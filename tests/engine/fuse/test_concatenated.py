@@ -48,7 +48,7 @@ def inputs(heads: int, length: int, half: int, dtype: torch.dtype) -> list[torch
 @pytest.mark.parametrize("wave", [32, 64])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 def test_values(name: str, dtype: torch.dtype, wave: int) -> None:
     """At a half of whole packs, at one that is none, at one that is odd, at one longer than its lanes.
 

@@ -33,14 +33,14 @@ def check(function: Any, inputs: list[torch.Tensor], shown: list[torch.Tensor] |
     compare(run(program, Op(function), inputs)[0], exact, native)
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("m, n, k", [(16, 16, 16), (5, 7, 3), (1, 12, 20), (9, 4, 18)])
 def test_full_and_partial_tiles(dtype: torch.dtype, m: int, n: int, k: int) -> None:
     check(torch.bmm, [torch.randn(33, m, k).to(dtype), torch.randn(33, k, n).to(dtype)])
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("function", [b_transposed, a_transposed, with_epilogue])
 @pytest.mark.parametrize("side", [16, 7])
 def test_transposed_operands_and_epilogues(function: Any, side: int) -> None:

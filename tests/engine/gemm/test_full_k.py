@@ -30,13 +30,13 @@ def check(function: Any, inputs: list[torch.Tensor], shown: list[torch.Tensor] |
     compare(run(program, Op(function), inputs)[0], exact, native)
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("m, n, k", [(64, 64, 64), (33, 47, 65), (9, 100, 31), (130, 12, 72), (20, 20, 100)])
 def test_full_and_partial_tiles(m: int, n: int, k: int) -> None:
     check(torch.bmm, [torch.randn(3, m, k), torch.randn(3, k, n)])
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("function", [b_transposed, a_transposed, with_epilogue])
 @pytest.mark.parametrize("side", [32, 37])
 def test_transposed_operands_and_epilogues(function: Any, side: int) -> None:

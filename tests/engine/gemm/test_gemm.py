@@ -168,7 +168,7 @@ def on_matrix_units(program: Program) -> Program:
     return Program(text=program.text.replace(old, "#if 1 || defined(__gfx90a__)"), knobs=program.knobs)
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("dtype", [torch.float32, HALF, BRAIN])
 @pytest.mark.parametrize("tile", [32, 64])
 def test_matrix_units(dtype: torch.dtype, tile: int) -> None:

@@ -50,7 +50,7 @@ CASES = [
 ]
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize(("function", "inputs", "wave"), CASES)
 def test_values(function: Callable[..., Tensor], inputs: list[Tensor], wave: int) -> None:
     text = check(Op(function), inputs, choices=CHOICES, wave=wave)

@@ -34,7 +34,7 @@ def verify(model: nn.Module, like: list[torch.Tensor], inputs: list[torch.Tensor
     compare(got, expected, native)
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("dtype", [HALF, BRAIN])
 @pytest.mark.parametrize(
     ("m", "n", "k", "tiles"),
@@ -61,7 +61,7 @@ def test_operands_whose_k_is_not_contiguous(dtype: torch.dtype) -> None:
     verify(model, like, given, "gemm", GEMM_M=64, GEMM_N=128)
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("dtype", [HALF, BRAIN])
 @pytest.mark.parametrize(
     "layer",

@@ -297,7 +297,7 @@ BATCHES: dict[str, tuple[list[Function], list[torch.Tensor], list[torch.Tensor] 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(BATCHES))
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 def test_batch(name: str) -> None:
     functions, inputs, other, library = BATCHES[name]
     check(Outputs(functions), inputs, other=other, library=library)

@@ -31,7 +31,7 @@ def program(name: str, how: str, dtype: torch.dtype = torch.float32) -> Any:
     return write(captured(MODELS[name], [torch.empty(SHAPES[name], dtype=dtype)]), {"stream": how})
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("how", PACKED[1:])

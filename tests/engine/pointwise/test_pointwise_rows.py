@@ -52,7 +52,7 @@ def test_operands_under_a_condition_are_no_interleaving() -> None:
     check(Op(interleaved), [torch.randn(6, 40)])
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(("length", "other"), [(264, 77), (259, 264), (40, 13)])
 def test_rows(dtype: torch.dtype, length: int, other: int) -> None:

@@ -65,7 +65,7 @@ def sobel(u: torch.Tensor) -> Any:
     return (d[..., :-2] + 2 * d[..., 1:-1] + d[..., 2:] + i[:, 1:-1, 2:]).half()
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("wave", [32, 64])
 @pytest.mark.parametrize(
     ("function", "shape", "other"),

@@ -39,7 +39,7 @@ def check(
     compare(run(program, Op(function), inputs)[0], exact, native)
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int32])
 @pytest.mark.parametrize("rows, columns", [(64, 128), (72, 200), (32, 1000)])
 def test_whole_tiles_and_others(dtype: torch.dtype, rows: int, columns: int) -> None:

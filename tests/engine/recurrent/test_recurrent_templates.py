@@ -160,7 +160,7 @@ def test_unsupported_layers_are_left_to_the_library() -> None:
         assert "torch.lstm(" in write(graph).text
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize(
     ("model", "batch"),
     [

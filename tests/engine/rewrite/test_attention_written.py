@@ -145,7 +145,7 @@ def shared_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     return torch.softmax(torch.where(future | mask, -30.0, q @ k.transpose(-2, -1)), -1) @ v
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize(
     ("form", "skips"),
     [(tril, True), (positions, True), (shared_mask, True), (triu_added, False), (filled, False), (padding, False)],

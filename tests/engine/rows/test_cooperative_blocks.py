@@ -74,7 +74,7 @@ def programmed(function: Callable[..., Any], dtype: torch.dtype, **choices: Any)
         (scaled, torch.float32),
     ],
 )
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 def test_values(function: Callable[..., Any], dtype: torch.dtype, wave: int, lds_cache: bool) -> None:
     model, written = Op(function), programmed(function, dtype, lds_cache=lds_cache)
     assert "publish_partial(" in written.text and "cooperative_barrier" not in written.text

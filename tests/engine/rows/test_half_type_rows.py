@@ -79,7 +79,7 @@ def cooled(x: torch.Tensor, temperature: torch.Tensor) -> Any:
     return (x.float() / temperature).softmax(-1).to(x.dtype)
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("wave", [32, 64])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(70, 61), (9, 5003)], ids=str)

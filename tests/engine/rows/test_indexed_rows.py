@@ -43,7 +43,7 @@ def running(table: torch.Tensor, bags: torch.Tensor) -> Any:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("columns", "length"), [(64, 32), (37, 9), (24, 130)])
 @pytest.mark.parametrize("function", [mean, weighted, normed, running], ids=lambda f: f.__name__)
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 def test_values(function: Any, columns: int, length: int, dtype: torch.dtype, wave: int) -> None:
     inputs = [draw(50, columns, dtype=dtype), indices(6, length, most=50)]
     other = [draw(9, columns + 1, dtype=dtype), indices(3, 1, most=9)]

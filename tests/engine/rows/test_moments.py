@@ -27,7 +27,7 @@ MAPPINGS = [
 ]
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("wave", [32, 64])
 @pytest.mark.parametrize("width", [5, 300, 1028])
 @pytest.mark.parametrize(("mapping", "cooperative", "knobs"), MAPPINGS)

@@ -231,7 +231,7 @@ def test_cooperative_mappings_are_choices() -> None:
 # ---------------------------------------------------------------- choices, tails and hard values
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize(
     "choices",
     [

@@ -40,7 +40,7 @@ class Norm(torch.nn.Module):
         return self.norm(x + 1).softmax(-1)
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize(
     ("mapping", "wave", "width", "vec"),
     [

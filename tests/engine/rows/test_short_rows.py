@@ -75,7 +75,7 @@ def test_rows_of_any_length(name: str, shape: tuple[int, int], dtype: torch.dtyp
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(70, 64), (70, 61), (9, 1000), (300, 1001)], ids=str)
 @pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 def test_values(name: str, shape: tuple[int, int], dtype: torch.dtype, wave: int) -> None:
     x = awkward(*shape, dtype)
     model = Op(FUNCTIONS[name])

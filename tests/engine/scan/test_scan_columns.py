@@ -32,7 +32,7 @@ def product(x: torch.Tensor, y: torch.Tensor) -> Any:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("shape", [(300, 40), (64, 81), (3, 150, 20), (257, 2, 17)])
 @pytest.mark.parametrize("function", [scaled, product], ids=lambda f: f.__name__)
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 def test_tiles(function: Any, shape: tuple[int, ...], dtype: torch.dtype, wave: int) -> None:
     inputs = [draw(*shape, dtype=dtype), draw(*shape, dtype=dtype).flip(0).contiguous()]
     graph = captured(Op(function), inputs)

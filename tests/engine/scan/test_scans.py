@@ -41,7 +41,7 @@ FOLLOWED = [scaled, twice, backwards, product]
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(3, 777), (2, 512), (2, 6000), (3, 21, 9)])
 @pytest.mark.parametrize("function", FOLLOWED, ids=lambda f: f.__name__)
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 def test_one_kernel(function: Callable[..., Any], shape: tuple[int, ...], dtype: torch.dtype, wave: int) -> None:
     inputs = [draw(*shape, dtype=dtype), draw(*shape, dtype=dtype).flip(1).contiguous()]
     model = Op(function)

@@ -25,7 +25,7 @@ def whole(high: int, *shape: int) -> torch.Tensor:
 OFFSETS = torch.tensor([0, 4, 4, 9, 20])
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("columns", [8, 7])
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_embedding_bag(mode: str, columns: int) -> None:
@@ -61,7 +61,7 @@ SUMS: list[Callable[..., Any]] = [
 ]
 
 
-@pytest.mark.matrix(keep=4)
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.float64])
 @pytest.mark.parametrize("which", range(len(SUMS)))
 def test_sums(which: int, dtype: torch.dtype) -> None:
