@@ -49,7 +49,7 @@ def test_a_matrix_is_thinned_unless_all_is_asked_for(
 
 
 def test_the_slowest_tests_take_turns() -> None:
-    """A third of their time for any state of the code, and every one has its turn."""
+    """A part of their time for any state of the code, and every one has its turn."""
     listed = SLOWEST.read_text()
     seconds = {line.split()[1]: float(line.split()[0]) for line in listed.splitlines()}
     left = [not_in_turn(listed, str(seed)) for seed in range(60)]
