@@ -1,5 +1,5 @@
 # make demo   install into .venv and optimise one task: no GPU, no key
-# make test      everything that CI runs: under 15 minutes on two processors
+# make test      everything that CI runs: some 15 minutes on two processors
 # make test-all  whole matrices too, and the tests that take minutes or download something: hours
 # make quick     the tests that take seconds
 # make house     the structure of the code in six figures, each with its limit

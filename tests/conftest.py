@@ -1,6 +1,6 @@
 """Settings and selection for all tests.
 
-`make test` takes under 15 minutes on two processors: of a test marked `matrix(keep=N)` it runs N of the parameters,
+`make test` takes some 15 minutes on two processors: of a test marked `matrix(keep=N)` it runs N of the parameters,
 evenly spread from the first to the last, and it skips tests marked `exhaustive`. It runs a fifth of the slowest tests
 (`--turns`, tests/slowest.txt), which the digest of the code draws. `--all` (`make test-all`), or naming a test with
 `::`, runs everything. Property tests have no deadline, which would depend on the load of the machine. Tests share

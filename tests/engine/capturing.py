@@ -14,7 +14,7 @@ from hipwright.capture.graph import Graph
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 _GRAPHS: dict[Any, Graph] = {}
-_KEPT: list[Any] = []  # objects whose identity is part of a key
+_KEPT: dict[int, Any] = {}  # objects whose identity is part of a key
 
 
 def captured(model: torch.nn.Module, inputs: Sequence[Any]) -> Graph:
@@ -47,11 +47,10 @@ def _module(module: torch.nn.Module) -> Any:
     """A module's class, tensors by shape, and other attributes."""
     tensors = module.state_dict(keep_vars=True)
     found = {name: value for name, value in vars(module).items() if name not in ("_parameters", "_buffers", "_modules")}
-    buffers = {name: None for name, value in module.named_buffers(recurse=False) if name not in tensors}
+    rest = [(name, buffer) for name, buffer in module.named_buffers(recurse=False) if name not in tensors]
     return (
         _class(type(module)),
-        *((name, _shape(tensor)) for name, tensor in tensors.items()),
-        *((name, _shape(module.get_buffer(name))) for name in buffers),
+        *((name, _shape(tensor)) for name, tensor in (*tensors.items(), *rest)),
         *((name, outline(value)) for name, value in found.items()),
         *((name, outline(value)) for name, value in module.named_children()),
     )
@@ -67,7 +66,7 @@ def _class(kind: type) -> Any:
 
 def _same(value: Any) -> Any:
     """The identity of an object, which is kept so that no other object gets it."""
-    _KEPT.append(value)
+    _KEPT[id(value)] = value
     return "object", id(value)
 
 

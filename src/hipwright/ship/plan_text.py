@@ -17,6 +17,7 @@ from hipwright.errors import ProgramError
 from hipwright.program.language import FACTORIES, HOST_FUNCTIONS, ROOTS, library_name
 from hipwright.program.lower.table import StateModule, StateTable, StateTensor, UnknownMember
 from hipwright.program.parsed import Parsed
+from hipwright.program.plan_statements import PlanStatements
 
 _TAKEN = {*ROOTS, *HOST_FUNCTIONS, "self", "Declined", "SimpleNamespace", "call_forward", "call_backward"}
 
@@ -121,22 +122,11 @@ class _Unknown:
     """Marks an expression that is not an attribute chain on self."""
 
 
-class _Rewrite(ast.NodeTransformer):
+class _Rewrite(PlanStatements):
     """Rewrites the plan's own forms as Python."""
 
     def __init__(self, plain: PlanText) -> None:
         self.plain, self.whole = plain, False
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
-        """`x += y` becomes `x = x + y`: a new value in a plan, but an update in place for a Python tensor."""
-        assert isinstance(node.target, ast.Name)
-        left = ast.Name(node.target.id, ast.Load())
-        return ast.Assign(targets=[node.target], value=ast.BinOp(left, node.op, self.visit(node.value)))
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        """Drops annotations."""
-        assert node.value is not None
-        return ast.Assign(targets=[node.target], value=self.visit(node.value))
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         """A guard raises Declined, also under python -O."""

@@ -17,6 +17,7 @@ from hipwright.errors import BadInput, ProgramError
 from hipwright.program.language import FACTORIES, IMPORTS, is_self_path, library_name
 from hipwright.program.modelnew.native_source import binding_source, kernel_source
 from hipwright.program.parsed import Parsed
+from hipwright.program.plan_statements import PlanStatements
 from hipwright.records import Program
 
 _PRIVATE = "_TaskModules"
@@ -203,23 +204,12 @@ def _fresh(name: str, used: set[str]) -> str:
     return name
 
 
-class _Rewrite(ast.NodeTransformer):
+class _Rewrite(PlanStatements):
     """Rewrites a plan as Python: launches, prepared values, augmented assignment, the device of new tensors."""
 
     def __init__(self, parsed: Parsed, device: str, prepared: str) -> None:
         self.parsed, self.device, self.prepared = parsed, device, prepared
         self.uses_device = self.uses_prepared = False
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
-        """x += y makes a new value in a plan; on a tensor Python would write in place."""
-        assert isinstance(node.target, ast.Name)
-        left = ast.Name(node.target.id, ast.Load())
-        return ast.Assign(targets=[node.target], value=ast.BinOp(left, node.op, self.visit(node.value)))
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        """Annotations are dropped."""
-        assert node.value is not None
-        return ast.Assign(targets=[node.target], value=self.visit(node.value))
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         """self.prepared.w -> prepared["w"]; self.prepared itself -> prepared."""

@@ -13,5 +13,5 @@ import hipwright.task.host.server
 torch.nn.functional.gelu(torch.empty(2, 2, device="meta"))
 with FakeTensorMode():  # so does the first fake one
     torch.nn.functional.gelu(torch.empty(2, 2))
-# the first export imports the tracer and fills torch's tables of operators: two seconds that each host would spend
+# the first export imports the tracer and fills torch's tables of operators, which every host would do again
 hipwright.capture.forward.capture(torch.nn.GELU(), [torch.empty(4, 6)])
