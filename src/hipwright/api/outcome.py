@@ -8,6 +8,8 @@ from typing import Any
 from hipwright.measure.describe import describe_device
 from hipwright.records import Build, Evaluation, TargetResult
 
+PARTS = ("build", "verdict", "estimate", "timing")
+SCORE_UNIT = "microseconds"
 LOG_LIMIT = 4000  # characters of a compiler log in a result; the archive has the whole log
 
 
@@ -17,10 +19,8 @@ def result_object(evaluation: Evaluation | None, targets: Sequence[str], **more:
     Without an evaluation the status is "unscorable".
     """
     if evaluation is None:
-        none = {"build": None, "verdict": None, "estimate": None, "timing": None}
-        empty = {name: {**none, "why_none": dict.fromkeys(none, "no program was evaluated")} for name in targets}
-        base: dict[str, Any] = {"status": "unscorable", "fault": None, "coverage": 0.0, "own_time": None, "library": {}}
-        return {**base, "targets": empty, **more}
+        base = Evaluation(task="", program="", status="unscorable", message="no program was evaluated")
+        return result_object(base, targets, **more)
     return {
         "status": evaluation.status,
         "fault": evaluation.fault,
@@ -29,23 +29,25 @@ def result_object(evaluation: Evaluation | None, targets: Sequence[str], **more:
         "own_time": evaluation.own_time,
         "score": evaluation.score,
         "score_kind": evaluation.score_kind,
+        "score_unit": SCORE_UNIT,
         "library": evaluation.library,
-        "targets": {name: target_object(evaluation.targets.get(name)) for name in targets},
+        "targets": {name: target_object(evaluation.targets.get(name), name) for name in targets},
         "environment": evaluation.environment,
         **more,
     }
 
 
-def target_object(result: TargetResult | None) -> dict[str, Any]:
+def target_object(result: TargetResult | None, name: str = "") -> dict[str, Any]:
     """One target's part of a result: build, verdict, estimate, timing (each or null), and why any is null."""
-    if result is None:
-        return {"build": None, "verdict": None, "estimate": None, "timing": None, "why_none": {"build": "not run"}}
+    found = result or TargetResult(
+        target=name, why_none=dict.fromkeys(PARTS, "no program was evaluated on this target")
+    )
     return {
-        "build": _build(result.build),
-        "verdict": result.verdict.to_dict() if result.verdict else None,
-        "estimate": result.estimate.to_dict() if result.estimate else None,
-        "timing": result.timing.to_dict() if result.timing else None,
-        "why_none": dict(result.why_none),
+        "build": _build(found.build),
+        "verdict": found.verdict.to_dict() if found.verdict else None,
+        "estimate": found.estimate.to_dict() if found.estimate else None,
+        "timing": found.timing.to_dict() if found.timing else None,
+        "why_none": dict(found.why_none),
     }
 
 
@@ -55,6 +57,7 @@ def _build(build: Build | None) -> dict[str, Any] | None:
 
 def not_measured(targets: Sequence[str], evaluation: Evaluation | None) -> list[str]:
     """The facts that the run did not establish, a sentence each."""
+    from hipwright.evaluation.left_out import left_out
     from hipwright.targets import CPU, OFFLINE, TARGETS
 
     results = evaluation.targets if evaluation else {}
@@ -74,4 +77,4 @@ def not_measured(targets: Sequence[str], evaluation: Evaluation | None) -> list[
     ]
     if CPU.name not in targets and not any(result.verdict for result in results.values()):
         lines.append(f"the {CPU.name} target was left out: nothing ran, so no value was checked")
-    return lines
+    return lines + (left_out(evaluation) if evaluation is not None else [])

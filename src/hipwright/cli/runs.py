@@ -34,21 +34,22 @@ def runs(json_mode: Json = False) -> int:
 
 def show(run: RunName, json_mode: Json = False) -> int:
     """One run: its winner, how the search came to it, and what it cost."""
+    from hipwright.api.outcome import not_measured
     from hipwright.api.runs import run_detail
 
     output = CommandOutput(json_mode=json_mode)
     detail, models = run_detail(run)
+    notes = not_measured(detail.run.targets, detail.best)
     if json_mode:
-        output.result({**detail.to_dict(), "models": models})
+        output.result({**detail.to_dict(), "models": models, "not_measured": notes})
         return 0
-    from hipwright.api.outcome import not_measured
     from hipwright.cli.display.tables import models_line, plain_table, print_evaluation
 
     out = output.console()
     _print_runs(output, [detail.summary])
     out.print()
     if detail.best is not None:
-        print_evaluation(out, detail.summary.task, detail.best, not_measured(detail.run.targets, detail.best))
+        print_evaluation(out, detail.summary.task, detail.best, notes)
         out.print()
     heads = ("#", "operator", "program", "status", "µs", "", "decision", "reason")
     out.print(plain_table(heads, [_trial_row(trial) for trial in detail.trials], right=("#", "µs")))

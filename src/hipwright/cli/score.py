@@ -25,21 +25,24 @@ def score(
 ) -> int:
     """Score PROGRAMs of TASK on a GPU: verdict, and speedup over eager. Exit 1 when none passed."""
     from hipwright.api.files import read_text
-    from hipwright.api.outcome import result_object
+    from hipwright.api.outcome import not_measured, result_object
     from hipwright.api.score import score_programs, scoring_target
+    from hipwright.cli.display.tables import print_notes
     from hipwright.records import Program
 
     output, chosen = CommandOutput(json_mode=json_mode), scoring_target(target)
     given = [Program(text=read_text(path, "program")) for path in programs]
     found = score_programs(task, given, chosen, seed=seed, unsafe=unsafe)
+    left = [not_measured((chosen,), one) for one in found]
     if json_mode:
         rows: list[dict[str, Any]] = [
-            result_object(one, (chosen,), program=str(path), seconds=one.seconds)
-            for path, one in zip(programs, found, strict=True)
+            result_object(one, (chosen,), program=str(path), seconds=one.seconds, not_measured=notes)
+            for path, one, notes in zip(programs, found, left, strict=True)
         ]
         output.result({"task": str(task), "scores": rows})
     else:
         _print(output, programs, found, chosen)
+        print_notes(output.console(), list(dict.fromkeys(line for notes in left for line in notes)))
     return 0 if any(one.passed for one in found) else 1
 
 

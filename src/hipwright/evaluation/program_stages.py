@@ -12,7 +12,8 @@ from msgspec import structs
 
 from hipwright.evaluation.context import EvaluationContext
 from hipwright.evaluation.features import features
-from hipwright.evaluation.results import NOT_ASKED, Assessment, Builds, Findings, build_verdict, library_shares
+from hipwright.evaluation.missing import NOT_ASKED
+from hipwright.evaluation.results import Assessment, Builds, Findings, build_verdict, library_shares
 from hipwright.evaluation.stages import EvaluationStage, EvaluationState, advance
 from hipwright.measure.cost import coverage
 from hipwright.measure.estimate import estimate

@@ -12,18 +12,13 @@ from msgspec import structs
 
 import hipwright
 from hipwright.evaluation.features import features
+from hipwright.evaluation.missing import NOT_RUN, NOT_TIMED_CPU, why_missing
 from hipwright.measure.cost import OpCall, total_seconds
 from hipwright.measure.paired_timing import TimingResult
 from hipwright.records import Build, Estimate, Evaluation, Program, TargetResult, Timing, Verdict
 from hipwright.targets import TARGETS
 from hipwright.toolchain import clang
 from hipwright.toolchain.amd import offline as amdgpu
-
-NOT_RUN = "no AMD GPU was used: this target was compiled, not run"
-NOT_TIMED_CPU = "the cpu target proves numerics; its speed says nothing about a GPU"
-NOT_PASSED = "the program was rejected before this stage"
-NOT_ASKED = "timing was not asked for"
-NO_ESTIMATE = "no estimate: of this GPU's architecture, or of what it builds, too little is known"
 
 
 @dataclass(frozen=True)
@@ -101,40 +96,33 @@ class Findings:
         }
         return replace(self, verdicts=verdicts, estimates=assessment.estimates)
 
-    def results(self, everywhere: Verdict | None = None) -> dict[str, TargetResult]:
-        """A result for each target. everywhere: a verdict for every target, reached before any was used."""
-        return {name: self._result(name, everywhere) for name in self.targets}
+    def results(self, end: Verdict | None = None) -> dict[str, TargetResult]:
+        """A result for each target. end: the verdict that ended the evaluation, None for a pass."""
+        return {name: self._result(name, end) for name in self.targets}
 
-    def _result(self, name: str, everywhere: Verdict | None) -> TargetResult:
-        verdict = self.verdicts.get(name, everywhere)
+    def _result(self, name: str, end: Verdict | None) -> TargetResult:
+        early = end if end is not None and end.stage in ("parse", "lint") else None  # before any target was used
+        verdict = self.verdicts.get(name, early)
         if TARGETS.is_host(name):
             why = {"timing": NOT_TIMED_CPU, "estimate": NOT_TIMED_CPU}
-            return self._with_why(name, self.builds.cpu.get((self.wave, False)), verdict, why)
+            return self._with_why(name, self.builds.cpu.get((self.wave, False)), verdict, why, end)
         if TARGETS.is_gpu(name):
-            why = {} if name in self.estimates else {"estimate": NO_ESTIMATE}
-            if name not in self.timings:
-                why["timing"] = self.untimed.get(name, NOT_PASSED)
-            return self._with_why(name, self.builds.gpu.get(name), verdict, why)
+            why = {"timing": self.untimed[name]} if name in self.untimed else {}
+            return self._with_why(name, self.builds.gpu.get(name), verdict, why, end)
         built = self.builds.amd.get(name)
         if built is not None and not built.ok:
             verdict = build_verdict(built)
-        why = {"timing": NOT_RUN, **({} if verdict else {"verdict": NOT_RUN})}
-        if name not in self.estimates:
-            why["estimate"] = NOT_PASSED
-        return self._with_why(name, built, verdict, why)
+        why = {"timing": NOT_RUN, "verdict": NOT_RUN} if built is not None or end is None else {}
+        return self._with_why(name, built, verdict, why, end)
 
-    def _with_why(self, name: str, build: Build | None, verdict: Verdict | None, why: dict[str, str]) -> TargetResult:
-        if build is None:
-            why["build"] = NOT_PASSED
-        if verdict is None:
-            why.setdefault("verdict", NOT_PASSED)
+    def _with_why(
+        self, name: str, build: Build | None, verdict: Verdict | None, why: dict[str, str], end: Verdict | None
+    ) -> TargetResult:
+        estimate, timing = self.estimates.get(name), self.timings.get(name)
+        parts = {"build": build, "verdict": verdict, "estimate": estimate, "timing": timing}
+        missing = {part: why.get(part) or why_missing(part, end) for part, found in parts.items() if found is None}
         return TargetResult(
-            target=name,
-            build=build,
-            verdict=verdict,
-            estimate=self.estimates.get(name),
-            timing=self.timings.get(name),
-            why_none=why,
+            target=name, build=build, verdict=verdict, estimate=estimate, timing=timing, why_none=missing
         )
 
     def score(self) -> dict[str, Any]:
@@ -170,7 +158,6 @@ def rejected(task: str, program: Program, verdict: Verdict, found: Findings, whe
 
     task: the task's key; where: the target that rejected it, "" for every target that runs.
     """
-    early = verdict.stage in ("parse", "lint")  # AMD's offline targets have the same verdict
     found = found.with_verdict(verdict, *([where] if where else [n for n in found.targets if TARGETS.runs(n)]))
     return Evaluation(
         task=task,
@@ -178,7 +165,7 @@ def rejected(task: str, program: Program, verdict: Verdict, found: Findings, whe
         status=verdict.status,
         fault=verdict.fault,
         message=verdict.message,
-        targets=found.results(verdict if early else None),
+        targets=found.results(verdict),
         features=features(list(found.builds.amd.values()), [], []),
         environment=environment(),
     )

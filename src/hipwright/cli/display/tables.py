@@ -30,11 +30,7 @@ def print_evaluation(out: Console, name: str, evaluation: Evaluation, notes: Seq
         Text.assemble((evaluation.status, style), "  ", (clean(name), "bold"), f"  {seconds(evaluation.seconds)}")
     )
     if evaluation.passed:
-        from hipwright.verify.cpu.skipped import unseen
-
         out.print(_proof(evaluation))
-        for name, why in unseen(one.verdict for one in evaluation.targets.values() if one.verdict).items():
-            out.print(f"not verified: {clean(name)}, the task's own shape: {clean(why)}", style="yellow")
     else:
         print_rejection(out, evaluation)
     if any(result.build and result.build.ok for result in evaluation.targets.values()):
@@ -42,8 +38,7 @@ def print_evaluation(out: Console, name: str, evaluation: Evaluation, notes: Seq
     for result in in_order(evaluation):
         if result.timing is not None:
             print_timing(out, result.target, result.timing)
-    if evaluation.passed:
-        print_notes(out, notes)
+    print_notes(out, notes)
 
 
 def _proof(evaluation: Evaluation) -> str:
