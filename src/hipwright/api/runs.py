@@ -11,33 +11,44 @@ from typing import Any
 from hipwright import archive as store
 from hipwright import config
 from hipwright.api.models import models_spent
-from hipwright.archive import Archive, RunComparison, RunDetail, RunSummary
+from hipwright.archive import Archive, DamagedRow, RunComparison, RunDetail, RunSummary
+from hipwright.errors import InfrastructureError
 
 
 def open_archive() -> Archive:
-    """The archive of this folder; BadInput where there is none."""
+    """The archive of this folder, read-only where it cannot be written; BadInput where there is none."""
     return Archive(config.home(), create=False)
 
 
-def list_runs() -> list[RunSummary]:
-    """All runs, newest first; empty where there is no archive."""
+def list_runs() -> tuple[list[RunSummary], list[DamagedRow]]:
+    """All runs, newest first, and the rows that were skipped; empty where there is no archive."""
     if not (config.home() / "archive.sqlite").exists():
-        return []
+        return [], []
     with open_archive() as archive:
-        return store.list_runs(archive)
+        return store.list_runs(archive), archive.damaged
 
 
-def run_detail(run: str) -> tuple[RunDetail, dict[str, Any] | None]:
-    """One run, and what its language models were asked (None for a run without models)."""
+def run_detail(run: str) -> tuple[RunDetail, dict[str, Any] | None, list[DamagedRow]]:
+    """One run, what its language models were asked (None for a run without models), and the rows that were skipped."""
     with open_archive() as archive:
         detail = store.show(archive, run)
-        return detail, models_spent(archive, detail.run)
+        try:
+            models = models_spent(archive, detail.run)
+        except InfrastructureError:  # a damaged row, which `show` has noted
+            models = None
+        return detail, models, archive.damaged
 
 
-def compare_runs(first: str, second: str) -> RunComparison:
-    """Two runs side by side, and the difference of their winners' sources."""
+def compare_runs(first: str, second: str) -> tuple[RunComparison, list[DamagedRow]]:
+    """Two runs side by side with the difference of their winners' sources, and the rows that were skipped."""
     with open_archive() as archive:
-        return store.compare(archive, first, second)
+        return store.compare(archive, first, second), archive.damaged
+
+
+def check_archive() -> list[DamagedRow]:
+    """Every row of the archive that cannot be read."""
+    with open_archive() as archive:
+        return store.check(archive)
 
 
 def export_run(run: str, *, canonical: bool = False, records: str | None = None) -> tuple[str, str]:

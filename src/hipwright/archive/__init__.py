@@ -1,5 +1,6 @@
 """The archive of runs: append-only events, programs by content key, and queries on them (docs/search.md)."""
 
+from hipwright.archive.damage import DamagedRow, check, readable_log
 from hipwright.archive.export import export
 from hipwright.archive.log import Called, Confirmed, Evaluated, Finished, Proposed, RunLog, as_stored, read_log
 from hipwright.archive.query import RunComparison, RunDetail, RunSummary, TrialDetail, compare, list_runs, show
@@ -9,6 +10,7 @@ __all__ = [
     "Archive",
     "Called",
     "Confirmed",
+    "DamagedRow",
     "Evaluated",
     "Finished",
     "LogEntry",
@@ -19,10 +21,12 @@ __all__ = [
     "RunSummary",
     "TrialDetail",
     "as_stored",
+    "check",
     "compare",
     "export",
     "list_runs",
     "new_id",
     "read_log",
+    "readable_log",
     "show",
 ]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from hipwright.errors import BadInput
 
@@ -16,8 +17,7 @@ _PROBE_GRACE = 0.25  # seconds; `is_locked` of another process holds the lock fo
 @contextmanager
 def run_lock(path: Path, run: str) -> Iterator[None]:
     """Holds the run's lock file. BadInput when another process holds it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as stream:
+    with _lock_file(path) as stream:
         deadline = time.monotonic() + _PROBE_GRACE
         while not _try(stream.fileno(), fcntl.LOCK_EX):
             if time.monotonic() > deadline:
@@ -29,12 +29,22 @@ def run_lock(path: Path, run: str) -> Iterator[None]:
         yield
 
 
+def _lock_file(path: Path) -> IO[str]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("w")
+    except OSError as error:
+        raise BadInput(
+            f"cannot write {path}: {error.strerror}", hint="check its permissions and the free space"
+        ) from error
+
+
 def is_locked(path: Path) -> bool:
     """Whether some process holds the lock."""
     try:
         with path.open("r") as stream:
             return not _try(stream.fileno(), fcntl.LOCK_SH)
-    except FileNotFoundError:
+    except OSError:  # there is no lock file, or it is another user's
         return False
 
 

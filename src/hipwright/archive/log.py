@@ -137,7 +137,7 @@ class RunLog:
         """Adds one event; unknown kinds are ignored. InfrastructureError when it cannot be read."""
         try:
             self._add(event)
-        except (msgspec.ValidationError, KeyError) as error:
+        except (msgspec.MsgspecError, KeyError, ValueError, TypeError, AttributeError) as error:
             raise InfrastructureError(f"event {event.seq} of run {event.run} cannot be read: {error}") from error
         self.clock_started = self.clock_started or event.clock
         self.clock_ended = event.clock

@@ -1,4 +1,7 @@
-"""Read-only queries on the archive: list runs, show one run, compare two. A new query is a function here."""
+"""Read-only queries on the archive: list runs, show one run, compare two. A new query is a function here.
+
+A query skips rows that cannot be read; `Archive.damaged` names them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from typing import Any, Literal
 import msgspec
 
 from hipwright.archive.lineage import ancestors, origins, tree
-from hipwright.archive.log import RunLog, read_log
+from hipwright.archive.damage import readable_log
+from hipwright.archive.log import RunLog
 from hipwright.archive.store import Archive
 from hipwright.records import Evaluation, Program, Record, Run
 
@@ -96,13 +100,13 @@ class RunComparison(Record, frozen=True, kw_only=True):
 
 def list_runs(archive: Archive) -> list[RunSummary]:
     """Summaries of all runs, newest first."""
-    return [_summary(archive, run, read_log(archive.events(run.id))) for run in reversed(archive.runs())]
+    return [_summary(archive, run, readable_log(archive, run.id)) for run in reversed(archive.runs())]
 
 
 def show(archive: Archive, name: str) -> RunDetail:
     """All details of one run. BadInput when there is no such run."""
     run = archive.run(name)
-    log = read_log(archive.events(run.id))
+    log = readable_log(archive, run.id)
     summary = _summary(archive, run, log)
     rows = {trial.number: trial for trial in trials(log)}
     return RunDetail(
@@ -110,7 +114,7 @@ def show(archive: Archive, name: str) -> RunDetail:
         run=run,
         trials=tuple(rows.values()),
         best=log.evaluated[summary.best_number].evaluation if summary.best else None,
-        program=archive.program(summary.best) if summary.best else None,
+        program=archive.find(summary.best, Program) if summary.best else None,
         lineage=tuple(rows[p.number] for p in ancestors(log, summary.best)),
         tree=tuple(tree(log)),
         costs=_costs(log),
@@ -120,7 +124,7 @@ def show(archive: Archive, name: str) -> RunDetail:
 def compare(archive: Archive, first: str, second: str) -> RunComparison:
     """Compares two runs. BadInput when one does not exist."""
     runs = [archive.run(first), archive.run(second)]
-    logs = [read_log(archive.events(run.id)) for run in runs]
+    logs = [readable_log(archive, run.id) for run in runs]
     a, b = (_summary(archive, run, log) for run, log in zip(runs, logs, strict=True))
     evaluated = [{item.evaluation.program for item in log.evaluated.values()} for log in logs]
     same_task = runs[0].task == runs[1].task
@@ -220,7 +224,8 @@ def _costs(log: RunLog) -> dict[str, float]:
 def _diff(archive: Archive, a: RunSummary, b: RunSummary) -> tuple[str, ...]:
     if not a.best or not b.best or a.best == b.best:
         return ()
-    before, after = _text_lines(archive.program(a.best)), _text_lines(archive.program(b.best))
+    programs = [archive.find(one.best, Program) for one in (a, b)]
+    before, after = ([] if program is None else _text_lines(program) for program in programs)
     names = (f"{a.id}/{a.best[:8]}", f"{b.id}/{b.best[:8]}")
     return tuple(difflib.unified_diff(before, after, *names, lineterm=""))
 

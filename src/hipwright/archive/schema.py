@@ -28,8 +28,14 @@ _NEXT_SEQ = """CREATE TRIGGER events_in_order BEFORE INSERT ON events
     WHEN NEW.seq <> (SELECT COALESCE(MAX(seq) + 1, 0) FROM events WHERE run = NEW.run)
     BEGIN SELECT RAISE(ABORT, 'events of a run are appended one after another'); END"""
 
+
+def frozen(table: str, verb: str) -> str:
+    """The statement of the trigger that refuses this change of a table. verb: UPDATE or DELETE."""
+    return _FROZEN.format(table=table, verb=verb)
+
+
 TRIGGERS = (
-    *(_FROZEN.format(table=table, verb=verb) for table in ("runs", "events", "blobs") for verb in ("UPDATE", "DELETE")),
+    *(frozen(table, verb) for table in ("runs", "events", "blobs") for verb in ("UPDATE", "DELETE")),
     _NEXT_SEQ,  # also prevents INSERT OR REPLACE, which is an update in effect
 )
 

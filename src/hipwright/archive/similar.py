@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from hipwright.archive.code_features import feature_words, kernel_features, task_features, tokens
-from hipwright.archive.log import RunLog, read_log
+from hipwright.archive.damage import readable_log
+from hipwright.archive.log import RunLog
 from hipwright.archive.store import Archive
 from hipwright.archive.text_similarity import Text, rank
-from hipwright.errors import BadInput
-from hipwright.records import Evaluation, Record, Run
+from hipwright.records import Evaluation, Program, Record, Run, Task
 from hipwright.targets import TARGETS
 
 _FURTHER = 0.85  # weight of a task's second kernel relative to its first; the third has the square of it
@@ -66,7 +66,7 @@ def similar(
 def known_for(archive: Archive, task_key: str, targets: Sequence[str], k: int) -> list[SimilarProgram]:
     """Returns up to k verified programs of earlier runs of one task, the fastest first; targets as for `similar`."""
     found = _verified(archive, targets, task_key).get(task_key, [])
-    return [_with_features(archive, known) for known in found[:k]]
+    return [told for known in found[:k] if (told := _with_features(archive, known)) is not None]
 
 
 def _text(source: str) -> Text:
@@ -75,11 +75,9 @@ def _text(source: str) -> Text:
 
 
 def _source(archive: Archive, task: str) -> str | None:
-    """The task's source; None if the archive does not hold it."""
-    try:
-        return archive.task(task).source
-    except BadInput:
-        return None
+    """The task's source; None if the archive does not hold it, or holds a damaged one."""
+    found = archive.find(task, Task)
+    return None if found is None else found.source
 
 
 def _verified(archive: Archive, targets: Sequence[str], task: str = "") -> dict[str, list[SimilarProgram]]:
@@ -89,7 +87,7 @@ def _verified(archive: Archive, targets: Sequence[str], task: str = "") -> dict[
     for run in archive.runs():
         if (task and run.task != task) or not _shares(run.targets, targets):
             continue
-        log = read_log(archive.events(run.id))
+        log = readable_log(archive, run.id)
         refused |= {(run.task, item.program) for item in log.confirmed.values() if not item.passed}
         for known in _of_run(run, log):
             place = (run.task, known.program)
@@ -135,13 +133,17 @@ def _kinds(archive: Archive, found: Sequence[SimilarProgram], limit: int) -> lis
     """The fastest program of each kind of kernel, so that the examples differ."""
     kinds: dict[frozenset[str], SimilarProgram] = {}
     for known in found[: 8 * limit]:
-        told = _with_features(archive, known)
-        kinds.setdefault(frozenset(told.features), told)
+        if (told := _with_features(archive, known)) is not None:
+            kinds.setdefault(frozenset(told.features), told)
     return list(kinds.values())[:limit]
 
 
-def _with_features(archive: Archive, known: SimilarProgram) -> SimilarProgram:
-    features: Mapping[str, float] = kernel_features(archive.program(known.program).text)
+def _with_features(archive: Archive, known: SimilarProgram) -> SimilarProgram | None:
+    """The program with its features; None where its text cannot be read."""
+    program = archive.find(known.program, Program)
+    if program is None:
+        return None
+    features: Mapping[str, float] = kernel_features(program.text)
     return msgspec.structs.replace(known, features=dict(features))
 
 

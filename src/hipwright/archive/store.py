@@ -26,14 +26,23 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hipwright.archive import schema
+from hipwright.archive.damage import (
+    ROW_ERRORS,
+    DamagedRow,
+    printable,
+    read_event,
+    read_record,
+    read_run,
+    read_text,
+    store_record,
+    why_damaged,
+)
 from hipwright.archive.lock import is_locked, run_lock
+from hipwright.archive.opening import DAMAGED_HINT, archive_errors, not_writable, open_file
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.records import Evaluation, Event, Program, Record, Run, Task
 
 FILE = "archive.sqlite"
-_BUSY_SECONDS = 30.0
-
 R = TypeVar("R", bound=Record)
 
 
@@ -52,15 +61,21 @@ def new_id() -> str:
 
 
 class Archive:
-    """The archive in folder `home`. Errors: BadInput (not an archive, too new), InfrastructureError (damaged)."""
+    """The archive in folder `home`. Errors: BadInput (not an archive, too new), InfrastructureError (damaged).
+
+    create: False opens an existing archive, read-only where this process may not write it; `damaged` has the rows that
+    reading skipped.
+    """
 
     def __init__(self, home: Path, *, create: bool = True) -> None:
         self.home = Path(home)
         self.path = self.home / FILE
         if not create and not self.path.exists():
             raise BadInput(f"no archive in {self.home}", hint="run `hipwright optimize` first, or set HIPWRIGHT_HOME")
+        self.damaged: list[DamagedRow] = []
         self._mutex = threading.RLock()
-        self._db = self._open()
+        self._db, self.read_only = open_file(self.path, create=create)
+        self._db.text_factory = read_text
 
     def close(self) -> None:
         """Closes the file; a closed archive cannot be used."""
@@ -105,17 +120,46 @@ class Archive:
 
     # ---------------------------------------------------------------- reading
 
-    def events(self, run: str) -> list[Event]:
-        """The run's events, oldest first."""
-        rows = self._rows("SELECT run, seq, kind, number, data, clock FROM events WHERE run = ? ORDER BY seq", run)
-        return [
-            Event(run=row[0], seq=row[1], kind=row[2], number=row[3], data=json.loads(row[4]), clock=row[5])
-            for row in rows
-        ]
+    def events(self, run: str, *, skip_damaged: bool = False) -> list[Event]:
+        """The run's events, oldest first. skip_damaged: skip and note rows that cannot be read, instead of raising."""
+        events = []
+        query = "SELECT run, seq, kind, number, data, clock FROM events WHERE run = ? ORDER BY seq"
+        for row in self._rows(query, run):
+            try:
+                events.append(read_event(row))
+            except ROW_ERRORS as error:
+                damaged = DamagedRow(table="events", run=run, row=str(row[1]), why=why_damaged(error))
+                if not skip_damaged:
+                    raise InfrastructureError(
+                        f"the archive {self.path} is damaged: {damaged.text}", hint=DAMAGED_HINT
+                    ) from error
+                self.note_damaged(damaged)
+        return events
 
     def runs(self) -> list[Run]:
-        """All runs, oldest first."""
-        return [Run.from_json(row[0]) for row in self._rows("SELECT data FROM runs ORDER BY ordinal")]
+        """All runs, oldest first. A run whose row is damaged is read from its first event, else skipped and noted."""
+        found = []
+        for name, text in self._rows("SELECT id, data FROM runs ORDER BY ordinal"):
+            try:
+                found.append(read_run(name, text))
+            except ROW_ERRORS as error:
+                self.note_damaged(DamagedRow(table="runs", run=printable(name), why=why_damaged(error)))
+                found += self._started(name)
+        return found
+
+    def _started(self, name: str) -> list[Run]:
+        """The run that the first event of a run holds; [] where that cannot be read either."""
+        query = "SELECT run, seq, kind, number, data, clock FROM events WHERE run = ? AND seq = 0"
+        try:
+            run = Run.from_dict(read_event(self._rows(query, name)[0]).data["run"])
+        except (*ROW_ERRORS, IndexError, InfrastructureError):
+            return []
+        return [run] if run.id == name else []
+
+    def note_damaged(self, row: DamagedRow) -> None:
+        """Adds a row to `damaged`, once."""
+        if row not in self.damaged:
+            self.damaged.append(row)
 
     def run(self, name: str) -> Run:
         """The run called `name`: "latest", an id, or a unique prefix of an id. BadInput otherwise."""
@@ -127,6 +171,9 @@ class Archive:
         found = [r for r in runs if r.id == name] or [r for r in runs if name and r.id.startswith(name)]
         if len(found) == 1:
             return found[0]
+        for row in self.damaged:
+            if row.table == "runs" and row.run == name:
+                raise InfrastructureError(f"the archive {self.path} is damaged: {row.text}", hint=DAMAGED_HINT)
         why = f"{name!r} names {len(found)} runs" if found else f"no run {name!r}"
         raise BadInput(f"{why} in {self.home}", hint="`hipwright runs` lists them")
 
@@ -138,19 +185,41 @@ class Archive:
         """A stored task."""
         return self._get(key, Task)
 
+    def find(self, key: str, kind: type[R]) -> R | None:
+        """A stored record; None where there is none, or where it is damaged, which is noted."""
+        try:
+            return self._get(key, kind)
+        except BadInput:
+            return None
+        except InfrastructureError as error:
+            self.note_damaged(DamagedRow(table="blobs", row=key, why=why_damaged(error.__cause__ or error)))
+            return None
+
     def has(self, key: str) -> bool:
         """Whether a record is stored under `key`."""
         return bool(self._rows("SELECT 1 FROM blobs WHERE key = ?", key))
 
+    def blobs(self) -> list[tuple[Any, ...]]:
+        """(key, kind, text) of every stored record, as stored."""
+        return self._rows("SELECT key, kind, data FROM blobs ORDER BY key")
+
     def evaluation(self, cache_key: str) -> Evaluation | None:
-        """The evaluation stored under this cache key by any run, else None."""
-        rows = self._rows("SELECT data FROM events WHERE cache_key = ? LIMIT 1", cache_key)
-        return Evaluation.from_dict(json.loads(rows[0][0])["evaluation"]) if rows else None
+        """The evaluation stored under this cache key by any run, else None. Damaged ones are skipped and noted."""
+        for run, seq, text in self._rows("SELECT run, seq, data FROM events WHERE cache_key = ?", cache_key):
+            try:
+                return Evaluation.from_dict(json.loads(text.encode())["evaluation"])
+            except ROW_ERRORS as error:
+                self.note_damaged(
+                    DamagedRow(table="events", run=printable(run), row=printable(seq), why=why_damaged(error))
+                )
+        return None
 
     # ---------------------------------------------------------------- locks
 
     def lock(self, run: str) -> AbstractContextManager[None]:
         """Holds the lock of a run. BadInput when another process holds it; released however this process ends."""
+        if self.read_only:
+            raise not_writable(self.path)
         return run_lock(self._lock_path(run), run)
 
     def is_locked(self, run: str) -> bool:
@@ -162,51 +231,11 @@ class Archive:
     def _lock_path(self, run: str) -> Path:
         return self.home / "locks" / f"{run}.lock"
 
-    def _open(self) -> sqlite3.Connection:
-        with self._errors():
-            self.home.mkdir(parents=True, exist_ok=True)
-            db = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-            try:
-                self._check(db)
-            except BaseException:
-                db.close()
-                raise
-            return db
-
-    def _check(self, db: sqlite3.Connection) -> None:
-        """Checks that the file is an archive before writing to it; creates the schema in a new file."""
-        db.execute("BEGIN")  # one consistent read: another process may be creating the schema
-        try:
-            new = self._is_new(db)
-        finally:
-            db.execute("ROLLBACK")
-        if new:
-            _enter_wal(db)
-            db.execute("BEGIN IMMEDIATE")
-            if self._is_new(db):  # another process may have created it
-                schema.create(db)
-            db.execute("COMMIT")
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA foreign_keys = ON")
-
-    def _is_new(self, db: sqlite3.Connection) -> bool:
-        identity = db.execute("PRAGMA application_id").fetchone()[0]
-        version = db.execute("PRAGMA user_version").fetchone()[0]
-        if identity == schema.APPLICATION_ID and version > schema.SCHEMA_VERSION:
-            raise BadInput(
-                f"{self.path} was written by a newer hipwright (schema {version}, this one reads up to "
-                f"{schema.SCHEMA_VERSION})",
-                hint="upgrade hipwright, or point HIPWRIGHT_HOME to another folder",
-            )
-        if identity == schema.APPLICATION_ID:
-            return False
-        if identity or version or db.execute("SELECT 1 FROM sqlite_master").fetchone():
-            raise BadInput(f"{self.path} is another program's database", hint="point HIPWRIGHT_HOME to another folder")
-        return True
-
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._mutex, self._errors():
+        if self.read_only:
+            raise not_writable(self.path)
+        with self._mutex, archive_errors(self.path):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
@@ -217,7 +246,7 @@ class Archive:
                 raise
 
     def _rows(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
-        with self._mutex, self._errors():
+        with self._mutex, archive_errors(self.path):
             return self._db.execute(query, arguments).fetchall()
 
     def _insert(self, db: sqlite3.Connection, run: str, entries: Sequence[LogEntry]) -> list[Event]:
@@ -233,46 +262,16 @@ class Archive:
         return events
 
     def _put_all(self, db: sqlite3.Connection, records: Sequence[Record]) -> None:
-        rows = [(record.key, type(record).__name__, record.to_json()) for record in records]
-        db.executemany("INSERT INTO blobs VALUES (?, ?, ?) ON CONFLICT (key) DO NOTHING", rows)
+        for record in records:
+            store_record(db, record)
 
     def _get(self, key: str, kind: type[R]) -> R:
         rows = self._rows("SELECT data FROM blobs WHERE key = ? AND kind = ?", key, kind.__name__)
         if not rows:
             raise BadInput(f"no {kind.__name__.lower()} {key} in {self.home}")
-        with self._errors():
-            record = kind.from_json(rows[0][0])
-            if record.key != key:
-                raise sqlite3.DatabaseError(f"{kind.__name__.lower()} {key} does not match its content key")
-            return record
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Turns errors of SQLite and the file system into one-line errors of ours."""
-        hint = "move the file away to start a new archive; `sqlite3 FILE .recover` may save what it holds"
         try:
-            yield
-        except sqlite3.OperationalError as error:
+            return read_record(key, rows[0][0], kind)
+        except ROW_ERRORS as error:
             raise InfrastructureError(
-                f"cannot use the archive {self.path}: {error}", hint="check its permissions and the free space"
+                f"the archive {self.path} is damaged: {why_damaged(error)}", hint=DAMAGED_HINT
             ) from error
-        except (sqlite3.DatabaseError, msgspec.MsgspecError, json.JSONDecodeError) as error:
-            raise InfrastructureError(f"the archive {self.path} is damaged: {error}", hint=hint) from error
-        except OSError as error:
-            raise BadInput(
-                f"cannot use {self.home} as the archive's folder: {error.strerror}",
-                hint="point HIPWRIGHT_HOME to a folder that can be written",
-            ) from error
-
-
-def _enter_wal(db: sqlite3.Connection) -> None:
-    """Switches to WAL; SQLite does not wait for other processes here, so this retries."""
-    deadline = time.monotonic() + _BUSY_SECONDS
-    while True:
-        try:
-            db.execute("PRAGMA journal_mode = WAL").fetchone()
-            return
-        except sqlite3.OperationalError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)

@@ -3,33 +3,64 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hipwright import config
 from hipwright.api.plain import clean
+from hipwright.cli import exit_codes
 from hipwright.cli.options import Json, RunName
 from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
-    from hipwright.archive import RunSummary, TrialDetail
+    from hipwright.archive import DamagedRow, RunSummary, TrialDetail
 
 
-def runs(json_mode: Json = False) -> int:
+def runs(
+    check: Annotated[bool, typer.Option("--check", help="Read every row of the archive; exit 3 for a damaged one.")] = (
+        False
+    ),
+    json_mode: Json = False,
+) -> int:
     """List all runs, newest first."""
-    from hipwright.api.runs import list_runs
+    from hipwright.api.runs import check_archive, list_runs
 
-    output, found = CommandOutput(json_mode=json_mode), list_runs()
+    output, home = CommandOutput(json_mode=json_mode), config.home()
+    if check:
+        damaged = check_archive()
+        if json_mode:
+            output.result({"home": str(home), "ok": not damaged, "damaged": plain_rows(damaged)})
+        else:
+            output.console().print(f"{len(damaged)} damaged rows" if damaged else "every row can be read")
+            say_damaged(output, damaged, limit=len(damaged))
+        return exit_codes.INFRASTRUCTURE if damaged else 0
+    found, damaged = list_runs()
     if json_mode:
-        output.result({"home": str(config.home()), "runs": [summary.to_dict() for summary in found]})
+        rows = [summary.to_dict() for summary in found]
+        output.result({"home": str(home), "runs": rows, "damaged": plain_rows(damaged)})
     elif not found:
-        output.say(f"no runs in {config.home()}")
+        output.say(f"no runs in {home}")
     else:
         _print_runs(output, found)
+    say_damaged(output, damaged)
     return 0
+
+
+def plain_rows(damaged: Sequence[DamagedRow]) -> list[dict[str, Any]]:
+    """Damaged rows as plain JSON types."""
+    return [row.to_dict() for row in damaged]
+
+
+def say_damaged(output: CommandOutput, damaged: Sequence[DamagedRow], limit: int = 5) -> None:
+    """A line on stderr for each damaged row, `limit` at most."""
+    for row in damaged[:limit]:
+        output.say(f"skipped, cannot be read: {row.text}")
+    if len(damaged) > limit:
+        output.say(f"and {len(damaged) - limit} more: hipwright runs --check")
 
 
 def show(run: RunName, json_mode: Json = False) -> int:
@@ -38,10 +69,11 @@ def show(run: RunName, json_mode: Json = False) -> int:
     from hipwright.api.runs import run_detail
 
     output = CommandOutput(json_mode=json_mode)
-    detail, models = run_detail(run)
+    detail, models, damaged = run_detail(run)
+    say_damaged(output, damaged)
     notes = not_measured(detail.run.targets, detail.best)
     if json_mode:
-        output.result({**detail.to_dict(), "models": models, "not_measured": notes})
+        output.result({**detail.to_dict(), "models": models, "not_measured": notes, "damaged": plain_rows(damaged)})
         return 0
     from hipwright.cli.display.tables import models_line, plain_table, print_evaluation
 
@@ -68,9 +100,10 @@ def compare(
     """Two runs side by side, and how their winners' sources differ."""
     from hipwright.api.runs import compare_runs
 
-    output, found = CommandOutput(json_mode=json_mode), compare_runs(first, second)
+    output, (found, damaged) = CommandOutput(json_mode=json_mode), compare_runs(first, second)
+    say_damaged(output, damaged)
     if json_mode:
-        output.result(found.to_dict())
+        output.result({**found.to_dict(), "damaged": plain_rows(damaged)})
         return 0
     out = output.console()
     _print_runs(output, [found.a, found.b])

@@ -20,7 +20,7 @@ from hipwright.errors import BadInput
 from hipwright.events import Listener
 from hipwright.mcp import files, texts
 from hipwright.mcp.warm_machine import JudgedProgram, WarmMachine, digest
-from hipwright.records import Program
+from hipwright.records import Program, Task
 
 if TYPE_CHECKING:
     from hipwright.archive import Archive
@@ -259,7 +259,7 @@ def _archive(context: ToolContext) -> Archive:
 def _same_task(archive: Archive, source: str) -> list[str]:
     """The keys of the archive's tasks with this text; other workloads or tolerances give other keys."""
     keys = list(dict.fromkeys(run.task for run in archive.runs()))
-    return [key for key in keys if archive.has(key) and archive.task(key).source == source]
+    return [key for key in keys if (task := archive.find(key, Task)) is not None and task.source == source]
 
 
 def _others(

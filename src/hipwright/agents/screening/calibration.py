@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from hipwright.archive import Archive, RunLog, read_log
+from hipwright.archive import Archive, RunLog, readable_log
 from hipwright.archive.log import AUTHOR_NOTE
 from hipwright.records import Evaluation
 from hipwright.search import fitness
@@ -63,7 +63,7 @@ def calibration(archive: Archive, author: str | None = None, bins: int = 5) -> C
     pairs: dict[str, list[tuple[float, bool]]] = {event: [] for event in EVENTS}
     runs = 0
     for run in archive.runs():
-        found = list(_predictions(read_log(archive.events(run.id)), author))
+        found = list(_predictions(readable_log(archive, run.id), author))
         runs += bool(found)
         for event, predicted, happened in found:
             pairs[event].append((predicted, happened))

@@ -1,0 +1,149 @@
+"""Rows of an archive that cannot be read: how each row is decoded, and what reading skips and names.
+
+A row is damaged when its text is no UTF-8 or no JSON, when its record lacks a field or has a value of a newer version,
+or when a record does not match its content key. Queries over many runs skip such rows and name them
+(`Archive.damaged`); work on a damaged run itself stops with an InfrastructureError.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from hipwright.archive import schema
+from hipwright.archive.log import RunLog
+from hipwright.errors import InfrastructureError
+from hipwright.records import Event, Program, Record, Run, Task
+
+if TYPE_CHECKING:
+    from hipwright.archive.store import Archive
+
+ROW_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
+"""What decoding a damaged row may raise."""
+_KINDS: dict[str, type[Record]] = {"Program": Program, "Task": Task}
+_WHY_LIMIT = 200  # characters
+
+R = TypeVar("R", bound=Record)
+
+
+class DamagedRow(Record, frozen=True, kw_only=True):
+    """A row that cannot be read. table: runs, events or blobs; run: "" for a blob; row: a seq or a content key."""
+
+    table: str
+    run: str = ""
+    row: str = ""
+    why: str
+
+    @property
+    def text(self) -> str:
+        """One line."""
+        place = f"run {self.run}" if self.run else f"{self.table} {self.row}"
+        if self.table == "events":
+            place = f"run {self.run}, event {self.row or '?'}"
+        return f"{place}: {self.why}"
+
+
+def why_damaged(error: BaseException) -> str:
+    """One line on what is wrong with a row."""
+    return printable(" ".join(f"{type(error).__name__}: {error}".split()))[:_WHY_LIMIT]
+
+
+def printable(text: object) -> str:
+    """The text with bytes that are no UTF-8 as escapes."""
+    return str(text).encode("utf-8", "backslashreplace").decode()
+
+
+def read_text(data: bytes) -> str:
+    """A column's text. Bytes that are no UTF-8 become surrogates, so that one damaged row does not end a query."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def read_event(row: tuple[Any, ...]) -> Event:
+    """The event of a row (run, seq, kind, number, data, clock). Raises one of ROW_ERRORS."""
+    run, seq, kind, number, text, clock = row
+    data = json.loads(text.encode())
+    if not isinstance(data, dict) or not isinstance(seq, int) or not isinstance(number, int):
+        raise ValueError("its columns have other types than an event's")
+    if not isinstance(kind, str) or not isinstance(clock, float):
+        raise ValueError("its columns have other types than an event's")
+    return Event(run=run, seq=seq, kind=kind, number=number, data=data, clock=clock)
+
+
+def read_record(key: str, text: str, kind: type[R]) -> R:
+    """The record of a blob. Raises one of ROW_ERRORS."""
+    record = kind.from_json(text.encode())
+    if record.key != key:
+        raise ValueError(f"{kind.__name__.lower()} {key} does not match its content key")
+    return record
+
+
+def read_run(name: str, text: str) -> Run:
+    """The run of a row. Raises one of ROW_ERRORS."""
+    run = Run.from_json(text.encode())
+    if run.id != name:
+        raise ValueError(f"it holds run {run.id}")
+    return run
+
+
+def readable_log(archive: Archive, run: str) -> RunLog:
+    """The log of a run without the rows that cannot be read, which are added to `archive.damaged`.
+
+    Where rows were left out, outcomes without their proposal are left out too.
+    """
+    log, known = RunLog(), len(archive.damaged)
+    try:
+        events = archive.events(run, skip_damaged=True)
+    except InfrastructureError as error:  # a page of the file is damaged
+        archive.note_damaged(DamagedRow(table="events", run=run, why=error.message[:_WHY_LIMIT]))
+        events = []
+    for event in events:
+        try:
+            log.add(event)
+        except InfrastructureError as error:
+            why = str(error.__cause__ or error.message)[:_WHY_LIMIT]
+            archive.note_damaged(DamagedRow(table="events", run=run, row=str(event.seq), why=why))
+    if len(archive.damaged) > known or any(row.run == run for row in archive.damaged):
+        _leave_out_orphans(log)
+    return log
+
+
+def _leave_out_orphans(log: RunLog) -> None:
+    outcomes: tuple[dict[int, Any], ...] = (log.evaluated, log.decided, log.confirmed)
+    for found in outcomes:
+        for number in found.keys() - log.proposed.keys():
+            del found[number]
+    for number in log.decided.keys() - log.evaluated.keys():
+        decision = log.decided[number]
+        if decision.best:
+            log.decided[number] = msgspec.structs.replace(decision, best=False)
+    if log.finished is not None and log.finished.best and log.finished.number not in log.evaluated:
+        log.finished = msgspec.structs.replace(log.finished, best="", number=-1, score=None)
+
+
+def check(archive: Archive) -> list[DamagedRow]:
+    """Reads every row of the archive and returns those that are damaged."""
+    names = [run.id for run in archive.runs()]
+    for name in dict.fromkeys([*names, *(row.run for row in archive.damaged if row.table == "runs")]):
+        readable_log(archive, name)
+    for key, kind, text in archive.blobs():
+        try:
+            read_record(key, text, _KINDS[kind])
+        except ROW_ERRORS as error:
+            archive.note_damaged(DamagedRow(table="blobs", row=printable(key), why=why_damaged(error)))
+    return list(archive.damaged)
+
+
+def store_record(db: sqlite3.Connection, record: Record) -> None:
+    """Stores a record under its content key inside the caller's transaction. A damaged copy of it is replaced."""
+    key, kind, text = record.key, type(record).__name__, record.to_json()
+    stored = db.execute("SELECT kind, data FROM blobs WHERE key = ?", (key,)).fetchone()
+    if stored is None:
+        db.execute("INSERT INTO blobs VALUES (?, ?, ?)", (key, kind, text))
+    elif stored != (kind, text):
+        with_trigger = schema.frozen("blobs", "UPDATE")
+        db.execute("DROP TRIGGER IF EXISTS blobs_no_UPDATE")
+        db.execute("UPDATE blobs SET kind = ?, data = ? WHERE key = ?", (kind, text, key))
+        db.execute(with_trigger)
