@@ -7,13 +7,12 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from archive_contract import a_run, evaluated, program, proposed
 
 from hipwright.archive import Archive, Finished, LogEntry, check, compare, export, list_runs, read_log, schema, show
 from hipwright.archive.similar import known_for
 from hipwright.errors import InfrastructureError
 from hipwright.records import Program, Run
-
-from archive_contract import a_run, evaluated, program, proposed
 
 COLUMNS = {"runs": ("id", "data"), "events": ("kind", "number", "data", "clock"), "blobs": ("kind", "data")}
 

@@ -1,9 +1,10 @@
 """The archive of runs: append-only events, programs by content key, and queries on them (docs/search.md)."""
 
-from hipwright.archive.damage import DamagedRow, check, readable_log
+from hipwright.archive.damage import DamagedRow
 from hipwright.archive.export import export
 from hipwright.archive.log import Called, Confirmed, Evaluated, Finished, Proposed, RunLog, as_stored, read_log
 from hipwright.archive.query import RunComparison, RunDetail, RunSummary, TrialDetail, compare, list_runs, show
+from hipwright.archive.readable import check, readable_log
 from hipwright.archive.store import Archive, LogEntry, new_id
 
 __all__ = [

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import msgspec
 
 from hipwright.archive.lineage import ancestors, origins, tree
-from hipwright.archive.damage import readable_log
 from hipwright.archive.log import RunLog
+from hipwright.archive.readable import readable_log
 from hipwright.archive.store import Archive
 from hipwright.records import Evaluation, Program, Record, Run
 

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from hipwright.archive.code_features import feature_words, kernel_features, task_features, tokens
-from hipwright.archive.damage import readable_log
 from hipwright.archive.log import RunLog
+from hipwright.archive.readable import readable_log
 from hipwright.archive.store import Archive
 from hipwright.archive.text_similarity import Text, rank
 from hipwright.records import Evaluation, Program, Record, Run, Task

@@ -1,0 +1,63 @@
+"""Reads what is left of an archive with damaged rows: one run's log, and a check of every row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hipwright.archive.damage import ROW_ERRORS, WHY_LIMIT, DamagedRow, printable, read_record, why_damaged
+from hipwright.archive.log import RunLog
+from hipwright.archive.store import Archive
+from hipwright.errors import InfrastructureError
+from hipwright.records import Program, Record, Task
+
+_KINDS: dict[str, type[Record]] = {"Program": Program, "Task": Task}
+
+
+def readable_log(archive: Archive, run: str) -> RunLog:
+    """The log of a run without the rows that cannot be read, which are added to `archive.damaged`.
+
+    Where rows were left out, outcomes without their proposal are left out too.
+    """
+    log, known = RunLog(), len(archive.damaged)
+    try:
+        events = archive.events(run, skip_damaged=True)
+    except InfrastructureError as error:  # a page of the file is damaged
+        archive.note_damaged(DamagedRow(table="events", run=run, why=error.message[:WHY_LIMIT]))
+        events = []
+    for event in events:
+        try:
+            log.add(event)
+        except InfrastructureError as error:
+            why = str(error.__cause__ or error.message)[:WHY_LIMIT]
+            archive.note_damaged(DamagedRow(table="events", run=run, row=str(event.seq), why=why))
+    if len(archive.damaged) > known or any(row.run == run for row in archive.damaged):
+        _leave_out_orphans(log)
+    return log
+
+
+def _leave_out_orphans(log: RunLog) -> None:
+    outcomes: tuple[dict[int, Any], ...] = (log.evaluated, log.decided, log.confirmed)
+    for found in outcomes:
+        for number in found.keys() - log.proposed.keys():
+            del found[number]
+    for number in log.decided.keys() - log.evaluated.keys():
+        decision = log.decided[number]
+        if decision.best:
+            log.decided[number] = msgspec.structs.replace(decision, best=False)
+    if log.finished is not None and log.finished.best and log.finished.number not in log.evaluated:
+        log.finished = msgspec.structs.replace(log.finished, best="", number=-1, score=None)
+
+
+def check(archive: Archive) -> list[DamagedRow]:
+    """Reads every row of the archive and returns those that are damaged."""
+    names = [run.id for run in archive.runs()]
+    for name in dict.fromkeys([*names, *(row.run for row in archive.damaged if row.table == "runs")]):
+        readable_log(archive, name)
+    for key, kind, text in archive.blobs():
+        try:
+            read_record(key, text, _KINDS[kind])
+        except ROW_ERRORS as error:
+            archive.note_damaged(DamagedRow(table="blobs", row=printable(key), why=why_damaged(error)))
+    return list(archive.damaged)
