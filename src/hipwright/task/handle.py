@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 from hipwright.errors import BadInput, TaskError
 from hipwright.records import Task, TensorSpec, TolerancePolicy, Workload
 from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
+from hipwright.task.sizes import Shapes, SharedSize
 from hipwright.tensors import HostTensor, Tree, leaves
 
 
@@ -158,6 +159,25 @@ class TaskHandle:
             if found is not None:
                 workloads = [Workload.from_dict(plain) for plain in found]
                 return [self._workloads.setdefault(one.name, one) for one in workloads]
+        return None
+
+    def free_sizes(self) -> tuple[Shapes, list[SharedSize]]:
+        """The first workload's shapes, and the sizes in them that the reference lets change; none where it is slow."""
+        with contextlib.suppress(TaskError):
+            found = self._ask("space")[0]
+            symbols = [SharedSize(size, tuple(map(tuple, places))) for size, places in found["symbols"]]
+            return tuple(map(tuple, found["given"])), symbols
+        return (), []
+
+    def at(self, shapes: Shapes, limit: int) -> Workload | None:
+        """The derived workload of these shapes; None where the reference refuses them, or gives more than `limit`
+        elements of inputs and outputs.
+        """
+        with contextlib.suppress(TaskError):
+            plain = self._ask("accepted", {"shapes": shapes, "limit": limit})[0]["workload"]
+            if plain is not None:
+                workload = Workload.from_dict(plain)
+                return self._workloads.setdefault(workload.name, workload)
         return None
 
     # ---------------------------------------------------------------- what the reference does

@@ -22,6 +22,7 @@ from hipwright.records import Status, TolerancePolicy, Workload
 from hipwright.task import TaskHandle
 from hipwright.tensors import Tree, tensor_leaves
 from hipwright.verify import inputs as draws
+from hipwright.verify.admitted.task_sizes import TaskSizes
 from hipwright.verify.cpu.skipped import too_many
 from hipwright.verify.degenerate import degenerate
 from hipwright.verify.expectation import Expectations
@@ -91,6 +92,7 @@ class Oracle:
             self.seed = secrets.randbits(48)
         self.policy = self.policy or self.handle.task.tolerance
         self._expectations = Expectations(self.handle, self.policy, self._seed("nudge"))
+        self.sizes = TaskSizes(self.handle)
         self._lock = threading.RLock()
         self._cases: dict[tuple[str, str], VerificationCase] = {}
         self._domains: dict[str, draws.Domain] = {}

@@ -14,6 +14,7 @@ import numpy as np
 from hipwright.errors import GuardFailed
 from hipwright.records import Verdict
 from hipwright.tensors import HostTensor, tensor_leaves
+from hipwright.verify.admitted.stage import AdmittedStage
 from hipwright.verify.candidate import POISON_A, CallReply, Rejected, case_evidence, judge, launches
 from hipwright.verify.oracle import MUTATED, TRIALS, Oracle, PlannedWorkload, VerificationCase
 
@@ -42,7 +43,7 @@ class Verification:
     """Cases and evidence of one verification.
 
     main: the workload that all families run on; worst: the largest error over its tolerance; same_size: the shapes that
-    keep the same size as `main` does.
+    keep the same size as `main` does; admitted: the comparisons of sizes in the program.
     """
 
     oracle: Oracle
@@ -52,6 +53,7 @@ class Verification:
     checks: dict[str, Any] = field(default_factory=dict)
     main: PlannedWorkload | None = None
     same_size: tuple[PlannedWorkload, ...] = ()
+    admitted: AdmittedStage | None = None
 
     def first_family(self, workload: str) -> str:
         """The family that every workload has."""
@@ -191,6 +193,8 @@ class Verification:
     def verdict(self, verdict: Verdict) -> Verdict:
         """The verdict with the checks, the workloads it rests on, and what was skipped."""
         checks = {**self.checks, "shapes": self._shapes()}
+        if verdict.passed and self.admitted is not None and (left := self.admitted.unjudged(self.evidence)):
+            checks["unjudged"] = [side.to_dict() for side in left]
         return Verdict(
             status=verdict.status,
             fault=verdict.fault,

@@ -98,6 +98,20 @@ class TaskHost:
         found = map(self._workload, parts[header["part"]].derived())
         return {"workloads": [workload.to_dict() for workload in found if workload is not None]}, None
 
+    def space(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
+        """{"given": the first workload's shapes, "symbols": [[size, places], ...] that may change together}."""
+        _phase("deriving other shapes")
+        space = self._shape_space()
+        return {"given": space.given, "symbols": [[one.size, one.places] for one in space.symbols]}, None
+
+    def accepted(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
+        """{"workload": that of header["shapes"]; None where the reference refuses them or exceeds header["limit"]}."""
+        _phase("deriving other shapes")
+        shapes = tuple(map(tuple, header["shapes"]))
+        cost = self._shape_space().cost(shapes)
+        workload = self._workload(shapes) if cost is not None and cost <= header["limit"] else None
+        return {"workload": None if workload is None else workload.to_dict()}, None
+
     def _workload(self, shapes: sizes.Shapes) -> Workload | None:
         """The workload of these shapes if the reference runs on it and gives mostly finite numbers; else None."""
         workload = Workload(name=sizes.shape_name(shapes), origin="derived", shapes=shapes)

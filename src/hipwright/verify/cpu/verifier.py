@@ -18,9 +18,10 @@ from typing import Any
 from hipwright.config import cache_dir
 from hipwright.errors import CandidateError, GuardFailed
 from hipwright.program import Parsed
-from hipwright.records import Build, Program, Verdict
+from hipwright.records import Build, Program, Verdict, Workload
 from hipwright.sandbox import Limits, Zygote
 from hipwright.toolchain.cache import BuildCache
+from hipwright.verify.admitted.stage import AdmittedStage
 from hipwright.verify.candidate import (
     POISON_A,
     POISON_B,
@@ -38,6 +39,7 @@ from hipwright.verify.verification import Gate, Verification, elements, first_di
 
 FULL_LAUNCH_S = 20.0  # CPU seconds of one launch at the task's own shapes
 FULL_SECONDS = 1.5  # predicted kernel seconds above which the task's own shapes are skipped
+ADMITTED_SECONDS = 0.3  # predicted kernel seconds above which a chosen shape is not run
 # CPU seconds of each event that the checked run counts, on a laptop core; constants, so that predictions do not vary
 COSTS = {
     "read_bytes": 1e-9,
@@ -77,7 +79,14 @@ def verify_cpu(
         return Verdict(status=status, fault="task", stage="lint", message=why)
     store = cache or BuildCache(cache_dir())
     run = CpuVerification(
-        oracle=oracle, program=program, builds=builds, zygote=zygote, limits=limits, cache=store, waves=tuple(waves)
+        oracle=oracle,
+        parsed=parsed,
+        program=program,
+        builds=builds,
+        zygote=zygote,
+        limits=limits,
+        cache=store,
+        waves=tuple(waves),
     )
     try:
         run.run_stages(gate)
@@ -92,6 +101,7 @@ def verify_cpu(
 class CpuVerification(Verification):
     """The verification of one program on the cpu target."""
 
+    parsed: Parsed
     program: Program
     builds: Builds
     zygote: Zygote
@@ -188,6 +198,7 @@ class CpuVerification(Verification):
             if thorough:
                 self.families(session)
                 self.other_shapes(session)
+                self.admitted_shapes(session)
                 if not self.oracle.kernelbench:
                     self.second_call(session)
         if thorough:
@@ -218,6 +229,19 @@ class CpuVerification(Verification):
         """Runs shapes that the program cannot have been written for."""
         for case in self.unseen_cases():
             self.attempt(session, case)
+
+    def admitted_shapes(self, session: CandidateSession) -> None:
+        """Runs shapes that the program's guards admit: other sides of its comparisons, and sizes drawn in secret."""
+        assert self.main is not None
+        self.admitted = AdmittedStage(self.parsed, self.program.knobs, self.oracle)
+        with self.timed("admitted"):
+            for case in self.admitted.cases(self.main, self.skipped, self._affordable):
+                self.attempt(session, case)
+
+    def _affordable(self, workload: Workload) -> bool:
+        """Whether the checked run's counts predict that a call takes little time."""
+        small = elements(self.main_case("given"))
+        return self.predicted * sum(prod(spec.shape) for spec in workload.specs) / max(small, 1) <= ADMITTED_SECONDS
 
     def own_shapes(self, wave: int) -> None:
         """Runs the task's own shapes, unless the checked run's counts predict that this takes too long."""

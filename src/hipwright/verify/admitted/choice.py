@@ -1,0 +1,201 @@
+"""Chooses the shapes at which a program is judged besides those of the plan of its task.
+
+Two reasons: a side of a comparison of sizes that no planned workload takes, and sizes that nobody can know in advance,
+drawn from the oracle's secret seed on the axes that the program's guards leave free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from hipwright.program import Parsed
+from hipwright.records import Workload
+from hipwright.task.sizes import Shapes, SharedSize, elements
+from hipwright.verify.admitted.plan_tracer import PlanTracer
+from hipwright.verify.admitted.side_search import SideSearch
+from hipwright.verify.admitted.size_space import SizeSpace
+from hipwright.verify.admitted.trace import ShapeTrace, Side
+from hipwright.verify.oracle import Oracle, PlannedWorkload
+
+MOST_SHAPES = 8  # chosen for one program
+LARGEST_ELEMENTS = 1 << 18  # of a chosen shape's inputs and outputs
+_DRAWN_ELEMENTS = 1 << 14
+_DRAWN = 2  # for a program that accepts shapes derived for its task
+_DRAWN_ALONE = 6  # for one that accepts the given sizes of some axes only
+_SEARCH = 160  # shapes that are followed for one program
+_PACKS = (4, 8, 16, 32)
+
+
+@dataclass(frozen=True)
+class UnjudgedSide:
+    """A side that the guards admit and no judged shape takes. shapes: the smallest found; why: not judged."""
+
+    side: Side
+    shapes: Shapes
+    why: str
+
+    def to_dict(self) -> dict[str, object]:
+        """As a verdict has it."""
+        condition, outcome = self.side
+        return {
+            "where": condition.where,
+            "line": condition.line,
+            "condition": condition.text,
+            "outcome": outcome,
+            "shapes": [list(shape) for shape in self.shapes],
+            "why": self.why,
+        }
+
+
+@dataclass
+class AdmittedShapes:
+    """The shapes that one program's guards admit, and which of them are judged."""
+
+    oracle: Oracle
+    tracer: PlanTracer
+    space: SizeSpace
+    traces: dict[Shapes, ShapeTrace] = field(default_factory=dict)
+    refused: dict[Side, UnjudgedSide] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, parsed: Parsed, knobs: Mapping[str, int], oracle: Oracle) -> AdmittedShapes | None:
+        """None where the task's sizes cannot change, or KernelBench's own rule is asked for."""
+        space = oracle.sizes.space()
+        if oracle.kernelbench or not space.symbols:
+            return None
+        first = oracle.planned()[0].workload.name
+        inputs = oracle.case(first, oracle.families(first)[0]).inputs
+        tracer = PlanTracer(parsed, knobs, inputs, oracle.state)
+        return cls(oracle, tracer, space)
+
+    def follow(self, shapes: Shapes) -> ShapeTrace:
+        """What the plan does at some shapes."""
+        if shapes not in self.traces:
+            self.traces[shapes] = self.tracer.follow(shapes)
+        return self.traces[shapes]
+
+    def sides(self, workloads: Iterable[Workload]) -> set[Side]:
+        """The sides that some workloads take."""
+        return set().union(*(self.follow(shapes_of(one)).sides for one in workloads))
+
+    # ---------------------------------------------------------------- both sides of every comparison
+
+    def choose(self, thorough: Iterable[Workload], plain: Iterable[Workload]) -> list[tuple[Workload, bool]]:
+        """(workload, whether it has not been run) of the workloads that need adversarial values.
+
+        thorough: workloads that run with adversarial values; plain: those that run without.
+        """
+        thorough, plain = list(thorough), [one for one in plain if not self.follow(shapes_of(one)).refused]
+        covered = self.sides(thorough)
+        chosen: list[tuple[Workload, bool]] = []
+        plain.sort(key=lambda one: elements(shapes_of(one)))
+        for workload in plain:
+            gained = self.sides([workload]) - covered
+            if gained and elements(shapes_of(workload)) <= LARGEST_ELEMENTS:
+                covered |= gained
+                chosen.append((workload, False))
+        chosen += [(workload, True) for workload in self._solved(covered, [*thorough, *plain])]
+        return chosen
+
+    def _solved(self, covered: set[Side], known: list[Workload]) -> list[Workload]:
+        """Workloads for sides that are not covered yet; the sides without one are kept in `refused`."""
+        found: list[Workload] = []
+        bases = [shapes_of(one) for one in known]
+        bases += [self.space.given] if self.space.given not in bases else []
+        search = SideSearch(self.space, self.follow, _SEARCH)
+        for side in self._missing(covered, bases):
+            if side in covered:
+                continue
+            shapes = search.shapes_for(side, bases, LARGEST_ELEMENTS)
+            if shapes is None:
+                continue
+            workload, why = self._accepted(shapes) if len(found) < MOST_SHAPES else (None, "too many shapes for one program")
+            if workload is None:
+                self.refused[side] = UnjudgedSide(side, shapes, why)
+                continue
+            found.append(workload)
+            bases.append(shapes)
+            covered |= self.follow(shapes).sides
+        return found
+
+    def _missing(self, covered: set[Side], bases: list[Shapes]) -> list[Side]:
+        """The sides of reached comparisons that are not covered, in the order of the program."""
+        reached = {one: None for shapes in bases for one, seen in self.follow(shapes).compared.items() if seen.sized}
+        sides = [(one, outcome) for one in reached for outcome in (True, False)]
+        return [side for side in sides if side not in covered]
+
+    def _accepted(self, shapes: Shapes) -> tuple[Workload | None, str]:
+        if elements(shapes) > LARGEST_ELEMENTS:
+            return None, f"{elements(shapes)} elements are too many to run here"
+        workload = self.oracle.sizes.at(shapes, LARGEST_ELEMENTS)
+        return workload, "" if workload else "the reference refuses these shapes, or they are too large to run here"
+
+    # ---------------------------------------------------------------- sizes nobody knows in advance
+
+    def drawn(self, base: Workload, known: Iterable[str]) -> list[Workload]:
+        """Workloads of secret sizes on the axes that the guards leave free. base: one that the program accepts."""
+        start, names, found = shapes_of(base), set(known), []
+        free = [s for s in self.space.symbols if self._moves(start, s)]
+        alone = base.origin != "derived"
+        for kinds in self._draws(free, alone):
+            if len(found) >= (_DRAWN_ALONE if alone else _DRAWN):
+                break
+            shapes = self.space.put(start, {symbol: self._drawn_size(symbol, kind) for symbol, kind in kinds.items()})
+            if elements(shapes) > max(_DRAWN_ELEMENTS, 2 * elements(start)) or self.follow(shapes).refused:
+                continue
+            workload = self.oracle.sizes.at(shapes, LARGEST_ELEMENTS)
+            if workload is not None and workload.name not in names:
+                names.add(workload.name)
+                found.append(workload)
+        return found
+
+    def _moves(self, start: Shapes, symbol: SharedSize) -> bool:
+        sizes = {self._drawn_size(symbol, kind) for kind in ("odd", "pack", "again")}
+        return any(not self.follow(self.space.put(start, {symbol: size})).refused for size in sizes)
+
+    def _draws(self, free: list[SharedSize], alone: bool) -> list[dict[SharedSize, str]]:
+        if not free:
+            return []
+        turn = self.oracle.seed_of("axis") % len(free)
+        order = [*free[turn:], *free[:turn]]
+        together = [{symbol: "odd" for symbol in free}, {symbol: "pack" for symbol in free}]
+        single = [{symbol: kind} for kind in ("odd", "pack") for symbol in order]
+        ones = [{symbol: "one"} for symbol in order]
+        if alone:
+            return [*together, *ones, *single]
+        return [together[0], {order[0]: "pack"}, *single, together[1]]
+
+    def _drawn_size(self, symbol: SharedSize, kind: str) -> int:
+        if kind == "one":
+            return 1
+        number = self.oracle.seed_of("size", symbol.size, symbol.places, kind)
+        most = max(min(symbol.size, 97), 9)
+        if kind == "pack":
+            pack = _PACKS[number % len(_PACKS)]
+            return pack * (1 + number // 8 % max(most // pack, 1))
+        return 3 + number % (most - 2) | 1
+
+    # ---------------------------------------------------------------- what is left
+
+    def unjudged(self, judged: Iterable[Workload], skipped: Iterable[Workload]) -> list[UnjudgedSide]:
+        """The sides that the guards admit and no judged workload takes.
+
+        skipped: the task's own workloads that could not be run.
+        """
+        covered = self.sides(judged)
+        left = dict(self.refused)
+        for workload in skipped:
+            for side in self.follow(shapes_of(workload)).sides:
+                left.setdefault(side, UnjudgedSide(side, shapes_of(workload), "the task's own shapes were not run here"))
+        return [one for side, one in left.items() if side not in covered]
+
+
+def shapes_of(workload: Workload) -> Shapes:
+    """The shapes of a workload's inputs."""
+    return tuple(tuple(spec.shape) for spec in workload.specs)
+
+
+def known_workloads(planned: Iterable[PlannedWorkload]) -> list[Workload]:
+    """The workloads of a plan."""
+    return [one.workload for one in planned]

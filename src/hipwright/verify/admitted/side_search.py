@@ -1,0 +1,117 @@
+"""Finds shapes at which a comparison comes out the other way, by following the plan at candidate sizes.
+
+A comparison's gap (left minus right) is mostly linear or monotone in one size: secant steps find its root. Remainders
+and equalities are found by the numbers of the program's text and by small steps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from hipwright.task.sizes import Shapes, SharedSize, elements
+from hipwright.verify.admitted.size_space import SizeSpace
+from hipwright.verify.admitted.trace import ShapeTrace, Side
+
+LARGEST_SIZE = 1 << 31  # of a symbol
+_ATTEMPTS = 48  # shapes followed for one side
+_BASES = 3
+_SMALL = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 256, 257, 512, 513, 1024, 1025)
+_STEPS = (1, 2, 64, 4096)
+"""Multiples of a size by which it grows to see whether a comparison depends on it."""
+_PERIODIC = re.compile(r"[%&/|^]|>>")
+_NUMBER = re.compile(r"\b\d{1,10}\b")
+
+Follow = Callable[[Shapes], ShapeTrace]
+
+
+class SideSearch:
+    """Searches shapes for sides. follow: the plan's trace at some shapes. budget: shapes followed in all."""
+
+    def __init__(self, space: SizeSpace, follow: Follow, budget: int) -> None:
+        self.space, self.follow, self.budget = space, follow, budget
+
+    def shapes_for(self, side: Side, known: Sequence[Shapes], largest: int) -> Shapes | None:
+        """The first shapes found, preferably with at most `largest` elements; None where the search ends without any.
+
+        known: shapes at which the comparison was reached, among others.
+        """
+        reached = [shapes for shapes in known if side[0] in self.follow(shapes).compared]
+        reached.sort(key=elements)
+        found: Shapes | None = None
+        left = _ATTEMPTS
+        for base in reached[:_BASES]:
+            for symbol in self.space.symbols:
+                for size in self._sizes(side, base, symbol):
+                    if left <= 0 or self.budget <= 0:
+                        return found
+                    left, self.budget = left - 1, self.budget - 1
+                    shapes = self.space.put(base, {symbol: size})
+                    if side in self.follow(shapes).sides:
+                        shapes = self._smaller(side, shapes, symbol)
+                        if elements(shapes) <= largest:
+                            return shapes
+                        found = min(found, shapes, key=elements) if found else shapes
+                        break
+        return found
+
+    def _smaller(self, side: Side, shapes: Shapes, kept: SharedSize) -> Shapes:
+        """The shapes with other symbols at a small size where the side stays."""
+        for symbol in self.space.symbols:
+            if symbol != kept and self.space.size(shapes, symbol) > 2:
+                for size in (2, 3):
+                    tried = self.space.put(shapes, {symbol: size})
+                    if elements(shapes) > 1 << 12 and side in self.follow(tried).sides:
+                        shapes = tried
+                        break
+        return shapes
+
+    def _sizes(self, side: Side, base: Shapes, symbol: SharedSize) -> Iterator[int]:
+        """Sizes of a symbol to try from a base, without repeats."""
+        tried = {now := self.space.size(base, symbol)}
+        for size in self._proposals(side, base, symbol, now):
+            if size not in tried and 1 <= size < LARGEST_SIZE:
+                tried.add(size)
+                yield size
+
+    def _gap(self, side: Side, base: Shapes, symbol: SharedSize, size: int) -> int | None:
+        found = self.follow(self.space.put(base, {symbol: size})).compared.get(side[0])
+        return None if found is None else found.gap
+
+    def _proposals(self, side: Side, base: Shapes, symbol: SharedSize, now: int) -> Iterator[int]:
+        gap = self._gap(side, base, symbol, now)
+        slopes = []
+        for step in _STEPS:
+            other = self._gap(side, base, symbol, now + step * now)
+            if gap is None or other is None or other == gap:
+                continue
+            slope = (other - gap) / (step * now)
+            root = round(now - gap / slope)
+            yield from (root, root + 1, root - 1)
+            slopes.append(slope)
+            if len(slopes) == 2:
+                break
+        if not slopes or (len(slopes) == 2 and slopes[0] == slopes[1] and not _PERIODIC.search(side[0].text)):
+            return  # this size has no part in the comparison, or a linear one
+        yield from self._refined(side, base, symbol, now, round(now - (gap or 0) / slopes[0]), gap or 0)
+        yield from (now + step for step in range(1, 5))
+        for text in _NUMBER.findall(side[0].text)[:6]:
+            yield from (int(text), int(text) + 1, int(text) - 1)
+        yield from _SMALL
+
+    def _refined(
+        self, side: Side, base: Shapes, symbol: SharedSize, first: int, second: int, gap: int
+    ) -> Iterator[int]:
+        """Further secant steps, for products of one size with itself and rounded quotients."""
+        for _ in range(4):
+            if not 1 <= second < LARGEST_SIZE:
+                return
+            other = self._gap(side, base, symbol, second)
+            if other is None or other == gap or first == second:
+                return
+            third = round(second - other * (second - first) / (other - gap))
+            if third in (first, second):
+                yield from (third + 1, third - 1)
+                return
+            yield from (third, third + 1, third - 1)
+            first, gap, second = second, other, third
