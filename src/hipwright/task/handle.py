@@ -169,16 +169,18 @@ class TaskHandle:
             return tuple(map(tuple, found["given"])), symbols
         return (), []
 
-    def at(self, shapes: Shapes, limit: int) -> Workload | None:
-        """The derived workload of these shapes; None where the reference refuses them, or gives more than `limit`
-        elements of inputs and outputs.
+    def at(self, shapes: Shapes, limit: int) -> tuple[Workload | None, int]:
+        """(the derived workload of these shapes, elements of its inputs and outputs).
+
+        No workload where those are more than `limit`; 0 elements where the reference refuses the shapes.
         """
         with contextlib.suppress(TaskError):
-            plain = self._ask("accepted", {"shapes": shapes, "limit": limit})[0]["workload"]
-            if plain is not None:
-                workload = Workload.from_dict(plain)
-                return self._workloads.setdefault(workload.name, workload)
-        return None
+            reply = self._ask("accepted", {"shapes": shapes, "limit": limit})[0]
+            if reply["workload"] is None:
+                return None, reply["elements"]
+            workload = Workload.from_dict(reply["workload"])
+            return self._workloads.setdefault(workload.name, workload), reply["elements"]
+        return None, 0
 
     # ---------------------------------------------------------------- what the reference does
 

@@ -84,6 +84,17 @@ class ShapeSpace:
                     yield from free
                     break
 
+    def split(self) -> list[SharedSize]:
+        """The symbols, those of equal sizes in different dimensions apart where the reference lets each change alone.
+
+        The rows and columns of a square matrix are one symbol: here they are two if forward runs on any rectangle.
+        """
+        found: list[SharedSize] = []
+        for symbol in self.symbols:
+            parts = [SharedSize(symbol.size, part) for group in list(_partitions(symbol.places))[1:] for part in group]
+            found += parts if parts and all(self._changes(part) for part in parts) else [symbol]
+        return found
+
     def _changes(self, symbol: SharedSize) -> bool:
         # a size of 1 alone would show nothing: it broadcasts against parameters that it does not fit
         others = [n for n in (*_near(symbol.size, symbol.size), symbol.size + 1) if n > 1]

@@ -102,15 +102,20 @@ class TaskHost:
         """{"given": the first workload's shapes, "symbols": [[size, places], ...] that may change together}."""
         _phase("deriving other shapes")
         space = self._shape_space()
-        return {"given": space.given, "symbols": [[one.size, one.places] for one in space.symbols]}, None
+        return {"given": space.given, "symbols": [[one.size, one.places] for one in space.split()]}, None
 
     def accepted(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
-        """{"workload": that of header["shapes"]; None where the reference refuses them or exceeds header["limit"]}."""
+        """{"workload": that of header["shapes"], "elements": of inputs and outputs}.
+
+        None where the elements exceed header["limit"]; 0 elements where the reference refuses the shapes.
+        """
         _phase("deriving other shapes")
         shapes = tuple(map(tuple, header["shapes"]))
-        cost = self._shape_space().cost(shapes)
-        workload = self._workload(shapes) if cost is not None and cost <= header["limit"] else None
-        return {"workload": None if workload is None else workload.to_dict()}, None
+        elements = self._shape_space().cost(shapes) or 0
+        workload = self._workload(shapes) if 0 < elements <= header["limit"] else None
+        if workload is None:
+            return {"workload": None, "elements": elements if elements > header["limit"] else 0}, None
+        return {"workload": workload.to_dict(), "elements": elements}, None
 
     def _workload(self, shapes: sizes.Shapes) -> Workload | None:
         """The workload of these shapes if the reference runs on it and gives mostly finite numbers; else None."""

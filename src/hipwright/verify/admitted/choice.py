@@ -6,8 +6,9 @@ drawn from the oracle's secret seed on the axes that the program's guards leave 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from hipwright.program import Parsed
 from hipwright.records import Workload
@@ -19,11 +20,12 @@ from hipwright.verify.admitted.trace import ShapeTrace, Side
 from hipwright.verify.oracle import Oracle, PlannedWorkload
 
 MOST_SHAPES = 8  # chosen for one program
-LARGEST_ELEMENTS = 1 << 18  # of a chosen shape's inputs and outputs
+LARGEST_ELEMENTS = 1 << 20  # of a chosen shape's inputs and outputs
 _DRAWN_ELEMENTS = 1 << 14
 _DRAWN = 2  # for a program that accepts shapes derived for its task
 _DRAWN_ALONE = 6  # for one that accepts the given sizes of some axes only
-_SEARCH = 160  # shapes that are followed for one program
+_SEARCH = 120  # shapes that are followed for one program
+_PROPOSALS = 4  # shapes of one side that the reference is asked about
 _PACKS = (4, 8, 16, 32)
 
 
@@ -103,20 +105,26 @@ class AdmittedShapes:
         found: list[Workload] = []
         bases = [shapes_of(one) for one in known]
         bases += [self.space.given] if self.space.given not in bases else []
-        search = SideSearch(self.space, self.follow, _SEARCH)
-        for side in self._missing(covered, bases):
+        missing = self._missing(covered, bases)
+        wanted = {condition for condition, _ in missing}
+        traces: dict[Shapes, ShapeTrace] = {}
+
+        def follow(shapes: Shapes) -> ShapeTrace:
+            if shapes not in traces:
+                traces[shapes] = self.tracer.follow(shapes, wanted)
+            return traces[shapes]
+
+        search = SideSearch(self.space, follow, _SEARCH)
+        for side in missing:
             if side in covered:
                 continue
-            shapes = search.shapes_for(side, bases, LARGEST_ELEMENTS)
-            if shapes is None:
-                continue
-            workload, why = self._accepted(shapes) if len(found) < MOST_SHAPES else (None, "too many shapes for one program")
-            if workload is None:
-                self.refused[side] = UnjudgedSide(side, shapes, why)
-                continue
-            found.append(workload)
-            bases.append(shapes)
-            covered |= self.follow(shapes).sides
+            workload, refusal = self._first_accepted(search.shapes_for(side, bases), len(found))
+            if workload is not None:
+                found.append(workload)
+                bases.append(shapes_of(workload))
+                covered |= self.sides([workload])
+            elif refusal is not None:
+                self.refused[side] = UnjudgedSide(side, *refusal)
         return found
 
     def _missing(self, covered: set[Side], bases: list[Shapes]) -> list[Side]:
@@ -125,11 +133,23 @@ class AdmittedShapes:
         sides = [(one, outcome) for one in reached for outcome in (True, False)]
         return [side for side in sides if side not in covered]
 
-    def _accepted(self, shapes: Shapes) -> tuple[Workload | None, str]:
-        if elements(shapes) > LARGEST_ELEMENTS:
-            return None, f"{elements(shapes)} elements are too many to run here"
-        workload = self.oracle.sizes.at(shapes, LARGEST_ELEMENTS)
-        return workload, "" if workload else "the reference refuses these shapes, or they are too large to run here"
+    def _first_accepted(
+        self, proposals: Iterator[Shapes], chosen: int
+    ) -> tuple[Workload | None, tuple[Shapes, str] | None]:
+        """The workload of the first shapes that can be run; else the first that are too large, and why.
+
+        Shapes that the reference refuses need no judging: it says nothing about them.
+        """
+        refusal = None
+        for shapes in islice(proposals, _PROPOSALS):
+            if chosen >= MOST_SHAPES:
+                return None, (shapes, f"{MOST_SHAPES} shapes were chosen already")
+            workload, cost = self.oracle.sizes.at(shapes, LARGEST_ELEMENTS)
+            if workload is not None:
+                return workload, None
+            if cost > LARGEST_ELEMENTS:
+                refusal = refusal or (shapes, f"{cost} elements of inputs and outputs are too many to run here")
+        return None, refusal
 
     # ---------------------------------------------------------------- sizes nobody knows in advance
 
@@ -144,7 +164,7 @@ class AdmittedShapes:
             shapes = self.space.put(start, {symbol: self._drawn_size(symbol, kind) for symbol, kind in kinds.items()})
             if elements(shapes) > max(_DRAWN_ELEMENTS, 2 * elements(start)) or self.follow(shapes).refused:
                 continue
-            workload = self.oracle.sizes.at(shapes, LARGEST_ELEMENTS)
+            workload = self.oracle.sizes.at(shapes, LARGEST_ELEMENTS)[0]
             if workload is not None and workload.name not in names:
                 names.add(workload.name)
                 found.append(workload)

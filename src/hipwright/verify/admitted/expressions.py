@@ -37,10 +37,10 @@ def node(kind: str, op: str = "", *parts: KernelExpression) -> KernelExpression:
     """A node with parts; opaque where it is too large or a part is not known."""
     weight = 1 + sum(part.weight for part in parts)
     names = frozenset().union(*(part.names for part in parts)) if parts else frozenset()
-    known = kind != "opaque" and weight <= LARGEST_TREE and all(part.known for part in parts)
     if weight > LARGEST_TREE:
-        parts = ()
-    return KernelExpression(kind, op, parts, 0, min(weight, LARGEST_TREE), known, names)
+        return UNKNOWN
+    known = kind != "opaque" and all(part.known for part in parts)
+    return KernelExpression(kind, op, parts, 0, weight, known, names)
 
 
 def number(value: int) -> KernelExpression:

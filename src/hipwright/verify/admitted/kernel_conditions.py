@@ -45,11 +45,11 @@ class KernelCondition:
     path: tuple[tuple[KernelExpression, bool], ...] = ()
 
 
-def kernel_conditions(parsed: Parsed, knobs: Mapping[str, int]) -> dict[str, tuple[KernelCondition, ...]]:
-    """The conditions of every launched kernel. knobs: the compiler's definitions."""
+def kernel_conditions(parsed: Parsed) -> dict[str, tuple[KernelCondition, ...]]:
+    """The conditions of every launched kernel. Knobs stand in them by name."""
     found = {}
     for kernel in parsed.launched or parsed.signatures:
-        walked = _walked(parsed.hip, kernel, tuple(sorted(knobs.items())))
+        walked = _walked(parsed.hip, kernel, tuple(parsed.knobs))
         start = parsed.hip_line - 1
         found[kernel] = tuple(replace(one, line=one.line + start) for one in walked)
     return found
@@ -74,9 +74,9 @@ def _macros(code: str) -> Iterator[tuple[str, tuple[tuple[str, ...] | None, str]
 
 
 @lru_cache(maxsize=256)
-def _walked(hip: str, kernel: str, knobs: tuple[tuple[str, int], ...]) -> tuple[KernelCondition, ...]:
+def _walked(hip: str, kernel: str, knobs: tuple[str, ...]) -> tuple[KernelCondition, ...]:
     source, macros = _source(hip)
-    constants = {"warpSize": number(_WAVE)} | {name: number(int(value)) for name, value in knobs}
+    constants = {"warpSize": number(_WAVE)} | {name: named(name) for name in knobs}
     program = _KernelProgram(source, macros, constants)
     function = program.functions.get(kernel)
     if function is None:

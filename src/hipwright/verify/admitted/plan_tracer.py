@@ -7,7 +7,7 @@ both sides are followed.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from hipwright.program import Parsed
@@ -41,17 +41,22 @@ class PlanTracer(PlanExpressions):
         values = parsed.values(knobs)
         super().__init__({name: constant(int(value)) for name, value in values.items()}, state)
         self.parsed = parsed
+        self.defines = {name: constant(value) for name, value in parsed.defines(knobs).items()}
         self.inputs = inputs
         self.kernels = {
             kernel: [(one, SizeCondition(kernel, one.line, c_text(one.tree))) for one in conditions]
-            for kernel, conditions in kernel_conditions(parsed, parsed.defines(knobs)).items()
+            for kernel, conditions in kernel_conditions(parsed).items()
         }
         self._outcomes: dict[int, tuple[list[str], dict[tuple[Reach | None, ...], Compared | None]]] = {}
+        self.wanted: Set[SizeCondition] | None = None
         self.launches: dict[SizeCondition, tuple[ast.Call, Any]] = {}
 
-    def follow(self, shapes: Sequence[Sequence[int]]) -> ShapeTrace:
-        """What the plan does where the inputs' tensors have these shapes, in order."""
-        self.trace = ShapeTrace()
+    def follow(self, shapes: Sequence[Sequence[int]], wanted: Set[SizeCondition] | None = None) -> ShapeTrace:
+        """What the plan does where the inputs' tensors have these shapes, in order.
+
+        wanted: the comparisons of kernels that are needed; None for all.
+        """
+        self.trace, self.wanted = ShapeTrace(), wanted
         self.env = dict(self.constants)
         forward = self.parsed.functions["forward"]
         leaves = iter(shapes)
@@ -168,7 +173,7 @@ class PlanTracer(PlanExpressions):
         if signature is None:
             return
         parts = geometry if isinstance(geometry, tuple) else (None, None)
-        values: dict[str, Reach] = {}
+        values = dict(self.defines)
         for name, part in zip(("grid", "block"), parts, strict=False):
             sizes = part if isinstance(part, tuple) else (part,)
             for axis, size in zip(_AXES, (*sizes, constant(1), constant(1)), strict=False):
@@ -183,6 +188,8 @@ class PlanTracer(PlanExpressions):
             if isinstance(value, Reach) and not param.pointer
         }
         for condition, key in self.kernels.get(kernel, ()):
+            if self.wanted is not None and key not in self.wanted:
+                continue
             if all(_possible(self.outcome(tree, values), taken) for tree, taken in condition.path):
                 found = self.outcome(condition.tree, values)
                 if found is not None and found.sized:

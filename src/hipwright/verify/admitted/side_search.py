@@ -14,7 +14,7 @@ from hipwright.verify.admitted.size_space import SizeSpace
 from hipwright.verify.admitted.trace import ShapeTrace, Side
 
 LARGEST_SIZE = 1 << 31  # of a symbol
-_ATTEMPTS = 48  # shapes followed for one side
+_ATTEMPTS = 32  # shapes followed for one side
 _BASES = 3
 _SMALL = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 256, 257, 512, 513, 1024, 1025)
 _STEPS = (1, 2, 64, 4096)
@@ -31,35 +31,29 @@ class SideSearch:
     def __init__(self, space: SizeSpace, follow: Follow, budget: int) -> None:
         self.space, self.follow, self.budget = space, follow, budget
 
-    def shapes_for(self, side: Side, known: Sequence[Shapes], largest: int) -> Shapes | None:
-        """The first shapes found, preferably with at most `largest` elements; None where the search ends without any.
+    def shapes_for(self, side: Side, known: Sequence[Shapes]) -> Iterator[Shapes]:
+        """Shapes at which a side is taken, from small bases first.
 
         known: shapes at which the comparison was reached, among others.
         """
         reached = [shapes for shapes in known if side[0] in self.follow(shapes).compared]
         reached.sort(key=elements)
-        found: Shapes | None = None
         left = _ATTEMPTS
         for base in reached[:_BASES]:
             for symbol in self.space.symbols:
                 for size in self._sizes(side, base, symbol):
                     if left <= 0 or self.budget <= 0:
-                        return found
+                        return
                     left, self.budget = left - 1, self.budget - 1
                     shapes = self.space.put(base, {symbol: size})
                     if side in self.follow(shapes).sides:
-                        shapes = self._smaller(side, shapes, symbol)
-                        if elements(shapes) <= largest:
-                            return shapes
-                        found = min(found, shapes, key=elements) if found else shapes
-                        break
-        return found
+                        yield self._smaller(side, shapes, symbol)
 
     def _smaller(self, side: Side, shapes: Shapes, kept: SharedSize) -> Shapes:
         """The shapes with other symbols at a small size where the side stays."""
         for symbol in self.space.symbols:
-            if symbol != kept and self.space.size(shapes, symbol) > 2:
-                for size in (2, 3):
+            if symbol != kept and self.space.size(shapes, symbol) > 3:
+                for size in (2, 3, 1):
                     tried = self.space.put(shapes, {symbol: size})
                     if elements(shapes) > 1 << 12 and side in self.follow(tried).sides:
                         shapes = tried
@@ -86,6 +80,8 @@ class SideSearch:
             if gap is None or other is None or other == gap:
                 continue
             slope = (other - gap) / (step * now)
+            if not slopes:
+                yield from (2, 3, 1)
             root = round(now - gap / slope)
             yield from (root, root + 1, root - 1)
             slopes.append(slope)

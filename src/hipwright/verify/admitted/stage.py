@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 from hipwright.program import Parsed
 from hipwright.records import Workload
-from hipwright.verify.admitted.choice import AdmittedShapes, UnjudgedSide
+from hipwright.task.sizes import elements
+from hipwright.verify.admitted.choice import AdmittedShapes, UnjudgedSide, shapes_of
 from hipwright.verify.oracle import Oracle, PlannedWorkload, VerificationCase
 
 ADVERSARIAL = ("outliers", "shifted", "large")
 """Values under which an unstable path shows: overflow of exponentials, cancellation, range."""
+_LARGE = 1 << 17  # elements of a workload that is run with one of them
 
 
 class AdmittedStage:
@@ -39,9 +41,9 @@ class AdmittedStage:
         turn = self.oracle.seed_of("adversarial")
         for index, workload in enumerate(drawn):
             found += self._cases(workload, ("normal", ADVERSARIAL[(turn + index) % len(ADVERSARIAL)]))
-        for workload, new in self.shapes.choose([main.workload], [*plain, *drawn]):
-            names = ADVERSARIAL if not new else ("normal", *ADVERSARIAL)
-            found += self._cases(workload, names)
+        for index, (workload, _) in enumerate(self.shapes.choose([main.workload], [*plain, *drawn])):
+            large = elements(shapes_of(workload)) > _LARGE
+            found += self._cases(workload, (ADVERSARIAL[(turn + index) % len(ADVERSARIAL)],) if large else ADVERSARIAL)
         return [case for case in dict.fromkeys(found) if affordable(self.oracle.handle.workload(case.workload))]
 
     def _cases(self, workload: Workload, names: Iterable[str]) -> list[VerificationCase]:

@@ -17,7 +17,7 @@ class TaskSizes:
         self._handle = handle
         self._lock = threading.RLock()
         self._space: SizeSpace | None = None
-        self._found: dict[tuple[Shapes, int], Workload | None] = {}
+        self._found: dict[tuple[Shapes, int], tuple[Workload | None, int]] = {}
 
     def space(self) -> SizeSpace:
         """The given shapes, and the sizes in them that the reference lets change."""
@@ -27,8 +27,11 @@ class TaskSizes:
                 self._space = SizeSpace(given, tuple(symbols))
             return self._space
 
-    def at(self, shapes: Shapes, limit: int) -> Workload | None:
-        """The workload of these shapes; None where the reference refuses them or has more than `limit` elements."""
+    def at(self, shapes: Shapes, limit: int) -> tuple[Workload | None, int]:
+        """(the workload of these shapes, its elements); no workload where it has more than `limit` elements.
+
+        0 elements where the reference refuses the shapes.
+        """
         with self._lock:
             if (shapes, limit) not in self._found:
                 self._found[shapes, limit] = self._handle.at(shapes, limit)
