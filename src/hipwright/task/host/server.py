@@ -20,10 +20,11 @@ from hipwright.sandbox import crash_page, lockdown
 from hipwright.task import sizes
 from hipwright.task.host import draw
 from hipwright.task.host import state as states
-from hipwright.task.host.leaves import elements_of, may_index, plain, ranks_of, reshaped, shapes_of, spec_of
+from hipwright.task.host.leaves import elements_of, may_index, plain, reshaped, shapes_of, spec_of
 from hipwright.task.host.load import SUPPORTED, TaskModule
 from hipwright.task.host.meta_model import HOW, MetaModel, without_data
 from hipwright.task.host.reference import ReferenceModel, named_leaves
+from hipwright.task.host.shape_probe import ShapeProbe
 from hipwright.tensors import Tree
 from hipwright.torchio import map_torch, tree_from_torch
 
@@ -31,7 +32,6 @@ from hipwright.torchio import map_torch, tree_from_torch
 _REAL_ELEMENTS = 1 << 24  # of inputs and parameters
 _REAL_OPERATIONS = 1 << 33  # of products and convolutions: a fraction of a second
 _COSTLY = 1 << 22  # elements of inputs above which other shapes are drawn directly, not sliced
-_PROBE_ELEMENTS = 1 << 20  # elements up to which a probe may run on values
 _INDEX_DRAWS = 6
 _SMALL = 1 << 16  # elements of a workload that replaces one too large to run
 
@@ -178,7 +178,10 @@ class TaskHost:
         Class indices bound the number of classes, which shapes alone do not show; then only the batch varies.
         """
         if self._space is None:
-            whole = sizes.ShapeSpace(shapes_of(self._given()), _Probe(self, self._given()))
+            given = self._given()
+            affordable = self._affordable(given, None)
+            probe = ShapeProbe(self.meta_model, given, self._draw, self._forward, affordable=affordable)
+            whole = sizes.ShapeSpace(shapes_of(given), probe)
             self._space = next((space for space in whole.parts() if self._holds(space)), whole)
         return self._space
 
@@ -322,45 +325,6 @@ class TaskHost:
         with torch.no_grad(), OpTrace() as trace:
             outputs = self.file.guarded(lambda: model(*inputs), "forward")
         return trace.ops, outputs
-
-
-class _Probe:
-    """Elements of inputs and outputs at other shapes: by a run on shapes alone, or on values where that fails."""
-
-    def __init__(self, host: TaskHost, inputs: list[Any]) -> None:
-        self._host = host
-        self._inputs = inputs
-        self._ranks: list[int] | None = None
-        self._how: str = ""
-        for how in HOW:
-            with contextlib.suppress(TaskError):
-                self._ranks = ranks_of(host.meta_model.outputs(inputs, how))
-                self._how = how
-                return
-        if host._affordable(inputs, None):
-            self._inputs = host._draw(Workload(name="given"), 0)
-            self._ranks = ranks_of(host._forward(self._inputs))
-
-    def __call__(self, shapes: sizes.Shapes) -> int | None:
-        if not self._how and sizes.elements(shapes) > _PROBE_ELEMENTS:
-            return sizes.elements(shapes)
-        try:
-            outputs = self._outputs(shapes)
-        except TaskError:
-            return None
-        ranks = self._ranks = self._ranks or ranks_of(outputs)
-        return elements_of(outputs) + sizes.elements(shapes) if ranks_of(outputs) == ranks else None
-
-    def _outputs(self, shapes: sizes.Shapes) -> Any:
-        if self._how:
-            leaves = iter(shapes)
-            inputs = map_torch(self._inputs, lambda t: reshaped(t, next(leaves)))
-            return self._host.meta_model.outputs(inputs, "fake" if self._how == "fake" else "meta")
-        if any(tensor.is_meta for _, tensor in named_leaves("inputs", self._inputs)):
-            inputs = self._host._draw(Workload(name="", origin="derived", shapes=shapes), 0)
-        else:
-            inputs = draw.resize_all(self._inputs, self._inputs, shapes)
-        return self._host._forward(inputs)
 
 
 def _phase(name: str) -> None:

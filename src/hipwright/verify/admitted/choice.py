@@ -17,7 +17,7 @@ from hipwright.verify.admitted.plan_tracer import PlanTracer
 from hipwright.verify.admitted.side_search import SideSearch
 from hipwright.verify.admitted.size_space import SizeSpace
 from hipwright.verify.admitted.trace import ShapeTrace, Side
-from hipwright.verify.oracle import Oracle, PlannedWorkload
+from hipwright.verify.oracle import Oracle
 
 MOST_SHAPES = 8  # chosen for one program
 LARGEST_ELEMENTS = 1 << 20  # of a chosen shape's inputs and outputs
@@ -31,11 +31,15 @@ _PACKS = (4, 8, 16, 32)
 
 @dataclass(frozen=True)
 class UnjudgedSide:
-    """A side that the guards admit and no judged shape takes. shapes: the smallest found; why: not judged."""
+    """A side that the guards admit and no judged shape takes.
+
+    shapes: some that take it; why: not judged; own: the task itself takes it.
+    """
 
     side: Side
     shapes: Shapes
     why: str
+    own: bool = False
 
     def to_dict(self) -> dict[str, object]:
         """As a verdict has it."""
@@ -155,7 +159,8 @@ class AdmittedShapes:
 
     def drawn(self, base: Workload, known: Iterable[str]) -> list[Workload]:
         """Workloads of secret sizes on the axes that the guards leave free. base: one that the program accepts."""
-        start, names, found = shapes_of(base), set(known), []
+        start, names = shapes_of(base), set(known)
+        found: list[Workload] = []
         free = [s for s in self.space.symbols if self._moves(start, s)]
         alone = base.origin != "derived"
         for kinds in self._draws(free, alone):
@@ -179,7 +184,7 @@ class AdmittedShapes:
             return []
         turn = self.oracle.seed_of("axis") % len(free)
         order = [*free[turn:], *free[:turn]]
-        together = [{symbol: "odd" for symbol in free}, {symbol: "pack" for symbol in free}]
+        together = [dict.fromkeys(free, "odd"), dict.fromkeys(free, "pack")]
         single = [{symbol: kind} for kind in ("odd", "pack") for symbol in order]
         ones = [{symbol: "one"} for symbol in order]
         if alone:
@@ -206,16 +211,12 @@ class AdmittedShapes:
         covered = self.sides(judged)
         left = dict(self.refused)
         for workload in skipped:
-            for side in self.follow(shapes_of(workload)).sides:
-                left.setdefault(side, UnjudgedSide(side, shapes_of(workload), "the task's own shapes were not run here"))
+            shapes = shapes_of(workload)
+            for side in self.follow(shapes).sides:
+                left.setdefault(side, UnjudgedSide(side, shapes, "the task's own shapes were not run here", own=True))
         return [one for side, one in left.items() if side not in covered]
 
 
 def shapes_of(workload: Workload) -> Shapes:
     """The shapes of a workload's inputs."""
     return tuple(tuple(spec.shape) for spec in workload.specs)
-
-
-def known_workloads(planned: Iterable[PlannedWorkload]) -> list[Workload]:
-    """The workloads of a plan."""
-    return [one.workload for one in planned]

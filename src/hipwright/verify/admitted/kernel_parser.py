@@ -1,4 +1,4 @@
-"""Reads C++ expressions of kernels into `KernelExpression` trees. What is not understood becomes opaque, never an error."""
+"""Reads C++ expressions of kernels into `KernelExpression` trees; what is not understood becomes opaque."""
 
 from __future__ import annotations
 
@@ -35,10 +35,9 @@ _LEVELS = {
     "/": 10,
     "%": 10,
 }
-_INTEGER_TYPES = frozenset(
-    "int unsigned signed long short char bool size_t int64_t int32_t uint32_t uint64_t int16_t uint16_t int8_t uint8_t "
-    "const auto constexpr".split()
-)
+_INTEGER_WORDS = "int unsigned signed long short char bool size_t const auto constexpr"
+_FIXED_WIDTHS = "int64_t int32_t uint32_t uint64_t int16_t uint16_t int8_t uint8_t"
+_INTEGER_TYPES = frozenset((*_INTEGER_WORDS.split(), *_FIXED_WIDTHS.split()))
 _TYPES = _INTEGER_TYPES | frozenset(("float", "double", "half", "__half", "void", "volatile"))
 _CASTS = frozenset(("static_cast", "reinterpret_cast", "const_cast"))
 _ROOTS = frozenset(("threadIdx", "blockIdx", "blockDim", "gridDim"))
@@ -126,7 +125,8 @@ class KernelExpressionParser:
 
     def cast(self) -> KernelExpression | None:
         """(type) x; None where the bracket holds no type."""
-        place, words = self.at + 1, []
+        place = self.at + 1
+        words: list[str] = []
         while place < self.end and (word := self.tokens[place][0]) != ")" and len(words) < 6:
             words.append(word)
             place += 1

@@ -118,7 +118,8 @@ class PlanTracer(PlanExpressions):
 
         What it requires outright is no comparison with two sides, since the other side is declined.
         """
-        parts = node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else [node.test]
+        test = node.test
+        parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
         for part in parts:
             alone = isinstance(part, ast.Compare)
             before = dict(self.trace.compared) if alone else {}
@@ -131,8 +132,8 @@ class PlanTracer(PlanExpressions):
     def on_if(self, node: ast.If) -> None:
         """A branch; both sides where its condition is not known."""
         found = self.test(node.test)
-        sides = [body for body, taken in ((node.body, found is None or found.true), (node.orelse, found is None or found.false)) if taken]
-        self.either(sides)
+        sides = [node.body] if found is None or found.true else []
+        self.either([*sides, node.orelse] if found is None or found.false else sides)
 
     def either(self, sides: Sequence[Sequence[ast.stmt]]) -> None:
         """Follows each of some alternatives, from the same start; raises where all of them do."""

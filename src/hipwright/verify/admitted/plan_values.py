@@ -129,14 +129,13 @@ SHAPED: dict[str, Callable[[SizedTensor, Sequence[Value]], Value]] = {
 }
 """Methods that give another shape."""
 
-KEEPING = frozenset(
-    "contiguous clone to float half double bfloat16 int long short char byte bool detach type relu sigmoid tanh exp log "
-    "sqrt rsqrt neg abs square silu gelu clamp empty_like zeros_like ones_like full_like rand_like new_zeros_like "
-    "softmax log_softmax".split()
-)
+_COPIES = "contiguous clone to type detach float half double bfloat16 int long short char byte bool"
+_POINTWISE = "relu sigmoid tanh exp log sqrt rsqrt neg abs square silu gelu clamp softmax log_softmax"
+_ALIKE = "empty_like zeros_like ones_like full_like"
+KEEPING = frozenset((*_COPIES.split(), *_POINTWISE.split(), *_ALIKE.split()))
 """Methods and functions whose result has the shape of their first argument."""
 
-MAKING = frozenset("empty zeros ones full new_empty new_zeros new_ones new_full".split())
+MAKING = frozenset(["empty", "zeros", "ones", "full", "new_empty", "new_zeros", "new_ones", "new_full"])
 
 
 def made(args: Sequence[Value]) -> Value:
@@ -148,7 +147,8 @@ def made(args: Sequence[Value]) -> Value:
 
 def indexed(tensor: SizedTensor, keys: Sequence[Value]) -> Value:
     """tensor[keys] for integers, None, slices given as (start, stop, step), and "..." as Plain(...)."""
-    shape, out = list(tensor.shape), []
+    shape: list[Reach | None] = list(tensor.shape)
+    out: list[Reach | None] = []
     rank = sum(1 for key in keys if isinstance(key, (Reach, slice)))
     for key in keys:
         if isinstance(key, Plain) and key.value is None:

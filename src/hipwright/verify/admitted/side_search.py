@@ -74,7 +74,7 @@ class SideSearch:
 
     def _proposals(self, side: Side, base: Shapes, symbol: SharedSize, now: int) -> Iterator[int]:
         gap = self._gap(side, base, symbol, now)
-        slopes = []
+        slopes: list[float] = []
         for step in _STEPS:
             other = self._gap(side, base, symbol, now + step * now)
             if gap is None or other is None or other == gap:
