@@ -62,12 +62,12 @@ def label(evaluator: Evaluator, text: str, other: str, trials: int = LABEL_TRIAL
     codes = [amd_code_hash(one, evaluator.cache) for one in (text, other)]
     if not codes[1]:
         return Label("stillborn", f"it does not compile for {REPRESENTATIVE.name}")
-    if codes[0] == codes[1] and _plan(text) == _plan(other):
+    if codes[0] == codes[1] and plan_form(text) == plan_form(other):
         return Label("equivalent", "the code objects and the plans are identical")
     try:
         with session(evaluator, text) as first, session(evaluator, other) as second:
             for trial in islice(_given_trials(evaluator), trials):
-                if why := _clear_difference(_outputs(first, trial), _outputs(second, trial)):
+                if why := clear_difference(outputs(first, trial), outputs(second, trial)):
                     return Label("wrong", f"on {trial.name}: {why}")
     except HipwrightError as error:
         return Label("unclear", f"it could not be run: {error.message}")
@@ -83,7 +83,7 @@ def equivalent(evaluator: Evaluator, text: str, other: str, trials: int = EQUIVA
         return "the code objects are identical"
     with session(evaluator, text) as first, session(evaluator, other) as second:
         for trial in islice(_trials(evaluator), trials):
-            if not _identical(_outputs(first, trial), _outputs(second, trial)):
+            if not _identical(outputs(first, trial), outputs(second, trial)):
                 return ""
     return f"the outputs on {trials} inputs are bit-identical"
 
@@ -130,7 +130,7 @@ def _new_values(inputs: Tree, rng: np.random.Generator) -> Tree:
     return map_tensors(inputs, one)
 
 
-def _outputs(session: CandidateSession, trial: Trial) -> CallReply | str:
+def outputs(session: CandidateSession, trial: Trial) -> CallReply | str:
     """The outputs of a program for an input, or the status of its failure, which both programs may share."""
     try:
         return session.run(trial, poison=POISON_A)
@@ -151,7 +151,7 @@ def _given_trials(evaluator: Evaluator) -> Iterator[Trial]:
     return (trial for trial in _trials(evaluator) if trial.family in ("given", "normal"))
 
 
-def _clear_difference(verified: CallReply | str, other: CallReply | str) -> str:
+def clear_difference(verified: CallReply | str, other: CallReply | str) -> str:
     """Why the second is certainly wrong, "" where that is not certain."""
     if isinstance(verified, str):
         return ""
@@ -179,7 +179,7 @@ def _differs_clearly(verified: np.ndarray, other: np.ndarray) -> bool:
     return not bool(near.all())
 
 
-def _plan(text: str) -> str:
+def plan_form(text: str) -> str:
     """All of a program except its HIP source."""
     parsed = parse(text)
     functions = {name: ast.dump(tree) for name, tree in sorted(parsed.functions.items())}

@@ -42,8 +42,17 @@ Variants = Annotated[
 ]
 VariantLlm = Annotated[
     list[str] | None,
-    typer.Option("--llm", metavar="PROVIDER:MODEL[@URL]", help="A model that writes the --variants."),
+    typer.Option("--llm", metavar="PROVIDER:MODEL[@URL]", help="A model that writes --variants, or some for --evolve."),
 ]
+Evolve = Annotated[
+    bool, typer.Option("--evolve", help="Search for wrong programs that pass instead, and judge honest variants (cpu).")
+]
+Seconds = Annotated[float, typer.Option(help="How long --evolve searches.", metavar="S", min=1.0)]
+Tasks = Annotated[
+    list[Path] | None,
+    typer.Option("--task", help="A task file or a folder of them, for --evolve, beside the corpus's.", metavar="PATH"),
+]
+Keep = Annotated[bool, typer.Option("--keep", help="Add what --evolve found to the corpus.")]
 Seed = Annotated[int | None, typer.Option(help="Draws inputs and mutants; a secret one without it.")]
 Workers = Annotated[int, typer.Option(help="Candidates judged at a time.", min=1)]
 Timed = Annotated[bool, typer.Option("--timed", help="On a GPU: also through the checks of the clock.")]
@@ -57,6 +66,10 @@ def audit(
     only: Only = None,
     mutants: Mutants = 0,
     variants: Variants = 0,
+    evolve: Evolve = False,
+    seconds: Seconds = 300.0,
+    task: Tasks = None,
+    keep: Keep = False,
     llm: VariantLlm = None,
     max_usd: MaxUsd = None,
     max_tokens: MaxTokens = None,
@@ -84,6 +97,14 @@ def audit(
             raise BadInput("variants are programs, judged on the cpu target", hint="leave --lane and --target out")
         access = _access(llm, max_usd, max_tokens, price)
         return _variants(output, variants, gate, out, seed=seed or 0, access=access, **how)
+    if evolve:
+        if form == "modelnew" or not TARGETS.is_host(target):
+            raise BadInput("--evolve judges programs on the cpu target", hint="leave --lane and --target out")
+        access = _access(llm, max_usd, max_tokens, price)
+        search: dict[str, Any] = {"seconds": seconds, "tasks": task or [], "keep": keep}
+        return _evolve(output, out, seed=seed or 0, access=access, **search, **how)
+    if task or keep:
+        raise BadInput("--task and --keep belong to a search for wrong programs", hint="add --evolve")
     if llm:
         raise BadInput("a model writes variants", hint="say how many: --variants N")
     return _corpus(output, target, gate, out, form=form, seed=seed, timed=timed, **how)
@@ -150,6 +171,17 @@ def _variants(output: CommandOutput, count: int, gate: str, out: Path | None, **
         print_confusions(output.console(), found.confusions)
     _write(output, found.summary(), out)
     return exit_codes.FAILED if found.fooled else 0
+
+
+def _evolve(output: CommandOutput, out: Path | None, **how: Any) -> int:
+    from hipwright.api.evolve import audit_evolution
+    from hipwright.cli.display.evolve import print_evolution
+
+    report = audit_evolution(folder=out, **how)
+    _write(output, report.to_dict(), out)
+    if not output.json_mode:
+        print_evolution(output.console(), report)
+    return exit_codes.FAILED if report.failed else 0
 
 
 def _write(output: CommandOutput, result: dict[str, Any], out: Path | None) -> None:

@@ -1,0 +1,1 @@
+"""The audit that looks for wrong programs which the verifiers accept (docs/audit.md)."""
