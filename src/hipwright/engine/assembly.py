@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from hipwright.capture.graph import Graph, short
-from hipwright.engine.emit.device_code import closure, device_code
+from hipwright.engine.emit.device_code import headers_for
 from hipwright.engine.fuse.column_reductions import fuse_column_reductions
 from hipwright.engine.fuse.groups import Group
 from hipwright.engine.fuse.recompute import recompute
@@ -27,15 +27,15 @@ from hipwright.engine.plan.streaming import (
     keeps,
     offered,
     reads_only,
-    streaming,
-    streaming_uses,
+    streaming_headers,
     usual,
 )
 from hipwright.engine.plan.writer import PlanWriter
 from hipwright.engine.templates.base import fused
 from hipwright.records import Program
+from hipwright.toolchain import device_headers
 
-_INCLUDES = ("#include <hip/hip_runtime.h>", "#include <hip/hip_fp16.h>", "#include <hip/hip_bf16.h>", "")
+_INCLUDES = ("#include <hip/hip_runtime.h>", "#include <hip/hip_fp16.h>", "#include <hip/hip_bf16.h>")
 
 
 class ProgramAssembly:
@@ -55,8 +55,7 @@ class ProgramAssembly:
         self._write(scheduler, writer)
         self.plan = writer.finish()
         used = {use for written in self._groups.written for use in written.kernel.used}
-        how = self._stream(closure(used))
-        self._device_code = device_code(used | streaming_uses(how), streaming(how))
+        self._headers = headers_for(used) | streaming_headers(self._stream(used))
 
     @property
     def library_only(self) -> bool:
@@ -97,7 +96,7 @@ class ProgramAssembly:
         elements = sum(self.lowered.context.hint(n) for n in numels(self.lowered).values())
         return bool(self.graph.symbols) and bool(self.choices.get("exact", elements >= ENOUGH_ELEMENTS))
 
-    def _stream(self, used: Collection[tuple[str, str]]) -> str:
+    def _stream(self, used: Collection[str]) -> str:
         """What leaves the caches first: the value of the choice `stream`. used: the program's device functions."""
         c, groups = self.lowered.context, self._groups
         kernels = [written.kernel for written in groups.written]
@@ -119,7 +118,7 @@ class ProgramAssembly:
     def program(self, plan: str = "") -> Program:
         """The program's text and the knobs that differ from their default. plan: another plan than the written one."""
         kernels = [written.kernel for written in self._groups.written]
-        parts = [*_INCLUDES, self._device_code] if self._device_code else [*_INCLUDES]
+        parts = [*_INCLUDES, *device_headers.include_lines(self._headers), ""]
         parts += dict.fromkeys(text for kernel in kernels for text in kernel.device.values())
         parts += [kernel.function.text() if kernel.function else "" for kernel in kernels]
         lines = ["HIP = r'''\n" + "\n".join(parts).rstrip() + "\n'''", ""]

@@ -1,32 +1,25 @@
 """A short form of programs, for models with a small context: `shorten` and its way back, `expand`.
 
-What the engine writes is mostly its helper functions, the same in every program. The short form leaves them out (they
-are recognised by their whole text, so a helper that somebody changed stays), leaves out the standard includes and
-comments, writes the chosen knobs as plain constants ahead of the source, and gives kernels, results and locals short
-names that do not depend on the task. `expand` puts back by name what the source calls and does not define. The prompt's
-side, the short form of a reference, is compact_prompt.py.
+The short form leaves out includes and comments, writes the chosen knobs as plain constants ahead of the source, and
+gives kernels, results and locals short names that do not depend on the task. `expand` includes by name the device
+headers that define what the source calls and does not define. The prompt's side, the short form of a reference, is
+compact_prompt.py.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
 
-from hipwright.engine.emit.device_code import definitions, device_code, reserved
+from hipwright.engine.emit.device_code import reserved
+from hipwright.engine.emit.header_names import needed_headers, with_headers
 from hipwright.llm.compact_prompt import prompt
 from hipwright.program.knobs import text_with_knobs
 from hipwright.records import Program
+from hipwright.toolchain import device_headers
 
 INCLUDES = "#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n#include <hip/hip_bf16.h>\n"
 OPEN, CLOSE = "HIP = r'''\n", "\n'''\n"
 
-BEST_BLOCKS = {"ArgMax": "block_reduce_argmax", "ArgMin": "block_reduce_argmin"}
-"""Functors, and the key of the overload of block_reduce for them."""
-MOMENTS = {"lane_reduce": "lane_reduce_moments", "block_reduce": "block_reduce_moments"}
-"""Reductions, and the key of their overload for moments."""
-HALVES = {"__half": "store_vector_float16", "__hip_bfloat16": "store_vector_bfloat16"}
-"""Half types, and the key of the overload that packs of them are written by."""
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _KNOB = re.compile(r"^([A-Z]\w*) = knob\((\d+), choices=\[[^\]]*\]\)[^\n]*\n", re.MULTILINE)
 _CONSTANT = re.compile(r"^([A-Z]\w*) = (\d+)\n", re.MULTILINE)
@@ -35,7 +28,7 @@ _MADE = re.compile(r"^    (\w+) = torch\.(?:empty|zeros)\(", re.MULTILINE)
 _ASSIGNED = re.compile(r"^    (\w+) = ", re.MULTILINE)
 _TYPES = r"(?:auto|bool|int|long|float|double|__half|(?:Tile|Moments|SoftmaxState|IndexedValue)<[^;=\n]*?>)"
 _LOCAL = re.compile(rf"^\s+(const |constexpr )?{_TYPES} (\w+)(?:\[[^\n]*?\])?(?: =|;)", re.MULTILINE)
-_DEFINED = re.compile(r"\bstruct (?:alignas\([^\n]*\) )?(\w+) \{|__device__ [\w<>, *&]+? (\w+)\(")
+_HEADER = re.compile(r"^#include <hipwright/\w+\.h>\n", re.MULTILINE)
 _OF = re.compile(r"(\w+?)_(?:tile|value|row)_?\d*\Z")
 
 
@@ -46,7 +39,7 @@ def shorten(text: str) -> str:
     hip, closed, plan = rest.partition(CLOSE)
     if not opened or not closed:
         return text
-    hip = _without_helpers(_without_comments(hip.replace(INCLUDES, "", 1)))
+    hip = _without_comments(_without_headers(hip.replace(INCLUDES, "", 1)))
     around = _KNOB.sub(r"\1 = \2\n", head + "\n" + plan)
     plan = re.sub(r"\n{2,}", "\n", _without_messages(_CONSTANT.sub("", around))).lstrip("\n")
     words = set(_WORD.findall(hip + plan))
@@ -60,7 +53,7 @@ def shortened(program: Program) -> str:
 
 
 def expand(text: str) -> str:
-    """A program's text from its short form: includes, the engine's helpers that it calls, and knobs. Never raises.
+    """A program's text from its short form: includes, those of the device headers that it calls, and knobs. Never raises.
 
     A text that is not in the short form comes back as it is.
     """
@@ -70,77 +63,25 @@ def expand(text: str) -> str:
     if not opened or not closed:
         return text
     words = set(_WORD.findall(hip))
-    helpers = device_code(_needed(hip, words))
-    start = "" if INCLUDES in hip else INCLUDES + "\n"
+    hip = with_headers(hip.replace(INCLUDES, "", 1)).lstrip("\n")
 
     def knob(found: re.Match[str]) -> str:
         name, value = found.groups()
         return f"{name} = knob({value}, choices=[{value}])\n" if name in words else found[0]
 
     head, plan = (_CONSTANT.sub(knob, part) for part in (head, plan))
-    return head + OPEN + start + (helpers + "\n" if helpers else "") + hip + CLOSE + plan
+    return head + OPEN + INCLUDES + ("" if hip.startswith("#include <hipwright/") else "\n") + hip + CLOSE + plan
 
 
-# ---------------------------------------------------------------- helpers
+# ---------------------------------------------------------------- headers
 
 
-def _chunks(hip: str) -> list[str]:
-    """Source cut after each line that closes a definition."""
-    return re.findall(r".*?^\};?\n|.+\Z", hip + "\n", re.MULTILINE | re.DOTALL)
-
-
-@lru_cache(maxsize=1)
-def _known() -> frozenset[str]:
-    """Every definition that the engine may put ahead of its kernels, without comments."""
-    texts = (_without_comments(device_code([use])) for use in definitions())
-    return frozenset(chunk.strip() for text in texts for chunk in _chunks(text))
-
-
-@lru_cache(maxsize=1)
-def _uses() -> dict[str, tuple[tuple[str, str], ...]]:
-    """C name -> the definitions of that name; overloads, whose key is another, are left out."""
-    uses: dict[str, tuple[tuple[str, str], ...]] = {}
-    for use, one in definitions().items():
-        for name in one.names if one.key in one.names else ():
-            uses[name] = (*uses.get(name, ()), use)
-    return uses
-
-
-@lru_cache(maxsize=1)
-def _writers() -> frozenset[str]:
-    """Functions that write vectors, of half types too."""
-    found = (one for one in definitions().values() if "store_vector<" in one.text)
-    return frozenset(name for one in found for name in one.names if name != "store_vector")
-
-
-def _overloads(hip: str, words: set[str], defined: set[str]) -> Iterator[str]:
-    """Keys of the overloads that a source needs: their names alone do not tell."""
-    if "MergeMoments" in words:
-        yield from (key for name, key in MOMENTS.items() if name in words - defined)
-    if "block_reduce" in words - defined:
-        yield from (key for name, key in BEST_BLOCKS.items() if name in words)
-    if words & _writers() and "store_vector" not in defined:
-        yield from (key for kind, key in HALVES.items() if re.search(rf"\b{kind}\b", hip))
-
-
-def _needed(hip: str, words: Iterable[str]) -> set[tuple[str, str]]:
-    """The definitions of engine/device that a source uses by name and does not define itself."""
-    words = set(words)
-    defined = {one or other for one, other in _DEFINED.findall(hip)}
-    needed = {(key, "") for key in _overloads(hip, words, defined)}
-    needed |= {use for name in words - defined for use in _uses().get(name, ())}
-    doubles = re.search(r"\bdouble\b", hip) is not None
-    return {(key, kind) for key, kind in needed if kind != "double" or doubles}
-
-
-def _without_helpers(hip: str) -> str:
-    """The source without the engine's definitions; one that `expand` would not put back stays."""
-    chunks = _chunks(hip)
-    ours = {number for number, chunk in enumerate(chunks) if chunk.strip() in _known()}
-    rest = "".join(chunk for number, chunk in enumerate(chunks) if number not in ours)
-    back = _chunks(_without_comments(device_code(_needed(rest, set(_WORD.findall(rest))))))
-    restored = {chunk.strip() for chunk in back}
-    return "".join(c for number, c in enumerate(chunks) if number not in ours or c.strip() not in restored)
+def _without_headers(hip: str) -> str:
+    """The source without the includes that `expand` puts back; definitions of an older program become includes first."""
+    hip = with_headers(hip)
+    body = _HEADER.sub("", hip)
+    left = {*device_headers.included(hip)} - needed_headers(body)
+    return "".join(f"{line}\n" for line in device_headers.include_lines(left)) + body
 
 
 def _without_comments(hip: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from hipwright.program.ast_queries import bound_names
 from hipwright.program.blanking import blank
 from hipwright.program.parsed import Parsed
+from hipwright.toolchain import device_headers
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[^\n]*\n?", re.MULTILINE)
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
@@ -56,7 +57,10 @@ def rename_apart(
 def join(parts: Iterable[RenamedProgram], functions: Iterable[ast.FunctionDef]) -> str:
     """The text of one program with the parts' sources and knobs, and these functions."""
     parts = list(parts)
-    includes = dict.fromkeys(line for one in parts for line in one.includes)
+    lines = list(dict.fromkeys(line for one in parts for line in one.includes))
+    headers = device_headers.included("\n".join(lines))
+    others = [line for line in lines if not device_headers.included(line)]
+    includes = [*others, *device_headers.include_lines(headers)]
     hip = "\n".join([*includes, "", *(one.hip for one in parts)]).strip("\n")
     quotes = "'''" if "'''" not in hip else '"""'
     heads = "\n".join(line for one in parts for line in one.heads)

@@ -12,6 +12,7 @@ from hipwright.program.language import FUNCTIONS, IMPORTS
 from hipwright.program.parsed import Parsed
 from hipwright.program.signature import parse_signatures
 from hipwright.program.source import check_source
+from hipwright.program.target_questions import check_target_questions
 
 MAX_TEXT = 2_000_000  # characters; ast.parse takes about 100 times that in bytes
 
@@ -73,6 +74,7 @@ def _top_level(text: str, tree: ast.Module) -> Parsed:
         raise ProgramError("the program has no plan; write def forward(self, ...): at the top level")
     kernels = parse_signatures(hip[0], hip[1])
     check_source(*hip)
+    check_target_questions(*hip, knobs)
     for name in values:
         if name in kernels.signatures:
             raise ProgramError(f"{name} is both a kernel and a knob or constant", kernels.signatures[name].line)

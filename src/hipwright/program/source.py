@@ -97,7 +97,7 @@ def _check_probes(bare: str, first_line: int) -> None:
     if found := _PROBES.search(bare):
         raise ProgramError(
             f"HIP asks for {found.group()}, which tells who compiles or verifies it; a kernel does the same "
-            "everywhere: tell targets apart by __AMDGCN__, __gfx942__ and the like, or by warpSize",
+            "everywhere: use warpSize at run time, a knob or a header of hipwright",
             _line(bare, found.start(), first_line),
         )
 

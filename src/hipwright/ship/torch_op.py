@@ -24,7 +24,7 @@ from hipwright.ship import texts
 from hipwright.ship.interface import Interface, interface
 from hipwright.ship.plan_text import PlanText, spelled
 from hipwright.tensors import Tree
-from hipwright.toolchain import clang
+from hipwright.toolchain import clang, device_headers
 
 RUNTIME = Path(__file__).parent / "runtime"
 _COPIED = ("build.py", "gpu.py", "op.py")
@@ -80,7 +80,7 @@ def package(subject: ShippedProgram) -> dict[str, str]:
         f"{here}/plan.py": _plan(subject, found, plain),
         f"{here}/spec.py": _spec(subject, found, plain),
         f"{here}/reference.py": subject.source,
-        f"{here}/kernels.hip": parsed.hip,
+        f"{here}/kernels.hip": device_headers.inlined(parsed.hip),
     }
     files |= {f"{here}/{name}": (RUNTIME / name).read_text(encoding="utf-8") for name in _COPIED}
     return files | {f"{here}/include/{name}": text for name, text in _headers().items()}
@@ -90,7 +90,9 @@ def _headers() -> dict[str, str]:
     """HIP's device headers for NVRTC, by name."""
     files = (path for path in sorted(clang.INCLUDE.rglob("*")) if path.is_file())
     named = ((path.relative_to(clang.INCLUDE).as_posix(), path) for path in files)
-    wanted = ((name, path) for name, path in named if not name.startswith(("torchlite/", "hw/cpu", "hw/amdgcn")))
+    wanted = (
+        (name, path) for name, path in named if not name.startswith(("torchlite/", "hipwright/", "hw/cpu", "hw/amdgcn"))
+    )
     return {name: path.read_text(encoding="utf-8") for name, path in wanted}
 
 

@@ -66,7 +66,7 @@ _PATTERNS: tuple[tuple[str, Kind, str, str], ...] = (
         r"\b(?:cp\.async|wmma::|nvcuda\b|__nv_\w+|cooperative_groups\b|__ldcg|__ldcs|cudaMemcpy\w*|cub::\w+|cute::)",
         "portability",
         "{0} exists on NVIDIA only",
-        "write it with plain HIP, or guard it with #if",
+        "write it with plain HIP, or by a header of hipwright",
     ),
     (
         r"\b(?:asm|__asm__|__asm)\b",

@@ -1,17 +1,16 @@
-"""Device code: each header compiles by itself, and a program gets the definitions that it uses and no others."""
+"""Device headers: each compiles by itself and with all others, and a program includes those whose names it uses."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
 from hipwright.engine import version
-from hipwright.engine.emit import device_code, device_variants
-from hipwright.engine.emit.device_code import FOLDER, definitions, headers, included, reserved
-from hipwright.engine.emit.device_variants import DefinitionVariant, as_double
+from hipwright.engine.emit.device_code import defined, header_of, headers_for, moves_vectors, reserved
+from hipwright.engine.emit.header_names import needed_headers, with_headers
+from hipwright.targets import OFFLINE
+from hipwright.toolchain import device_headers
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cpu import build as cpu
 from hipwright.toolchain.nvidia import nvrtc
@@ -20,27 +19,15 @@ from tests.engine.harness import CACHE
 from tests.engine.template_builds import TARGETS
 
 ENTRY = 'extern "C" __global__ void entry(float* out) {\n    out[0] = 1.0f;\n}\n'
-HEAD = "#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n#include <hip/hip_bf16.h>\n\n"
-
-
-def flattened(header: str, seen: set[str]) -> str:
-    """A header with those that it includes in their place, each once."""
-    if header in seen:
-        return ""
-    seen.add(header)
-    text = (FOLDER / f"{header}.h").read_text()
-    text = re.sub(r"^(?:#pragma once|#include <.*>)\n", "", text, flags=re.MULTILINE)
-    return re.sub(r'^#include "(\w+)\.h"\n', lambda found: flattened(found[1], seen), text, flags=re.MULTILINE)
 
 
 def sources() -> dict[str, str]:
-    """Each header alone; all definitions that programs hold together; and those that replace others."""
-    overridden = {name: f"{name}_streaming" for name in ("load_vector", "store_vector")}
-    shared = [use for use in definitions() if use[0] not in overridden.values()]
-    out = {name: HEAD + flattened(name, set()) for name in headers()}
-    out["all"] = HEAD + device_code.device_code(shared)
-    out["streaming in place"] = HEAD + device_code.device_code(shared, overridden)
-    return {name: f"{text}\n{ENTRY}" for name, text in out.items()}
+    """Each header alone; all in one source, with streaming accesses and without; and all inlined."""
+    plain = [name for name in device_headers.names() if name not in device_headers.STREAMING]
+    groups = {name: [name] for name in device_headers.names()}
+    groups |= {"all": plain, "streaming": list(device_headers.names())}
+    out = {key: "\n".join([*device_headers.include_lines(names), "", ENTRY]) for key, names in groups.items()}
+    return out | {"inlined": device_headers.inlined(out["streaming"])}
 
 
 @pytest.mark.matrix(keep=2)
@@ -63,103 +50,57 @@ def test_headers_compile_by_nvrtc() -> None:
         assert build.ok, (name, build.log)
 
 
-def written(uses: Iterable[tuple[str, str]]) -> list[str]:
-    """The C names that the text defines."""
-    text = device_code.device_code(uses)
-    return [name for d in definitions().values() if d.text in text for name in d.names]
-
-
-def test_a_definition_needs_what_its_text_names() -> None:
-    assert written([("fast_divide", "")]) == ["fast_divide"]
-    assert written([("lane_reduce", "")]) == ["shuffle_xor", "lane_reduce"]
-    assert set(written([("sigmoid", "float")])) == {"fast_divide", "sigmoid"}
-    assert set(written([("clamp", "double")])) == {"nan_max", "nan_min", "clamp"}
-    assert "double sigmoid(double x)" in device_code.device_code([("sigmoid", "double")])
-
-
-def test_an_overload_comes_with_the_types_that_it_is_for() -> None:
-    both = device_code.device_code([("block_reduce", ""), ("ArgMax", "")])
-    assert "block_reduce(IndexedValue<float, int> v, ArgMax op)" in both and "ArgMin" not in both
-    assert "IndexedValue<float, int>" not in device_code.device_code([("block_reduce", "")])
-
-
-def test_each_definition_follows_those_that_it_needs() -> None:
-    places = {use: number for number, use in enumerate(definitions())}
-    for use, definition in definitions().items():
-        code = re.sub(r"//[^\n]*", "", definition.text)
-        called = [need for need in definition.needs if re.search(rf"\b{need[0]}\b", code)]
-        assert all(places[need] < places[use] for need in called), (use, called)
-
-
-def test_directives_leave_no_trace() -> None:
-    assert "//@" not in device_code.device_code(definitions())
-
-
 def test_names_are_reserved() -> None:
-    assert {"load_tile", "Tile", "nan_max", "expf", "while", "threadIdx"} <= reserved()
+    assert {"load_tile", "Tile", "nan_max", "expf", "while", "threadIdx", "ROW_CACHE", "GEMM_MFMA"} <= reserved()
 
 
-def test_an_unknown_use_is_an_error() -> None:
+def test_a_use_is_the_header_that_defines_it() -> None:
+    assert headers_for(["load_tile", "block_reduce", "math.h"]) == {"tile", "block_reduce", "math"}
+    assert header_of()["load_vector"] == "vector_access"
+    assert moves_vectors(["Tile"]) and not moves_vectors(["WideVector", "block_reduce"])
     with pytest.raises(KeyError):
-        device_code.device_code([("no_such_function", "")])
+        headers_for(["no_such_function"])
 
 
-def test_what_a_call_template_includes_is_complete() -> None:
-    assert list(included("store_aligned")) == list(dict.fromkeys([*included("WideVector"), "store_aligned"]))
+def test_every_definition_has_one_header_but_overloads() -> None:
+    homes: dict[str, list[str]] = {}
+    for header in device_headers.names():
+        for name in defined(header):
+            homes.setdefault(name, []).append(header)
+    shared = {name for name, headers in homes.items() if len(headers) > 1}
+    assert shared == {
+        *("block_reduce", "lane_reduce", "shuffle_xor", "add_tile", "load_vector", "store_vector"),
+        *("floor_div", "floor_mod", "truncated_mod"),
+    }
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder of headers in place of engine/device."""
-    monkeypatch.setattr(device_code, "FOLDER", tmp_path)
-    cached = (device_code.headers, device_code.definitions, device_code._source, device_code._parsed)
-    for function in cached:
-        function.cache_clear()
-    yield tmp_path
-    for function in cached:
-        function.cache_clear()
+def test_the_architectures_with_matrix_units_are_those_of_the_targets() -> None:
+    named = set(re.findall(r"__(gfx\w+?)__", device_headers.text("matrix_cores")))
+    assert named == {one.isa for one in OFFLINE.values() if one.mfma}
 
 
-def test_two_definitions_of_one_key_are_an_error(folder: Path) -> None:
-    (folder / "twice.h").write_text("__device__ int f(int x) {\n    return x;\n}\n\n__device__ int f(float x) {\n}\n")
-    with pytest.raises(ValueError, match="//@ key NAME"):
-        device_code.definitions()
+def test_pasted_definitions_become_includes() -> None:
+    pasted = re.sub(r"^(?://|#pragma once|#include)[^\n]*\n", "", device_headers.text("arithmetic"), flags=re.MULTILINE)
+    kernel = 'extern "C" __global__ void run(float* x) {\n    x[0] = sigmoid(relu(x[1]));\n}\n'
+    found = with_headers(f"#include <hip/hip_runtime.h>\n\n{pasted.replace(' inline', '')}\n{kernel}")
+    assert found == (
+        "#include <hip/hip_runtime.h>\n#include <hipwright/arithmetic.h>\n#include <hipwright/math.h>\n\n" + kernel
+    )
 
 
-def test_text_that_defines_nothing_is_an_error(folder: Path) -> None:
-    (folder / "stray.h").write_text("// a comment by itself\n")
-    with pytest.raises(ValueError, match=r"stray\.h: no definition"):
-        device_code.definitions()
+def test_a_changed_definition_keeps_its_text_under_a_name_of_its_own() -> None:
+    own = "template <typename T>\n__device__ T relu(T x) {\n    return x < T(1) ? T(1) : x;\n}\n"
+    kernel = 'extern "C" __global__ void run(float* x) {\n    x[0] = relu(relu6(x[1]));\n}\n'
+    found = with_headers(f"{own}\n{kernel}")
+    assert "T own_relu(T x)" in found and "own_relu(relu6(x[1]))" in found and "arithmetic.h" in found
+    assert needed_headers(own) == set()
 
 
-def test_a_variant_of_text_that_has_changed_is_an_error() -> None:
-    variant = DefinitionVariant("g", "f", {"x + 1": "x - 1"})
-    assert variant.text("return x + 1;") == "return x - 1;"
-    with pytest.raises(ValueError, match="which g replaces"):
-        variant.text("return 1 + x;")
-
-
-def test_every_variant_has_its_original() -> None:
-    keys = {key for key, _ in definitions()}
-    assert all({variant.of, variant.key} <= keys for variant in device_variants.VARIANTS)
-
-
-def test_functions_of_doubles_call_the_math_library_for_doubles() -> None:
-    text = "__device__ float f(float x) {\n    return fmaxf(expf(x) * 0.5f, 1.0f - sqrtf(x));\n}\n"
-    assert as_double(text) == "__device__ double f(double x) {\n    return fmax(exp(x) * 0.5, 1.0 - sqrt(x));\n}\n"
-
-
-def test_the_engine_s_version_names_the_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "hipwright"
-    for name in ("capture", "engine/device"):
-        (package / name).mkdir(parents=True)
-    (package / "engine" / "version.py").write_text("")
-    header = package / "engine" / "device" / "a.h"
-    monkeypatch.setattr(version, "__file__", str(package / "engine" / "version.py"))
+def test_the_engine_s_version_names_the_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = []
-    for text in ("int a;\n", "int b;\n"):
-        header.write_text(text)
+    for known in ("one", "two"):
         version.source_key.cache_clear()
+        monkeypatch.setattr(device_headers, "device_headers_id", lambda known=known: known)
         keys.append(version.source_key())
     version.source_key.cache_clear()
-    assert keys[0] != keys[1]
+    assert len(set(keys)) == 2

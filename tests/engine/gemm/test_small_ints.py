@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hipwright.engine import write
-from hipwright.engine.emit.device_code import device_code
+from hipwright.toolchain import device_headers
 from tests.engine.gemm.test_packed_gemv import nibbles
 from tests.engine.harness import Op, captured, check
 from tests.engine.rows.test_half_type_rows import twin
@@ -58,8 +58,8 @@ def numbers(text: str, pattern: str) -> tuple[int, float]:
 
 def test_bit_patterns() -> None:
     """The constant added to the bits and subtracted again: exact for each x and each integer that may be folded in."""
-    small = numbers(device_code([("small_int_to_float", "float")]), r"(0x\w+) \+ x\) - \((\S+)f \+ offset")
-    natural = numbers(device_code([("small_uint_to_float", "float")]), r"(0x\w+) \| x\) - \((\S+)f \+ offset")
+    small = numbers(device_headers.text("math"), r"(0x\w+) \+ x\) - \((\S+)f \+ offset")
+    natural = numbers(device_headers.text("math"), r"(0x\w+) \| x\) - \((\S+)f \+ offset")
     least = np.float32([-(2**21), -128, -1, 0, 1, 8, 2**21])
     for (bits, away), low, combined in ((small, -(2**22) + 1, np.add), (natural, 0, np.bitwise_or)):
         x = np.unique(
@@ -72,7 +72,7 @@ def test_bit_patterns() -> None:
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 def test_bytes_of_words(dtype: type) -> None:
     """Byte k of a word, and above it the bits of 2^23, by __byte_perm's selector."""
-    found = re.search(r"(0x4b\w+)u, (0x\w+) \|", device_code([("ByteWords", "")]))
+    found = re.search(r"(0x4b\w+)u, (0x\w+) \|", device_headers.text("bytes"))
     bits, selector = (int(v, 16) for v in found.groups())  # type: ignore[union-attr]
     values = np.arange(256, dtype=np.uint8)
     words = values.view(np.uint32) ^ np.uint32(0x80808080 if dtype is np.int8 else 0)

@@ -64,7 +64,7 @@ class Emitter(StatementBuilder):
         self.read = read
         self.row = row
         self.index_type = index_type
-        self.used: set[tuple[str, str]] = set()
+        self.used: set[str] = set()
         self.shared: dict[int, int] = {}
         self.aliases: dict[str, str] = {}
         self.instead: dict[int, str] = {}  # calls by another function than their own
@@ -159,7 +159,7 @@ class Emitter(StatementBuilder):
     def _binary(self, e: E) -> tuple[str, int]:
         apart = self.rounding.separately_rounded(e)
         if apart:
-            self.used.add(("sub_rn", ""))
+            self.used.add("sub_rn")
             return f"sub_rn({', '.join(self.text(a)[0] for a in apart)})", ATOM
         small, number = small_ints.converted(e.args[0]), small_ints.whole(e.args[1])
         alone = self.known(e.args[0]) is None and self.shared.get(e.args[0].id, 0) <= 1
@@ -179,7 +179,7 @@ class Emitter(StatementBuilder):
             return f"byte_to_float({pack[1]}.v, {pack[2]}, {literal(less, 'float')})"
         low, _ = small_ints.bounds(e) or (0, 0)
         name = "small_int_to_float" if low < 0 else "small_uint_to_float"
-        self.used.add((name, "float"))
+        self.used.add("math.h")
         return f"{name}({text}, {literal(less, 'float')})"
 
     def _widened(self, e: E, text: str) -> str:
@@ -217,15 +217,15 @@ class Emitter(StatementBuilder):
             if e.ctype == "float":
                 name += "f"
         elif name in INDEX:
-            self.used.add((name, ""))
+            self.used.add(name)
         elif name in INTEGER and kind in ("int", "long"):
-            self.used.add((name, kind))
+            self.used.add("integer.h")
             args = [self._typed(a, t) for a, t in zip(e.args, args, strict=True)]
         elif name in ARITHMETIC:
-            self.used.add((name, ""))
+            self.used.add(name)
             args = [self._typed(a, t) for a, t in zip(e.args, args, strict=True)]
         elif name in MATH:
-            self.used.add((name, e.ctype))
+            self.used.add("math.h" if name in INTEGER else name)
         else:
             raise RuntimeError(f"no device function {name}")
         return f"{name}({', '.join(args)})"
@@ -317,7 +317,7 @@ class Emitter(StatementBuilder):
         return text
 
 
-def accumulate(kind: str, name: str, value: str, used: set[tuple[str, str]]) -> str:
+def accumulate(kind: str, name: str, value: str, used: set[str]) -> str:
     """The statement that combines a value into the variable `name` by a reduction."""
     if kind == "sum":
         return f"{name} += {_factor(value)};"
@@ -329,11 +329,11 @@ def _factor(value: str) -> str:
     return value if re.fullmatch(r"[\w\[\]().]+", value) else f"({value})"
 
 
-def combine(kind: str, a: str, b: str, used: set[tuple[str, str]]) -> str:
+def combine(kind: str, a: str, b: str, used: set[str]) -> str:
     """a and b combined by a reduction, as text."""
     if kind in ("sum", "prod"):
         return f"{a} {'+' if kind == 'sum' else '*'} {_factor(b)}"
     if kind in ("max", "min"):
-        used.add((f"nan_{kind}", ""))
+        used.add(f"nan_{kind}")
         return f"nan_{kind}({a}, {b})"
     return f"{a} {'||' if kind == 'any' else '&&'} ({b})"

@@ -2,7 +2,7 @@
 
 Compilers contract x * y - top into one instruction that does not round the product, while top is the largest of rounded
 products: exp(x * y - top) is then off by half a unit in the last place of a possibly large product, where it should be
-1. Such differences are written sub_rn(a, b), which no compiler contracts (engine/device/arithmetic.h).
+1. Such differences are written sub_rn(a, b), which no compiler contracts (hipwright/arithmetic.h).
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from hipwright.engine.emit.device_code import moves_vectors
 from hipwright.engine.fuse.recompute import ITEM_BYTES
 from hipwright.engine.ir.index import Ix
 from hipwright.engine.lower.context import LoweringContext
@@ -38,9 +39,9 @@ ENOUGH = 1 << 22
 """Elements of the largest tensor from which a call moves more than the caches hold."""
 
 
-def offered(c: LoweringContext, used: Collection[tuple[str, str]], sizes: Iterable[Ix]) -> bool:
+def offered(c: LoweringContext, used: Collection[str], sizes: Iterable[Ix]) -> bool:
     """Whether kernels move vectors of a tensor that caches do not hold. used: all device functions of the program."""
-    return ("load_vector", "") in used and max((c.hint(size) for size in sizes), default=0) >= ENOUGH
+    return moves_vectors(used) and max((c.hint(size) for size in sizes), default=0) >= ENOUGH
 
 
 def usual(options: Sequence[str], *, over: bool, reads_only: bool) -> str:
@@ -52,16 +53,11 @@ def usual(options: Sequence[str], *, over: bool, reads_only: bool) -> str:
     return "loads" if reads_only and "loads" in options else "no"
 
 
-def streaming(how: str) -> dict[str, str]:
-    """The device functions that move vectors by other instructions, as `how` says, one of PACKED or KEEP."""
-    loads = {"load_vector": "load_vector_streaming"} if how in ("loads", "both") else {}
-    stores = {"store_vector": "store_vector_streaming"} if how in ("stores", "both") else {}
-    return loads | stores
-
-
-def streaming_uses(how: str) -> set[tuple[str, str]]:
-    """The device functions that kernels call besides, as `how` says."""
-    return {("retain_in_cache", "")} if how == KEEP else set()
+def streaming_headers(how: str) -> set[str]:
+    """The device headers whose functions move vectors by other instructions, as `how` says, one of PACKED or KEEP."""
+    loads = {"streaming_loads"} if how in ("loads", "both") else set[str]()
+    stores = {"streaming_stores"} if how in ("stores", "both") else set[str]()
+    return loads | stores | ({"cache_hints"} if how == KEEP else set[str]())
 
 
 def keeps(c: LoweringContext, kernel: EmittedKernel, numels: Mapping[str, Ix], dtypes: Mapping[str, str]) -> bool:

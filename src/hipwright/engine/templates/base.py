@@ -31,7 +31,7 @@ class EmittedKernel:
     grid: str
     block: str
     arguments: list[str] = field(default_factory=list)  # buffers and sizes, in order
-    used: set[tuple[str, str]] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
     knobs: set[str] = field(default_factory=set)
     reads: list[str] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
@@ -171,7 +171,7 @@ class Body:
         """The element type of a member's tile until it is stored: floats become half types in the store."""
         _, dtype = self.need.stores[member.item.name]
         if self.in_floats(member):
-            self.emit.used.add((f"store_vector_{dtype}", ""))
+            self.emit.used.add(f"store_{dtype}.h")
             return "float"
         return STORAGE[dtype]
 

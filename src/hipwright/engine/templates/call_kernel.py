@@ -22,7 +22,7 @@ class CallKernel(CallOperands):
 
     def vector_store_conditions(self, index: Place, axis: str, width: str) -> list[str]:
         """The run-time conditions of `epilogue_vector(..., aligned=True)` along an axis, as C texts."""
-        self.include("WideVector")
+        self.use("WideVector")
         members, _, positions = self._members(index, "")
         out: list[str] = []
         for member, position in zip(members, positions, strict=True):
@@ -116,7 +116,7 @@ class CallKernel(CallOperands):
             storer = "store_aligned" if aligned else "store_wide"
             self.line(f"{storer}<{width}>({self.pointer(buffer)} + {self.emit.position(positions[number])}, {name});")
         if aligned:
-            self.include("store_aligned")
+            self.use("store_aligned")
         self.emit.scopes.pop()
 
     # ------------------------------------------------------------ the whole

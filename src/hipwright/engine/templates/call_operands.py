@@ -9,7 +9,6 @@ import re
 from collections.abc import Sequence
 
 from hipwright.engine.emit.builder import cname
-from hipwright.engine.emit.device_code import included
 from hipwright.engine.emit.statements import Emitter
 from hipwright.engine.ir.expr import STORAGE, E, walk
 from hipwright.engine.ir.index import ONE, ZERO, Ix, Var, ix, replace
@@ -62,12 +61,8 @@ class CallOperands:
         return text if re.fullmatch(r"\w+", text) else f"({text})"
 
     def use(self, *names: str) -> None:
-        """Uses definitions of engine/device in the template's own text, by key (engine/emit/device_code.py)."""
-        self.emit.used |= {(name, "") for name in names}
-
-    def include(self, *keys: str) -> None:
-        """Includes definitions of engine/device after the shared ones, in the order in which kernels include them."""
-        self.device |= included(*keys)
+        """Uses definitions of the device headers in the template's own text, by C name (engine/emit/device_code.py)."""
+        self.emit.used |= set(names)
 
     def define(self, name: str, text: str) -> None:
         """Defines a device function or struct of the template's own, once per program."""
@@ -126,7 +121,7 @@ class CallOperands:
         address: whether the address is tested; if not, the plan copies unaligned tensors (`copy_unaligned`).
         """
         out: list[str] = []
-        self.include("WideVector")
+        self.use("WideVector")
         for e in unconditional_loads([operand.at(self._place(index, operand.shape))]):
             buffer, position, _ = e.attr
             if has_unit_stride(position, axis):
@@ -170,7 +165,7 @@ class CallOperands:
 
     def unpacked_conditions(self, operand: Tensor, index: Place, axis: str, width: int) -> list[str]:
         """The run-time conditions of `unpacked_vector`, as C texts."""
-        self.include("WideVector")
+        self.use("WideVector")
         found = packed_element(self.c, operand.at(self._place(index, operand.shape)), axis, width)
         assert found is not None
         out = [f"{self.size(s)} % {width} == 0" for s in found.multiples]
@@ -187,7 +182,7 @@ class CallOperands:
 
     def _load_vectors(self, values: Sequence[E], axis: str, width: str, aligned: bool = False) -> None:
         """Writes loads of vectors for the accesses of unit stride along the axis."""
-        self.include("WideVector")
+        self.use("WideVector")
         for e in unconditional_loads(values):
             buffer, position, _ = e.attr
             moved = replace(position, lambda a: shifted(a, axis))
@@ -202,7 +197,7 @@ class CallOperands:
     def _loader(self, name: str, load: E, width: str, *, aligned: bool) -> str:
         """The device function that loads a vector, which will be called `name`."""
         if aligned and load.attr[2] in LOADED and width.isdigit() and int(width) % 4 == 0:
-            self.include("ByteWords")
+            self.use("ByteWords")
             self.emit.bytes.add(name)
             return "load_bytes"
         return "load_aligned" if aligned else "load_wide"

@@ -1,6 +1,6 @@
 """A sweep: one loop along a row, over the reduced elements (`r`) or over columns of its own (`c`), a tile per thread.
 
-Accesses that traverse memory element by element become vectors (engine/device/tile.h); the others are element by
+Accesses that traverse memory element by element become vectors (hipwright/tile.h); the others are element by
 element.
 """
 
@@ -231,7 +231,7 @@ class Sweep:
         name, function = body.emit.fresh(f"{pointer}_tile"), access.function("load", bool(tile.width))
         function = "load_unaligned_tile" if self.unaligned and function == "load_tile" else function
         function = "load_row_interior" if self.offset else function
-        body.emit.used.add((function, ""))
+        body.emit.used.add(function)
         arguments = tile.arguments(body, access)
         body.emit.line(f"const auto {name} = {function}<{tile.shape}>({offset(pointer, access.start)}, {arguments});")
         return name
@@ -262,7 +262,7 @@ class Sweep:
         emit.close()
         for value, array in varying.values():
             emit.name(value, f"{array}[k]")
-        emit.used.add(("load_gathered_columns", ""))
+        emit.used.add("load_gathered_columns")
         emit.line(f"const auto {name} = load_gathered_columns<{tile.shape}>({rows}, count, {tile.width});")
         self.tiles[buffer, position.key] = name
 
@@ -273,7 +273,7 @@ class Sweep:
             if access is not None:
                 buffer, _ = body.need.stores[member.item.name]
                 name = body.emit.fresh(f"{body.pointers[buffer]}_out")
-                body.emit.used.add((self._store_function(access, columns), ""))
+                body.emit.used.add(self._store_function(access, columns))
                 body.emit.line(f"Tile<{body.tile_type(member)}, {size}> {name};")
                 self.stores[member.item.name] = (name, offset(body.pointers[buffer], access.start), access)
 

@@ -13,6 +13,7 @@ from hipwright.program.modelnew.extensions import Extension
 from hipwright.program.modelnew.native_source import KERNEL_SOURCE, binding_source, kernel_source
 from hipwright.program.signature import parse_signatures
 from hipwright.records import Program
+from hipwright.toolchain import device_headers
 
 
 def exported_program(tree: ast.Module, extensions: Sequence[Extension]) -> Program | None:
@@ -33,7 +34,7 @@ def exported_program(tree: ast.Module, extensions: Sequence[Extension]) -> Progr
     same = (kernel_source(hip["hip"], kernels), binding_source(kernels)) == tuple(
         text.strip("\n") + "\n" for text in (extensions[0].cuda[0], extensions[0].cpp[0])
     )
-    return Program(text=_program(tree, hip["hip"], extensions[0])) if same else None
+    return Program(text=_program(tree, device_headers.shortened(hip["hip"]), extensions[0])) if same else None
 
 
 def _program(tree: ast.Module, hip: str, extension: Extension) -> str:

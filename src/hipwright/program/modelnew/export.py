@@ -19,6 +19,7 @@ from hipwright.program.modelnew.native_source import binding_source, kernel_sour
 from hipwright.program.parsed import Parsed
 from hipwright.program.plan_statements import PlanStatements
 from hipwright.records import Program
+from hipwright.toolchain import device_headers
 
 _PRIVATE = "_TaskModules"
 
@@ -42,7 +43,7 @@ def export(program: Program, parsed: Parsed, task_source: str) -> str:
     if kernels:
         flags = ["-O3", *(f"-D{name}={value}" for name, value in parsed.defines(program.knobs).items())]
         parts += [
-            f"HIP_SOURCE = {_literal(kernel_source(parsed.hip, kernels))}\n",
+            f"HIP_SOURCE = {_literal(kernel_source(device_headers.inlined(parsed.hip), kernels))}\n",
             f"TORCH_SOURCE = {_literal(binding_source(kernels))}\n",
             _BUILD.format(
                 name=f"hipwright_{program.key}",

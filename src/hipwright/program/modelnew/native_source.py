@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from hipwright.program.kernel_types import SIZES
 from hipwright.program.signature import Param, Signature
+from hipwright.toolchain import device_headers
 
 _TORCH_TYPES = {
     "float64": ("at::kDouble",),
@@ -36,6 +37,19 @@ KERNEL_SOURCE = re.compile(
     re.DOTALL,
 )
 """Matches a text of `kernel_source`; `program.convert.exported` reads it."""
+
+
+def own_text(source: str) -> str:
+    """A native source without the frame of an export and the device headers that it holds; line numbers stay.
+
+    Only headers that equal the shipped text byte for byte are left out.
+    """
+    if (found := KERNEL_SOURCE.match(source)) is None:
+        return source
+    own = device_headers.without_inlined(found["hip"])
+    before, between = (source.count("\n", 0, found.start(group)) for group in ("hip", "launchers"))
+    gap = "\n" * (between - before - found["hip"].count("\n"))
+    return "\n" * before + own + gap + found["launchers"]
 
 
 def kernel_source(hip: str, kernels: Iterable[Signature]) -> str:

@@ -29,6 +29,7 @@ from hipwright.records import Build, content_key
 from hipwright.sandbox import Limits, WorkerTimeout, Zygote, run_tool
 from hipwright.targets import OFFLINE, ROCM
 from hipwright.tensors import HostTensor, Tree
+from hipwright.toolchain import device_headers
 from hipwright.toolchain.amd import bundle, codeobject, rocm_paths
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
@@ -153,7 +154,15 @@ def build(
     routes = _routes(hip, base, pool, cache, unsafe)
     failures: list[str] = []
     for name, identity, compile_ in routes:
-        key = content_key(ROCM.name, hip, base, *(f"{k}={v}" for k, v in sorted(defines.items())), name, identity)
+        key = content_key(
+            ROCM.name,
+            hip,
+            device_headers.device_headers_id(),
+            base,
+            *(f"{k}={v}" for k, v in sorted(defines.items())),
+            name,
+            identity,
+        )
         if known := cache.load(key):
             return known
         started = time.perf_counter()
@@ -180,12 +189,13 @@ def _routes(hip: str, arch: str, pool: CompilePool, cache: BuildCache, unsafe: b
     compile(defines) returns the build, and whether the same source would always give it.
     """
     found: list[tuple[str, str, _Compile]] = []
+    whole = device_headers.inlined_for(hip, SOURCE)
     library, folder, hipcc = rocm_paths.library("hiprtc"), rocm_paths.headers(), rocm_paths.hipcc()
-    if library and (folder or set(_INCLUDE.findall(hip)) <= BUILT_IN):
+    if library and (folder or set(_INCLUDE.findall(whole)) <= BUILT_IN):
         init = {"library": str(library.resolve()), "headers": str(folder or "")}
-        found.append(("hipRTC", _identity(library), lambda d: _by_hiprtc(hip, d, arch, init, pool, cache)))
+        found.append(("hipRTC", _identity(library), lambda d: _by_hiprtc(whole, d, arch, init, pool, cache)))
     if hipcc:
-        found.append(("hipcc", _identity(hipcc), lambda d: _by_hipcc(hip, d, arch, hipcc, cache, unsafe)))
+        found.append(("hipcc", _identity(hipcc), lambda d: _by_hipcc(whole, d, arch, hipcc, cache, unsafe)))
     if arch in OFFLINE:
         found.append(("clang, offline", "", lambda d: (amdgpu.build(hip, arch, d, cache=cache, unsafe=unsafe), False)))
     return found

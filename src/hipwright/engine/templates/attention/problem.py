@@ -188,7 +188,7 @@ def emit_load(kernel: CallKernel, operand: Tensor, place: Place, count: int, tar
         kernel.vector(operand, place, str(place[-1]), str(count), target)
         return
     buffer, position, _ = e.attr
-    kernel.include("load_16_bytes")
+    kernel.use("load_16_bytes")
     kernel.aligned[buffer] = count
     name = kernel.fresh("wide")
     kernel.line(f"const auto {name} = load_16_bytes({kernel.pointer(buffer)} + {to_c(position)});")

@@ -86,7 +86,7 @@ def _chunk_kernel(
 ) -> EmittedKernel:
     q, k, v, mask = operands
     kernel = body.kernel("chunks", NAMES)
-    kernel.include("lane_reduce_scatter")
+    kernel.use("lane_reduce_scatter")
     block, rows, chunk = knobs
     names = [f"i{n}" for n in range(len(f.lead))]
     _declare_sizes(kernel, f, (vector_width(k, f.size), vector_width(v, f.size_v)), knobs)

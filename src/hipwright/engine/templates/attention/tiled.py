@@ -54,7 +54,7 @@ def write(body: CallBody) -> list[EmittedKernel]:
     threads = body.knob("ATTN_BLOCK", 128, (64, 128, 256), "threads of an attention tile")
     row_knob = body.knob("ATTN_ROWS", rows, (1, 2, 4, 8), "query rows a thread of an attention tile handles")
     key_knob = body.knob("ATTN_KEYS", keys, (1, 2, 4), "keys of 16 that a thread of an attention tile handles")
-    kernel.include("swizzled_index")
+    kernel.use("swizzled_index")
     _declare_tiles(kernel, f, threads, row_knob, key_knob)
     names = [f"i{n}" for n in range(len(f.lead))]
     emit_split_index(kernel, "z", f.lead, names)

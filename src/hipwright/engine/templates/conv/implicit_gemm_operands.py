@@ -121,8 +121,8 @@ class GatheredInput(_CountingOperand):
     def store_to_lds(self, k: CallKernel, g: GemmScope) -> None:
         """Stores the registers to LDS; vectorised for tensor cores, which read rows of half types."""
         if g.tensor_cores:
-            k.include("WideVector")
-            k.include("store_lds_vector")
+            k.use("WideVector")
+            k.use("store_lds_vector")
             k.emit.directive(f"#if {g.tensor_cores}")
             k.line("constexpr int VEC = K_PER_THREAD < 8 ? K_PER_THREAD : 8;")
             k.line("#pragma unroll")

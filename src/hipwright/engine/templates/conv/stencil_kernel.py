@@ -60,7 +60,7 @@ class _StencilKernel(StencilScope):
         load = self.row_load(self.input(ZERO, []), ZERO, [], "row")
         assert load is not None
         pointer = k.pointer(load.attr[0])
-        k.include("WideVector")
+        k.use("WideVector")
         k.line(
             f"const bool aligned = is_wide_aligned<{width}>({pointer}) && {k.size(self.x_axis.size)} % {width} == 0;"
         )
@@ -158,7 +158,7 @@ class _StencilKernel(StencilScope):
                     k.line(f"if ({skip_condition(y, tile.u, ky, u, r)}) continue;")
                 self._emit_taps(ky, u)
             if self.tile.t * y.kernel * self.x_axis.kernel > BARRIER_TAPS and r != "0":
-                k.include("schedule_barrier")
+                k.use("schedule_barrier")
                 k.line("schedule_barrier(acc);")
 
     def _load_weights(self, channel: Ix, taps: list[Ix], rows: int) -> None:
@@ -194,7 +194,7 @@ class _StencilKernel(StencilScope):
 
     def _accumulate(self, total: str, value: str, t: str, ky: str, kx: str) -> None:
         if self.s.combine == "max":
-            self.k.include("pool_max")
+            self.k.use("pool_max")
             self.k.line(f"{total} = pool_max({total}, {value});")
             return
         if self.s.weights:

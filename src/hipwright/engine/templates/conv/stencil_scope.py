@@ -249,7 +249,7 @@ class StencilScope:
         pointer, where = k.pointer(buffer), k.emit.position(position)
         reader = f"load_aligned<{width}>({pointer} + {where})"
         if zero_outside:
-            k.include("load_or_zero")
+            k.use("load_or_zero")
             reader = f"load_or_zero<{width}>({pointer}, {where}, in_range)"
         k.line(f"const auto vec = {reader};")
         with self.unrolled(("q", count)) as (q,):

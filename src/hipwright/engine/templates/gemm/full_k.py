@@ -113,7 +113,7 @@ class _FullK:
 
     def _declare_tiles(self) -> None:
         k, bk, bn = self.k, self.bk, self.bn
-        k.include("WideVector")
+        k.use("WideVector")
         k.line(f"constexpr int TM = {self.tm}, TX = {bn} / {THREAD_COLUMNS}, THREADS = TX * {THREAD_ROWS};")
         tiles = f"a_tile[{THREAD_ROWS} * TM][{bk} + 4], b_tile[{bk}][{bn} + 4]"
         k.line(f"__shared__ __attribute__((aligned(16))) float {tiles};")
@@ -259,7 +259,7 @@ class _FullKOperand:
         if width == 1:
             k.line(f"{self.name}_tile[{first}][{second}] = loaded[l][0];")
         elif self.along_k == is_a:
-            k.include("store_lds_vector")
+            k.use("store_lds_vector")
             k.line(f"store_lds_vector(&{self.name}_tile[{first}][{second}], loaded[l]);")
         else:
             k.line("#pragma unroll")

@@ -108,13 +108,13 @@ class ProductOperand:
         r, kk = ("r", "kk + v") if self.along_k else ("r + v", "kk")
         if g.tensor_cores and not g.multistage:
             k.emit.directive(f"#if {g.tensor_cores}")
-            k.include("store_lds_vector")
+            k.use("store_lds_vector")
             k.line(f"store_lds_vector(&{tile}[{self.swizzled_index('r', 'kk')}], {value});")
             k.emit.directive("#elif GEMM_MFMA")
         elif not self.row_major:
             k.emit.directive("#if GEMM_MFMA")
         if self.along_k:
-            k.include("store_lds_vector")
+            k.use("store_lds_vector")
             k.line(f"store_lds_vector(&{tile}[r][kk], {value});")
         else:
             k.line("#pragma unroll")

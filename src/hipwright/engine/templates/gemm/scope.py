@@ -11,7 +11,6 @@ from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.gemm.split_k import SplitKPartials
 from hipwright.engine.templates.gemm.tiling import DEPTH, LARGE, default_depth, default_tile
-from hipwright.targets import OFFLINE
 
 MFMA = {
     "float32": ("float", "f32_16x16x4f32", 4),
@@ -19,22 +18,11 @@ MFMA = {
     "bfloat16": ("BfloatFragment", "f32_16x16x16bf16_1k", 16),
 }
 """dtype: (a lane's fragment of an operand, the MFMA instruction, the k of one instruction)."""
-CDNA = " || ".join(dict.fromkeys(f"defined(__{one.isa}__)" for one in OFFLINE.values() if one.mfma))
 NAMES = """TM TN GM GN WM WN AV BV tile_a tile_b tile tiles_m tiles_n row0 col0 b k0 step steps next_a next_b acc
 load_buffer load_step load_tiles stage STAGES x y i j l q v e wave lane aligned_a aligned_b frag_row_a
 frag_row_b frag_a frag_b row col p vec vec_index r kk has_next T Accumulator HalfFragment BfloatFragment
 PAD ty tx buffer at destination split all_steps split_steps first_step"""
 """Identifiers that the emitted kernel declares."""
-
-MFMA_DEFINITIONS = f"""#if {CDNA}
-#define GEMM_MFMA 1
-using Accumulator = float __attribute__((ext_vector_type(4)));
-using HalfFragment = _Float16 __attribute__((ext_vector_type(4)));
-using BfloatFragment = short __attribute__((ext_vector_type(4)));
-#else
-#define GEMM_MFMA 0
-#endif
-"""
 
 
 @dataclass(eq=False)

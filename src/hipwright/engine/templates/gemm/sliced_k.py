@@ -13,7 +13,7 @@ from __future__ import annotations
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.gemm.operand import ProductOperand
-from hipwright.engine.templates.gemm.scope import MFMA_DEFINITIONS, NAMES, GemmSpec, tile_knobs
+from hipwright.engine.templates.gemm.scope import NAMES, GemmSpec, tile_knobs
 from hipwright.engine.templates.gemm.tiled import Gemm
 from hipwright.engine.templates.gemm.tiling import DEPTH, LARGE, SMALL, SPLITS, ProductShape, Tiling, choose
 
@@ -65,7 +65,7 @@ class SlicedKGemm(LargeTileGemm):
     def declare_tiles(self) -> None:
         """Declares the slices, and the LDS that holds the tiles first and the sums at the end."""
         k = self.k
-        k.define("gemm_mfma", MFMA_DEFINITIONS)
+        k.use("GEMM_MFMA")
         k.line(f"using T = {self.storage};")
         shapes = {}
         for operand in self.tile_operands():

@@ -115,7 +115,7 @@ def _async_load(k: CallKernel, g: GemmScope, operand: ProductOperand) -> None:
         if found is not None:
             k.line(f"cp_async_16(destination, {found[0]} + ({to_c(found[1])}));")
             return
-        k.include("store_lds_vector")
+        k.use("store_lds_vector")
         k.line(f"T vec[{operand.width}];")
         k.vector(operand.tensor, index, axis, operand.width, "vec", dtype=g.spec.dtype, aligned=True)
         k.line("store_lds_vector(destination, vec);")

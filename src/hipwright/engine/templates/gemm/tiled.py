@@ -17,7 +17,7 @@ from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call_kernel import factor
 from hipwright.engine.templates.gemm import tensor_cores
 from hipwright.engine.templates.gemm.operand import ProductOperand
-from hipwright.engine.templates.gemm.scope import MFMA_DEFINITIONS, GemmScope
+from hipwright.engine.templates.gemm.scope import GemmScope
 
 
 class Gemm(GemmScope):
@@ -98,7 +98,7 @@ class Gemm(GemmScope):
     def declare_tiles(self) -> None:
         """Declares the tiles in LDS and the sums in registers, for matrix units and for vector units."""
         k, m, n, depth = self.k, self.bm, self.bn, self.bk
-        k.define("gemm_mfma", MFMA_DEFINITIONS)
+        k.use("GEMM_MFMA")
         k.line(f"using T = {self.storage};")
         k.emit.directive("#if GEMM_MFMA")
         k.line(f"constexpr int WM = {m} / 32, WN = {n} / 32, PAD = 16 / sizeof(T);  // 16 x 16 tiles of each wave")
@@ -108,9 +108,8 @@ class Gemm(GemmScope):
         k.line("Accumulator acc[WM][WN] = {};")
         k.line("const int wave = threadIdx.x / 64, lane = threadIdx.x % 64;")
         if self.tensor_cores:
-            k.include("GEMM_MMA")
-            k.include("cp_async_16")
-            k.include("mma_m16n8k16")
+            k.use("GEMM_MMA")
+            k.use("cp_async_16")
             k.emit.directive(f"#elif {self.tensor_cores}")
             tensor_cores.declare_tiles(k, self, multistage=self.multistage)
         k.emit.directive("#else")

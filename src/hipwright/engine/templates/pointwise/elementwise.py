@@ -46,7 +46,7 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     emit, group, kind = body.emit, body.group, body.index_type
     vec, items, threads = knobs
     step, bound = body.as_index(f"{threads} * {vec}"), body.as_index(count)
-    emit.used |= {("has_whole_vectors", ""), ("Tile", "")}
+    emit.used |= {"has_whole_vectors", "Tile"}
     emit.line(f"const {kind} base = (blockIdx.x * ({kind})({threads} * {items}) + threadIdx.x) * {vec};")
     values = [m.value for m in body.stored]
     emit.count(values)

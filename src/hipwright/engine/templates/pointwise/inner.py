@@ -40,7 +40,7 @@ def inner(body: Body, threads: str, items: str) -> EmittedKernel:
     body.rename(table)
     count = emit.position(_positions(group))
     body.knobs |= {threads, items}
-    emit.used.add(("Tile", ""))
+    emit.used.add("Tile")
     emit.line(f"const {kind} first = blockIdx.x * ({kind})({threads} * {items}) + threadIdx.x;")
     outs = {}
     for member in body.stored:
@@ -74,7 +74,7 @@ def _store(body: Body, outs: dict[str, str], sizes: tuple[str, str, str]) -> Non
     """Writes the stores of a thread's elements."""
     emit, (threads, items, count) = body.emit, sizes
     length = body.group.space[-1].value
-    emit.used.add(("has_whole_vectors", ""))
+    emit.used.add("has_whole_vectors")
     emit.line("#pragma unroll")
     emit.open(f"for (int k = 0; k < {items}; ++k)")
     emit.line(f"const {body.index_type} position = first + k * {threads};")

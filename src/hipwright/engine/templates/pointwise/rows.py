@@ -51,7 +51,7 @@ class PlainRows(RowScope):
             self.items = f"{layout.items} * {layout.vec}" if len(self._loads()) <= MAX_FULL_TILES else layout.items
         self.extent = self.items if self.vec == "1" else f"{self.items} * {self.vec}"
         body.knobs |= {n for n in (layout.threads, layout.share, layout.vec, layout.items) if not n.isdigit() and n}
-        emit.used |= {("has_whole_vectors", ""), ("Tile", "")}
+        emit.used |= {"has_whole_vectors", "Tile"}
         grid = self._lanes() if layout.mapping == "lanes" else self._blocks()
         for line in self.outer_lines:
             emit.line(line)

@@ -137,7 +137,7 @@ class _Sliding:
             "row",
             *(f"i{k}" for k in range(8)),
         }
-        emit.used.add(("Tile", ""))
+        emit.used.add("Tile")
         body.knobs.add(self.threads)
         last = len(group.space) - 1
         self.line, self.r = Var("line", group.space[-2]), Var("r", group.space[-1])
@@ -169,9 +169,9 @@ class _Sliding:
         count = f"cdiv({to_python(outer)}, {self.planes})" if self.planes else f"({to_python(outer)})"
         grid = f"{count} * {counts}"
         kernel = body.finish(grid, self.threads, fused(group), relaxed_bounds(body, self.threads))
-        kernel.used.add(("load_span", ""))
+        kernel.used.add("load_span")
         if any(self._half(s.buffer) for s in self.spans):
-            kernel.used.add(("to_floats", ""))
+            kernel.used.add("to_floats")
         return kernel
 
     def _tile(self) -> None:

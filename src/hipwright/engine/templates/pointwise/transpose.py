@@ -94,7 +94,7 @@ def transpose(body: Body, threads: str, size: str) -> EmittedKernel:
         f"({to_python(rest)}) * {side[0]} * {side[1]}", threads, fused(group), relaxed_bounds(body, threads)
     )
     if vectors:
-        made.device |= vectors.device
+        made.used |= vectors.used
     return made
 
 

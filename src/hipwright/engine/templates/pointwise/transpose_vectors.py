@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from hipwright.engine.emit.device_code import included
 from hipwright.engine.ir.expr import STORAGE, E
 from hipwright.engine.ir.index import Atom, Ix, Var, ix, replace
 from hipwright.engine.ir.index_text import to_c
@@ -68,9 +67,9 @@ class VectorTranspose:
         return " && ".join(dict.fromkeys(out))
 
     @property
-    def device(self) -> dict[str, str]:
+    def used(self) -> set[str]:
         """The device functions that the text calls."""
-        return included("WideVector", "store_aligned", *(["as_uint16"] if self._pairs else []))
+        return {"wide.h"}
 
     @property
     def _pairs(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hipwright.engine.emit.device_code import included
 from hipwright.engine.ir.expr import STORAGE
 from hipwright.engine.ir.index import ZERO, Ix, ix
 from hipwright.engine.ir.index_text import to_python
@@ -92,7 +91,7 @@ def write(body: CallBody) -> list[EmittedKernel]:
     kernels.append(_layer_launch(body, layer, spec, kernels[0].writes[0] if streamed else ""))
     for kernel in kernels:
         kernel.grid, kernel.block = _with_knob_names(kernel.grid, knobs), _with_knob_names(kernel.block, knobs)
-    kernels[-1].device = included("load_16_bytes", "lane_reduce_scatter")
+    kernels[-1].used |= {"load_16_bytes", "lane_reduce_scatter"}
     kernels[-1].device[name] = _with_knob_names(layer_text(spec), knobs)
     return kernels
 
@@ -120,7 +119,7 @@ def _layer_launch(body: CallBody, layer: RecurrentLayer, spec: LayerSpec, packed
     arguments = [*buffers, *outs, *(to_python(s) for s in sizes), str(layer.number)]
     grid = f"(cdiv({to_python(layer.batch)}, RNN_ROWS), {layer.directions})"
     reads = [b for b in dict.fromkeys(buffers) if b != "None"]
-    used = {("relu", "")} if spec.kind == "rnn_relu" else {("sigmoid", "float")}
+    used = {"relu"} if spec.kind == "rnn_relu" else {"math.h"}
     return EmittedKernel(
         spec.name, None, grid, spec.threads(), arguments, used, reads=reads, writes=[b for b in outs if b != "None"]
     )

@@ -46,7 +46,7 @@ class TileBounds:
         scale = "" if columns or self.vec == "1" else f" * {self.vec}"
         lane = f"{k.threads.lane}{scale}"
         line(f"const {self.kind} base = {lane if start == '0' else f'{start} + {lane}'};")
-        self.emit.used.add(("Tile", ""))
+        self.emit.used.add("Tile")
         full = "" if columns or k.peeled else "full"
         if full:
             line(f"const bool full = {self._all_full()};  // whether the row is a whole number of tiles")
@@ -85,7 +85,7 @@ class TileBounds:
         )
         cut = f"{length} % {self.vec} != 0"
         if not self.sweep.known_length.isdigit():
-            emit.used.add(("vector_test_pays", ""))
+            emit.used.add("vector_test_pays")
             pays = f"vector_test_pays({length})"
             vector, cut = f"{pays} && ({vector})", f"(!{pays} || {cut})"
         emit.open(f"for (int vector = 0; vector < {self.extent}; vector += {self.vec})")

@@ -30,7 +30,7 @@ class ColumnSums:
         """Closes the loop and stores the block's sums as its row of the partial sums."""
         body, emit, kind = self.body, self.body.emit, self.body.index_type
         emit.close()
-        emit.used |= {("store_tile", ""), ("Tile", "")}
+        emit.used |= {"store_tile", "Tile"}
         scale = "" if vec == "1" else f" * {vec}"
         step, bound = body.as_index(f"{self.layout.threads}{scale}"), body.as_index(length)
         for item, name in self.names.items():

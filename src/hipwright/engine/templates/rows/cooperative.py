@@ -2,7 +2,7 @@
 
 Where something follows the reductions, the blocks wait for one another and take tiles in the order of a ticket: a block
 waits only for blocks with earlier tickets, or of its own row, so there is progress as long as the blocks of a row fit
-the device. They exchange partials of floats in words that tell whether they are complete (engine/device/cooperative.h);
+the device. They exchange partials of floats in words that tell whether they are complete (hipwright/cooperative.h);
 for other states, and for columns, arrivals are counted between fences. Where nothing follows, the last block to arrive
 does the rest. Partials are combined in a fixed order: results do not vary.
 """
@@ -49,7 +49,7 @@ class CooperativeBlocks:
         emit, kind = self.body.emit, self.body.index_type
         number = "(int)blockIdx.x"
         if waits:
-            emit.used.add(("take_block_ticket", ""))
+            emit.used.add("take_block_ticket")
             number = "ticket"
             counter = f"reinterpret_cast<int*>({self._partials})" if self.publishes else self._arrivals
             self.place.line(f"const int ticket = take_block_ticket({counter});")
@@ -106,10 +106,10 @@ class CooperativeBlocks:
     def _exchange(self, made: Sequence[ReducerState], layout: RowLayout) -> None:
         """Publishes this block's partials of all states, and combines those of all blocks."""
         emit, name, outer = self.body.emit, f"{self.body.name}_partials", product(self.body.group.outer)
-        emit.used |= {("publish_partial", ""), ("combine_published_partials", "")}
+        emit.used |= {"publish_partial", "combine_published_partials"}
         before = f"{emit.position(outer)} * blocks * "
         for s in made:
-            emit.used |= {(f"block_reduce_{s.kind}", "")} if s.by_tile else set()
+            emit.used |= {f"reduce_{s.kind}"} if s.by_tile else set()
             words = (s.memory()[1] + 1) // 2
             times = f" * {words}" if words > 1 else ""
             first = f"{self._partials} + 1" + (f" + {before}{self.published}" if self.published else "")
@@ -148,10 +148,10 @@ class CooperativeBlocks:
         if self.columns:
             emit.line("__syncthreads();")
         if self.waits:
-            emit.used.add(("cooperative_barrier", ""))
+            emit.used.add("cooperative_barrier")
             emit.line(f"cooperative_barrier({counter}, blocks * {self.rounds});")
         else:
-            emit.used.add(("is_last_block", ""))
+            emit.used.add("is_last_block")
             emit.line(f"if (!is_last_block({counter}, blocks)) return;")
 
     def _collect(self, s: ReducerState, layout: RowLayout) -> None:
@@ -159,8 +159,8 @@ class CooperativeBlocks:
         emit = self.body.emit
         start = s.value_start
         if not self.columns:
-            emit.used.add(("combine_partials", ""))
-            emit.used |= {("lane_reduce_moments", "")} if s.kind == "moments" else set()
+            emit.used.add("combine_partials")
+            emit.used |= {"reduce_moments"} if s.kind == "moments" else set()
             call = f"combine_partials<{s.struct}>({s.name}_partials + row * blocks, blocks, {start}"
             emit.line(f"{s.name} = {call}, {s.operator}());")
             return

@@ -2,7 +2,7 @@
 
 Mappings: `block` one row per block, `lanes` one row per LANES neighbouring lanes, `columns` neighbouring threads on
 neighbouring rows (for strided reductions, so that memory is read along the kept dimension). A row is processed in tiles
-(engine/device/tile.h); its first tile can stay in registers between passes, the rest of a longer row is loaded again.
+(hipwright/tile.h); its first tile can stay in registers between passes, the rest of a longer row is loaded again.
 Cooperative blocks share a long row (cooperative.py).
 """
 
@@ -143,7 +143,7 @@ class RowKernel(RowState):
         if self.fits:
             length = self.row_sweep.known_length
             if self.layout.several_rows:
-                self.emit.used.add(("is_known_at_most", ""))
+                self.emit.used.add("is_known_at_most")
                 kind = self.body.index_type
                 self.emit.open(f"if (is_known_at_most<{kind}>({length}, {span}))")
             else:

@@ -64,13 +64,13 @@ class RowPass:
             if s in combined:
                 continue
             if self.state.columns:
-                emit.used.add(("column_reduce", ""))
+                emit.used.add("column_reduce")
                 emit.line(f"column_reduce<{layout.threads}, {layout.share}, {layout.vec}>({s.name}, {op});")
             elif layout.mapping == "block":
-                emit.used.add(("block_reduce_moments" if s.kind == "moments" else "block_reduce", ""))
+                emit.used.add("reduce_moments" if s.kind == "moments" else "block_reduce")
                 emit.line(f"{s.name} = block_reduce<{layout.threads}>({s.name}, {op});")
             else:
-                emit.used.add(("lane_reduce_moments" if s.kind == "moments" else "lane_reduce", ""))
+                emit.used.add("reduce_moments" if s.kind == "moments" else "lane_reduce")
                 emit.line(f"{s.name} = lane_reduce<{layout.share}>({s.name}, {op});")
         if self.state.blocks and self.made:
             self.state.blocks.combine(self.made, layout)
@@ -84,7 +84,7 @@ class RowPass:
             if len(same) < 2:
                 continue
             emit, array = self.emit, self.emit.fresh(f"{same[0].name}_all")
-            emit.used.add(("block_reduce_array", ""))
+            emit.used.add("block_reduce_array")
             emit.line(f"{kind[1]} {array}[{len(same)}] = {{{', '.join(s.name for s in same)}}};")
             emit.line(f"block_reduce_array<{self.layout.threads}>({array}, {kind[0]}());")
             for number, s in enumerate(same):

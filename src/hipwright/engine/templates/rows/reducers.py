@@ -94,12 +94,12 @@ class ReducerState:
     def note(self, emit: Emitter) -> None:
         """Notes the device code that it needs."""
         if self.by_tile:
-            emit.used.add(("Moments" if self.kind == "moments" else "SoftmaxState", ""))
+            emit.used.add("Moments" if self.kind == "moments" else "SoftmaxState")
             self.products = emit.rounding.product(self.value)
             if self.products:
-                emit.used.add((self.add_tile, ""))
+                emit.used.add(self.add_tile)
         else:
-            emit.used.add((self.operator, ""))
+            emit.used.add(self.operator)
 
     def add(self, emit: Emitter, column: str, k: str, flat: str) -> None:
         """Writes the addition of one value.
@@ -117,7 +117,7 @@ class ReducerState:
         elif self.ignores_nan:
             emit.line(f"{name} = fmax{'f' if self.ctype == 'float' else ''}({name}, {text});")
         elif self.kind in ("max", "min"):
-            emit.used.add((f"nan_{self.kind}", ""))
+            emit.used.add(f"nan_{self.kind}")
             typed = text if rank >= ATOM and self.value.op != "index" else f"({self.ctype})({text})"
             emit.line(f"{name} = nan_{self.kind}({name}, {typed});")
         else:

@@ -17,7 +17,6 @@ from hipwright.engine.templates.sweep import ThreadTile, VectorAccess, offset
 NAMES = {"cached_tiles", "cached", "vec0", "max_cached", "chunk_start", "pitch", "rank"}
 TILE_NUMBER = "(block_rank + blocks * (cached + 1))"
 """The number in the row of the tile that `cached` counts."""
-ON_AMD = "#ifdef __AMDGCN__  // in registers, of which AMD has more than LDS"
 LDS_BYTES = 40960
 """Bytes of LDS: a kernel may declare 48 KiB on every device, and block reductions need some."""
 
@@ -45,31 +44,22 @@ class RowCache:
         k.body.knobs.add(self.tiles)
         own = f"{k.layout.items} * {k.vec}"
         size = f"{k.layout.threads} * {own}"
+        emit.used.add("ROW_CACHE")
         element = " + ".join(f"sizeof({STORAGE[e.attr[2]]})" for e in self.arrays.values())
         emit.line(f"constexpr int max_cached = {LDS_BYTES} / ({size} * ({element}));")
         emit.line(
             f"constexpr int cached_tiles = {self.tiles} < max_cached ? {self.tiles} : max_cached;"
             "  // tiles in the row cache"
         )
-        emit.directive(ON_AMD)
-        self._declare_arrays("", own)
-        emit.line("constexpr int rank = 0, pitch = 1;")
-        emit.directive("#else")
-        self._declare_arrays("__shared__ __align__(16) ", size)
-        emit.line(f"const int rank = threadIdx.x, pitch = {k.layout.threads};")
-        emit.directive("#endif")
-
-    def _declare_arrays(self, where: str, size: str) -> None:
         for name, e in self.arrays.items():
-            array = f"{name}_cache[cached_tiles ? cached_tiles * {size} : 1]"
-            self.scope.emit.line(f"{where}{STORAGE[e.attr[2]]} {array};")
+            declared = f"{STORAGE[e.attr[2]]}, {name}_cache, cached_tiles * {own}, {k.layout.threads}"
+            emit.line(f"ROW_CACHE({declared});")
+        emit.line(f"const int rank = row_cache_rank(), pitch = row_cache_pitch<{k.layout.threads}>();")
 
     def open_loop(self, head: str) -> None:
         """Opens a loop, unrolled where the cache is an array of registers."""
         emit = self.scope.emit
-        emit.directive(ON_AMD)
-        emit.line("#pragma unroll")
-        emit.directive("#endif")
+        emit.line("UNROLL_ROW_CACHE")
         emit.open(head)
 
     def copy(self, tile: ThreadTile) -> None:
@@ -83,7 +73,7 @@ class RowCache:
             runs = [k.body.as_index(access.outer), k.body.as_index(access.run)] if access.run else []
             arguments = ", ".join([cache, row, tile.base, tile.step, tile.bound, f"pitch * {vec}", *runs])
             function = access.function("cp_async", columns=False)
-            emit.used.add((function, ""))
+            emit.used.add(function)
             emit.line(f"{function}<{k.layout.items}, {vec}>({arguments});")
 
     def element(self, e: E, name: str, vec: str) -> str:

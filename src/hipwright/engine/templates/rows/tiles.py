@@ -71,7 +71,7 @@ class Tiles(TileBounds):
         self._set_items(items)
         k.whole_tiles = {}
         for name in packed:
-            emit.used.add(("keep_packed", ""))
+            emit.used.add("keep_packed")
             emit.line(f"keep_packed({name});")
 
     def rest(self, *, after_first: bool) -> None:
@@ -193,7 +193,7 @@ class Tiles(TileBounds):
             remaining = f"full ? {span} : {tile.bound} - base" if tile.full else f"{tile.bound} - base"
             emit.line(f"const {self.kind} remaining = {remaining};  // elements of the row from this thread's first on")
         else:
-            emit.used.add(("valid_elements", ""))
+            emit.used.add("valid_elements")
             arguments = ", ".join(["base", tile.step, tile.bound, *filter(None, (tile.full,))])
             emit.line(f"const int count = valid_elements<{self.items}, {'1' if columns else self.vec}>({arguments});")
         sweep.tiles = {**k.prefetched, **k.whole_tiles} if keep and sweep is k.row_sweep else {}

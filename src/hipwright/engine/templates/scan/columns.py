@@ -76,7 +76,7 @@ def _declare_tile(s: ScanScope, flags: str) -> None:
     emit, kind, layout = s.emit, s.body.index_type, s.layout
     emit.taken |= {"lane", "active", "blocks", "columns", "first", "all"}
     s.body.knobs.add(layout.share)
-    emit.used |= {("take_block_ticket", "")}
+    emit.used |= {"take_block_ticket"}
     lanes, vec = f"({layout.threads} / {layout.share})", layout.vec
     width, lines = emit.position(s.row_width), emit.position(s.outer)
     total = "vectors" if s.outer.value == 1 else f"({lines}) * vectors"
@@ -137,4 +137,4 @@ def add_tile_memory(s: ScanScope, kernel: EmittedKernel) -> None:
     sums = tiles * ix(Sym(layout.share)) * ix(Sym(layout.vec))
     kernel.scratch = {f"{name}_flags": ([tiles + 1], "int32"), f"{name}_sums": ([sums], SUM_DTYPES[s.ctype])}
     kernel.zeroed = {f"{name}_flags"}
-    kernel.used.add(("await_column_prefixes", ""))
+    kernel.used.add("await_column_prefixes")

@@ -27,7 +27,7 @@ def scan(body: Body, layout: ScanLayout) -> EmittedKernel:
     s, emit = ScanScope(body, layout), body.emit
     emit.taken |= {*NAMES.split(), *(f"i{k}" for k in range(8))}
     body.knobs |= {layout.threads, layout.vec, layout.items}
-    emit.used |= {(s.operator, ""), ("Tile", ""), ("valid_elements", "")}
+    emit.used |= {s.operator, "Tile", "valid_elements"}
     emit.count([s.member.value, *s.following])
     rows = None if s.columns else RowScan(s)
     if rows is not None:

@@ -24,7 +24,7 @@ class RowScan:
     def write(self) -> str:
         """Writes the kernel's body; returns the grid."""
         s, emit, kind, layout = self.s, self.emit, self.body.index_type, self.layout
-        emit.used |= {("scan_tile", ""), ("combine_wave_totals", "")}
+        emit.used |= {"scan_tile", "combine_wave_totals"}
         if self.cooperative:
             self._declare_tile()
         else:
@@ -102,7 +102,7 @@ class RowScan:
     def _declare_tile(self) -> None:
         """Declares the row and the tile of this block, by its ticket."""
         emit, kind = self.emit, self.body.index_type
-        emit.used |= {("take_block_ticket", ""), ("await_tile_prefix", "")}
+        emit.used |= {"take_block_ticket", "await_tile_prefix"}
         emit.line(f"const int ticket = take_block_ticket({self.s.shared_memory()[0]});")
         emit.line(f"const int tiles = ({self.s.length} + {self.span} - 1) / ({self.span});")
         emit.line(f"const {kind} row = ticket / tiles;")

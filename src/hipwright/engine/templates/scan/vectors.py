@@ -89,7 +89,7 @@ def _open_whole_vectors(s: ScanScope, tile: ThreadTile, accesses: list[Access]) 
     for buffer, pointer, access in accesses:
         first = f"{pointer} - ({s.layout.vec} - 1)" if access.reversed else pointer
         tests.append(f"is_vector_aligned<{STORAGE[s.body.need.dtypes[buffer]]}, {s.layout.vec}>({first})")
-    s.emit.used |= {("has_whole_vectors", ""), ("load_whole_vectors_reversed", "")}
+    s.emit.used |= {"has_whole_vectors", "load_whole_vectors_reversed"}
     s.emit.open(f"if ({' && '.join(dict.fromkeys(tests))})")
 
 

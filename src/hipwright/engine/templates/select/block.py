@@ -65,7 +65,7 @@ class SelectionWriter:
 
     def define(self) -> None:
         """Defines the device functions."""
-        self.k.include("make_key", "key_value", "bitonic_sort_keys")
+        self.k.use("make_key", "key_value", "bitonic_sort_keys")
 
     def key(self, row: str, i: str) -> str:
         """The key of an element, as C text."""

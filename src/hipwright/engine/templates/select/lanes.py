@@ -89,7 +89,7 @@ class _LaneSelection(SelectionWriter):
     def kernel(self) -> EmittedKernel:
         """The kernel."""
         s, k, block = self.s, self.k, self.block
-        k.include("make_key", "key_value", "to_rank", "order_pair")
+        k.use("make_key", "key_value", "to_rank", "order_pair")
         k.define(f"merge_best_{self.best}", _functions(self.best))
         rows = k.size(s.rows)
         row_slots = self.best + self.lanes  # a lane also stores what is not taken, in a slot of its own

@@ -48,7 +48,7 @@ class ThresholdFilter:
     def write(self, start: str, end: str) -> None:
         """Emits keys[0..take) = the best keys of elements [start, end), largest first; 0 where there are fewer."""
         k, block = self.k, self.block
-        k.include("merge_new_keys")
+        k.use("merge_new_keys")
         k.line(f"__shared__ unsigned long long keys[{LDS_KEYS}];  // the best so far, then the buffer of candidates")
         k.line("__shared__ int buffer_count, better_counts[3];  // keys in the buffer; better elements in 3 phases")
         k.line(f"for (int i = threadIdx.x; i < {self.best}; i += {block}) keys[i] = 0;")

@@ -1,0 +1,69 @@
+// Functions of one number of any type, division, and differences that are rounded separately.
+#pragma once
+#include <hip/hip_runtime.h>
+
+// Returns a / b with an error of at most 2 ulp, and 0 where |b| exceeds 2^126. For denominators of 1 and more.
+__device__ inline float fast_divide(float a, float b) {
+    return __fdividef(a, b);
+}
+__device__ inline double fast_divide(double a, double b) {
+    return a / b;
+}
+
+// Returns a - b for operands that are rounded first: a product in a or b is never contracted into a fused multiply-add.
+__device__ __forceinline__ float sub_rn(float a, float b) {
+#ifdef __clang__
+#pragma clang fp contract(off)
+    return a - b;
+#else
+    return __fsub_rn(a, b);
+#endif
+}
+__device__ __forceinline__ double sub_rn(double a, double b) {
+#ifdef __clang__
+#pragma clang fp contract(off)
+    return a - b;
+#else
+    return __dsub_rn(a, b);
+#endif
+}
+
+template <typename T>
+__device__ T relu(T x) {
+    return x < T(0) ? T(0) : x;  // NaN stays NaN
+}
+
+template <typename T>
+__device__ T relu6(T x) {
+    return x < T(0) ? T(0) : (x > T(6) ? T(6) : x);
+}
+
+template <typename T>
+__device__ T square(T x) {
+    return x * x;
+}
+
+template <typename T>
+__device__ T cube(T x) {
+    return x * x * x;
+}
+
+template <typename T>
+__device__ T sign(T x) {
+    return T((x > T(0)) - (x < T(0)));
+}
+
+template <typename T>
+__device__ T absolute(T x) {
+    return x < T(0) ? -x : (x == T(0) ? T(0) : x);
+}
+
+template <typename T>
+__device__ T nan_max(T a, T b) {
+    return (a > b || a != a) ? a : b;  // NaN wins, as in torch.max
+}
+
+template <typename T>
+__device__ T nan_min(T a, T b) {
+    return (a < b || a != a) ? a : b;  // NaN wins, as in torch.min
+}

@@ -1,0 +1,30 @@
+// Asynchronous copies of 16 bytes from global memory to LDS.
+#pragma once
+#include <hip/hip_runtime.h>
+
+// Copies 16 bytes from global memory to LDS, asynchronously where the device can (PTX cp.async). The copies since the
+// last cp_async_commit are one group; cp_async_wait_group returns when at most PENDING groups are under way.
+template <typename T>
+__device__ __forceinline__ void cp_async_16(T* destination, const T* source) {
+#ifdef __CUDA_ARCH__
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                 :
+                 : "r"((unsigned)__cvta_generic_to_shared(destination)), "l"(__cvta_generic_to_global(source))
+                 : "memory");
+#else
+    __builtin_memcpy(destination, source, 16);
+#endif
+}
+
+__device__ __forceinline__ void cp_async_commit() {
+#ifdef __CUDA_ARCH__
+    asm volatile("cp.async.commit_group;" : : : "memory");
+#endif
+}
+
+template <int PENDING>
+__device__ __forceinline__ void cp_async_wait_group() {
+#ifdef __CUDA_ARCH__
+    asm volatile("cp.async.wait_group %0;" : : "n"(PENDING) : "memory");
+#endif
+}

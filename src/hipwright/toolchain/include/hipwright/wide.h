@@ -1,0 +1,76 @@
+// Vectors of any size, accessed 16 bytes at a time.
+#pragma once
+#include <hip/hip_runtime.h>
+
+// N neighbouring elements, accessed 16 bytes at a time where the address allows it.
+template <typename T, int N>
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) WideVector {
+    T v[N];
+};
+
+// Whether the address allows accesses of a whole WideVector, or of 16 bytes of it.
+template <int N, typename T>
+__device__ __forceinline__ bool is_wide_aligned(const T* p) {
+    return (unsigned long long)p % alignof(WideVector<T, N>) == 0;
+}
+
+template <int N, typename T>
+__device__ __forceinline__ WideVector<T, N> load_aligned(const T* p) {
+    return *reinterpret_cast<const WideVector<T, N>*>(p);
+}
+
+template <int N, typename T>
+__device__ __forceinline__ WideVector<T, N> load_wide(const T* p) {
+    if (is_wide_aligned<N>(p)) return load_aligned<N>(p);
+    WideVector<T, N> out;
+    for (int k = 0; k < N; ++k) out.v[k] = p[k];
+    return out;
+}
+
+template <int N, typename T>
+__device__ __forceinline__ void store_wide(T* p, const WideVector<T, N>& in) {
+    if (is_wide_aligned<N>(p)) {
+        *reinterpret_cast<WideVector<T, N>*>(p) = in;
+    } else {
+        for (int k = 0; k < N; ++k) p[k] = in.v[k];
+    }
+}
+
+// Stores a vector at an aligned address.
+template <int N, typename T>
+__device__ __forceinline__ void store_aligned(T* p, const WideVector<T, N>& vector) {
+    if constexpr (sizeof(vector) == 16) {  // NVRTC may split the store of a struct, but not this
+        uint4 words;
+        __builtin_memcpy(&words, vector.v, 16);
+        *reinterpret_cast<uint4*>(p) = words;
+    } else {
+        *reinterpret_cast<WideVector<T, N>*>(p) = vector;
+    }
+}
+
+// Half types as their bit patterns.
+template <typename T>
+__device__ __forceinline__ const unsigned short* as_uint16(const T* p) {
+    return reinterpret_cast<const unsigned short*>(p);
+}
+
+// The neighbouring elements in 16 bytes.
+template <typename T>
+struct Vector16B {
+    T v[16 / sizeof(T)];
+};
+
+#if defined(__AMDGCN__)
+typedef unsigned Bits128 __attribute__((ext_vector_type(4)));  // a struct would be loaded word by word
+#else
+typedef uint4 Bits128;
+#endif
+
+// Loads 16 bytes at once; the address is a multiple of 16.
+template <typename T>
+__device__ __forceinline__ Vector16B<T> load_16_bytes(const T* p) {
+    const Bits128 raw = *reinterpret_cast<const Bits128*>(p);
+    Vector16B<T> out;
+    __builtin_memcpy(&out, &raw, 16);
+    return out;
+}

@@ -1,0 +1,61 @@
+"""Device headers as text: their order, their id, and the way into a source and back."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from hipwright.toolchain import device_headers
+from hipwright.toolchain.device_headers import inlined, inlined_for, names, shortened, with_dependencies
+
+SOURCE = """#include <hip/hip_runtime.h>
+#include <hipwright/streaming_loads.h>
+#include <hipwright/tile.h>  // tiles
+  # include <hipwright/moments.h>
+
+extern "C" __global__ void run(float* x) {
+    x[0] = 1.0f;
+}
+"""
+
+
+def test_each_header_follows_those_that_it_includes() -> None:
+    order = with_dependencies(names())
+    assert sorted(order) == list(names())
+    for name in names():
+        before = order[: order.index(name)]
+        assert set(device_headers.included(device_headers.text(name))) <= set(before)
+
+
+def test_each_header_says_what_it_offers_and_is_read_once() -> None:
+    for name in names():
+        about, once, *_ = device_headers.text(name).splitlines()
+        assert about.startswith("// ") and "#pragma once" in (once, device_headers.text(name).splitlines()[2])
+
+
+def test_inlined_headers_come_once_and_back() -> None:
+    whole = inlined(SOURCE)
+    assert "#include <hipwright/" not in whole and "#pragma once" not in whole
+    assert whole.count("struct Tile {") == whole.count("struct alignas(sizeof(T) * N < 16") == 1
+    assert whole.index("HIPWRIGHT_STREAMING_LOADS 1") < whole.index("#ifndef HIPWRIGHT_STREAMING_LOADS")
+    back = shortened(whole)
+    assert device_headers.included(back) == device_headers.included(SOURCE) and inlined(back) == whole
+    assert inlined("int x;\n") == "int x;\n" and inlined("#include <hipwright/none.h>\n").count("none.h") == 1
+
+
+@pytest.mark.parametrize("old, new", [("struct Tile {", "struct Tile  {"), ("// Loads", "// loads")])
+def test_a_changed_block_is_the_program_s_own_text(old: str, new: str) -> None:
+    changed = inlined(SOURCE).replace(old, new, 1)
+    assert shortened(changed) == changed
+
+
+def test_line_numbers_stay_those_of_the_source() -> None:
+    lines = inlined_for(SOURCE, "kernel.hip").splitlines()
+    at = lines.index('#line 3 "kernel.hip"')
+    assert lines[at + 1 :] == re.sub(r"(?m)^\s*#\s*include <hipwright.*$", "", SOURCE).splitlines()[2:]
+
+
+def test_an_unknown_header_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        device_headers.text("no_such_header")
