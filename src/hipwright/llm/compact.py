@@ -53,7 +53,7 @@ def shortened(program: Program) -> str:
 
 
 def expand(text: str) -> str:
-    """A program's text from its short form: includes, those of the device headers that it calls, and knobs. Never raises.
+    """A program's text from its short form, with includes of the device headers that it uses, and knobs. Never raises.
 
     A text that is not in the short form comes back as it is.
     """
@@ -77,7 +77,7 @@ def expand(text: str) -> str:
 
 
 def _without_headers(hip: str) -> str:
-    """The source without the includes that `expand` puts back; definitions of an older program become includes first."""
+    """The source without the includes that `expand` puts back; an older program's definitions become includes."""
     hip = with_headers(hip)
     body = _HEADER.sub("", hip)
     left = {*device_headers.included(hip)} - needed_headers(body)

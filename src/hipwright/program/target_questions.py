@@ -3,13 +3,13 @@
 Three ways lead to an answer, and each is closed by a rule on the text:
 
 1. a name that compilers or our headers define differently, such as `__AMDGCN__` or `__LINE__`, anywhere in the code;
-2. a conditional (`#if`, `#ifdef`, ...) on a name that is neither a knob nor a macro of the program's own: other names are
+2. a conditional (`#if`, `#ifdef`, ...) on a name that is neither a knob nor a macro of the program's own: others are
    defined by some compilers only. A macro of the program's own may not have a name that compilers or standard headers
    use, except as a default value (`#ifndef M_PI`, `#define M_PI 3.14159f`, `#endif`);
 3. such a name pasted together by `##`.
 
-What targets do differently is in the device headers (toolchain/device_headers.py). Two of their macros may be asked for,
-GEMM_MMA and GEMM_MFMA: a program that does is judged on both sides (verify/target_sides.py).
+What targets do differently is in the device headers (toolchain/device_headers.py). Conditionals may ask for two of
+their macros, GEMM_MMA and GEMM_MFMA.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from hipwright.toolchain import clang
 HEADER_SWITCHES = frozenset({"GEMM_MMA", "GEMM_MFMA"})
 """Macros of device headers that conditionals may ask for."""
 INSTEAD = (
-    "use warpSize at run time for the wave, a knob for a choice, a header of hipwright (docs/device-headers.md) for what "
-    "targets do differently"
+    "use warpSize at run time for the wave, a knob for a choice, a header of hipwright (docs/device-headers.md) for "
+    "what targets do differently"
 )
 _LOWER = (
     *("clang", "llvm__", "gnu_", "gfx", "amdgcn", "amd64", "x86_64", "i386", "aarch64", "arm", "linux", "unix", "k8"),
@@ -60,6 +60,7 @@ _DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(\w+)([^\n]*)", re.MULTILINE)
 _NAME = re.compile(r"(?<![\w.'])[A-Za-z_]\w*")
 _MACRO = re.compile(r"\s*(\w+)(\([^)]*\))?(.*)", re.DOTALL)
 _WORDS = frozenset({"defined", "true", "false", "and", "or", "not", "xor", "bitand", "bitor", "compl", "__cplusplus"})
+_CONDITIONALS = frozenset({"if", "elif", "ifdef", "ifndef", "elifdef", "elifndef"})
 _PASTE = re.compile(r"##|%:%:")
 _TRIGRAPH = re.compile(r"\?\?[=/]")
 _OUTSIDE = re.compile(r"[<\"]\s*(?:hw|torchlite)/")
@@ -126,9 +127,7 @@ class _ConditionalCheck:
         for number, one in enumerate(self._directives):
             if one.word == "define" and (found := re.search(r"\bdefined\b.*", one.rest)):
                 self._check(one, found.group())
-            elif one.word in ("if", "elif"):
-                self._check(one, one.rest)
-            elif one.word in ("ifdef", "ifndef", "elifdef", "elifndef") and not self._is_default(number):
+            elif one.word in _CONDITIONALS and not self._is_default(number):
                 self._check(one, one.rest)
             elif one.word in ("include", "include_next", "import", "embed"):
                 self._check_include(one)
@@ -157,19 +156,15 @@ class _ConditionalCheck:
         if one.word != "ifndef" or len(after) < 2 or _VENDOR.match(name):
             return False
         defines = after[0].word == "define" and after[0].rest.split()[:1] == [name]
-        between = self._text.code[after[0].at : after[1].at].strip().count("\n")
-        return (
-            defines
-            and after[1].word == "endif"
-            and between == 0
-            and self._text.code[one.at : after[0].at].count("\n") == 1
-        )
+        code = self._text.code
+        lines = (code.count("\n", one.at, after[0].at), code[after[0].at : after[1].at].strip().count("\n"))
+        return defines and after[1].word == "endif" and lines == (1, 0)
 
     def _check_include(self, one: _Directive) -> None:
         line = self._text.text[one.at :].partition("\n")[0]
         if _OUTSIDE.search(line):
             raise ProgramError(
-                "HIP includes an internal header of a compiler here; include hip/..., hipwright/... or a standard header",
+                "HIP includes an internal header; include hip/..., hipwright/... or a standard one",
                 self._text.line(one.at),
             )
         if not re.search(r"[<\"]", line):

@@ -1,4 +1,4 @@
-"""What the device headers define, by name: a kernel notes the functions and types that it uses, a program includes them.
+"""What the device headers define, by name: kernels note what they use, and a program includes the headers.
 
 The headers lie in toolchain/include/hipwright (docs/device-headers.md). Functions of one arithmetic type (`math`,
 `integer`) are overloads, so a use is a C name, whatever the type.

@@ -62,7 +62,7 @@ def with_headers(hip: str) -> str:
 
 def _definitions_in(hip: str) -> list[str]:
     """The source in parts: paragraphs that are known definitions, others cut after lines that close a definition."""
-    out = []
+    out: list[str] = []
     for paragraph in re.split(r"(?<=\n)(?=\n)", hip):
         known = _plain(paragraph) in _known()
         out += [paragraph] if known else _CLOSED.findall(paragraph)

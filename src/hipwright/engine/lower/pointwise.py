@@ -11,7 +11,7 @@ from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.table import TABLE, op
 from hipwright.engine.lower.values import NotLowered, Tensor
 
-# operators that are one device function of one operand: ATen name -> function (of the device headers or the math library)
+# operators that are one device function of one operand: ATen name -> function (a device header's or the math library's)
 UNARY = {
     "relu": "relu",
     "sigmoid": "sigmoid",
