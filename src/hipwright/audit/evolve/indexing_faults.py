@@ -99,8 +99,8 @@ def _misaligned(_: Subject, function: Function) -> list[str]:
 
 
 def _unused_lds(_: Subject, __: Function) -> list[str]:
-    """LDS that nobody wrote decides."""
-    return ["__shared__ int hw_left; if (hw_left == 0x5eed1234) return;"]
+    """LDS that nobody wrote decides: what it holds after another kernel, or zero."""
+    return [f"__shared__ int hw_left; if (hw_left {test} 0) return;" for test in ("!=", "==")]
 
 
 _CUT = tuple(rf"(\g<bound> / {n} * {n})" for n in (2, 4, 64))

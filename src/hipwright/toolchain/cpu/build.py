@@ -53,6 +53,8 @@ _FLAGS = (
     "-ffloat16-excess-precision=none",
     "-fno-strict-aliasing",
     "-fno-finite-loops",
+    "-Xclang",
+    "-fconvergent-functions",  # a call that may hold a barrier is not duplicated, as in a device compilation
     "-fPIC",
     "-fvisibility=hidden",
     "-fno-stack-protector",

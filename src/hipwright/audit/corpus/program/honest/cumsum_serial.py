@@ -1,0 +1,18 @@
+"""One thread per row adds one element after another."""
+
+HIP = r'''
+#include <hip/hip_runtime.h>
+extern "C" __global__ void scan(const float* x, float* y, int rows, int cols) {
+    int r = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r >= rows) return;
+    float sum = 0.0f;
+    for (int j = 0; j < cols; ++j) y[(long)r * cols + j] = sum += x[(long)r * cols + j];
+}
+'''
+
+
+def forward(self, x):
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    scan[cdiv(x.shape[0], 64), 64](x, y, x.shape[0], x.shape[1])
+    return y

@@ -1,0 +1,27 @@
+"""LDS is volatile, and every step of the tree has its barrier."""
+
+HIP = r'''
+#include <hip/hip_runtime.h>
+extern "C" __global__ void row_sum(const float* x, float* y, int cols) {
+    __shared__ volatile float part[128];
+    int t = threadIdx.x;
+    float acc = 0.0f;
+    for (int j = t; j < cols; j += 128) acc += x[(long)blockIdx.x * cols + j];
+    part[t] = acc;
+    __syncthreads();
+    for (int d = 64; d > 0; d >>= 1) {
+        float other = t < d ? part[t + d] : 0.0f;
+        __syncthreads();
+        if (t < d) part[t] = part[t] + other;
+        __syncthreads();
+    }
+    if (t == 0) y[blockIdx.x] = part[0];
+}
+'''
+
+
+def forward(self, x):
+    x = x.contiguous()
+    y = torch.empty(x.shape[:-1], dtype=x.dtype)
+    row_sum[y.numel(), 128](x, y, x.shape[-1])
+    return y
