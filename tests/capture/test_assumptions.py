@@ -47,6 +47,14 @@ def not_seven(x: torch.Tensor) -> torch.Tensor:
     return x * 2 if x.shape[0] != 7 else x * 3
 
 
+def first_four(x: torch.Tensor) -> torch.Tensor:
+    return (x[:, :4] * 2).sum(1)
+
+
+def last_three(x: torch.Tensor) -> torch.Tensor:
+    return (x[:, -3:] * 2).sum(1)
+
+
 @pytest.mark.parametrize(
     ("function", "shape", "wrong", "right"),
     [
@@ -55,6 +63,8 @@ def not_seven(x: torch.Tensor) -> torch.Tensor:
         (parity, (4, 8), (4, 7), (3, 6)),
         (few, (4, 8), (101, 2), (99, 2)),
         (not_seven, (4, 8), (7, 2), (6, 2)),
+        (first_four, (4, 8), (4, 3), (4, 4)),
+        (last_three, (4, 8), (4, 2), (4, 3)),
     ],
 )
 def test_sizes_off_the_path_of_export_are_refused(

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 _TORCH = re.compile(r"[\\/](torch|sympy)[\\/]")
 _TYPICAL = (2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 20, 24, 30, 32, 36, 48, 60, 64, 96)
 _TRIES = 300
+_NO_END = 1 << 62
+"""A slice whose end is larger goes to the last element."""
 
 
 def assumptions(guards: Sequence[Any], spell: Callable[[Any], str]) -> list[str]:
@@ -43,6 +45,24 @@ def assumptions(guards: Sequence[Any], spell: Callable[[Any], str]) -> list[str]
         if _follows(text, [*given, *own, *rest]):
             equal = rest
     return list(dict.fromkeys([*own, *equal]))
+
+
+def slice_bounds(nodes: Iterable[Any], spell: Callable[[Any], str]) -> list[str]:
+    """Conditions under which slices with constant bounds lie within sizes that vary: torch cuts them off elsewhere."""
+    found = []
+    for node in nodes:
+        if str(node.target) != "aten.slice.Tensor":
+            continue
+        source, dim, start, end = (*node.args, *(0, None, None)[len(node.args) - 1 :])[:4]
+        size, kept = source.meta["val"].shape[dim], node.meta["val"].shape[dim]
+        bounds = [abs(one) for one in (start or 0, end) if isinstance(one, int) and abs(one) < _NO_END]
+        if isinstance(size, int) or not isinstance(kept, int) or not bounds:
+            continue
+        try:
+            found.append(f"{spell(size.node.expr)} >= {max(bounds)}")
+        except ValueError:
+            continue
+    return list(dict.fromkeys(found))
 
 
 def _condition(relation: Any, spell: Callable[[Any], str]) -> str:

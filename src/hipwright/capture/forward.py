@@ -16,7 +16,7 @@ import torch
 from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
-from hipwright.capture.assumptions import assumptions
+from hipwright.capture.assumptions import assumptions, slice_bounds
 from hipwright.capture.backward_operators import decompositions
 from hipwright.capture.fx_nodes import Builder, access_of, nest
 from hipwright.capture.graph import Graph, Input, Mutation
@@ -165,7 +165,8 @@ class _Exported(Builder):
         env = getattr(getattr(tensor, "fake_mode", None), "shape_env", None)
         if env is None or not self.symbols:
             return []
-        return assumptions(env.guards, self._expression)
+        bounds = slice_bounds(self.exported.graph.nodes, self._expression)
+        return list(dict.fromkeys([*assumptions(env.guards, self._expression), *bounds]))
 
     def _expression(self, expression: Any) -> str:
         """A size as text; ValueError where it holds a symbol that no input gives."""
