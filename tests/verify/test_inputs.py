@@ -9,7 +9,20 @@ from hypothesis import strategies as st
 
 from hipwright.tensors import HostTensor, tensor_leaves
 from hipwright.verify import inputs
-from hipwright.verify.inputs import FLOAT_FAMILIES, Domain, applicable, make, nudge, observe, randomise_state, restride
+from hipwright.verify.inputs import (
+    FLOAT_FAMILIES,
+    LAYOUTS,
+    MIXED_AXES,
+    Domain,
+    Special,
+    applicable,
+    make,
+    nudge,
+    observe,
+    randomise_state,
+    restride,
+    whole_state,
+)
 
 RNG = np.random.Generator(np.random.Philox(3))
 
@@ -24,7 +37,7 @@ def draw(shape=(40, 50), dtype="float32"):
 
 @settings(max_examples=80, deadline=None)
 @given(
-    family=st.sampled_from(sorted(FLOAT_FAMILIES)),
+    family=st.sampled_from(sorted([*FLOAT_FAMILIES, *MIXED_AXES, *LAYOUTS])),
     dtype=st.sampled_from(["float64", "float32", "float16", "bfloat16"]),
     shape=st.lists(st.integers(0, 6), max_size=4).map(tuple),
     seed=st.integers(0, 2**40),
@@ -182,3 +195,78 @@ def test_leaves_used_twice_stay_one() -> None:
     x = draw()[0]
     made = make([x, x], "normal", observe([x, x], [*draw(), *draw()]), 1, "w")
     assert len({id(t) for t in tensor_leaves(made)}) == 1
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    layout=st.sampled_from(sorted(LAYOUTS)),
+    shape=st.lists(st.integers(1, 5), max_size=4).map(tuple),
+    dtype=st.sampled_from(["float64", "float32", "float16", "bfloat16", "int64", "bool"]),
+)
+def test_layouts_keep_shape_and_dtype_and_but_for_expansion_the_values(layout: str, shape, dtype: str) -> None:
+    before = tensor(RNG.integers(0, 2, shape).astype(float), dtype)
+    after = LAYOUTS[layout](before)
+    assert (after.shape, after.dtype) == (before.shape, dtype)
+    if layout == "expanded":
+        assert after.bits().tobytes() or not after.numel
+        assert after.numel < 2 or 0 in after.stride or max(shape) == 1
+    else:
+        assert np.array_equal(after.bits(), before.bits())
+    if layout == "offset":
+        assert after.offset == 1, "aligned to one element alone"
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    shape=st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple),
+    dtype=st.sampled_from(["float32", "float16", "bfloat16"]),
+    seed=st.integers(0, 99),
+)
+def test_sums_of_the_exact_family_are_exact_in_any_order_and_small(shape, dtype: str, seed: int) -> None:
+    base = [tensor(np.zeros(shape), dtype)]
+    got = make(base, "exact", Domain((inputs.InputLeaf(fixed=False, low=-1.0, high=1.0),)), seed, "w")[0].to_f64()
+    assert np.array_equal(got, np.round(got)), "whole numbers, not rounded by the dtype"
+    flat = got.reshape(-1).astype(np.float32)
+    order = np.random.default_rng(seed).permutation(flat.size)
+    assert float(np.add.accumulate(flat)[-1]) == float(np.add.accumulate(flat[order])[-1])
+    if max(shape) > 4:
+        assert np.abs(got.sum()) <= np.abs(got).sum() / 2 + 12
+
+
+def test_spikes_reach_every_position_of_an_axis_that_has_as_many_rows() -> None:
+    spikes = values("spikes", (64, 48))
+    assert set(np.abs(spikes).argmax(axis=1)) == set(range(48))
+
+
+def test_slices_of_a_mixed_family_belong_to_different_families() -> None:
+    rows = values("mixed_first", (40, 50))
+    assert np.abs(rows[0]).max() > 1e3 and 25 < rows[1].mean() < 35 and np.ptp(rows[4]) == 0
+    columns = values("mixed_last", (40, 50))
+    assert np.abs(columns[:, 0]).max() > 1e3 and 25 < columns[:, 1].mean() < 35
+
+
+def test_named_values_bounds_and_nonfinite_values_come_from_what_the_reference_says() -> None:
+    labels, data = HostTensor.of(RNG.integers(0, 9, 40)), draw((5, 8))[0]
+    base, domain = [data, labels], observe([data, labels], [draw((5, 8))[0], labels])
+    special = Special(integers=(-100,), floats=(2.5,), nonfinite=True, arithmetic=True)
+    assert set(applicable(base, domain, special)) > {"named_values", "nan_values", "infinities", "wide_integers"}
+    assert not {"named_values", "nan_values", "wide_integers"} & set(applicable(base, domain))
+    named = make(base, "named_values", domain, 1, "w", special)
+    assert (named[1].bits() == -100).any() and (named[1].bits() >= 0).any() and (named[0].to_f64() == 2.5).any()
+    assert np.isnan(make(base, "nan_values", domain, 1, "w", special)[0].to_f64()).any()
+    assert np.isinf(make(base, "infinities", domain, 1, "w", special)[0].to_f64()).any()
+    assert set(make(base, "integer_bounds", domain, 1, "w", special)[1].bits()) <= set(labels.bits())
+    assert np.abs(make(base, "wide_integers", domain, 1, "w", special)[1].bits()).max() > 1 << 32
+
+
+def test_ascending_offsets_are_no_integers_to_redraw() -> None:
+    offsets = HostTensor.of(np.array([0, 3, 3, 7, 9]))
+    assert "integer_bounds" not in applicable([offsets], observe([offsets], [offsets]))
+
+
+def test_whole_parameters_are_whole_and_stay_tied() -> None:
+    shared = tensor(RNG.standard_normal((3, 4)))
+    state = {"params": {"a": shared, "b": shared, "c": tensor(RNG.standard_normal(7))}, "buffers": {}}
+    made = whole_state(state, 1)["params"]
+    assert made["a"].storage is made["b"].storage and np.ptp(made["a"].to_f64()) == 0
+    assert np.array_equal(made["c"].to_f64(), np.round(made["c"].to_f64())) and (made["c"].to_f64() != 0).all()

@@ -7,7 +7,7 @@ import pytest
 
 from hipwright.tensors import HostTensor
 from hipwright.verify.compare import compare
-from hipwright.verify.degenerate import degenerate
+from hipwright.verify.degenerate import case_evidence_of
 from hipwright.verify.expected import Expected
 from hipwright.verify.inputs import nudge
 from hipwright.verify.tolerance import find_gather, floor, reduction_length, row_length, strict_rule
@@ -166,18 +166,18 @@ OTHER = expected(RNG.standard_normal((20, 40)))
     ],
 )
 def test_a_case_that_proves_nothing_says_why(values, inputs, other, why: str) -> None:
-    found = degenerate(expected(values), inputs, other)
+    found = case_evidence_of(expected(values), inputs, other).degenerate
     assert found == "" if not why else why in found
 
 
 def test_relu_of_positive_inputs_is_no_evidence_but_of_signed_ones_is() -> None:
     positive = np.abs(NORMAL)
-    assert "an input" in degenerate(expected(np.maximum(positive, 0)), [host(positive)], OTHER)
-    assert degenerate(expected(np.maximum(NORMAL, 0)), [host(NORMAL)], OTHER) == ""
+    assert "an input" in case_evidence_of(expected(np.maximum(positive, 0)), [host(positive)], OTHER).degenerate
+    assert case_evidence_of(expected(np.maximum(NORMAL, 0)), [host(NORMAL)], OTHER).degenerate == ""
 
 
 def test_zeros_do_not_pass_for_small_outputs() -> None:
     """An absolute tolerance of 1e-2, as other suites have, lets zeros pass for softmax over many columns."""
     small = np.full((4, 4096), 1 / 4096) * RNG.uniform(0.5, 1.5, (4, 4096))
     for dtype in ("float32", "float16", "bfloat16"):
-        assert degenerate(expected(small, dtype), [], None) == ""
+        assert case_evidence_of(expected(small, dtype), [], None).degenerate == ""

@@ -137,7 +137,7 @@ class TaskHandle:
         return found
 
     def derive(self, limit_elements: int) -> Workload | None:
-        """A workload whose inputs and outputs have at most that many elements together, or None.
+        """A workload whose inputs and outputs have about that many elements together (`ShapeSpace.smallest`), or None.
 
         Ranks and stride patterns are kept; sizes are odd where the reference allows. `inputs` accepts its name from
         then on.
@@ -198,6 +198,11 @@ class TaskHandle:
         """
         outputs, buffers, info = self._ask("run", {"dtype": dtype, "close": close}, [inputs, state])[1]
         return outputs, buffers, info
+
+    def special(self, inputs: Tree, state: Tree) -> dict[str, Any]:
+        """What the reference's own calls on these inputs say about values (`verify.inputs.Special.of`)."""
+        told = self._ask("run", {"dtype": "native", "close": "", "special": True}, [inputs, state])[1][2]
+        return dict(told["special"])
 
     def capture(self, workload: str = "given") -> dict[str, Any]:
         """The engine's graph (hipwright.capture.forward) on a workload. Raises TaskError if it cannot be captured."""

@@ -52,16 +52,19 @@ class ShapeSpace:
             yield part
 
     def smallest(self, limit: int) -> Shapes | None:
-        """The smallest other shapes, under `limit` elements or, where a fixed size prevents that, 16 times as many;
-        else None.
+        """The smallest other shapes, under `limit` elements or, where a fixed size prevents that, 16 or 64 times as
+        many; else None.
+
+        No size shrinks to 1 where that can be avoided: along such a dimension many operators do nothing.
         """
         given = self.cost(self.given)
         if given is None or not self.symbols:
             return None
-        for most in (limit, 16 * limit):
-            shapes = self.shrink(min(most, max(given - 1, 1)))
-            if shapes is not None and shapes != self.given:
-                return shapes
+        for least, factors in ((2, (1, 16, 64)), (1, (1, 16))):
+            for factor in factors:
+                shapes = self.shrink(min(factor * limit, max(given - 1, 1)), least)
+                if shapes is not None and shapes != self.given:
+                    return shapes
         return None
 
     def cost(self, shapes: Shapes) -> int | None:
@@ -110,18 +113,20 @@ class ShapeSpace:
 
     # ---------------------------------------------------------------- choices
 
-    def shrink(self, limit: int) -> Shapes | None:
-        """Shapes with at most `limit` elements, the largest size reduced first, odd or prime where possible."""
+    def shrink(self, limit: int, least: int = 1) -> Shapes | None:
+        """Shapes with at most `limit` elements and sizes of at least `least`, the largest size reduced first, odd or
+        prime where possible.
+        """
         sizes: dict[SharedSize, int] = {}
         stuck: set[SharedSize] = set()
         while (cost := self.cost(self.put(sizes))) is not None and cost > limit:
-            movable = [s for s in self.symbols if s not in stuck and sizes.get(s, s.size) > 1]
+            movable = [s for s in self.symbols if s not in stuck and sizes.get(s, s.size) > least]
             if not movable:
                 return None
             symbol = max(movable, key=lambda s: (sizes.get(s, s.size), s.places))
             now = sizes.get(symbol, symbol.size)
-            target = max(1, int(now * max(limit / cost, 0.3)))
-            if not self._move(sizes, symbol, target, below=now):
+            target = max(least, int(now * max(limit / cost, 0.3)))
+            if not self._move(sizes, symbol, target, below=now, least=least):
                 stuck.add(symbol)
         if cost is None:
             return None
@@ -138,9 +143,9 @@ class ShapeSpace:
                     sizes[symbol] = size
                     return
 
-    def _move(self, sizes: dict[SharedSize, int], symbol: SharedSize, target: int, *, below: int) -> bool:
+    def _move(self, sizes: dict[SharedSize, int], symbol: SharedSize, target: int, *, below: int, least: int) -> bool:
         taken = {size for other, size in sizes.items() if other != symbol}
-        choices = [size for size in _near(target, below) if size not in taken]
+        choices = [size for size in _near(target, below) if size not in taken and size >= least]
         for size in choices:
             if self.cost(self.put({**sizes, symbol: size})) is not None:
                 sizes[symbol] = size

@@ -1,12 +1,14 @@
 """Finds degenerate cases, which trivial outputs would pass, so that passing them proves nothing.
 
 A case is degenerate where zeros, a constant, a returned input, or the outputs of another seed would pass, and where the
-output is empty (docs/verification.md, A2 and A3).
+output is empty (docs/verification.md, A2 and A3). A shifted or truncated result that passes makes a case no evidence
+against those faults alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,26 +18,47 @@ from hipwright.verify.compare import compare_leaf
 from hipwright.verify.expected import Expected, Rule, rules
 from hipwright.verify.inputs import with_values
 
+TRIVIAL = ("zeros", "constant", "input", "other_inputs", "shifted", "truncated")
+"""Answers that take no work: all zeros, the best constant, an input handed back, the result for other inputs, the right
+result moved by one element, the right result whose last eighth is zero."""
+MIN_DISCRIMINATING = 3
+"""Judged cases, at shapes of the task's kind, that must reject each trivial answer for a pass."""
+_WHY = {
+    "zeros": "zeros would pass",
+    "constant": "a constant would pass",
+    "input": "an input handed back would pass",
+    "other_inputs": "the outputs for other inputs would pass",
+}
 
-def degenerate(expected: Expected, inputs: Any, other: Expected | None) -> str:
-    """Why the case is no evidence, or "" where it is. other: the expectation for other input values."""
+
+@dataclass(frozen=True)
+class CaseEvidence:
+    """What a case proves. degenerate: why it proves nothing, or ""; rejects: the answers of `TRIVIAL` that fail it."""
+
+    degenerate: str
+    rejects: frozenset[str]
+
+
+def case_evidence_of(expected: Expected, inputs: Any, other: Expected | None) -> CaseEvidence:
+    """What the case proves. other: the expectation for other input values."""
     evidence = [rule for rule in rules(expected.tree) if rule.evidence and rule.expected.size]
     if not evidence:
-        return "every output is empty"
+        return CaseEvidence("every output is empty", frozenset())
     if all(rule.judged is not None and not rule.judged.any() for rule in evidence):
-        return "the honest baseline disagrees with the fp64 reference everywhere"
+        return CaseEvidence("the honest baseline disagrees with the fp64 reference everywhere", frozenset())
     sources = tensor_leaves(inputs)
     others = rules(other.tree) if other is not None else []
-    if all(_passes(np.zeros_like(rule.expected), rule) for rule in evidence):
-        return "zeros would pass"
-    # a single element is always a constant: only other inputs show whether it is evidence
-    if any(rule.expected.size > 1 for rule in evidence) and all(_passes(_constant(rule), rule) for rule in evidence):
-        return "a constant would pass"
-    if all(_identity_passes(rule, sources) for rule in evidence):
-        return "an input handed back would pass"
-    if others and all(_other_passes(rule, others) for rule in evidence):
-        return "the outputs for other inputs would pass"
-    return ""
+    single = all(rule.expected.size == 1 for rule in evidence)  # its constant, shift and end are the result itself
+    passing = {
+        "zeros": all(_passes(np.zeros_like(rule.expected), rule) for rule in evidence),
+        "constant": not single and all(_passes(_constant(rule), rule) for rule in evidence),
+        "input": all(_identity_passes(rule, sources) for rule in evidence),
+        "other_inputs": bool(others) and all(_other_passes(rule, others) for rule in evidence),
+        "shifted": not single and all(_passes(_shifted(rule), rule) for rule in evidence),
+        "truncated": not single and all(_passes(_truncated(rule), rule) for rule in evidence),
+    }
+    why = next((text for answer, text in _WHY.items() if passing[answer]), "")
+    return CaseEvidence(why, frozenset(answer for answer in TRIVIAL if not passing[answer]))
 
 
 def _passes(values: Any, rule: Rule) -> bool:
@@ -58,6 +81,16 @@ def _constant(rule: Rule) -> Any:
         return np.full_like(rule.expected, values[counts.argmax()])
     finite = rule.expected[np.isfinite(rule.expected)]
     return np.full(rule.expected.shape, finite.mean() if finite.size else 0.0)
+
+
+def _shifted(rule: Rule) -> Any:
+    return np.roll(rule.expected.reshape(-1), 1).reshape(rule.expected.shape)
+
+
+def _truncated(rule: Rule) -> Any:
+    values = rule.expected.reshape(-1).copy()
+    values[-max(values.size // 8, 1) :] = 0
+    return values.reshape(rule.expected.shape)
 
 
 def _identity_passes(rule: Rule, sources: Sequence[HostTensor]) -> bool:

@@ -13,11 +13,12 @@ import numpy as np
 from hipwright.errors import HipwrightError, InfrastructureError
 from hipwright.records import TolerancePolicy
 from hipwright.task import TaskHandle
-from hipwright.tensors import HostTensor, Tree, tensor_leaves
+from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.verify import inputs as draws
 from hipwright.verify.expected import F64, Expected, Rule, rules
 from hipwright.verify.tolerance import (
     UNIT,
+    exact_rule,
     find_gather,
     kernelbench_rule,
     reduction_length,
@@ -78,6 +79,33 @@ class Expectations:
             )
         return Expected({"outputs": tree, "buffers": buffers}, aliases, reference_dtype=dtype)
 
+    def exact(self, inputs: Tree, state: Tree) -> Expected | None:
+        """The expectation where no honest program rounds: the native result is the rounded fp64 one, to the bit.
+
+        The inputs are whole numbers whose sums are exact in every order (the family `exact`). The budget is two units
+        in the last place of the result, as for a mean by the reciprocal, and `EXACT_SLACK` units of the sum of the
+        terms' absolute values, as for transforms (Winograd) and partial sums; one term of n left out exceeds that for
+        n < 2^20 (docs/verification.md). None where the reference rounds, or runs in no fp64.
+        """
+        native, after, info = self.handle.reference(inputs, state, dtype="native")
+        exact, exact_after, told = self.handle.reference(inputs, state)
+        if told.get("reference_dtype", "float64") != "float64" or not _all_exact((native, after), (exact, exact_after)):
+            return None
+        positive = {**state, "params": map_tensors(state["params"], _absolute)}
+        total, total_after, _ = self.handle.reference(map_tensors(inputs, _absolute), positive)
+        if not draws.same_shapes(tensor_leaves(total), tensor_leaves(exact)):
+            return None
+        tree = _zip_rules("output", native, exact, total, exact_rule)
+        tree = _with_gather(tree, [t.to_f64() for t in tensor_leaves(inputs) if t.is_float])
+        buffers = {}
+        for path, tensor in after.items():
+            same = np.array_equal(_raw(tensor), _raw(state["buffers"][path]))
+            name = f"buffer {path}"
+            buffers[path] = (
+                unchanged_rule(name, tensor) if same else exact_rule(name, tensor, exact_after[path], total_after[path])
+            )
+        return Expected({"outputs": tree, "buffers": buffers}, alias_pairs(info))
+
     def _redrawn_errors(self, native: Tree, state: Tree, redraw: Callable[[int], Tree]) -> dict[int, F64]:
         """{id of a leaf of few elements: the baseline's largest error there on other inputs of the same kind}.
 
@@ -128,6 +156,24 @@ class Expectations:
         if not draws.same_shapes(tensor_leaves(outputs), tensor_leaves(exact)):
             return exact, after
         return outputs, buffers
+
+
+def _all_exact(native: Tree, exact: Tree) -> bool:
+    """Whether every native float leaf is the fp64 one rounded to its dtype, and every other one equal."""
+    pairs = zip(tensor_leaves(native), tensor_leaves(exact), strict=True)
+    for mine, want in pairs:
+        if mine.shape != want.shape:
+            return False
+        rounded = draws.with_values(HostTensor.of(mine.bits(), mine.dtype), want.to_f64()) if mine.is_float else want
+        if mine.is_float and not np.array_equal(mine.to_f64(), rounded.to_f64(), equal_nan=True):
+            return False
+        if not mine.is_float and not np.array_equal(mine.bits(), want.bits()):
+            return False
+    return True
+
+
+def _absolute(tensor: HostTensor) -> HostTensor:
+    return draws.with_values(tensor, np.abs(tensor.to_f64())) if tensor.is_float and tensor.numel else tensor
 
 
 def narrowest(inputs: Tree, state: Tree) -> str:

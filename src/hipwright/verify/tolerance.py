@@ -31,6 +31,9 @@ ELEMENT = 4.0  # one element may be this many row budgets off: the 4 sigma of a 
 ALLCLOSE = {"float64": 1e-4, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
 
 
+EXACT_SLACK = 16
+"""Units roundoff of the accumulator's dtype, relative to the sum of absolute values, that a result without rounding may
+be off by."""
 NEAR_CONSTANT = frozenset({"zeros90"})
 """Families whose rows hold one value nearly everywhere, so that sums have mostly equal terms."""
 
@@ -126,6 +129,22 @@ def strict_rule(
         lift=np.maximum(usual_worst / row, 1.0),
         judged=None if judged.all() else judged,
     )
+
+
+def exact_rule(path: str, native: HostTensor, exact: HostTensor, total: HostTensor) -> Rule:
+    """The rule of a leaf that is computed without rounding.
+
+    total: the fp64 reference on the absolute values of inputs and parameters: the sum of the terms' absolute values
+    where the leaf is a sum.
+    """
+    if not native.is_float:
+        return _exact_rule(path, native, exact, exact)
+    want, terms = exact.to_f64(), np.abs(total.to_f64())
+    sums = UNIT["float64" if native.dtype == "float64" else "float32"]
+    terms = np.where(np.isfinite(terms), terms, 0.0)
+    finite = np.where(np.isfinite(want), np.abs(want), 0.0)
+    element = 2 * 2 * UNIT[native.dtype] * finite + EXACT_SLACK * sums * terms + SMALLEST[native.dtype]
+    return Rule(path=path, spec=native.spec, expected=want, element=element)
 
 
 def kernelbench_rule(path: str, native: HostTensor) -> Rule:

@@ -16,10 +16,15 @@ from hipwright.records import Verdict
 from hipwright.tensors import HostTensor, tensor_leaves
 from hipwright.verify.admitted.stage import AdmittedStage
 from hipwright.verify.candidate import POISON_A, CallReply, Rejected, case_evidence, judge, launches
+from hipwright.verify.evidence import JudgedEvidence
+from hipwright.verify.inputs import LAYOUTS, MIXED_AXES, SPECIAL
 from hipwright.verify.oracle import MUTATED, TRIALS, Oracle, PlannedWorkload, VerificationCase
 
 LARGE_ELEMENTS = 1 << 16  # a main workload with more runs only the families of `LARGE_WORKLOAD_FAMILIES`
-LARGE_WORKLOAD_FAMILIES = ("given", "normal", "shifted", "outliers", "zeros90", "strided", *TRIALS)
+LARGE_WORKLOAD_FAMILIES = ("given", "normal", "shifted", "outliers", "zeros90", "strided", *TRIALS, *SPECIAL)
+OWN_FAMILIES = (*MIXED_AXES, "exact", *SPECIAL, "masks_off")
+"""The families that run at the task's own shapes beside the first: one run of a mixed family shows there what each
+adversarial one would, so that a program cannot take another path at the given size."""
 FAST_GATE_FAMILIES = ("outliers", "shifted", "mantissa", "strided", "tiny", "large")
 """The families of the fast gate beside given and normal; each finds faults that no other does."""
 FAST_GATE_ELEMENTS = 1 << 18  # the largest of the task's own inputs that the fast gate runs
@@ -48,12 +53,15 @@ class Verification:
 
     oracle: Oracle
     worst: float | None = None
-    evidence: dict[str, None] = field(default_factory=dict)
+    evidence: JudgedEvidence = field(init=False)
     skipped: dict[str, str] = field(default_factory=dict)
     checks: dict[str, Any] = field(default_factory=dict)
     main: PlannedWorkload | None = None
     same_size: tuple[PlannedWorkload, ...] = ()
     admitted: AdmittedStage | None = None
+
+    def __post_init__(self) -> None:
+        self.evidence = JudgedEvidence(self.oracle)
 
     def first_family(self, workload: str) -> str:
         """The family that every workload has."""
@@ -105,10 +113,23 @@ class Verification:
         """The families of the main workload; a few of them where it is large."""
         assert self.main is not None
         name = self.main.workload.name
-        large = elements(self.main_case("given")) > LARGE_ELEMENTS
-        return [
-            self.oracle.case(name, f) for f in self.oracle.families(name) if not large or f in LARGE_WORKLOAD_FAMILIES
-        ]
+        known = self.oracle.families(name)
+        if elements(self.main_case("given")) > LARGE_ELEMENTS:
+            wanted = [f for f in known if f in LARGE_WORKLOAD_FAMILIES or f in OWN_FAMILIES or f in LAYOUTS]
+        else:
+            wanted = [f for f in known if f not in MIXED_AXES]
+        return [self.oracle.case(name, family) for family in wanted]
+
+    def own_cases(self) -> list[VerificationCase]:
+        """Cases of the task's own shapes where `main` is another: the first family, then the adversarial ones."""
+        assert self.main is not None
+        found = []
+        for planned in self.oracle.planned():
+            name = planned.workload.name
+            if planned.role == "full" and name != self.main.workload.name:
+                known = self.oracle.families(name)
+                found += [self.oracle.case(name, f) for f in known[:1] + tuple(f for f in OWN_FAMILIES if f in known)]
+        return found
 
     def unseen_cases(self) -> list[VerificationCase]:
         """Cases of derived shapes that the program cannot have been written for, each with two families."""
@@ -175,7 +196,7 @@ class Verification:
         if case.expected.reference_dtype == "native":
             self.checks["reference_dtype"] = "native: an operator has no float64 form, so c is twice as large"
         if case.counts:
-            self.evidence[case.workload] = None
+            self.evidence.add(case)
             self.worst = max(self.worst or 0.0, found.worst_error)
             row = self.checks.setdefault("errors", {}).setdefault(case.workload, {})  # the report's table
             row[case.family] = max(row.get(case.family, 0.0), round(found.worst_error, 4))
@@ -192,9 +213,11 @@ class Verification:
 
     def verdict(self, verdict: Verdict) -> Verdict:
         """The verdict with the checks, the workloads it rests on, and what was skipped."""
-        checks = {**self.checks, "shapes": self._shapes()}
-        if verdict.passed and self.admitted is not None and (left := self.admitted.unjudged(self.evidence)):
+        checks = {**self.checks, "shapes": self._shapes(), "evidence": self.evidence.to_dict()}
+        if verdict.passed and self.admitted is not None and (left := self.admitted.unjudged(self.evidence.workloads())):
             checks["unjudged"] = [side.to_dict() for side in left]
+        if verdict.passed and (why := self.evidence.lacking()):
+            verdict = Verdict(status="degenerate", fault="task", message=why)
         return Verdict(
             status=verdict.status,
             fault=verdict.fault,
@@ -204,14 +227,14 @@ class Verification:
             worst_error=self.worst if verdict.passed else verdict.worst_error,
             message=verdict.message,
             evidence=verdict.evidence,
-            workloads=tuple(self.evidence),
+            workloads=self.evidence.workloads(),
             skipped=self.skipped,
             checks=checks,
         )
 
     def _shapes(self) -> dict[str, list[str]]:
         """The input shapes of the workloads that the verdict rests on."""
-        first = {name: self.oracle.case(name, self.first_family(name)).inputs for name in self.evidence}
+        first = {name: self.oracle.case(name, self.first_family(name)).inputs for name in self.evidence.workloads()}
         return {name: [f"{t.dtype}{list(t.shape)}" for t in tensor_leaves(inputs)] for name, inputs in first.items()}
 
 

@@ -25,6 +25,7 @@ class TaskModule:
 
     def __init__(self, name: str, source: str) -> None:
         self.name = name
+        self.source = source
         self._names = self._execute(source)
         self.model_class = self._model_class()
         if "get_inputs" not in self._names and "get_input_groups" not in self._names:

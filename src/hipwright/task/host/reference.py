@@ -16,6 +16,7 @@ from hipwright.errors import TaskError
 from hipwright.task.host import state as states
 from hipwright.task.host.double_precision import float64, widen
 from hipwright.task.host.load import SUPPORTED, TaskModule, seed_everything
+from hipwright.task.host.special import SpecialValues
 from hipwright.task.host.ties import TieMarker
 from hipwright.tensors import HostTensor, Tree, map_tensors
 from hipwright.torchio import from_torch, map_torch, tree_from_torch, tree_to_torch
@@ -44,9 +45,16 @@ class ReferenceModel:
         return model
 
     def run(
-        self, inputs: Tree, state: Tree, dtype: Dtype = "native", close: str = ""
+        self, inputs: Tree, state: Tree, dtype: Dtype = "native", close: str = "", *, special: bool = False
     ) -> tuple[Tree, dict[str, HostTensor], dict[str, Any]]:
-        """(outputs, buffers after, info) as `TaskHandle.reference` documents them."""
+        """(outputs, buffers after, info) as `TaskHandle.reference` documents them.
+
+        special: info["special"] is what the run's own calls say about values (`SpecialValues.told`).
+        """
+        if special:
+            recorder = SpecialValues(self.file.source)
+            run = _Run(self, inputs, state, exact=False, mode=recorder)
+            return run.outputs(), run.buffers(), {"special": recorder.told()}
         if dtype == "native":
             return self._run(inputs, state, exact=False)
         try:
@@ -90,6 +98,7 @@ class _Run:
         exact: bool,
         close: str = "",
         seed: int = RUN_SEED,
+        mode: AbstractContextManager[Any] | None = None,
     ) -> None:
         self.file = reference.file
         self.model = reference.model(state)
@@ -104,7 +113,7 @@ class _Run:
         self._versions = [tensor._version for tensor in own]
         seed_everything(seed)
         before = _generators()
-        mode: AbstractContextManager[None] = float64(choices) if exact else nullcontext()
+        mode = mode or (float64(choices) if exact else nullcontext())
         start = time.perf_counter()
         with torch.no_grad(), mode:
             self.result = self.file.guarded(lambda: self.model(*self.args), "forward")

@@ -20,7 +20,15 @@ from hipwright.sandbox import crash_page, lockdown
 from hipwright.task import sizes
 from hipwright.task.host import draw
 from hipwright.task.host import state as states
-from hipwright.task.host.leaves import elements_of, may_index, plain, reshaped, shapes_of, spec_of
+from hipwright.task.host.leaves import (
+    elements_of,
+    finite_share,
+    may_index,
+    plain,
+    reshaped,
+    shapes_of,
+    spec_of,
+)
 from hipwright.task.host.load import SUPPORTED, TaskModule
 from hipwright.task.host.meta_model import HOW, MetaModel, without_data
 from hipwright.task.host.reference import ReferenceModel, named_leaves
@@ -52,6 +60,7 @@ class TaskHost:
         self.meta_model = MetaModel(init["name"], init["source"])
         self._first: list[Any] | None = None  # the first workload's inputs without data
         self._space: sizes.ShapeSpace | None = None
+        self._finite = 1.0  # half the share of finite numbers that the file's own inputs give
 
     # ---------------------------------------------------------------- workloads
 
@@ -83,9 +92,10 @@ class TaskHost:
         return {"workloads": []}, None
 
     def smaller(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
-        """{"workload": one with at most header["limit"] elements of inputs and outputs, or None}."""
+        """{"workload": one with about header["limit"] elements of inputs and outputs, or None}."""
         _phase("deriving other shapes")
-        shapes = self._shape_space().shrink(header["limit"])
+        space, limit = self._shape_space(), header["limit"]
+        shapes = space.shrink(limit, least=2) or space.smallest(limit)
         workload = None if shapes is None else self._workload(shapes)
         return {"workload": None if workload is None else workload.to_dict()}, None
 
@@ -118,18 +128,17 @@ class TaskHost:
         return {"workload": workload.to_dict(), "elements": elements}, None
 
     def _workload(self, shapes: sizes.Shapes) -> Workload | None:
-        """The workload of these shapes if the reference runs on it and gives mostly finite numbers; else None."""
+        """The workload of these shapes if the reference runs on it, with about as many finite numbers as on its own."""
         workload = Workload(name=sizes.shape_name(shapes), origin="derived", shapes=shapes)
         try:
-            inputs = self._draw(workload, 0)
-            outputs = self._forward(inputs)
+            inputs = self.draw(workload, 0)
+            outputs = self.forward(inputs)
             if any(may_index(tensor) for _, tensor in named_leaves("inputs", inputs)):
                 for seed in range(1, _INDEX_DRAWS):  # a few indices may be in range under one seed alone
-                    self._forward(self._draw(workload, seed))
+                    self.forward(self.draw(workload, seed))
         except TaskError:
             return None
-        floats = [tensor for _, tensor in named_leaves("output", outputs) if tensor.is_floating_point()]
-        if any(tensor.numel() and not tensor.isfinite().double().mean() >= 0.5 for tensor in floats):
+        if finite_share(outputs) < min(0.5, self._finite):
             return None
         specs = tuple(spec_of(tensor) for _, tensor in named_leaves("inputs", inputs))
         return Workload(name=workload.name, origin="derived", shapes=shapes, specs=specs)
@@ -141,7 +150,7 @@ class TaskHost:
             sketch = self._shapes_of(workload)
             if elements_of(sketch) >= _REAL_ELEMENTS:
                 return sketch
-        return self._draw(workload, 0)
+        return self.draw(workload, 0)
 
     def _shapes_of(self, workload: Workload) -> list[Any]:
         """The arguments without data. Raises TaskError where the file needs data to create them."""
@@ -153,7 +162,8 @@ class TaskHost:
     def _group(self, workload: Workload) -> int | None:
         return workload.index if workload.origin == "group" or not self.file.given else None
 
-    def _draw(self, workload: Workload, seed: int) -> list[Any]:
+    def draw(self, workload: Workload, seed: int) -> list[Any]:
+        """The arguments of a workload under a seed, as torch tensors."""
         _phase("get_inputs()")
         group = self._group(workload)
         if workload.shapes is None:
@@ -179,8 +189,8 @@ class TaskHost:
         """
         if self._space is None:
             given = self._given()
-            affordable = self._affordable(given, None)
-            probe = ShapeProbe(self.meta_model, given, self._draw, self._forward, affordable=affordable)
+            affordable = self.affordable(given, None)
+            probe = ShapeProbe(self.meta_model, given, self.draw, self.forward, affordable=affordable)
             whole = sizes.ShapeSpace(shapes_of(given), probe)
             self._space = next((space for space in whole.parts() if self._holds(space)), whole)
         return self._space
@@ -201,8 +211,9 @@ class TaskHost:
         operations, outputs = None, None
         with contextlib.suppress(TaskError):
             operations, outputs = self.meta_model.operations(inputs)
-        if self._affordable(inputs, operations):
-            outputs = self._forward(inputs)
+        if self.affordable(inputs, operations):
+            outputs = self.forward(inputs)
+            self._finite = min(self._finite, finite_share(outputs) / 2)
         elif outputs is None:
             outputs = self._costly_outputs(inputs)
         leaves = map_torch(plain(outputs), lambda t: torch.empty(0, dtype=t.dtype))
@@ -218,7 +229,7 @@ class TaskHost:
             )
         return operations
 
-    def _affordable(self, inputs: list[Any], operations: float | None) -> bool:
+    def affordable(self, inputs: list[Any], operations: float | None) -> bool:
         """Whether forward may run on values at these shapes."""
         return elements_of(inputs) + self._parameters < _REAL_ELEMENTS and (operations or 0.0) < _REAL_OPERATIONS
 
@@ -232,14 +243,15 @@ class TaskHost:
                 f"{self.file.name}: too large to run here, and forward looks at values, so no shapes tell what it does",
                 hint="give get_input_groups() with a small set of inputs, and no get_inputs()",
             )
-        return self._forward(self._draw(smaller, 0))
+        return self.forward(self.draw(smaller, 0))
 
     def _stand_in(self) -> Workload | None:
         """A small workload of the same kind as the first."""
         shapes = self._shape_space().smallest(_SMALL)
         return None if shapes is None else self._workload(shapes)
 
-    def _forward(self, inputs: list[Any]) -> Any:
+    def forward(self, inputs: list[Any]) -> Any:
+        """The outputs of a new model on these inputs. Raises TaskError."""
         _phase("forward")
         model = self.reference.model()
         with torch.no_grad():
@@ -249,7 +261,7 @@ class TaskHost:
 
     def inputs(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
         """The arguments of a workload under a seed."""
-        drawn = self._draw(Workload.from_dict(header["workload"]), header["seed"])
+        drawn = self.draw(Workload.from_dict(header["workload"]), header["seed"])
         return {}, tree_from_torch(drawn)
 
     def init_state(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
@@ -269,13 +281,10 @@ class TaskHost:
             ) from None
 
     def run(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
-        """The reference on bundle = [inputs, state], header["dtype"] and ["close"] as in `TaskHandle.reference`;
-        returns [outputs, buffers, info].
-        """
+        """The reference on bundle = [inputs, state], header as in `ReferenceModel.run`: [outputs, buffers, info]."""
         _phase("forward")
         inputs, state = bundle
-        outputs, buffers, info = self.reference.run(inputs, state, header["dtype"], header["close"])
-        return {}, [outputs, buffers, info]
+        return {}, list(self.reference.run(inputs, state, **header))
 
     def capture(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
         """The engine's graph of the model on a workload."""
@@ -315,10 +324,10 @@ class TaskHost:
         sketch = map_torch(self._sketch(workload), without_data)
         for how in HOW:
             yield how, workload, (lambda: sketch, partial(self.meta_model.operators, how=how))
-        if self._affordable(sketch, None):
-            yield "run", workload, (lambda: self._draw(workload, 0), self._watched)
+        if self.affordable(sketch, None):
+            yield "run", workload, (lambda: self.draw(workload, 0), self._watched)
         elif (smaller := self._stand_in()) is not None:
-            yield "run", smaller, (lambda: self._draw(smaller, 0), self._watched)
+            yield "run", smaller, (lambda: self.draw(smaller, 0), self._watched)
 
     def _watched(self, inputs: list[Any]) -> tuple[list[dict[str, Any]], Any]:
         model = self.reference.model()

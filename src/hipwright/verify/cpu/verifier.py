@@ -40,6 +40,7 @@ from hipwright.verify.verification import Gate, Verification, elements, first_di
 FULL_LAUNCH_S = 20.0  # CPU seconds of one launch at the task's own shapes
 FULL_SECONDS = 1.5  # predicted kernel seconds above which the task's own shapes are skipped
 ADMITTED_SECONDS = 0.3  # predicted kernel seconds above which a chosen shape is not run
+OWN_SECONDS = 1.0  # predicted kernel seconds of the adversarial families at the task's own shapes together
 # CPU seconds of each event that the checked run counts, on a laptop core; constants, so that predictions do not vary
 COSTS = {
     "read_bytes": 1e-9,
@@ -245,23 +246,22 @@ class CpuVerification(Verification):
 
     def own_shapes(self, wave: int) -> None:
         """Runs the task's own shapes, unless the checked run's counts predict that this takes too long."""
-        assert self.main is not None
+        spent = 0.0
+        small = max(elements(self.main_case("given")), 1)
         with self._session(wave, checked=False, launch_limit_s=FULL_LAUNCH_S) as session:
-            for planned in self.oracle.planned():
-                name = planned.workload.name
-                if planned.role != "full" or name == self.main.workload.name:
+            for case in self.own_cases():
+                expected = self.predicted * elements(case) / small
+                first = case.family == self.first_family(case.workload)
+                if expected > FULL_SECONDS or (not first and spent + expected > OWN_SECONDS):
+                    self.skipped[case.workload if first else case.name] = too_long(f"about {expected:.1f}")
                     continue
-                case = self.oracle.case(name, self.first_family(name))
-                small = elements(self.main_case("given"))
-                if (expected := self.predicted * elements(case) / max(small, 1)) > FULL_SECONDS:
-                    self.skipped[name] = too_long(f"about {expected:.1f}")
-                    continue
+                spent += 0.0 if first else expected
                 try:
                     self.attempt(session, case)
                 except Rejected as rejected:
                     if rejected.verdict.status != "timeout":
                         raise
-                    self.skipped[name] = too_long(f"over {FULL_LAUNCH_S:g}")
+                    self.skipped[case.workload] = too_long(f"over {FULL_LAUNCH_S:g}")
                     return  # the session has ended
 
     def second_call(self, session: CandidateSession) -> None:

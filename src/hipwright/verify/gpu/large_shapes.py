@@ -69,7 +69,7 @@ class LargeShapeVerification(Verification):
             if self.main is None and not (big or self.oracle.kernelbench):
                 self.again_on_device(session, reference, name)
             self.skipped.pop(name, None)
-        if self.main is None and not self.evidence:
+        if self.main is None and not self.evidence.workloads():
             raise self.claims_nothing()
         changed = session.audit()
         if changed:
@@ -121,7 +121,7 @@ class LargeShapeVerification(Verification):
             expected = reference.expect(timed.workload, timed.seed, timed.state, policy)
             self.one_on_device(session, reference, expected, timed.set_name, timed.seen)
         self.skipped.pop(timed.workload, None)
-        if not self.evidence:
+        if not self.evidence.workloads():
             raise self.claims_nothing()
 
     def one_on_device(
@@ -139,7 +139,7 @@ class LargeShapeVerification(Verification):
         if expected.degenerate:
             self.skipped[label] = expected.degenerate
             return
-        self.evidence[name] = None
+        self.evidence.add_large(name)
         self.worst = max(self.worst or 0.0, found.worst_error)
         self.checks.setdefault("errors", {}).setdefault(name, {})[family] = round(found.worst_error, 4)
         self.checks.setdefault("large", {})[label] = expected.reference
@@ -147,7 +147,7 @@ class LargeShapeVerification(Verification):
     def correct_without_kernels(self) -> bool:
         """As `noop`, on the device, for the task's own large shapes."""
         assert self.reference is not None and self.oracle.policy is not None
-        name = next(iter(self.evidence))
+        name = self.evidence.workloads()[0]
         seed = self.oracle.seed_of("device", name)
         expected = self.reference.expect(name, seed, self.oracle.state, self.oracle.policy, family="given")
         try:

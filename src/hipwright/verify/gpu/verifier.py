@@ -196,11 +196,7 @@ class GpuVerification(LargeShapeVerification):
             known = {case.name for case in families}
             todo = [*families, *(case for case in self.fast_gate_cases() if case.name not in known)]
         else:
-            assert self.main is not None
-            own = [p.workload.name for p in self.oracle.planned() if p.role == "full"]
-            todo = [*self.family_cases(), *self.unseen_cases()]
-            names = [name for name in own if name != self.main.workload.name]
-            todo += [self.oracle.case(name, self.first_family(name)) for name in names]
+            todo = [*self.family_cases(), *self.unseen_cases(), *self.own_cases()]
         ran = []
         for batch in _batches([(case, {}) for case in todo if self.usable(case)]):
             for item, outcome in zip(batch, session.run_many(batch, together=gate == "fast"), strict=False):
@@ -260,9 +256,9 @@ class GpuVerification(LargeShapeVerification):
         """The input shapes of the verdict's workloads, the large ones included."""
         workloads = {w.name: w for w in self.oracle.handle.task.workloads}
         large = set(self.oracle.skipped)
-        small = dict.fromkeys(name for name in self.evidence if name not in large)
+        small = dict.fromkeys(name for name in self.evidence.workloads() if name not in large)
         shapes = {name: _shapes_of(self.oracle.case(name, self.first_family(name)).inputs) for name in small}
-        for name in self.evidence:
+        for name in self.evidence.workloads():
             if name in large:
                 shapes[name] = [f"{spec.dtype}{list(spec.shape)}" for spec in workloads[name].specs]
         return shapes

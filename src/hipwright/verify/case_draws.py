@@ -1,0 +1,218 @@
+"""Draws the cases of one task: inputs of a family, a state table, and the expectation."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hipwright.errors import HipwrightError, InfrastructureError
+from hipwright.records import TolerancePolicy
+from hipwright.task import TaskHandle
+from hipwright.tensors import Tree, tensor_leaves
+from hipwright.verify import inputs as draws
+from hipwright.verify.expectation import Expectations
+from hipwright.verify.expected import Expected, rules
+from hipwright.verify.tolerance import LARGEST, NEAR_CONSTANT
+
+MUTATED = "mutated"  # new inputs and new parameters, for a second call in the same process
+TRIALS = tuple(f"trial{i}" for i in range(1, 6))  # KernelBench's five draws
+
+USUAL, OTHER, WHOLE = range(3)
+"""Variants of the model's state: usual; of the second call, with other parameters; with whole numbers in them."""
+
+
+@dataclass(frozen=True, eq=False)
+class VerificationCase:
+    """One set of inputs with its expectation.
+
+    rejected: why it cannot be judged; degenerate: why it proves nothing; rejects: the trivial answers that fail it.
+    """
+
+    workload: str
+    family: str
+    seed: int
+    inputs: Tree
+    state: Tree
+    expected: Expected
+    rejected: str = ""
+    degenerate: str = ""
+    rejects: frozenset[str] = frozenset()
+    seconds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """workload/family, as in messages."""
+        return f"{self.workload}/{self.family}"
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is evidence."""
+        return not (self.rejected or self.degenerate)
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """One way to draw a case. values: the family of its inputs; large: scale of large values; state: its variant."""
+
+    values: str
+    large: float = 1.0
+    state: int = USUAL
+
+
+@dataclass
+class CaseDraws:
+    """Draws and states of one task. seed: of all of them; None draws a secret one. policy: the task's own when None."""
+
+    handle: TaskHandle
+    seed: int | None = None
+    policy: TolerancePolicy | None = None
+
+    def __post_init__(self) -> None:
+        if self.seed is None:
+            self.seed = secrets.randbits(48)
+        self.policy = self.policy or self.handle.task.tolerance
+        self._expectations = Expectations(self.handle, self.policy, self._seed("nudge"))
+        self._lock = threading.RLock()
+        self._domains: dict[str, draws.Domain] = {}
+        self._known_special: draws.Special | None = None
+        self._states: dict[int, Tree] = {}
+
+    @abstractmethod
+    def first_workload(self) -> str:
+        """The workload on which the reference is watched."""
+
+    @property
+    def kernelbench(self) -> bool:
+        """True under KernelBench's own rule."""
+        assert self.policy is not None
+        return self.policy.mode == "kernelbench"
+
+    @property
+    def special(self) -> draws.Special:
+        """What the reference's own calls say about values."""
+        with self._lock:
+            if self._known_special is None:
+                first = self.first_workload()
+                told = self.handle.special(self._base(first, "given"), self._state(USUAL))
+                self._known_special = draws.Special.of(told)
+            return self._known_special
+
+    @property
+    def state(self) -> Tree:
+        """The state table of every case but `MUTATED`."""
+        with self._lock:
+            return self._state(USUAL)
+
+    def seed_of(self, *parts: object) -> int:
+        """A seed derived from this oracle's own, one for each name."""
+        return self._seed(*parts)
+
+    def _seed(self, *parts: object) -> int:
+        return int(draws.generator(self.seed or 0, *parts).integers(0, 2**31))
+
+    def _base(self, workload: str, family: str) -> Tree:
+        return self.handle.inputs(workload, self._seed("inputs", workload, family))
+
+    def _state(self, variant: int) -> Tree:
+        if variant not in self._states:
+            if variant == WHOLE:
+                self._states[WHOLE] = draws.whole_state(self._state(OTHER), self._seed("whole"))
+                return self._states[WHOLE]
+            seed = self._seed("state", variant)
+            state = self.handle.init_state(seed)
+            if not self.kernelbench:
+                other = self.handle.init_state(self._seed("twin", variant))
+                state = draws.randomise_state(state, other, seed, str(variant))
+            self._states[variant] = state
+        return self._states[variant]
+
+    def _domain(self, workload: str) -> draws.Domain:
+        """The domain of a workload's inputs; restricted where signed values break a reference that the given ones do
+        not."""
+        if workload not in self._domains:
+            given = self._base(workload, "given")
+            domain = draws.observe(given, self._base(workload, "twin"))
+            self._domains[workload] = domain
+            if any(not leaf.fixed and leaf.low >= 0 for leaf in domain.leaves):
+                usual = self._nonfinite(given)
+                signed = draws.make(given, "normal", domain, self.seed or 0, workload)
+                if self._nonfinite(signed) > usual:
+                    self._domains[workload] = replace(domain, restricted=True)
+        return self._domains[workload]
+
+    def _nonfinite(self, inputs: Tree) -> float:
+        """The share of NaN and Inf among the fp64 reference's float outputs; 2 when it raises."""
+        try:
+            outputs = self.handle.reference(inputs, self._state(USUAL))[0]
+        except HipwrightError as error:
+            if isinstance(error, InfrastructureError):
+                raise
+            return 2.0
+        values = [t.to_f64() for t in tensor_leaves(outputs) if t.is_float]
+        total = sum(v.size for v in values)
+        return sum(int((~np.isfinite(v)).sum()) for v in values) / total if total else 0.0
+
+    def drawn_case(self, workload: str, family: str) -> VerificationCase:
+        """The case, without what it proves: the first of the attempts that can be judged, or the last."""
+        attempts = [self._attempt(workload, family, attempt) for attempt in self._attempts(family)[:1]]
+        for attempt in self._attempts(family)[1:]:
+            if not attempts[-1].rejected:
+                break
+            attempts.append(self._attempt(workload, family, attempt))
+        return attempts[-1]
+
+    def _attempts(self, family: str) -> tuple[_Attempt, ...]:
+        """What to try in turn: `large` values that the reference can represent; for the second call whole numbers."""
+        if family == "large" or family in draws.MIXED_AXES:
+            return tuple(_Attempt(family, scale) for scale in draws.LARGE_SCALES)
+        if family == MUTATED:
+            return _Attempt("exact", state=WHOLE), _Attempt("normal", state=OTHER)
+        return (_Attempt(family),)
+
+    def _attempt(self, workload: str, family: str, attempt: _Attempt) -> VerificationCase:
+        seed = self._seed("inputs", workload, family)
+        inputs, state = self._base(workload, family), self._state(attempt.state)
+        own_draw = family in ("given", *TRIALS)
+        domain, form = self._domain(workload), attempt.values
+
+        def drawn(base: Tree, seed: int) -> Tree:
+            return draws.make(base, form, replace(domain, large=attempt.large), seed, workload, self.special)
+
+        if not own_draw:
+            inputs = drawn(inputs, (self.seed or 0) + (family == MUTATED))
+        blank = VerificationCase(workload, family, seed, inputs, state, Expected({}))
+
+        def redraw(number: int) -> Tree:
+            other = self.handle.inputs(workload, self._seed("again", workload, family, number))
+            return other if own_draw else drawn(other, self._seed("again", number))
+
+        try:
+            if form == "exact":
+                expected = self._expectations.exact(inputs, state)
+                if expected is None:
+                    return replace(blank, rejected="the reference rounds on whole numbers")
+            else:
+                expected = self._expectations.of(inputs, state, redraw, near_constant=form in NEAR_CONSTANT)
+        except HipwrightError as error:
+            if isinstance(error, InfrastructureError) or own_draw:
+                raise
+            return replace(blank, rejected=f"the reference refuses these inputs: {error.message[:200]}")
+        return replace(blank, expected=expected, rejected=self._overflow(expected) if family != "given" else "")
+
+    def _overflow(self, expected: Expected) -> str:
+        """Why a family exceeds the dtype's range, or ""."""
+        for rule in rules(expected.tree):
+            if rule.element is None or not rule.expected.size:
+                continue
+            finite = np.isfinite(rule.expected)
+            if finite.any() and np.abs(rule.expected[finite]).max() > LARGEST[rule.spec.dtype] / 4:
+                return f"the reference leaves the range of {rule.spec.dtype}"
+            if finite.mean() < 0.1:
+                return "the reference gives NaN or Inf nearly everywhere"
+            if rule.judged is not None and rule.judged.mean() < 0.99:
+                return "the honest baseline overflows"
+        return ""

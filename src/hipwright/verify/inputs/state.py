@@ -1,0 +1,109 @@
+"""States of a task's model for verification: constant defaults replaced, values nudged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from hipwright.tensors import HostTensor, Tree, map_tensors
+from hipwright.verify.inputs.layouts import with_values
+from hipwright.verify.inputs.values import Rng, generator
+from hipwright.verify.tolerance import UNIT
+
+
+def nudge(tree: Tree, seed: int, *, rounded: bool = False) -> Tree:
+    """The tree with every float element moved at random by as much as an honest kernel rounds.
+
+    The result is float64, or rounded to each leaf's own dtype (state tables must keep theirs).
+
+    An element moves by half an ulp of its dtype; for float32 and float64, where kernels also accumulate in that dtype,
+    by a third of sqrt(K) units: the random walk of a serial sum over the longest dimension K (at most 1024 terms in one
+    thread). Half of it has the same direction for all elements, away from zero: independent nudges would average out in
+    a sum, whose own rounding does not. Where a row holds one value, a serial sum rounds the same way at every step, and
+    its error grows with K, up to K / 2 units (Higham, section 4.2): there elements move by up to a quarter of that.
+    """
+    rng = generator(seed, "nudge")
+
+    def one(tensor: HostTensor) -> HostTensor:
+        if not tensor.is_float or not tensor.numel:
+            return tensor
+        terms = min(max(tensor.shape, default=1), 1024) if tensor.dtype in ("float32", "float64") else 1
+        size: Any = UNIT[tensor.dtype] * max(1.0, sqrt(terms) / 3)
+        values = tensor.to_f64()
+        if terms > 1:
+            equal = np.all(values == values[..., :1], axis=-1, keepdims=True)
+            size = np.where(equal, np.maximum(size, UNIT[tensor.dtype] * terms / 8), size)
+        relative = size * (rng.uniform(-1.0, 1.0, tensor.shape) + 0.5 * np.sign(values))
+        moved = np.where(np.isfinite(values), values * (1.0 + relative), values)
+        return with_values(tensor, moved) if rounded else HostTensor.of(moved)
+
+    return map_tensors(tree, one)
+
+
+def randomise_state(state: Tree, other: Tree, seed: int, name: str) -> Tree:
+    """The state table with constant defaults replaced: no bias is 0, no gamma 1, no running statistic the initial one.
+
+    other: a second `init_state` under another seed. A float leaf that differs between the two was drawn at random and
+    stays; a constant one gets noise around it (positive stays positive); a fixed table stays.
+    """
+    fresh: dict[tuple[int, int, tuple[int, ...]], HostTensor] = {}
+
+    def table(kind: str) -> dict[str, HostTensor]:
+        return {path: one(kind, path, tensor) for path, tensor in state[kind].items()}
+
+    def one(kind: str, path: str, tensor: HostTensor) -> HostTensor:
+        key = (id(tensor.storage), tensor.offset, tensor.shape)  # tied weights stay tied
+        if key not in fresh:
+            twin = other[kind].get(path)
+            fresh[key] = _noisy(tensor, twin, generator(seed, name, kind, path))
+        return fresh[key]
+
+    return {**state, "params": table("params"), "buffers": table("buffers")}
+
+
+def _noisy(tensor: HostTensor, twin: HostTensor | None, rng: Rng) -> HostTensor:
+    if not tensor.is_float or not tensor.numel:
+        return tensor
+    values = tensor.to_f64()
+    first = float(values.flat[0])
+    if not np.isfinite(values).all() or not (values == first).all():
+        return tensor
+    if twin is not None and twin.shape == tensor.shape and not np.array_equal(twin.to_f64(), values):
+        return tensor  # a single random element
+    if first == 0.0:
+        return with_values(tensor, 0.3 * rng.standard_normal(tensor.shape))
+    return with_values(tensor, first * rng.uniform(0.5, 1.5, tensor.shape))
+
+
+def whole_state(state: Tree, seed: int) -> Tree:
+    """The state table with whole numbers in every float parameter, for results without rounding.
+
+    A parameter of several dimensions holds one number everywhere, so that sums over balanced inputs stay small; one of
+    a single dimension holds small numbers drawn at random. Buffers stay.
+    """
+    fresh: dict[int, HostTensor] = {}
+
+    def one(path: str, tensor: HostTensor) -> HostTensor:
+        if not tensor.is_float or not tensor.numel:
+            return tensor
+        if id(tensor.storage) not in fresh:
+            rng = generator(seed, "whole", path)
+            several = len(tensor.shape) > 1
+            values = np.full(tensor.shape, float(rng.integers(1, 3))) if several else rng.integers(1, 5, tensor.shape)
+            fresh[id(tensor.storage)] = with_values(tensor, np.asarray(values, np.float64))
+        made = fresh[id(tensor.storage)]
+        return (
+            made
+            if made.shape == tensor.shape
+            else HostTensor(tensor.dtype, tensor.shape, tensor.stride, tensor.offset, made.storage)
+        )
+
+    return {**state, "params": {path: one(path, tensor) for path, tensor in state["params"].items()}}
+
+
+def same_shapes(a: Sequence[HostTensor], b: Sequence[HostTensor]) -> bool:
+    """Whether two lists of leaves have equal shapes and dtypes."""
+    return [(t.shape, t.dtype) for t in a] == [(t.shape, t.dtype) for t in b]
