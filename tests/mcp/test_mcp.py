@@ -210,5 +210,5 @@ def test_no_process_outlives_the_server(root: Path, how: str, stage: str) -> Non
         with Watch() as watch:
             code = server.wait(60)
         assert watch.seconds < 10
-        assert code == {"stdin ends": 0, "SIGTERM": 130, "SIGKILL": -9}[how]
+        assert code == {"stdin ends": 0, "SIGTERM": 143, "SIGKILL": -9}[how]
         assert gone(born, 20), f"left behind: {[pid for pid in born if alive(pid)]}"

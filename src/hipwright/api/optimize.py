@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,6 @@ from hipwright.records import Evaluation, Program, Run, Task
 from hipwright.verify import Oracle
 
 BUDGET, POLICY, SEED = 40, "islands", 0
-
-Stop = AbstractContextManager[Callable[[], bool]]
-"""A context for a running search; yields a function that says whether the search should end."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +121,7 @@ def policy_name(given: str | None) -> str | None:
     return name
 
 
-def run_search(request: SearchRequest, *, listener: Listener = silent, stop: Stop | None = None) -> Result:
+def run_search(request: SearchRequest, *, listener: Listener = silent) -> Result:
     """Runs, resumes or repeats a search. Every evaluation is in the archive as soon as it ends.
 
     Events for the listener: first "planned" {task, budget, targets}, then those listed in docs/search.md.
@@ -135,11 +131,7 @@ def run_search(request: SearchRequest, *, listener: Listener = silent, stop: Sto
         listener("planned", {"task": request.task.shown, "budget": plan.budget, "targets": list(plan.targets)})
         opening = open_workbench(request.task, plan.targets, seed=plan.seed, unsafe=request.unsafe, listener=listener)
         with opening as bench:
-            return _search(archive, bench, request, plan, listener, stop or nullcontext(_never))
-
-
-def _never() -> bool:
-    return False
+            return _search(archive, bench, request, plan, listener)
 
 
 @dataclass(frozen=True)
@@ -186,16 +178,14 @@ def _must_agree(request: SearchRequest, run: Run) -> None:
             raise BadInput(f"run {run.id} was begun with {option} {old}, not {new}", hint=f"leave {option} out")
 
 
-def _search(
-    archive: Archive, bench: Workbench, request: SearchRequest, plan: _Plan, listener: Listener, stop: Stop
-) -> Result:
+def _search(archive: Archive, bench: Workbench, request: SearchRequest, plan: _Plan, listener: Listener) -> Result:
     task = bench.handle.task
     listener("stage", {"text": "capturing the graph"})
     engine, cache = task_engine(bench), TuningCache(config.home())
     run = plan.known or _new_run(archive, task, request, plan, engine.tuned(cache, bench))
     listener("stage", {"text": f"{'resuming' if plan.known else 'starting'} run {run.id}"})
     authors = models.proposal_source(archive, run, task, engine.source, listener=listener, recording=plan.recording)
-    with stop as stop_requested, authors as source:
+    with authors as source:
         options: dict[str, Any] = {
             "evaluator": bench.evaluator,
             "source": source,
@@ -203,7 +193,6 @@ def _search(
             "listener": listener,
             "confirm": _confirmation(bench, listener),
             "max_minutes": request.max_minutes,
-            "stop_requested": stop_requested,
         }
         if plan.known is None:
             found = search.run(archive, run, task, **options)

@@ -13,6 +13,7 @@ from hipwright.api import targets
 from hipwright.cli import exit_codes
 from hipwright.cli.options import Json, MaxTokens, MaxUsd, Price, Targets, Unsafe
 from hipwright.cli.output import CommandOutput
+from hipwright.cli.stopping import interrupted_code
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def _exit_code(output: CommandOutput, report: BenchmarkReport) -> int:
     if report.interrupted:
         again = "go on with --resume" if report.request.out is not None else "with --out DIR it could be resumed"
         output.say(f"interrupted after {len(report.rows)} of {report.expected} rows: nothing is lost; {again}")
-        return exit_codes.INTERRUPTED
+        return interrupted_code()
     return exit_code(report.rows)
 
 

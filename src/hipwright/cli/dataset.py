@@ -11,6 +11,7 @@ from hipwright.api import targets
 from hipwright.cli import exit_codes
 from hipwright.cli.options import Json, Targets, Unsafe
 from hipwright.cli.output import CommandOutput
+from hipwright.cli.stopping import interrupted_code
 from hipwright.errors import BadInput
 from hipwright.targets import CPU, TARGETS
 
@@ -60,14 +61,14 @@ def build(
     if count is not None:
         tasks = _composed(output, out, count, seed, **how)
     if tasks is None:
-        return exit_codes.INTERRUPTED
+        return interrupted_code()
     with DatasetProgress(output, "tasks") as progress:
         found = build_dataset(tasks, out, settings, **how, listener=progress)
     if found.interrupted:
         output.say(f"interrupted after {found.done} of {found.report.tasks} tasks: go on with --resume")
         if json_mode:
-            output.result({"interrupted": True, "tasks": found.done, "exit_code": exit_codes.INTERRUPTED})
-        return exit_codes.INTERRUPTED
+            output.result({"interrupted": True, "tasks": found.done, "exit_code": interrupted_code()})
+        return interrupted_code()
     if json_mode:
         output.result({**found.summary(), "out": str(out)})
     else:

@@ -1,4 +1,4 @@
-"""Exit codes: 0 pass, 1 the candidate or the run failed, 2 bad input, 3 infrastructure, 130 interrupted."""
+"""Exit codes: 0 pass, 1 the candidate or the run failed, 2 bad input, 3 infrastructure, 130 or 143 interrupted."""
 
 from __future__ import annotations
 

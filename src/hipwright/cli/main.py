@@ -1,12 +1,12 @@
 """`hipwright`: all commands, and the place where an error becomes a line and an exit code.
 
-Exit codes: 0 pass, 1 the candidate or the run failed, 2 bad input, 3 infrastructure, 130 interrupted.
+Exit codes: 0 pass, 1 the candidate or the run failed, 2 bad input, 3 infrastructure, 130 interrupted by Ctrl-C, 143 by
+SIGTERM.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
@@ -35,6 +35,7 @@ from hipwright.cli import (
     train,
 )
 from hipwright.cli.output import print_error, print_json
+from hipwright.cli.stopping import StopSignals, end_process, interrupted_code, interrupted_object
 from hipwright.errors import HipwrightError
 
 app = typer.Typer(
@@ -83,20 +84,24 @@ def hipwright(
 
 def run() -> NoReturn:
     """The console script."""
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    if code > 128:
+        end_process(code)
+    sys.exit(code)
 
 
 def main(argv: Sequence[str]) -> int:
     """Run one command line and return its exit code; errors are printed, never raised (unless HIPWRIGHT_DEBUG=1)."""
-    before = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        return _main(argv)
-    finally:
-        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
-
-
-def _main(argv: Sequence[str]) -> int:
     json_mode = "--json" in argv
+    try:
+        with StopSignals(json_mode=json_mode) as stop:
+            code = _main(argv, json_mode)
+            return _interrupted(json_mode) if stop.received and not stop.answered else code
+    except KeyboardInterrupt:  # between two statements of this function
+        return exit_codes.INTERRUPTED
+
+
+def _main(argv: Sequence[str], json_mode: bool) -> int:
     try:
         code = typer.main.get_command(app)(args=list(argv), prog_name="hipwright", standalone_mode=False)
         sys.stdout.flush()
@@ -104,12 +109,7 @@ def _main(argv: Sequence[str]) -> int:
     except HipwrightError as error:
         return _report(error, json_mode)
     except (KeyboardInterrupt, typer.Abort):
-        print("interrupted", file=sys.stderr)
-        if json_mode:
-            print_json(
-                {"status": "unscorable", "fault": None, "interrupted": True, "exit_code": exit_codes.INTERRUPTED}
-            )
-        return exit_codes.INTERRUPTED
+        return _interrupted(json_mode)
     except BrokenPipeError:
         # the reader has closed the pipe (`hipwright runs | head`): nothing may be flushed at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -118,9 +118,13 @@ def _main(argv: Sequence[str]) -> int:
         return _unexpected(error, json_mode)
 
 
-def _interrupt(signum: int, frame: Any) -> None:
-    """Handles SIGTERM like Ctrl-C, so that results so far are kept."""
-    raise KeyboardInterrupt
+def _interrupted(json_mode: bool) -> int:
+    """The last word of a command that has none of its own for an interruption."""
+    code = interrupted_code()
+    print("interrupted: what was stored before is kept", file=sys.stderr, flush=True)
+    if json_mode:
+        print_json(interrupted_object(code))
+    return code
 
 
 def _report(error: HipwrightError, json_mode: bool) -> int:

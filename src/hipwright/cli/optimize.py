@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +11,7 @@ from hipwright.api import targets
 from hipwright.cli import exit_codes
 from hipwright.cli.options import Json, Llm, MaxTokens, MaxUsd, Price, Targets, TaskFile, Unsafe
 from hipwright.cli.output import CommandOutput
+from hipwright.cli.stopping import interrupted_code
 
 if TYPE_CHECKING:
     from hipwright.api.result import Result
@@ -73,7 +69,7 @@ def optimize(
     if out is not None:
         prepare_folder(out)
     with SearchProgress(task.name) as progress:
-        result = run_search(request, listener=progress, stop=_stop_on_interrupt())
+        result = run_search(request, listener=progress)
     return _write_and_print(CommandOutput(json_mode=json_mode), result, out)
 
 
@@ -89,7 +85,7 @@ def _write_and_print(output: CommandOutput, result: Result, out: Path | None) ->
         away = result.search.reason == "provider"
         what = "paused, the models' provider stays away" if away else "interrupted"
         output.say(f"{what}: nothing is lost. Go on with: {result.command(resume=True, out=out)}")
-        return exit_codes.INFRASTRUCTURE if away else exit_codes.INTERRUPTED
+        return exit_codes.INFRASTRUCTURE if away else interrupted_code()
     return 0 if result.passed else (exit_codes.of_evaluation(result.evaluation) or exit_codes.FAILED)
 
 
@@ -111,22 +107,3 @@ def _print(output: CommandOutput, result: Result, out: Path | None) -> None:
         console.print(f"in {out}: {', '.join(name for name in FILES if (out / name).exists())}")
     elif result.passed:
         console.print("--out DIR writes the program and its report", style="dim")
-
-
-@contextmanager
-def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
-    """A context in which the first Ctrl-C (or SIGTERM) lets running evaluations finish, and the second stops them."""
-    asked = threading.Event()
-
-    def on_signal(number: int, frame: Any) -> None:
-        if asked.is_set():
-            raise KeyboardInterrupt
-        asked.set()
-        print("\nstopping after the evaluations under way; once more to stop now", file=sys.stderr, flush=True)
-
-    old = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked.is_set
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from hipwright.api.plain import clean, finite
+from hipwright.cli.stopping import note_answer
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,7 +56,9 @@ def rich_console(stream: Any) -> Console:
 
 def print_json(value: dict[str, Any]) -> None:
     """Writes one JSON object and nothing else to stdout; NaN and infinities become null, as JSON has none."""
-    print(json.dumps(finite(value), indent=2, allow_nan=False), flush=True)
+    text = json.dumps(finite(value), indent=2, allow_nan=False)
+    note_answer()
+    print(text, flush=True)
 
 
 def print_error(owner: str, message: str, hint: str = "") -> None:

@@ -12,6 +12,7 @@ import typer
 from hipwright.cli import exit_codes
 from hipwright.cli.options import Json, MaxTokens, MaxUsd, Price, Unsafe
 from hipwright.cli.output import CommandOutput
+from hipwright.cli.stopping import interrupted_code
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def _run(output: CommandOutput, job: SynthesisJob) -> int:
         result = run_synthesis(job, listener=progress)
     if result.interrupted:
         output.say(f"interrupted with {len(result.made)} of {job.count} tasks: --resume goes on")
-        return exit_codes.INTERRUPTED
+        return interrupted_code()
     summary = result.summary()
     if output.json_mode:
         output.result(summary)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hipwright.api import targets
-from hipwright.cli import exit_codes
 from hipwright.cli.options import Json, Unsafe
 from hipwright.cli.output import CommandOutput
+from hipwright.cli.stopping import interrupted_code
 
 if TYPE_CHECKING:
     from hipwright.api.train import StageRequest
@@ -168,8 +168,8 @@ def mini(
     except KeyboardInterrupt:
         output.say("interrupted: --resume goes on")
         if json_mode:
-            output.result({"interrupted": True, "exit_code": exit_codes.INTERRUPTED})
-        return exit_codes.INTERRUPTED
+            output.result({"interrupted": True, "exit_code": interrupted_code()})
+        return interrupted_code()
     if json_mode:
         output.result({**summary, "out": str(out)})
     else:
@@ -236,8 +236,8 @@ def _train(output: CommandOutput, request: StageRequest) -> int:
     except KeyboardInterrupt:
         output.say("interrupted: --resume goes on from the last checkpoint")
         if output.json_mode:
-            output.result({"stage": request.stage, "interrupted": True, "exit_code": exit_codes.INTERRUPTED})
-        return exit_codes.INTERRUPTED
+            output.result({"stage": request.stage, "interrupted": True, "exit_code": interrupted_code()})
+        return interrupted_code()
     if output.json_mode:
         output.result(summary)
     else:

@@ -33,7 +33,6 @@ INSTRUCTIONS = (
 POLL_S = 0.05
 SAY_S = 2.0  # progress is reported at least this often
 EXIT_S = 1.0  # for ending the machine in order; the processes of one that takes longer end with this process
-INTERRUPTED = 130
 
 
 class ToolJob(threading.Thread):
@@ -216,9 +215,9 @@ async def _until_signal(service: Service) -> None:
     import anyio
 
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for _ in signals:
+        async for number in signals:
             service.end()
-            _leave(INTERRUPTED)
+            _leave(128 + number)
 
 
 def _leave(code: int) -> None:
