@@ -1,0 +1,21 @@
+"""NaN becomes 3 and infinities the largest numbers, then an affine step."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(256))
+
+    def forward(self, x):
+        return torch.nan_to_num(x, nan=3.0) * self.weight + 1
+
+
+def get_inputs():
+    return [torch.randn(32, 256)]
+
+
+def get_init_inputs():
+    return []
