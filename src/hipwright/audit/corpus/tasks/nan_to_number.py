@@ -1,4 +1,4 @@
-"""NaN becomes 3 and infinities the largest numbers, then an affine step."""
+"""NaN becomes 3, infinities 5 and -7, then an affine step."""
 
 import torch
 import torch.nn as nn
@@ -10,7 +10,7 @@ class Model(nn.Module):
         self.weight = nn.Parameter(torch.randn(256))
 
     def forward(self, x):
-        return torch.nan_to_num(x, nan=3.0) * self.weight + 1
+        return torch.nan_to_num(x, nan=3.0, posinf=5.0, neginf=-7.0) * self.weight + 1
 
 
 def get_inputs():

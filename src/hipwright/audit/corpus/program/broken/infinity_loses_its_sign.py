@@ -1,11 +1,11 @@
-# minus infinity becomes the largest number
+# minus infinity becomes what infinity does
 HIP = r'''
 #include <hip/hip_runtime.h>
 extern "C" __global__ void affine(const float* x, const float* w, float* y, int c, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     float v = x[i];
-    v = v != v ? 3.0f : fabsf(v) > 3.40282346638528859812e+38f ? 3.40282346638528859812e+38f : v;
+    v = v != v ? 3.0f : fabsf(v) > 3.40282346638528859812e+38f ? 5.0f : v;
     y[i] = v * w[i % c] + 1.0f;
 }
 '''

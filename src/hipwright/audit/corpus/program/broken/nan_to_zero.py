@@ -5,7 +5,7 @@ extern "C" __global__ void affine(const float* x, const float* w, float* y, int 
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     float v = x[i];
-    v = v != v ? 0.0f : fminf(fmaxf(v, -3.40282346638528859812e+38f), 3.40282346638528859812e+38f);
+    v = v != v ? 0.0f : v > 3.40282346638528859812e+38f ? 5.0f : v < -3.40282346638528859812e+38f ? -7.0f : v;
     y[i] = v * w[i % c] + 1.0f;
 }
 '''

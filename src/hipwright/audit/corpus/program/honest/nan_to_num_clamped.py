@@ -1,4 +1,4 @@
-"""Comparisons alone: NaN equals nothing, and a clamp replaces infinities."""
+"""Comparisons alone: NaN equals nothing, and infinity minus itself is no 0."""
 
 HIP = r'''
 #include <hip/hip_runtime.h>
@@ -6,7 +6,7 @@ extern "C" __global__ void affine(const float* x, const float* w, float* y, int 
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     float v = x[i];
-    v = v == v ? fminf(fmaxf(v, -3.40282346638528859812e+38f), 3.40282346638528859812e+38f) : 3.0f;
+    v = v == v ? (v - v == 0.0f ? v : fmaxf(-7.0f, fminf(v, 5.0f))) : 3.0f;
     y[i] = v * w[i % c] + 1.0f;
 }
 '''
