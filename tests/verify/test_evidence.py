@@ -9,6 +9,7 @@ from hipwright.task import open_source
 from hipwright.verify.degenerate import MIN_DISCRIMINATING, TRIVIAL
 from hipwright.verify.evidence import JudgedEvidence
 from hipwright.verify.oracle import MUTATED, Oracle
+from hipwright.verify.sensitivity import dropped_element
 
 ROWS, LABELS = "torch.randn(9, 40)", "torch.randn(9, 40), torch.randint(0, 40, (9,))"
 WHOLE = "torch.randint(0, 99, (9, 40)), torch.randint(0, 99, (9, 40))"
@@ -114,3 +115,22 @@ def test_a_default_that_the_task_does_not_write_names_nothing(oracle_of) -> None
     oracle = oracle_of(task("F.cross_entropy(x, more[0])", LABELS))
     assert "named_values" not in oracle.families(oracle.planned()[0].workload.name)
     assert not oracle.special.nonfinite and not oracle.special.arithmetic
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs", "least"),
+    [
+        ("x.sum(-1)", "torch.randn(6, 20000)", 1.0),
+        ("x.float().mean(-1).to(torch.bfloat16)", "torch.randn(8, 16384, dtype=torch.bfloat16)", 1.0),
+        ("x.softmax(-1)", "torch.randn(12, 700)", 1.0),
+        ("x.amax(-1)", "torch.randn(400, 40)", 0.9),
+    ],
+)
+def test_one_dropped_element_is_found_with_the_stated_probability(oracle_of, body, inputs, least) -> None:
+    found = dropped_element(oracle_of(task(body, inputs)), "given")
+    assert found.share >= least, found
+
+
+def test_a_dropped_element_that_no_result_depends_on_is_not_counted(oracle_of) -> None:
+    found = dropped_element(oracle_of(task("x[:, :4].tanh()", "torch.randn(9, 64)")), "given")
+    assert found.tried < 12 and found.found == found.tried

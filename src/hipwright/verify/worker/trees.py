@@ -122,7 +122,22 @@ def refill(live: Any, originals: Any, *, keep_version: bool = False, look: bool 
     if any(tensor.shape != value.shape for tensor, value in pairs):
         raise CandidateError("the shapes changed between two calls at the same address", stage="verify")
     for index in differing(live, originals) if look else range(len(pairs)):
-        (pairs[index][0].data if keep_version else pairs[index][0]).copy_(pairs[index][1])
+        tensor, value = map(once, pairs[index])
+        (tensor.data if keep_version else tensor).copy_(value)
+
+
+def once(tensor: Tensor) -> Tensor:
+    """The tensor with one element along each dimension of stride 0, where all are the same memory."""
+    for axis, step in enumerate(tensor.stride()):
+        if step == 0 and tensor.shape[axis] > 1:
+            tensor = tensor.narrow(axis, 0, 1)
+    return tensor
+
+
+def refillable(live: Any, originals: Any) -> bool:
+    """Whether `live` can hold the values of `originals`: dimensions of stride 0 are the same in both."""
+    pairs = zip(tensors_of(live), tensors_of(originals), strict=True)
+    return all(once(tensor).shape == once(value).shape for tensor, value in pairs)
 
 
 def to_host(value: Any, device: str) -> Tree:

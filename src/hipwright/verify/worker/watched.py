@@ -30,6 +30,7 @@ from hipwright.verify.worker.trees import (
     on_device,
     read,
     refill,
+    refillable,
     start_fetch,
     tensors_of,
 )
@@ -249,7 +250,7 @@ class WatchedCandidate:
         return start_fetch(self._kept[name], self.device, self._staged if waited else None)
 
     def _place(self, originals: Any, *, reuse: bool) -> Any:
-        if reuse and self._inputs is not None:
+        if reuse and self._inputs is not None and refillable(self._inputs, originals):
             refill(self._inputs, originals, keep_version=True, look=not isinstance(self.subject, ProgramSubject))
         else:
             self._inputs = guarded(originals, self.subject.guard)
