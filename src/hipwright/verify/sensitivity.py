@@ -44,13 +44,12 @@ def dropped_element(
 ) -> DroppedElement:
     """Detection of one dropped element of a workload's float inputs, each sample a random one, under these families.
 
-    An element whose loss changes no result in fp64 under any family is not counted. Raises errors of the infrastructure.
+    An element whose loss changes no result in fp64 under any family is not counted. Raises infrastructure errors.
     """
     known = [f for f in families if f in oracle.families(workload)]
     cases = [case for case in (oracle.case(workload, family) for family in known) if not case.rejected]
-    floats = (
-        [n for n, leaf in enumerate(tensor_leaves(cases[0].inputs)) if leaf.is_float and leaf.numel] if cases else []
-    )
+    leaves = tensor_leaves(cases[0].inputs) if cases else []
+    floats = [number for number, leaf in enumerate(leaves) if leaf.is_float and leaf.numel]
     rng = generator(oracle.seed or 0, "dropped", workload)
     tried = found = of = 0
     for _ in range(samples if floats else 0):
