@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from hipwright.disk import naming
 from hipwright.errors import BadInput
 from hipwright.machine import existing_file
 
@@ -39,6 +40,11 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
 
 def write_file(path: Path, text: str) -> None:
     """Writes one text file atomically, with the permissions of the umask."""
+    with naming(path):
+        _replace(path, text)
+
+
+def _replace(path: Path, text: str) -> None:
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as stream:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from hipwright.archive import schema
 from hipwright.archive.read_only import cannot_open_to_write, cannot_write, open_read_only
+from hipwright.disk import HINT as DISK_HINT
+from hipwright.disk import is_full
 from hipwright.errors import BadInput, InfrastructureError
 
 DAMAGED_HINT = "`hipwright runs --check` names every row that cannot be read; other runs are not affected"
@@ -58,9 +60,8 @@ def archive_errors(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         if cannot_write(error):
             raise not_writable(path) from error
-        raise InfrastructureError(
-            f"cannot use the archive {path}: {error}", hint="check its permissions and the free space"
-        ) from error
+        hint = DISK_HINT if is_full(path) else "check its permissions and the free space"
+        raise InfrastructureError(f"cannot use the archive {path}: {error}", hint=hint) from error
     except sqlite3.DatabaseError as error:
         raise InfrastructureError(f"the archive {path} is damaged: {error}", hint=BROKEN_HINT) from error
     except OSError as error:

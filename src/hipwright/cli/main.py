@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -36,6 +38,7 @@ from hipwright.cli import (
 )
 from hipwright.cli.output import print_error, print_json
 from hipwright.cli.stopping import StopSignals, end_process, interrupted_code, interrupted_object
+from hipwright.disk import file_error
 from hipwright.errors import HipwrightError
 
 app = typer.Typer(
@@ -115,7 +118,7 @@ def _main(argv: Sequence[str], json_mode: bool) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        return _unexpected(error, json_mode)
+        return _unexpected(error, argv)
 
 
 def _interrupted(json_mode: bool) -> int:
@@ -136,7 +139,17 @@ def _report(error: HipwrightError, json_mode: bool) -> int:
     return error.exit_code
 
 
-def _unexpected(error: Exception, json_mode: bool) -> int:
+def _places(argv: Sequence[str]) -> list[str]:
+    """Where a command may write: the paths among its arguments first."""
+    from hipwright import config
+
+    words = [word.partition("=")[2] or word for word in argv]
+    return [word for word in words if os.sep in word or Path(word).exists()] + [
+        str(place) for place in (config.home(), config.cache_dir(), tempfile.gettempdir(), ".")
+    ]
+
+
+def _unexpected(error: Exception, argv: Sequence[str]) -> int:
     """A usage error of the command line (exit 2), a file that cannot be written, or a defect of hipwright (exit 3)."""
     usage = getattr(error, "format_message", None)  # typer's own error class differs between its versions
     if os.environ.get("HIPWRIGHT_DEBUG") == "1" and not usage:
@@ -144,13 +157,13 @@ def _unexpected(error: Exception, json_mode: bool) -> int:
     if usage:
         wrapped = _as_bad_input(str(usage()), getattr(error, "ctx", None))
     elif isinstance(error, OSError):
-        wrapped = HipwrightError(str(error), hint="check the path, its permissions and the free space")
+        wrapped = file_error(error, _places(argv))
     else:
         wrapped = HipwrightError(
             f"internal error: {type(error).__name__}: {error}",
             hint="this is a bug in hipwright: HIPWRIGHT_DEBUG=1 shows the traceback to report",
         )
-    return _report(wrapped, json_mode)
+    return _report(wrapped, "--json" in argv)
 
 
 def _as_bad_input(message: str, context: Any) -> HipwrightError:

@@ -22,6 +22,7 @@ import msgspec
 
 from hipwright.archive.lock import run_lock
 from hipwright.dataset.records import Pair
+from hipwright.disk import naming
 from hipwright.engine.version import source_key
 from hipwright.errors import BadInput
 from hipwright.records import Record
@@ -244,7 +245,7 @@ class DatasetStore:
 
 def append_durably(path: Path, data: bytes) -> None:
     """Append to a file and fsync it."""
-    with path.open("ab") as stream:
+    with naming(path), path.open("ab") as stream:
         stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())
@@ -257,7 +258,7 @@ def _with_fields(line: bytes, fields: Mapping[str, Any]) -> bytes:
 def replace_file(path: Path, parts: Iterable[bytes]) -> None:
     """Replace a file atomically and durably."""
     aside = path.with_name(f".{path.name}.new")
-    with aside.open("wb") as stream:
+    with naming(path), aside.open("wb") as stream:
         stream.writelines(parts)
         stream.flush()
         os.fsync(stream.fileno())

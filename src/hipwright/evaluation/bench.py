@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from hipwright.disk import naming
 from hipwright.errors import HipwrightError, InfrastructureError
 from hipwright.evaluation.faults import MACHINE_FAULTS
 from hipwright.records import Evaluation, Record, Timing
@@ -228,7 +229,7 @@ class RowStore:
         self._rows[row.key] = row
         if self._path is None:
             return
-        with self._path.open("ab") as stream:
+        with naming(self._path), self._path.open("ab") as stream:
             stream.write(row.to_json().encode() + b"\n")
             stream.flush()
             os.fsync(stream.fileno())

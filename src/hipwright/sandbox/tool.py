@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from hipwright.disk import HINT as DISK_HINT
+from hipwright.disk import is_full, naming
 from hipwright.errors import InfrastructureError
 from hipwright.sandbox import bwrap
 from hipwright.sandbox.limits import TOOL_FILE_MB, Limits
@@ -58,9 +60,12 @@ def run_tool(
         for name, data in (files or {}).items():
             target = folder.joinpath(*_parts(name))
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(data)
+            with naming(target):
+                target.write_bytes(data)
         command, variables = _command(argv, folder, ro, env or {}, limits, file_mb, unsafe)
         returncode, texts, timed_out = _run(command, folder, variables, limits.wall_s)
+        if returncode and is_full(folder):  # no fault of what the tool was given
+            raise InfrastructureError(f"{argv[0]} failed: no space left in {folder.parent}", hint=DISK_HINT)
         collected = {name: _collect(folder, name, file_mb << 20) for name in outputs}
     found = {name: data for name, data in collected.items() if data is not None}
     return ToolResult(returncode, texts[0], texts[1], found, timed_out)

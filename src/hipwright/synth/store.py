@@ -24,6 +24,7 @@ from typing import IO, Any, Self
 import msgspec
 
 from hipwright import __version__
+from hipwright.disk import naming
 from hipwright.errors import BadInput
 from hipwright.records import Record
 from hipwright.synth.records import DroppedDraft, SyntheticTask
@@ -116,7 +117,8 @@ class SynthStore:
     def close(self) -> None:
         """Close the files and release the lock."""
         for stream in (self._task_lines, self._dropped_lines, self._lock):
-            stream.close()
+            with naming(self.folder):
+                stream.close()
 
     # ---------------------------------------------------------------- writing
 
@@ -127,8 +129,9 @@ class SynthStore:
 
     def _append(self, stream: IO[bytes], record: Record, place: _Line) -> None:
         line = {**place.to_dict(), **record.to_dict()}
-        stream.write(json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode() + b"\n")
-        stream.flush()
+        with naming(self.folder / (TASKS if stream is self._task_lines else DROPPED)):
+            stream.write(json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode() + b"\n")
+            stream.flush()
 
     def _end_index(self, index: int) -> None:
         self.next_index = index + 1
@@ -231,7 +234,7 @@ def _locked(folder: Path) -> IO[bytes]:
 def _replace(path: Path, text: str) -> None:
     """Replace a file atomically and durably."""
     part = path.with_name(f".{path.name}.part")
-    with part.open("w", encoding="utf-8") as stream:
+    with naming(path), part.open("w", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from hipwright.disk import naming
 from hipwright.records import Build, content_key
 
 
@@ -77,7 +78,7 @@ def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with naming(path), os.fdopen(handle, "wb") as stream:
             stream.write(data)
         Path(name).chmod(0o644)
         Path(name).replace(path)

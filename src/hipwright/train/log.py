@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from hipwright.disk import naming
 from hipwright.errors import BadInput
 
 METRICS, SAMPLES = "metrics.jsonl", "samples.jsonl"
@@ -137,8 +138,9 @@ class _LogFile:
     def write(self, stage: str, step: int, key: str, value: dict[str, Any]) -> None:
         if self._resume is not None and stage not in self._trimmed:
             self._trim(stage, self._resume)
-        self._stream.write(msgspec.json.encode({"stage": stage, "step": step, key: value}) + b"\n")
-        self._stream.flush()
+        with naming(self._path):
+            self._stream.write(msgspec.json.encode({"stage": stage, "step": step, key: value}) + b"\n")
+            self._stream.flush()
 
     def close(self) -> None:
         self._stream.close()

@@ -14,6 +14,7 @@ from hipwright.dataset.export.rows import COLUMNS, flat, unflat
 from hipwright.dataset.export.writing import write
 from hipwright.dataset.records import Pair
 from hipwright.dataset.store import BadRow
+from hipwright.disk import naming
 from hipwright.errors import BadInput
 
 
@@ -30,11 +31,13 @@ class JsonlSink:
         """Append a row."""
         line = msgspec.json.encode(row) + b"\n"
         self._bytes += len(line)
-        self._stream.write(line)
+        with naming(self._path):
+            self._stream.write(line)
 
     def close(self) -> tuple[list[Path], int]:
         """([the file], its bytes)."""
-        self._stream.close()
+        with naming(self._path):
+            self._stream.close()
         return [self._path], self._bytes
 
 
