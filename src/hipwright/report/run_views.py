@@ -10,6 +10,7 @@ from typing import Any
 from hipwright.archive import TrialDetail
 from hipwright.measure.describe import describe_device, describe_interval
 from hipwright.records import Evaluation, TargetResult, Timing, Verdict, Versus
+from hipwright.report.evidence import evidence_table
 from hipwright.report.formatting import BAD, GOOD, UNSURE, number, percent, seconds, tone
 from hipwright.report.pair_plot import pair_plot
 from hipwright.report.run_data import ReportData
@@ -193,6 +194,7 @@ def verification(evaluation: Evaluation | None) -> dict[str, Any] | None:
         "verdict": verdict,
         "tone": tone(verdict.status),
         "table": error_table(verdict.checks),
+        "rests_on": evidence_table(verdict),
         "checks": [(CHECKS.get(name, name.replace("_", " ")), value) for name, value in _checks(verdict).items()],
         "skipped": list(verdict.skipped.items()),
         "evidence": [(name.replace("_", " "), value) for name, value in verdict.evidence.items() if value != {}],
@@ -213,9 +215,8 @@ CHECKS = {
 
 def _checks(verdict: Verdict) -> dict[str, str]:
     """The checks to list, without those that have their own table and without their time."""
-    shown = {
-        name: value for name, value in verdict.checks.items() if name not in ("errors", "shapes", "families", "seconds")
-    }
+    own_tables = ("errors", "shapes", "families", "seconds", "evidence")
+    shown = {name: value for name, value in verdict.checks.items() if name not in own_tables}
     if verdict.passed and "seconds" in verdict.checks and "races" not in shown:
         shown = {"races": "none found: every access was checked", **shown}
     return {name: _check_text(name, value) for name, value in shown.items()}

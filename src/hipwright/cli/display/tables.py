@@ -10,6 +10,7 @@ from rich.text import Text
 
 from hipwright.api.plain import OWNERS, clean
 from hipwright.records import Evaluation, Timing, Verdict
+from hipwright.report.evidence import evidence_sentence, evidence_table
 from hipwright.report.formatting import byte_count, number, percent, seconds, tone
 from hipwright.report.run_views import in_order, timing_view, verdict_of
 from hipwright.targets import TARGETS
@@ -31,6 +32,7 @@ def print_evaluation(out: Console, name: str, evaluation: Evaluation, notes: Seq
     )
     if evaluation.passed:
         out.print(_proof(evaluation))
+        print_evidence(out, verdict_of(evaluation))
     else:
         print_rejection(out, evaluation)
     if any(result.build and result.build.ok for result in evaluation.targets.values()):
@@ -49,6 +51,16 @@ def _proof(evaluation: Evaluation) -> str:
         if verdict.worst_error is not None:
             parts.append(f"worst error {number(verdict.worst_error)} of its tolerance")
     return "; ".join(parts)
+
+
+def print_evidence(out: Console, verdict: Verdict | None) -> None:
+    """What a pass rests on: the shapes and input families that would reject a trivial answer."""
+    table = evidence_table(verdict)
+    if table is None:
+        return
+    out.print(evidence_sentence(table), style="dim")
+    rows = [(row["workload"], row["cases"], row["families"]) for row in table["rows"]]
+    out.print(plain_table(("shape", "cases", "inputs drawn"), rows, right=("cases",)))
 
 
 def print_rejection(out: Console, evaluation: Evaluation) -> None:
