@@ -157,7 +157,19 @@ def evaluation(task: Task, program: Program, text: str, passed: bool) -> Evaluat
         evidence={} if passed else {"index": [3, 17], "expected": 1.25, "got": -0.5, "family": "outliers" + text},
         workloads=("given" + text, "derived_odd", "derived_small"),
         skipped={"derived_zero" + text: "an empty output proves nothing" + text},
-        checks={"errors": errors, "races": "none found", "waves": [64, 32], "poison": "outputs agree", "note": text},
+        checks={
+            "errors": errors,
+            "races": "none found",
+            "waves": [64, 32],
+            "poison": "outputs agree",
+            "note": text,
+            "shapes": {"given" + text: ["float32[8, 512]", "float32[512]" + text]},
+            "evidence": {
+                "minimum": 3,
+                "rejecting": {"zeros": 21, "constant": 20, "other_inputs": 21, "shifted" + text: 4},
+                "cases": {"given" + text: list(families), "derived_odd": ["normal", "given" + text]},
+            },
+        },
     )
     return Evaluation(
         task=task.key,

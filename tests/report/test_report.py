@@ -9,7 +9,9 @@ import pytest
 from msgspec import structs
 from report_sample import HOSTILE, sample
 
+from hipwright.records import Verdict
 from hipwright.report import ReportData, render
+from hipwright.report.evidence import evidence_table
 from hipwright.report.html import visible
 
 PAGE_TAGS = {
@@ -127,3 +129,19 @@ def test_a_figure_is_never_called_measured_without_a_timing() -> None:
     targets = {name: result for name, result in data.evaluation.targets.items() if result.timing is None}
     bare = structs.replace(data, evaluation=structs.replace(data.evaluation, targets=targets))
     assert not re.search(r"\bmeasured on\b|MEASURED", Page(render(bare)).text)
+
+
+def test_a_pass_shows_what_it_rests_on() -> None:
+    page = render(sample())
+    section = page[page.index("What the pass rests on") : page.index("Largest error")]
+    assert "a pass needs 3 for each" in section and "other inputs" in section and "float32[8, 512]" in section
+    assert section.count("<tr>") == 5 and "non_contiguous" in section, "two tables: the answers, and a row a shape"
+    assert "What the pass rests on" not in render(sample(passed=False))
+
+
+@pytest.mark.parametrize("evidence", [None, [], {}, {"cases": 3}, {"cases": {}}, {"cases": {"given": ["x"]}}])
+def test_evidence_of_another_version_is_left_out(evidence: object) -> None:
+    verdict = Verdict(status="pass", checks={} if evidence is None else {"evidence": evidence})
+    table = evidence_table(verdict)
+    assert (table is not None) == (evidence == {"cases": {"given": ["x"]}})
+    assert table is None or (table["rows"][0]["cases"], table["answers"]) == (1, [])

@@ -12,7 +12,7 @@ def evidence_table(verdict: Verdict | None) -> dict[str, Any] | None:
     """The table of checks["evidence"]; None for a verdict that is no pass, or is of an earlier version.
 
     rows: {workload, inputs, cases, families} of each shape, the task's own names as they are; answers: (trivial answer,
-    cases that reject it); minimum: of such cases that a pass needs; weakest: the fewest of them.
+    cases that reject it); minimum: of such cases that a pass needs.
     """
     found = verdict.checks.get("evidence") if verdict is not None and verdict.passed else None
     if verdict is None or not isinstance(found, Mapping) or not isinstance(found.get("cases"), Mapping):
@@ -30,15 +30,7 @@ def evidence_table(verdict: Verdict | None) -> dict[str, Any] | None:
         }
         for workload, families in found["cases"].items()
     ]
-    counts = [count for count in answers.values() if isinstance(count, int)]
-    if not rows:
-        return None
-    return {
-        "rows": rows,
-        "answers": list(answers.items()),
-        "minimum": found.get("minimum", 0),
-        "weakest": min(counts, default=0),
-    }
+    return {"rows": rows, "answers": list(answers.items()), "minimum": found.get("minimum", 0)} if rows else None
 
 
 def evidence_sentence(table: Mapping[str, Any]) -> str:
