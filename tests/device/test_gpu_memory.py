@@ -17,9 +17,10 @@ from hipwright.errors import CandidateError
 from hipwright.program import parse
 from hipwright.program.signature import parse_signatures
 from hipwright.torchio import to_torch, tree_from_torch
-from hipwright.verify.worker import trees, watched
+from hipwright.verify.worker import program_subject, trees
+from hipwright.verify.worker.program_subject import ProgramSubject
 from hipwright.verify.worker.staging import PinnedStaging
-from hipwright.verify.worker.watched import ProgramSubject, RunSetting, WatchedCandidate
+from hipwright.verify.worker.watched import RunSetting, WatchedCandidate
 
 from .copy_kernels import BLOCK, GRID, HIP, copy_driver
 from .fake_driver import FakeDriver
@@ -201,7 +202,7 @@ def test_a_call_is_waited_for_once(driver: FakeDriver, monkeypatch: pytest.Monke
     for owner, name in ((GuardedDevice, "deferred_check"), (GpuLauncher, "sync")):
         inner = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *a, f=inner, n=name: (waits.append(n), f(*a))[1])
-    for module in (watched, trees):
+    for module in (program_subject, trees):
         plain = trees.read
         monkeypatch.setattr(module, "read", lambda flags, f=plain: (waits.extend(["read"][: len(flags)]), f(flags))[1])
     x = torch.randn(5)

@@ -25,8 +25,8 @@ from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
 from hipwright.verify.candidate import POISON_A, CallReply, CandidateSession, Rejected
+from hipwright.verify.case_draws import VerificationCase as Trial
 from hipwright.verify.inputs import with_values
-from hipwright.verify.oracle import VerificationCase as Trial
 from hipwright.verify.verification import first_difference
 
 EQUIVALENCE_TRIALS = 1000

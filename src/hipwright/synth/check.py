@@ -22,8 +22,9 @@ from hipwright.task import TaskHandle
 from hipwright.task.handle import Outline
 from hipwright.tensors import Tree, leaves, tensor_leaves
 from hipwright.verify import Oracle
+from hipwright.verify.case_draws import VerificationCase
 from hipwright.verify.expected import Rule, rules
-from hipwright.verify.oracle import MUTATED, VerificationCase
+from hipwright.verify.oracle import MUTATED
 
 Stage = Literal["static", "open", "forward", "nonfinite", "random", "degenerate", "too large", "duplicate", "capture"]
 

@@ -7,8 +7,9 @@ hip_lint.lint  warnings about HIP source, never a verdict
 """
 
 from hipwright.verify.candidate import WORKER
+from hipwright.verify.case_draws import VerificationCase
 from hipwright.verify.cpu.verifier import verify_cpu
-from hipwright.verify.oracle import Oracle, VerificationCase
+from hipwright.verify.oracle import Oracle
 from hipwright.verify.reply import checked_trace
 
 __all__ = ["WORKER", "Oracle", "VerificationCase", "checked_trace", "verify_cpu"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,11 @@ from hipwright.errors import BadInput, CandidateError, GuardFailed, TaskError, W
 from hipwright.records import Program, Status, Verdict
 from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
 from hipwright.tensors import BITS, HostTensor, Tree, tensor_leaves
+from hipwright.verify.case_draws import VerificationCase
 from hipwright.verify.compare import compare
 from hipwright.verify.comparison import OutputComparison
-from hipwright.verify.oracle import VerificationCase
 from hipwright.verify.reply import Malformed, accepted_report, check_run, forged_reply
+from hipwright.verify.sequences.call_sequence import KEPT, SequencedCall
 
 WORKER = "hipwright.verify.cpu.worker:CpuWorker"
 """The service that candidate sessions run; a zygote for candidates preloads its module."""
@@ -100,13 +101,23 @@ class CandidateSession:
             ) from error
         return answer
 
-    def mutate(self, case: VerificationCase) -> None:
-        """Writes the case's values to parameters and buffers, at their addresses."""
-        self._call("mutate", {}, case.state, case)
+    def mutate(self, case: VerificationCase, carried: Collection[str] = ()) -> None:
+        """Writes the case's values to parameters and buffers, at their addresses. carried: buffers that stay."""
+        self._call("mutate", {"carried": sorted(carried)}, case.state, case)
 
-    def kept(self, name: str, case: VerificationCase) -> Tree:
-        """The outputs of the call that was kept under a name, as they are now."""
-        return self._call("kept", {"keep": name}, None, case).tree
+    def sequence(self, steps: Sequence[SequencedCall], *, together: bool = False) -> Iterator[CallReply | GuardFailed]:
+        """The reply to each call of a sequence, then the outputs of the first one as they are now.
+
+        Each call is made when its reply is asked for. Raises what `run` raises.
+        """
+        for step in steps:
+            if step.carried is not None:
+                self.mutate(step.case, step.carried)
+            try:
+                yield self.run(step.case, **step.settings)
+            except GuardFailed as error:
+                yield error
+        yield self._call("kept", {"keep": KEPT}, None, steps[0].case)
 
     def _call(self, method: str, header: Mapping[str, Any], bundle: Tree, case: VerificationCase) -> CallReply:
         with attributed(case, header):

@@ -16,6 +16,7 @@ from hipwright.task import TaskHandle
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.verify import inputs as draws
 from hipwright.verify.expected import F64, Expected, Rule, rules
+from hipwright.verify.sequences.carried_state import BuffersAfter, ReferenceStates, same_bits
 from hipwright.verify.tolerance import (
     UNIT,
     exact_rule,
@@ -47,15 +48,36 @@ class Expectations:
 
         redraw: further inputs of their kind, for leaves of few elements. near_constant: as in `tolerance.floor`.
         """
+        return self.after(inputs, self.states(state), redraw, near_constant=near_constant)[0]
+
+    def states(self, state: Tree) -> ReferenceStates:
+        """The states that the runs of the reference start from."""
+        if self.policy.mode == "kernelbench":
+            return ReferenceStates(state, state, state)
+        if id(state) not in self._nudged:  # states are kept alive, so an id belongs to one state
+            held = {k: draws.nudge(state[k], self.nudge_seed, rounded=True) for k in ("params", "buffers")}
+            self._nudged[id(state)] = {**state, **held}
+        return ReferenceStates(state, state, self._nudged[id(state)])
+
+    def after(
+        self,
+        inputs: Tree,
+        states: ReferenceStates,
+        redraw: Callable[[int], Tree] | None = None,
+        *,
+        near_constant: bool = False,
+    ) -> tuple[Expected, BuffersAfter]:
+        """The expectation on these states, and the buffers afterwards."""
+        state = states.native
         native, after, info = self.handle.reference(inputs, state, dtype="native")
         aliases = alias_pairs(info)
         if self.policy.mode == "kernelbench":
             tree = _zip_rules("output", native, native, native, lambda p, n, e, m: kernelbench_rule(p, n))
             kept = {path: kernelbench_rule(f"buffer {path}", t) for path, t in after.items()}
-            return Expected({"outputs": tree, "buffers": kept}, aliases)
-        exact, exact_after, exact_info = self.handle.reference(inputs, state)
+            return Expected({"outputs": tree, "buffers": kept}, aliases), BuffersAfter(after, after, after)
+        exact, exact_after, exact_info = self.handle.reference(inputs, states.exact)
         dtype = str(exact_info.get("reference_dtype", "float64"))
-        nudged, nudged_after = self._on_nudged(inputs, state, exact, exact_after, native_only=dtype == "native")
+        nudged, nudged_after = self._on_nudged(inputs, states, exact, exact_after, native_only=dtype == "native")
         weights = tensor_leaves(state["params"])
         # without float64 the baseline is its own expectation, so its error is unknown
         c = self.policy.c * (NATIVE_SLACK if dtype == "native" else 1.0)
@@ -72,12 +94,13 @@ class Expectations:
         tree = _with_gather(tree, [t.to_f64() for t in tensor_leaves(inputs) if t.is_float])
         buffers = {}
         for path, tensor in after.items():
-            same = np.array_equal(_raw(tensor), _raw(state["buffers"][path]))
+            same = same_bits(tensor, state["buffers"][path])
             name = f"buffer {path}"
             buffers[path] = (
                 unchanged_rule(name, tensor) if same else rule(name, tensor, exact_after[path], nudged_after[path])
             )
-        return Expected({"outputs": tree, "buffers": buffers}, aliases, reference_dtype=dtype)
+        found = Expected({"outputs": tree, "buffers": buffers}, aliases, reference_dtype=dtype)
+        return found, BuffersAfter(after, exact_after, nudged_after)
 
     def exact(self, inputs: Tree, state: Tree) -> Expected | None:
         """The expectation where no honest program rounds: the native result is the rounded fp64 one, to the bit.
@@ -99,7 +122,7 @@ class Expectations:
         tree = _with_gather(tree, [t.to_f64() for t in tensor_leaves(inputs) if t.is_float])
         buffers = {}
         for path, tensor in after.items():
-            same = np.array_equal(_raw(tensor), _raw(state["buffers"][path]))
+            same = same_bits(tensor, state["buffers"][path])
             name = f"buffer {path}"
             buffers[path] = (
                 unchanged_rule(name, tensor) if same else exact_rule(name, tensor, exact_after[path], total_after[path])
@@ -134,21 +157,17 @@ class Expectations:
         return found
 
     def _on_nudged(
-        self, inputs: Tree, state: Tree, exact: Tree, after: Mapping[str, HostTensor], *, native_only: bool
+        self, inputs: Tree, states: ReferenceStates, exact: Tree, after: Mapping[str, HostTensor], *, native_only: bool
     ) -> tuple[Tree, Any]:
         """(outputs, buffers) of the reference on nudged inputs; `exact` and `after` where the nudge leaves its domain.
 
         native_only: inputs keep their dtype, since the reference accepts no other.
         """
-        seed = self.nudge_seed
-        if id(state) not in self._nudged:  # states are kept alive, so an id belongs to one state
-            held = {k: draws.nudge(state[k], seed, rounded=True) for k in ("params", "buffers")}
-            self._nudged[id(state)] = {**state, **held}
-        nudged = self._nudged[id(state)]
         try:
-            arguments = draws.nudge(inputs, seed + 1, rounded=native_only)
+            arguments = draws.nudge(inputs, self.nudge_seed + 1, rounded=native_only)
             dtype: Literal["native", "float64"] = "native" if native_only else "float64"
-            outputs, buffers, _ = self.handle.reference(arguments, nudged, dtype=dtype, close=narrowest(inputs, state))
+            narrow = narrowest(inputs, states.native)
+            outputs, buffers, _ = self.handle.reference(arguments, states.nudged, dtype=dtype, close=narrow)
         except HipwrightError as error:
             if isinstance(error, InfrastructureError):
                 raise
@@ -185,10 +204,6 @@ def narrowest(inputs: Tree, state: Tree) -> str:
 def alias_pairs(info: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
     """(leaf path, what it shares memory with), from the report of a worker or the task host."""
     return frozenset((str(a), str(b)) for a, b in info.get("aliases") or ())
-
-
-def _raw(tensor: HostTensor) -> Any:
-    return np.ascontiguousarray(tensor.bits()).view(np.uint8)
 
 
 def _zip_rules(path: str, native: Tree, exact: Tree, nudged: Tree, make: Any) -> Any:

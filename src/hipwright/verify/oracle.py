@@ -8,7 +8,7 @@ candidate has access to an expectation.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal
@@ -16,12 +16,13 @@ from typing import Literal
 from hipwright.errors import TaskError
 from hipwright.events import Listener, silent
 from hipwright.records import Status, TensorSpec, Workload
-from hipwright.tensors import tensor_leaves
+from hipwright.tensors import Tree, tensor_leaves
 from hipwright.verify import inputs as draws
 from hipwright.verify.admitted.task_sizes import TaskSizes
-from hipwright.verify.case_draws import MUTATED, TRIALS, USUAL, CaseDraws, VerificationCase
+from hipwright.verify.case_draws import MUTATED, TRIALS, USUAL, WHOLE, CaseDraws, VerificationCase
 from hipwright.verify.cpu.skipped import too_many
 from hipwright.verify.degenerate import MIN_DISCRIMINATING, TRIVIAL, case_evidence_of
+from hipwright.verify.sequences.call_sequence import SequencedCall, call_sequence
 
 __all__ = ["MUTATED", "TRIALS", "Oracle", "PlannedWorkload", "VerificationCase"]
 
@@ -58,6 +59,7 @@ class Oracle(CaseDraws):
         self._cases: dict[tuple[str, str], VerificationCase] = {}
         self._families: dict[str, tuple[str, ...]] = {}
         self._kinds: dict[str, bool] = {}
+        self._sequences: dict[str, tuple[SequencedCall, ...]] = {}
         self._planned: tuple[PlannedWorkload, ...] | None = None
         self._held: dict[int, tuple[PlannedWorkload, ...] | None] = {}
         self._known_effects: tuple[bool, tuple[str, ...]] | None = None
@@ -143,6 +145,40 @@ class Oracle(CaseDraws):
                 self._cases[key] = replace(case, seconds=spent)
                 self.listener("case", {"workload": workload, "family": family, "seconds": spent})
             return self._cases[key]
+
+    def sequence(self, workload: str) -> tuple[SequencedCall, ...]:
+        """Calls in a row on one state, on this workload."""
+        with self._lock:
+            if workload not in self._sequences:
+                known = self.families(workload)
+                normal, given = self.case(workload, "normal" if "normal" in known else known[0]), known[0]
+                first = self.case(workload, given) if normal.rejected else normal
+                mutated, third = self.case(workload, MUTATED), self.case(workload, given)
+                start = time.perf_counter()
+                self._sequences[workload] = call_sequence(
+                    first,
+                    None if mutated.rejected else mutated,
+                    third,
+                    self._expectations,
+                    self._redraws,
+                    self._seed("sequence", workload),
+                )
+                self.seconds += time.perf_counter() - start
+            return self._sequences[workload]
+
+    def _redraws(self, case: VerificationCase) -> Callable[[int], Tree]:
+        """A function that draws further inputs of the case's kind."""
+        whole = case.state is self._states.get(WHOLE)
+        family = case.family if case.family != MUTATED else "exact" if whole else "normal"
+
+        def redraw(number: int) -> Tree:
+            other = self.handle.inputs(case.workload, self._seed("again", case.workload, case.family, number))
+            if family in ("given", *TRIALS):
+                return other
+            domain, seed = self._domain(case.workload), self._seed("again", number)
+            return draws.make(other, family, domain, seed, case.workload, self.special)
+
+        return redraw
 
     def status(self) -> tuple[Status, str] | None:
         """("unscorable" or "degenerate", why) where the task can judge no program; else None."""

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal, Protocol
 
 import numpy as np
+from msgspec.structs import replace
 
 from hipwright.errors import GuardFailed
 from hipwright.records import Verdict
 from hipwright.tensors import HostTensor, tensor_leaves
 from hipwright.verify.admitted.stage import AdmittedStage
-from hipwright.verify.candidate import POISON_A, CallReply, Rejected, case_evidence, judge, launches
+from hipwright.verify.candidate import (
+    POISON_A,
+    CallReply,
+    Rejected,
+    case_evidence,
+    judge,
+    judge_outputs,
+    launches,
+)
 from hipwright.verify.evidence import JudgedEvidence
 from hipwright.verify.inputs import LAYOUTS, MIXED_AXES, SPECIAL
 from hipwright.verify.oracle import MUTATED, TRIALS, Oracle, PlannedWorkload, VerificationCase
+from hipwright.verify.reply import forged_reply
+from hipwright.verify.sequences.call_sequence import SequencedCall
 
 LARGE_ELEMENTS = 1 << 16  # a main workload with more runs only the families of `LARGE_WORKLOAD_FAMILIES`
 LARGE_WORKLOAD_FAMILIES = ("given", "normal", "shifted", "outliers", "zeros90", "strided", *TRIALS, *SPECIAL)
@@ -165,17 +176,33 @@ class Verification:
 
     # ---------------------------------------------------------------- what came of it
 
-    def attempt(self, session: CandidateRunner, case: VerificationCase) -> bool:
-        """Runs and judges one case; False where it is skipped."""
+    def attempt(self, session: CandidateRunner, case: VerificationCase, **settings: Any) -> bool:
+        """Runs and judges one case; False where it is skipped. settings: of `WatchedCandidate.run`."""
         if not self.usable(case):
             return False
         try:
-            answer = session.run(case)
+            answer = session.run(case, **settings)
         except GuardFailed as error:
             self.note_declined(case, error)
             return False
-        self.judge(case, answer)
+        try:
+            self.judge(case, answer)
+        except Rejected as rejected:
+            raise self._explained(session, case, settings, rejected) from None
         return True
+
+    def _explained(
+        self, session: CandidateRunner, case: VerificationCase, settings: Mapping[str, Any], rejected: Rejected
+    ) -> Rejected:
+        """A rejection that also says whether the memory of an earlier call is to blame."""
+        if rejected.verdict.status != "wrong_value" or "memory" not in settings:
+            return rejected
+        try:
+            judge(case, session.run(case))
+        except (Rejected, GuardFailed):
+            return rejected
+        note = "what an earlier call left in its memory or LDS changes the result (on fresh memory it is right): "
+        return Rejected(replace(rejected.verdict, message=note + rejected.verdict.message))
 
     def usable(self, case: VerificationCase) -> bool:
         """Whether a case can be judged; one that cannot, or that proves nothing, is listed as skipped."""
@@ -204,6 +231,25 @@ class Verification:
             self.worst = max(self.worst or 0.0, found.worst_error)
             row = self.checks.setdefault("errors", {}).setdefault(case.workload, {})  # the report's table
             row[case.family] = max(row.get(case.family, 0.0), round(found.worst_error, 4))
+
+    def judge_sequence(
+        self, steps: Sequence[SequencedCall], outcomes: Iterable[CallReply | GuardFailed | Verdict]
+    ) -> None:
+        """Judges the replies to a sequence, and the first call's outputs after the last one."""
+        first, number = steps[0].case, -1
+        for number, outcome in enumerate(outcomes):
+            if isinstance(outcome, Verdict):
+                raise Rejected(outcome)
+            if isinstance(outcome, GuardFailed):
+                return
+            if number < len(steps):
+                self.judge(steps[number].case, outcome, steps[number].note)
+            elif not first.expected.aliases:
+                judge_outputs(first, outcome.tree["outputs"], "an earlier call's result changed with the next call: ")
+        if number != len(steps):
+            raise Rejected(forged_reply(f"the worker replies to {number} of {len(steps)} calls in a row"))
+        self.checks["second_call"] = "pass"
+        self.checks["calls_on_one_state"] = len(steps)
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
@@ -240,6 +286,11 @@ class Verification:
         """The input shapes of the workloads that the verdict rests on."""
         first = {name: self.oracle.case(name, self.first_family(name)).inputs for name in self.evidence.workloads()}
         return {name: [f"{t.dtype}{list(t.shape)}" for t in tensor_leaves(inputs)] for name, inputs in first.items()}
+
+
+def alternating_memory(cases: Sequence[VerificationCase]) -> list[tuple[VerificationCase, Mapping[str, Any]]]:
+    """The cases with their settings: every second call finds in its memory what the call before it left."""
+    return [(case, {"memory": "left"} if number % 2 else {}) for number, case in enumerate(cases)]
 
 
 def elements(case: VerificationCase) -> int:

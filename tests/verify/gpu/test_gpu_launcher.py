@@ -15,12 +15,12 @@ from hipwright.records import Build, Program
 from hipwright.tensors import HostTensor
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify.candidate import Rejected
+from hipwright.verify.case_draws import VerificationCase
 from hipwright.verify.expected import Expected
 from hipwright.verify.gpu import worker as gpu_worker
 from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.side import GpuSide
 from hipwright.verify.gpu.verifier import verify_gpu
-from hipwright.verify.oracle import VerificationCase
 from tests.verify.gpu.host_source import HostSource, read_whole
 
 TEXT = """

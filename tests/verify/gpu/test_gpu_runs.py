@@ -16,8 +16,10 @@ from hipwright.tensors import HostTensor, Tree
 from hipwright.torchio import tree_from_torch
 from hipwright.verify.gpu.calls import CandidateCalls
 from hipwright.verify.gpu.subject_factory import LoadedCandidate
+from hipwright.verify.sequences.call_sequence import KEPT
+from hipwright.verify.worker.program_subject import ProgramSubject
 from hipwright.verify.worker.staging import PinnedStaging
-from hipwright.verify.worker.watched import ProgramSubject, RunSetting, WatchedCandidate
+from hipwright.verify.worker.watched import RunSetting, WatchedCandidate
 from tests.device.fake_driver import FakeDriver, pointer
 
 HIP = """#include <hip/hip_runtime.h>
@@ -121,7 +123,9 @@ def reply(
     kernel.log.clear()
     if again:
         state = {"params": {"w": HostTensor.of(np.float32([7, 5]))}, "buffers": {"b": HostTensor.of(np.float32([9]))}}
-        info, trees = runs.again(loaded, {"together": together}, [given(*sizes)[0], state, given(*sizes)[1]])
+        steps = [{"keep": KEPT}, {"reuse": True, "carry": True, "memory": "left"}]
+        header = {"runs": steps, "carried": [[], []], "together": together}
+        info, trees = runs.sequence(loaded, header, [given(*sizes), [None, state]])
     else:
         info, trees = runs.many(loaded, {"runs": settings, "together": together}, given(*sizes))
     return info, [_plain(tree) for tree in trees], kernel.log

@@ -156,7 +156,7 @@ def test_a_verification_needs_few_messages(tasks: Any, workers: Zygote, cache: B
         real = worker.call
         worker.call = lambda method, *a, **k: (calls.append(method), real(method, *a, **k))[1]  # type: ignore[method-assign]
         assert verdict_of(text, oracle, worker, gate="fast").passed
-        assert calls == ["load", "run_many", "run_many", "again", "unload"]
+        assert calls == ["load", "run_many", "run_many", "sequence", "unload"]
         calls.clear()
         assert verdict_of(text, oracle, worker).passed
         assert len(calls) <= 9

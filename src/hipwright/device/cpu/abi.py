@@ -55,6 +55,7 @@ class LaunchRecord(ctypes.Structure):
         ("lds_static", c_uint32),
         ("loops", c_uint32),
         ("checked", c_uint32),
+        ("lds_kept", c_uint32),
         ("seed", c_uint64),
         ("poison", c_uint64),
         ("limit_us", c_uint64),

@@ -36,7 +36,8 @@ class CpuLauncher:
     """Runs the kernels of one shared library. One launch at a time; not for several threads.
 
     order: the order of threads, waves and blocks between barriers; `seed` decides a shuffled one. poison: the byte that
-    marks memory never written (`poison.pattern`). launch_limit_s: processor seconds a launch may take.
+    marks memory never written (`poison.pattern`). launch_limit_s: processor seconds a launch may take. keep_lds: blocks
+    find in LDS what earlier ones left, instead of poison.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class CpuLauncher:
         self._signatures = signatures
         self._order, self._seed, self._poison = order, seed, poison
         self._limit_s, self._lds_limit = launch_limit_s, lds_limit
+        self.keep_lds = False
         self._memory = GuardedMemory()
         self._crash_page = crash_page()
         self._stats: list[dict[str, Any]] = []
@@ -168,6 +170,7 @@ class CpuLauncher:
             lds_static=known["lds"],
             loops=self._meta["loops"],
             checked=self.checked,
+            lds_kept=self.keep_lds,
             seed=self._seed,
             poison=pattern(self._poison) * 0x0001000100010001,
             limit_us=int(self._limit_s * 1e6),

@@ -18,7 +18,8 @@ FILENAME = "<plan>"
 class LoweredPlan:
     """The executable functions of a program.
 
-    tensors: every parameter and buffer by path; kernels write buffers only, and change them in place.
+    tensors: every parameter and buffer by path; kernels write buffers only, and change them in place. prepared_from:
+    those that `prepare` reads.
     prepare_seconds: wall seconds of the last `prepare`; prepare_runs counts them.
     """
 
@@ -38,7 +39,7 @@ class LoweredPlan:
         self._required = required
         self._functions = functions
         self._forward = functions["forward"]
-        self._prepared_from = tuple(prepared_from)
+        self.prepared_from = tuple(prepared_from)
         self._prepared = prepared
         self._state: object = None
         self._has_prepare = "prepare" in functions
@@ -47,7 +48,7 @@ class LoweredPlan:
     @property
     def prepares(self) -> bool:
         """Whether `prepare` packs anything from parameters or buffers."""
-        return self._has_prepare and bool(self._prepared_from)
+        return self._has_prepare and bool(self.prepared_from)
 
     @property
     def prepared(self) -> dict[str, Any]:
@@ -58,7 +59,7 @@ class LoweredPlan:
         """Packs weights if a parameter changed since the last call (by version or address); True if it ran."""
         if not self._has_prepare:
             return False
-        state = [(t._version, t.data_ptr()) for t in self._prepared_from]
+        state = [(t._version, t.data_ptr()) for t in self.prepared_from]
         if state == self._state:
             return False
         started = time.perf_counter()

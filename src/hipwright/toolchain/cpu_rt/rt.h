@@ -35,7 +35,7 @@ typedef struct { // mirrored by device/cpu/abi.py
     void (*entry)(uint64_t *);
     uint64_t *args;
     uint32_t grid[3], block[3];
-    uint32_t wave, order, lds_dynamic, lds_static, loops, checked;
+    uint32_t wave, order, lds_dynamic, lds_static, loops, checked, lds_kept;
     uint64_t seed, poison, limit_us;
     hw_region *regions;
     uint32_t region_count, status;

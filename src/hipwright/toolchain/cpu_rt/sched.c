@@ -140,7 +140,14 @@ static void fill(char *to, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) to[i] = (char)(hw_poison >> (8 * (i & 7)));
 }
 
+// With lds_kept a block finds what the last one left, as on a GPU; only the red zone is filled.
 static void poison_lds(void) {
+    const hw_launch *l = hw.launch;
+    if (l->lds_kept) {
+        for (uint32_t i = l->lds_dynamic; i < l->lds_dynamic + LDS_RED_ZONE; i++)
+            hw_dyn_lds[i] = (char)(hw_poison >> (8 * (i & 7)));
+        return;
+    }
     if (hw.launch->lds_static) fill(__start_hw_lds, static_lds());
     if (hw.launch->lds_dynamic || hw.launch->lds_static) fill(hw_dyn_lds, hw.launch->lds_dynamic + LDS_RED_ZONE);
 }

@@ -8,7 +8,8 @@ from hipwright.program import Parsed
 from hipwright.records import Workload
 from hipwright.task.sizes import elements
 from hipwright.verify.admitted.choice import AdmittedShapes, UnjudgedSide, shapes_of
-from hipwright.verify.oracle import Oracle, PlannedWorkload, VerificationCase
+from hipwright.verify.case_draws import VerificationCase
+from hipwright.verify.oracle import Oracle, PlannedWorkload
 
 ADVERSARIAL = ("outliers", "shifted", "large")
 """Values under which an unstable path shows: overflow of exponentials, cancellation, range."""

@@ -3,7 +3,8 @@
 1. checked build, smallest supported workload: bounds, races, barriers, and values
 2. three launch orders and three poisons: equal bits, or within tolerance where float atomics leave the order open
 3. every input family, unseen shapes, and the task's own shapes where the cpu can run them
-4. a second call with new inputs and parameters at the same addresses; the first call's outputs must remain
+4. calls in a row on one state: new inputs and parameters at the same addresses, buffers and memory as earlier calls
+   left them; the first call's outputs must remain
 5. kernels replaced by no-ops: if the outputs are still correct, the program's kernels do none of the work
 """
 
@@ -30,12 +31,18 @@ from hipwright.verify.candidate import (
     CandidateSession,
     Rejected,
     judge,
-    judge_outputs,
 )
 from hipwright.verify.cpu.skipped import too_long
-from hipwright.verify.oracle import MUTATED, Oracle
+from hipwright.verify.oracle import Oracle
 from hipwright.verify.reply import accepted_report
-from hipwright.verify.verification import Gate, Verification, elements, first_difference, nondeterministic_verdict
+from hipwright.verify.verification import (
+    Gate,
+    Verification,
+    alternating_memory,
+    elements,
+    first_difference,
+    nondeterministic_verdict,
+)
 
 FULL_LAUNCH_S = 20.0  # CPU seconds of one launch at the task's own shapes
 FULL_SECONDS = 1.5  # predicted kernel seconds above which the task's own shapes are skipped
@@ -224,7 +231,9 @@ class CpuVerification(Verification):
     def families(self, session: CandidateSession) -> None:
         """Runs every family on the main workload."""
         cases = self.family_cases()
-        self.checks["families"] = [case.family for case in cases if self.attempt(session, case)]
+        self.checks["families"] = [
+            case.family for case, settings in alternating_memory(cases) if self.attempt(session, case, **settings)
+        ]
 
     def other_shapes(self, session: CandidateSession) -> None:
         """Runs shapes that the program cannot have been written for."""
@@ -265,20 +274,10 @@ class CpuVerification(Verification):
                     return  # the session has ended
 
     def second_call(self, session: CandidateSession) -> None:
-        """Calls again with new values at the same addresses, and reads the first call's outputs once more."""
-        first, second = self.main_case("normal"), self.main_case(MUTATED)
-        if second.rejected:
-            return
-        self.judge(first, session.run(first, keep="first"))
-        session.mutate(second)
-        try:
-            answer = session.run(second, reuse=True)
-        except GuardFailed:
-            return
-        self.judge(second, answer, "in a second call with new values at the same addresses, ")
-        if not first.expected.aliases:
-            judge_outputs(first, session.kept("first", first), "an earlier call's result changed with the next call: ")
-        self.checks["second_call"] = "pass"
+        """Calls in a row on one state (`sequences.call_sequence`), and reads the first call's outputs once more."""
+        assert self.main is not None
+        steps = self.oracle.sequence(self.main.workload.name)
+        self.judge_sequence(steps, session.sequence(steps))
 
     def noop(self) -> None:
         """Records whether the outputs are correct without the program's kernels."""

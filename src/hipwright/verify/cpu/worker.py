@@ -13,7 +13,8 @@ from hipwright.program import parse
 from hipwright.program.lower.trace import NoopLauncher, trace
 from hipwright.sandbox import lockdown
 from hipwright.tensors import Tree
-from hipwright.verify.worker.watched import ProgramSubject, RunSetting, WatchedCandidate
+from hipwright.verify.worker.program_subject import ProgramSubject
+from hipwright.verify.worker.watched import RunSetting, WatchedCandidate
 
 
 class CpuWorker:
@@ -42,13 +43,13 @@ class CpuWorker:
         return self._live.run(header, inputs)
 
     def mutate(self, header: dict[str, Any], table: Tree) -> tuple[dict[str, Any], Tree]:
-        """Writes new values to every parameter and buffer at its address."""
-        self._live.mutate(table)
+        """Writes new values to every parameter and buffer at its address, but for the carried buffers."""
+        self._live.mutate(table, frozenset(header["carried"]))
         return {}, None
 
     def kept(self, header: dict[str, Any], _: Tree) -> tuple[dict[str, Any], Tree]:
         """The outputs of an earlier call as they are now."""
-        return {}, self._live.kept(str(header["keep"]))
+        return {}, {"outputs": self._live.kept(str(header["keep"]))}
 
     def trace(self, header: dict[str, Any], inputs: Tree) -> tuple[dict[str, Any], Tree]:
         """Library operators and launches of the plan on these inputs (program.trace)."""

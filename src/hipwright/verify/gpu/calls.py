@@ -9,11 +9,13 @@ the next call runs. A fault of the device is reported for the first call, whiche
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hipwright.errors import CandidateError, GuardFailed
-from hipwright.tensors import Tree
+from hipwright.tensors import HostTensor, Tree, map_tensors
 from hipwright.verify.gpu.subject_factory import LoadedCandidate, faults
+from hipwright.verify.sequences.call_sequence import KEPT
 
 Entry = tuple[dict[str, Any], Tree]
 
@@ -45,26 +47,29 @@ class CandidateCalls:
                 row.begin(settings, case)
         return row.answer()
 
-    def again(
-        self, loaded: LoadedCandidate, header: Mapping[str, Any], bundle: Sequence[Tree]
+    def sequence(
+        self, loaded: LoadedCandidate, header: Mapping[str, Any], bundle: Sequence[Any]
     ) -> tuple[dict[str, Any], Tree]:
-        """Two calls at the same addresses, with new values and parameters in between; then the first outputs once more.
+        """Calls in a row on one state, then the outputs that the first one kept once more.
 
-        bundle: [first inputs, second state, second inputs]. The reply is that of `many`, with three entries, the last
-        of outputs only.
+        bundle: [inputs of each run, as for `many`; a state to write before each run, None for none]. header: as for
+        `many`, and "carried": for each run, the buffers that keep their values when its state is written. The reply is
+        that of `many` with one more entry, of outputs only, unless a call failed.
         """
-        first, state, second = bundle
+        given, states = bundle
+        cases = self._held(header, given)
+        if cases is None:
+            return {"stale": True}, None
         row = _CallSequence(loaded, self._noise, together=bool(header.get("together")))
-        row.begin({"keep": "first"}, first)
-        if row.over or row.declined:
-            return row.answer()
         original = loaded.live.table
         with faults(loaded, self._noise is not None):
-            loaded.live.mutate(state)
-            row.begin({"reuse": True}, second)
-            if row.over:
-                return row.answer()
-            kept = loaded.live.deferred_kept("first", waited=row.waits)
+            for settings, case, state, carried in zip(header["runs"], cases, states, header["carried"], strict=True):
+                if state is not None:
+                    loaded.live.mutate(state, frozenset(carried))
+                row.begin(settings, case)
+                if row.over or row.declined:
+                    return row.answer()
+            kept = loaded.live.deferred_kept(KEPT, waited=row.waits)
             loaded.live.mutate(original)
             reply, trees = row.answer()
             if row.over:
@@ -130,11 +135,17 @@ class _CallSequence:
                 return
             try:
                 with faults(self._loaded, self._noise is not None):
-                    self._found.append(ended())
+                    info, tree = ended()
+                    # without a device the tree is the program's own memory, which the next call may be given
+                    self._found.append((info, map_tensors(tree, _copied) if self._noise is None else tree))
             except GuardFailed as error:
                 self._found.append(({"guard": error.message, "line": error.line}, None))
             except CandidateError as error:
                 self._found.append(({"verdict": error.verdict().to_dict()}, None))
+
+
+def _copied(tensor: HostTensor) -> HostTensor:
+    return replace(tensor, storage=tensor.storage.copy())
 
 
 def _raising(error: Exception) -> Callable[[], Entry]:

@@ -22,7 +22,7 @@ from hipwright.tensors import Tree
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify.canary import Canary
 from hipwright.verify.candidate import LAUNCH_LIMIT_S, Rejected, attributed
-from hipwright.verify.oracle import VerificationCase
+from hipwright.verify.case_draws import VerificationCase
 from hipwright.verify.sent_inputs import SentInputs
 from hipwright.verify.standby import Standby
 

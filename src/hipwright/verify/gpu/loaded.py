@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,9 +13,9 @@ from hipwright.records import Program, TensorSpec, Verdict
 from hipwright.sandbox import Session
 from hipwright.tensors import HostTensor, Tree, leaves
 from hipwright.verify.candidate import POISON_A, CallReply, Rejected, with_case
+from hipwright.verify.case_draws import VerificationCase
 from hipwright.verify.gpu.chunk_source import CHUNK_BYTES, ChunkSource, span_bytes
 from hipwright.verify.gpu.connection import BULK_LIMIT_S, Mode, RunInfo, WorkerConnection
-from hipwright.verify.oracle import VerificationCase
 from hipwright.verify.reply import (
     Malformed,
     accepted_report,
@@ -26,6 +26,7 @@ from hipwright.verify.reply import (
     forged_reply,
     whole_numbers,
 )
+from hipwright.verify.sequences.call_sequence import SequencedCall
 
 Outcome = CallReply | GuardFailed | Verdict
 
@@ -80,41 +81,44 @@ class LoadedProgram:
         """
         if not items:
             return []
-        inputs = [case.inputs for case, _ in items]
+        header = {"together": together}
+        reply, trees = self._with_cases("run_many", header, items, lambda bundle: bundle)
+        return self._outcomes(reply, trees, items, together)
+
+    def sequence(self, steps: Sequence[SequencedCall], *, together: bool = False) -> list[Outcome]:
+        """The reply to each call of a sequence, then the outputs of the first one as they are now.
+
+        The list is shorter where a call failed.
+        """
+        items = [(step.case, step.settings) for step in steps]
+        states = [step.case.state if step.carried is not None else None for step in steps]
+        header = {"together": together, "carried": [sorted(step.carried or ()) for step in steps]}
+        reply, trees = self._with_cases("sequence", header, items, lambda bundle: [bundle, states])
+        kept: list[Outcome] = []
+        runs, most = reply.get("runs"), len(steps) + 1
+        if isinstance(runs, list) and len(runs) == most and isinstance(trees, list) and len(trees) == most:
+            if not isinstance(trees[-1], dict) or set(trees[-1]) != {"outputs"}:
+                raise Rejected(with_case(forged_reply("the worker's reply is not our code's"), steps[0].case, {}))
+            kept = [CallReply({}, trees[-1])]
+            reply, trees = {"runs": runs[:-1]}, trees[:-1]
+        return self._outcomes(reply, trees, items, together) + kept
+
+    def _with_cases(
+        self,
+        method: str,
+        header: Mapping[str, Any],
+        items: Sequence[tuple[VerificationCase, Mapping[str, Any]]],
+        bundle_of: Callable[[list[Tree]], Tree],
+    ) -> tuple[Any, Any]:
+        """The reply to a call of several runs; inputs that the worker has are not sent again."""
         for again in (False, True):
-            keys, drop, bundle = self._owner.cases.request(inputs)
-            header = {
-                "runs": [dict(settings) for _, settings in items],
-                "cases": keys,
-                "drop": drop,
-                "together": together,
-            }
-            reply, trees = self.call("run_many", header, bundle, case=items[0][0])
+            keys, drop, bundle = self._owner.cases.request([case.inputs for case, _ in items])
+            named = {"runs": [dict(settings) for _, settings in items], "cases": keys, "drop": drop, **header}
+            reply, trees = self.call(method, named, bundle_of(bundle), case=items[0][0])
             if again or not (isinstance(reply, dict) and reply.get("stale") is True):
                 break
             self._owner.cases.clear()
-        return self._outcomes(reply, trees, items, together)
-
-    def again(self, first: VerificationCase, second: VerificationCase, *, together: bool = False) -> list[Outcome]:
-        """Two calls at the same addresses, the second with new values and parameters; then the first's outputs as they
-        are now.
-
-        The last reply has outputs alone. The list is shorter where a call failed.
-        """
-        bundle = [first.inputs, second.state, second.inputs]
-        reply, trees = self.call("again", {"together": together}, bundle, case=first)
-        kept: list[Outcome] = []
-        runs = reply.get("runs")
-        if isinstance(runs, list) and len(runs) == 3 and isinstance(trees, list) and len(trees) == 3:
-            if not isinstance(trees[2], dict) or set(trees[2]) != {"outputs"}:
-                raise Rejected(with_case(forged_reply("the worker's reply is not our code's"), first, {}))
-            kept = [CallReply({}, trees[2])]
-            reply, trees = {"runs": runs[:2]}, trees[:2]
-        items: list[tuple[VerificationCase, Mapping[str, Any]]] = [
-            (first, {"keep": "first"}),
-            (second, {"reuse": True}),
-        ]
-        return self._outcomes(reply, trees, items, together) + kept
+        return reply, trees
 
     def trace(self, state: Tree, inputs: Tree) -> dict[str, Any]:
         """The library operators and launches of the plan, on tensors without data (TensorSpecs)."""
@@ -134,6 +138,8 @@ class LoadedProgram:
             check_many(reply, trees, len(items))
             for entry, tree, (case, header) in zip(reply["runs"], trees, items, strict=False):
                 if "guard" in entry:
+                    if self.program.form == "modelnew":
+                        raise Malformed("a guard, which host code cannot have")
                     error = GuardFailed("")
                     error.message, error.line = entry["guard"], entry["line"]
                     error.evidence = {"line": error.line}

@@ -23,8 +23,9 @@ from hipwright.program.lower.trace import NoopLauncher
 from hipwright.tensors import Tree
 from hipwright.verify.gpu.subjects import ModelNewSubject, NoopTimingLauncher
 from hipwright.verify.gpu.timing import SubjectTimer
+from hipwright.verify.worker.program_subject import ProgramSubject
 from hipwright.verify.worker.recorder import too_much_memory
-from hipwright.verify.worker.watched import CallableSubject, ProgramSubject, RunSetting, WatchedCandidate
+from hipwright.verify.worker.watched import CallableSubject, RunSetting, WatchedCandidate
 
 
 @dataclass

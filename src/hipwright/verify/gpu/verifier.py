@@ -28,13 +28,13 @@ from hipwright.verify.candidate import (
     CallReply,
     Rejected,
     judge,
-    judge_outputs,
 )
+from hipwright.verify.case_draws import VerificationCase
 from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.large_shapes import LargeShapeVerification, TimedInputs
 from hipwright.verify.gpu.loaded import LoadedProgram, Outcome
-from hipwright.verify.oracle import MUTATED, Oracle, VerificationCase
-from hipwright.verify.verification import Gate, first_difference, nondeterministic_verdict
+from hipwright.verify.oracle import Oracle
+from hipwright.verify.verification import Gate, alternating_memory, first_difference, nondeterministic_verdict
 
 if TYPE_CHECKING:
     from hipwright.verify.gpu.reference import DeviceReference
@@ -198,7 +198,7 @@ class GpuVerification(LargeShapeVerification):
         else:
             todo = [*self.family_cases(), *self.unseen_cases(), *self.own_cases()]
         ran = []
-        for batch in _batches([(case, {}) for case in todo if self.usable(case)]):
+        for batch in _batches(alternating_memory([case for case in todo if self.usable(case)])):
             for item, outcome in zip(batch, session.run_many(batch, together=gate == "fast"), strict=False):
                 if self.settle(item, outcome) is not None:
                     ran.append(item[0])
@@ -206,20 +206,10 @@ class GpuVerification(LargeShapeVerification):
         self.checks["families"] = [case.family for case in ran if case.workload == self.main.workload.name]
 
     def second_call(self, session: LoadedProgram) -> None:
-        """Calls again with new values at the same addresses, and reads the first call's outputs once more."""
-        first, second = self.main_case("normal"), self.main_case(MUTATED)
-        if second.rejected:
-            return
-        outcomes = session.again(first, second, together=self.checks["gate"] == "fast")
-        self.settle((first, {"keep": "first"}), outcomes[0])
-        if len(outcomes) < 2 or isinstance(outcomes[1], GuardFailed):
-            return
-        prefix = "in a second call with new values at the same addresses, "
-        self.settle((second, {"reuse": True}), outcomes[1], prefix)
-        kept = outcomes[2]
-        if not first.expected.aliases and isinstance(kept, CallReply):
-            judge_outputs(first, kept.tree["outputs"], "an earlier call's result changed with the next call: ")
-        self.checks["second_call"] = "pass"
+        """Calls in a row on one state (`sequences.call_sequence`), and reads the first call's outputs once more."""
+        assert self.main is not None
+        steps = self.oracle.sequence(self.main.workload.name)
+        self.judge_sequence(steps, session.sequence(steps, together=self.checks["gate"] == "fast"))
 
     def noop(self) -> None:
         """Records whether the outputs are correct without the program's kernels."""

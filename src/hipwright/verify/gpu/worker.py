@@ -127,9 +127,9 @@ class GpuWorker:
         knobs = {str(k): int(v) for k, v in loaded.init["knobs"].items()}
         return trace(loaded.parsed, knobs, state, inputs, meta=True), None
 
-    def again(self, header: dict[str, Any], bundle: Tree) -> Answer:
-        """`CandidateCalls.again`."""
-        return self._runs.again(self._programs[int(header["program"])], header, bundle)
+    def sequence(self, header: dict[str, Any], bundle: Tree) -> Answer:
+        """`CandidateCalls.sequence`."""
+        return self._runs.sequence(self._programs[int(header["program"])], header, bundle)
 
     # ---------------------------------------------------------------- resident inputs
 

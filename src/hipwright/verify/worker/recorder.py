@@ -11,6 +11,7 @@ import torch
 from hipwright.errors import CandidateError
 from hipwright.program import Signature
 from hipwright.program.updates import Updates
+from hipwright.verify.worker.reused_memory import ReusedMemory
 from hipwright.verify.worker.trees import address
 
 Tensor = Any  # torch.Tensor, untyped here
@@ -20,20 +21,23 @@ class LaunchRecorder:
     """A launcher that also records, for each launch, the bytes of its tensor arguments; those that it reads and writes
     count twice.
 
-    limit_bytes: the largest tensor that `empty` makes; 0 for no limit.
+    memory: makes the tensors of `empty`. limit_bytes: the largest tensor that `empty` makes; 0 for no limit.
     """
 
-    def __init__(self, inner: Any, signatures: Mapping[str, Signature], limit_bytes: int = 0) -> None:
+    def __init__(
+        self, inner: Any, memory: ReusedMemory, signatures: Mapping[str, Signature], limit_bytes: int = 0
+    ) -> None:
         self.inner = inner
+        self._memory = memory
         self._updates = Updates(signatures)
         self._limit = limit_bytes
         self._bytes: list[int] = []
 
     def empty(self, shape: Any, dtype: Any) -> Tensor:
-        """As the inner launcher's. Raises CandidateError for a tensor over the limit."""
+        """A contiguous tensor. Raises CandidateError for one over the limit."""
         if self._limit and prod(shape) * dtype.itemsize > self._limit:
             raise too_much_memory(f"{prod(shape) * dtype.itemsize} bytes at once; the limit is {self._limit}")
-        made = self.inner.empty(shape, dtype)
+        made = self._memory.empty(shape, dtype)
         self._updates.allocated(made)
         return made
 

@@ -7,18 +7,17 @@ called, where its memory comes from, and how its faults are found.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 
-from hipwright.digest import digests
 from hipwright.errors import CandidateError, DeviceError, GuardFailed
-from hipwright.program import Parsed
-from hipwright.program.lower.closures import lower
 from hipwright.tensors import Tree
-from hipwright.verify.worker.recorder import LaunchRecorder, too_much_memory
+from hipwright.verify.worker.program_subject import ProgramSubject
+from hipwright.verify.worker.recorder import too_much_memory
+from hipwright.verify.worker.reused_memory import MemoryUse
 from hipwright.verify.worker.staging import PinnedStaging
 from hipwright.verify.worker.trees import (
     address,
@@ -28,7 +27,6 @@ from hipwright.verify.worker.trees import (
     named_tensors,
     numbers,
     on_device,
-    read,
     refill,
     refillable,
     start_fetch,
@@ -38,6 +36,7 @@ from hipwright.verify.worker.trees import (
 Tensor = Any  # torch.Tensor, untyped here
 POISON = 0xA5
 MANY_BYTES = 64 << 20
+FRESH = MemoryUse()
 
 
 @dataclass(frozen=True)
@@ -78,16 +77,6 @@ class CallableSubject(Protocol):
 
     def stats(self) -> list[dict[str, Any]]:
         """One entry per launch so far, with argument_bytes."""
-
-
-class SubjectLauncher(Protocol):
-    """The common interface of device.cpu.CpuLauncher, device.gpu.GpuLauncher and program.trace.NoopLauncher."""
-
-    def launch(self, kernel: str, grid: Any, block: Any, lds_bytes: int, args: Sequence[Any]) -> None:
-        """Runs one kernel."""
-
-    def empty(self, shape: Any, dtype: Any) -> Tensor:
-        """A contiguous tensor of undefined contents."""
 
 
 class WatchedCandidate:
@@ -131,8 +120,9 @@ class WatchedCandidate:
     def run(self, header: Mapping[str, Any], inputs: Tree) -> tuple[dict[str, Any], Tree]:
         """One call on host tensors -> (info, outputs and buffers on the host).
 
-        header: `RunSetting`'s keys; reuse: new values at the addresses of the last call's inputs; keep: a name under
-        which `kept` finds the outputs again. info: stats, aliases, inputs_changed, params_changed (leaf numbers).
+        header: the keys of `RunSetting` and `MemoryUse`; carry: buffers stay as the last call left them; reuse: new
+        values at the addresses of the last call's inputs; keep: a name under which `kept` finds the outputs again.
+        info: stats, aliases, inputs_changed, params_changed (leaf numbers).
         """
         return self.begin(header, inputs)()
 
@@ -149,7 +139,8 @@ class WatchedCandidate:
             staging.begin()
         originals = on_device(list(inputs), self.device, staging)
         given = self._place(originals, reuse=bool(header.get("reuse")))
-        before, outputs = self._enqueue(given, follows)
+        use = MemoryUse.of(header)
+        before, outputs = self._enqueue(given, follows, carry=bool(header.get("carry")), use=use)
         fetched = start_fetch({"outputs": outputs, "buffers": self.subject.buffers}, self.device, staging)
         ended = self._deferred_result(before, given, originals, outputs, staging)
         if header.get("keep"):
@@ -176,9 +167,14 @@ class WatchedCandidate:
         before, outputs = self._enqueue(given)
         return self._deferred_result(before, given, originals, outputs)(), outputs
 
-    def _enqueue(self, given: Any, follows: bool = False) -> tuple[int, Any]:
-        """(launches before it, outputs) of a call that is not waited for."""
-        self.reset()
+    def _enqueue(
+        self, given: Any, follows: bool = False, *, carry: bool = False, use: MemoryUse = FRESH
+    ) -> tuple[int, Any]:
+        """(launches before it, outputs) of a call that is not waited for. carry: without a `reset` before it."""
+        if not carry:
+            self.reset()
+        if isinstance(self.subject, ProgramSubject):
+            self.subject.begin_call(use, self._kept)
         before = len(self.subject.stats())
         with torch.no_grad():
             try:
@@ -222,17 +218,17 @@ class WatchedCandidate:
         params = (subject or self.subject).params
         return differing(params, {path: self.table["params"][path] for path in params})
 
-    def reset(self) -> None:
-        """Restores the buffers from the table, as an earlier call may have written them."""
-        buffers = self.subject.buffers
+    def reset(self, carried: Collection[str] = ()) -> None:
+        """Restores the buffers from the table, as an earlier call may have written them; not the carried ones."""
+        buffers = {path: tensor for path, tensor in self.subject.buffers.items() if path not in carried}
         refill(buffers, {path: self.table["buffers"][path] for path in buffers}, look=self._remembers())
 
-    def mutate(self, table: Tree) -> None:
-        """Writes new values to every parameter and buffer at its address."""
+    def mutate(self, table: Tree, carried: Collection[str] = ()) -> None:
+        """Writes new values to every parameter and buffer at its address. carried: buffers that stay as they are."""
         self.table = on_device(table, self.device)
         params = self.subject.params
         refill(params, {path: self.table["params"][path] for path in params}, look=self._remembers())
-        self.reset()
+        self.reset(carried)
 
     def _remembers(self) -> bool:
         """Whether the candidate may notice by a tensor's version that it was written."""
@@ -270,80 +266,3 @@ class WatchedCandidate:
                 found += [[path, holder] for holder in holders.get(address(tensor), [])]
                 holders.setdefault(address(tensor), []).append(path)
         return found
-
-
-class ProgramSubject:
-    """A lowered plan: no code of the candidate runs on the host, and all memory comes from the launcher.
-
-    record: record every launch; timing does without.
-    """
-
-    def __init__(
-        self,
-        parsed: Parsed,
-        knobs: Mapping[str, int],
-        table: Tree,
-        launcher: SubjectLauncher,
-        device: str = "cpu",
-        *,
-        limit_bytes: int = 0,
-        record: bool = True,
-    ) -> None:
-        self.inner: Any = launcher
-        self.recorder = LaunchRecorder(launcher, parsed.signatures, limit_bytes) if record else None
-        self.params = guarded(table["params"], self.guard)
-        self.buffers = guarded(table["buffers"], self.guard)
-        state = {**table, "params": self.params, "buffers": self.buffers}
-        self.plan = lower(parsed, knobs, state, self.recorder or launcher, device=device)
-        self.forward = self.plan.forward
-        # runs of prepare, and digests of the packed tensors after a call
-        self._packed: tuple[int, list[int]] = (-1, [])
-
-    def guard(self, tensor: Tensor) -> Tensor:
-        """A copy in guarded memory, where the launcher guards memory."""
-        return self.inner.guard(tensor) if hasattr(self.inner, "guard") else _copy(tensor)
-
-    def settle(self) -> None:
-        """Waits for launchers that run asynchronously, and checks red zones."""
-        for name in ("sync", "check_zones"):
-            if hasattr(self.inner, name):
-                getattr(self.inner, name)()
-
-    def deferred_settle(
-        self, flags: Sequence[Tensor], staging: PinnedStaging | None = None
-    ) -> Callable[[], list[bool]]:
-        """A function that does as `settle` and returns the flags' values."""
-        if hasattr(self.inner, "deferred_check"):
-            settle: Callable[[], list[bool]] = self.inner.deferred_check(flags, staging.download if staging else None)
-            return settle
-
-        def look() -> list[bool]:
-            self.settle()
-            return read(flags)
-
-        return look
-
-    def check_prepared(self) -> None:
-        """Raises CandidateError when a call changed what prepare packed, which would be state between calls."""
-        held = digests(list(tensors_of(self.plan.prepared)), 1)
-        runs, before = self._packed
-        self._packed = self.plan.prepare_runs, held
-        if runs == self.plan.prepare_runs and held != before:
-            name = next(n for n, (a, b) in enumerate(zip(before, held, strict=True)) if a != b)
-            raise CandidateError(
-                f"tensor {name} of what prepare returns was written by a call: that would be state between "
-                "calls; make memory for kernels to write in forward",
-                status="input_mutated",
-            )
-
-    def stats(self) -> list[dict[str, Any]]:
-        """The recorder's entries; none without one."""
-        return self.recorder.stats() if self.recorder else []
-
-
-def _copy(tensor: Tensor) -> Tensor:
-    """A copy of the tensor's whole storage, with the same strides and offset."""
-    raw = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage()).clone()
-    return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(
-        raw.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride()
-    )
