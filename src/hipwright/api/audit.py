@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,11 @@ from hipwright.agents.auditors import (
 )
 from hipwright.api.model_access import ModelAccess, open_client
 from hipwright.archive import Archive
-from hipwright.audit.cases import select
+from hipwright.audit.cases import CorpusCase, select
 from hipwright.audit.confusion import ConfusionMatrix, confusion_matrices, run_corpus
+from hipwright.audit.dropped_element import DroppedElement, dropped_elements
 from hipwright.audit.verdicts import JudgedCase
-from hipwright.audit.verifiers import TargetVerifier, open_audit
+from hipwright.audit.verifiers import AuditSession, TargetVerifier, open_audit
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.events import Listener, silent
 from hipwright.targets import CPU, Target
@@ -40,11 +42,15 @@ PATTERNS = "--only takes shell patterns over form, kind and name"
 
 @dataclass(frozen=True)
 class CorpusAudit:
-    """The judged corpus. matrices: by verifier; screener: its calibration in the archive, {author: figures}."""
+    """The judged corpus. matrices: by verifier; screener: its calibration in the archive, {author: figures}.
+
+    dropped: by task, how probably one input element left out is noticed at each shape.
+    """
 
     matrices: dict[str, ConfusionMatrix]
     confusions: Sequence[Confusion]
     screener: dict[str, Any]
+    dropped: dict[str, list[DroppedElement]] = field(default_factory=dict)
 
     @property
     def fooled(self) -> bool:
@@ -62,6 +68,7 @@ class CorpusAudit:
             "verifiers": [one.to_dict() for one in self.matrices.values()],
             "confusion": [one.figures() for one in self.confusions],
             "screener": self.screener,
+            "dropped_element": {task: [one.to_dict() for one in rows] for task, rows in self.dropped.items()},
         }
 
 
@@ -85,6 +92,7 @@ def audit_corpus(
     if not chosen:
         raise BadInput("no candidate matches", hint=PATTERNS)
     results: list[JudgedCase] = []
+    dropped: dict[str, list[DroppedElement]] = {}
     for gate in gates:
         text = f"{len(chosen)} candidates through the {gate} gate on {target.name}"
         listener("note", {"text": text})
@@ -94,9 +102,20 @@ def audit_corpus(
                 chosen,
                 workers=workers,
                 listener=_unexpected(listener),
-                done=lambda case: session.close(case.task_path),  # once every candidate of the task is judged
+                done=partial(_measure_and_close, session, dropped),
             )
-    return CorpusAudit(confusion_matrices(results), corpus_confusions(results), screener_calibration())
+    calibration = screener_calibration()
+    return CorpusAudit(confusion_matrices(results), corpus_confusions(results), calibration, dropped)
+
+
+def _measure_and_close(session: AuditSession, dropped: dict[str, list[DroppedElement]], case: CorpusCase) -> None:
+    """Measures a task of which every candidate is judged, once, and closes it."""
+    if case.form == "program" and case.task not in dropped:
+        try:
+            dropped[case.task] = dropped_elements(session.evaluator(case.task_path))
+        except HipwrightError:  # an unscorable task has no cases
+            dropped[case.task] = []
+    session.close(case.task_path)
 
 
 def _unexpected(listener: Listener) -> Callable[[JudgedCase], None]:

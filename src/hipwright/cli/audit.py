@@ -136,13 +136,14 @@ def _access(
 
 def _corpus(output: CommandOutput, target: str, gate: str, out: Path | None, **how: Any) -> int:
     from hipwright.api.audit import audit_corpus
-    from hipwright.cli.display.audit import print_confusions, print_matrices, print_screener
+    from hipwright.cli.display.audit import print_confusions, print_dropped, print_matrices, print_screener
 
     found = audit_corpus(TARGETS[target], GATES[gate], **how)
     _write(output, found.summary(), out)
     if not output.json_mode:
         print_matrices(output.console(), found.matrices)
         print_confusions(output.console(), found.confusions)
+        print_dropped(output.console(), found.dropped)
         print_screener(output.console(), found.screener)
     if found.fooled:
         return exit_codes.FAILED

@@ -20,7 +20,7 @@ from hipwright.errors import BadInput, HipwrightError
 from hipwright.targets import CPU
 
 MIN_VISIT_S = 20.0
-"""Seconds of a visit to a task: opening one takes two of them."""
+"""Seconds of a visit to a task after its programs are verified, which takes a few more."""
 Log = Callable[[str], None]
 WrittenVariants = Mapping[str, Sequence[tuple[str, str]]]
 """Programs of a model, by the case they were made from: what the model claims is wrong, and the text."""
@@ -100,7 +100,7 @@ class Evolution:
             with self._lock:
                 task, rng = next(visits)
             try:
-                self._visit(task, rng, min(self.left, max(MIN_VISIT_S, share)))
+                self._visit(task, rng, max(MIN_VISIT_S, share))
             except HipwrightError as error:
                 self.report.unusable[str(task.path)] = error.message[:300]
             finally:
@@ -108,9 +108,9 @@ class Evolution:
 
     def _visit(self, task: AuditTask, rng: random.Random, seconds: float) -> None:
         visit = TaskVisit(self.session.evaluator(task.path), task.path, task.cases, rng, self.rarity)
-        end = time.perf_counter() + seconds
         for parent in visit.parents():
             self._keep_honest(parent)
+        end = time.perf_counter() + min(seconds, self.left)
         if not visit.subjects:
             self.report.unusable[str(task.path)] = "no program passes with credit"
             return

@@ -79,7 +79,7 @@ class TaskVisit:
 
     def _parent(self, name: str, text: str, kind: str, sizes: Sequence[int]) -> HonestVariant:
         variant, observed = self._judge_honest(name, kind, text)
-        if observed is not None and observed.earns_credit and self._own_work(text):
+        if observed is not None and observed.earns_credit and (kind == "corpus" or self._own_work(text)):
             self.subjects.append((name, Subject.of(text, sizes)))
         return variant
 

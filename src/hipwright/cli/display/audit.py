@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from hipwright.agents.auditors import Confusion
     from hipwright.audit.confusion import ConfusionMatrix
+    from hipwright.audit.dropped_element import DroppedElement
     from hipwright.audit.mutation import MutationReport
 
 NO_PREDICTIONS = "the archive holds no predictions of the screener: `hipwright optimize` makes them"
@@ -74,6 +75,24 @@ def print_confusions(console: Console, found: Sequence[Confusion]) -> None:
 
 def _span(interval: tuple[float, float]) -> str:
     return f"{100 * interval[0]:.1f}-{100 * interval[1]:.1f} %"
+
+
+def print_dropped(console: Console, found: Mapping[str, Sequence[DroppedElement]]) -> None:
+    """A line for each task and shape: how probably one element of n, left out, is noticed."""
+    rows = [
+        (
+            task,
+            " ".join("x".join(map(str, shape)) or "()" for shape in one.shapes),
+            str(one.elements),
+            f"{one.noticed}/{one.places}",
+            _span(one.interval),
+        )
+        for task, several in found.items()
+        for one in several
+    ]
+    if rows:
+        console.print("one input element of n left out (read as 0) at random places: how often a case notices it:")
+        console.print(plain_table(("task", "shapes", "n", "noticed", "95 % interval"), rows, right=("n", "noticed")))
 
 
 def print_screener(console: Console, found: Mapping[str, Any]) -> None:
