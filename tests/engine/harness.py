@@ -17,6 +17,7 @@ from hipwright.program.lower.closures import lower
 from hipwright.task.host.state import build as state_table
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
+from hipwright.toolchain.cpu.sides import Side
 from tests.engine.capturing import captured
 
 CACHE = BuildCache(Path(tempfile.gettempdir()) / "hipwright-engine-tests")
@@ -35,11 +36,18 @@ class Op(torch.nn.Module):
 
 
 def run(
-    program: Any, model: torch.nn.Module, inputs: Sequence[Any], *, wave: int = 64, checked: bool = True
+    program: Any,
+    model: torch.nn.Module,
+    inputs: Sequence[Any],
+    *,
+    wave: int = 64,
+    checked: bool = True,
+    side: Side = "",
 ) -> tuple[Any, dict[str, Any]]:
     """(outputs, buffers after) of a program on the cpu target."""
     parsed = parse(program.text)
-    build = cpu.build(parsed.hip, parsed.defines(program.knobs), wave=wave, checked=checked, cache=CACHE, unsafe=True)
+    how = {"wave": wave, "checked": checked, "side": side}
+    build = cpu.build(parsed.hip, parsed.defines(program.knobs), **how, cache=CACHE, unsafe=True)
     assert build.ok, build.log[:3000] + program.text
     launcher = CpuLauncher(str(CACHE.path(build.blob)), parsed.signatures, wave=wave)
     plan = lower(parsed, program.knobs, state_table(model), launcher)

@@ -24,6 +24,7 @@ from hipwright.targets import CPU, OFFLINE, TARGETS
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
+from hipwright.toolchain.cpu.sides import target_sides
 from hipwright.verify import WORKER, Oracle, checked_trace, verify_cpu
 from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.verification import UNCLAIMED, Gate
@@ -47,13 +48,16 @@ PARSE: EvaluationStage[Parsed] = EvaluationStage("parse", _parse, lambda state, 
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """What a program is compiled for. gpus: by target; amd: offline targets; cpu: (wave size, checked) each."""
+    """What a program is compiled for. gpus: by target; amd: offline targets; cpu: (wave size, checked) each; sides:
+    whether the cpu target also compiles the sides of device headers that a program can tell apart.
+    """
 
     cache: BuildCache
     unsafe: bool = False
     gpus: Mapping[str, GpuContext] = field(default_factory=dict)
     amd: tuple[str, ...] = ()
     cpu: tuple[tuple[int, bool], ...] = ()
+    sides: bool = False
 
     def build(self, parsed: Parsed, knobs: Mapping[str, int]) -> Builds:
         """Compiles for every target at once; a single one in the caller's thread."""
@@ -61,9 +65,14 @@ class BuildPlan:
         gpu = {name: partial(gpu.build, hip, dict(defines)) for name, gpu in self.gpus.items()}
         where: dict[str, Any] = {"cache": self.cache, "unsafe": self.unsafe}
         amd = {name: partial(amdgpu.build, hip, name, defines, **where) for name in self.amd}
+        told = target_sides(hip) if self.sides else ()
         host = {
             (wave, checked): partial(cpu.build, hip, defines, wave=wave, checked=checked, **where)
             for wave, checked in self.cpu
+            if not told or (wave, False) in self.cpu  # a side takes the place of a build for information
+        }
+        sides = {
+            one: partial(cpu.build, hip, defines, wave=one.wave, side=one.side, checked=True, **where) for one in told
         }
         if len(gpu) == 1 and not (amd or host):
             return Builds(gpu={name: job() for name, job in gpu.items()})
@@ -71,10 +80,12 @@ class BuildPlan:
             on_gpu = {name: pool.submit(job) for name, job in gpu.items()}
             on_amd = {name: pool.submit(job) for name, job in amd.items()}
             on_host = {kind: pool.submit(job) for kind, job in host.items()}
+            on_sides = {one: pool.submit(job) for one, job in sides.items()}
             return Builds(
                 amd={name: future.result() for name, future in on_amd.items()},
                 cpu={kind: future.result() for kind, future in on_host.items()},
                 gpu={name: future.result() for name, future in on_gpu.items()},
+                sides={one: future.result() for one, future in on_sides.items()},
             )
 
 
@@ -88,7 +99,8 @@ def build_plan(context: EvaluationContext, *, every_wave: bool = False) -> Build
         waves = sorted({*context.waves, 32, 64} if every_wave else {*context.waves})
         kinds = [(wave, checked) for wave in waves for checked in (True, False) if checked or wave in context.waves]
     gpus = {name: task.gpu for name, task in context.gpus.items()}
-    return BuildPlan(context.cache, context.unsafe, gpus, context.amd, tuple(kinds))
+    sides = bool(kinds) and every_wave
+    return BuildPlan(context.cache, context.unsafe, gpus, context.amd, tuple(kinds), sides)
 
 
 def build_stage(plan: BuildPlan) -> EvaluationStage[Builds]:
@@ -131,6 +143,7 @@ def verify_cpu_stage(context: EvaluationContext, oracle: Oracle, gate: Gate) -> 
             limits=context.limits,
             cache=context.cache,
             gate=gate,
+            sides=state.found.builds.sides,
         )
 
     return EvaluationStage("verify", work, keep_verdict(CPU.name))

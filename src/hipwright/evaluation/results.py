@@ -19,20 +19,26 @@ from hipwright.records import Build, Estimate, Evaluation, Program, TargetResult
 from hipwright.targets import TARGETS
 from hipwright.toolchain import clang
 from hipwright.toolchain.amd import offline as amdgpu
+from hipwright.toolchain.cpu.sides import TargetSide
 
 
 @dataclass(frozen=True)
 class Builds:
-    """One program's builds. amd, gpu: by target; cpu: by (wave size, whether every access is checked)."""
+    """One program's builds. amd, gpu: by target; cpu: by (wave size, whether every access is checked).
+
+    sides: checked builds for the cpu target of the sides that the program can tell apart.
+    """
 
     amd: Mapping[str, Build] = field(default_factory=dict)
     cpu: Mapping[tuple[int, bool], Build] = field(default_factory=dict)
     gpu: Mapping[str, Build] = field(default_factory=dict)
+    sides: Mapping[TargetSide, Build] = field(default_factory=dict)
 
     @property
     def first_failed(self) -> Build | None:
         """The first failed build, which rejects the program; None where all succeeded."""
-        return next((b for b in (*self.amd.values(), *self.cpu.values(), *self.gpu.values()) if not b.ok), None)
+        kinds: tuple[Mapping[Any, Build], ...] = (self.amd, self.cpu, self.gpu, self.sides)
+        return next((build for kind in kinds for build in kind.values() if not build.ok), None)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from hipwright.toolchain.cpu import audit as cpu_audit
 from hipwright.toolchain.cpu import check as cpu_check
 from hipwright.toolchain.cpu import state as cpu_state
 from hipwright.toolchain.cpu.ir import NAME, IrFunction, IrModule, SourceLines, Unreadable, take_type
+from hipwright.toolchain.cpu.sides import DEFINES, Side
 from hipwright.toolchain.cpu.sites import Sites
 
 _HERE = Path(__file__).parents[1]
@@ -105,24 +106,26 @@ def build(
     *,
     wave: int = 64,
     checked: bool = False,
+    side: Side = "",
     cache: BuildCache,
     unsafe: bool = False,
 ) -> Build:
     """Compile HIP source for this machine's processor; the blob is a shared library for device.cpu.CpuLauncher.
 
-    wave: lanes of a wave, 64 or 32. checked: every memory access is checked against the launch's buffers and for data
-    races. A source that does not compile, or is refused ("refused: ..."), returns Build(ok=False) with the log. Raises
-    ToolchainError when there is no compiler, SandboxMissing when it cannot be contained.
+    wave: lanes of a wave, 64 or 32. side: what device headers compile (sides.py). checked: every memory access is
+    checked against the launch's buffers and for data races. A source that does not compile, or is refused
+    ("refused: ..."), returns Build(ok=False) with the log. Raises ToolchainError when there is no compiler,
+    SandboxMissing when it cannot be contained.
     """
     if wave not in (32, 64):
         raise ValueError(f"a wave has 32 or 64 lanes, not {wave}")
     knobs = tuple(f"-D{name}={value}" for name, value in sorted(defines.items()))
-    key = content_key(CPU.name, source, "\0".join(knobs), f"wave={wave} checked={checked}", _fingerprint())
+    key = content_key(CPU.name, source, "\0".join(knobs), f"wave={wave} checked={checked} {side}", _fingerprint())
     if known := cache.load(key):
         return known
     started = time.perf_counter()
     try:
-        made = _build(source, knobs, wave, checked, cache, unsafe)
+        made = _build(source, (*knobs, *DEFINES[side]), wave, checked, cache, unsafe)
     except _CompilationTimeout as error:  # not cached: the machine may have been busy
         return Build(target=CPU.name, ok=False, log=str(error), seconds=time.perf_counter() - started)
     made = msgspec.structs.replace(made, seconds=time.perf_counter() - started)

@@ -11,9 +11,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from hipwright.config import cache_dir
@@ -22,6 +23,7 @@ from hipwright.program import Parsed
 from hipwright.records import Build, Program, Verdict, Workload
 from hipwright.sandbox import Limits, Zygote
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.cpu.sides import TargetSide
 from hipwright.verify.admitted.stage import AdmittedStage
 from hipwright.verify.candidate import (
     POISON_A,
@@ -61,6 +63,7 @@ THREAD_SECONDS = 2e-8
 ORDERS = (("forward", 0, POISON_A), ("reverse", 0, POISON_B), ("shuffle", 1, POISON_C))
 
 Builds = Mapping[tuple[int, bool], Build]
+NO_SIDES: Mapping[TargetSide, Build] = MappingProxyType({})
 
 
 def verify_cpu(
@@ -74,12 +77,14 @@ def verify_cpu(
     limits: Limits = Limits(),  # noqa: B008
     cache: BuildCache | None = None,
     gate: Gate = "full",
+    sides: Mapping[TargetSide, Build] = NO_SIDES,
 ) -> Verdict:
     """Verifies one built program. gate: "fast" runs the checked builds alone, on few families and one unseen shape.
 
     builds: by (wave, checked); every wave of `waves` needs both, and a checked one for 32 that is not in `waves` is run
-    for information. cache: the folder of the builds' blobs (default: the shared cache). Raises infrastructure errors;
-    faults of the program or the task are in the Verdict.
+    for information. sides: checked builds of other sides of the device headers, each of which is judged. cache: the
+    folder of the builds' blobs (default: the shared cache). Raises infrastructure errors; faults of the program or the
+    task are in the Verdict.
     """
     problem = oracle.status()
     if problem is not None:
@@ -95,6 +100,7 @@ def verify_cpu(
         limits=limits,
         cache=store,
         waves=tuple(waves),
+        sides=sides,
     )
     try:
         run.run_stages(gate)
@@ -116,6 +122,7 @@ class CpuVerification(Verification):
     limits: Limits
     cache: BuildCache
     waves: tuple[int, ...]
+    sides: Mapping[TargetSide, Build] = field(default_factory=dict)
     predicted: float = 0.0  # CPU seconds of one call of the unchecked build on the main workload
 
     def run_stages(self, gate: Gate) -> None:
@@ -132,6 +139,9 @@ class CpuVerification(Verification):
                 self.checked(wave)
         with self.timed("other wave"):
             self.other_wave()
+        for side in self.sides:
+            with self.timed(f"side {side.side}, wave {side.wave}"):
+                self.other_side(side)
         for index, wave in enumerate(self.waves):
             with self.timed(f"fast, wave {wave}"):
                 self.fast(wave, thorough=index == 0)
@@ -198,6 +208,16 @@ class CpuVerification(Verification):
         except (Rejected, CandidateError) as error:
             verdict = error.verdict if isinstance(error, Rejected) else error.verdict()
             self.checks["wave32"] = f"fail: {verdict.status}: {verdict.message}"
+
+    def other_side(self, side: TargetSide) -> None:
+        """Runs what the program does where device headers compile another side, on the smallest workload."""
+        with self._session(side.wave, checked=True, build=self.sides[side]) as session:
+            for family in ("given", "normal"):
+                case = self.main_case(family)
+                judge(case, session.run(case), side.describe())
+        self.checks.setdefault("sides", []).append([side.wave, side.side])
+        if side.wave not in self.waves:
+            self.checks[f"wave{side.wave}"] = "pass"
 
     def fast(self, wave: int, *, thorough: bool) -> None:
         """Runs the build without checks: orders and poisons, families, unseen and own shapes, a second call."""
@@ -294,13 +314,18 @@ class CpuVerification(Verification):
                     break
         self.checks["noop_right"] = right
 
-    def _session(self, wave: int | None, *, checked: bool, launch_limit_s: float | None = None) -> CandidateSession:
-        """A session of one build, with the main cases' state; wave None replaces kernels by no-ops."""
+    def _session(
+        self, wave: int | None, *, checked: bool, launch_limit_s: float | None = None, build: Build | None = None
+    ) -> CandidateSession:
+        """A session of one build, with the main cases' state; wave None replaces kernels by no-ops.
+
+        build: another one than that of the wave.
+        """
         first = self.oracle.planned()[0].workload.name
         state = self.oracle.case(first, self.first_family(first)).state
         so: Path | None = None
         if wave is not None:
-            so = self.cache.path(self.builds[wave, checked].blob)
+            so = self.cache.path((build or self.builds[wave, checked]).blob)
         more = {} if launch_limit_s is None else {"launch_limit_s": launch_limit_s}
         return CandidateSession(self.zygote, self.program, state, so=so, wave=wave or 64, limits=self.limits, **more)
 

@@ -5,7 +5,7 @@
 #include <hip/hip_fp16.h>
 
 // Whether kernels use tensor cores for half types.
-#if __CUDA_ARCH__ >= 800
+#if __CUDA_ARCH__ >= 800 || defined(HW_NVIDIA_SIDE)
 #define GEMM_MMA 1
 #else
 #define GEMM_MMA 0
