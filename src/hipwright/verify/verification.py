@@ -288,11 +288,6 @@ class Verification:
         return {name: [f"{t.dtype}{list(t.shape)}" for t in tensor_leaves(inputs)] for name, inputs in first.items()}
 
 
-def alternating_memory(cases: Sequence[VerificationCase]) -> list[tuple[VerificationCase, Mapping[str, Any]]]:
-    """The cases with their settings: every second call finds in its memory what the call before it left."""
-    return [(case, {"memory": "left"} if number % 2 else {}) for number, case in enumerate(cases)]
-
-
 def elements(case: VerificationCase) -> int:
     """The elements of a case's inputs."""
     return sum(t.numel for t in tensor_leaves(case.inputs))

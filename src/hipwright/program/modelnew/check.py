@@ -24,6 +24,7 @@ from hipwright.program.modelnew.names import (
     longest,
 )
 from hipwright.program.modelnew.native import native_findings
+from hipwright.program.modelnew.surroundings import sniffing
 
 MAX_TEXT = 2_000_000  # characters
 
@@ -76,7 +77,8 @@ def check(text: str) -> tuple[Finding, ...]:
     """Every finding, refusals first, each group in the order of lines. Raises ProgramError when it is no candidate."""
     tree = parse_model_new(text)
     walk = _Rules(tree)
-    found = dict.fromkeys((*walk.findings(), *_native(tree)))
+    told = (Finding(*found) for found in sniffing(tree, walk.names, walk.own))
+    found = dict.fromkeys((*walk.findings(), *told, *_native(tree)))
     return tuple(sorted(found, key=lambda f: (not f.refused, f.line, f.rule)))
 
 

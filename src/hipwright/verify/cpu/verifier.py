@@ -37,10 +37,10 @@ from hipwright.verify.candidate import (
 from hipwright.verify.cpu.skipped import too_long
 from hipwright.verify.oracle import Oracle
 from hipwright.verify.reply import accepted_report
+from hipwright.verify.sequences.call_sequence import alternating_memory
 from hipwright.verify.verification import (
     Gate,
     Verification,
-    alternating_memory,
     elements,
     first_difference,
     nondeterministic_verdict,

@@ -34,7 +34,8 @@ from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.large_shapes import LargeShapeVerification, TimedInputs
 from hipwright.verify.gpu.loaded import LoadedProgram, Outcome
 from hipwright.verify.oracle import Oracle
-from hipwright.verify.verification import Gate, alternating_memory, first_difference, nondeterministic_verdict
+from hipwright.verify.sequences.call_sequence import alternating_memory
+from hipwright.verify.verification import Gate, first_difference, nondeterministic_verdict
 
 if TYPE_CHECKING:
     from hipwright.verify.gpu.reference import DeviceReference
