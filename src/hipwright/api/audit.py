@@ -25,17 +25,19 @@ from hipwright.api.model_access import ModelAccess, open_client
 from hipwright.archive import Archive
 from hipwright.audit.cases import CorpusCase, select
 from hipwright.audit.confusion import ConfusionMatrix, confusion_matrices, run_corpus
-from hipwright.audit.dropped_element import DroppedElement, dropped_elements
 from hipwright.audit.verdicts import JudgedCase
 from hipwright.audit.verifiers import AuditSession, TargetVerifier, open_audit
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.events import Listener, silent
 from hipwright.targets import CPU, Target
+from hipwright.verify.sensitivity import DroppedElement, dropped_element
 from hipwright.verify.verification import Gate
 
 if TYPE_CHECKING:
     from hipwright.audit.mutation import MutationReport
 
+DROPPED_SAMPLES = 8
+"""Elements that are left out of the inputs of each shape, one at a time."""
 AUTHORS = ("engine", "llm")
 PATTERNS = "--only takes shell patterns over form, kind and name"
 
@@ -68,7 +70,7 @@ class CorpusAudit:
             "verifiers": [one.to_dict() for one in self.matrices.values()],
             "confusion": [one.figures() for one in self.confusions],
             "screener": self.screener,
-            "dropped_element": {task: [one.to_dict() for one in rows] for task, rows in self.dropped.items()},
+            "dropped_element": {task: [asdict(one) for one in rows] for task, rows in self.dropped.items()},
         }
 
 
@@ -112,7 +114,9 @@ def _measure_and_close(session: AuditSession, dropped: dict[str, list[DroppedEle
     """Measures a task of which every candidate is judged, once, and closes it."""
     if case.form == "program" and case.task not in dropped:
         try:
-            dropped[case.task] = dropped_elements(session.evaluator(case.task_path))
+            oracle = session.evaluator(case.task_path).oracle
+            names = [planned.workload.name for planned in oracle.planned()]
+            dropped[case.task] = [dropped_element(oracle, name, DROPPED_SAMPLES) for name in names]
         except HipwrightError:  # an unscorable task has no cases
             dropped[case.task] = []
     session.close(case.task_path)

@@ -36,10 +36,7 @@ LARGE_WORKLOAD_FAMILIES = ("given", "normal", "shifted", "outliers", "zeros90", 
 OWN_FAMILIES = (*MIXED_AXES, "exact", *SPECIAL, "masks_off")
 """The families that run at the task's own shapes beside the first: one run of a mixed family shows there what each
 adversarial one would, so that a program cannot take another path at the given size."""
-FAST_GATE_FAMILIES = (
-    *("outliers", "shifted", "mantissa", "strided", "tiny", "large"),
-    *("named_values", "nan_values", "infinities"),
-)
+FAST_GATE_FAMILIES = ("outliers", "shifted", "mantissa", "strided", "tiny", "large", *SPECIAL[:3])
 """The families of the fast gate beside given and normal; each finds faults that no other does."""
 FAST_GATE_ELEMENTS = 1 << 18  # the largest of the task's own inputs that the fast gate runs
 UNCLAIMED = "unclaimed"

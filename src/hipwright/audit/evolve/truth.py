@@ -31,7 +31,7 @@ HONEST_ROUNDING = {"float32": 1e-5, "float64": 1e-13, "float16": 4e-3, "bfloat16
 
 
 @dataclass(frozen=True)
-class Trial:
+class DifferentialTrial:
     """Inputs for both programs. reference: the float64 outputs where those decide."""
 
     case: VerificationCase
@@ -43,7 +43,7 @@ class ExactOracle:
     """Decides the truth of programs of one task. evaluator: of the task, opened."""
 
     evaluator: Evaluator
-    _trials: list[Trial] = field(default_factory=list, init=False)
+    _trials: list[DifferentialTrial] = field(default_factory=list, init=False)
     _replies: dict[str, list[CallReply | str]] = field(default_factory=dict, init=False)
     _oracle: Oracle | None = field(default=None, init=False)
 
@@ -78,7 +78,7 @@ class ExactOracle:
             return Label("equivalent", "the same bits on every trial")
         return self._judged(first, second) or Label("unclear", f"other bits on {differs} inputs, all within rounding")
 
-    def trials(self) -> list[Trial]:
+    def trials(self) -> list[DifferentialTrial]:
         """Given and normal inputs of every shape, then drawn ones, the same for every program of the task."""
         if self._trials:
             return self._trials
@@ -86,10 +86,12 @@ class ExactOracle:
         names = [planned.workload.name for planned in oracle.planned()]
         known = [oracle.case(name, family) for name in names for family in oracle.families(name)[:2]]
         bases = [case for case in known if not case.rejected]
-        self._trials = [Trial(case) for case in bases]
+        self._trials = [DifferentialTrial(case) for case in bases]
         rng = np.random.default_rng(ANOTHER_SEED)
         for number, base in enumerate(islice(cycle(bases), SCALED_TRIALS)):
-            self._trials.append(Trial(replace(base, family=f"scaled {number}", inputs=_scaled(base.inputs, rng))))
+            self._trials.append(
+                DifferentialTrial(replace(base, family=f"scaled {number}", inputs=_scaled(base.inputs, rng)))
+            )
         for number, base in enumerate(islice(cycle(bases), EXACT_TRIALS + SPECIAL_TRIALS)):
             exact = number < EXACT_TRIALS
             drawn = _integers(base.inputs, rng) if exact else _special(base.inputs, rng)
@@ -98,7 +100,7 @@ class ExactOracle:
             except HipwrightError:
                 continue
             case = replace(base, family="integers" if exact else "special values", inputs=drawn)
-            self._trials.append(Trial(case, reference))
+            self._trials.append(DifferentialTrial(case, reference))
         return self._trials
 
     def _judged(self, first: CandidateSession, second: CandidateSession) -> Label | None:
@@ -158,7 +160,7 @@ def _same(one: CallReply | str, two: CallReply | str) -> bool:
     return first_difference(one, two) is None
 
 
-def _proof(trial: Trial, one: CallReply | str, two: CallReply | str) -> str:
+def _proof(trial: DifferentialTrial, one: CallReply | str, two: CallReply | str) -> str:
     """Why the second program is wrong on a trial, "" where that is not shown."""
     if why := clear_difference(one, two):
         return why

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hipwright.cli.display.tables import plain_table
+from hipwright.evaluation.figures import wilson
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from hipwright.agents.auditors import Confusion
     from hipwright.audit.confusion import ConfusionMatrix
-    from hipwright.audit.dropped_element import DroppedElement
     from hipwright.audit.mutation import MutationReport
+    from hipwright.verify.sensitivity import DroppedElement
 
 NO_PREDICTIONS = "the archive holds no predictions of the screener: `hipwright optimize` makes them"
 
@@ -80,19 +81,14 @@ def _span(interval: tuple[float, float]) -> str:
 def print_dropped(console: Console, found: Mapping[str, Sequence[DroppedElement]]) -> None:
     """A line for each task and shape: how probably one element of n, left out, is noticed."""
     rows = [
-        (
-            task,
-            " ".join("x".join(map(str, shape)) or "()" for shape in one.shapes),
-            str(one.elements),
-            f"{one.noticed}/{one.places}",
-            _span(one.interval),
-        )
+        (task, one.workload, str(one.of), f"{one.found}/{one.tried}", _span(wilson(one.found, one.tried)))
         for task, several in found.items()
         for one in several
+        if one.tried
     ]
     if rows:
-        console.print("one input element of n left out (read as 0) at random places: how often a case notices it:")
-        console.print(plain_table(("task", "shapes", "n", "noticed", "95 % interval"), rows, right=("n", "noticed")))
+        console.print("one input element of n left out (read as 0), where that changes the result:")
+        console.print(plain_table(("task", "shape", "n", "noticed", "95 % interval"), rows, right=("n", "noticed")))
 
 
 def print_screener(console: Console, found: Mapping[str, Any]) -> None:

@@ -42,20 +42,20 @@ _FLAGS = (
     "c++",
     "-std=c++17",
     "-O2",
-    "-nostdinc",
-    "-nostdinc++",
+    *("-nostdinc", "-nostdinc++"),
     "-ffreestanding",
     "-fno-exceptions",
     "-fno-rtti",
     "-fno-math-errno",
     "-fno-trapping-math",
     "-ffp-contract=fast-honor-pragmas",
-    "-Xclang",
-    "-ffloat16-excess-precision=none",
+    *("-Xclang", "-ffloat16-excess-precision=none"),
     "-fno-strict-aliasing",
     "-fno-finite-loops",
-    "-Xclang",
-    "-fconvergent-functions",  # a call that may hold a barrier is not duplicated, as in a device compilation
+    *(
+        "-Xclang",
+        "-fconvergent-functions",
+    ),  # a call that may hold a barrier is not duplicated, as in a device compilation
     "-fPIC",
     "-fvisibility=hidden",
     "-fno-stack-protector",
@@ -68,8 +68,7 @@ _FLAGS = (
     "-fno-color-diagnostics",
     "-Wno-ignored-attributes",
     "-Wno-unused-value",
-    "-mllvm",
-    "-inline-threshold=4000",
+    *("-mllvm", "-inline-threshold=4000"),
 )
 _LINK = (
     "-shared",
