@@ -150,6 +150,40 @@ def test_packed_weights_follow_the_parameters(built: Any) -> None:
     torch.testing.assert_close(new(x), model(x))
 
 
+def by_step(new: torch.nn.Module) -> None:
+    for parameter in new.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    torch.optim.SGD(new.parameters(), lr=0.5).step()
+
+
+def by_data(new: Any) -> None:
+    for tensor in (*new.parameters(), *new.buffers()):
+        tensor.data.add_(0.25) if tensor.is_floating_point() else None
+    new.repack()
+
+
+def by_another_tensor(new: torch.nn.Module) -> None:
+    for name, parameter in list(new.named_parameters()):
+        owner = new.get_submodule(name.rpartition(".")[0])
+        setattr(owner, name.rpartition(".")[2], torch.nn.Parameter(parameter.detach() * 2))
+
+
+def in_place(new: torch.nn.Module) -> None:
+    with torch.no_grad():
+        for parameter in new.parameters():
+            parameter.mul_(1.5)
+
+
+@pytest.mark.parametrize("change", [by_step, by_data, by_another_tensor, in_place])
+def test_calls_on_one_state_follow_every_change(built: Any, change: Any) -> None:
+    new, model = built[0]["ModelNew"](6, scale=1.0), reference()["Model"](6, scale=1.0)
+    for strided in (False, True, False):
+        x = torch.randn(12, 4).t()[:, ::2] if strided else torch.randn(4, 6)
+        model.load_state_dict(new.state_dict())
+        torch.testing.assert_close(new(x), model(x))
+        change(new)
+
+
 def test_what_the_build_is_asked_for(built: Any) -> None:
     (asked,) = built[1]
     assert asked["functions"] == ["launch_affine"] and asked["bare"] is True

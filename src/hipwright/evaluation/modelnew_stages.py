@@ -44,10 +44,13 @@ LESS_TRUSTED = {"trust": "lower"}
 
 @dataclass(frozen=True)
 class VettedModelNew:
-    """A file that satisfies the static rules. converted: it as a program, where its host code is simple enough."""
+    """A file that satisfies the static rules. converted: it as a program, where its host code is simple enough; reason:
+    why it could not be converted.
+    """
 
     warnings: list[str]
     converted: Program | None
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ class ModelNewSchedule:
         """Ends a file with native code, which the cpu target cannot run."""
         return EvaluationStage(
             "build",
-            lambda state: check_target(state.program.text, CPU.name),
+            lambda state: check_target(state.program.text, CPU.name, str(state.checks.get("not_converted", ""))),
             lambda state, _: replace(state, checks={**state.checks, "modelnew": "torch"}),
         )
 
@@ -220,11 +223,14 @@ def vet_stage(context: EvaluationContext) -> EvaluationStage[VettedModelNew]:
         warnings = vet(state.program.text)
         try:
             return VettedModelNew(warnings, from_modelnew(state.program.text, context.handle.task.source))
-        except ProgramError:
-            return VettedModelNew(warnings, None)
+        except ProgramError as error:
+            return VettedModelNew(warnings, None, error.message)
 
     def keep(state: EvaluationState, vetted: VettedModelNew) -> EvaluationState:
-        return replace(state, converted=vetted.converted, checks={"warnings": vetted.warnings, **LESS_TRUSTED})
+        reason = {"not_converted": vetted.reason} if vetted.reason else {}
+        return replace(
+            state, converted=vetted.converted, checks={"warnings": vetted.warnings, **reason, **LESS_TRUSTED}
+        )
 
     return EvaluationStage("parse", work, keep)
 

@@ -59,10 +59,12 @@ _DROPPED_METHODS = ("cuda", "detach", "requires_grad_", "clone_if_needed")
 class Extensions:
     """The extensions of a file by index.
 
-    names: "ext" or "self.ext" -> index; functions: for each extension, exported name -> host function.
+    names: "ext" or "self.ext" -> index; aliases: "f" or "self.op", assigned once, -> index and exported name;
+    functions: for each extension, exported name -> host function.
     """
 
     names: dict[str, int]
+    aliases: dict[str, tuple[int, str]]
     functions: list[dict[str, CppItem]]
     hosts: list[HostTranslator]
 
@@ -130,6 +132,14 @@ class Expression(ast.NodeTransformer):
         """Converts a if b else c, neither side of which may need a statement."""
         return self.without_statements(node)
 
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        """Folds `not` of a constant."""
+        converted = self.generic_visit(node)
+        assert isinstance(converted, ast.UnaryOp)
+        if isinstance(converted.op, ast.Not) and isinstance(converted.operand, ast.Constant):
+            return ast.Constant(not converted.operand.value)
+        return converted
+
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         """Converts `and` and `or` without statements; folds constants."""
         converted = self.without_statements(node)
@@ -162,8 +172,12 @@ class Expression(ast.NodeTransformer):
         f, func = self.forward, node.func
         name = ast.unparse(func)
         owner, _, last = name.rpartition(".")
-        if any(isinstance(a, ast.Starred) for a in node.args) and owner in f.extensions.names:
+        of_extension = owner in f.extensions.names or name in f.extensions.aliases
+        if of_extension and any(isinstance(a, ast.Starred) for a in node.args):
             raise Inconvertible(f"line {node.lineno}: *arguments of an extension")
+        if name in f.extensions.aliases:
+            index, function = f.extensions.aliases[name]
+            return _parsed(f.extension_call(index, function, *self.argument_texts(node)))
         if owner in f.extensions.names:
             return _parsed(f.extension_call(f.extensions.names[owner], last, *self.argument_texts(node)))
         if name in f.functions and name not in ("cdiv", "next_pow2"):
@@ -171,11 +185,11 @@ class Expression(ast.NodeTransformer):
         if owner == "self" and last in f.methods:
             return _parsed(f.own_call(f.methods[last], *self.argument_texts(node), skip=1))
         if last == "apply" and owner in f.classes:
-            function = next(
+            inner = next(
                 (n for n in f.classes[owner].body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None
             )
-            if function is not None:
-                return _parsed(f.own_call(function, *self.argument_texts(node), skip=1))
+            if inner is not None:
+                return _parsed(f.own_call(inner, *self.argument_texts(node), skip=1))
         if owner == "self" and last in f.attributes.modules:
             return self.module(last, node)
         if isinstance(func, ast.Attribute) and last in _DROPPED_METHODS:

@@ -61,6 +61,16 @@ class Forward:
             match node:
                 case ast.Expr(value=ast.Constant()) | ast.Pass() | ast.Import() | ast.ImportFrom():
                     continue
+                case ast.Return(value=ast.IfExp() as chosen):
+                    sides = [[ast.copy_location(ast.Return(side), node)] for side in (chosen.body, chosen.orelse)]
+                    self.block([_if(chosen.test, *sides, node)], names, on_return)
+                    return
+                case ast.Assign(value=ast.IfExp() as chosen):
+                    parts = [
+                        [ast.copy_location(ast.Assign(node.targets, side), node)]
+                        for side in (chosen.body, chosen.orelse)
+                    ]
+                    self.block([_if(chosen.test, *parts, node)], names, on_return)
                 case ast.Return():
                     on_return("None" if node.value is None else self.text(node.value, names))
                     return
@@ -68,6 +78,9 @@ class Forward:
                     self.block([*node.body, *body[index + 1 :]], names, on_return)
                     return
                 case ast.If():
+                    if self.depth and any(isinstance(n, ast.Return) for n in ast.walk(node)):
+                        self.branches_of_helper(node, body[index + 1 :], names, on_return)
+                        return
                     if self.branch(node, names, on_return):
                         return
                 case ast.For(orelse=[]):
@@ -78,6 +91,8 @@ class Forward:
     def statement(self, node: ast.stmt, names: dict[str, str]) -> None:
         """Writes an assignment, an assert or a call statement."""
         match node:
+            case ast.Assign(targets=[target]) if ast.unparse(target) in self.extensions.aliases:
+                pass
             case ast.Assign(targets=[target]):
                 value = self.text(node.value, names)
                 self.writer.line(f"{self.target(target, names)} = {value}")
@@ -119,14 +134,36 @@ class Forward:
             taken = node.body if test == "True" else node.orelse
             self.block(taken, names, on_return)
             return bool(taken) and isinstance(taken[-1], ast.Return)
-        if self.depth and any(isinstance(n, ast.Return) for n in ast.walk(node)):
-            raise Inconvertible(f"line {node.lineno}: a return inside an if of a helper")
+        if len(node.body) == 1 and isinstance(node.body[0], ast.Raise) and not node.orelse:
+            self.writer.line(f"assert not ({test}), 'the file raises an error here'")
+            return False
         for lead, body in ((f"if {test}:", node.body), ("else:", node.orelse)):
             if lead == "else:" and not body:
                 continue
             self.writer.line(lead)
             self.indented(lambda part=body: self.block(part, names, on_return))  # type: ignore[misc]
         return False
+
+    def branches_of_helper(
+        self, node: ast.If, rest: Sequence[ast.stmt], names: dict[str, str], on_return: Callable[[str], None]
+    ) -> None:
+        """Writes the if of a helper with a return in it, and what follows it. Both sides must return at their end."""
+        test = self.text(node.test, names)
+        sides = [body if _returns(body) else [*body, *rest] for body in (node.body, node.orelse)]
+        if test in ("True", "False"):
+            self.block(sides[0] if test == "True" else sides[1], names, on_return)
+            return
+        if not all(map(_returns, sides)):
+            raise Inconvertible(f"line {node.lineno}: a return inside an if of a helper, and none after it")
+        result = self.writer.fresh("result")
+
+        def keep(value: str) -> None:
+            self.writer.line(f"{result} = {value}")
+
+        for lead, body in zip((f"if {test}:", "else:"), sides, strict=True):
+            self.writer.line(lead)
+            self.indented(lambda part=body: self.block(part, dict(names), keep))  # type: ignore[misc]
+        on_return(result)
 
     def loop(self, node: ast.For, names: dict[str, str], on_return: Callable[[str], None]) -> None:
         """Writes a for over host values."""
@@ -197,6 +234,18 @@ def _literal_kind(value: HostValue) -> HostValue:
     if value.text == "None":
         return HostValue("none", "None")
     return value
+
+
+def _if(test: ast.expr, body: list[ast.stmt], orelse: list[ast.stmt], node: ast.stmt) -> ast.If:
+    return ast.copy_location(ast.If(test, body, orelse), node)
+
+
+def _returns(body: Sequence[ast.stmt]) -> bool:
+    """Whether a block returns at its end, on every way through its last statement."""
+    last = body[-1] if body else None
+    if isinstance(last, ast.If):
+        return _returns(last.body) and _returns(last.orelse)
+    return isinstance(last, ast.Return)
 
 
 def _is_ctx(node: ast.stmt) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from hipwright import syntax
@@ -58,7 +59,8 @@ def _converted(tree: ast.Module, found: Sequence[tuple[ast.Call, Extension]], ta
     devices = [DeviceSource(source) for source in sources]
     hosts = [HostTranslator(s, writer, d.launched) for s, d in zip(sources, devices, strict=True)]
     functions = [_exported(e, s) for (_, e), s in zip(found, sources, strict=True)]
-    extensions = Extensions(_names(tree, [call for call, _ in found]), functions, hosts)
+    bound = _names(tree, [call for call, _ in found])
+    extensions = Extensions(bound, _aliases(tree, bound), functions, hosts)
     attributes = read(tree, task_source)
     plan = Forward(tree, owner, attributes, extensions, writer, constants(tree.body, imports(tree))).convert(forward)
     plan = ast.unparse(syntax.parse(plan))  # drops redundant brackets
@@ -118,8 +120,31 @@ def _names(tree: ast.Module, calls: Sequence[ast.Call]) -> dict[str, int]:
             if index is None and isinstance(value, ast.Call):
                 index = makers.get(ast.unparse(value.func).removeprefix("self."))
             if index is not None:
-                names[ast.unparse(node.targets[0])] = index
+                target = ast.unparse(node.targets[0])
+                if names.setdefault(target, index) != index:
+                    raise Inconvertible(f"line {node.lineno}: {target} is one extension and then another")
     return names
+
+
+def _aliases(tree: ast.Module, names: dict[str, int]) -> dict[str, tuple[int, str]]:
+    """Every name bound once, to a function of an extension -> the extension's index and the function's name."""
+    stores = Counter(ast.unparse(n) for n in ast.walk(tree) if isinstance(getattr(n, "ctx", None), ast.Store))
+    stores.update(n.arg for n in ast.walk(tree) if isinstance(n, ast.arg))
+    found: dict[str, tuple[int, str]] = {}
+    for _ in range(3):  # f = ext.relu; self.op = f
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+                continue
+            target, value = ast.unparse(node.targets[0]), node.value
+            owner, _dot, last = ast.unparse(value).rpartition(".")
+            known = found.get(ast.unparse(value)) if isinstance(value, (ast.Name, ast.Attribute)) else None
+            if known is None and isinstance(value, ast.Attribute) and owner in names:
+                known = names[owner], last
+            if known is not None:
+                if stores[target] > 1:
+                    raise Inconvertible(f"line {node.lineno}: {target} is assigned more than once")
+                found[target] = known
+    return found
 
 
 __all__ = ["ProgramError", "from_modelnew"]

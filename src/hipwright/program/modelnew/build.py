@@ -58,9 +58,13 @@ def kind_of(text: str) -> str:
     return "triton" if any(path.split(".")[0] == "triton" for path in imports(tree).values()) else "torch"
 
 
-def check_target(text: str, target: str) -> str:
-    """The file's kind; raises InfrastructureError (fault "service") where the target cannot run such a file."""
+def check_target(text: str, target: str, reason: str = "") -> str:
+    """The file's kind; raises InfrastructureError (fault "service") where the target cannot run such a file.
+
+    reason: why it could not be converted to a program.
+    """
     kind = kind_of(text)
+    because = f": {reason}" if reason else ""
     if TARGETS.is_host(target) and kind == "triton":
         raise InfrastructureError(
             "Triton kernels run on GPUs only, so nothing was learnt of this one here",
@@ -69,7 +73,7 @@ def check_target(text: str, target: str) -> str:
     if TARGETS.is_host(target) and kind == "extension" and any(e.cuda for e in _static(text)):
         raise InfrastructureError(
             "CUDA and HIP extensions run on GPUs only; on the cpu target this one would have to "
-            "be converted to a program, and it cannot be",
+            f"be converted to a program, and it cannot be{because}",
             hint="evaluate it on a machine with a GPU",
         )
     runtime = TARGETS[target].runtime

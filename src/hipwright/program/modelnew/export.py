@@ -164,6 +164,11 @@ def _model_new(parsed: Parsed, values: dict[str, int | bool], init: ast.Function
 
 
 _PREPARED = (
+    "    # Packed again when a tensor is written or replaced. A write through `.data` cannot be seen: call",
+    "    # repack() after it.",
+    "    def repack(self):",
+    "        self._packed_for = None",
+    "",
     "    def _prepared(self):",
     "        state = [(t._version, t.data_ptr()) for t in (*self.parameters(), *self.buffers())]",
     "        if state != self._packed_for:",
