@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from hipwright.program.convert.cpp_host import parameters
@@ -62,15 +63,10 @@ class Forward:
                 case ast.Expr(value=ast.Constant()) | ast.Pass() | ast.Import() | ast.ImportFrom():
                     continue
                 case ast.Return(value=ast.IfExp() as chosen):
-                    sides = [[ast.copy_location(ast.Return(side), node)] for side in (chosen.body, chosen.orelse)]
-                    self.block([_if(chosen.test, *sides, node)], names, on_return)
+                    self.block([_as_statement(node, chosen, ast.Return)], names, on_return)
                     return
                 case ast.Assign(value=ast.IfExp() as chosen):
-                    parts = [
-                        [ast.copy_location(ast.Assign(node.targets, side), node)]
-                        for side in (chosen.body, chosen.orelse)
-                    ]
-                    self.block([_if(chosen.test, *parts, node)], names, on_return)
+                    self.block([_as_statement(node, chosen, partial(ast.Assign, node.targets))], names, on_return)
                 case ast.Return():
                     on_return("None" if node.value is None else self.text(node.value, names))
                     return
@@ -236,8 +232,10 @@ def _literal_kind(value: HostValue) -> HostValue:
     return value
 
 
-def _if(test: ast.expr, body: list[ast.stmt], orelse: list[ast.stmt], node: ast.stmt) -> ast.If:
-    return ast.copy_location(ast.If(test, body, orelse), node)
+def _as_statement(node: ast.stmt, chosen: ast.IfExp, made: Callable[[ast.expr], ast.stmt]) -> ast.If:
+    """A statement whose value is `a if b else c` as an if with a statement for each."""
+    yes, no = (ast.copy_location(made(side), node) for side in (chosen.body, chosen.orelse))
+    return ast.copy_location(ast.If(chosen.test, [yes], [no]), node)
 
 
 def _returns(body: Sequence[ast.stmt]) -> bool:
