@@ -125,7 +125,7 @@ def test_killed_and_resumed_nothing_is_lost_or_done_twice(folder, engine, tmp_pa
     first = rows.read_bytes()
     process.send_signal(signal.SIGTERM)
     text, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
+    assert process.returncode == 143, errors
     assert "nothing is lost" in errors and one_object(text)["complete"] is False
     assert left_behind(home) == []
     resumed = hipwright(home, *arguments, "--resume")

@@ -195,7 +195,7 @@ def test_interrupted_while_it_asks_it_ends_at_once_and_goes_on(home: Path, one_t
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=40)
-        assert process.returncode == 130 and b"--resume" in errors, errors
+        assert process.returncode == 143 and b"--resume" in errors, errors
         resumed = hipwright(home, *arguments, "--resume")
     found = one_object(resumed.stdout)
     assert resumed.returncode == 0 and found["rows"][0]["status"] == "malformed"

@@ -37,7 +37,7 @@ from hipwright.cli import (
     train,
 )
 from hipwright.cli.output import print_error, print_json
-from hipwright.cli.stopping import StopSignals, end_process, interrupted_code, interrupted_object
+from hipwright.cli.stopping import KEPT, StopSignals, end_process, interrupted_code, interrupted_object
 from hipwright.disk import file_error
 from hipwright.errors import HipwrightError
 
@@ -124,7 +124,7 @@ def _main(argv: Sequence[str], json_mode: bool) -> int:
 def _interrupted(json_mode: bool) -> int:
     """The last word of a command that has none of its own for an interruption."""
     code = interrupted_code()
-    print("interrupted: what was stored before is kept", file=sys.stderr, flush=True)
+    print(f"interrupted: {KEPT}", file=sys.stderr, flush=True)
     if json_mode:
         print_json(interrupted_object(code))
     return code

@@ -19,6 +19,7 @@ from types import FrameType, TracebackType
 from typing import Any, NoReturn, Self
 
 GRACE_S = 1.2
+KEPT = "what was stored is kept; --resume goes on, where the command has it"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -63,7 +64,7 @@ class StopSignals:
     def _end(self) -> None:
         if not self.answered:
             name = signal.Signals(self.received).name
-            os.write(2, f"interrupted by {name}: what was stored before is kept\n".encode())
+            os.write(2, f"interrupted by {name}: {KEPT}\n".encode())
             if self.json_mode:
                 os.write(1, json.dumps(interrupted_object(self.exit_code), indent=2).encode() + b"\n")
         kill_descendants()

@@ -20,6 +20,7 @@ import msgspec
 from hipwright.disk import naming
 from hipwright.errors import HipwrightError, InfrastructureError
 from hipwright.evaluation.faults import MACHINE_FAULTS
+from hipwright.evaluation.left_out import left_out
 from hipwright.records import Evaluation, Record, Timing
 from hipwright.targets import TARGETS
 
@@ -59,8 +60,8 @@ class BenchRow(Record, frozen=True, kw_only=True):
     """One candidate of one task. status "missing": the task has no candidate; "malformed": a model's answer had none.
 
     correct: by the rule of the benchmark's mode; strict: the strict rule's status, in KernelBench's mode. targets: the
-    status on each. timed_on: the target of `speedups`, "" where nothing was timed and `not_timed` says why. asked: only
-    in a model's rows.
+    status on each. timed_on: the target of `speedups`, "" where nothing was timed and `not_timed` says why. left_out:
+    what was not judged, a sentence each. asked: only in a model's rows.
     """
 
     key: str
@@ -89,6 +90,7 @@ class BenchRow(Record, frozen=True, kw_only=True):
     bound: str = ""
     speedups: dict[str, Speedup] = msgspec.field(default_factory=dict)
     not_timed: str = ""
+    left_out: tuple[str, ...] = ()
     evaluations: int = 0
     attempts: int = 1
     seconds: float = 0.0
@@ -121,6 +123,7 @@ def row_of(evaluation: Evaluation, *, strict: Evaluation | None = None, **names:
         estimates_us={name: r.estimate.microseconds for name, r in evaluation.targets.items() if r.estimate},
         timed_on=timed,
         not_timed="" if timed else _why_not_timed(evaluation),
+        left_out=tuple(left_out(evaluation)),
         seconds=evaluation.seconds,
         **(_timed(timing) if timing else {}),
         **names,
@@ -192,7 +195,9 @@ def _word(evaluation: Evaluation, name: str) -> str:
 
 def _why_not_timed(evaluation: Evaluation) -> str:
     if not evaluation.passed:
-        return "it was rejected before timing"
+        if evaluation.fault == "candidate":
+            return "it was rejected before timing"
+        return f"the evaluation ended before timing ({evaluation.status}, {evaluation.fault or 'nobody'} at fault)"
     reasons = [r.why_none["timing"] for r in evaluation.targets.values() if "timing" in r.why_none]
     ran = [
         r.why_none["timing"]

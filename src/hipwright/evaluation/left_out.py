@@ -1,4 +1,4 @@
-"""The parts of an evaluation that were left out, a sentence each: workloads, input families, waves, stages, timing.
+"""The parts of an evaluation that were left out: workloads, input families, waves, stages, timing.
 
 The facts are in the verdicts (`skipped`, `checks`) and in `why_none`; these sentences put them where a reader of the
 result sees them.
