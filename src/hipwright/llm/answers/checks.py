@@ -8,11 +8,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from hipwright.llm.answers.repair import AnswerProblem, AnswerRefused, at_line
 from hipwright.program.blanking import blank
 from hipwright.program.language import IMPORTS
 from hipwright.targets import TARGETS
+from hipwright.toolchain import device_headers
 
 Rule = tuple[re.Pattern[str], str, str]
 
@@ -107,6 +109,12 @@ UNKNOWN = _rules(
 )
 
 
+@cache
+def _shipped() -> frozenset[str]:
+    """The device headers as sources include them."""
+    return frozenset(f"hipwright/{name}.h" for name in device_headers.names())
+
+
 def hip_findings(source: str, text: str, first_line: int) -> Iterator[tuple[str, AnswerProblem]]:
     """Yields (kind, problem) of HIP source, worst kind first. first_line: of the source in the program's text."""
     code = blank(source)
@@ -115,7 +123,7 @@ def hip_findings(source: str, text: str, first_line: int) -> Iterator[tuple[str,
         name = found[1].strip()
         if name.startswith(("/", "~")) or ".." in name.split("/"):
             yield "forbidden", at_line(text, line, "an #include must not leave HIP's own headers", "delete the line")
-        elif not _HEADER.fullmatch(name):
+        elif not (_HEADER.fullmatch(name) or name in _shipped()):
             host = name.startswith(
                 ("torch/", "ATen/", "c10/", "pybind11", "iostream", "vector", "string", "chrono", "fstream", "cstdlib")
             )

@@ -72,19 +72,8 @@ _FLAGS = (
 )
 _LINK = (
     "-shared",
-    "-z",
-    "now",
-    "-z",
-    "relro",
-    "-z",
-    "noexecstack",
-    "-z",
-    "nostart-stop-gc",
-    "-init=hw_none",
-    "-fini=hw_none",
-    "--strip-debug",
-    "--version-script=exports",
-    "--undefined-version",
+    *(word for name in ("now", "relro", "noexecstack", "nostart-stop-gc") for word in ("-z", name)),
+    *("-init=hw_none", "-fini=hw_none", "--strip-debug", "--version-script=exports", "--undefined-version"),
 )
 _RUNTIME_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-stack-protector", "-nostdinc", "-c")
 _DYNAMIC = re.compile(
