@@ -87,7 +87,7 @@ extern "C" __global__ void last_block(const float* x, float* partial, int* count
         if (t == 0) y[0] = v;
     }
 }
-extern "C" __global__ void look_back(const float* x, float* y, int* ticket, volatile int* flag, volatile float* sums) {
+extern "C" __global__ void look_back(const float* x, float* y, int* ticket, int* flag, float* sums) {
     __shared__ int block;
     __shared__ float before;
     if (threadIdx.x == 0) block = atomicAdd(ticket, 1);
@@ -97,11 +97,10 @@ extern "C" __global__ void look_back(const float* x, float* y, int* ticket, vola
     for (int o = 1; o < 64; o <<= 1) { float u = __shfl_up(v, o); if ((int)threadIdx.x >= o) v += u; }
     if (threadIdx.x == 63) {
         float sum = 0;
-        if (b) { while (flag[b - 1] == 0) {} __threadfence(); sum = sums[b - 1]; }
+        if (b) { while (__hip_atomic_load(flag + b - 1, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT) == 0) {} sum = sums[b - 1]; }
         before = sum;
         sums[b] = sum + v;
-        __threadfence();
-        flag[b] = 1;
+        __hip_atomic_store(flag + b, 1, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT);
     }
     __syncthreads();
     y[i] = v + before;
@@ -130,8 +129,8 @@ extern "C" __global__ void pipeline(const unsigned char* x, unsigned char* y) {
     }
     y[threadIdx.x] = a[0][threadIdx.x];
 }
-extern "C" __global__ void flag_from_another_block(volatile int* flag, int* y) {
-    if (blockIdx.x == 0) { while (flag[0] == 0) {} y[0] = 7; } else flag[0] = 1;
+extern "C" __global__ void flag_from_another_block(int* flag, int* y) {
+    if (blockIdx.x == 0) { while (atomicAdd(flag, 0) == 0) {} y[0] = 7; } else atomicExch(flag, 1);
 }
 """
 

@@ -8,7 +8,15 @@ from ctypes import c_char, c_int32, c_uint32, c_uint64, c_void_p
 from hipwright.records import Status
 
 ORDERS = {"forward": 0, "reverse": 1, "shuffle": 2}
-STATUS: dict[int, Status] = {1: "out_of_bounds", 2: "launch_error", 3: "timeout", 4: "nondeterministic"}
+STATUS: dict[int, Status] = {
+    1: "out_of_bounds",
+    2: "launch_error",
+    3: "timeout",
+    4: "nondeterministic",
+    5: "input_mutated",
+    6: "out_of_bounds",
+}
+MISALIGNED = 6
 KINDS = {0: "read", 1: "write", 2: "atomic read", 3: "atomic write"}
 COUNTS = (
     "read_bytes",
@@ -32,6 +40,7 @@ class BufferRegion(ctypes.Structure):
         ("granule", c_uint32),
         ("argument", c_int32),
         ("shadow", c_uint64),
+        ("read_only", c_uint64),
     )
 
 
@@ -66,6 +75,8 @@ class LaunchRecord(ctypes.Structure):
         ("other", Party),
         ("address", c_uint64),
         ("bytes", c_uint32),
+        ("alignment", c_uint32),
+        ("unused", c_uint32),
         ("region", c_int32),
         ("counts", c_uint64 * len(COUNTS)),
         ("message", c_char * 192),

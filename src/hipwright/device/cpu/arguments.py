@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import torch
@@ -73,10 +73,12 @@ def distinct(buffers: Sequence[BufferArgument]) -> list[BufferArgument]:
     return list({buffer.region.start: buffer for buffer in reversed(buffers)}.values())[::-1]
 
 
-def region_table(buffers: Sequence[BufferArgument]) -> ctypes.Array[abi.BufferRegion]:
-    """The regions of the distinct buffers, as the runtime reads them."""
+def region_table(buffers: Sequence[BufferArgument], read_only: Set[int]) -> ctypes.Array[abi.BufferRegion]:
+    """The regions of the distinct buffers, as the runtime reads them. read_only: first bytes of regions."""
     rows = [
-        abi.BufferRegion(b.region.start, b.region.size, min(b.tensor.dtype.itemsize, 8), b.index, 0)
+        abi.BufferRegion(
+            b.region.start, b.region.size, min(b.tensor.dtype.itemsize, 8), b.index, 0, b.region.start in read_only
+        )
         for b in distinct(buffers)
     ]
     return (abi.BufferRegion * max(len(rows), 1))(*rows)

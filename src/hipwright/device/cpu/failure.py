@@ -27,6 +27,13 @@ def failure(
     races = status == "nondeterministic"
     evidence: dict[str, Any] = {"block": list(launch.at.block), "thread": list(launch.at.thread)}
     message = launch.message.decode()
+    if launch.status == abi.MISALIGNED:
+        given = launch.address & -launch.address
+        message = (
+            f"misaligned access: {launch.bytes} bytes at an address that is a multiple of {given} only, "
+            f"where the source promises {launch.alignment}"
+        )
+        evidence["alignment"] = {"promised": launch.alignment, "address": given}
     if launch.at.line:
         evidence["line"] = launch.at.line
     if status == "out_of_bounds" or races or launch.address:

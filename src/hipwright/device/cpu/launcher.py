@@ -11,7 +11,7 @@ import ctypes
 import json
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -19,7 +19,7 @@ import torch
 from hipwright.device.cpu import abi
 from hipwright.device.cpu.arguments import distinct, guarded_buffers, launch_error, pack_slots, region_table
 from hipwright.device.cpu.failure import check_red_zones, failure
-from hipwright.device.cpu.memory import GuardedMemory, raw_bytes
+from hipwright.device.cpu.memory import GuardedMemory, raw_bytes, write_protected
 from hipwright.device.poison import pattern
 from hipwright.device.signature import Argument, KernelParam, KernelSignature
 from hipwright.errors import CandidateError
@@ -62,6 +62,7 @@ class CpuLauncher:
         self._limit_s, self._lds_limit = launch_limit_s, lds_limit
         self.keep_lds = False
         self._memory = GuardedMemory()
+        self._read_only: frozenset[int] = frozenset()  # first bytes of regions
         self._crash_page = crash_page()
         self._stats: list[dict[str, Any]] = []
 
@@ -77,6 +78,13 @@ class CpuLauncher:
     def guard(self, tensor: torch.Tensor) -> torch.Tensor:
         """A copy of a tensor's storage in guarded memory, same strides and offset."""
         return self._memory.copy(tensor, self._poison)
+
+    def keep_unchanged(self, tensors: Iterable[torch.Tensor]) -> None:
+        """A launch that writes to the memory of one of these tensors fails with `input_mutated`, until the next call of
+        this method. Tensors outside guarded memory are ignored.
+        """
+        found = (self._memory.find(tensor.untyped_storage().data_ptr()) for tensor in tensors)
+        self._read_only = frozenset(region.start for region in found if region is not None)
 
     def stats(self) -> list[dict[str, Any]]:
         """One entry per finished launch: kernel, grid, block, seconds and the counts of `abi.COUNTS`.
@@ -102,12 +110,14 @@ class CpuLauncher:
         buffers = guarded_buffers(kernel, params, args, self._memory, self._poison)
         slots = pack_slots(kernel, params, args, buffers)
         launch = self._record(kernel, known, grid, block, lds_bytes, slots)
-        regions = region_table(buffers)
+        regions = region_table(buffers, self._read_only)
         launch.regions, launch.region_count = ctypes.addressof(regions), len(distinct(buffers))
         self._write_crash_page(kernel, grid, block, running=True)
-        started = time.perf_counter()
-        self._library.hw_run(ctypes.byref(launch))
-        seconds = time.perf_counter() - started
+        held = [] if self.checked else [b.region for b in distinct(buffers) if b.region.start in self._read_only]
+        with write_protected(held):
+            started = time.perf_counter()
+            self._library.hw_run(ctypes.byref(launch))
+            seconds = time.perf_counter() - started
         self._write_crash_page(kernel, grid, block, running=False)
         if launch.status:
             nulls = [param.name for param, arg in zip(params, args, strict=True) if param.pointer and arg is None]

@@ -10,6 +10,8 @@ import bisect
 import ctypes
 import mmap
 import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 
@@ -19,7 +21,7 @@ from hipwright.device.poison import NOISE, contiguous, pattern, plausible
 
 PAGE = mmap.PAGESIZE
 ALIGN, FRONT = 16, 64
-_PROT_NONE, _PROT_RW = 0, 3
+_PROT_NONE, _PROT_READ, _PROT_RW = 0, 1, 3
 _MAP = 0x4022  # MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -107,6 +109,18 @@ class GuardedMemory:
         if storage.nbytes():
             flat[: storage.nbytes()].copy_(raw_bytes(tensor))
         return as_dtype(flat, tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+
+
+@contextmanager
+def write_protected(regions: Sequence[GuardedRegion]) -> Iterator[None]:
+    """Makes the pages of buffers read-only, red zones included."""
+    try:
+        for region in regions:
+            _libc.mprotect(region.base + PAGE, region.length - 2 * PAGE, _PROT_READ)
+        yield
+    finally:
+        for region in regions:
+            _libc.mprotect(region.base + PAGE, region.length - 2 * PAGE, _PROT_RW)
 
 
 def raw_bytes(tensor: torch.Tensor) -> torch.Tensor:

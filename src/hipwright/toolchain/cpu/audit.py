@@ -13,6 +13,7 @@ from hipwright.toolchain.cpu.ir import IrModule, Unreadable
 
 RUNTIME_FUNCTIONS = frozenset(
     (
+        "hw_fence",
         "hw_w_atomic",
         "hw_w_ballot",
         "hw_w_barrier",

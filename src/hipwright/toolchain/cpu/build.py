@@ -169,8 +169,8 @@ def _lower(module: IrModule, wave: int, checked: bool) -> tuple[tuple[KernelReso
     meta["loops"] = sites.loops
     _place_variables(module)
     text = module.text()
-    for helper, kind in (("hw_loop", "i32, i32"), ("hw_check", "ptr, i64, i32, i32")):
-        if f"@{helper}(" in text:
+    for helper, kind in (("hw_loop", "i32, i32"), ("hw_check", "ptr, i64, i32, i32"), ("hw_fence", "i32, i32")):
+        if f"@{helper}(" in text and helper not in module.declared:
             text += f"declare hidden void @{helper}({kind})\n"
     return resources, "\n".join([text, sites.table(), _constant("hw_meta", json.dumps(meta)), *entries, ""])
 

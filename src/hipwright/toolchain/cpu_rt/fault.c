@@ -40,6 +40,16 @@ static void on_fault(int number, siginfo_t *info, void *context) {
         hw_stop(HW_LAUNCH_ERROR, "stack overflow: the thread's local arrays need more than 128 KiB");
     }
     if (number == SIGFPE) hw_stop(HW_LAUNCH_ERROR, "integer division by zero or overflow");
+    if (number == SIGSEGV && l->region >= 0 && l->regions[l->region].read_only &&
+        address - l->regions[l->region].start < l->regions[l->region].size) {
+        l->at.access = HW_WRITE;
+        hw_stop(HW_READ_ONLY, READ_ONLY);
+    }
+    // a general protection fault has no address; vector instructions raise it at addresses that are not aligned
+    if (number == SIGSEGV && info->si_code == SI_KERNEL) {
+        l->region = -1;
+        hw_stop(HW_OUT_OF_BOUNDS, "misaligned access, or one at an address that cannot exist");
+    }
     if (number == SIGILL || number == SIGTRAP) hw_stop(HW_LAUNCH_ERROR, "trap: an assertion failed or unreachable code was reached");
     hw_stop(HW_OUT_OF_BOUNDS, "memory access outside every buffer");
 }

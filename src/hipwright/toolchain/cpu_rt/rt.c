@@ -14,11 +14,16 @@ static void release_faults(void);
 static void hw_check_begin(void);
 static void hw_forget(void);
 static void hw_access(uint64_t address, uint64_t size, uint32_t access, uint32_t line);
+static void sync_launch(void);
+static void sync_block(hw_block *b);
+static void sync_barrier(hw_block *b);
+static void sync_wave(hw_wave *w, uint64_t mask);
 
 #include "switch.c"
 #include "sched.c"
 #include "wave.c"
 #include "fault.c"
+#include "sync.c"
 #include "check.c"
 #include "atomic.c"
 #include "mfma.c"

@@ -5,11 +5,15 @@
 
 #define HW_HIDDEN __attribute__((visibility("hidden")))
 #define HW_EXPORT __attribute__((visibility("default")))
+#define READ_ONLY "a write to an input or parameter"
 
 enum { HW_LOOPS = 32, HW_DEPTH = 6, HW_MAX_BLOCK = 1024, HW_STACK = 128 << 10, HW_MAX_FIBERS = 8192 };
 enum { HW_FORWARD, HW_REVERSE, HW_SHUFFLE };
-enum { HW_OK, HW_OUT_OF_BOUNDS, HW_LAUNCH_ERROR, HW_TIMEOUT, HW_RACE };
-enum { HW_READ = 0, HW_WRITE = 1, HW_ATOMIC = 2 };
+enum { HW_OK, HW_OUT_OF_BOUNDS, HW_LAUNCH_ERROR, HW_TIMEOUT, HW_RACE, HW_READ_ONLY, HW_MISALIGNED };
+// An access: its kind, of an atomic also whether it reads and writes at once, order (__ATOMIC_*) and scope, and the
+// alignment that its instruction promises, as a power of two.
+enum { HW_READ = 0, HW_WRITE = 1, HW_ATOMIC = 2, HW_KIND = 3, HW_RMW = 4, HW_ORDER = 4, HW_SCOPE = 8, HW_ALIGN = 12 };
+enum { SCOPE_WAVE, SCOPE_BLOCK, SCOPE_DEVICE };
 enum { ST_NEW, ST_READY, ST_RUN, ST_WAVE, ST_BARRIER, ST_DONE };
 enum { OP_PERM, OP_BALLOT, OP_FIRST, OP_PUSH, OP_SYNC, OP_MFMA };
 enum { COUNT_READ, COUNT_WRITE, COUNT_LDS, COUNT_BARRIER, COUNT_WAVE, COUNT_ATOMIC, COUNT_FLOAT_ATOMIC, COUNT_UNCHECKED,
@@ -27,6 +31,7 @@ typedef struct { // one buffer of the launch, as device/cpu/arguments.py passes 
     uint32_t granule; // bytes of one element: a race is tracked per element, byte-exact within it
     int32_t argument;
     uint64_t shadow; // set by the runtime
+    uint64_t read_only;
 } hw_region;
 
 typedef struct { uint32_t block[3], thread[3], access, line; } hw_party;
@@ -41,7 +46,7 @@ typedef struct { // mirrored by device/cpu/abi.py
     uint32_t region_count, status;
     hw_party at, other;
     uint64_t address;
-    uint32_t bytes;
+    uint32_t bytes, alignment, unused; // alignment: what the access's instruction promises
     int32_t region; // index into regions of the nearest buffer; -1 none, -2 LDS, -3 the thread's stack
     uint64_t counts[COUNTS];
     char message[192];
@@ -78,6 +83,7 @@ typedef struct {
     const hw_site *barrier;
     int64_t votes, voters;
     uint8_t wave_order[HW_MAX_BLOCK / 32];
+    struct hw_block_sync *sync; // of the checked build
     hw_wave waves[HW_MAX_BLOCK / 32];
     hw_thread threads[HW_MAX_BLOCK];
     char *saved_lds;
@@ -100,7 +106,7 @@ static struct {
     void *main_sp;
     uint64_t next_block, blocks, stride, shift, random, deadline_us;
     hw_fiber *free_fibers;
-    uint32_t fibers, now, launch_time, busy, residents, turn, ticks_here, atomics_here;
+    uint32_t fibers, now, launch_time, busy, residents, turn, ticks_here, atomics_here, preemptions;
     hw_block *resident[64];
 } hw;
 
@@ -112,3 +118,4 @@ static int hw_is_before(const hw_thread *t, const hw_thread *u);
 static int hw_resolve(hw_wave *w);
 static void hw_mfma_run(hw_wave *w);
 static char *hw_map(size_t bytes);
+static uint64_t hw_random(void);

@@ -7,7 +7,7 @@ hw_dim hw_thread_index, hw_block_index, hw_block_dim, hw_grid_dim;
 uint32_t hw_lane;
 uint64_t hw_poison;
 
-enum { LDS_RED_ZONE = 256, LDS_MAX = 160 << 10 };
+enum { LDS_RED_ZONE = 256, LDS_MAX = 160 << 10, PREEMPTIONS = 1024 };
 char hw_dyn_lds[LDS_MAX + LDS_RED_ZONE] __attribute__((aligned(256)));
 extern char __start_hw_lds[] __attribute__((weak, visibility("hidden")));
 extern char __stop_hw_lds[] __attribute__((weak, visibility("hidden")));
@@ -190,6 +190,7 @@ static void start_block(hw_block *b) {
         b->waves[i].cursor = 0;
         if (l->order == HW_SHUFFLE) arrange(b->waves[i].order, b->waves[i].count);
     }
+    sync_block(b);
     enter_block(b);
     poison_lds();
 }
@@ -258,6 +259,7 @@ static int finish_block(void) {
 // ---- scheduling
 
 static void release_barrier(hw_block *b) {
+    sync_barrier(b);
     for (uint32_t i = 0; i < b->threads_count; i++) {
         hw_thread *t = &b->threads[i];
         if (t->state != ST_BARRIER) continue;
@@ -334,6 +336,17 @@ HW_HIDDEN void hw_yield(void) {
     hw.busy = 0;
 }
 
+// In shuffled order a thread may lose the processor at an access to what other threads use too, long enough for all
+// others to get as far as they can: an update made of a read and a write of its own is then lost. Bounded per launch.
+static void hw_preempt(void) {
+    if (!hw.preemptions || hw_random() % (hw.preemptions > PREEMPTIONS / 2 ? 2 : 8)) return;
+    hw.preemptions--;
+    if (hw_random() & 1) hw.block->again = 1; // the other waves of the block first, else other blocks too
+    hw.thread->state = ST_READY;
+    hw_suspend(hw.thread);
+    hw.busy = 1;
+}
+
 // ---- a launch
 
 static uint64_t gcd(uint64_t a, uint64_t b) { return b ? gcd(b, a % b) : a; }
@@ -346,6 +359,7 @@ static void begin(hw_launch *l) {
     hw.stride = hw_random() % (hw.blocks < 1 << 20 ? hw.blocks : 1 << 20) + 1, hw.shift = hw_random() % hw.blocks;
     while (gcd(hw.stride, hw.blocks) != 1) hw.stride++;
     hw.residents = hw.turn = 0;
+    hw.preemptions = l->order == HW_SHUFFLE ? PREEMPTIONS : 0;
     hw_poison = l->poison;
     hw_block_dim = (hw_dim){l->block[0], l->block[1], l->block[2]};
     hw_grid_dim = (hw_dim){l->grid[0], l->grid[1], l->grid[2]};

@@ -91,6 +91,7 @@ static int hw_resolve(hw_wave *w) {
         if (one) t->result = value;
         t->state = ST_READY, t->wave_time = time;
     }
+    sync_wave(w, mask);
     hw.launch->counts[COUNT_WAVE]++;
     return 1;
 }

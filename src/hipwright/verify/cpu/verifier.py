@@ -60,6 +60,7 @@ COSTS = {
     "atomics": 5e-8,
 }
 THREAD_SECONDS = 2e-8
+INTERLEAVED_SEED = 2
 ORDERS = (("forward", 0, POISON_A), ("reverse", 0, POISON_B), ("shuffle", 1, POISON_C))
 
 Builds = Mapping[tuple[int, bool], Build]
@@ -162,10 +163,22 @@ class CpuVerification(Verification):
                 sums = traffic.setdefault(entry["kernel"], [0.0, 0.0])
                 sums[0] += entry["read_bytes"] + entry["write_bytes"]
                 sums[1] += entry["argument_bytes"]
+            self.interleaved(session)
         if wave == self.waves[0]:
             self.checks["traffic"] = {
                 kernel: round(max(1.0, moved / held), 3) for kernel, (moved, held) in traffic.items() if held
             }
+
+    def interleaved(self, session: CandidateSession) -> None:
+        """Runs the checked build in shuffled order, where threads are preempted, on inputs at an odd offset if possible."""
+        for family in ("offset", "normal"):
+            case = self.main_case(family)
+            try:
+                answer = session.run(case, order="shuffle", seed=INTERLEAVED_SEED)
+            except GuardFailed:
+                continue
+            self.judge(case, answer)
+            return
 
     def fast_gate(self, wave: int) -> None:
         """The fast gate: few cases with every access checked, another poison, and a second call."""
@@ -173,7 +186,7 @@ class CpuVerification(Verification):
             answer = self._claimed(session)
             self.judge(self.main_case("given"), answer)
             case = self.main_case("normal")
-            self.judge(case, session.run(case, order="reverse", poison=POISON_C), poison=POISON_C)
+            self.judge(case, session.run(case, order="shuffle", seed=1, poison=POISON_C), poison=POISON_C)
             for case in self.fast_gate_cases():
                 self.attempt(session, case)
             if not self.oracle.kernelbench:

@@ -32,6 +32,7 @@ from hipwright.verify.worker.trees import (
     start_fetch,
     tensors_of,
 )
+from hipwright.verify.worker.unchanged import unchanged
 
 Tensor = Any  # torch.Tensor, untyped here
 POISON = 0xA5
@@ -178,7 +179,8 @@ class WatchedCandidate:
         before = len(self.subject.stats())
         with torch.no_grad():
             try:
-                outputs = self.subject.forward(*given)
+                with unchanged(self.subject, given):
+                    outputs = self.subject.forward(*given)
             except (CandidateError, DeviceError) as error:
                 # the caller of the earlier call waits for the device
                 if not (follows and isinstance(error, GuardFailed)):

@@ -40,6 +40,7 @@ HW_CONVERGENT void hw_w_mfma(unsigned site, unsigned shape, const void *a, const
 HW_CONVERGENT void hw_w_unsupported(unsigned site);
 __attribute__((visibility("hidden"))) void hw_w_store(volatile void *p, hw_u64 bits, unsigned size);
 __attribute__((visibility("hidden"))) void hw_yield(void);
+__attribute__((visibility("hidden"))) void hw_fence(unsigned order, unsigned scope);
 }
 
 #define threadIdx hw_thread_index
@@ -67,10 +68,18 @@ HW_FN int __syncthreads_count(int predicate) { return (int)hw_w_barrier(0, predi
 HW_FN int __syncthreads_and(int predicate) { return (int)hw_w_barrier(0, predicate != 0, 1); }
 HW_FN int __syncthreads_or(int predicate) { return (int)hw_w_barrier(0, predicate != 0, 2); }
 HW_FN void __builtin_amdgcn_s_barrier() { hw_w_barrier(0, 0, 0); }
-HW_FN void __threadfence() { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
-HW_FN void __threadfence_block() { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
-HW_FN void __threadfence_system() { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
-#define __builtin_amdgcn_fence(...) __atomic_signal_fence(__ATOMIC_SEQ_CST)
+// scope: 0 a wave, 1 a block, 2 the device
+HW_FN void hw_fence_of(int order, unsigned scope) {
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    hw_fence((unsigned)order, scope);
+}
+HW_FN unsigned hw_named_scope(const char *name) { // "wavefront", "singlethread", "workgroup", "agent", "" (and "-one-as")
+    return name[0] == 'w' ? name[1] == 'o' : name[0] == 's' ? 0u : 2u;
+}
+HW_FN void __threadfence() { hw_fence_of(__ATOMIC_SEQ_CST, 2); }
+HW_FN void __threadfence_block() { hw_fence_of(__ATOMIC_SEQ_CST, 1); }
+HW_FN void __threadfence_system() { hw_fence_of(__ATOMIC_SEQ_CST, 2); }
+#define __builtin_amdgcn_fence(order, scope, ...) hw_fence_of(order, hw_named_scope(scope))
 HW_FN void __syncwarp(hw_u64 = ~0ull) { hw_w_sync(0); }
 HW_FN void __builtin_amdgcn_wave_barrier() { hw_w_sync(0); }
 HW_FN void __builtin_amdgcn_s_sleep(int) { hw_yield(); }
