@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from hipwright.toolchain.cpu.ir import IrFunction, IrModule, SourceLines, closing, split_commas, take_type
+from hipwright.toolchain.cpu.ir import NAME, IrFunction, IrModule, SourceLines, closing, split_commas, take_type
 
 READ, WRITE, ATOMIC, RMW = 0, 1, 2, 4  # bits of an access, as in cpu_rt/rt.h
 _ORDER, _SCOPE, _ALIGN = 4, 8, 12  # shifts
@@ -19,6 +19,7 @@ _ALLOCA = re.compile(r"^\s+(%[-\w.$]+) = alloca ")
 _OWN = re.compile(r"@hw_(?!dyn_lds\b)\w+")
 # a constant expression (`getelementptr inbounds nuw (...)`) is the operand itself, not an attribute before it
 _POINTER = re.compile(r"ptr (?:\w+\([^)]*\) |align \d+ |(?!getelementptr\b)[a-z]+ (?=[^(]))*")
+_NAMED = re.compile(rf"[%@]{NAME}")
 _PROMISE = re.compile(r", align (\d+)\b")
 _PARAMETER_PROMISE = re.compile(r"\balign (\d+) ")
 _FENCE = re.compile(r'^  fence (?:syncscope\("([^"]*)"\) )?(\w+)')
@@ -120,4 +121,6 @@ def _operand(text: str) -> str:
     text = text.strip()
     first = split_commas(text)[0].strip()
     found = _POINTER.match(first)
-    return first[found.end() :].strip() if found else first
+    operand = first[found.end() :].strip() if found else first
+    named = _NAMED.match(operand)  # of an atomic, the order follows
+    return named.group(0) if named else operand

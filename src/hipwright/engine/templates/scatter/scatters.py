@@ -297,7 +297,7 @@ def _atomic_function(mode: str, kind: str, name: str) -> str:
         whole = "unsigned long long" if kind == "long long" else "unsigned"
         return f"""__device__ void {name}({kind}* word, {kind} v) {{
     {whole}* const bits = ({whole}*)word;
-    {whole} seen = *(volatile {whole}*)bits, old;
+    {whole} seen = __hip_atomic_load(bits, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT), old;
     do {{
         old = seen;
         seen = atomicCAS(bits, old, old * ({whole})v);
