@@ -42,8 +42,18 @@ ORDERED = {
     "seq_cst": message("", store("SEQ_CST"), load("SEQ_CST"), ""),
     "system": message("__threadfence_system();", store("RELAXED"), load("RELAXED"), "__threadfence_system();"),
     "c11": message("", "__atomic_store_n(flag, 1, __ATOMIC_RELEASE)", "__atomic_load_n(flag, __ATOMIC_ACQUIRE)", ""),
-    "c11_fences": message("__atomic_thread_fence(__ATOMIC_RELEASE);", "__atomic_store_n(flag, 1, __ATOMIC_RELAXED)", "__atomic_load_n(flag, __ATOMIC_RELAXED)", "__atomic_thread_fence(__ATOMIC_ACQUIRE);"),
-    "builtin_fences": message('__builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");', store("RELAXED"), load("RELAXED"), '__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent");'),
+    "c11_fences": message(
+        "__atomic_thread_fence(__ATOMIC_RELEASE);",
+        "__atomic_store_n(flag, 1, __ATOMIC_RELAXED)",
+        "__atomic_load_n(flag, __ATOMIC_RELAXED)",
+        "__atomic_thread_fence(__ATOMIC_ACQUIRE);",
+    ),
+    "builtin_fences": message(
+        '__builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");',
+        store("RELAXED"),
+        load("RELAXED"),
+        '__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent");',
+    ),
     "plain_reset": message("", store("RELEASE"), load("ACQUIRE"), "*flag = 0;"),
 }
 UNORDERED = {
@@ -54,12 +64,18 @@ UNORDERED = {
     "fence_after_the_flag": message("", store("RELAXED") + "; __threadfence()", load("ACQUIRE"), ""),
     "block_fence": message("__threadfence_block();", store("RELAXED"), load("ACQUIRE"), ""),
     "block_fence_on_the_other_side": message("", store("RELEASE"), load("RELAXED"), "__threadfence_block();"),
-    "acquire_fence_for_release": message('__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent");', store("RELAXED"), load("ACQUIRE"), ""),
-    "workgroup_fence": message('__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");', store("RELAXED"), load("ACQUIRE"), ""),
+    "acquire_fence_for_release": message(
+        '__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent");', store("RELAXED"), load("ACQUIRE"), ""
+    ),
+    "workgroup_fence": message(
+        '__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");', store("RELAXED"), load("ACQUIRE"), ""
+    ),
     "block_scope": message("", store("RELEASE", BLOCK), load("ACQUIRE", BLOCK), ""),
     "block_scope_on_one_side": message("", store("RELEASE"), load("ACQUIRE", BLOCK), ""),
     "volatile": message("__threadfence();", "*(volatile int*)flag = 1", "*(volatile int*)flag", "__threadfence();"),
-    "c11_relaxed": message("", "__atomic_store_n(flag, 1, __ATOMIC_RELAXED)", "__atomic_load_n(flag, __ATOMIC_ACQUIRE)", ""),
+    "c11_relaxed": message(
+        "", "__atomic_store_n(flag, 1, __ATOMIC_RELAXED)", "__atomic_load_n(flag, __ATOMIC_ACQUIRE)", ""
+    ),
 }
 
 

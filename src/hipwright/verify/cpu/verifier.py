@@ -170,7 +170,7 @@ class CpuVerification(Verification):
             }
 
     def interleaved(self, session: CandidateSession) -> None:
-        """Runs the checked build in shuffled order, where threads are preempted, on inputs at an odd offset if possible."""
+        """Runs the checked build in shuffled order, where threads are preempted, on inputs at an odd offset."""
         for family in ("offset", "normal"):
             case = self.main_case(family)
             try:

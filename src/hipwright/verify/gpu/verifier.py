@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 BATCH_BYTES = 64 << 20  # of inputs in one message
 # settings of the runs that must agree; a GPU ignores the orders, which only the driver "cpu" can choose
 REPEATS: tuple[dict[str, Any], ...] = (
-    {},
+    {"watch": True},  # inputs and parameters are compared after each launch
     {"poison": POISON_B, "noise": True, "order": "shuffle", "seed": 1},
     {"poison": POISON_C, "order": "reverse"},
 )

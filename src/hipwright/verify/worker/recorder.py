@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -32,6 +32,7 @@ class LaunchRecorder:
         self._updates = Updates(signatures)
         self._limit = limit_bytes
         self._bytes: list[int] = []
+        self.after_launch: Callable[[], None] | None = None
 
     def empty(self, shape: Any, dtype: Any) -> Tensor:
         """A contiguous tensor. Raises CandidateError for one over the limit."""
@@ -44,6 +45,8 @@ class LaunchRecorder:
     def launch(self, kernel: str, grid: Any, block: Any, lds_bytes: int, args: Sequence[Any]) -> None:
         """As the inner launcher's."""
         self.inner.launch(kernel, grid, block, lds_bytes, args)
+        if self.after_launch is not None:
+            self.after_launch()
         tensors: dict[tuple[int, int], int] = {}
         for arg, updated in zip(args, self._updates.replaced(kernel, args), strict=True):
             if isinstance(arg, torch.Tensor):

@@ -32,7 +32,7 @@ from hipwright.verify.worker.trees import (
     start_fetch,
     tensors_of,
 )
-from hipwright.verify.worker.unchanged import unchanged
+from hipwright.verify.worker.unchanged import LaunchWatch, unchanged
 
 Tensor = Any  # torch.Tensor, untyped here
 POISON = 0xA5
@@ -102,6 +102,7 @@ class WatchedCandidate:
         self._setting: RunSetting | None = None
         self._kept: dict[str, Any] = {}
         self._inputs: Any = None
+        self._watch: LaunchWatch | None = None
 
     def prepare(self, setting: RunSetting) -> CallableSubject:
         """Creates the subject and the state for this setting; kept while the setting is the same."""
@@ -140,6 +141,7 @@ class WatchedCandidate:
             staging.begin()
         originals = on_device(list(inputs), self.device, staging)
         given = self._place(originals, reuse=bool(header.get("reuse")))
+        self._watch = LaunchWatch(self._fixed(given, originals)) if header.get("watch") else None
         use = MemoryUse.of(header)
         before, outputs = self._enqueue(given, follows, carry=bool(header.get("carry")), use=use)
         fetched = start_fetch({"outputs": outputs, "buffers": self.subject.buffers}, self.device, staging)
@@ -161,10 +163,8 @@ class WatchedCandidate:
         return self._staging if isinstance(self.subject, ProgramSubject) else None
 
     def call(self, given: Any, originals: Any = None) -> tuple[dict[str, Any], Any]:
-        """One call on device tensors, settled -> (info, outputs).
-
-        originals: what `given` must still hold afterwards.
-        """
+        """One call on device tensors, settled -> (info, outputs). originals: what `given` must hold afterwards."""
+        self._watch = None
         before, outputs = self._enqueue(given)
         return self._deferred_result(before, given, originals, outputs)(), outputs
 
@@ -179,7 +179,7 @@ class WatchedCandidate:
         before = len(self.subject.stats())
         with torch.no_grad():
             try:
-                with unchanged(self.subject, given):
+                with unchanged(self.subject, given, self._watch):
                     outputs = self.subject.forward(*given)
             except (CandidateError, DeviceError) as error:
                 # the caller of the earlier call waits for the device
@@ -199,12 +199,11 @@ class WatchedCandidate:
         All of that is enqueued here, so that one wait is enough.
         """
         subject = self.subject
-        given_, originals = ([], []) if originals is None else (given, originals)
-        table = {path: self.table["params"][path] for path in subject.params}
-        alike, flags = difference([given_, subject.params], [originals, table])
+        alike, flags = difference(*self._fixed(given, originals))
+        flags = self._watch.ever(flags) if self._watch else flags
         looked = subject.deferred_settle(flags, staging)
         info = {"stats": subject.stats()[before:], "aliases": self._aliases(outputs, given)}
-        count = len(list(tensors_of(given_)))
+        count = 0 if originals is None else len(list(tensors_of(given)))
 
         def ended() -> dict[str, Any]:
             found = numbers(alike, looked())
@@ -214,6 +213,12 @@ class WatchedCandidate:
             return {**info, "inputs_changed": inputs, "params_changed": params}
 
         return ended
+
+    def _fixed(self, given: Any, originals: Any) -> tuple[Any, Any]:
+        """Inputs (where `originals` are known) and parameters, and what they must hold."""
+        table = {path: self.table["params"][path] for path in self.subject.params}
+        inputs = ([], []) if originals is None else (given, originals)
+        return [inputs[0], self.subject.params], [inputs[1], table]
 
     def params_changed(self, subject: CallableSubject | None = None) -> list[int]:
         """Numbers of the parameters that have changed; of another subject with the same table, if given."""
