@@ -1,0 +1,22 @@
+"""The row is scaled in place in a copy of the input, which is the program's own."""
+
+HIP = r'''
+#include <hip/hip_runtime.h>
+extern "C" __global__ void row_sum(float* own, float* y, int cols) {
+    float* row = own + (long)blockIdx.x * cols;
+    float acc = 0.0f;
+    for (int j = threadIdx.x; j < cols; j += 64) row[j] = row[j] * 2.0f;
+    __syncthreads();
+    for (int j = threadIdx.x; j < cols; j += 64) acc += row[j];
+    for (int d = 32; d > 0; d >>= 1) acc += __shfl_xor(acc, d);
+    if (threadIdx.x == 0) y[blockIdx.x] = acc * 0.5f;
+}
+'''
+
+
+def forward(self, x):
+    own = torch.empty(x.shape, dtype=x.dtype)
+    own.copy_(x)
+    y = torch.empty(x.shape[:-1], dtype=x.dtype)
+    row_sum[y.numel(), 64](own, y, x.shape[-1])
+    return y
