@@ -15,7 +15,7 @@ extern "C" __global__ void load_float4(const float* x, float* y, int shift) { fl
 extern "C" __global__ void store_float4(const float* x, float* y, int shift) { *reinterpret_cast<float4*>(y + shift) = float4{x[0], x[1], x[2], x[3]}; }
 extern "C" __global__ void load_pack(const float* x, float* y, int shift) { Pack p = *reinterpret_cast<const Pack*>(x + shift); for (int i = 0; i < 4; i++) y[i] = p.v[i]; }
 extern "C" __global__ void copy_pack(const float* x, float* y, int shift) { *reinterpret_cast<Pack*>(y) = *reinterpret_cast<const Pack*>(x + shift); }
-extern "C" __global__ void int4_of_floats(const float* x, float* y, int shift) { int4 v = reinterpret_cast<const int4*>(x + shift)[0]; y[0] = __int_as_float(v.y); }
+extern "C" __global__ void int4_of_floats(const float* x, float* y, int shift) { int4 v = reinterpret_cast<const int4*>(x + shift)[0]; y[0] = __int_as_float(v.x ^ v.w); }
 extern "C" __global__ void double2_of_floats(const float* x, float* y, int shift) { double2 v = reinterpret_cast<const double2*>(x + shift)[0]; y[0] = (float)v.y; }
 extern "C" __global__ void eight_byte_atomic(const float* x, float* y, int shift) { atomicAdd(reinterpret_cast<unsigned long long*>(y + shift), 1ull); }
 extern "C" __global__ void in_lds(const float* x, float* y, int shift) {
