@@ -22,7 +22,8 @@ extern "C" __global__ void in_lds(const float* x, float* y, int shift) {
     __shared__ float s[64];
     s[threadIdx.x] = x[threadIdx.x % 8];
     __syncthreads();
-    float2 v = *reinterpret_cast<const float2*>(s + shift); y[0] = v.x * v.y;
+    const float2* p = reinterpret_cast<const float2*>(s + shift);
+    float2 v = *p; y[0] = v.x * v.y;
 }
 """
 VECTORS = [
@@ -49,6 +50,14 @@ def test_an_odd_offset_is_refused_and_an_even_one_is_not(gpu, kernel: str) -> No
     assert "misaligned access" in error.message and "multiple of 4 only" in error.message
     assert error.evidence["line"] > 0
     assert "argument" in error.evidence or error.evidence["buffer"] == "LDS"
+
+
+def test_no_access_is_wider_than_16_bytes(gpu) -> None:
+    source = r"""extern "C" __global__ void k(const double4* x, double4* y) { y[threadIdx.x] = x[threadIdx.x]; }"""
+    for shift in range(2):  # HIP aligns double4 to 32 bytes, CUDA and every access to 16
+        x, y = torch.randn(12, dtype=torch.float64)[2 * shift :][:8], torch.zeros(8, dtype=torch.float64)
+        gpu.run(source, "k", 1, 2, [x, y], checked=True)
+        assert torch.equal(x, y)
 
 
 def test_halves_at_an_odd_element(gpu) -> None:

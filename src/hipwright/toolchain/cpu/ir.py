@@ -14,6 +14,7 @@ _DEFINE = re.compile(rf"^define\b.*?@({NAME})\(")
 _DECLARE = re.compile(rf"^declare\b.*?@({NAME})\(")
 _GLOBAL = re.compile(rf"^@({NAME}) = (.*)$")
 _SECTION = re.compile(r'section "([^"]*)"')
+_WIDE = re.compile(r"\balign (?:32|64|128|256)\b")
 _SCALAR_BYTES = {"half": 2, "bfloat": 2, "float": 4, "double": 8, "ptr": 8, "x86_fp80": 16, "fp128": 16}
 _PARAM_TYPES = ("ptr", "half", "bfloat", "float", "double", "i1", "i8", "i16", "i32", "i64")
 
@@ -64,7 +65,7 @@ class IrModule:
 
     @classmethod
     def parse(cls, text: str) -> IrModule:
-        """Split the text of a `.ll` file."""
+        """Split the text of a `.ll` file. No access promises more than 16 bytes (see `_limit_alignment`)."""
         module = cls([], [])
         current: list[str] | None = None
         for line in text.splitlines():
@@ -77,6 +78,7 @@ class IrModule:
                 module.functions.append(IrFunction(found.group(1), current))
             else:
                 module._outside(line)
+        module._limit_alignment()
         return module
 
     def _outside(self, line: str) -> None:
@@ -99,6 +101,13 @@ class IrModule:
     def kernels(self) -> list[IrFunction]:
         """The functions that were written with `__global__`."""
         return [f for f in self.functions if f.section == "hw_kernels"]
+
+    def _limit_alignment(self) -> None:
+        """Let no access promise more than 16 bytes, as HIP's double4 does: a buffer begins at a multiple of 16."""
+        for function in self.functions:
+            function.lines[:] = [
+                line if " = alloca " in line else _WIDE.sub("align 16", line) for line in function.lines
+            ]
 
     def size_of(self, kind: str) -> int:
         """Bytes of a type, array and struct padding included."""
