@@ -11,6 +11,7 @@ import torch
 from hipwright.errors import CandidateError
 from hipwright.program.signature import parse_signatures
 from hipwright.verify.worker.recorder import LaunchRecorder
+from hipwright.verify.worker.reused_memory import ReusedMemory
 from hipwright.verify.worker.trees import difference, numbers, read
 from hipwright.verify.worker.unchanged import LaunchWatch, unchanged
 
@@ -25,6 +26,9 @@ class Device:
     def __init__(self) -> None:
         self.launches: list[dict[str, Any]] = []
 
+    def empty(self, shape: Any, dtype: Any) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype)
+
     def launch(self, kernel: str, grid: Any, block: Any, lds_bytes: int, args: Any) -> None:
         if kernel == "negate":
             args[0].data.neg_()
@@ -35,7 +39,8 @@ def changed(*kernels: str, on: str = "input") -> list[int]:
     """Leaves that the launches changed at any time; 0 is the input, 1 the parameter."""
     given, weight = [torch.randn(5)], {"w": torch.randn(3)}
     held = [given, weight], [[given[0].clone()], {"w": weight["w"].clone()}]
-    subject = SimpleNamespace(recorder=LaunchRecorder(Device(), SIGNATURES), params=weight)
+    device = Device()
+    subject = SimpleNamespace(recorder=LaunchRecorder(device, ReusedMemory(device.empty), SIGNATURES), params=weight)
     watch = LaunchWatch(held)
     with unchanged(subject, given, watch):
         for kernel in kernels:
