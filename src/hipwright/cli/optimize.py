@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +12,11 @@ from hipwright.api import targets
 from hipwright.cli import exit_codes
 from hipwright.cli.options import Json, Llm, MaxTokens, MaxUsd, Price, Targets, TaskFile, Unsafe
 from hipwright.cli.output import CommandOutput
-from hipwright.cli.stopping import interrupted_code
+from hipwright.cli.stopping import interrupted_code, note_resume
 
 if TYPE_CHECKING:
     from hipwright.api.result import Result
+    from hipwright.events import Listener
 
 
 def optimize(
@@ -69,8 +71,20 @@ def optimize(
     if out is not None:
         prepare_folder(out)
     with SearchProgress(task.name) as progress:
-        result = run_search(request, listener=progress)
+        result = run_search(request, listener=_noting_the_run(progress, task, out))
     return _write_and_print(CommandOutput(json_mode=json_mode), result, out)
+
+
+def _noting_the_run(listener: Listener, task: Path, out: Path | None) -> Listener:
+    """The listener, which also notes how to go on with the run as soon as it has a name."""
+
+    def note(kind: str, data: dict[str, Any]) -> None:
+        if kind in ("run_started", "resumed"):
+            words = ["hipwright", "optimize", str(task), "--resume", data["run"]]
+            note_resume(shlex.join(words + ([] if out is None else ["--out", str(out)])))
+        listener(kind, data)
+
+    return note
 
 
 def _write_and_print(output: CommandOutput, result: Result, out: Path | None) -> int:

@@ -35,6 +35,7 @@ class StopSignals:
         self.json_mode = json_mode
         self.received = 0
         self.answered = False  # the command printed its JSON object or its line
+        self.kept = KEPT
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -64,7 +65,7 @@ class StopSignals:
     def _end(self) -> None:
         if not self.answered:
             name = signal.Signals(self.received).name
-            os.write(2, f"interrupted by {name}: {KEPT}\n".encode())
+            os.write(2, f"interrupted by {name}: {self.kept}\n".encode())
             if self.json_mode:
                 os.write(1, json.dumps(interrupted_object(self.exit_code), indent=2).encode() + b"\n")
         kill_descendants()
@@ -81,6 +82,12 @@ def note_answer() -> None:
     """Notes that the command prints its own last word, so that an interruption adds none."""
     if StopSignals.current is not None:
         StopSignals.current.answered = True
+
+
+def note_resume(command: str) -> None:
+    """Notes the command that goes on with what is stored; an interruption names it, also one that is cut off."""
+    if StopSignals.current is not None:
+        StopSignals.current.kept = f"nothing is lost. Go on with: {command}"
 
 
 def interrupted_object(code: int) -> dict[str, Any]:
