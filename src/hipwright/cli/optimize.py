@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -79,7 +79,7 @@ def _noting_the_run(listener: Listener, task: Path, out: Path | None) -> Listene
     """The listener, which also notes how to go on with the run as soon as it has a name."""
 
     def note(kind: str, data: dict[str, Any]) -> None:
-        if kind in ("run_started", "resumed"):
+        if kind in ("run_started", "resumed") and "run" in data:
             words = ["hipwright", "optimize", str(task), "--resume", data["run"]]
             note_resume(shlex.join(words + ([] if out is None else ["--out", str(out)])))
         listener(kind, data)
