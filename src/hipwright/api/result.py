@@ -126,12 +126,16 @@ class Result(Record, frozen=True, kw_only=True):
         from hipwright.program import parse
         from hipwright.program.knobs import text_with_knobs
         from hipwright.program.modelnew import export as modelnew
+        from hipwright.verify.admitted.stage import narrowed
 
         if self.program is None:
             return {}
-        files = {"program.py": text_with_knobs(self.program)}
+        verdicts = [result.verdict for result in self.evaluation.targets.values()] if self.evaluation else []
+        text = narrowed(self.program.text, [verdict.checks for verdict in verdicts if verdict is not None])
+        program = msgspec.structs.replace(self.program, text=text)
+        files = {"program.py": text_with_knobs(program)}
         try:
-            files["model_new.py"] = modelnew.export(self.program, parse(self.program.text), self.task.source)
+            files["model_new.py"] = modelnew.export(program, parse(text), self.task.source)
         except HipwrightError as error:  # the program is valid without its KernelBench form
             listener("note", {"text": f"no model_new.py: {error.message}"})
         return files

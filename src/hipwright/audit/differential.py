@@ -24,10 +24,10 @@ from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
+from hipwright.verify.bit_differences import first_difference
 from hipwright.verify.candidate import POISON_A, CallReply, CandidateSession, Rejected
 from hipwright.verify.case_draws import VerificationCase as Trial
 from hipwright.verify.inputs import with_values
-from hipwright.verify.verification import first_difference
 
 EQUIVALENCE_TRIALS = 1000
 LABEL_TRIALS = 40

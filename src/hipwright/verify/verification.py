@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal, Protocol
 
-import numpy as np
 from msgspec.structs import replace
 
 from hipwright.errors import GuardFailed
-from hipwright.records import Verdict
-from hipwright.tensors import HostTensor, tensor_leaves
+from hipwright.program import Parsed
+from hipwright.records import Program, Verdict, Workload
+from hipwright.tensors import tensor_leaves
 from hipwright.verify.admitted.stage import AdmittedStage
 from hipwright.verify.candidate import (
     POISON_A,
@@ -174,6 +174,27 @@ class Verification:
                     found.append(case)
         return found
 
+    def admitted_cases(
+        self,
+        parsed: Parsed | None,
+        program: Program,
+        *,
+        affordable: Callable[[Workload], bool] = lambda _: True,
+        known: Sequence[VerificationCase] = (),
+    ) -> list[VerificationCase]:
+        """Cases that the program's own comparisons of sizes ask for; none for a program without a plan.
+
+        affordable: whether a workload can be run in time. known: cases that run anyway.
+        """
+        if parsed is None or self.oracle.kernelbench:
+            return []
+        assert self.main is not None
+        self.admitted = AdmittedStage(parsed, program.knobs, self.oracle)
+        full = self.checks["gate"] == "full"
+        found = self.admitted.cases(self.main, self.skipped, affordable, own_families=full)
+        names = {case.name for case in known}
+        return [case for case in found if case.name not in names]
+
     # ---------------------------------------------------------------- what came of it
 
     def attempt(self, session: CandidateRunner, case: VerificationCase, **settings: Any) -> bool:
@@ -265,7 +286,7 @@ class Verification:
         """The verdict with the checks, the workloads it rests on, and what was skipped."""
         checks = {**self.checks, "shapes": self._shapes(), "evidence": self.evidence.to_dict()}
         if verdict.passed and self.admitted is not None and (left := self.admitted.unjudged(self.evidence.workloads())):
-            checks["unjudged"] = [side.to_dict() for side in left]
+            checks["unjudged"] = left
         if verdict.passed and (why := self.evidence.lacking()):
             verdict = Verdict(status="degenerate", fault="task", message=why)
         return Verdict(
@@ -320,28 +341,3 @@ def nondeterministic_verdict(
         f"{order}) or on uninitialised memory, and the kernels declare no float atomics (on {case.name})",
         evidence={**case_evidence(case), "output": leaf, "index": list(index), "launches": launches(first.stats)},
     )
-
-
-def first_difference(a: CallReply, b: CallReply) -> tuple[int, tuple[int, ...]] | None:
-    """(leaf, index) of the first bit that differs; NaN equals NaN."""
-    pairs = zip(tensor_leaves(a.tree), tensor_leaves(b.tree), strict=False)
-    for leaf, (x, y) in enumerate(pairs):
-        if (x.dtype, x.shape) != (y.dtype, y.shape):  # both were accepted: the worker reordered its reply
-            return leaf, ()
-        found = different(x, y)
-        if found.any():
-            return leaf, tuple(int(i) for i in np.unravel_index(int(np.argmax(found)), found.shape))
-    return None
-
-
-def different(x: HostTensor, y: HostTensor) -> Any:
-    """Where two tensors of one dtype and shape differ in a bit; NaN equals NaN."""
-    found = x.bits() != y.bits() if x.dtype == "bfloat16" else _raw_differ(x, y)
-    if x.is_float and found.any():
-        found &= ~(np.isnan(x.to_f64()) & np.isnan(y.to_f64()))
-    return found
-
-
-def _raw_differ(x: HostTensor, y: HostTensor) -> Any:
-    width = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[x.bits().dtype.itemsize]
-    return np.ascontiguousarray(x.bits()).view(width) != np.ascontiguousarray(y.bits()).view(width)

@@ -16,6 +16,7 @@ from hipwright.sandbox import WorkerDied, WorkerTimeout
 from hipwright.tensors import HostTensor
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify.atomics import adds_floats
+from hipwright.verify.bit_differences import first_difference
 from hipwright.verify.candidate import CallReply, Rejected, judge
 from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.connection import RunInfo
@@ -24,7 +25,6 @@ from hipwright.verify.gpu.resident_inputs import ResidentInputs
 from hipwright.verify.gpu.side import GpuSide
 from hipwright.verify.gpu.subjects import ModelNewSubject
 from hipwright.verify.gpu.timing import SubjectTimer
-from hipwright.verify.verification import first_difference
 from hipwright.verify.worker.trees import differing
 from hipwright.verify.worker.watched import RunSetting, WatchedCandidate
 from tests.verify.gpu.host_source import HostSource

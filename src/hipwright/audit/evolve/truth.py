@@ -17,12 +17,12 @@ from hipwright.audit.differential import Label, amd_code_hash, clear_difference,
 from hipwright.errors import HipwrightError
 from hipwright.evaluation import Evaluator
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
+from hipwright.verify.bit_differences import first_difference
 from hipwright.verify.candidate import POISON_A, POISON_B, POISON_C, CallReply, CandidateSession, Rejected, judge
 from hipwright.verify.case_draws import VerificationCase
 from hipwright.verify.expected import F64
 from hipwright.verify.inputs import with_values
 from hipwright.verify.oracle import MUTATED, Oracle
-from hipwright.verify.verification import first_difference
 
 ANOTHER_SEED = 0x0DD5EED
 SCALED_TRIALS, EXACT_TRIALS, SPECIAL_TRIALS, ORDER_TRIALS = 24, 8, 16, 4

@@ -6,7 +6,7 @@ drawn from the oracle's secret seed on the axes that the program's guards leave 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -19,12 +19,12 @@ from hipwright.verify.admitted.size_space import SizeSpace
 from hipwright.verify.admitted.trace import ShapeTrace, Side
 from hipwright.verify.oracle import Oracle
 
-MOST_SHAPES = 8  # chosen for one program
+MOST_SHAPES = 6  # chosen for one program
 LARGEST_ELEMENTS = 1 << 20  # of a chosen shape's inputs and outputs
-_DRAWN_ELEMENTS = 1 << 14
-_DRAWN = 2  # for a program that accepts shapes derived for its task
-_DRAWN_ALONE = 6  # for one that accepts the given sizes of some axes only
-_SEARCH = 120  # shapes that are followed for one program
+_DRAWN_ELEMENTS = 1 << 14  # of a drawn shape's inputs
+_DRAWN = 3  # for a program that accepts shapes derived for its task
+_DRAWN_ALONE = 8  # for one that accepts the given sizes of some axes only
+_SEARCH = 60  # shapes that are traced for one program
 _PROPOSALS = 4  # shapes of one side that the reference is asked about
 _PACKS = (4, 8, 16, 32)
 
@@ -81,48 +81,46 @@ class AdmittedShapes:
             self.traces[shapes] = self.tracer.follow(shapes)
         return self.traces[shapes]
 
+    def refuses(self, workload: Workload) -> bool:
+        """Whether a guard declines a workload."""
+        return bool(self.follow(shapes_of(workload)).refused)
+
     def sides(self, workloads: Iterable[Workload]) -> set[Side]:
         """The sides that some workloads take."""
         return set().union(*(self.follow(shapes_of(one)).sides for one in workloads))
 
     # ---------------------------------------------------------------- both sides of every comparison
 
-    def choose(self, thorough: Iterable[Workload], plain: Iterable[Workload]) -> list[tuple[Workload, bool]]:
-        """(workload, whether it has not been run) of the workloads that need adversarial values.
+    def choose(
+        self, thorough: Iterable[Workload], plain: Iterable[Workload], judges: Callable[[Workload], bool]
+    ) -> list[Workload]:
+        """Workloads that take further sides, to be run with adversarial values.
 
-        thorough: workloads that run with adversarial values; plain: those that run without.
+        thorough: workloads that run with such values; plain: those that run without. judges: whether a workload can
+        be evidence.
         """
         thorough, plain = list(thorough), [one for one in plain if not self.follow(shapes_of(one)).refused]
         covered = self.sides(thorough)
-        chosen: list[tuple[Workload, bool]] = []
-        plain.sort(key=lambda one: elements(shapes_of(one)))
-        for workload in plain:
+        chosen: list[Workload] = []
+        for workload in sorted(plain, key=lambda one: elements(shapes_of(one))):
             gained = self.sides([workload]) - covered
             if gained and elements(shapes_of(workload)) <= LARGEST_ELEMENTS:
                 covered |= gained
-                chosen.append((workload, False))
-        chosen += [(workload, True) for workload in self._solved(covered, [*thorough, *plain])]
-        return chosen
+                chosen.append(workload)
+        return chosen + self._solved(covered, [*thorough, *plain], judges)
 
-    def _solved(self, covered: set[Side], known: list[Workload]) -> list[Workload]:
+    def _solved(self, covered: set[Side], known: list[Workload], judges: Callable[[Workload], bool]) -> list[Workload]:
         """Workloads for sides that are not covered yet; the sides without one are kept in `refused`."""
         found: list[Workload] = []
         bases = [shapes_of(one) for one in known]
         bases += [self.space.given] if self.space.given not in bases else []
         missing = self._missing(covered, bases)
         wanted = {condition for condition, _ in missing}
-        traces: dict[Shapes, ShapeTrace] = {}
-
-        def follow(shapes: Shapes) -> ShapeTrace:
-            if shapes not in traces:
-                traces[shapes] = self.tracer.follow(shapes, wanted)
-            return traces[shapes]
-
-        search = SideSearch(self.space, follow, _SEARCH)
+        search = SideSearch(self.space, lambda shapes: self.tracer.follow(shapes, wanted), _SEARCH)
         for side in missing:
             if side in covered:
                 continue
-            workload, refusal = self._first_accepted(search.shapes_for(side, bases), len(found))
+            workload, refusal = self._first_accepted(search.shapes_for(side, bases), len(found), judges)
             if workload is not None:
                 found.append(workload)
                 bases.append(shapes_of(workload))
@@ -131,6 +129,12 @@ class AdmittedShapes:
                 self.refused[side] = UnjudgedSide(side, *refusal)
         return found
 
+    def decline(self, workload: Workload, why: str) -> None:
+        """Keeps the sides of a workload that is not run."""
+        shapes = shapes_of(workload)
+        for side in self.follow(shapes).sides:
+            self.refused.setdefault(side, UnjudgedSide(side, shapes, why))
+
     def _missing(self, covered: set[Side], bases: list[Shapes]) -> list[Side]:
         """The sides of reached comparisons that are not covered, in the order of the program."""
         reached = {one: None for shapes in bases for one, seen in self.follow(shapes).compared.items() if seen.sized}
@@ -138,7 +142,7 @@ class AdmittedShapes:
         return [side for side in sides if side not in covered]
 
     def _first_accepted(
-        self, proposals: Iterator[Shapes], chosen: int
+        self, proposals: Iterator[Shapes], chosen: int, judges: Callable[[Workload], bool]
     ) -> tuple[Workload | None, tuple[Shapes, str] | None]:
         """The workload of the first shapes that can be run; else the first that are too large, and why.
 
@@ -149,7 +153,7 @@ class AdmittedShapes:
             if chosen >= MOST_SHAPES:
                 return None, (shapes, f"{MOST_SHAPES} shapes were chosen already")
             workload, cost = self.oracle.sizes.at(shapes, LARGEST_ELEMENTS)
-            if workload is not None:
+            if workload is not None and judges(workload):
                 return workload, None
             if cost > LARGEST_ELEMENTS:
                 refusal = refusal or (shapes, f"{cost} elements of inputs and outputs are too many to run here")
@@ -184,17 +188,21 @@ class AdmittedShapes:
             return []
         turn = self.oracle.seed_of("axis") % len(free)
         order = [*free[turn:], *free[:turn]]
-        together = [dict.fromkeys(free, "odd"), dict.fromkeys(free, "pack")]
+        odd, pack = dict.fromkeys(free, "odd"), dict.fromkeys(free, "pack")
         single = [{symbol: kind} for kind in ("odd", "pack") for symbol in order]
-        ones = [{symbol: "one"} for symbol in order]
+        larger = [{other: "larger" if other == symbol else "few" for other in free} for symbol in order]
         if alone:
-            return [*together, *ones, *single]
-        return [together[0], {order[0]: "pack"}, *single, together[1]]
+            return [odd, pack, *({symbol: "one"} for symbol in order), *larger, *single]
+        return [odd, *larger, {order[0]: "pack"}, *single, pack]
 
     def _drawn_size(self, symbol: SharedSize, kind: str) -> int:
         if kind == "one":
             return 1
         number = self.oracle.seed_of("size", symbol.size, symbol.places, kind)
+        if kind == "few":
+            return min(symbol.size, 2 + number % 2)
+        if kind == "larger":
+            return symbol.size * (2 + number % 3) + number // 8 % symbol.size
         most = max(min(symbol.size, 97), 9)
         if kind == "pack":
             pack = _PACKS[number % len(_PACKS)]
@@ -203,17 +211,14 @@ class AdmittedShapes:
 
     # ---------------------------------------------------------------- what is left
 
-    def unjudged(self, judged: Iterable[Workload], skipped: Iterable[Workload]) -> list[UnjudgedSide]:
-        """The sides that the guards admit and no judged workload takes.
-
-        skipped: the task's own workloads that could not be run.
-        """
+    def unjudged(self, judged: Iterable[Workload], own: Iterable[Workload]) -> list[UnjudgedSide]:
+        """The sides that the guards admit and no judged workload takes. own: the task's own workloads."""
         covered = self.sides(judged)
         left = dict(self.refused)
-        for workload in skipped:
+        for workload in own:
             shapes = shapes_of(workload)
             for side in self.follow(shapes).sides:
-                left.setdefault(side, UnjudgedSide(side, shapes, "the task's own shapes were not run here", own=True))
+                left[side] = UnjudgedSide(side, shapes, "the task's own shapes were not run here", own=True)
         return [one for side, one in left.items() if side not in covered]
 
 

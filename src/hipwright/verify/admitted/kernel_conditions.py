@@ -45,6 +45,7 @@ def _walked(hip: str, kernel: str, knobs: tuple[str, ...]) -> tuple[KernelCondit
     if function is None:
         return ()
     walk = FunctionWalk(program, kernel, function)
+    program.sized = _SIZED_ROOTS | set(walk.names)
     walk.env |= {name: named(name) for name in walk.names}
     walk.run()
-    return tuple(dict.fromkeys(one for one in program.found if one.tree.names & (_SIZED_ROOTS | set(walk.names))))
+    return tuple(dict.fromkeys(one for one in program.found if one.tree.names & program.sized))

@@ -10,6 +10,9 @@ from hipwright.program.hazards.source import BlankedSource, SourceFunction
 from hipwright.verify.admitted.expressions import KernelExpression, number
 from hipwright.verify.admitted.kernel_parser import TOKEN, KernelToken, expanded
 
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_LAUNCH = frozenset(("blockIdx", "gridDim", "blockDim"))
+_LEVELS = 4  # of calls through which a launch's extents are looked for
 FLOATING = frozenset(("float", "double", "half", "__half", "float2", "float4", "T"))
 """Types whose values are no sizes."""
 
@@ -37,7 +40,10 @@ def macros_of(code: str) -> Iterator[tuple[str, tuple[tuple[str, ...] | None, st
 
 @dataclass
 class KernelProgram:
-    """A source's functions, and what was found in them for one kernel."""
+    """A source's functions, and what was found in them for one kernel.
+
+    sized: names on which sizes may act. launched: functions whose text, or that of one they call, names blocks.
+    """
 
     source: BlankedSource
     macros: Mapping[str, tuple[tuple[str, ...] | None, str]]
@@ -45,6 +51,8 @@ class KernelProgram:
     functions: dict[str, SourceFunction] = field(default_factory=dict)
     found: list[KernelCondition] = field(default_factory=list)
     tokens: dict[str, list[KernelToken]] = field(default_factory=dict)
+    sized: frozenset[str] = frozenset()
+    launched: frozenset[str] = frozenset()
     calls: int = 0
     seen: dict[object, KernelExpression] = field(default_factory=dict)
 
@@ -52,6 +60,11 @@ class KernelProgram:
         self.functions = {f.name: f for f in self.source.functions}
         for name, value in self.source.constants.items():
             self.constants.setdefault(name, number(value))
+        words = {name: set(_WORD.findall(self.source.body(f))) for name, f in self.functions.items()}
+        found = {name for name, used in words.items() if used & _LAUNCH}
+        for _ in range(_LEVELS):
+            found |= {name for name, used in words.items() if used & found}
+        self.launched = frozenset(found)
 
     def body(self, function: SourceFunction) -> list[KernelToken]:
         """The tokens of a function's body, macros expanded."""
@@ -96,9 +109,10 @@ def _split(text: str) -> list[str]:
 
 
 class TokenSpans:
-    """Where statements and brackets end in a list of tokens."""
+    """Where statements and brackets end in a list of tokens. path: the conditions under which a walk is there."""
 
     tokens: list[KernelToken]
+    path: tuple[tuple[KernelExpression, bool], ...]
 
     def closing(self, at: int, end: int) -> int:
         """The index of the bracket that closes the one at `at`, or `end`."""
@@ -130,3 +144,17 @@ class TokenSpans:
         while at < end and self.tokens[at][0] != ",":
             at = self.closing(at, end) + 1 if self.tokens[at][0] in ("(", "[", "{") else at + 1
         return min(at, end)
+
+
+class PathStep:
+    """A context in which a condition has an outcome."""
+
+    def __init__(self, walk: TokenSpans, test: KernelExpression, outcome: bool) -> None:
+        self.walk, self.before = walk, walk.path
+        self.step = ((test, outcome),) if test.known and test.names else ()
+
+    def __enter__(self) -> None:
+        self.walk.path = (*self.before, *self.step)
+
+    def __exit__(self, *_: object) -> None:
+        self.walk.path = self.before

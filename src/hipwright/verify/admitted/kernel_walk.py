@@ -16,6 +16,7 @@ from hipwright.verify.admitted.kernel_source import (
     FLOATING,
     KernelCondition,
     KernelProgram,
+    PathStep,
     TokenSpans,
     parameter_names,
     template_names,
@@ -24,6 +25,8 @@ from hipwright.verify.admitted.kernel_source import (
 MOST_CONDITIONS = 400  # per kernel
 _DEEPEST_CALLS = 6
 _DEEPEST_STATEMENTS = 60
+_ROOTS = frozenset(("threadIdx", "blockIdx", "blockDim", "gridDim"))
+_TESTS = COMPARISONS | {"?", "&&", "||", "!"}
 _CALLS = 300  # of device functions that are followed, per kernel
 
 
@@ -44,7 +47,8 @@ class FunctionWalk(TokenSpans):
         self.env: dict[str, KernelExpression] = dict(program.constants)
         self.path = path
         self.value = UNKNOWN
-        self.branches = 0
+        self.noted: dict[int, KernelExpression] = {}
+        self.branches = self.returns = 0
 
     def run(self) -> KernelExpression:
         """Walks the body; the value that the function returns, where it returns once and outside branches."""
@@ -65,6 +69,8 @@ class FunctionWalk(TokenSpans):
         program, function = self.program, self.program.functions.get(name)
         if function is None or self.depth >= _DEEPEST_CALLS or program.calls >= _CALLS:
             return UNKNOWN
+        if name not in program.launched and not any(arg.names & program.sized for arg in (*templates, *args)):
+            return UNKNOWN
         key = (name, tuple(templates), tuple(args), self.path)
         if key not in program.seen:
             program.seen[key] = UNKNOWN  # of a recursive call
@@ -78,7 +84,7 @@ class FunctionWalk(TokenSpans):
 
     def parse(self, start: int, end: int) -> KernelExpression:
         """The expression of tokens[start:end], with its comparisons noted."""
-        if start >= end:
+        if start >= end or not self._matters(start, end):
             return UNKNOWN
         parser = KernelExpressionParser(self.tokens, start, end, self)
         tree = parser.expression()
@@ -91,24 +97,36 @@ class FunctionWalk(TokenSpans):
                 break
         return tree
 
+    def _matters(self, start: int, end: int) -> bool:
+        """Whether tokens[start:end] name something known, or a function of the program."""
+        env, functions = self.env, self.program.functions
+        for word, _ in self.tokens[start:end]:
+            if word in functions or word[:1].isdigit() or word in _ROOTS:
+                return True
+            known = env.get(word)
+            if known is not None and (known.known or known.names):
+                return True
+        return False
+
     def note(self, tree: KernelExpression, start: int, *, as_test: bool = False) -> None:
         """Notes the comparisons inside an expression, each with what must hold before it is evaluated."""
-        if len(self.program.found) >= MOST_CONDITIONS:
+        if not tree.names & self.program.sized or id(tree) in self.noted or len(self.program.found) >= MOST_CONDITIONS:
             return
+        self.noted[id(tree)] = tree  # a local's value was noted where it was computed
         if tree.kind == "logical":
             self.note(tree.parts[0], start, as_test=True)
-            with _Path(self, tree.parts[0], tree.op == "&&"):
+            with PathStep(self, tree.parts[0], tree.op == "&&"):
                 self.note(tree.parts[1], start, as_test=True)
         elif tree.kind == "not":
             self.note(tree.parts[0], start, as_test=True)
         elif tree.kind == "choice":
             self.note(tree.parts[0], start, as_test=True)
             for part, side in ((tree.parts[1], True), (tree.parts[2], False)):
-                with _Path(self, tree.parts[0], side):
+                with PathStep(self, tree.parts[0], side):
                     self.note(part, start)
         else:
             comparison = tree.kind == "binary" and tree.op in COMPARISONS
-            if (comparison or as_test) and tree.known and tree.names:
+            if (comparison or as_test) and tree.known:
                 line = self.program.source.line(self.tokens[start][1])
                 self.program.found.append(KernelCondition(self.kernel, line, tree, self.path))
             for part in tree.parts:
@@ -153,13 +171,13 @@ class FunctionWalk(TokenSpans):
         test = self.parse_test(start, close)
         before, first = dict(self.env), close + 1
         after = self.after(first, end)
-        with _Path(self, test, True):
+        with PathStep(self, test, True):
             self.inner(first, after, end)
         yes, self.env = self.env, dict(before)
         last = after
         if after < end and self.tokens[after][0] == "else":
             last = self.after(after + 1, end)
-            with _Path(self, test, False):
+            with PathStep(self, test, False):
                 self.inner(after + 1, last, end)
         for name in {**yes, **self.env}:
             a, b = yes.get(name, UNKNOWN), self.env.get(name, UNKNOWN)
@@ -177,8 +195,10 @@ class FunctionWalk(TokenSpans):
 
     def inner(self, start: int, stop: int, end: int) -> None:
         """Walks the one statement of a branch or a loop."""
-        if start < min(stop, end):
+        self.branches += 1
+        if start < min(stop, end) and self.branches < _DEEPEST_STATEMENTS:
             self.statement(start, min(stop, end))
+        self.branches -= 1
 
     def parse_test(self, start: int, close: int) -> KernelExpression:
         """A condition, noted as one even where it is no comparison."""
@@ -197,7 +217,7 @@ class FunctionWalk(TokenSpans):
         after = self.after(close + 1, end)
         test = self.parse_test(start, close)
         self.forget(start, after)
-        with _Path(self, test, True):
+        with PathStep(self, test, True):
             self.inner(close + 1, after, end)
         self.forget(start, after)
         return after
@@ -232,12 +252,12 @@ class FunctionWalk(TokenSpans):
         self.forget(places[1] + 1, after)
         if counter is not None:
             name, step, word = counter
-            with _Path(self, test, True):
+            with PathStep(self, test, True):
                 self.env[name] = node("binary", word, initial[name], step)
                 again = KernelExpressionParser(self.tokens, test_start, test_end, self).expression()
                 self.note(again, test_start, as_test=True)
             self.env[name] = self._range(test, initial[name])
-        with _Path(self, test, True):
+        with PathStep(self, test, True):
             self.inner(close + 1, after, end)
         self.forget(start, after)
         return after
@@ -280,16 +300,19 @@ class FunctionWalk(TokenSpans):
         words = self.tokens[start:end]
         if words[:1] and words[0][0] == "return":
             value = self.parse(start + 1, end)
-            self.value = value if self.branches == 1 and not self.value.known else UNKNOWN
+            self.returns += 1
+            self.value = value if self.returns == 1 and self.branches == 1 else UNKNOWN
             return []
-        names, floating = [], bool(FLOATING & {word for word, _ in words[:4]})
+        names: list[str] = []
         depth, at = 0, start
         while at < end:
             word = self.tokens[at][0]
             depth += (word in "([{") - (word in ")]}") if len(word) == 1 else 0
             if word in ASSIGNMENTS and depth == 0 and at > start:
                 last = self.part_end(at + 1, end)
-                value, name = self.parse(at + 1, last), self.tokens[at - 1][0]
+                name = self.tokens[at - 1][0]
+                floating = bool(FLOATING & {token[0] for token in self.tokens[start : at - 1]})
+                value = UNKNOWN if floating and self._plain_number(at + 1, last) else self.parse(at + 1, last)
                 if name == "]":
                     self.parse(start, at)
                 elif re.match(r"[A-Za-z_]", name) and (at - 1 == start or self.tokens[at - 2][0] not in (".", "->")):
@@ -301,8 +324,14 @@ class FunctionWalk(TokenSpans):
             return names
         if any(word in ("++", "--") for word, _ in words):
             self.forget(start, end)
-        self.parse(self._called_from(start, end), end)
+        if not self._plain_number(start, end):
+            self.parse(self._called_from(start, end), end)
         return []
+
+    def _plain_number(self, start: int, end: int) -> bool:
+        """Whether tokens[start:end] hold neither a comparison nor a call of the program's functions."""
+        functions = self.program.functions
+        return not any(word in _TESTS or word in functions for word, _ in self.tokens[start:end])
 
     def _assigned(self, name: str, word: str, value: KernelExpression) -> KernelExpression:
         if word == "=":
@@ -317,17 +346,3 @@ class FunctionWalk(TokenSpans):
             if word in ("(", "{", "[") or word in known:
                 return start if word in known or at < start + 2 else at
         return start
-
-
-class _Path:
-    """A context in which a condition has an outcome."""
-
-    def __init__(self, walk: FunctionWalk, test: KernelExpression, outcome: bool) -> None:
-        self.walk, self.before = walk, walk.path
-        self.step = ((test, outcome),) if test.known and test.names else ()
-
-    def __enter__(self) -> None:
-        self.walk.path = (*self.before, *self.step)
-
-    def __exit__(self, *_: object) -> None:
-        self.walk.path = self.before

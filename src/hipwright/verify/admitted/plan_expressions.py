@@ -17,6 +17,7 @@ from hipwright.verify.admitted.plan_values import (
     SizedTensor,
     Value,
     indexed,
+    is_sequence,
     made,
 )
 from hipwright.verify.admitted.reach import Compared, Reach, binary, compared, constant, hull, of_function, truth
@@ -57,7 +58,7 @@ class PlanExpressions(PlanTests):
             self.env[target.id] = value
         elif isinstance(target, (ast.Tuple, ast.List)):
             parts: Sequence[Value] = value.shape if isinstance(value, SizedTensor) else value
-            fits = isinstance(parts, tuple) and len(parts) == len(target.elts)
+            fits = is_sequence(parts) and len(parts) == len(target.elts)
             for index, item in enumerate(target.elts):
                 self.bind(item, parts[index] if fits else None)
 
@@ -113,7 +114,7 @@ class PlanExpressions(PlanTests):
         keys = [self.index(part) for part in parts]
         if isinstance(owner, SizedTensor):
             return indexed(owner, keys)
-        if not isinstance(owner, tuple) or len(keys) != 1:
+        if not is_sequence(owner) or len(keys) != 1:
             return None
         key = keys[0]
         if isinstance(key, Reach) and key.single and -len(owner) <= key.low < len(owner):
@@ -137,7 +138,7 @@ class PlanExpressions(PlanTests):
             found = self.value(item.value if isinstance(item, ast.Starred) else item)
             if not isinstance(item, ast.Starred):
                 out.append(found)
-            elif isinstance(found, tuple):
+            elif is_sequence(found):
                 out += found
             else:
                 return None
@@ -146,7 +147,7 @@ class PlanExpressions(PlanTests):
     def on_binary(self, node: ast.BinOp) -> Value:
         """Arithmetic of sizes; whether a remainder or a quotient by a constant is 0 counts as a comparison."""
         a, b = self.value(node.left), self.value(node.right)
-        if isinstance(a, tuple) and isinstance(b, tuple) and isinstance(node.op, ast.Add):
+        if is_sequence(a) and is_sequence(b) and isinstance(node.op, ast.Add):
             return a + b
         if not (isinstance(a, Reach) and isinstance(b, Reach)):
             return None
@@ -196,7 +197,7 @@ class PlanExpressions(PlanTests):
             steps = range(*(bound.low for bound in bounds))
             return [Reach(item, item, sized) for item in steps[:1000]]
         value = self.value(node)
-        return list(value) if isinstance(value, tuple) else None
+        return list(value) if is_sequence(value) else None
 
     # ---------------------------------------------------------------- calls
 
@@ -222,13 +223,13 @@ class PlanExpressions(PlanTests):
     def host_call(self, name: str, node: ast.Call) -> Value:
         """min, max, cdiv and the like; which argument of min and max wins counts as a comparison."""
         args = [self.value(arg) for arg in node.args]
-        if name == "len" and len(args) == 1 and isinstance(args[0], tuple):
+        if name == "len" and len(args) == 1 and is_sequence(args[0]):
             return constant(len(args[0]))
         if name in ("int", "bool") and len(args) == 1 and isinstance(args[0], Reach):
             return args[0] if name == "int" else _flag(truth(args[0]))
         if name == "tuple" and len(args) == 1:
             return args[0]
-        if name in ("min", "max", "sum") and len(args) == 1 and isinstance(args[0], tuple):
+        if name in ("min", "max", "sum") and len(args) == 1 and is_sequence(args[0]):
             args = list(args[0])
         if not args or not all(isinstance(arg, Reach) for arg in args):
             return None

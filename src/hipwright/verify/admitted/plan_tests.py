@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from hipwright.verify.admitted.plan_values import Plain, Value
+from hipwright.verify.admitted.plan_values import Plain, Value, is_sequence
 from hipwright.verify.admitted.reach import Compared, Reach, compared, truth
 from hipwright.verify.admitted.trace import ShapeTrace, SizeCondition
 
@@ -82,7 +82,7 @@ class PlanTests:
             word = _COMPARISONS.get(type(op))
             if word is None:
                 return self._identity(op, a, b)
-            if isinstance(a, tuple) and isinstance(b, tuple) and word in ("==", "!="):
+            if is_sequence(a) and is_sequence(b) and word in ("==", "!="):
                 results.append(self._tuples(a, b, word))
             elif isinstance(a, Reach) and isinstance(b, Reach):
                 results.append(compared(word, a, b))

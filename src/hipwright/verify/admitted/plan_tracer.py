@@ -15,11 +15,12 @@ from hipwright.tensors import HostTensor, Tree
 from hipwright.verify.admitted.expressions import KernelExpression, c_text, outcome
 from hipwright.verify.admitted.kernel_conditions import kernel_conditions
 from hipwright.verify.admitted.plan_expressions import PlanExpressions
-from hipwright.verify.admitted.plan_values import Plain, SizedTensor, Value
+from hipwright.verify.admitted.plan_values import Plain, SizedTensor, Value, is_sequence
 from hipwright.verify.admitted.reach import Compared, Reach, constant, hull
 from hipwright.verify.admitted.trace import ShapeTrace, SizeCondition
 
 MOST_ROUNDS = 64  # of a loop of the plan that are followed
+_SIMPLE = 15  # nodes of a comparison of thread indices whose sides are searched
 _AXES = ("x", "y", "z")
 
 
@@ -40,16 +41,22 @@ class PlanTracer(PlanExpressions):
     def __init__(self, parsed: Parsed, knobs: Mapping[str, int], inputs: Tree, state: Tree) -> None:
         values = parsed.values(knobs)
         super().__init__({name: constant(int(value)) for name, value in values.items()}, state)
-        self.parsed = parsed
+        self.parsed, self.knobs = parsed, knobs
         self.defines = {name: constant(value) for name, value in parsed.defines(knobs).items()}
         self.inputs = inputs
         self.kernels = {
-            kernel: [(one, SizeCondition(kernel, one.line, c_text(one.tree))) for one in conditions]
+            kernel: [
+                (one, SizeCondition(kernel, one.line, c_text(one.tree))) for one in conditions if _searched(one.tree)
+            ]
             for kernel, conditions in kernel_conditions(parsed).items()
         }
         self._outcomes: dict[int, tuple[list[str], dict[tuple[Reach | None, ...], Compared | None]]] = {}
         self.wanted: Set[SizeCondition] | None = None
         self.launches: dict[SizeCondition, tuple[ast.Call, Any]] = {}
+
+    def of(self, parsed: Parsed) -> PlanTracer:
+        """The tracer of another program for the same task and knobs."""
+        return PlanTracer(parsed, self.knobs, self.inputs, self.state)
 
     def follow(self, shapes: Sequence[Sequence[int]], wanted: Set[SizeCondition] | None = None) -> ShapeTrace:
         """What the plan does where the inputs' tensors have these shapes, in order.
@@ -173,10 +180,10 @@ class PlanTracer(PlanExpressions):
         signature = self.parsed.signatures.get(kernel)
         if signature is None:
             return
-        parts = geometry if isinstance(geometry, tuple) else (None, None)
+        parts: tuple[Value, ...] = geometry if isinstance(geometry, tuple) else (None, None)
         values = dict(self.defines)
         for name, part in zip(("grid", "block"), parts, strict=False):
-            sizes = part if isinstance(part, tuple) else (part,)
+            sizes = part if is_sequence(part) else (part,)
             for axis, size in zip(_AXES, (*sizes, constant(1), constant(1)), strict=False):
                 if isinstance(size, Reach):
                     values[f"{name}Dim.{axis}"] = size
@@ -204,6 +211,11 @@ class PlanTracer(PlanExpressions):
         if key not in known:
             known[key] = outcome(tree, values)
         return known[key]
+
+
+def _searched(tree: KernelExpression) -> bool:
+    """Whether shapes are searched for both sides: not for an address in a tile, which has few regimes of its own."""
+    return tree.weight <= _SIMPLE or not any(name.startswith(("threadIdx", "blockIdx")) for name in tree.names)
 
 
 def _possible(found: Compared | None, taken: bool) -> bool:

@@ -13,6 +13,11 @@ Value = Any
 """A Reach (an integer or a truth value), SizedTensor, tuple, Plain, or None where it is not known."""
 
 
+def is_sequence(value: Value) -> bool:
+    """Whether a value is a tuple of values; an interval, itself a named tuple, is none."""
+    return isinstance(value, tuple) and not isinstance(value, Reach)
+
+
 @dataclass(frozen=True, slots=True)
 class Plain:
     """A value that is no size: text, a float, None."""
@@ -49,7 +54,7 @@ def _axis(tensor: SizedTensor, at: Value, extra: int = 0) -> int | None:
 
 
 def _sizes(args: Sequence[Value]) -> tuple[Reach | None, ...] | None:
-    parts = args[0] if len(args) == 1 and isinstance(args[0], tuple) else tuple(args)
+    parts = args[0] if len(args) == 1 and is_sequence(args[0]) else tuple(args)
     if not all(part is None or isinstance(part, Reach) for part in parts):
         return None
     return tuple(parts)
@@ -140,7 +145,7 @@ MAKING = frozenset(["empty", "zeros", "ones", "full", "new_empty", "new_zeros", 
 
 def made(args: Sequence[Value]) -> Value:
     """torch.empty and the like: sizes come as one tuple or one by one."""
-    parts = [args[0]] if args and isinstance(args[0], tuple) else [a for a in args if a is None or isinstance(a, Reach)]
+    parts = [args[0]] if args and is_sequence(args[0]) else [a for a in args if a is None or isinstance(a, Reach)]
     sizes = _sizes(parts)
     return None if sizes is None else SizedTensor(sizes)
 

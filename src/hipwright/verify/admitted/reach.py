@@ -6,15 +6,14 @@ A uniform expression has one value; one of a thread's index has all values betwe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hipwright.program.language import next_pow2
 
 _HUGE = 1 << 64
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(NamedTuple):
     """The integers low .. high. sized: whether they depend on the sizes of inputs."""
 
     low: int
@@ -27,8 +26,7 @@ class Reach:
         return self.low == self.high
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(NamedTuple):
     """What a comparison may come to. gap: left minus right at their smallest, which a search drives to 0."""
 
     true: bool

@@ -1,7 +1,7 @@
 """Finds shapes at which a comparison comes out the other way, by following the plan at candidate sizes.
 
-A comparison's gap (left minus right) is mostly linear or monotone in one size: secant steps find its root. Remainders
-and equalities are found by the numbers of the program's text and by small steps.
+A comparison's gap (left minus right) is mostly linear or monotone in one size: secant steps, doubling and halving find
+its root. Remainders and equalities are found by the numbers of the program's text and by small steps.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from hipwright.verify.admitted.trace import ShapeTrace, Side
 
 LARGEST_SIZE = 1 << 31  # of a symbol
 _ATTEMPTS = 32  # shapes followed for one side
-_BASES = 3
+_BASES = 2
+_DOUBLINGS = 12
 _SMALL = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 256, 257, 512, 513, 1024, 1025)
 _STEPS = (1, 2, 64, 4096)
 """Multiples of a size by which it grows to see whether a comparison depends on it."""
@@ -26,10 +27,20 @@ Follow = Callable[[Shapes], ShapeTrace]
 
 
 class SideSearch:
-    """Searches shapes for sides. follow: the plan's trace at some shapes. budget: shapes followed in all."""
+    """Searches shapes for sides. trace: what the plan does at some shapes. budget: shapes traced in all."""
 
-    def __init__(self, space: SizeSpace, follow: Follow, budget: int) -> None:
-        self.space, self.follow, self.budget = space, follow, budget
+    def __init__(self, space: SizeSpace, trace: Follow, budget: int) -> None:
+        self.space, self._trace, self.budget = space, trace, budget
+        self._known: dict[Shapes, ShapeTrace] = {}
+
+    def follow(self, shapes: Shapes) -> ShapeTrace:
+        """The trace at some shapes; an empty one once the budget is spent."""
+        if shapes not in self._known:
+            if self.budget <= 0:
+                return ShapeTrace()
+            self.budget -= 1
+            self._known[shapes] = self._trace(shapes)
+        return self._known[shapes]
 
     def shapes_for(self, side: Side, known: Sequence[Shapes]) -> Iterator[Shapes]:
         """Shapes at which a side is taken, from small bases first.
@@ -44,7 +55,7 @@ class SideSearch:
                 for size in self._sizes(side, base, symbol):
                     if left <= 0 or self.budget <= 0:
                         return
-                    left, self.budget = left - 1, self.budget - 1
+                    left -= 1
                     shapes = self.space.put(base, {symbol: size})
                     if side in self.follow(shapes).sides:
                         yield self._smaller(side, shapes, symbol)
@@ -89,25 +100,25 @@ class SideSearch:
                 break
         if not slopes or (len(slopes) == 2 and slopes[0] == slopes[1] and not _PERIODIC.search(side[0].text)):
             return  # this size has no part in the comparison, or a linear one
-        yield from self._refined(side, base, symbol, now, round(now - (gap or 0) / slopes[0]), gap or 0)
+        yield from self._doubled(side, base, symbol, now)
         yield from (now + step for step in range(1, 5))
         for text in _NUMBER.findall(side[0].text)[:6]:
             yield from (int(text), int(text) + 1, int(text) - 1)
         yield from _SMALL
 
-    def _refined(
-        self, side: Side, base: Shapes, symbol: SharedSize, first: int, second: int, gap: int
-    ) -> Iterator[int]:
-        """Further secant steps, for products of one size with itself and rounded quotients."""
-        for _ in range(4):
-            if not 1 <= second < LARGEST_SIZE:
+    def _doubled(self, side: Side, base: Shapes, symbol: SharedSize, now: int) -> Iterator[int]:
+        """The smallest size above which a monotone comparison takes the side: by doubling, then by halves."""
+
+        def takes(size: int) -> bool:
+            return side in self.follow(self.space.put(base, {symbol: size})).sides
+
+        low = now
+        for _ in range(_DOUBLINGS):
+            if takes(2 * low):
+                high = 2 * low
+                while high - low > 1:
+                    middle = (low + high) // 2
+                    low, high = (low, middle) if takes(middle) else (middle, high)
+                yield from (high, 2 * high)
                 return
-            other = self._gap(side, base, symbol, second)
-            if other is None or other == gap or first == second:
-                return
-            third = round(second - other * (second - first) / (other - gap))
-            if third in (first, second):
-                yield from (third + 1, third - 1)
-                return
-            yield from (third, third + 1, third - 1)
-            first, gap, second = second, other, third
+            low *= 2

@@ -3,60 +3,104 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from hipwright.program import Parsed
+from hipwright.program.lines import with_lines
 from hipwright.records import Workload
 from hipwright.task.sizes import elements
-from hipwright.verify.admitted.choice import AdmittedShapes, UnjudgedSide, shapes_of
+from hipwright.verify.admitted.choice import AdmittedShapes, shapes_of
+from hipwright.verify.admitted.narrow import guards
 from hipwright.verify.case_draws import VerificationCase
 from hipwright.verify.oracle import Oracle, PlannedWorkload
 
-ADVERSARIAL = ("outliers", "shifted", "large")
-"""Values under which an unstable path shows: overflow of exponentials, cancellation, range."""
-_LARGE = 1 << 17  # elements of a workload that is run with one of them
+_OVERFLOWING = ("outliers", "large")
+_CANCELLING = "shifted"
+_LARGE = 1 << 17  # elements of a workload that is run with one family alone
 
 
 class AdmittedStage:
     """Chooses cases for one program. affordable: whether the target can run a case's workload in time."""
 
     def __init__(self, parsed: Parsed, knobs: Mapping[str, int], oracle: Oracle) -> None:
-        self.oracle = oracle
+        self.oracle, self.parsed = oracle, parsed
         self.shapes = AdmittedShapes.of(parsed, knobs, oracle)
 
     def cases(
-        self, main: PlannedWorkload, skipped: Iterable[str], affordable: Callable[[Workload], bool]
+        self,
+        main: PlannedWorkload,
+        skipped: Iterable[str],
+        affordable: Callable[[Workload], bool],
+        *,
+        own_families: bool,
     ) -> list[VerificationCase]:
         """Cases of workloads that take other sides than `main` does, and of sizes drawn in secret.
 
-        skipped: names of planned workloads that the program declines or that were not run.
+        skipped: names of planned workloads that the program declines or that were not run. own_families: whether the
+        task's own workloads run with adversarial values anyway.
         """
         if self.shapes is None:
             return []
         known = set(skipped)
         planned = [p.workload for p in self.oracle.planned() if p.workload.name not in known]
-        others = [one for one in planned if one.name != main.workload.name]
         full = {p.workload.name for p in self.oracle.planned() if p.role == "full"}
-        plain = [one for one in others if one.name not in full or affordable(one)]
+        others = [one for one in planned if one.name != main.workload.name]
+        others = [one for one in others if (one.name not in full or affordable(one)) and self.judges(one)]
+        thorough = [one for one in others if own_families and one.name in full]
+        plain = [one for one in others if one not in thorough]
         drawn = self.shapes.drawn(main.workload, [*known, *(one.name for one in planned)])
-        found = []
-        turn = self.oracle.seed_of("adversarial")
-        for index, workload in enumerate(drawn):
-            found += self._cases(workload, ("normal", ADVERSARIAL[(turn + index) % len(ADVERSARIAL)]))
-        for index, (workload, _) in enumerate(self.shapes.choose([main.workload], [*plain, *drawn])):
-            large = elements(shapes_of(workload)) > _LARGE
-            found += self._cases(workload, (ADVERSARIAL[(turn + index) % len(ADVERSARIAL)],) if large else ADVERSARIAL)
-        return [case for case in dict.fromkeys(found) if affordable(self.oracle.handle.workload(case.workload))]
+        plain += filter(self.judges, drawn)
+        chosen = self.shapes.choose([main.workload, *thorough], plain, self.judges)
+        found: dict[VerificationCase, None] = {}
+        for workload in dict.fromkeys([*drawn, *chosen]):
+            if not affordable(workload):
+                self.shapes.decline(workload, "predicted to take too long here")
+                continue
+            found |= dict.fromkeys(self._adversarial(workload) if workload in chosen else self._one(workload))
+        return list(found)
+
+    def judges(self, workload: Workload) -> bool:
+        """Whether a case of the workload is evidence."""
+        return any(case.counts for case in self._adversarial(workload))
+
+    def _adversarial(self, workload: Workload) -> list[VerificationCase]:
+        """Values under which an unstable path shows: overflow of exponentials or range, and cancellation."""
+        large = self._cases(workload, ("large",))
+        found = large if large[0].counts else self._cases(workload, ("outliers",))
+        return found if elements(shapes_of(workload)) > _LARGE else [*found, *self._cases(workload, (_CANCELLING,))]
+
+    def _one(self, workload: Workload) -> list[VerificationCase]:
+        turn = self.oracle.seed_of("adversarial", workload.name)
+        return self._cases(workload, (_OVERFLOWING[turn % len(_OVERFLOWING)],))
 
     def _cases(self, workload: Workload, names: Iterable[str]) -> list[VerificationCase]:
         known = self.oracle.families(workload.name)
         wanted = [name for name in names if name in known] or list(known[:1])
         return [self.oracle.case(workload.name, name) for name in wanted]
 
-    def unjudged(self, evidence: Iterable[str]) -> list[UnjudgedSide]:
-        """The sides that the guards admit and no workload of the evidence takes."""
+    def unjudged(self, evidence: Iterable[str]) -> list[dict[str, object]]:
+        """The sides that the guards admit and no workload of the evidence takes, as a verdict has them.
+
+        Each that the task itself does not take has "guard": [line, assert to put before it] where one excludes it.
+        """
         if self.shapes is None:
             return []
         names = set(evidence)
         judged = [self.oracle.handle.workload(name) for name in names]
         own = [one for one in self.oracle.handle.task.workloads if one.origin != "derived"]
-        return self.shapes.unjudged(judged, [one for one in own if one.name not in names])
+        left = self.shapes.unjudged(judged, own)
+        kept = [shapes_of(one) for one in dict.fromkeys([*judged, *own]) if not self.shapes.refuses(one)]
+        tracer = self.shapes.tracer
+        added = guards(self.parsed.text, left, tracer, kept, tracer.of)
+        return [{**side.to_dict(), **({"guard": list(added[side])} if side in added else {})} for side in left]
+
+
+def narrowed(text: str, checks: Iterable[Mapping[str, Any]]) -> str:
+    """A program's text with the guards that its verdicts name. checks: of each target's verdict."""
+    added: dict[int, dict[str, None]] = {}
+    for found in checks:
+        for side in found.get("unjudged", ()):
+            if "guard" in side:
+                line, guard = side["guard"]
+                added.setdefault(line, {})[guard] = None
+    return with_lines(text, {line: "\n".join(texts) for line, texts in added.items()})

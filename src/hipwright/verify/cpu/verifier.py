@@ -24,7 +24,7 @@ from hipwright.records import Build, Program, Verdict, Workload
 from hipwright.sandbox import Limits, Zygote
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu.sides import TargetSide
-from hipwright.verify.admitted.stage import AdmittedStage
+from hipwright.verify.bit_differences import first_difference
 from hipwright.verify.candidate import (
     POISON_A,
     POISON_B,
@@ -42,7 +42,6 @@ from hipwright.verify.verification import (
     Gate,
     Verification,
     elements,
-    first_difference,
     nondeterministic_verdict,
 )
 
@@ -50,6 +49,7 @@ FULL_LAUNCH_S = 20.0  # CPU seconds of one launch at the task's own shapes
 FULL_SECONDS = 1.5  # predicted kernel seconds above which the task's own shapes are skipped
 ADMITTED_SECONDS = 0.3  # predicted kernel seconds above which a chosen shape is not run
 OWN_SECONDS = 1.0  # predicted kernel seconds of the adversarial families at the task's own shapes together
+CHECKED_SLOWDOWN = 10  # of the checked build, which alone runs in the fast gate
 # CPU seconds of each event that the checked run counts, on a laptop core; constants, so that predictions do not vary
 COSTS = {
     "read_bytes": 1e-9,
@@ -156,7 +156,6 @@ class CpuVerification(Verification):
         traffic: dict[str, list[float]] = {}
         with self._session(wave, checked=True) as session:
             answer = self._claimed(session)
-            self.predicted = max(self.predicted, sum(map(_predicted_seconds, answer.stats)))
             case = self.main_case("given")
             self.judge(case, answer)
             for entry in answer.stats:
@@ -189,6 +188,8 @@ class CpuVerification(Verification):
             self.judge(case, session.run(case, order="shuffle", seed=1, poison=POISON_C), poison=POISON_C)
             for case in self.fast_gate_cases():
                 self.attempt(session, case)
+            if wave == self.waves[0]:
+                self.admitted_shapes(session)
             if not self.oracle.kernelbench:
                 self.second_call(session)
 
@@ -202,6 +203,7 @@ class CpuVerification(Verification):
                 self.unclaimed(planned, error)
                 continue
             self.main = planned
+            self.predicted = max(self.predicted, sum(map(_predicted_seconds, answer.stats)))
             return answer
         raise self.claims_nothing()
 
@@ -275,16 +277,16 @@ class CpuVerification(Verification):
 
     def admitted_shapes(self, session: CandidateSession) -> None:
         """Runs shapes that the program's guards admit: other sides of its comparisons, and sizes drawn in secret."""
-        assert self.main is not None
-        self.admitted = AdmittedStage(self.parsed, self.program.knobs, self.oracle)
         with self.timed("admitted"):
-            for case in self.admitted.cases(self.main, self.skipped, self._affordable):
+            for case in self.admitted_cases(self.parsed, self.program, affordable=self._affordable):
                 self.attempt(session, case)
 
     def _affordable(self, workload: Workload) -> bool:
         """Whether the checked run's counts predict that a call takes little time."""
         small = elements(self.main_case("given"))
-        return self.predicted * sum(prod(spec.shape) for spec in workload.specs) / max(small, 1) <= ADMITTED_SECONDS
+        slower = CHECKED_SLOWDOWN if self.checks["gate"] == "fast" else 1
+        held = sum(prod(spec.shape) for spec in workload.specs)
+        return self.predicted * slower * held / max(small, 1) <= ADMITTED_SECONDS
 
     def own_shapes(self, wave: int) -> None:
         """Runs the task's own shapes, unless the checked run's counts predict that this takes too long."""

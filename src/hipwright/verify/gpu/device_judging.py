@@ -12,12 +12,12 @@ import numpy as np
 from hipwright.errors import GuardFailed
 from hipwright.records import TensorSpec, Verdict
 from hipwright.tensors import BITS, HostTensor, leaves
+from hipwright.verify.bit_differences import different
 from hipwright.verify.candidate import POISON_B, Rejected, launches
 from hipwright.verify.comparison import OutputComparison
 from hipwright.verify.gpu.chunk_source import ChunkSource, span_bytes
 from hipwright.verify.gpu.connection import RunInfo
 from hipwright.verify.gpu.loaded import LoadedProgram
-from hipwright.verify.verification import different
 
 if TYPE_CHECKING:
     from hipwright.verify.gpu.reference import DeviceReference

@@ -21,6 +21,7 @@ from hipwright.errors import CandidateError, DeviceError, GuardFailed
 from hipwright.program import Parsed
 from hipwright.records import Build, Program, Verdict
 from hipwright.tensors import tensor_leaves
+from hipwright.verify.bit_differences import first_difference
 from hipwright.verify.candidate import (
     POISON_A,
     POISON_B,
@@ -35,7 +36,7 @@ from hipwright.verify.gpu.large_shapes import LargeShapeVerification, TimedInput
 from hipwright.verify.gpu.loaded import LoadedProgram, Outcome
 from hipwright.verify.oracle import Oracle
 from hipwright.verify.sequences.call_sequence import alternating_memory
-from hipwright.verify.verification import Gate, first_difference, nondeterministic_verdict
+from hipwright.verify.verification import Gate, nondeterministic_verdict
 
 if TYPE_CHECKING:
     from hipwright.verify.gpu.reference import DeviceReference
@@ -198,6 +199,7 @@ class GpuVerification(LargeShapeVerification):
             todo = [*families, *(case for case in self.fast_gate_cases() if case.name not in known)]
         else:
             todo = [*self.family_cases(), *self.unseen_cases(), *self.own_cases()]
+        todo += self.admitted_cases(self.parsed, self.program, known=todo)
         ran = []
         for batch in _batches(alternating_memory([case for case in todo if self.usable(case)])):
             for item, outcome in zip(batch, session.run_many(batch, together=gate == "fast"), strict=False):

@@ -1,0 +1,35 @@
+"""Where two replies of one program differ in a bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hipwright.tensors import HostTensor, tensor_leaves
+from hipwright.verify.candidate import CallReply
+
+
+def first_difference(a: CallReply, b: CallReply) -> tuple[int, tuple[int, ...]] | None:
+    """(leaf, index) of the first bit that differs; NaN equals NaN."""
+    pairs = zip(tensor_leaves(a.tree), tensor_leaves(b.tree), strict=False)
+    for leaf, (x, y) in enumerate(pairs):
+        if (x.dtype, x.shape) != (y.dtype, y.shape):  # both were accepted: the worker reordered its reply
+            return leaf, ()
+        found = different(x, y)
+        if found.any():
+            return leaf, tuple(int(i) for i in np.unravel_index(int(np.argmax(found)), found.shape))
+    return None
+
+
+def different(x: HostTensor, y: HostTensor) -> Any:
+    """Where two tensors of one dtype and shape differ in a bit; NaN equals NaN."""
+    found = x.bits() != y.bits() if x.dtype == "bfloat16" else _raw_differ(x, y)
+    if x.is_float and found.any():
+        found &= ~(np.isnan(x.to_f64()) & np.isnan(y.to_f64()))
+    return found
+
+
+def _raw_differ(x: HostTensor, y: HostTensor) -> Any:
+    width = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[x.bits().dtype.itemsize]
+    return np.ascontiguousarray(x.bits()).view(width) != np.ascontiguousarray(y.bits()).view(width)
