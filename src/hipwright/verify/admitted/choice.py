@@ -24,7 +24,8 @@ LARGEST_ELEMENTS = 1 << 20  # of a chosen shape's inputs and outputs
 _DRAWN_ELEMENTS = 1 << 14  # of a drawn shape's inputs
 _DRAWN = 3  # for a program that accepts shapes derived for its task
 _DRAWN_ALONE = 8  # for one that accepts the given sizes of some axes only
-_SEARCH = 60  # shapes that are traced for one program
+_SEARCH = (60, 240)  # shapes that are traced for one program: the least, the most
+_SEARCH_WORK = 6000  # comparisons of kernels times shapes that are traced
 _PROPOSALS = 4  # shapes of one side that the reference is asked about
 _PACKS = (4, 8, 16, 32)
 
@@ -116,7 +117,9 @@ class AdmittedShapes:
         bases += [self.space.given] if self.space.given not in bases else []
         missing = self._missing(covered, bases)
         wanted = {condition for condition, _ in missing}
-        search = SideSearch(self.space, lambda shapes: self.tracer.follow(shapes, wanted), _SEARCH)
+        comparisons = 1 + sum(map(len, self.tracer.kernels.values()))
+        budget = min(max(_SEARCH_WORK // comparisons, _SEARCH[0]), _SEARCH[1])
+        search = SideSearch(self.space, lambda shapes: self.tracer.follow(shapes, wanted), budget)
         for side in missing:
             if side in covered:
                 continue
