@@ -15,6 +15,7 @@ TESTS = [
     "cols % 97 == 13",
     "cols // 64 > 100",
     "cdiv(rows, 64) > 5",
+    "cdiv(rows, 11) > 6",  # three points on one line
     "cols >> 5 >= 40",
     "rows > 1024",
     "cols < 7",

@@ -98,27 +98,31 @@ class SideSearch:
             slopes.append(slope)
             if len(slopes) == 2:
                 break
-        if not slopes or (len(slopes) == 2 and slopes[0] == slopes[1] and not _PERIODIC.search(side[0].text)):
-            return  # this size has no part in the comparison, or a linear one
+        if not slopes:
+            return  # this size has no part in the comparison
+        linear = len(slopes) == 2 and slopes[0] == slopes[1] and not _PERIODIC.search(side[0].text)
+        root = round(now - (gap or 0) / slopes[0])
+        if linear and (root < 0 or any(self._takes(side, base, symbol, size) for size in (root - 1, root, root + 1))):
+            return  # no size, or those above
         yield from self._doubled(side, base, symbol, now)
         yield from (now + step for step in range(1, 5))
         for text in _NUMBER.findall(side[0].text)[:6]:
             yield from (int(text), int(text) + 1, int(text) - 1)
         yield from _SMALL
 
+    def _takes(self, side: Side, base: Shapes, symbol: SharedSize, size: int) -> bool:
+        return size > 0 and side in self.follow(self.space.put(base, {symbol: size})).sides
+
     def _doubled(self, side: Side, base: Shapes, symbol: SharedSize, now: int) -> Iterator[int]:
         """The smallest size above which a monotone comparison takes the side: by doubling, then by halves."""
 
-        def takes(size: int) -> bool:
-            return side in self.follow(self.space.put(base, {symbol: size})).sides
-
         low = now
         for _ in range(_DOUBLINGS):
-            if takes(2 * low):
+            if self._takes(side, base, symbol, 2 * low):
                 high = 2 * low
                 while high - low > 1:
                     middle = (low + high) // 2
-                    low, high = (low, middle) if takes(middle) else (middle, high)
+                    low, high = (low, middle) if self._takes(side, base, symbol, middle) else (middle, high)
                 yield from (high, 2 * high)
                 return
             low *= 2
