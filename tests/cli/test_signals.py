@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from cli_tools import EXAMPLES, FILES, environment, hipwright, left_behind, one_object
 
-from hipwright.cli import stopping
+from hipwright import stopping
 
 MOMENTS = random.Random()
 COMMANDS = {
@@ -91,7 +91,7 @@ def test_a_stopped_search_goes_on(tmp_path: Path) -> None:
 
 STUBBORN = """
 import subprocess, sys, threading
-from hipwright.cli.stopping import StopSignals, end_process
+from hipwright.stopping import StopSignals, end_process
 child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
 print(child.pid, flush=True)
 with StopSignals(json_mode=sys.argv[1] == "json") as stop:

@@ -13,8 +13,8 @@ from hipwright.api import targets
 from hipwright.cli import exit_codes
 from hipwright.cli.options import Json, MaxTokens, MaxUsd, Price, Targets, Unsafe
 from hipwright.cli.output import CommandOutput
-from hipwright.cli.stopping import interrupted_code
 from hipwright.errors import BadInput
+from hipwright.stopping import interrupted_code
 
 if TYPE_CHECKING:
     from hipwright.api.bench.models import MeasuredModels

@@ -11,8 +11,8 @@ from hipwright.api import targets
 from hipwright.cli import exit_codes
 from hipwright.cli.options import Json, Targets, Unsafe
 from hipwright.cli.output import CommandOutput
-from hipwright.cli.stopping import interrupted_code
 from hipwright.errors import BadInput
+from hipwright.stopping import interrupted_code
 from hipwright.targets import CPU, TARGETS
 
 app = typer.Typer(

@@ -37,9 +37,9 @@ from hipwright.cli import (
     train,
 )
 from hipwright.cli.output import print_error, print_json
-from hipwright.cli.stopping import KEPT, StopSignals, end_process, interrupted_code, interrupted_object
 from hipwright.disk import file_error
 from hipwright.errors import HipwrightError
+from hipwright.stopping import KEPT, StopSignals, end_process, interrupted_code, interrupted_object
 
 app = typer.Typer(
     name="hipwright",

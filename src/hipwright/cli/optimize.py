@@ -12,7 +12,7 @@ from hipwright.api import targets
 from hipwright.cli import exit_codes
 from hipwright.cli.options import Json, Llm, MaxTokens, MaxUsd, Price, Targets, TaskFile, Unsafe
 from hipwright.cli.output import CommandOutput
-from hipwright.cli.stopping import interrupted_code, note_resume
+from hipwright.stopping import interrupted_code, note_resume
 
 if TYPE_CHECKING:
     from hipwright.api.result import Result

@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from hipwright.api.plain import clean, finite
-from hipwright.cli.stopping import note_answer
+from hipwright.stopping import note_answer
 
 if TYPE_CHECKING:
     from rich.console import Console

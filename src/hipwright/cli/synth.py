@@ -12,8 +12,8 @@ import typer
 from hipwright.cli import exit_codes
 from hipwright.cli.options import Json, MaxTokens, MaxUsd, Price, Unsafe
 from hipwright.cli.output import CommandOutput
-from hipwright.cli.stopping import interrupted_code
 from hipwright.errors import BadInput
+from hipwright.stopping import interrupted_code
 
 if TYPE_CHECKING:
     from hipwright.api.data.synth import SynthesisJob

@@ -10,7 +10,7 @@ import typer
 from hipwright.api import targets
 from hipwright.cli.options import Json, Unsafe
 from hipwright.cli.output import CommandOutput
-from hipwright.cli.stopping import interrupted_code
+from hipwright.stopping import interrupted_code
 
 if TYPE_CHECKING:
     from hipwright.api.train import StageRequest
