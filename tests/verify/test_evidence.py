@@ -134,3 +134,18 @@ def test_one_dropped_element_is_found_with_the_stated_probability(oracle_of, bod
 def test_a_dropped_element_that_no_result_depends_on_is_not_counted(oracle_of) -> None:
     found = dropped_element(oracle_of(task("x[:, :4].tanh()", "torch.randn(9, 64)")), "given")
     assert found.tried < 12 and found.found == found.tried
+
+
+def test_values_near_the_largest_are_drawn_where_the_reference_keeps_them(oracle_of) -> None:
+    """A result that saturates at 65504 is wrong; a mean square overflows at 1e30 and gets smaller values."""
+    for body, least, most in (("x * 3", 1e29, 1e33), ("x / x.square().mean(-1, keepdim=True).sqrt()", 0.0, 1e6)):
+        oracle = oracle_of(task(body, "torch.randn(9, 40)"))
+        case = oracle.case(oracle.planned()[0].workload.name, "large")
+        top = np.abs(case.inputs[0].to_f64()).max()
+        assert case.counts and least < top and (most > 1e20 or top < most)
+
+
+def test_infinities_are_judged_where_they_become_the_largest_numbers(oracle_of) -> None:
+    oracle = oracle_of(task("torch.nan_to_num(x)", "torch.randn(9, 40)"))
+    case = oracle.case(oracle.planned()[0].workload.name, "infinities")
+    assert case.counts, case.rejected

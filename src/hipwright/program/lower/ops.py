@@ -28,6 +28,7 @@ from hipwright.program.language import (
     did_you_mean,
     refusal,
 )
+from hipwright.program.lower.alignment import on_aligned
 
 Op = Callable[..., Any]
 
@@ -243,7 +244,7 @@ def _restricted(spelled: str, found: Op, packet: Any, allow_random: bool) -> Op:
     for name, neutral in (("inplace", False), ("max_norm", None)):
         if name in names:
             call = _must_be(spelled, call, names.index(name), name, neutral)
-    return call
+    return on_aligned(call) if spelled.endswith("scaled_dot_product_attention") else call
 
 
 def _is_random(packet: Any) -> bool:
