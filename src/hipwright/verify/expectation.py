@@ -109,11 +109,14 @@ class Expectations:
         The inputs are whole numbers whose sums are exact in every order (the family `exact`). The budget is two units
         in the last place of the result, as for a mean by the reciprocal, and `EXACT_SLACK` units of the sum of the
         terms' absolute values, as for transforms (Winograd) and partial sums; one term of n left out exceeds that for
-        n < 2^20 (docs/verification.md). None where the reference rounds, or runs in no fp64.
+        n < 2^20 (docs/verification.md). None where the reference rounds, gives other numbers than whole ones and means
+        of them, or runs in no fp64.
         """
         native, after, info = self.handle.reference(inputs, state, dtype="native")
         exact, exact_after, told = self.handle.reference(inputs, state, close=narrowest(inputs, state))
         if told.get("reference_dtype", "float64") != "float64" or not _all_exact((native, after), (exact, exact_after)):
+            return None
+        if not all(_whole(leaf.to_f64(), inputs) for leaf in tensor_leaves((exact, exact_after)) if leaf.is_float):
             return None
         positive = {**state, "params": map_tensors(state["params"], _absolute)}
         total, total_after, _ = self.handle.reference(map_tensors(inputs, _absolute), positive)
@@ -190,6 +193,18 @@ def _all_exact(native: Tree, exact: Tree) -> bool:
         if not mine.is_float and not np.array_equal(mine.bits(), want.bits()):
             return False
     return True
+
+
+def _whole(values: F64, inputs: Tree) -> bool:
+    """Whether the values are whole numbers, or all of them multiples of 1 / n for some count n of terms."""
+    finite = values[np.isfinite(values)]
+    leaves = [leaf for leaf in tensor_leaves(inputs) if leaf.numel]
+    counts = {
+        1,
+        *(size for leaf in leaves for size in leaf.shape),
+        *(leaf.numel // max(values.size, 1) for leaf in leaves),
+    }
+    return any(bool(np.all(np.abs(finite * n - np.round(finite * n)) < 1e-7)) for n in sorted(counts) if n)
 
 
 def _absolute(tensor: HostTensor) -> HostTensor:

@@ -115,8 +115,9 @@ def strict_rule(
     # a row may have been exact by chance, or its terms cancel: then the median row's error sets the budget
     row = np.maximum(c * few * np.maximum(spent, np.median(spent)), least_relative * scale) + least
     # an element far above its row's rms may lose the floor's share of itself
-    own = np.where(usable, c * honest + lowest * np.abs(want), 0.0)
-    element = np.maximum(ELEMENT * np.repeat(row, length).reshape(want.shape), own)
+    with np.errstate(over="ignore"):
+        own = np.where(usable, c * honest + lowest * np.abs(want), 0.0)
+        element = np.maximum(ELEMENT * np.repeat(row, length).reshape(want.shape), own)
     worst = float((spent[scale > 0] / scale[scale > 0]).max(initial=0.0))
     usual_worst = c * few * np.minimum(worst * scale, spent.max()) + least
     return Rule(
