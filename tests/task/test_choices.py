@@ -116,5 +116,5 @@ def test_another_choice_among_equals_passes_and_a_wrong_one_does_not(tmp_path: P
     wrong = PROGRAM.format(source="p", index="torch.remainder(torch.add(index, 1), x.shape[-1])")
     with machine(("cpu",), unsafe=False) as made, made.open(tmp_path / "task.py", seed=5, listener=silent) as bench:
         found = bench.evaluator.evaluate(Program(text=honest))
-        assert found.status == "pass", found.targets["cpu"].verdict
+        assert found.status == "pass", str(found.targets["cpu"].verdict.message)
         assert bench.evaluator.evaluate(Program(text=wrong)).status == "wrong_value"

@@ -222,6 +222,7 @@ class CaseDraws:
                 return "the reference gives NaN or Inf nearly everywhere"
             if rule.judged is not None and rule.judged.mean() < (0.9 if infinite else 0.99):
                 return "the honest baseline overflows"
-            if family == "large" and large.size and np.median(rule.element[finite] - LOST * large) > 0:
+            share = rule.element[finite][large > 0] / large[large > 0]
+            if family == "large" and share.size and np.median(share) > LOST:
                 return "the honest baseline loses the result"
         return ""

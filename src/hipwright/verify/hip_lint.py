@@ -22,7 +22,7 @@ LDS_LIMIT = min(architecture.lds_per_block for architecture in OFFLINE.values())
 _MORE_LDS = "; ".join(f"{name}: {one.lds_per_block}" for name, one in OFFLINE.items() if one.lds_per_block > LDS_LIMIT)
 KNOWN_HEADERS = re.compile(
     r"hip/\w+(\.h)?|hip\w*\.h|c?stdint(\.h)?|c?math(\.h)?|c?float(\.h)?|c?limits(\.h)?|c?stddef(\.h)?|c?assert(\.h)?|"
-    r"type_traits|utility|algorithm|c?stdio(\.h)?|rocwmma/\S+"
+    r"type_traits|utility|algorithm|c?stdio(\.h)?|rocwmma/\S+|hipwright/\w+\.h"
 )
 ELEMENT_BYTES = {
     "char": 1,

@@ -34,7 +34,7 @@ ALLCLOSE = {"float64": 1e-4, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
 EXACT_SLACK = 16
 """Units roundoff of the accumulator's dtype, relative to the sum of absolute values, that a result without rounding may
 be off by."""
-NEAR_CONSTANT = frozenset({"zeros90", "mixed_first", "mixed_last", "mixed_middle"})
+NEAR_CONSTANT = frozenset({"zeros90"})
 """Families whose rows hold one value nearly everywhere, so that sums have mostly equal terms."""
 
 
@@ -112,14 +112,15 @@ def strict_rule(
     few = 1.0 + 2.0 / length
     lowest = floor(native.dtype, reduction, near_constant=near_constant)
     least_relative = max(c * few * float(typical), lowest)
-    # a row may have been exact by chance, or its terms cancel: then the median row's error sets the budget
-    row = np.maximum(c * few * np.maximum(spent, np.median(spent)), least_relative * scale) + least
-    # an element far above its row's rms may lose the floor's share of itself
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # near the largest numbers a budget may be infinite
+        # a row may have been exact by chance, or its terms cancel: then the median row's error sets the budget
+        row = np.maximum(c * few * np.maximum(spent, np.median(spent)), least_relative * scale) + least
+        # an element far above its row's rms may lose the floor's share of itself
         own = np.where(usable, c * honest + lowest * np.abs(want), 0.0)
         element = np.maximum(ELEMENT * np.repeat(row, length).reshape(want.shape), own)
-    worst = float((spent[scale > 0] / scale[scale > 0]).max(initial=0.0))
-    usual_worst = c * few * np.minimum(worst * scale, spent.max()) + least
+        worst = float((spent[scale > 0] / scale[scale > 0]).max(initial=0.0))
+        usual_worst = c * few * np.minimum(worst * scale, spent.max()) + least
+        lift = np.where(np.isfinite(row), np.maximum(usual_worst / row, 1.0), 1.0)
     return Rule(
         path=path,
         spec=native.spec,
@@ -127,7 +128,7 @@ def strict_rule(
         element=element,
         row=row,
         row_length=length,
-        lift=np.maximum(usual_worst / row, 1.0),
+        lift=lift,
         judged=None if judged.all() else judged,
     )
 
@@ -196,6 +197,8 @@ def find_gather(index: npt.NDArray[Any], sources: Sequence[F64]) -> IndexRule | 
     for source in sources:
         for dim in range(source.ndim):
             if index.max() >= source.shape[dim] or source.shape[dim] < 2:
+                continue
+            if bool((source == source.take([0], dim)).all()):  # any index would select it
                 continue
             found = _selects(index, source, dim, True) or _selects(index, source, dim, False)
             found = found or _orders(index, source, dim)

@@ -257,9 +257,11 @@ def test_foreign_code_is_judged_by_what_it_leaves() -> None:
     x = HostTensor.of(np.ones(3, np.float32))
     info, tree = host_code_candidate(lambda m, x: x * m.params["w"]).run({}, [x])
     assert info["inputs_changed"] == [] and info["aliases"] == [] and set(tree["buffers"]) == {"mask"}
-    info, _ = host_code_candidate(lambda m, x: x.add_(1)).run({}, [x])
+    info, _ = host_code_candidate(lambda m, x: x.data.add_(1)).run({}, [x])
     assert info["inputs_changed"] == [0] and info["aliases"] == [["output", "inputs[0]"]]
-    info, _ = host_code_candidate(lambda m, x: x + m.params["w"].add_(1)).run({}, [x])
+    with pytest.raises(HipwrightError, match="writes to tensor 0"):
+        host_code_candidate(lambda m, x: x.add_(1)).run({}, [x])
+    info, _ = host_code_candidate(lambda m, x: x + m.params["w"].data.add_(1)).run({}, [x])
     assert info["params_changed"] == [0]
 
 

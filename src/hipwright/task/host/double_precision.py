@@ -13,7 +13,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hipwright.task.host.ties import TieMarker
 
+_NAN_TO_NUM = (torch.ops.aten.nan_to_num, torch.ops.aten.nan_to_num_)
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
+
+
+LARGEST = float(torch.finfo(torch.float32).max)
 
 
 def _widen(value: Any) -> Any:
@@ -21,14 +25,24 @@ def _widen(value: Any) -> Any:
 
 
 class _Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
-    """Dtype arguments of operators: x.half(), x.to(torch.float32), torch.zeros(..., dtype=torch.bfloat16)."""
+    """Dtype arguments of operators: x.half(), x.to(torch.float32), torch.zeros(..., dtype=torch.bfloat16).
 
-    def __init__(self, choices: TieMarker | None) -> None:
+    largest: what nan_to_num makes of Inf by default, the largest number of the dtype that the code itself has.
+    """
+
+    def __init__(self, choices: TieMarker | None, largest: float) -> None:
         super().__init__()
         self._choices = choices
+        self._largest = largest
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         args, kwargs = pytree.tree_map(_widen, args), pytree.tree_map(_widen, kwargs or {})
+        if func.overloadpacket in _NAN_TO_NUM:
+            names = ("nan", "posinf", "neginf")
+            given = {**dict(zip(names, args[1:], strict=False)), **kwargs}
+            bounds = {"posinf": self._largest, "neginf": -self._largest}
+            kwargs = {**given, **{name: bounds[name] for name in bounds if given.get(name) is None}}
+            args = args[:1]
         return func(*args, **kwargs) if self._choices is None else self._choices.called(func, args, kwargs)
 
 
@@ -44,12 +58,15 @@ class _Literals(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch
 
 
 @contextmanager
-def float64(choices: TieMarker | None = None) -> Iterator[None]:
-    """A context in which no operator makes floats narrower than float64. choices: marks indices chosen among equals."""
+def float64(choices: TieMarker | None = None, largest: float = LARGEST) -> Iterator[None]:
+    """A context in which no operator makes floats narrower than float64.
+
+    choices: marks indices chosen among equals. largest: see `_Operators`.
+    """
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with _Operators(choices), _Literals():
+        with _Operators(choices, largest), _Literals():
             yield
     finally:
         torch.set_default_dtype(before)

@@ -14,7 +14,7 @@ import torch
 
 from hipwright.errors import TaskError
 from hipwright.task.host import state as states
-from hipwright.task.host.double_precision import float64, widen
+from hipwright.task.host.double_precision import LARGEST, float64, widen
 from hipwright.task.host.load import SUPPORTED, TaskModule, seed_everything
 from hipwright.task.host.special import SpecialValues
 from hipwright.task.host.ties import TieMarker
@@ -104,6 +104,7 @@ class _Run:
         self.model = reference.model(state)
         self._known = frozenset(state["buffers"])
         self.args: list[Any] = tree_to_torch(_own(inputs))
+        largest = torch.finfo(getattr(torch, close)).max if close else largest_number(self.args)
         if exact:
             states.to_double(self.model)
             cache: dict[int, torch.Tensor] = {}
@@ -113,7 +114,7 @@ class _Run:
         self._versions = [tensor._version for tensor in own]
         seed_everything(seed)
         before = _generators()
-        mode = mode or (float64(choices) if exact else nullcontext())
+        mode = mode or (float64(choices, largest) if exact else nullcontext())
         start = time.perf_counter()
         with torch.no_grad(), mode:
             self.result = self.file.guarded(lambda: self.model(*self.args), "forward")
@@ -166,6 +167,12 @@ def named_leaves(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from named_leaves(f"{path}[{str(key)!r}]", item)
+
+
+def largest_number(args: Any) -> float:
+    """The largest number that every float argument can hold; float32's without one."""
+    floats = [torch.finfo(tensor.dtype).max for _, tensor in named_leaves("", args) if tensor.is_floating_point()]
+    return float(min(floats, default=LARGEST))
 
 
 def _own(inputs: Tree) -> Tree:

@@ -156,7 +156,6 @@ MIXED = (
     "constant_rows",
     "spikes",
     "tiny",
-    "zeros90",
     "ties",
     "denormals",
 )

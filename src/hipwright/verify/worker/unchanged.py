@@ -64,7 +64,7 @@ def unchanged(subject: Any, given: Any, watch: LaunchWatch | None = None) -> Ite
     for number, (tensor, version) in enumerate(zip(tensors, before, strict=True)):
         if _version(tensor) != version:
             raise CandidateError(
-                f"an operator of the plan writes to tensor {number} of the inputs and parameters",
+                f"an operator writes to tensor {number} of the inputs and parameters",
                 status="input_mutated",
                 stage="launch",
             )
