@@ -222,7 +222,7 @@ class CaseDraws:
                 return "the reference gives NaN or Inf nearly everywhere"
             if rule.judged is not None and rule.judged.mean() < (0.9 if infinite else 0.99):
                 return "the honest baseline overflows"
-            share = rule.element[finite][large > 0] / large[large > 0]
-            if family == "large" and share.size and np.median(share) > LOST:
+            shown = large > 0
+            if family == "large" and shown.any() and np.median(rule.element[finite][shown] - LOST * large[shown]) > 0:
                 return "the honest baseline loses the result"
         return ""

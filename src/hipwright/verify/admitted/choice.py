@@ -19,10 +19,10 @@ from hipwright.verify.admitted.size_space import SizeSpace
 from hipwright.verify.admitted.trace import ShapeTrace, Side
 from hipwright.verify.oracle import Oracle
 
-MOST_SHAPES = 6  # chosen for one program
+MOST_SHAPES = 4  # chosen for one program
 LARGEST_ELEMENTS = 1 << 20  # of a chosen shape's inputs and outputs
 _DRAWN_ELEMENTS = 1 << 14  # of a drawn shape's inputs
-_DRAWN = 3  # for a program that accepts shapes derived for its task
+_DRAWN = 2  # for a program that accepts shapes derived for its task
 _DRAWN_ALONE = 8  # for one that accepts the given sizes of some axes only
 _SEARCH = (60, 240)  # shapes that are traced for one program: the least, the most
 _SEARCH_WORK = 6000  # comparisons of kernels times shapes that are traced

@@ -48,7 +48,7 @@ from hipwright.verify.verification import (
 FULL_LAUNCH_S = 20.0  # CPU seconds of one launch at the task's own shapes
 FULL_SECONDS = 1.5  # predicted kernel seconds above which the task's own shapes are skipped
 ADMITTED_SECONDS = 0.3  # predicted kernel seconds above which a chosen shape is not run
-OWN_SECONDS = 1.0  # predicted kernel seconds of the adversarial families at the task's own shapes together
+OWN_SECONDS = 0.15  # predicted kernel seconds of the adversarial families at the task's own shapes together
 CHECKED_SLOWDOWN = 10  # of the checked build, which alone runs in the fast gate
 # CPU seconds of each event that the checked run counts, on a laptop core; constants, so that predictions do not vary
 COSTS = {
@@ -296,8 +296,13 @@ class CpuVerification(Verification):
             for case in self.own_cases():
                 expected = self.predicted * elements(case) / small
                 first = case.family == self.first_family(case.workload)
-                if expected > FULL_SECONDS or (not first and spent + expected > OWN_SECONDS):
-                    self.skipped[case.workload if first else case.name] = too_long(f"about {expected:.1f}")
+                if expected > FULL_SECONDS or (spent and spent + expected > OWN_SECONDS):
+                    why = (
+                        f"about {expected:.1f}"
+                        if expected > FULL_SECONDS
+                        else f"over {OWN_SECONDS:g} with those before,"
+                    )
+                    self.skipped[case.workload if first else case.name] = too_long(why)
                     continue
                 spent += 0.0 if first else expected
                 try:
