@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from hipwright.config import cache_dir
 from hipwright.errors import CandidateError, GuardFailed
@@ -34,6 +33,7 @@ from hipwright.verify.candidate import (
     Rejected,
     judge,
 )
+from hipwright.verify.cpu.predicted import predicted_seconds
 from hipwright.verify.cpu.skipped import too_long
 from hipwright.verify.oracle import Oracle
 from hipwright.verify.reply import accepted_report
@@ -50,16 +50,6 @@ FULL_SECONDS = 1.5  # predicted kernel seconds above which the task's own shapes
 ADMITTED_SECONDS = 0.3  # predicted kernel seconds above which a chosen shape is not run
 OWN_SECONDS = 0.15  # predicted kernel seconds of the adversarial families at the task's own shapes together
 CHECKED_SLOWDOWN = 10  # of the checked build, which alone runs in the fast gate
-# CPU seconds of each event that the checked run counts, on a laptop core; constants, so that predictions do not vary
-COSTS = {
-    "read_bytes": 1e-9,
-    "write_bytes": 1e-9,
-    "lds_bytes_moved": 1e-9,
-    "barriers": 1e-5,
-    "wave_ops": 5e-6,
-    "atomics": 5e-8,
-}
-THREAD_SECONDS = 2e-8
 INTERLEAVED_SEED = 2
 ORDERS = (("forward", 0, POISON_A), ("reverse", 0, POISON_B), ("shuffle", 1, POISON_C))
 
@@ -203,7 +193,7 @@ class CpuVerification(Verification):
                 self.unclaimed(planned, error)
                 continue
             self.main = planned
-            self.predicted = max(self.predicted, sum(map(_predicted_seconds, answer.stats)))
+            self.predicted = max(self.predicted, sum(map(predicted_seconds, answer.stats)))
             return answer
         raise self.claims_nothing()
 
@@ -348,8 +338,3 @@ class CpuVerification(Verification):
             so = self.cache.path((build or self.builds[wave, checked]).blob)
         more = {} if launch_limit_s is None else {"launch_limit_s": launch_limit_s}
         return CandidateSession(self.zygote, self.program, state, so=so, wave=wave or 64, limits=self.limits, **more)
-
-
-def _predicted_seconds(entry: Mapping[str, Any]) -> float:
-    threads = prod(entry["grid"]) * prod(entry["block"])
-    return float(threads * THREAD_SECONDS + sum(entry[name] * cost for name, cost in COSTS.items()))
