@@ -136,13 +136,13 @@ def test_a_dropped_element_that_no_result_depends_on_is_not_counted(oracle_of) -
     assert found.tried < 12 and found.found == found.tried
 
 
-def test_values_near_the_largest_are_drawn_where_the_reference_keeps_them(oracle_of) -> None:
-    """A result that saturates at 65504 is wrong; a mean square overflows at 1e30 and gets smaller values."""
-    for body, least, most in (("x * 3", 1e29, 1e33), ("x / x.square().mean(-1, keepdim=True).sqrt()", 0.0, 1e6)):
+def test_values_beyond_the_range_of_half_are_drawn_where_the_reference_keeps_them(oracle_of) -> None:
+    """A float32 result that saturates at 65504 is wrong; a reference that overflows gets smaller values."""
+    for body, least, most in (("x * 3", 1e6, 1e8), ("x.pow(8).mean(-1)", 0.0, 1e5)):
         oracle = oracle_of(task(body, "torch.randn(9, 40)"))
         case = oracle.case(oracle.planned()[0].workload.name, "large")
         top = np.abs(case.inputs[0].to_f64()).max()
-        assert case.counts and least < top and (most > 1e20 or top < most)
+        assert case.counts and least < top < most
 
 
 def test_infinities_are_judged_where_they_become_the_largest_numbers(oracle_of) -> None:

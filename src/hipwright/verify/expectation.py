@@ -15,7 +15,7 @@ from hipwright.records import TolerancePolicy
 from hipwright.task import TaskHandle
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.verify import inputs as draws
-from hipwright.verify.expected import F64, Expected, Rule, rules
+from hipwright.verify.expected import F64, Expected, IndexRule, Rule, rules
 from hipwright.verify.sequences.carried_state import BuffersAfter, ReferenceStates, same_bits
 from hipwright.verify.tolerance import (
     UNIT,
@@ -233,15 +233,22 @@ def _zip_rules(path: str, native: Tree, exact: Tree, nudged: Tree, make: Any) ->
     return native
 
 
+def _among(gather: IndexRule, sources: Sequence[F64]) -> bool:
+    return any(gather.source is source for source in sources)
+
+
 def _with_gather(tree: Any, sources: Sequence[Any]) -> Any:
     """The tree with an `IndexRule` in each index leaf that selects from an input or a float output."""
-    usable = [s for s in (*sources, *(r.expected for r in rules(tree) if r.element is not None)) if s.ndim]
+    inputs = [source for source in sources if source.ndim]
+    outputs = [rule.expected for rule in rules(tree) if rule.element is not None and rule.expected.ndim]
 
     def one(node: Any) -> Any:
         if isinstance(node, Rule):
             if node.element is not None:
                 return node
-            gather = find_gather(node.expected, usable)
+            gather = find_gather(node.expected, inputs) or find_gather(node.expected, outputs)
+            if gather is not None and node.judged is not None and gather.any_index() and not _among(gather, inputs):
+                gather = None  # an output with equal elements alone says nothing about the index
             judged = node.judged if gather is None or node.judged is None else node.judged | gather.ties()
             return replace(node, gather=gather, judged=judged)
         if isinstance(node, tuple):

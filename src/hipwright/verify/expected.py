@@ -50,6 +50,10 @@ class IndexRule:
         same: Mask = valid & ((taken == self.values) | (np.isnan(taken) & np.isnan(self.values)))
         return same
 
+    def any_index(self) -> bool:
+        """Whether every index along `dim` selects the same values."""
+        return bool((self.source == self.source.take([0], self.dim)).all())
+
     def ties(self) -> Mask:
         """Where several elements of the source have the selected value, so that any of their indices is accepted."""
         kept = self.values if self.keepdim else np.expand_dims(self.values, self.dim)

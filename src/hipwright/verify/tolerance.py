@@ -198,8 +198,6 @@ def find_gather(index: npt.NDArray[Any], sources: Sequence[F64]) -> IndexRule | 
         for dim in range(source.ndim):
             if index.max() >= source.shape[dim] or source.shape[dim] < 2:
                 continue
-            if bool((source == source.take([0], dim)).all()):  # any index would select it
-                continue
             found = _selects(index, source, dim, True) or _selects(index, source, dim, False)
             found = found or _orders(index, source, dim)
             if found is not None:

@@ -12,3 +12,7 @@ def get_inputs():
     m[0, 0, 3] = False
     m[1, 0, 7] = False
     return [torch.randn(2, 8, 20, 32), torch.randn(2, 2, 30, 32), torch.randn(2, 2, 30, 32), m]
+
+
+def get_init_inputs():
+    return []

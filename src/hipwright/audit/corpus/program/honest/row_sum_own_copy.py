@@ -8,8 +8,14 @@ extern "C" __global__ void row_sum(float* own, float* y, int cols) {
     for (int j = threadIdx.x; j < cols; j += 64) row[j] = row[j] * 2.0f;
     __syncthreads();
     for (int j = threadIdx.x; j < cols; j += 64) acc += row[j];
-    for (int d = 32; d > 0; d >>= 1) acc += __shfl_xor(acc, d);
-    if (threadIdx.x == 0) y[blockIdx.x] = acc * 0.5f;
+    __shared__ float part[64];
+    part[threadIdx.x] = acc;
+    __syncthreads();
+    for (int d = 32; d > 0; d >>= 1) {
+        if (threadIdx.x < d) part[threadIdx.x] += part[threadIdx.x + d];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) y[blockIdx.x] = part[0] * 0.5f;
 }
 '''
 
