@@ -30,11 +30,11 @@ def text() -> str:
 def test_programs_are_timed_and_wrong_ones_marked(
     task: Path, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "relu(" in text
+    assert " relu(" in text
     same, wrong, out = tmp_path / "same.py", tmp_path / "other/wrong.py", tmp_path / "out.jsonl"
     wrong.parent.mkdir()
     same.write_text(text)
-    wrong.write_text(text.replace("relu(", "fabsf("))
+    wrong.write_text(text.replace(" relu(", " fabsf("))
     asked = ["--target", "cpu", "--rounds", "2", "--out", str(out)]
     assert main(["compare", str(task), str(same), str(wrong), *asked]) == 0
     told = json.loads(out.read_text())
@@ -47,7 +47,7 @@ def test_programs_are_timed_and_wrong_ones_marked(
 
 def test_what_does_not_run_is_told(task: Path, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     broken = tmp_path / "broken.py"
-    broken.write_text(text.replace("relu(", "relu(("))
+    broken.write_text(text.replace(" relu(", " relu(("))
     assert main(["compare", str(task), str(broken), "--target", "cpu", "--rounds", "1"]) == 1
     assert "broken.py: refused: " in capsys.readouterr().out
     broken.write_text("not a program")
