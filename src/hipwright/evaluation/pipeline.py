@@ -64,7 +64,7 @@ class Evaluator(EvaluationContext):
         # it detects races and out-of-bounds accesses
         verify = [verify_cpu_stage(self, oracle, gate)] if CPU.name in self.targets else []
         verify += [verify_gpu_stage(self, name, oracle, gate) for name in self.gpus]
-        build = build_stage(build_plan(self, every_wave=thorough))
+        build = build_stage(build_plan(self, every_wave=thorough, sides=gate == "full"))
         state = advance(state, PARSE, build, *verify, trace_stage(self, oracle))
         for name in self.gpus:
             timing = full_timing(self, name, gate, again=thorough)

@@ -89,18 +89,18 @@ class BuildPlan:
             )
 
 
-def build_plan(context: EvaluationContext, *, every_wave: bool = False) -> BuildPlan:
+def build_plan(context: EvaluationContext, *, every_wave: bool = False, sides: bool = True) -> BuildPlan:
     """The builds that an evaluation on the context's targets needs.
 
-    every_wave: the cpu target's checked build for each wave size, including those that no target uses.
+    every_wave: the cpu target's checked build for each wave size, including those that no target uses. sides: also
+    those of the sides of device headers that the program can tell apart, where the cpu target is one of the targets.
     """
     kinds: list[tuple[int, bool]] = []
     if CPU.name in context.targets:
         waves = sorted({*context.waves, 32, 64} if every_wave else {*context.waves})
         kinds = [(wave, checked) for wave in waves for checked in (True, False) if checked or wave in context.waves]
     gpus = {name: task.gpu for name, task in context.gpus.items()}
-    sides = bool(kinds) and every_wave
-    return BuildPlan(context.cache, context.unsafe, gpus, context.amd, tuple(kinds), sides)
+    return BuildPlan(context.cache, context.unsafe, gpus, context.amd, tuple(kinds), sides and bool(kinds))
 
 
 def build_stage(plan: BuildPlan) -> EvaluationStage[Builds]:
