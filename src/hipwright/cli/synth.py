@@ -114,7 +114,10 @@ def _run(output: CommandOutput, job: SynthesisJob) -> int:
         result = run_synthesis(job, listener=progress)
     if result.interrupted:
         output.say(f"interrupted with {len(result.made)} of {job.count} tasks: --resume goes on")
-        return interrupted_code()
+        code = interrupted_code()
+        if output.json_mode:
+            output.result({"interrupted": True, "tasks": len(result.made), "exit_code": code})
+        return code
     summary = result.summary()
     if output.json_mode:
         output.result(summary)
