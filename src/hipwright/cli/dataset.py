@@ -61,7 +61,10 @@ def build(
     if count is not None:
         tasks = _composed(output, out, count, seed, **how)
     if tasks is None:
-        return interrupted_code()
+        code = interrupted_code()
+        if json_mode:
+            output.result({"interrupted": True, "tasks": 0, "exit_code": code})
+        return code
     with DatasetProgress(output, "tasks") as progress:
         found = build_dataset(tasks, out, settings, **how, listener=progress)
     if found.interrupted:
