@@ -22,7 +22,7 @@ from hipwright.verify.oracle import Oracle
 MOST_SHAPES = 4  # chosen for one program
 LARGEST_ELEMENTS = 1 << 20  # of a chosen shape's inputs and outputs
 _DRAWN_ELEMENTS = 1 << 14  # of a drawn shape's inputs
-_DRAWN = 2  # for a program that accepts shapes derived for its task
+_DRAWN_AXES = 3  # of a program that accepts shapes derived for its task: each is larger once, beside odd sizes
 _DRAWN_ALONE = 8  # for one that accepts the given sizes of some axes only
 _SEARCH = (60, 240)  # shapes that are traced for one program: the least, the most
 _SEARCH_WORK = 6000  # comparisons of kernels times shapes that are traced
@@ -171,7 +171,7 @@ class AdmittedShapes:
         free = [s for s in self.space.symbols if self._moves(start, s)]
         alone = base.origin != "derived"
         for kinds in self._draws(free, alone):
-            if len(found) >= (_DRAWN_ALONE if alone else _DRAWN):
+            if len(found) >= (_DRAWN_ALONE if alone else 1 + min(len(free), _DRAWN_AXES)):
                 break
             shapes = self.space.put(start, {symbol: self._drawn_size(symbol, kind) for symbol, kind in kinds.items()})
             if elements(shapes) > max(_DRAWN_ELEMENTS, 2 * elements(start)) or self.follow(shapes).refused:
