@@ -24,6 +24,7 @@ from hipwright.llm.cost.budget import Budget, SpendingLimits
 from hipwright.llm.cost.prices import Prices
 from hipwright.llm.models import check_model, open_model
 from hipwright.llm.records import Message, Request
+from hipwright.toolchain.device_headers import inlined
 from tests import warm
 from tests.llm.checkpoints import EXAMPLE, PROGRAM, by_heart, random_chat
 
@@ -176,7 +177,7 @@ def test_a_compact_checkpoint_gives_one_fenced_program(learnt: Path, client: Cli
     assert answer.finish == "stop"
     read = read_answer(answer.text, answer.finish)
     assert hasattr(read, "program"), read
-    assert read.program.text.strip() == expand(PROGRAM).strip() and "erff" in read.program.text
+    assert read.program.text.strip() == expand(PROGRAM).strip() and "erff" in inlined(read.program.text)
     repair = (
         *asking(learnt, about(EXAMPLE)).messages,
         Message(role="assistant", text="?"),

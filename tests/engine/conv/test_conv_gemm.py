@@ -11,8 +11,8 @@ from torch import nn
 
 from hipwright.engine import explain, space, write
 from tests.engine.conv.test_conv_templates import Then, draw
-from tests.engine.gemm.test_gemm import on_matrix_units
-from tests.engine.harness import captured, check, compare, kernels_in, reference, run
+from tests.engine.gemm.test_gemm import run_on_matrix_units
+from tests.engine.harness import captured, check, compare, kernels_in, reference
 from tests.engine.template_builds import program_builds
 
 HALF, BRAIN = torch.float16, torch.bfloat16
@@ -89,8 +89,7 @@ def test_dtypes(layer: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) ->
 def test_matrix_units(layer: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     model, x = normal(Then(layer), dtype), draw(*shape, dtype=dtype)
     program = write(captured(model, [x]), chosen(model, x))
-    got, _ = run(on_matrix_units(program), model, [x], wave=64)
-    compare(got, *reference(model, [x])[:2])
+    compare(run_on_matrix_units(program, model, [x]), *reference(model, [x])[:2])
 
 
 @pytest.mark.parametrize("knobs", [{"GEMM_M": 64, "GEMM_K": 16}, {"GEMM_M": 32, "GEMM_N": 64, "GEMM_K": 32}])

@@ -69,6 +69,12 @@ def chosen(model: nn.Module, inputs: list[torch.Tensor], way: str, **more: Any) 
     return {**calls, **more}
 
 
+def run_on_matrix_units(program: Program, model: nn.Module, inputs: list[torch.Tensor]) -> Any:
+    """The outputs of the program as CDNA compiles it; the cpu target emulates MFMA instructions."""
+    assert "#if GEMM_MFMA" in program.text and "__builtin_amdgcn_mfma" in program.text
+    return run(program, model, inputs, wave=64, side="amd")[0]
+
+
 def verify(model: nn.Module, inputs: list[torch.Tensor], way: str, *, wave: int = 64, **more: Any) -> str:
     return check(model, inputs, choices=chosen(model, inputs, way, **more), wave=wave)
 
@@ -168,8 +174,7 @@ def test_matrix_units(dtype: torch.dtype, tile: int) -> None:
     model = Of(lambda a, b, r: F.gelu(a @ b.transpose(-1, -2)) + r)
     inputs = [draw(2, 45, 38, dtype=dtype), draw(2, 67, 38, dtype=dtype), draw(67, dtype=dtype)]
     program = write(captured(model, inputs), chosen(model, inputs, "gemm", GEMM_M=tile))
-    got, _ = run(program, model, inputs, wave=64, side="amd")  # the cpu target emulates these instructions
-    compare(got, *reference(model, inputs)[:2])
+    compare(run_on_matrix_units(program, model, inputs), *reference(model, inputs)[:2])
 
 
 # ---------------------------------------------------------------- few rows

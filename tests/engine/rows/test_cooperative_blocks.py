@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 
 from hipwright.engine import space, write
-from hipwright.engine.templates.rows.row_cache import ON_AMD
 from hipwright.records import Program
+from hipwright.toolchain.cpu.sides import Side
+from hipwright.toolchain.device_headers import inlined
 from tests.engine.harness import Op, captured, compare, reference, run
 from tests.engine.rows.test_half_type_rows import twin
 from tests.engine.template_builds import program_builds
@@ -20,6 +21,8 @@ from tests.engine.template_builds import program_builds
 INFINITY = float("inf")
 SMALL = {"ROW_BLOCK": 64, "ROW_ITEMS": 2, "COOP_BLOCKS": 4}
 """A block has a tile of 512 floats, the blocks of a row keep four times that."""
+SIDES: tuple[Side, ...] = ("", "amd")
+"""The row cache in LDS, and in registers."""
 LENGTHS = (1, 5, 511, 2048, 2600, 4096, 5003)
 """Lengths: blocks without an element, a cut tile, full blocks, rows that exceed registers and LDS."""
 
@@ -98,13 +101,11 @@ def test_values(function: Callable[..., Any], dtype: torch.dtype, wave: int, lds
 def test_cached_tiles(knobs: dict[str, int], lds_cache: int, amd: bool) -> None:
     """Any number and shape of cached tiles, also none that fits; in LDS, and in registers as on AMD."""
     model, written = Op(softmax), programmed(softmax, torch.float32, lds_cache=True, LDS_TILES=lds_cache, **knobs)
-    if amd:
-        assert written.text.count(ON_AMD) > 4  # two bodies, or one with twins
-        written = Program(text=written.text.replace(ON_AMD, "#if 1"), knobs=written.knobs)
+    assert "ROW_CACHE(" in written.text and written.text.count("UNROLL_ROW_CACHE") > 1
     for length in (1000, 5003):
         x = draw(3, length)
         expected, native, _ = reference(model, [x])
-        got, _ = run(written, model, [x])
+        got, _ = run(written, model, [x], side="amd" if amd else "")
         compare(got, expected, native)
 
 
@@ -179,7 +180,9 @@ def test_lanes_synchronise_after_waiting() -> None:
     """Lanes leave a waiting loop at different times on NVIDIA, and would shuffle without the others: without a barrier
     four programs were wrong on an H200, and the cpu target cannot show it.
     """
-    gather = programmed(softmax, torch.float32).text.split("T combine_published_partials(")[1].split("\n}")[0]
+    text = programmed(softmax, torch.float32).text
+    assert "combine_published_partials<" in text
+    gather = inlined(text).split("T combine_published_partials(")[1].split("\n}")[0]
     loop, rest = gather.split("await_partial<T>", 1)
     assert "__syncthreads" not in loop and rest.index("__syncthreads()") < rest.index("block_reduce")
 
@@ -193,6 +196,6 @@ def test_strided_rows_in_lds(shape: tuple[int, int, int, int]) -> None:
     for small in ((9, 3, *shape[2:]), (2, 5, 3, 8)):
         x = draw(small[0] * small[1], small[2] * small[3]).view(small) + 5
         expected, native, _ = reference(model, [x])
-        for text in (written.text, written.text.replace(ON_AMD, "#if 1")):
-            got, _ = run(Program(text=text, knobs=written.knobs), model, [x])
+        for side in SIDES:
+            got, _ = run(written, model, [x], side=side)
             compare(got, expected, native)

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from hipwright.engine import write
+from hipwright.toolchain.device_headers import inlined
 from tests.engine.harness import Op, captured, compare, reference, run
 from tests.engine.template_builds import builds
 
@@ -63,7 +64,8 @@ def test_indices_of_rows_with_nan_and_infinity(*, largest: bool) -> None:
     x[4], x[4, 500], x[5] = 0.0, -0.0, 3.0
     x[6, [999, 20]] = 1e30 if largest else -1e30
     text = checked(model, [x])
-    assert "__reduce_max_sync" in text  # which is only built here: no processor has it
+    assert "block_reduce<ROW_BLOCK>(" in text and "IndexedValue<float, int>" in text
+    assert "__reduce_max_sync" in inlined(text)  # which is only built here: no processor has it
 
 
 def test_small_kernels_build_everywhere() -> None:
