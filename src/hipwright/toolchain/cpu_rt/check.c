@@ -191,6 +191,7 @@ static void hw_access(uint64_t address, uint64_t size, uint32_t access, uint32_t
 
 // Called by the instrumented kernel before each access (see rt.h).
 HW_HIDDEN void hw_check(uint64_t address, uint64_t size, uint32_t access, uint32_t line) {
+    if (hw.tick_waits) hw.tick_waits = 0, hw_yield();
     hw.busy = 1;
     if (access & HW_ATOMIC && hw.preemptions) hw_preempt();
     hw_contended = 0;

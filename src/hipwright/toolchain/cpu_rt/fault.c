@@ -59,7 +59,10 @@ static void on_tick(int number, siginfo_t *info, void *context) {
     (void)number, (void)info, (void)context;
     if (!hw.launch || !hw.thread) return;
     if (cpu_us() > hw.deadline_us) hw_stop(HW_TIMEOUT, "the launch did not end within its time limit");
-    if (!hw.busy && ++hw.ticks_here > 1) hw_yield();
+    if (hw.busy || ++hw.ticks_here <= 1) return;
+    // checked: at the next check, so that nothing comes between the check of an atomic and the atomic itself
+    if (hw.launch->checked) hw.tick_waits = 1;
+    else hw_yield();
 }
 
 static void start_timer(void) {

@@ -106,7 +106,7 @@ static struct {
     void *main_sp;
     uint64_t next_block, blocks, stride, shift, random, deadline_us;
     hw_fiber *free_fibers;
-    uint32_t fibers, now, launch_time, busy, residents, turn, ticks_here, atomics_here, preemptions;
+    uint32_t fibers, now, launch_time, busy, residents, turn, ticks_here, tick_waits, atomics_here, preemptions;
     hw_block *resident[64];
 } hw;
 
