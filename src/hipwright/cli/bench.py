@@ -178,7 +178,7 @@ def _run(output: CommandOutput, request: BenchRequest) -> int:
     if request.out is not None:
         report.write(request.out)
     if output.json_mode:
-        output.result(report.summary())
+        output.result(report.summary() | ({"interrupted": True} if report.interrupted else {}))
     else:
         print_benchmark(output.console(), report)
     return _exit_code(output, report)
