@@ -159,12 +159,12 @@ class CaseDraws:
 
     def drawn_case(self, workload: str, family: str) -> VerificationCase:
         """The case, without what it proves: the first of the attempts that can be judged, or the last."""
-        attempts = [self._attempt(workload, family, attempt) for attempt in self._attempts(family)[:1]]
-        for attempt in self._attempts(family)[1:]:
-            if not attempts[-1].rejected:
-                break
-            attempts.append(self._attempt(workload, family, attempt))
-        return attempts[-1]
+        attempts = self._attempts(family)
+        for attempt in attempts[:-1]:
+            case = self._attempt(workload, family, attempt)
+            if not case.rejected:
+                return case
+        return self._attempt(workload, family, attempts[-1])
 
     def _attempts(self, family: str) -> tuple[_Attempt, ...]:
         """What to try in turn: `large` values that the reference can represent; for the second call whole numbers."""

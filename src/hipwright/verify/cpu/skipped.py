@@ -19,6 +19,11 @@ def too_long(seconds: str) -> str:
     return f"{seconds} s on {CPU}; verified at smaller shapes"
 
 
+def budget_spent(seconds: float) -> str:
+    """The reason for a family at the task's own shapes after others took what may be spent on them there."""
+    return f"{seconds:g} s for families at this shape on {CPU} are spent"
+
+
 def unseen(verdicts: Iterable[Verdict]) -> dict[str, str]:
     """{workload: why} of the task's own workloads that were too costly for the cpu target and that no verdict includes.
 

@@ -34,7 +34,7 @@ from hipwright.verify.candidate import (
     judge,
 )
 from hipwright.verify.cpu.predicted import predicted_seconds
-from hipwright.verify.cpu.skipped import too_long
+from hipwright.verify.cpu.skipped import budget_spent, too_long
 from hipwright.verify.oracle import Oracle
 from hipwright.verify.reply import accepted_report
 from hipwright.verify.sequences.call_sequence import alternating_memory
@@ -287,12 +287,8 @@ class CpuVerification(Verification):
                 expected = self.predicted * elements(case) / small
                 first = case.family == self.first_family(case.workload)
                 if expected > FULL_SECONDS or (spent and spent + expected > OWN_SECONDS):
-                    why = (
-                        f"about {expected:.1f}"
-                        if expected > FULL_SECONDS
-                        else f"over {OWN_SECONDS:g} with those before,"
-                    )
-                    self.skipped[case.workload if first else case.name] = too_long(why)
+                    why = too_long(f"about {expected:.1f}") if expected > FULL_SECONDS else budget_spent(OWN_SECONDS)
+                    self.skipped[case.workload if first else case.name] = why
                     continue
                 spent += 0.0 if first else expected
                 try:
