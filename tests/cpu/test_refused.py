@@ -10,6 +10,7 @@ import pytest
 
 from hipwright.toolchain.cpu import audit as cpu_audit
 from hipwright.toolchain.cpu import build as cpu
+from hipwright.toolchain.cpu import compiler
 from hipwright.toolchain.cpu.ir import IrModule
 
 KERNEL = 'extern "C" __global__ void k(float* y) { y[threadIdx.x] = 1.0f; }\n'
@@ -52,7 +53,7 @@ def test_a_constructor_would_have_run(tmp_path: Path) -> None:
     library, mark = tmp_path / "k.so", tmp_path / "mark"
     body = f'extern "C" {{ int creat(const char*, unsigned); }}\n__attribute__((constructor)) void go() {{ creat("{mark}", 0600); }}\n'
     script = '"$zig" clang "$@" -c -o k.o k.hip && "$zig" ld.lld -shared -o k.so k.o'
-    linked = cpu._run(script, [*cpu._FLAGS, *cpu._march()], {"k.hip": body.encode()}, "k.so", False)
+    linked = compiler._run(script, [*compiler._FLAGS, *compiler._march()], {"k.hip": body.encode()}, "k.so", False)
     library.write_bytes(linked.files["k.so"])
     assert cpu_audit.check_library(linked.files["k.so"]) is not None  # the second gate sees it too
     ctypes.CDLL(str(library))

@@ -5,15 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hipwright.toolchain.cpu import build as cpu
-from hipwright.toolchain.cpu.sides import TargetSide, target_sides
+from hipwright.toolchain.cpu.sides import CDNA, NVIDIA, RDNA, TargetSide, sides_to_build, target_sides
 from tests.engine.harness import CACHE
 
-MMA, AMD_64, AMD_32, PLAIN_32 = (
-    TargetSide(32, "nvidia"),
-    TargetSide(64, "amd"),
-    TargetSide(32, "amd"),
-    TargetSide(32, ""),
-)
+BOTH = (CDNA, NVIDIA)
 
 
 @pytest.mark.parametrize(
@@ -21,16 +16,35 @@ MMA, AMD_64, AMD_32, PLAIN_32 = (
     [
         ("int a = warpSize;", ()),
         ("load_tile<1, 4>(x, 0, 4, n);", ()),
-        ("vector_test_pays(n)", (AMD_32,)),
-        ("is_vector_aligned<float, 4>(p) && warpSize == 64", (AMD_32, AMD_64, PLAIN_32)),
-        ("#if GEMM_MFMA", (AMD_32, AMD_64)),
-        ("#if GEMM_MMA", (MMA,)),
-        ("#if GEMM_MFMA || GEMM_MMA", (MMA, AMD_64)),
-        ("#if GEMM_MMA\n__shfl(x, 1)", (MMA, AMD_64, AMD_32)),
+        ("vector_test_pays(n)", BOTH),
+        ("is_vector_aligned<float, 4>(p) && warpSize == 64", (*BOTH, RDNA)),
+        ("#if GEMM_MFMA", BOTH),
+        ("#if GEMM_MFMA\n__shfl(x, 1)", BOTH),
+        ("#if GEMM_MMA", BOTH),
+        ("#if GEMM_MFMA || GEMM_MMA", BOTH),
+        ("#if GEMM_MMA\n__shfl(x, 1)", (*BOTH, RDNA)),
+        ("#if GEMM_MFMA\nif (ROW_CACHE)", (*BOTH, RDNA)),
     ],
 )
 def test_the_sides_that_a_source_can_tell(source: str, sides: tuple[TargetSide, ...]) -> None:
     assert target_sides(source) == sides
+
+
+def test_every_side_that_a_source_can_tell_is_built_checked_once() -> None:
+    """The builds of the first side are those that all stages run; matrix units are emulated too slowly for that."""
+    kinds = ((64, True), (64, False))
+    assert sides_to_build("vector_test_pays(n)", kinds, every=True) == (dict.fromkeys(kinds, "amd"), (NVIDIA,))
+    assert sides_to_build("#if GEMM_MFMA", kinds, every=True) == ({(64, True): "amd", (64, False): ""}, (NVIDIA,))
+    assert sides_to_build("warpSize", kinds, every=True) == (dict.fromkeys(kinds, ""), ())
+    assert sides_to_build("#if GEMM_MFMA", kinds, every=False)[1] == ()
+    small = ((32, True), (32, False))
+    assert sides_to_build("#if GEMM_MMA", small, every=True) == (dict.fromkeys(small, "nvidia"), (CDNA,))
+
+
+def test_a_wave_that_is_built_for_information_gives_way_to_a_side() -> None:
+    kinds = ((32, True), (64, True), (64, False))
+    assert (32, True) in sides_to_build("warpSize", kinds, every=True)[0]
+    assert (32, True) not in sides_to_build("#if GEMM_MFMA", kinds, every=True)[0]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from msgspec import structs
 from hipwright.evaluation.context import EvaluationContext
 from hipwright.evaluation.features import features
 from hipwright.evaluation.missing import NOT_ASKED
-from hipwright.evaluation.results import Assessment, Builds, Findings, build_verdict, library_shares
+from hipwright.evaluation.results import Assessment, Builds, Findings, PendingBuilds, build_verdict, library_shares
 from hipwright.evaluation.stages import EvaluationStage, EvaluationState, advance
 from hipwright.measure.cost import coverage
 from hipwright.measure.estimate import estimate
@@ -24,7 +24,7 @@ from hipwright.targets import CPU, OFFLINE, TARGETS
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
-from hipwright.toolchain.cpu.sides import target_sides
+from hipwright.toolchain.cpu.sides import sides_to_build
 from hipwright.verify import WORKER, Oracle, checked_trace, verify_cpu
 from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.verification import UNCLAIMED, Gate
@@ -65,28 +65,32 @@ class BuildPlan:
         gpu = {name: partial(gpu.build, hip, dict(defines)) for name, gpu in self.gpus.items()}
         where: dict[str, Any] = {"cache": self.cache, "unsafe": self.unsafe}
         amd = {name: partial(amdgpu.build, hip, name, defines, **where) for name in self.amd}
-        told = target_sides(hip) if self.sides else ()
+        judged, others = sides_to_build(hip, self.cpu, every=self.sides)
         host = {
-            (wave, checked): partial(cpu.build, hip, defines, wave=wave, checked=checked, **where)
-            for wave, checked in self.cpu
-            if not told or (wave, False) in self.cpu  # a side takes the place of a build for information
+            (wave, checked): partial(cpu.build, hip, defines, wave=wave, side=side, checked=checked, **where)
+            for (wave, checked), side in judged.items()
         }
         sides = {
-            one: partial(cpu.build, hip, defines, wave=one.wave, side=one.side, checked=True, **where) for one in told
+            one: partial(cpu.build, hip, defines, wave=one.wave, side=one.side, checked=True, **where) for one in others
         }
         if len(gpu) == 1 and not (amd or host):
             return Builds(gpu={name: job() for name, job in gpu.items()})
-        with ThreadPoolExecutor(max_workers=2 + len(self.gpus)) as pool:
+        pool = ThreadPoolExecutor(max_workers=2 + len(self.gpus))
+        try:
             on_gpu = {name: pool.submit(job) for name, job in gpu.items()}
-            on_amd = {name: pool.submit(job) for name, job in amd.items()}
-            on_host = {kind: pool.submit(job) for kind, job in host.items()}
+            # the build without checks comes last: it finds the front end's work of the checked one
+            on_host = {kind: pool.submit(job) for kind, job in host.items() if kind[1]}
             on_sides = {one: pool.submit(job) for one, job in sides.items()}
+            on_host |= {kind: pool.submit(job) for kind, job in host.items() if not kind[1]}
+            on_amd = PendingBuilds({name: pool.submit(job) for name, job in amd.items()})
             return Builds(
-                amd={name: future.result() for name, future in on_amd.items()},
                 cpu={kind: future.result() for kind, future in on_host.items()},
                 gpu={name: future.result() for name, future in on_gpu.items()},
                 sides={one: future.result() for one, future in on_sides.items()},
+                amd=on_amd,
             )
+        finally:
+            pool.shutdown(wait=False)
 
 
 def build_plan(context: EvaluationContext, *, every_wave: bool = False, sides: bool = True) -> BuildPlan:
@@ -104,16 +108,26 @@ def build_plan(context: EvaluationContext, *, every_wave: bool = False, sides: b
 
 
 def build_stage(plan: BuildPlan) -> EvaluationStage[Builds]:
-    """Compiles a parsed program by a plan. Ends one with a failed build."""
+    """Compiles a parsed program by a plan. Ends one with a failed build.
+
+    Where the cpu target verifies next, builds for other machines go on meanwhile, and its stage ends one that fails.
+    """
 
     def work(state: EvaluationState) -> Builds:
         return plan.build(_parsed(state), state.program.knobs)
 
     def keep(state: EvaluationState, builds: Builds) -> EvaluationState:
         state = replace(state, found=replace(state.found, builds=builds))
-        return state.ended(build_verdict(builds.first_failed)) if builds.first_failed is not None else state
+        return state if builds.cpu and builds.runnable else _without_failed(state)
 
     return EvaluationStage("build", work, keep)
+
+
+def _without_failed(state: EvaluationState) -> EvaluationState:
+    """The state, ended by the first of its builds that failed. Waits for those that still run."""
+    builds = replace(state.found.builds, amd=dict(state.found.builds.amd))
+    state = replace(state, found=replace(state.found, builds=builds))
+    return state if builds.first_failed is None else state.ended(build_verdict(builds.first_failed))
 
 
 def compile_ahead(program: Program, gpus: Mapping[str, GpuContext]) -> None:
@@ -146,7 +160,11 @@ def verify_cpu_stage(context: EvaluationContext, oracle: Oracle, gate: Gate) -> 
             sides=state.found.builds.sides,
         )
 
-    return EvaluationStage("verify", work, keep_verdict(CPU.name))
+    def keep(state: EvaluationState, verdict: Verdict) -> EvaluationState:
+        state = _without_failed(state)
+        return state if state.end is not None else keep_verdict(CPU.name)(state, verdict)
+
+    return EvaluationStage("verify", work, keep)
 
 
 def verify_gpu_stage(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from math import exp, log
 from typing import Any
@@ -22,11 +23,31 @@ from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cpu.sides import TargetSide
 
 
+class PendingBuilds(Mapping[str, Build]):
+    """Builds by target that may still run; each is waited for when it is asked for."""
+
+    def __init__(self, futures: Mapping[str, Future[Build]]) -> None:
+        self._futures = futures
+
+    def __getitem__(self, target: str) -> Build:
+        return self._futures[target].result()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._futures)
+
+    def __len__(self) -> int:
+        return len(self._futures)
+
+    def known(self) -> dict[str, Build]:
+        """The builds that the machine could make. Waits for them."""
+        return {name: future.result() for name, future in self._futures.items() if future.exception() is None}
+
+
 @dataclass(frozen=True)
 class Builds:
     """One program's builds. amd, gpu: by target; cpu: by (wave size, whether every access is checked).
 
-    sides: checked builds for the cpu target of the sides that the program can tell apart.
+    sides: checked builds for the cpu target of the sides that the program can tell apart. amd may be `PendingBuilds`.
     """
 
     amd: Mapping[str, Build] = field(default_factory=dict)
@@ -35,8 +56,13 @@ class Builds:
     sides: Mapping[TargetSide, Build] = field(default_factory=dict)
 
     @property
+    def runnable(self) -> bool:
+        """Whether the builds that run on this machine succeeded."""
+        return all(build.ok for kind in (self.cpu, self.gpu, self.sides) for build in kind.values())
+
+    @property
     def first_failed(self) -> Build | None:
-        """The first failed build, which rejects the program; None where all succeeded."""
+        """The first failed build, which rejects the program; None where all succeeded. Waits for pending ones."""
         kinds: tuple[Mapping[Any, Build], ...] = (self.amd, self.cpu, self.gpu, self.sides)
         return next((build for kind in kinds for build in kind.values() if not build.ok), None)
 
@@ -164,6 +190,8 @@ def rejected(task: str, program: Program, verdict: Verdict, found: Findings, whe
 
     task: the task's key; where: the target that rejected it, "" for every target that runs.
     """
+    if isinstance(found.builds.amd, PendingBuilds):  # an error of the machine ended the evaluation meanwhile
+        found = replace(found, builds=replace(found.builds, amd=found.builds.amd.known()))
     found = found.with_verdict(verdict, *([where] if where else [n for n in found.targets if TARGETS.runs(n)]))
     return Evaluation(
         task=task,

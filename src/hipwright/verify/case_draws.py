@@ -81,6 +81,7 @@ class CaseDraws:
         self._domains: dict[str, draws.Domain] = {}
         self._known_special: draws.Special | None = None
         self._states: dict[int, Tree] = {}
+        self._suited: dict[str, int] = {}
 
     @abstractmethod
     def first_workload(self) -> str:
@@ -160,11 +161,14 @@ class CaseDraws:
     def drawn_case(self, workload: str, family: str) -> VerificationCase:
         """The case, without what it proves: the first of the attempts that can be judged, or the last."""
         attempts = self._attempts(family)
-        for attempt in attempts[:-1]:
+        start = 0 if workload == self.first_workload() else self._suited.get(family, 0)
+        for number, attempt in enumerate(attempts[start:], start):
             case = self._attempt(workload, family, attempt)
-            if not case.rejected:
-                return case
-        return self._attempt(workload, family, attempts[-1])
+            if not case.rejected or number == len(attempts) - 1:
+                break
+        if workload == self.first_workload():
+            self._suited[family] = number  # no larger scale is tried on other workloads
+        return case
 
     def _attempts(self, family: str) -> tuple[_Attempt, ...]:
         """What to try in turn: `large` values that the reference can represent; for the second call whole numbers."""

@@ -240,9 +240,16 @@ class Oracle(CaseDraws):
         case = self.drawn_case(workload, family)
         if case.rejected or self.kernelbench or family == MUTATED:
             return case
+        if workload not in self._planned_names():  # chosen for one program: other evidence is not worth its time
+            found = case_evidence_of(case.expected, case.inputs, None)
+            return replace(case, degenerate=found.degenerate, rejects=found.rejects - {"other_inputs"})
         other = self.case(workload, MUTATED)
         found = case_evidence_of(case.expected, case.inputs, other.expected if not other.rejected else None)
         return replace(case, degenerate=found.degenerate, rejects=found.rejects)
+
+    def _planned_names(self) -> set[str]:
+        held = [one for part in self._held.values() for one in part or ()]
+        return {planned.workload.name for planned in (*self.planned(), *held)}
 
     def prepare(self, *, every: bool = True) -> None:
         """Computes the cases of a verification now instead of on first use. every: those of the full gate."""

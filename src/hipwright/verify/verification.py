@@ -305,8 +305,8 @@ class Verification:
 
     def _shapes(self) -> dict[str, list[str]]:
         """The input shapes of the workloads that the verdict rests on."""
-        first = {name: self.oracle.case(name, self.first_family(name)).inputs for name in self.evidence.workloads()}
-        return {name: [f"{t.dtype}{list(t.shape)}" for t in tensor_leaves(inputs)] for name, inputs in first.items()}
+        specs = {name: self.oracle.handle.workload(name).specs for name in self.evidence.workloads()}
+        return {name: [f"{spec.dtype}{list(spec.shape)}" for spec in held] for name, held in specs.items()}
 
 
 def elements(case: VerificationCase) -> int:
