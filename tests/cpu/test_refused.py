@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from hipwright.toolchain.cpu import audit as cpu_audit
-from hipwright.toolchain.cpu import build as cpu
 from hipwright.toolchain.cpu import compiler
 from hipwright.toolchain.cpu.ir import IrModule
 
