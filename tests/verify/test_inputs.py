@@ -272,3 +272,19 @@ def test_whole_parameters_are_whole_and_stay_tied() -> None:
     made = whole_state(state, 1)["params"]
     assert made["a"].storage is made["b"].storage and np.ptp(made["a"].to_f64()) == 0
     assert np.array_equal(made["c"].to_f64(), np.round(made["c"].to_f64())) and (made["c"].to_f64() != 0).all()
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_an_accumulator_of_fewer_digits_shows_on_the_exact_family(dtype: str, seed: int) -> None:
+    """64 lanes that add in float16, and then each other's sums, miss the exact sum of a row."""
+    base = [tensor(np.zeros((29, 251)), dtype)]
+    domain = Domain((inputs.InputLeaf(fixed=False, low=-1.0, high=1.0),))
+    rows = make(base, "exact", domain, seed, "w")[0].to_f64()
+    lanes = np.zeros((29, 64), np.float16)
+    for start in range(0, 251, 64):
+        part = rows[:, start : start + 64].astype(np.float16)
+        lanes[:, : part.shape[1]] += part
+    while lanes.shape[1] > 1:
+        lanes = lanes[:, ::2] + lanes[:, 1::2]
+    assert (lanes[:, 0].astype(float) != rows.sum(axis=1)).any()

@@ -210,7 +210,11 @@ class Verification:
             self.judge(case, answer)
         except Rejected as rejected:
             raise self._explained(session, case, settings, rejected) from None
+        self.note_launches(case, answer)
         return True
+
+    def note_launches(self, case: VerificationCase, answer: CallReply) -> None:
+        """Records what a case launched, where a target wants to know."""
 
     def _explained(
         self, session: CandidateRunner, case: VerificationCase, settings: Mapping[str, Any], rejected: Rejected

@@ -110,6 +110,8 @@ class Evolution:
         visit = TaskVisit(self.session.evaluator(task.path), task.path, task.cases, rng, self.rarity)
         for parent in visit.parents():
             self._keep_honest(parent)
+            if self.left <= 0:
+                return
         end = time.perf_counter() + min(seconds, self.left)
         if not visit.subjects:
             self.report.unusable[str(task.path)] = "no program passes with credit"

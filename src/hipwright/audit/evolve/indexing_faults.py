@@ -93,7 +93,7 @@ def _misaligned(_: Subject, function: Function) -> list[str]:
     wanted = [p.name for p in function.parameters if p.pointer and "float" in p.type and not p.written]
     return [
         f"{{ const float4 hw_v = *reinterpret_cast<const float4*>({name} + 1); "
-        "if (hw_v.x + hw_v.y + hw_v.z + hw_v.w == -12345.25f && blockIdx.x > 1000000) return; }"
+        "if (hw_v.x + hw_v.y + hw_v.z + hw_v.w == -12345.25f) return; }"  # nothing else delays the read
         for name in wanted
     ]
 

@@ -20,7 +20,7 @@ from hipwright.device.cpu import abi
 from hipwright.device.cpu.arguments import distinct, guarded_buffers, launch_error, pack_slots, region_table
 from hipwright.device.cpu.failure import check_red_zones, failure
 from hipwright.device.cpu.memory import GuardedMemory, raw_bytes, write_protected
-from hipwright.device.poison import pattern
+from hipwright.device.poison import NOISE, pattern
 from hipwright.device.signature import Argument, KernelParam, KernelSignature
 from hipwright.errors import CandidateError
 from hipwright.sandbox import crash_page
@@ -182,6 +182,6 @@ class CpuLauncher:
             checked=self.checked,
             lds_kept=self.keep_lds,
             seed=self._seed,
-            poison=pattern(self._poison) * 0x0001000100010001,
+            poison=0 if self._poison & NOISE else pattern(self._poison) * 0x0001000100010001,  # of LDS
             limit_us=int(self._limit_s * 1e6),
         )

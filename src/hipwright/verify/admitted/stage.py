@@ -25,6 +25,7 @@ class AdmittedStage:
     def __init__(self, parsed: Parsed, knobs: Mapping[str, int], oracle: Oracle) -> None:
         self.oracle, self.parsed = oracle, parsed
         self.shapes = AdmittedShapes.of(parsed, knobs, oracle)
+        self.chosen: list[str] = []  # workloads that take sides of their own
 
     def cases(
         self,
@@ -51,6 +52,7 @@ class AdmittedStage:
         drawn = self.shapes.drawn(main.workload, [*known, *(one.name for one in planned)])
         plain += filter(self.judges, drawn)
         chosen = self.shapes.choose([main.workload, *thorough], plain, self.judges)
+        self.chosen = [workload.name for workload in chosen]
         found: dict[VerificationCase, None] = {}
         for workload in dict.fromkeys([*drawn, *chosen]):
             if not affordable(workload):

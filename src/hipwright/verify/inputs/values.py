@@ -19,6 +19,9 @@ WHOLE = {"float64": 1023, "float32": 1023, "float16": 255, "bfloat16": 63}
 """Largest whole number of the `exact` family: every one up to it is a value of the dtype."""
 
 
+PAIR, PAIRED_ROWS = 1790, 32  # of the `exact` family in float16, whose numbers above 2048 are even
+
+
 class LeafForm(NamedTuple):
     """Shape and dtype of the leaf to draw."""
 
@@ -114,8 +117,9 @@ def _spikes(rng: Rng, like: LeafForm) -> F64:
 def _exact(rng: Rng, like: LeafForm) -> F64:
     """Whole numbers whose sums along every axis nearly cancel, so that each term is large beside the result.
 
-    Differences along every axis (which sum to 0 there) of whole numbers, plus a few small ones. Sums of them are exact
-    in every order, so the result has no rounding at all, and one term left out changes it by much more than its budget.
+    Differences along every axis (which sum to 0 there) of whole numbers, plus a few small ones, in a drawn order of the
+    last axis, so that partial sums are large. Sums of them are exact in every order, so the result has no rounding at
+    all, and one term left out, or an accumulator of fewer digits, changes it by much more than its budget.
     """
     axes = [axis for axis, size in enumerate(like.shape) if size > 1]
     most = max(WHOLE.get(like.dtype, 63) >> len(axes), 1)
@@ -126,7 +130,21 @@ def _exact(rng: Rng, like: LeafForm) -> F64:
     values.reshape(-1)[empty] = np.where(np.arange(empty.size) % 2, -1.0, 1.0)
     few = rng.random(like.shape) < 2.0 / max(like.shape[-1] if like.shape else 1, 4)
     out: F64 = values + few * rng.integers(1, 4, like.shape)
-    return out
+    if not axes or like.shape[-1] < 2:
+        return out
+    out = np.ascontiguousarray(out[..., rng.permutation(like.shape[-1])])
+    return _with_pairs(rng, out) if like.dtype == "float16" else out
+
+
+def _with_pairs(rng: Rng, values: F64) -> F64:
+    """Values with two terms in some rows that cancel, beside which float16 holds no odd numbers."""
+    rows = values.reshape(-1, values.shape[-1])
+    some = rng.permutation(len(rows))[:PAIRED_ROWS]
+    for row in some:
+        one, other = rng.choice(rows.shape[1], 2, replace=False)
+        rows[row, one] += PAIR
+        rows[row, other] -= PAIR
+    return values
 
 
 FLOAT_FAMILIES: dict[str, Callable[[Rng, LeafForm], F64]] = {

@@ -11,7 +11,7 @@
 #endif
 
 #define __global__ __attribute__((section("hw_kernels")))
-#define __shared__ static __attribute__((section("hw_lds")))
+#define __shared__ static __attribute__((section("hw_lds"), used)) // used: a read of what nobody wrote is not folded
 #define __hw_dynamic_shared__ __attribute__((section("hw_dyn"), visibility("hidden"))) // from `extern __shared__`
 #define __constant__
 #define __managed__

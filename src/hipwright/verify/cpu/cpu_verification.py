@@ -1,0 +1,313 @@
+"""The verification of one program on the `cpu` target, in stages with the cheap ones first; the first failure decides.
+
+1. checked build, smallest supported workload: bounds, races, barriers, and values
+2. three launch orders and three poisons: equal bits, or within tolerance where float atomics leave the order open
+3. every input family, unseen shapes, and the task's own shapes where the cpu can run them
+4. calls in a row on one state: new inputs and parameters at the same addresses, buffers and memory as earlier calls
+   left them; the first call's outputs must remain
+5. kernels replaced by no-ops: if the outputs are still correct, the program's kernels do none of the work
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+
+from hipwright.errors import CandidateError, GuardFailed
+from hipwright.program import Parsed
+from hipwright.records import Build, Program, Workload
+from hipwright.sandbox import Limits, Zygote
+from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.cpu.sides import TargetSide
+from hipwright.verify.bit_differences import first_difference
+from hipwright.verify.candidate import (
+    POISON_A,
+    POISON_B,
+    POISON_C,
+    CallReply,
+    CandidateSession,
+    Rejected,
+    judge,
+)
+from hipwright.verify.case_draws import VerificationCase
+from hipwright.verify.cpu.predicted import predicted_seconds
+from hipwright.verify.cpu.skipped import budget_spent, too_long
+from hipwright.verify.cpu.unchecked import UncheckedKernels
+from hipwright.verify.sequences.call_sequence import alternating_memory
+from hipwright.verify.verification import (
+    Gate,
+    Verification,
+    elements,
+    nondeterministic_verdict,
+)
+
+FULL_LAUNCH_S = 20.0  # CPU seconds of one launch at the task's own shapes
+FULL_SECONDS = 1.5  # predicted kernel seconds above which the task's own shapes are skipped
+ADMITTED_SECONDS = 0.3  # predicted kernel seconds above which a chosen shape is not run
+CHECKED_SECONDS = 0.2  # the same above which a case is not run for the sake of kernels that ran unchecked alone
+OWN_SECONDS = 0.15  # predicted kernel seconds of the adversarial families at the task's own shapes together
+CHECKED_SLOWDOWN = 10  # of the checked build, which alone runs in the fast gate
+INTERLEAVED_SEED = 2
+ORDERS = (("forward", 0, POISON_A), ("reverse", 0, POISON_B), ("shuffle", 1, POISON_C))
+
+Builds = Mapping[tuple[int, bool], Build]
+
+
+@dataclass(kw_only=True)
+class CpuVerification(Verification):
+    """The verification of one program on the cpu target."""
+
+    parsed: Parsed
+    program: Program
+    builds: Builds
+    zygote: Zygote
+    limits: Limits
+    cache: BuildCache
+    waves: tuple[int, ...]
+    sides: Mapping[TargetSide, Build] = field(default_factory=dict)
+    predicted: float = 0.0  # CPU seconds of one call of the unchecked build on the main workload
+    unchecked: UncheckedKernels = field(default_factory=UncheckedKernels)
+
+    def run_stages(self, gate: Gate) -> None:
+        """All stages in order."""
+        self.skipped |= self.oracle.skipped
+        self.checks |= {"waves": list(self.waves), "gate": gate}
+        if gate == "fast":
+            for wave in self.waves:
+                with self.timed(f"checked, wave {wave}"):
+                    self.fast_gate(wave)
+            return
+        for wave in self.waves:
+            with self.timed(f"checked, wave {wave}"):
+                self.checked(wave)
+        with self.timed("other wave"):
+            self.other_wave()
+        for side in self.sides:
+            with self.timed(f"side {side.side}, wave {side.wave}"):
+                self.other_side(side)
+        for index, wave in enumerate(self.waves):
+            with self.timed(f"fast, wave {wave}"):
+                self.fast(wave, thorough=index == 0)
+        with self.timed("no-op"):
+            self.noop()
+
+    # ---------------------------------------------------------------- stages
+
+    def checked(self, wave: int) -> None:
+        """Runs the build that checks every access on the smallest workload that the program supports."""
+        traffic: dict[str, list[float]] = {}
+        with self._session(wave, checked=True) as session:
+            answer = self._claimed(session)
+            case = self.main_case("given")
+            self.judge(case, answer)
+            self.unchecked.ran_checked(answer)
+            for entry in answer.stats:
+                sums = traffic.setdefault(entry["kernel"], [0.0, 0.0])
+                sums[0] += entry["read_bytes"] + entry["write_bytes"]
+                sums[1] += entry["argument_bytes"]
+            self.interleaved(session)
+        if wave == self.waves[0]:
+            self.checks["traffic"] = {
+                kernel: round(max(1.0, moved / held), 3) for kernel, (moved, held) in traffic.items() if held
+            }
+
+    def interleaved(self, session: CandidateSession) -> None:
+        """Runs the checked build in shuffled order, where threads are preempted, on inputs at an odd offset."""
+        for family in ("offset", "normal"):
+            case = self.main_case(family)
+            try:
+                answer = session.run(case, order="shuffle", seed=INTERLEAVED_SEED)
+            except GuardFailed:
+                continue
+            self.judge(case, answer)
+            return
+
+    def fast_gate(self, wave: int) -> None:
+        """The fast gate: few cases with every access checked, another poison, and a second call."""
+        with self._session(wave, checked=True) as session:
+            answer = self._claimed(session)
+            self.judge(self.main_case("given"), answer)
+            case = self.main_case("normal")
+            self.judge(case, session.run(case, order="shuffle", seed=1, poison=POISON_C), poison=POISON_C)
+            for case in self.fast_gate_cases():
+                self.attempt(session, case)
+            if wave == self.waves[0]:
+                self.admitted_shapes(session)
+            if not self.oracle.kernelbench:
+                self.second_call(session)
+
+    def _claimed(self, session: CandidateSession) -> CallReply:
+        """The reply on the first workload that no guard refuses, which becomes `main`."""
+        for planned in self.candidates():
+            name = planned.workload.name
+            try:
+                answer = session.run(self.oracle.case(name, self.first_family(name)))
+            except GuardFailed as error:
+                self.unclaimed(planned, error)
+                continue
+            self.main = planned
+            self.predicted = max(self.predicted, sum(map(predicted_seconds, answer.stats)))
+            return answer
+        raise self.claims_nothing()
+
+    def other_wave(self) -> None:
+        """Runs the smallest workload on waves of 32 where no target has them, for information only."""
+        build = self.builds.get((32, True))
+        if 32 in self.waves or build is None:
+            return
+        if not build.ok:
+            self.checks["wave32"] = "fail: it does not compile"
+            return
+        try:
+            with self._session(32, checked=True) as session:
+                case = self.main_case("given")
+                judge(case, session.run(case))
+            self.checks["wave32"] = "pass"
+        except (Rejected, CandidateError) as error:
+            verdict = error.verdict if isinstance(error, Rejected) else error.verdict()
+            self.checks["wave32"] = f"fail: {verdict.status}: {verdict.message}"
+
+    def other_side(self, side: TargetSide) -> None:
+        """Runs what the program does where device headers compile another side, on the smallest workload."""
+        with self._session(side.wave, checked=True, build=self.sides[side]) as session:
+            for family in ("given", "normal"):
+                case = self.main_case(family)
+                judge(case, session.run(case), side.describe())
+        self.checks.setdefault("sides", []).append([side.wave, side.side])
+        if side.wave not in self.waves:
+            self.checks[f"wave{side.wave}"] = "pass"
+
+    def fast(self, wave: int, *, thorough: bool) -> None:
+        """Runs the build without checks: orders and poisons, families, unseen and own shapes, a second call."""
+        with self._session(wave, checked=False) as session:
+            self.orders(session)
+            if thorough:
+                self.families(session)
+                self.other_shapes(session)
+                self.admitted_shapes(session)
+                if not self.oracle.kernelbench:
+                    self.second_call(session)
+        if thorough:
+            self.own_shapes(wave)
+            self.rest_checked(wave)
+
+    def orders(self, session: CandidateSession) -> None:
+        """Runs three launch orders with three poisons, the third of plausible values, and compares the results."""
+        case = self.main_case("normal")
+        answers = []
+        for order, seed, poison in ORDERS:
+            answer = session.run(case, order=order, seed=seed, poison=poison)
+            self.judge(case, answer, poison=poison)
+            answers.append(answer)
+        first = answers[0]
+        open_order = any(entry["float_atomics"] for entry in first.stats)
+        for other, (order, _, _) in zip(answers[1:], ORDERS[1:], strict=True):
+            place = first_difference(first, other)
+            if place is not None and not open_order:
+                raise Rejected(nondeterministic_verdict(case, place, order, first))
+        self.checks["orders"] = "within tolerance (float atomics)" if open_order else "bit-equal"
+
+    def families(self, session: CandidateSession) -> None:
+        """Runs every family on the main workload."""
+        cases = self.family_cases()
+        self.checks["families"] = [
+            case.family for case, settings in alternating_memory(cases) if self.attempt(session, case, **settings)
+        ]
+
+    def other_shapes(self, session: CandidateSession) -> None:
+        """Runs shapes that the program cannot have been written for."""
+        for case in self.unseen_cases():
+            self.attempt(session, case)
+
+    def admitted_shapes(self, session: CandidateSession) -> None:
+        """Runs shapes that the program's guards admit: other sides of its comparisons, and sizes drawn in secret."""
+        with self.timed("admitted"):
+            for case in self.admitted_cases(self.parsed, self.program, affordable=self._affordable):
+                self.attempt(session, case)
+            self.unchecked.add_sides(self.admitted.chosen if self.admitted else [])
+
+    def _affordable(self, workload: Workload) -> bool:
+        """Whether the checked run's counts predict that a call takes little time."""
+        small = elements(self.main_case("given"))
+        slower = CHECKED_SLOWDOWN if self.checks["gate"] == "fast" else 1
+        held = sum(prod(spec.shape) for spec in workload.specs)
+        return self.predicted * slower * held / max(small, 1) <= ADMITTED_SECONDS
+
+    def note_launches(self, case: VerificationCase, answer: CallReply) -> None:
+        """Keeps what ran without checks."""
+        self.unchecked.ran(case, answer)
+
+    def rest_checked(self, wave: int) -> None:
+        """Runs kernels and sides that ran without checks alone in the checked build too, where that takes little time;
+        kernels that are left are listed.
+        """
+        small = max(elements(self.main_case("given")), 1)
+        cost = {case: self.predicted * elements(case) / small for case in self.unchecked.cases()}
+        if any(seconds <= CHECKED_SECONDS for seconds in cost.values()):
+            with self._session(wave, checked=True, launch_limit_s=FULL_LAUNCH_S) as session:
+                for case in sorted(cost, key=cost.__getitem__):
+                    if self.unchecked.wants(case) and cost[case] <= CHECKED_SECONDS:
+                        answer = session.run(case)
+                        judge(case, answer)
+                        self.unchecked.ran_checked(answer)
+        if left := self.unchecked.left():
+            self.checks["unchecked_kernels"] = left
+
+    def own_shapes(self, wave: int) -> None:
+        """Runs the task's own shapes, unless the checked run's counts predict that this takes too long."""
+        spent = 0.0
+        small = max(elements(self.main_case("given")), 1)
+        with self._session(wave, checked=False, launch_limit_s=FULL_LAUNCH_S) as session:
+            for case in self.own_cases():
+                expected = self.predicted * elements(case) / small
+                first = case.family == self.first_family(case.workload)
+                if expected > FULL_SECONDS or (spent and spent + expected > OWN_SECONDS):
+                    why = too_long(f"about {expected:.1f}") if expected > FULL_SECONDS else budget_spent(OWN_SECONDS)
+                    self.skipped[case.workload if first else case.name] = why
+                    continue
+                spent += 0.0 if first else expected
+                try:
+                    self.attempt(session, case)
+                except Rejected as rejected:
+                    if rejected.verdict.status != "timeout":
+                        raise
+                    self.skipped[case.workload] = too_long(f"over {FULL_LAUNCH_S:g}")
+                    return  # the session has ended
+
+    def second_call(self, session: CandidateSession) -> None:
+        """Calls in a row on one state (`sequences.call_sequence`), and reads the first call's outputs once more."""
+        assert self.main is not None
+        steps = self.oracle.sequence(self.main.workload.name)
+        self.judge_sequence(steps, session.sequence(steps))
+
+    def noop(self) -> None:
+        """Records whether the outputs are correct without the program's kernels."""
+        right = True
+        with self._session(None, checked=False) as session:
+            for family in ("normal", "given"):
+                case = self.main_case(family)
+                if not case.counts:
+                    continue
+                try:
+                    judge(case, session.run(case))
+                except (Rejected, CandidateError):
+                    right = False
+                    break
+        self.checks["noop_right"] = right
+
+    def _session(
+        self, wave: int | None, *, checked: bool, launch_limit_s: float | None = None, build: Build | None = None
+    ) -> CandidateSession:
+        """A session of one build, with the main cases' state; wave None replaces kernels by no-ops.
+
+        build: another one than that of the wave.
+        """
+        first = self.oracle.planned()[0].workload.name
+        state = self.oracle.case(first, self.first_family(first)).state
+        so: Path | None = None
+        if wave is not None:
+            so = self.cache.path((build or self.builds[wave, checked]).blob)
+        more = {} if launch_limit_s is None else {"launch_limit_s": launch_limit_s}
+        return CandidateSession(self.zygote, self.program, state, so=so, wave=wave or 64, limits=self.limits, **more)
