@@ -108,6 +108,8 @@ class CpuVerification(Verification):
                 sums[0] += entry["read_bytes"] + entry["write_bytes"]
                 sums[1] += entry["argument_bytes"]
             self.interleaved(session)
+            if wave == self.waves[0]:
+                self.own_checked(session)
         if wave == self.waves[0]:
             self.checks["traffic"] = {
                 kernel: round(max(1.0, moved / held), 3) for kernel, (moved, held) in traffic.items() if held
@@ -123,6 +125,17 @@ class CpuVerification(Verification):
                 continue
             self.judge(case, answer)
             return
+
+    def own_checked(self, session: CandidateSession) -> None:
+        """Runs the task's own shapes with checks, where the counts of the smallest workload predict little time."""
+        for case in self.own_cases():
+            if case.family == self.first_family(case.workload) and self._predicted(case) <= CHECKED_SECONDS:
+                with self.unchecked.checking():
+                    self.attempt(session, case)
+
+    def _predicted(self, case: VerificationCase) -> float:
+        """CPU seconds that the case's kernels take without checks."""
+        return self.predicted * elements(case) / max(elements(self.main_case("given")), 1)
 
     def fast_gate(self, wave: int) -> None:
         """The fast gate: few cases with every access checked, another poison, and a second call."""
@@ -172,9 +185,8 @@ class CpuVerification(Verification):
     def other_side(self, side: TargetSide) -> None:
         """Runs what the program does where device headers compile another side, on the smallest workload."""
         with self._session(side.wave, checked=True, build=self.sides[side]) as session:
-            for family in ("given", "normal"):
-                case = self.main_case(family)
-                judge(case, session.run(case), side.describe())
+            case = self.main_case("normal")
+            judge(case, session.run(case, order="shuffle", seed=INTERLEAVED_SEED), side.describe())
         self.checks.setdefault("sides", []).append([side.wave, side.side])
         if side.wave not in self.waves:
             self.checks[f"wave{side.wave}"] = "pass"
@@ -236,15 +248,14 @@ class CpuVerification(Verification):
         return self.predicted * slower * held / max(small, 1) <= ADMITTED_SECONDS
 
     def note_launches(self, case: VerificationCase, answer: CallReply) -> None:
-        """Keeps what ran without checks."""
+        """Keeps what ran with checks and without."""
         self.unchecked.ran(case, answer)
 
     def rest_checked(self, wave: int) -> None:
         """Runs kernels and sides that ran without checks alone in the checked build too, where that takes little time;
         kernels that are left are listed.
         """
-        small = max(elements(self.main_case("given")), 1)
-        cost = {case: self.predicted * elements(case) / small for case in self.unchecked.cases()}
+        cost = {case: self._predicted(case) for case in self.unchecked.cases()}
         if any(seconds <= CHECKED_SECONDS for seconds in cost.values()):
             with self._session(wave, checked=True, launch_limit_s=FULL_LAUNCH_S) as session:
                 for case in sorted(cost, key=cost.__getitem__):
@@ -258,10 +269,11 @@ class CpuVerification(Verification):
     def own_shapes(self, wave: int) -> None:
         """Runs the task's own shapes, unless the checked run's counts predict that this takes too long."""
         spent = 0.0
-        small = max(elements(self.main_case("given")), 1)
         with self._session(wave, checked=False, launch_limit_s=FULL_LAUNCH_S) as session:
             for case in self.own_cases():
-                expected = self.predicted * elements(case) / small
+                if case in self.unchecked.checked_cases:
+                    continue
+                expected = self._predicted(case)
                 first = case.family == self.first_family(case.workload)
                 if expected > FULL_SECONDS or (spent and spent + expected > OWN_SECONDS):
                     why = too_long(f"about {expected:.1f}") if expected > FULL_SECONDS else budget_spent(OWN_SECONDS)

@@ -6,6 +6,8 @@ smallest workload does not reach.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from hipwright.verify.candidate import CallReply
@@ -17,6 +19,8 @@ from hipwright.verify.verification import elements
 class UncheckedKernels:
     """The cases of one program that should run in its checked build too."""
 
+    checked_cases: list[VerificationCase] = field(default_factory=list)
+    _checking: bool = False
     _checked: set[str] = field(default_factory=set)
     _least: dict[str, VerificationCase] = field(default_factory=dict)  # of each kernel that ran
     _first: dict[str, VerificationCase] = field(default_factory=dict)  # of each workload
@@ -26,8 +30,19 @@ class UncheckedKernels:
         """Records a call in the checked build."""
         self._checked |= {entry["kernel"] for entry in answer.stats}
 
+    @contextmanager
+    def checking(self) -> Iterator[None]:
+        """While `ran` tells of calls in the checked build."""
+        self._checking = True
+        yield
+        self._checking = False
+
     def ran(self, case: VerificationCase, answer: CallReply) -> None:
-        """Records a call in the build without checks."""
+        """Records a call, in the build without checks but for `checking`."""
+        if self._checking:
+            self.checked_cases.append(case)
+            self.ran_checked(answer)
+            return
         self._first.setdefault(case.workload, case)
         for kernel in {entry["kernel"] for entry in answer.stats}:
             known = self._least.get(kernel)
