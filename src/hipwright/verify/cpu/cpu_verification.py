@@ -32,7 +32,7 @@ from hipwright.verify.candidate import (
     judge,
 )
 from hipwright.verify.case_draws import VerificationCase
-from hipwright.verify.cpu.predicted import predicted_seconds
+from hipwright.verify.cpu.predicted import CallSeconds
 from hipwright.verify.cpu.skipped import budget_spent, too_long
 from hipwright.verify.cpu.unchecked import UncheckedKernels
 from hipwright.verify.sequences.call_sequence import alternating_memory
@@ -44,7 +44,7 @@ from hipwright.verify.verification import (
 )
 
 FULL_LAUNCH_S = 20.0  # CPU seconds of one launch at the task's own shapes
-FULL_SECONDS = 1.5  # predicted kernel seconds above which the task's own shapes are skipped
+FULL_SECONDS = 4.0  # predicted kernel seconds above which the task's own shapes are skipped
 ADMITTED_SECONDS = 0.3  # predicted kernel seconds above which a chosen shape is not run
 CHECKED_SECONDS = 0.2  # the same above which a case is not run for the sake of kernels that ran unchecked alone
 OWN_SECONDS = 0.15  # predicted kernel seconds of the adversarial families at the task's own shapes together
@@ -67,7 +67,7 @@ class CpuVerification(Verification):
     cache: BuildCache
     waves: tuple[int, ...]
     sides: Mapping[TargetSide, Build] = field(default_factory=dict)
-    predicted: float = 0.0  # CPU seconds of one call of the unchecked build on the main workload
+    seconds: CallSeconds = field(default_factory=CallSeconds)
     unchecked: UncheckedKernels = field(default_factory=UncheckedKernels)
 
     def run_stages(self, gate: Gate) -> None:
@@ -108,8 +108,6 @@ class CpuVerification(Verification):
                 sums[0] += entry["read_bytes"] + entry["write_bytes"]
                 sums[1] += entry["argument_bytes"]
             self.interleaved(session)
-            if wave == self.waves[0]:
-                self.own_checked(session)
         if wave == self.waves[0]:
             self.checks["traffic"] = {
                 kernel: round(max(1.0, moved / held), 3) for kernel, (moved, held) in traffic.items() if held
@@ -126,16 +124,9 @@ class CpuVerification(Verification):
             self.judge(case, answer)
             return
 
-    def own_checked(self, session: CandidateSession) -> None:
-        """Runs the task's own shapes with checks, where the counts of the smallest workload predict little time."""
-        for case in self.own_cases():
-            if case.family == self.first_family(case.workload) and self._predicted(case) <= CHECKED_SECONDS:
-                with self.unchecked.checking():
-                    self.attempt(session, case)
-
     def _predicted(self, case: VerificationCase) -> float:
         """CPU seconds that the case's kernels take without checks."""
-        return self.predicted * elements(case) / max(elements(self.main_case("given")), 1)
+        return self.seconds.of(elements(case), self.oracle.handle.operations(case.workload))
 
     def fast_gate(self, wave: int) -> None:
         """The fast gate: few cases with every access checked, another poison, and a second call."""
@@ -161,7 +152,7 @@ class CpuVerification(Verification):
                 self.unclaimed(planned, error)
                 continue
             self.main = planned
-            self.predicted = max(self.predicted, sum(map(predicted_seconds, answer.stats)))
+            self.seconds.note(elements(self.main_case("given")), answer.stats)
             return answer
         raise self.claims_nothing()
 
@@ -202,8 +193,9 @@ class CpuVerification(Verification):
                 if not self.oracle.kernelbench:
                     self.second_call(session)
         if thorough:
+            self.more_checked(wave)
             self.own_shapes(wave)
-            self.rest_checked(wave)
+            self.checks |= {"unchecked_kernels": left} if (left := self.unchecked.left()) else {}
 
     def orders(self, session: CandidateSession) -> None:
         """Runs three launch orders with three poisons, the third of plausible values, and compares the results."""
@@ -242,29 +234,25 @@ class CpuVerification(Verification):
 
     def _affordable(self, workload: Workload) -> bool:
         """Whether the checked run's counts predict that a call takes little time."""
-        small = elements(self.main_case("given"))
         slower = CHECKED_SLOWDOWN if self.checks["gate"] == "fast" else 1
         held = sum(prod(spec.shape) for spec in workload.specs)
-        return self.predicted * slower * held / max(small, 1) <= ADMITTED_SECONDS
+        return slower * self.seconds.of(held) <= ADMITTED_SECONDS
 
     def note_launches(self, case: VerificationCase, answer: CallReply) -> None:
-        """Keeps what ran with checks and without."""
+        """Keeps what ran with checks and without, and what it took."""
         self.unchecked.ran(case, answer)
+        self.seconds.note(elements(case), answer.stats)
 
-    def rest_checked(self, wave: int) -> None:
-        """Runs kernels and sides that ran without checks alone in the checked build too, where that takes little time;
-        kernels that are left are listed.
-        """
-        cost = {case: self._predicted(case) for case in self.unchecked.cases()}
-        if any(seconds <= CHECKED_SECONDS for seconds in cost.values()):
-            with self._session(wave, checked=True, launch_limit_s=FULL_LAUNCH_S) as session:
-                for case in sorted(cost, key=cost.__getitem__):
-                    if self.unchecked.wants(case) and cost[case] <= CHECKED_SECONDS:
-                        answer = session.run(case)
-                        judge(case, answer)
-                        self.unchecked.ran_checked(answer)
-        if left := self.unchecked.left():
-            self.checks["unchecked_kernels"] = left
+    def more_checked(self, wave: int) -> None:
+        """Runs with checks what takes little time: the task's own shapes, and what ran without checks alone so far."""
+        own = [case for case in self.own_cases() if case.family == self.first_family(case.workload)]
+        cases = [one for one in (*own, *self.unchecked.cases()) if self._predicted(one) <= CHECKED_SECONDS]
+        if not cases:
+            return
+        with self._session(wave, checked=True, launch_limit_s=FULL_LAUNCH_S) as session, self.unchecked.checking():
+            for case in sorted(dict.fromkeys(cases), key=self._predicted):
+                if case in own or self.unchecked.wants(case):
+                    self.attempt(session, case)
 
     def own_shapes(self, wave: int) -> None:
         """Runs the task's own shapes, unless the checked run's counts predict that this takes too long."""
