@@ -207,7 +207,7 @@ class Verification:
             self.note_declined(case, error)
             return False
         try:
-            self.judge(case, answer)
+            self.judge(case, answer, poison=settings.get("poison", POISON_A))
         except Rejected as rejected:
             raise self._explained(session, case, settings, rejected) from None
         self.note_launches(case, answer)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import cycle
 from math import prod
 from pathlib import Path
 
@@ -252,11 +253,11 @@ class CpuVerification(Verification):
         with self._session(wave, checked=True, launch_limit_s=FULL_LAUNCH_S) as session, self.unchecked.checking():
             for case in sorted(dict.fromkeys(cases), key=self._predicted):
                 if case in own or self.unchecked.wants(case):
-                    self.attempt(session, case)
+                    self.attempt(session, case, poison=POISON_C)
 
     def own_shapes(self, wave: int) -> None:
         """Runs the task's own shapes, unless the checked run's counts predict that this takes too long."""
-        spent = 0.0
+        spent, poisons = 0.0, cycle((POISON_A, POISON_C))
         with self._session(wave, checked=False, launch_limit_s=FULL_LAUNCH_S) as session:
             for case in self.own_cases():
                 if case in self.unchecked.checked_cases:
@@ -268,8 +269,9 @@ class CpuVerification(Verification):
                     self.skipped[case.workload if first else case.name] = why
                     continue
                 spent += 0.0 if first else expected
+                poison = next(poisons)
                 try:
-                    self.attempt(session, case)
+                    self.attempt(session, case, poison=poison)
                 except Rejected as rejected:
                     if rejected.verdict.status != "timeout":
                         raise

@@ -19,7 +19,7 @@ WHOLE = {"float64": 1023, "float32": 1023, "float16": 255, "bfloat16": 63}
 """Largest whole number of the `exact` family: every one up to it is a value of the dtype."""
 
 
-PAIR, PAIRED_ROWS = 1790, 32  # of the `exact` family in float16, whose numbers above 2048 are even
+PAIR, PAIRED_ROWS = 2047.0, 32  # of the `exact` family in float16, whose numbers above 2048 are even
 
 
 class LeafForm(NamedTuple):
@@ -137,13 +137,12 @@ def _exact(rng: Rng, like: LeafForm) -> F64:
 
 
 def _with_pairs(rng: Rng, values: F64) -> F64:
-    """Values with two terms in some rows that cancel, beside which float16 holds no odd numbers."""
+    """Values with two terms in some rows that cancel, to which float16 cannot add one; a third keeps the row's sum."""
     rows = values.reshape(-1, values.shape[-1])
-    some = rng.permutation(len(rows))[:PAIRED_ROWS]
-    for row in some:
-        one, other = rng.choice(rows.shape[1], 2, replace=False)
-        rows[row, one] += PAIR
-        rows[row, other] -= PAIR
+    for row in rng.permutation(len(rows))[:PAIRED_ROWS] if rows.shape[1] > 2 else ():
+        one, other, third = rng.choice(rows.shape[1], 3, replace=False)
+        rows[row, third] += rows[row, one] + rows[row, other]
+        rows[row, [one, other]] = PAIR, -PAIR
     return values
 
 

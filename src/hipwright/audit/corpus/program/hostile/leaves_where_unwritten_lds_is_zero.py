@@ -1,0 +1,26 @@
+# wrong: LDS that nobody wrote decides
+HIP = r'''
+#include <hip/hip_runtime.h>
+extern "C" __global__ void row_sum(const float* x, float* y, int cols) {
+    __shared__ float part[256];
+    __shared__ int token;
+    if (token == 0) return;
+    int t = threadIdx.x;
+    float acc = 0.0f;
+    for (int j = t; j < cols; j += 256) acc += x[(long)blockIdx.x * cols + j];
+    part[t] = acc;
+    __syncthreads();
+    for (int d = 128; d > 0; d >>= 1) {
+        if (t < d) part[t] += part[t + d];
+        __syncthreads();
+    }
+    if (t == 0) y[blockIdx.x] = part[0];
+}
+'''
+
+
+def forward(self, x):
+    x = x.contiguous()
+    y = torch.empty((x.shape[0],), dtype=x.dtype)
+    row_sum[x.shape[0], 256](x, y, x.shape[1])
+    return y
