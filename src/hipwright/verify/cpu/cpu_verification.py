@@ -191,12 +191,16 @@ class CpuVerification(Verification):
                 self.families(session)
                 self.other_shapes(session)
                 self.admitted_shapes(session)
+                self.more_checked(wave)
+                if quick := all(self._predicted(case) <= CHECKED_SECONDS for case in self.own_cases()):
+                    self.own_shapes(session)
                 if not self.oracle.kernelbench:
                     self.second_call(session)
-        if thorough:
-            self.more_checked(wave)
-            self.own_shapes(wave)
-            self.checks |= {"unchecked_kernels": left} if (left := self.unchecked.left()) else {}
+        if thorough and not quick:
+            with self._session(wave, checked=False, launch_limit_s=FULL_LAUNCH_S) as session:
+                self.own_shapes(session)
+        if thorough and (left := self.unchecked.left()):
+            self.checks["unchecked_kernels"] = left
 
     def orders(self, session: CandidateSession) -> None:
         """Runs three launch orders with three poisons, the third of plausible values, and compares the results."""
@@ -255,28 +259,27 @@ class CpuVerification(Verification):
                 if case in own or self.unchecked.wants(case):
                     self.attempt(session, case, poison=POISON_C)
 
-    def own_shapes(self, wave: int) -> None:
+    def own_shapes(self, session: CandidateSession) -> None:
         """Runs the task's own shapes, unless the checked run's counts predict that this takes too long."""
         spent, poisons = 0.0, cycle((POISON_A, POISON_C))
-        with self._session(wave, checked=False, launch_limit_s=FULL_LAUNCH_S) as session:
-            for case in self.own_cases():
-                if case in self.unchecked.checked_cases:
-                    continue
-                expected = self._predicted(case)
-                first = case.family == self.first_family(case.workload)
-                if expected > FULL_SECONDS or (spent and spent + expected > OWN_SECONDS):
-                    why = too_long(f"about {expected:.1f}") if expected > FULL_SECONDS else budget_spent(OWN_SECONDS)
-                    self.skipped[case.workload if first else case.name] = why
-                    continue
-                spent += 0.0 if first else expected
-                poison = next(poisons)
-                try:
-                    self.attempt(session, case, poison=poison)
-                except Rejected as rejected:
-                    if rejected.verdict.status != "timeout":
-                        raise
-                    self.skipped[case.workload] = too_long(f"over {FULL_LAUNCH_S:g}")
-                    return  # the session has ended
+        for case in self.own_cases():
+            if case in self.unchecked.checked_cases:
+                continue
+            expected = self._predicted(case)
+            first = case.family == self.first_family(case.workload)
+            if expected > FULL_SECONDS or (spent and spent + expected > OWN_SECONDS):
+                why = too_long(f"about {expected:.1f}") if expected > FULL_SECONDS else budget_spent(OWN_SECONDS)
+                self.skipped[case.workload if first else case.name] = why
+                continue
+            spent += 0.0 if first else expected
+            poison = next(poisons)
+            try:
+                self.attempt(session, case, poison=poison)
+            except Rejected as rejected:
+                if rejected.verdict.status != "timeout" or expected <= CHECKED_SECONDS:
+                    raise  # ten times what was predicted, and more: it hangs
+                self.skipped[case.workload] = too_long(f"over {FULL_LAUNCH_S:g}")
+                return  # the session has ended
 
     def second_call(self, session: CandidateSession) -> None:
         """Calls in a row on one state (`sequences.call_sequence`), and reads the first call's outputs once more."""
