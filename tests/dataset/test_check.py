@@ -9,22 +9,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from hipwright.api.data.hooks import evidence_text, mutants, search_pairs
 from hipwright.dataset.check import CheckedRow, _work, sample_rows
-from hipwright.dataset.make import BuildSettings, Hooks, make_pairs
 from hipwright.dataset.records import BuildSummary, Pair
-from hipwright.dataset.tasks import DatasetTask
 from hipwright.machine import Machine
 from tests.dataset import tiny
-
-SETTINGS = BuildSettings(targets=("gfx942", "gfx950", "cpu"), variants=1, negatives=1)
-
-
-@pytest.fixture(scope="module")
-def pairs(machine: Machine) -> dict[str, Pair]:
-    """One pair of each kind."""
-    made = make_pairs(machine, DatasetTask("rows", tiny.ROWS), SETTINGS, Hooks(mutants, evidence_text, search_pairs))
-    return {pair.kind: pair for pair in made.pairs}
 
 
 def looked(machine: Machine, *pairs: Pair) -> list[CheckedRow]:

@@ -16,7 +16,7 @@ from hipwright.stopping import interrupted_code
 from hipwright.targets import CPU, TARGETS
 
 app = typer.Typer(
-    help="Verified pairs of tasks and programs: build, check, overlap, stats, export.",
+    help="Verified pairs of tasks and programs: build, check, rejudge, overlap, stats, export.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -120,6 +120,31 @@ def check(
     if report.wrong or found.bad:
         return exit_codes.FAILED
     return exit_codes.INFRASTRUCTURE if report.void or not report.checked else 0
+
+
+@app.command("rejudge")
+def rejudge(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="The folder of the rows that hold.", metavar="DIR")],
+    workers: Workers = None,
+    unsafe: Unsafe = False,
+    json_mode: Json = False,
+) -> int:
+    """Judge every row of DATA anew with this version; write those that hold, name those that fell."""
+    from hipwright.api.data.build import bad_line, rejudge_dataset
+    from hipwright.cli.display.dataset import DatasetProgress, print_problems, print_rejudged
+
+    output = CommandOutput(json_mode=json_mode)
+    with DatasetProgress(output, "rows") as progress:
+        found = rejudge_dataset(data, out, workers=workers, unsafe=unsafe, listener=progress)
+    print_problems(output, "unreadable lines", [bad_line(one) for one in found.bad])
+    if json_mode:
+        output.result({"folder": str(out), **found.summary()})
+    else:
+        print_rejudged(output, found.report, out)
+    if found.bad:
+        return exit_codes.FAILED
+    return exit_codes.INFRASTRUCTURE if found.report.void or not found.report.rows else 0
 
 
 @app.command("overlap")

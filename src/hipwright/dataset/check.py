@@ -10,7 +10,7 @@ import random
 import tempfile
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ def check(
     total, wrong}.
     """
     rows, chosen = sample_rows(pairs, sample, seed)
-    groups = _groups(chosen)
+    groups = groups_of(chosen)
     report = CheckReport(rows)
     count = min(workers, max(1, len(groups)))
     pool: Pool[Group, list[CheckedRow]] = Pool(count, opener, _work, timeout_s=JOB_TIMEOUT_S)
@@ -110,7 +110,8 @@ def sample_rows(pairs: Iterable[Pair], sample: int, seed: int | None) -> tuple[i
     return rows, chosen
 
 
-def _groups(pairs: Sequence[Pair]) -> list[Group]:
+def groups_of(pairs: Sequence[Pair]) -> list[Group]:
+    """The rows by task."""
     found: dict[tuple[str, str], list[Pair]] = defaultdict(list)
     for pair in pairs:
         found[pair.task_name, pair.task_source].append(pair)
@@ -127,13 +128,20 @@ def _void(pair: Pair, error: HipwrightError) -> CheckedRow:
 # ---------------------------------------------------------------- in a worker
 
 
-def _work(machine: TaskMachine, group: Group) -> list[CheckedRow]:
+@contextmanager
+def opened_group(machine: TaskMachine, group: Group) -> Iterator[OpenTask]:
+    """The task of a group of rows, opened with a secret seed."""
     first = group[0]
     with tempfile.TemporaryDirectory(prefix="hipwright-task-") as folder:
         path = Path(folder) / f"{first.task_name}.py"
         path.write_text(first.task_source, encoding="utf-8")
         with machine.open(path, seed=None, listener=silent) as bench:
-            return [_checked(bench, pair) for pair in group]
+            yield bench
+
+
+def _work(machine: TaskMachine, group: Group) -> list[CheckedRow]:
+    with opened_group(machine, group) as bench:
+        return [_checked(bench, pair) for pair in group]
 
 
 def _checked(bench: OpenTask, pair: Pair) -> CheckedRow:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,9 @@ from hipwright.api.workbench import require_sandbox
 from hipwright.dataset.build import BuildReport, build
 from hipwright.dataset.check import CheckReport, check
 from hipwright.dataset.make import BuildSettings, Hooks
-from hipwright.dataset.store import MANIFEST, BadRow, DatasetStore, read_pairs
+from hipwright.dataset.records import Pair
+from hipwright.dataset.rejudge import RejudgeReport, rejudge
+from hipwright.dataset.store import MANIFEST, PAIRS, BadRow, DatasetStore, pair_line, read_pairs, replace_file
 from hipwright.dataset.tasks import read_tasks
 from hipwright.errors import BadInput
 from hipwright.events import Listener, silent
@@ -153,8 +155,49 @@ def check_dataset(
     listener("planned", {"total": sample, "done": 0})
     opener = partial(fresh_machine, (*TARGETS.default_offline, CPU.name), unsafe)
     count = workers or processors()
-    report = check(read_pairs(data, bad), opener, sample=sample, seed=seed, workers=count, listener=listener)
+    report = check(rows_of(data, bad), opener, sample=sample, seed=seed, workers=count, listener=listener)
     return DatasetCheck(report, bad)
+
+
+@dataclass(frozen=True)
+class DatasetRejudging:
+    """Every row judged anew, and the lines that could not be read."""
+
+    report: RejudgeReport
+    bad: Sequence[BadRow]
+
+    def summary(self) -> dict[str, Any]:
+        """The object that `dataset rejudge --json` prints, without its folder."""
+        return {**self.report.to_dict(), "bad_rows": [one.to_dict() for one in self.bad]}
+
+
+def rejudge_dataset(
+    data: Path, out: Path, *, workers: int | None = None, unsafe: bool = False, listener: Listener = silent
+) -> DatasetRejudging:
+    """Judges every row of a data set or an export anew, and writes those that hold into `out`.
+
+    Raises BadInput where `out` holds a data set. Events for the listener: "planned" {total, done}, "checked" {done,
+    total, wrong} after each task.
+    """
+    prepare_folder(out)
+    require_sandbox(unsafe)
+    if (out / PAIRS).exists():
+        raise BadInput(f"{out} already holds a data set", hint="choose another --out")
+    bad: list[BadRow] = []
+    opener = partial(machine, (*TARGETS.default_offline, CPU.name), unsafe=unsafe)
+    rows = rows_of(data, bad)
+    report = rejudge(rows, opener, evidence_text, workers=workers or processors(), listener=listener)
+    replace_file(out / PAIRS, map(pair_line, report.kept))
+    return DatasetRejudging(report, bad)
+
+
+def rows_of(data: Path, bad: list[BadRow]) -> Iterator[Pair]:
+    """The rows of a data set, of one file of its rows, or of an export in the format jsonl."""
+    if data.is_dir() and not (data / PAIRS).exists():
+        from hipwright.dataset.export import read_export
+
+        return read_export(data, bad)
+    return read_pairs(data, bad)
 
 
 def bad_line(bad: BadRow) -> str:

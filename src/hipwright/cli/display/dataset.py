@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hipwright.dataset.build import BuildReport
     from hipwright.dataset.check import CheckReport
     from hipwright.dataset.export.format import ExportSummary
+    from hipwright.dataset.rejudge import RejudgeReport
     from hipwright.dataset.store import TaskOutcome
 
 LINE_SECONDS = 5.0  # without a terminal: at most one line in this time
@@ -148,6 +149,17 @@ def print_check(output: CommandOutput, report: CheckReport) -> None:
     print_problems(output, "rows are wrong", wrong)
     void = [f"{one.key} ({one.task}): {one.void}" for one in report.void]
     print_problems(output, "rows could not be looked at", void)
+
+
+def print_rejudged(output: CommandOutput, report: RejudgeReport, out: Path) -> None:
+    """How many rows hold, and each that fell with the reason."""
+    found = report.to_dict()
+    output.console().print(
+        f"{found['kept']} of {found['rows']} rows hold and are in {out} ({found['upgraded']} with device headers in "
+        "place of pasted helpers)"
+    )
+    print_problems(output, "rows fell", [f"{one.key} ({one.task}, {one.kind}): {one.why}" for one in report.fallen])
+    print_problems(output, "rows could not be judged", [f"{one.key} ({one.task}): {one.why}" for one in report.void])
 
 
 def print_overlap(output: CommandOutput, result: DatasetOverlap, against: Sequence[Path], out: Path | None) -> None:
