@@ -53,7 +53,7 @@ def with_headers(hip: str) -> str:
     streaming = _streaming(chunks[number] for number in pasted)
     body = "".join(chunk for number, chunk in enumerate(chunks) if number not in pasted) if pasted else body
     headers = {*device_headers.included(hip), *needed_headers(body), *streaming}
-    if not headers:
+    if not (headers or pasted):
         return hip
     headers &= {*device_headers.names()}
     lines = "".join(f"{line}\n" for line in device_headers.include_lines(headers))
