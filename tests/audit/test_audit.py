@@ -17,7 +17,7 @@ from hipwright.audit.confusion import ConfusionMatrix, confusion_matrices, run_c
 from hipwright.audit.verifiers import TargetVerifier, open_audit
 from hipwright.evaluation import modelnew_stages
 from hipwright.sandbox import Zygote
-from hipwright.toolchain.cpu import build as cpu
+from hipwright.toolchain.cpu import compiler
 from hipwright.verify.gpu.connection import MODELNEW_PRELOAD
 from hipwright.verify.verification import Gate
 from tests import warm
@@ -35,7 +35,7 @@ CALL_S, COMPILE_S = 6.0, 12.0
 def _short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stops endless candidates sooner than for users."""
     monkeypatch.setattr(verifiers, "LIMITS", replace(verifiers.LIMITS, wall_s=CALL_S))
-    monkeypatch.setattr(cpu, "_LIMITS", replace(cpu._LIMITS, wall_s=COMPILE_S))
+    monkeypatch.setattr(compiler, "_LIMITS", replace(compiler._LIMITS, wall_s=COMPILE_S))
 
 
 def audited(gate: Gate, cache: Path, cases: Sequence[CorpusCase], *, shared: bool = False) -> ConfusionMatrix:

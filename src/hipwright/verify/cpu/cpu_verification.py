@@ -21,7 +21,7 @@ from hipwright.program import Parsed
 from hipwright.records import Build, Program, Workload
 from hipwright.sandbox import Limits, Zygote
 from hipwright.toolchain.cache import BuildCache
-from hipwright.toolchain.cpu.sides import TargetSide
+from hipwright.toolchain.cpu.sides import TargetSide, target_sides
 from hipwright.verify.bit_differences import first_difference
 from hipwright.verify.candidate import (
     POISON_A,
@@ -102,19 +102,19 @@ class CpuVerification(Verification):
         with self._session(wave, checked=True) as session:
             answer = self._claimed(session)
             case = self.main_case("given")
-            self.judge(case, answer)
+            self.judge(case, answer, self._side(wave))
             self.unchecked.ran_checked(answer)
             for entry in answer.stats:
                 sums = traffic.setdefault(entry["kernel"], [0.0, 0.0])
                 sums[0] += entry["read_bytes"] + entry["write_bytes"]
                 sums[1] += entry["argument_bytes"]
-            self.interleaved(session)
+            self.interleaved(session, self._side(wave))
         if wave == self.waves[0]:
             self.checks["traffic"] = {
                 kernel: round(max(1.0, moved / held), 3) for kernel, (moved, held) in traffic.items() if held
             }
 
-    def interleaved(self, session: CandidateSession) -> None:
+    def interleaved(self, session: CandidateSession, side: str) -> None:
         """Runs the checked build in shuffled order, where threads are preempted, on inputs at an odd offset."""
         for family in ("offset", "normal"):
             case = self.main_case(family)
@@ -122,8 +122,12 @@ class CpuVerification(Verification):
                 answer = session.run(case, order="shuffle", seed=INTERLEAVED_SEED)
             except GuardFailed:
                 continue
-            self.judge(case, answer)
+            self.judge(case, answer, side)
             return
+
+    def _side(self, wave: int) -> str:
+        """What messages say of the checked build's side, where the program can tell it; else ""."""
+        return next((one.describe() for one in target_sides(self.parsed.hip) if one.wave == wave), "")
 
     def _predicted(self, case: VerificationCase) -> float:
         """CPU seconds that the case's kernels take without checks."""
