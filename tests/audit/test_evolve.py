@@ -18,6 +18,7 @@ from hipwright.audit.evolve.registry import KINDS
 from hipwright.audit.evolve.results import EvolutionReport, EvolvedProgram, HonestVariant
 from hipwright.audit.evolve.subject import Edit, Subject, apply
 from hipwright.audit.evolve.truth import ExactOracle
+from hipwright.audit.evolve.visit import TaskVisit
 from hipwright.audit.verifiers import AuditSession, open_audit
 from hipwright.errors import BadInput
 from hipwright.program import parse
@@ -107,6 +108,14 @@ def test_a_short_search(session: AuditSession) -> None:
     report = Evolution(session, tasks, seed=1, seconds=10.0).run()
     assert report.wrong and not report.refused_honest() and not report.counts["void"]
     assert report.to_dict()["wrong"] == report.wrong == sum(row.refused + row.survived for row in report.matrix())
+
+
+def test_a_visit_ends_where_honest_variants_only_repeat() -> None:
+    """The engine's random choices never end; a task with few of them must not hold its visitor."""
+    visit = TaskVisit.__new__(TaskVisit)
+    visit._honest = (("engine", "engine choices", "the same") for _ in iter(int, 1))
+    assert visit.honest_variant(lambda _: False) is None
+    assert visit.honest_variant(lambda _: True) is None, "and there is nothing left"
 
 
 def test_tasks_of_a_folder(tmp_path: Path) -> None:

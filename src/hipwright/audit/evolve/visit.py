@@ -92,10 +92,11 @@ class TaskVisit:
         return sorted({n for shape in shapes for n in shape if n > 1} | {prod(shape) for shape in shapes})
 
     def honest_variant(self, fresh: Fresh) -> HonestVariant | None:
-        """Judges the next honest variant; None where there are no more."""
-        for name, kind, text in self._honest:
+        """Judges the next honest variant; None where there are no more: random choices soon repeat themselves."""
+        for name, kind, text in islice(self._honest, TRIES):
             if text and fresh(text):
                 return self._judge_honest(name, kind, text)[0]
+        self._honest = iter(())
         return None
 
     def _judge_honest(self, name: str, kind: str, text: str) -> tuple[HonestVariant, ObservedVerdict | None]:
