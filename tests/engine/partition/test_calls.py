@@ -14,7 +14,7 @@ from hipwright.engine.templates import registry as calls
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.offers import KernelCall, NotLowered, Offer, Output
-from tests.engine.harness import captured, check, compare, kernels_in, reference, run
+from tests.engine.harness import Op, captured, check, compare, kernels_in, reference, run
 
 
 def naive(body: CallBody) -> list[EmittedKernel]:
@@ -162,3 +162,22 @@ def test_several_kernels_and_outputs() -> None:
     compare(got, expected, native)
     assert kernels_in(program.text) == 3
     assert "torch.zeros" in program.text
+
+
+def test_a_library_call_reads_an_input_that_no_view_of_other_sizes_can_hold() -> None:
+    """Rows of a transposed input lie apart: a view of all elements in one dimension does not exist."""
+
+    def counts(x: torch.Tensor) -> torch.Tensor:
+        zeros = torch.zeros(16, dtype=torch.int64)
+        return zeros.scatter_add(0, x.flatten(), torch.ones_like(x.flatten()))
+
+    x = torch.randint(0, 16, (13, 71))
+    model = Op(counts)
+    text = check(
+        model,
+        [x],
+        choices={"call:scatter_add": "library"},
+        library=["aten.scatter_add.default"],
+        other=[x.t().contiguous().t()],
+    )
+    assert "scatter_add" in text

@@ -161,15 +161,16 @@ class LibraryCalls:
         source = node.args[0]["node"]
         inner = self.values[source]
         kind = short(node.op)
-        if kind == "view" and not (isinstance(inner, Tensor) and inner.buffer):
-            if not self._is_transposed_attention(source):
-                return None
-            kind = "reshape"
+        stored = isinstance(inner, Tensor) and inner.buffer
+        if kind == "view" and not stored and not self._is_transposed_attention(source):
+            return None
         if not isinstance(inner, Tensor):
             return None
         if self.state.element_weight(inner) > 2 and self.state.reader_counts.get(source, 0) < 1:
             return None
         base = self.ensure(source)
+        if node.op == "aten.view.default":  # an input may lie in memory as a view of other sizes cannot
+            kind = "reshape"
         operation = _view_operation(kind, [self.state.resolve(a) for a in node.args[1:]])
         unique = self.c.unique(f"{name}_view")
         self.out.views.append(PlanView(unique, base, operation))
