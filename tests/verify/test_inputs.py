@@ -288,3 +288,14 @@ def test_an_accumulator_of_fewer_digits_shows_on_the_exact_family(dtype: str, se
     while lanes.shape[1] > 1:
         lanes = lanes[:, ::2] + lanes[:, 1::2]
     assert (lanes[:, 0].astype(float) != rows.sum(axis=1)).any()
+
+
+@pytest.mark.parametrize(("dtype", "low"), [("float32", 1e-9), ("float16", 2e-5)])
+def test_tiny_values_reach_far_below_their_largest_scale(dtype: str, low: float) -> None:
+    """In rows of one scale, and among the elements of a row."""
+    domain = Domain((inputs.InputLeaf(fixed=False, low=-1.0, high=1.0),))
+    rows = np.abs(make([tensor(np.zeros((40, 33)), dtype)], "tiny", domain, 3, "w")[0].to_f64())
+    assert 1e-4 < rows[::2].max() < 1e-2
+    assert (rows.max(axis=1) < low).sum() >= 2, "whole rows"
+    mixed = rows[3::4]
+    assert (mixed > 10 * low).any() and (mixed < low).any()

@@ -15,6 +15,8 @@ Rng = np.random.Generator
 SHIFT = 30.0  # mean of the shifted family, in standard deviations
 OUTLIER_SHARE = 1e-3
 SPIKE = 40.0  # height of the spikes family's large terms, in standard deviations
+TINY = {"": (1e-4, 1e-13), "float16": (1e-3, 1e-7)}
+"""The largest and the smallest scale of the `tiny` family; 1e-12 is torch's own epsilon of `normalize`."""
 WHOLE = {"float64": 1023, "float32": 1023, "float16": 255, "bfloat16": 63}
 """Largest whole number of the `exact` family: every one up to it is a value of the dtype."""
 
@@ -58,7 +60,19 @@ def _outliers(rng: Rng, like: LeafForm) -> F64:
 
 
 def _tiny(rng: Rng, like: LeafForm) -> F64:
-    return rng.standard_normal(like.shape) * (1e-3 if like.dtype == "float16" else 1e-4)
+    """Small values: every second row of one scale, the others each of its own or of one for each element.
+
+    The scales lie below 1e-4 (1e-3 in float16), drawn by their logarithms, so that a threshold or an epsilon anywhere
+    below decides for some rows and some elements.
+    """
+    most, least = TINY["float16" if like.dtype == "float16" else ""]
+    values = rng.standard_normal(like.shape) * most
+    if not like.shape or not values.size:
+        return values
+    rows = values.reshape(-1, like.shape[-1])
+    rows[1::4] *= 10.0 ** -rng.uniform(0.0, np.log10(most / least), (rows[1::4].shape[0], 1))
+    rows[3::4] *= 10.0 ** -rng.uniform(0.0, np.log10(most / least), rows[3::4].shape)
+    return values
 
 
 def _zeros90(rng: Rng, like: LeafForm) -> F64:
