@@ -21,7 +21,8 @@ def _wider_accumulators(subject: Subject) -> Iterator[Fault]:
     for function, body in subject.bodies():
         names = {m.group(1) for m in re.finditer(r"(?<=[;{})\s])([A-Za-z_]\w*) \+= ", body)}
         for match in re.finditer(r"(?<=[;{(\s])(?P<type>float) (?P<name>\w+) = 0\.0f?;", body):
-            if match["name"] in names and not re.search(rf"__shfl\w*\({match['name']}\b|&{match['name']}\b", body):
+            name = match["name"]  # one that float functions round must not meet its rounded self again
+            if name in names and not re.search(rf"__shfl\w*\({name}\b|&{name}\b|\w+f\([^;]*\b{name}\b", body):
                 span = function.begin + match.start("type"), function.begin + match.end("type")
                 yield Fault((Edit(*span, "double"),), "other", function)
 

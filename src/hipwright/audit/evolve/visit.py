@@ -105,7 +105,7 @@ class TaskVisit:
         except HipwrightError as error:
             return HonestVariant(self.task, name, kind, text, error.message, void=True), None
         why = "" if observed.status == "pass" else f"{observed.status}: {observed.message}"
-        void = bool(why) and observed.fault not in (None, "candidate")
+        void = bool(why) and (observed.fault not in (None, "candidate") or observed.status == "compile_error")
         return HonestVariant(self.task, name, kind, text, why, void=void), observed
 
     # ---------------------------------------------------------------- wrong programs

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import cycle
 from math import prod
 from pathlib import Path
+from typing import Any
 
 from hipwright.errors import CandidateError, GuardFailed
 from hipwright.program import Parsed
@@ -51,6 +51,8 @@ CHECKED_SECONDS = 0.2  # the same above which a case is not run for the sake of 
 OWN_SECONDS = 0.15  # predicted kernel seconds of the adversarial families at the task's own shapes together
 CHECKED_SLOWDOWN = 10  # of the checked build, which alone runs in the fast gate
 INTERLEAVED_SEED = 2
+OWN_MEMORY: tuple[dict[str, Any], ...] = ({"poison": POISON_A}, {"memory": "left"}, {"poison": POISON_C})
+"""What calls at own shapes find in their memory in turn: poison, what the last call left, plausible values."""
 ORDERS = (("forward", 0, POISON_A), ("reverse", 0, POISON_B), ("shuffle", 1, POISON_C))
 
 Builds = Mapping[tuple[int, bool], Build]
@@ -237,8 +239,10 @@ class CpuVerification(Verification):
     def admitted_shapes(self, session: CandidateSession) -> None:
         """Runs shapes that the program's guards admit: other sides of its comparisons, and sizes drawn in secret."""
         with self.timed("admitted"):
+            before = ""
             for case in self.admitted_cases(self.parsed, self.program, affordable=self._affordable):
-                self.attempt(session, case)
+                self.attempt(session, case, **({"memory": "left"} if case.workload == before else {}))
+                before = case.workload
             self.unchecked.add_sides(self.admitted.chosen if self.admitted else [])
 
     def _affordable(self, workload: Workload) -> bool:
@@ -265,7 +269,7 @@ class CpuVerification(Verification):
 
     def own_shapes(self, session: CandidateSession) -> None:
         """Runs the task's own shapes, unless the checked run's counts predict that this takes too long."""
-        spent, poisons = 0.0, cycle((POISON_A, POISON_C))
+        spent, ran = 0.0, 0
         for case in self.own_cases():
             if case in self.unchecked.checked_cases:
                 continue
@@ -276,9 +280,8 @@ class CpuVerification(Verification):
                 self.skipped[case.workload if first else case.name] = why
                 continue
             spent += 0.0 if first else expected
-            poison = next(poisons)
             try:
-                self.attempt(session, case, poison=poison)
+                ran += self.attempt(session, case, **OWN_MEMORY[ran % len(OWN_MEMORY)])
             except Rejected as rejected:
                 if rejected.verdict.status != "timeout" or expected <= CHECKED_SECONDS:
                     raise  # ten times what was predicted, and more: it hangs
