@@ -147,8 +147,10 @@ class Expectations:
                 inputs = redraw(number)
                 want = self.handle.reference(inputs, state, dtype="float64")[0]
                 if all(mine[n].dtype == "float64" for n in few):  # whose baseline has no error of its own
-                    inputs = draws.nudge(inputs, self.nudge_seed + 2 + number)
-                pair = [self.handle.reference(inputs, state, dtype="native")[0], want]
+                    nudged = draws.nudge(inputs, self.nudge_seed + 2 + number)
+                    pair = [self.handle.reference(nudged, state, dtype="float64")[0], want]
+                else:
+                    pair = [self.handle.reference(inputs, state, dtype="native")[0], want]
             except HipwrightError as error:
                 if isinstance(error, InfrastructureError):
                     raise

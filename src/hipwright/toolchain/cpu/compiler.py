@@ -98,7 +98,7 @@ def back(
 ) -> tuple[bytes, str]:
     """(the shared library or b"", messages): IR to object, and linked with the runtime.
 
-    quick: the code generator takes a third of the time; its code is slower.
+    quick: the code generator does not optimise, which saves more than half of its time; its code is slower.
     """
     names = "".join(f"hw_entry_{k.name}; " for k in kernels)
     version = f"{{ global: hw_run; hw_release; hw_meta; {names}local: *; }};"

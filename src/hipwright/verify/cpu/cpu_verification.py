@@ -2,7 +2,8 @@
 
 1. checked build, smallest supported workload: bounds, races, barriers, and values
 2. three launch orders and three poisons: equal bits, or within tolerance where float atomics leave the order open
-3. every input family, unseen shapes, and the task's own shapes where the cpu can run them
+3. every input family, unseen shapes, shapes that guards admit, and the task's own shapes where the cpu can run them;
+   with checks what ran without them alone so far, where that takes little time
 4. calls in a row on one state: new inputs and parameters at the same addresses, buffers and memory as earlier calls
    left them; the first call's outputs must remain
 5. kernels replaced by no-ops: if the outputs are still correct, the program's kernels do none of the work
@@ -139,7 +140,7 @@ class CpuVerification(Verification):
         """The fast gate: few cases with every access checked, another poison, and a second call."""
         with self._session(wave, checked=True) as session:
             answer = self._claimed(session)
-            self.judge(self.main_case("given"), answer)
+            self.judge(self.main_case("given"), answer, self._side(wave))
             case = self.main_case("normal")
             self.judge(case, session.run(case, order="shuffle", seed=1, poison=POISON_C), poison=POISON_C)
             for case in self.fast_gate_cases():

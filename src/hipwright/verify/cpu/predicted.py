@@ -30,6 +30,7 @@ OPERATION_SECONDS = 5e-10
 """Of a product's or a convolution's operation: such work grows faster than the elements do."""
 
 SLACK = 4.0
+"""How much longer than measured calls suggest a call may take."""
 
 
 @dataclass

@@ -34,8 +34,10 @@ class UncheckedKernels:
     def checking(self) -> Iterator[None]:
         """While `ran` tells of calls in the checked build."""
         self._checking = True
-        yield
-        self._checking = False
+        try:
+            yield
+        finally:
+            self._checking = False
 
     def ran(self, case: VerificationCase, answer: CallReply) -> None:
         """Records a call, in the build without checks but for `checking`."""
