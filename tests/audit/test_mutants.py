@@ -108,10 +108,12 @@ def test_rounding_is_no_equivalence(session: AuditSession) -> None:
 @pytest.mark.slow
 def test_a_sample_is_killed(session: AuditSession) -> None:
     report = run_mutants(session, 24, seed=2)
-    # all scores of a row 1.0 larger: a softmax changes only in its rounding, so the rule calls it a survivor
-    same = "attention_online:14: changed constant: `float s = 0.0f;` -> `float s = 1.0f;`"
+    same = {  # these change the rounding only, so the rule calls them survivors
+        "attention_online:14: changed constant: `float s = 0.0f;` -> `float s = 1.0f;`",  # each score of a row + 1
+        "row_sum_kahan:12: dropped statement: `lost = (next - total) - term;` -> `;`",  # a plain sum
+    }
     assert report.total == 24
-    assert [m.description() for m in report.survivors() if m.description() != same] == [], report.summary()
+    assert [m.description() for m in report.survivors() if m.description() not in same] == [], report.summary()
 
 
 def test_a_report_counts() -> None:

@@ -23,7 +23,7 @@ FAMILIES = {
     "tiny": "very small values",
     "large": "large values: exp and sums of squares overflow unless the maximum is taken out first",
     "zeros90": "nine values of ten are zero",
-    "constant_rows": "every row holds one value: variances are zero",
+    "constant_rows": "every row holds one value, or zeros: variances are zero, and norms in places",
     "sorted": "rows in order",
     "cancelling": "pairs that nearly cancel",
     "mantissa": "values whose last bits count: a shorter format on the way loses them",

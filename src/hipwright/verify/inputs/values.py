@@ -80,8 +80,13 @@ def _zeros90(rng: Rng, like: LeafForm) -> F64:
 
 
 def _constant_rows(rng: Rng, like: LeafForm) -> F64:
-    rows = rng.standard_normal((*like.shape[:-1], 1)) if like.shape else rng.standard_normal(())
-    return np.broadcast_to(rows, like.shape).copy()
+    """Rows of one value each, a quarter of them (the first among them) of zeros: variances and norms are zero."""
+    if not like.shape:
+        return rng.standard_normal(())
+    rows = rng.standard_normal((*like.shape[:-1], 1))
+    zero = rng.random(rows.shape) < 0.25
+    zero.reshape(-1)[:1] = True
+    return np.broadcast_to(np.where(zero, 0.0, rows), like.shape).copy()
 
 
 def _sorted(rng: Rng, like: LeafForm) -> F64:
