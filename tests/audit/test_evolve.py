@@ -74,6 +74,15 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuditSession]:
         yield opened
 
 
+def test_another_index_of_a_tie_is_no_fault(session: AuditSession) -> None:
+    case = HONEST["row_max_wave"]
+    oracle = ExactOracle(session.evaluator(case.task_path))
+    first = case.text.replace("v >= best", "v > best").replace("where > at", "where < at")  # the first of equal values
+    assert oracle.truth(case.text, first, certain=False).truth == "unclear"
+    wrong = case.text.replace("indices[blockIdx.x] = at;", "indices[blockIdx.x] = at ^ 1;")
+    assert oracle.truth(case.text, wrong, certain=False).truth == "wrong"
+
+
 @pytest.mark.parametrize(
     ("before", "after", "truth"),
     [

@@ -71,6 +71,10 @@ def test_families_are_what_they_say() -> None:
     assert 20 <= np.abs(values("outliers")).max() <= 100 and np.median(np.abs(values("outliers"))) < 2
     assert 0.85 < (values("zeros90") == 0).mean() < 0.95
     assert np.ptp(values("constant_rows"), axis=-1).max() == 0
+    assert (values("constant_rows")[0] == 0).all() and (values("constant_rows")[:, 0] == 0).sum() < 40
+    scales = np.log10(np.abs(values("scales")))
+    assert -4.1 < scales.min() < -3.5 and 2.5 < scales.max() <= 3
+    assert np.log10(np.abs(values("scales", dtype="float16"))).max() <= 2
     assert (np.diff(values("sorted"), axis=-1) >= 0).all()
     cancelling = values("cancelling", (32, 64))
     assert abs(cancelling.sum()) < 0.02 * np.abs(cancelling).sum()

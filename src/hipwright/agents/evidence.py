@@ -22,6 +22,7 @@ FAMILIES = {
     "outliers": "a few values of 20 to 100 among normal ones",
     "tiny": "very small values",
     "large": "large values: exp and sums of squares overflow unless the maximum is taken out first",
+    "scales": "every value of its own magnitude, up to 1000",
     "zeros90": "nine values of ten are zero",
     "constant_rows": "every row holds one value, or zeros: variances are zero, and norms in places",
     "sorted": "rows in order",

@@ -28,6 +28,7 @@ from hipwright.verify.bit_differences import first_difference
 from hipwright.verify.candidate import POISON_A, CallReply, CandidateSession, Rejected
 from hipwright.verify.case_draws import VerificationCase as Trial
 from hipwright.verify.inputs import with_values
+from hipwright.verify.tolerance import find_gather
 
 EQUIVALENCE_TRIALS = 1000
 LABEL_TRIALS = 40
@@ -67,7 +68,7 @@ def label(evaluator: Evaluator, text: str, other: str, trials: int = LABEL_TRIAL
     try:
         with session(evaluator, text) as first, session(evaluator, other) as second:
             for trial in islice(_given_trials(evaluator), trials):
-                if why := clear_difference(outputs(first, trial), outputs(second, trial)):
+                if why := clear_difference(outputs(first, trial), outputs(second, trial), trial.inputs):
                     return Label("wrong", f"on {trial.name}: {why}")
     except HipwrightError as error:
         return Label("unclear", f"it could not be run: {error.message}")
@@ -151,8 +152,11 @@ def _given_trials(evaluator: Evaluator) -> Iterator[Trial]:
     return (trial for trial in _trials(evaluator) if trial.family in ("given", "normal"))
 
 
-def clear_difference(verified: CallReply | str, other: CallReply | str) -> str:
-    """Why the second is certainly wrong, "" where that is not certain."""
+def clear_difference(verified: CallReply | str, other: CallReply | str, inputs: Tree = ()) -> str:
+    """Why the second is certainly wrong, "" where that is not certain.
+
+    inputs: those of both calls; indices may select another of equal values of theirs.
+    """
     if isinstance(verified, str):
         return ""
     if isinstance(other, str):
@@ -164,9 +168,18 @@ def clear_difference(verified: CallReply | str, other: CallReply | str) -> str:
         if one.is_float and _differs_clearly(one.to_f64(), two.to_f64()):
             return f"output {number} is far from the verified program's"
         # a few integers may differ, since ties may be broken either way
-        if not one.is_float and one.numel and (one.bits() != two.bits()).mean() > CLEAR_DIFFERENCE:
+        if one.is_float or not one.numel or (one.bits() != two.bits()).mean() <= CLEAR_DIFFERENCE:
+            continue
+        if not _same_choice(one, two, inputs):
             return f"output {number} has other values"
     return ""
+
+
+def _same_choice(verified: HostTensor, other: HostTensor, inputs: Tree) -> bool:
+    """Whether both hold indices that select equal values of an input."""
+    sources = [leaf.to_f64() for leaf in tensor_leaves(inputs) if leaf.is_float]
+    rule = find_gather(verified.bits(), sources)
+    return rule is not None and bool(rule.same_choice(other.bits().astype(np.int64)).all())
 
 
 def _differs_clearly(verified: np.ndarray, other: np.ndarray) -> bool:

@@ -146,8 +146,13 @@ class Verification:
         return found
 
     def unseen_cases(self) -> list[VerificationCase]:
-        """Cases of derived shapes that the program cannot have been written for, each with two families."""
-        return [self._unseen(planned, family) for planned in self._unseen_shapes() for family in ("normal", "given")]
+        """Cases of derived shapes that the program cannot have been written for, each with three families.
+
+        The third has all magnitudes: the code for an end of a row or of a buffer may run at these shapes alone.
+        """
+        families = ("normal", "given", "scales")
+        found = [self._unseen(planned, family) for planned in self._unseen_shapes() for family in families]
+        return list(dict.fromkeys(found))
 
     def _unseen_shapes(self) -> list[PlannedWorkload]:
         assert self.main is not None

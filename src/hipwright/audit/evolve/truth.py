@@ -167,7 +167,7 @@ def _same(one: CallReply | str, two: CallReply | str) -> bool:
 
 def _proof(trial: DifferentialTrial, one: CallReply | str, two: CallReply | str) -> str:
     """Why the second program is wrong on a trial, "" where that is not shown."""
-    if why := clear_difference(one, two):
+    if why := clear_difference(one, two, trial.case.inputs):
         return why
     if isinstance(one, str) or isinstance(two, str):
         return ""

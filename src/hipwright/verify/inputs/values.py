@@ -75,6 +75,11 @@ def _tiny(rng: Rng, like: LeafForm) -> F64:
     return values
 
 
+def _scales(rng: Rng, like: LeafForm) -> F64:
+    """Every element of its own magnitude, from 1e-7 to 1: a threshold anywhere decides for some of few elements."""
+    return rng.choice([-1.0, 1.0], like.shape) * 10.0 ** -rng.uniform(0.0, 7.0, like.shape)
+
+
 def _zeros90(rng: Rng, like: LeafForm) -> F64:
     return rng.standard_normal(like.shape) * (rng.random(like.shape) < 0.1)
 
@@ -172,6 +177,7 @@ FLOAT_FAMILIES: dict[str, Callable[[Rng, LeafForm], F64]] = {
     "outliers": _outliers,
     "tiny": _tiny,
     "large": _normal,
+    "scales": _scales,
     "zeros90": _zeros90,
     "constant_rows": _constant_rows,
     "sorted": _sorted,
@@ -182,7 +188,7 @@ FLOAT_FAMILIES: dict[str, Callable[[Rng, LeafForm], F64]] = {
     "spikes": _spikes,
     "exact": _exact,
 }
-"""Families of values for every free float leaf. "large" is scaled by the domain's `large`."""
+"""Families of values for every free float leaf. "large" is scaled by the domain's `large`, "scales" by at most 1e3."""
 
 MIXED = (
     "large",
