@@ -21,8 +21,8 @@ class Var:
 
     @cached_property
     def key(self) -> str:
-        """Canonical text."""
-        return f"v:{self.name}"
+        """Canonical text. The range is part of it: variables of two kernels may share a name."""
+        return f"v:{self.name}" if self.size is None else f"v:{self.name}!{self.size.key}"
 
 
 @dataclass(frozen=True)
