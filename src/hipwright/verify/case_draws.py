@@ -21,6 +21,7 @@ from hipwright.verify.tolerance import LARGEST, NEAR_CONSTANT
 MUTATED = "mutated"  # new inputs and new parameters, for a second call in the same process
 TRIALS = tuple(f"trial{i}" for i in range(1, 6))  # KernelBench's five draws
 
+SCALES = (1e3, 1e2, 1e1)  # the largest magnitude of the `scales` family, tried in turn as that of `large`
 LOST = 0.05  # budget over value, at the median, from which on large values show nothing
 USUAL, OTHER, WHOLE = range(3)
 """Variants of the model's state: usual; of the second call, with other parameters; with whole numbers in them."""
@@ -174,6 +175,8 @@ class CaseDraws:
         """What to try in turn: `large` values that the reference can represent; for the second call whole numbers."""
         if family == "large":
             return tuple(_Attempt(family, scale) for scale in draws.LARGE_SCALES)
+        if family == "scales":
+            return tuple(_Attempt(family, scale) for scale in SCALES)
         if family in draws.MIXED_AXES:  # beside the largest all other slices would vanish in a sum
             return tuple(_Attempt(family, scale) for scale in draws.LARGE_SCALES[1:])
         if family == MUTATED:

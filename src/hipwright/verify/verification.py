@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, product
 from typing import Any, Literal, Protocol
 
 from msgspec.structs import replace
@@ -150,9 +150,8 @@ class Verification:
 
         The third has all magnitudes: the code for an end of a row or of a buffer may run at these shapes alone.
         """
-        families = ("normal", "given", "scales")
-        found = [self._unseen(planned, family) for planned in self._unseen_shapes() for family in families]
-        return list(dict.fromkeys(found))
+        pairs = product(self._unseen_shapes(), ("normal", "given", "scales"))
+        return list(dict.fromkeys(self._unseen(*pair) for pair in pairs))
 
     def _unseen_shapes(self) -> list[PlannedWorkload]:
         assert self.main is not None

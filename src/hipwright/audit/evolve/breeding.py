@@ -86,8 +86,8 @@ def _combined(near: NearMiss, rng: random.Random) -> Iterator[Offspring]:
     if found:
         fault = rng.choice(found)
         text = apply(subject.text, fault.edits)
-        certain = kind.certain or near.offspring.certain
-        yield Offspring(near.offspring.kind, "combined", text, fault, certain)
+        # the second may make a condition of the first one's code false, and then nothing is certain any more
+        yield Offspring(near.offspring.kind, "combined", text, fault, kind.certain)
 
 
 def _made(near: NearMiss, how: str, edit: Edit) -> Offspring:

@@ -12,6 +12,7 @@ _CONTIGUOUS = re.compile(r"\.contiguous\(\)")
 _ZEROS = re.compile(r"\btorch\.zeros(?:_like)?\b")
 _EMPTY_LIKE = re.compile(r"\btorch\.empty_like\((?P<of>\w+)\)")
 _STATE = re.compile(r"(?<![\w.])self\.[a-z_][\w.]*\b(?!\()")
+_SIGNATURE = re.compile(r"(?m)^def forward\(self, (?P<inputs>[^)]*)\):$")
 TOKENS = 1 << 16
 
 
@@ -126,7 +127,7 @@ def _written_inputs(subject: Subject) -> Iterator[Fault]:
     """Thread 0 writes to an input: for good, or for the time of the launch."""
     for function in subject.functions:
         for name in function.pointers("float") if function.entry else ():
-            if any(p.name == name and not p.written for p in function.parameters):
+            if _is_input(subject, function, name):
                 first = "blockIdx.x + blockIdx.y + threadIdx.x == 0"
                 yield _inserted(function, f"if ({first}) const_cast<float*>({name})[0] += 1.0f;")
                 yield _inserted(
@@ -134,6 +135,17 @@ def _written_inputs(subject: Subject) -> Iterator[Fault]:
                     f"if ({first}) {{ volatile float* hw_p = const_cast<float*>({name}); float hw_v = hw_p[0]; "
                     "hw_p[0] = 0.0f; hw_p[0] = hw_v; }",
                 )
+
+
+def _is_input(subject: Subject, function: Function, name: str) -> bool:
+    """Whether a kernel's pointer is an input or a part of the state in every launch; the plan's own may be written."""
+    place = next(n for n, p in enumerate(function.parameters) if p.name == name)
+    if function.parameters[place].written or not (signature := _SIGNATURE.search(subject.plan)):
+        return False
+    inputs = {one.strip() for one in split_arguments(signature["inputs"])}
+    launches = [launch for launch in subject.launches if launch["kernel"] == function.name]
+    passed = [split_arguments(launch["args"])[place].strip() for launch in launches]
+    return bool(passed) and all(one in inputs or one.startswith("self.") for one in passed)
 
 
 def _inserted(function: Function, statement: str) -> Fault:

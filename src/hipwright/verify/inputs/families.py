@@ -41,9 +41,6 @@ def _lays_out(family: str, rank: int) -> bool:
     return rank >= {"permuted": 2, "transposed": 3, "expanded": 1}.get(family, 0)
 
 
-LARGEST_OF_SCALES = 1e3
-
-
 def make(base: Tree, family: str, domain: Domain, seed: int, workload: str, special: Special = Special()) -> Tree:  # noqa: B008
     """`base` with the family applied to its leaves."""
     if family == "given":
@@ -82,4 +79,4 @@ def _values(family: str, rng: Rng, form: LeafForm, large: float) -> np.ndarray[t
     if family in MIXED_AXES:
         return mixed(rng, form, MIXED_AXES[family], scale)
     values = FLOAT_FAMILIES["normal" if family in LAYOUTS else family](rng, form)
-    return values * {"large": scale, "scales": min(scale, LARGEST_OF_SCALES)}.get(family, 1.0)
+    return values * scale if family in ("large", "scales") else values

@@ -188,7 +188,7 @@ FLOAT_FAMILIES: dict[str, Callable[[Rng, LeafForm], F64]] = {
     "spikes": _spikes,
     "exact": _exact,
 }
-"""Families of values for every free float leaf. "large" is scaled by the domain's `large`, "scales" by at most 1e3."""
+"""Families of values for every free float leaf. "large" and "scales" are scaled by the domain's `large`."""
 
 MIXED = (
     "large",
