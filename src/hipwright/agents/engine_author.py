@@ -26,6 +26,7 @@ from hipwright.archive.log import AUTHOR_NOTE
 from hipwright.records import Program
 from hipwright.search import EngineSource, Proposal, ProposalRequest, SearchView
 from hipwright.search.operators import Choices, complete, operator
+from hipwright.search.view import FALLBACK
 
 DRAWS = 4
 """Draws per proposal, of which the screener selects one."""
@@ -64,6 +65,11 @@ class EngineAuthor:
         self._memory: tuple[SearchView, FailureMemory] | None = None
         self._written: dict[tuple[tuple[str, Any], ...], Proposal] = {}
 
+    @property
+    def falls_back(self) -> bool:
+        """Whether the engine gives up parts of a refused first answer."""
+        return self.engine.falls_back
+
     def initial(self) -> Sequence[dict[str, Any]]:
         """Returns the tuned choices, the engine's defaults, then those of the best programs of earlier runs."""
         actions = list(self.engine.initial())
@@ -83,6 +89,9 @@ class EngineAuthor:
 
     def propose(self, ask: ProposalRequest, rng: random.Random) -> Proposal:
         """Returns the most promising of a few draws; its notes say how it was made."""
+        if ask.expansion.operator == FALLBACK:
+            made = self.engine.propose(ask, rng)
+            return replace(made, notes={AUTHOR_NOTE: "engine", **made.notes})
         if ask.expansion.operator == "default":
             tuned = {"tuned": on} if (on := ask.expansion.action.get("tuned")) else {}
             return replace(self.engine.propose(ask, rng), notes={AUTHOR_NOTE: "engine", **tuned})

@@ -78,6 +78,11 @@ class Pipeline:
         self._screener = screener
         self._drafts: dict[int, Draft] = {}
 
+    @property
+    def falls_back(self) -> bool:
+        """Whether the engine gives up parts of a refused first answer."""
+        return self.engine.falls_back
+
     def initial(self) -> Sequence[dict[str, Any]]:
         """Returns the engine's actions: its program is the first verified parent of both authors."""
         return self.engine.initial()

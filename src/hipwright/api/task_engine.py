@@ -8,12 +8,15 @@ from functools import partial
 from typing import Any
 
 from hipwright.capture.graph import Graph
-from hipwright.engine import author, explain, write
+from hipwright.engine import explain, write
 from hipwright.engine.authoring import Authored
+from hipwright.engine.knobs import GIVEN_UP
+from hipwright.engine.partly import author_partly
 from hipwright.engine.tuned import Tuned, TuningCache, estimated_on, tuned_of
 from hipwright.machine import Workbench
 from hipwright.records import Evaluation, Program
 from hipwright.search import EngineSource
+from hipwright.search.fallback import Fallback
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,8 @@ class TaskEngine:
     graph: Graph
     authored: Authored  # by the engine's own choices
     source: EngineSource
+    given_up: str = ""  # operators at which the engine failed, which stay library calls
+    errors: tuple[str, ...] = ()
 
     def default(self) -> Program:
         """The program by the engine's own choices."""
@@ -54,5 +59,8 @@ def captured_graph(bench: Workbench) -> Graph:
 def task_engine(bench: Workbench) -> TaskEngine:
     """The engine on the task of a workbench."""
     graph = captured_graph(bench)
-    authored = author(graph)
-    return TaskEngine(graph, authored, EngineSource(authored.space, partial(write, graph)))
+    made = author_partly(graph)
+    fallback = Fallback(partial(explain, graph), [n.name for n in graph.nodes if n.op != "getitem"])
+    base = {GIVEN_UP: made.given_up} if made.given_up else {}
+    source = EngineSource(made.authored.space, partial(write, graph), fallback, base)
+    return TaskEngine(graph, made.authored, source, made.given_up, made.why)

@@ -9,7 +9,8 @@ from typing import Any
 from hipwright.capture.graph import Graph, short
 from hipwright.engine.assembly import ProgramAssembly
 from hipwright.engine.ir.sizes import SizeNotSupported
-from hipwright.engine.knobs import Choice, Value
+from hipwright.engine.knobs import EVERY_OPERATOR, GIVEN_UP, PLAIN_PLAN, Choice, Value
+from hipwright.engine.plan.library import library_program
 from hipwright.engine.rewrite.attention import attention
 from hipwright.engine.rewrite.pinned_sizes import pinned
 from hipwright.engine.rewrite.rolled_loops import unrolled
@@ -39,9 +40,9 @@ def author(graph: Graph, choices: Mapping[str, Value] | None = None) -> Authored
     plan.static_shapes.ENOUGH_ELEMENTS.
     """
     choices = choices or {}
-    generic, structure = attention(graph, choices)
-    fixed = pinned(generic)
-    rolled, loops = unrolled(fixed, choices)
+    if choices.get(GIVEN_UP) == PLAIN_PLAN:
+        return _without_lowering(graph)
+    generic, fixed, rolled, structure = _rewritten(graph, choices)
     try:
         made = ProgramAssembly(rolled, choices)
     except SizeNotSupported:
@@ -51,7 +52,30 @@ def author(graph: Graph, choices: Mapping[str, Value] | None = None) -> Authored
     plan = ""
     if fixed is not generic and made.library_only and not _pads_heads(rolled):
         plan = _library_plan(generic, choices)
-    return Authored(made.program(plan), made.space({**loops, **structure}), made.explanation())
+    return Authored(made.program(plan), made.space(structure), made.explanation())
+
+
+def _without_lowering(graph: Graph) -> Authored:
+    """The plan of library calls, with nothing to choose."""
+    library = {n.name: {"op": n.op, "reason": "given up"} for n in graph.nodes if n.op != "getitem"}
+    explanation = {"kernels": [], "library": library, "in_hip": 0, "nodes": len(library), "static": not graph.symbols}
+    return Authored(library_program(graph), {}, explanation)
+
+
+def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph, Graph, dict[str, Choice]]:
+    """(with attention, with sizes fixed, with loops, the choices offered): the engine's own operators where chosen.
+
+    Those are left out where one of them is given up: only the operators that they stand for have a library form.
+    """
+    given_up = str(choices.get(GIVEN_UP, "")).split(",")
+    while True:
+        generic, structure = attention(graph, choices)
+        fixed = pinned(generic)
+        rolled, loops = unrolled(fixed, choices)
+        own = any(n.op.startswith("hip.") and n.name in given_up for n in rolled.nodes)
+        if choices.get("library") or not (own or EVERY_OPERATOR in given_up):
+            return generic, fixed, rolled, {**loops, **structure}
+        choices = {**choices, "library": True}
 
 
 def _pads_heads(graph: Graph) -> bool:

@@ -35,3 +35,13 @@ KNOBS: dict[str, tuple[int, tuple[int, ...], str]] = {
     "SCAN_VEC": (4, (1, 2, 4, 8), "neighbouring elements a thread scans"),
     "SCAN_ITEMS": (4, (1, 2, 4, 8), "vectors a thread loads at once in a scan"),
 }
+
+
+GIVEN_UP = "given_up"
+"""The choice that is in no space: the nodes that stay library calls because a program of theirs was refused.
+
+Its value is their names joined by commas, or one of the next two.
+"""
+EVERY_OPERATOR = "every operator"
+PLAIN_PLAN = "a plan of library calls"
+"""A plan that is written without the lowering (plan/library.py)."""

@@ -18,8 +18,8 @@ import msgspec
 from hipwright.archive import Archive, Evaluated, Finished, LogEntry, Proposed, RunLog, as_stored
 from hipwright.errors import BadInput, InfrastructureError, ProviderError
 from hipwright.events import Listener, silent
-from hipwright.records import Decision, Evaluation, Event, Program, Record, Run, content_key
-from hipwright.search import stop
+from hipwright.records import Decision, Evaluation, Event, Expansion, Program, Record, Run, content_key
+from hipwright.search import fallback, stop
 from hipwright.search.confirm import Confirm, confirmation, ranking
 from hipwright.search.interfaces import (
     INFRASTRUCTURE,
@@ -30,7 +30,7 @@ from hipwright.search.interfaces import (
     ProposalSource,
     SearchPolicy,
 )
-from hipwright.search.view import SearchView, Trial
+from hipwright.search.view import FALLBACK, SearchView, Trial
 
 ROUND = 4
 """Proposals per round (run setting "round"). Independent of the number of workers, and therefore so is the log."""
@@ -103,7 +103,7 @@ class Search:
     # ---------------------------------------------------------------- rounds
 
     def _rounds(self) -> str:
-        while (reason := stop.done(self.view)) is None:
+        while (reason := None if self._owes_answer() else stop.done(self.view)) is None:
             try:
                 self._check_stop()
                 proposals = self._proposals()
@@ -117,6 +117,10 @@ class Search:
                 break
         return reason
 
+    def _owes_answer(self) -> bool:
+        """Whether the engine's first answer was refused, nothing passed yet, and the source can give up parts of it."""
+        return bool(getattr(self.source, "falls_back", False)) and fallback.owed(self.view)
+
     def _current_round(self) -> list[Proposed]:
         """The logged proposals of the current round; [] between rounds."""
         return [p for _, p in sorted(self.log.proposed.items()) if p.round == self.view.next_round]
@@ -127,7 +131,10 @@ class Search:
             return logged
         current = self.view.next_round
         k = min(int(self.run.settings.get("round", ROUND)), self.run.budget - self.view.evaluations)
-        expansions = self.policy.select(self.view, k, random.Random(f"{self.run.seed}/select/{current}"))
+        if self._owes_answer():
+            expansions = [Expansion(number=self.view.next_number, operator=FALLBACK, seed=self.run.seed)]
+        else:
+            expansions = self.policy.select(self.view, k, random.Random(f"{self.run.seed}/select/{current}"))
         asks = [ProposalRequest(e, tuple(self._parent(key) for key in e.parents), self.view) for e in expansions]
         self.source.prepare(asks)
         proposals: list[Proposed] = []

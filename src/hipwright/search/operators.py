@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from hipwright.engine.knobs import GIVEN_UP
 from hipwright.errors import BadInput
 
 KNOB_SHARE = 0.7
@@ -83,7 +84,8 @@ def crossover(space: Space, parents: Sequence[Choices], rng: random.Random) -> C
     if len(parents) < 2:
         return mutate(space, parents, rng)
     first, second = (complete(space, parent) for parent in parents[:2])
-    return {key: (first if rng.random() < 0.5 else second)[key] for key in sorted(space)}
+    mixed = {key: (first if rng.random() < 0.5 else second)[key] for key in sorted(space)}
+    return mixed | {GIVEN_UP: one[GIVEN_UP] for one in (second, first) if GIVEN_UP in one}
 
 
 OPERATORS: dict[str, Operator] = {
@@ -104,11 +106,12 @@ def operator(name: str) -> Operator:
 
 
 def complete(space: Space, choices: Mapping[str, Any]) -> Choices:
-    """Returns a full set of choices: missing or invalid ones take the engine's default."""
-    return {
+    """Returns a full set of choices: missing or invalid ones take the engine's default; `given_up` is kept."""
+    full = {
         key: choices[key] if key in choices and choices[key] in choice.options else choice.default
         for key, choice in sorted(space.items())
     }
+    return full | {GIVEN_UP: choices[GIVEN_UP]} if GIVEN_UP in choices else full
 
 
 def _pick(space: Space, rng: random.Random, without: Collection[str] = ()) -> str | None:

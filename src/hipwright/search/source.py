@@ -6,9 +6,14 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
+from hipwright.engine.knobs import GIVEN_UP
 from hipwright.records import Program
-from hipwright.search.interfaces import Proposal, ProposalRequest
-from hipwright.search.operators import Space, complete, operator
+from hipwright.search.fallback import Fallback, notes
+from hipwright.search.interfaces import NoProposal, Proposal, ProposalRequest
+from hipwright.search.operators import Choices, Space, complete, operator
+from hipwright.search.view import FALLBACK, SearchView
 
 Write = Callable[[Mapping[str, Any]], Program]
 
@@ -17,12 +22,20 @@ class EngineSource:
     """A ProposalSource that varies the engine's choices.
 
     space: from `engine.space(graph)`. write: choices -> Program, e.g. `functools.partial(engine.write, graph)`.
+    fallback: what to give up when the first answer is refused. base: choices that every program has.
     An expansion's action may hold {"choices": {...}}, which override what the operator drew.
     """
 
-    def __init__(self, space: Space, write: Write) -> None:
+    def __init__(self, space: Space, write: Write, fallback: Fallback | None = None, base: Choices | None = None) -> None:
         self.space = space
         self._write = write
+        self._fallback = fallback
+        self._base = base or {}
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether the source answers the operator "fallback"."""
+        return self._fallback is not None
 
     def initial(self) -> Sequence[dict[str, Any]]:
         """Returns one action: the engine's defaults."""
@@ -34,10 +47,19 @@ class EngineSource:
     def propose(self, ask: ProposalRequest, rng: random.Random) -> Proposal:
         """Applies the expansion's operator to the parents' choices and writes the program."""
         expansion, parents = ask.expansion, ask.parents
+        if expansion.operator == FALLBACK:
+            return self._given_up(ask.view)
         drawn = operator(expansion.operator)(self.space, [parent.choices for parent in parents], rng)
         return self.written({**drawn, **expansion.action.get("choices", {})})
 
     def written(self, choices: Mapping[str, Any]) -> Proposal:
         """Writes the program for some choices; missing or invalid ones take the engine's default."""
-        known = complete(self.space, choices)
+        known = complete(self.space, {**self._base, **choices})
         return Proposal(program=self._write(known), choices=known)
+
+    def _given_up(self, view: SearchView) -> Proposal:
+        """The program of the next step of the fallback. NoProposal where nothing is left to give up."""
+        step = self._fallback.next(view) if self._fallback else None
+        if step is None:
+            raise NoProposal("nothing is left to give up")
+        return replace(self.written({GIVEN_UP: step.given_up}), notes=notes(step), redraw=False)

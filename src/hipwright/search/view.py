@@ -11,6 +11,10 @@ from hipwright.archive import Proposed
 from hipwright.records import Decision, Evaluation
 
 
+FALLBACK = "fallback"
+"""The operator of proposals that give up groups of a refused first answer; they do not count against the budget."""
+
+
 @dataclass(frozen=True)
 class Trial:
     """One proposal with its outcome; `evaluation` is None for duplicates and failed proposals."""
@@ -53,7 +57,8 @@ class SearchView:
     @cached_property
     def evaluations(self) -> int:
         """Evaluations that count against the budget."""
-        return sum(t.evaluation is not None for t in self.trials)
+        counted = (t for t in self.trials if t.proposed.expansion.operator != FALLBACK)
+        return sum(t.evaluation is not None for t in counted)
 
     @cached_property
     def best(self) -> Trial | None:

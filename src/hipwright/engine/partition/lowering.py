@@ -101,6 +101,9 @@ class Lowering(LoweringState):
         if self.library_only:
             self.library.add(node, "the choice: no kernels")
             return
+        if node.name in self.given_up:
+            self.library.add(node, "given up: a program that computes it was refused")
+            return
         why = self._template(node, kind) if templates_for(kind) else None
         if why == "":
             return

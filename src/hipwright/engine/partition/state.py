@@ -10,7 +10,7 @@ from hipwright.capture.graph import Graph, Input, Meta
 from hipwright.engine.ir.expr import weight
 from hipwright.engine.ir.index import Ix, ix
 from hipwright.engine.ir.sizes import SizeReader, evaluate
-from hipwright.engine.knobs import Choice
+from hipwright.engine.knobs import EVERY_OPERATOR, GIVEN_UP, Choice
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.values import LibraryCall, LoweredItem, Tensor
 from hipwright.engine.partition.readers import reader_counts
@@ -52,7 +52,9 @@ class LoweringState:
         self.reader = SizeReader([s.name for s in graph.symbols])
         self.c = LoweringContext(self.reader, hints)
         self.c.wide = bool(choices.get("wide", False))
-        self.library_only = bool(choices.get("library", False))  # every operator stays a library call
+        given_up = str(choices.get(GIVEN_UP, ""))
+        self.library_only = bool(choices.get("library")) or given_up == EVERY_OPERATOR  # no operator becomes HIP
+        self.given_up = frozenset(given_up.split(","))
         self.out = Lowered(graph, self.c)
         self.values: dict[str, Any] = {}
         self.reader_counts = reader_counts(graph)

@@ -1,0 +1,179 @@
+"""What the engine gives up when its first answer is refused: groups of operators become library calls, until it passes.
+
+The kernel that the evidence names is given up first. Where none is named, the guilty group is found by bisection: the
+first groups as kernels, the others as library calls. The last steps are every operator as a library call, and a plan
+written without the engine's lowering. The steps are a function of the run's trials, so a resumed run repeats them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hipwright.engine.knobs import EVERY_OPERATOR, GIVEN_UP, PLAIN_PLAN
+from hipwright.errors import HipwrightError
+from hipwright.records import Evaluation
+from hipwright.search.view import FALLBACK, SearchView, Trial
+
+NAMED, ROUNDS = 6, 3
+"""Steps by evidence that names a kernel, and bisections, before all operators are given up."""
+Explain = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""choices -> the engine's explanation of the program by them."""
+
+
+@dataclass(frozen=True)
+class FallbackStep:
+    """One program to try. given_up: the choice's value; closing: a program that passes is the answer, not a probe."""
+
+    given_up: str
+    why: str
+    closing: bool = True
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    """What became of a program. guilty: nodes of the kernel that the evidence names; "" in why for one that passed."""
+
+    passed: bool
+    guilty: frozenset[str] = frozenset()
+    why: str = ""
+
+
+def steps(first: StepOutcome, groups: Sequence[frozenset[str]]) -> Generator[FallbackStep, StepOutcome, None]:
+    """Steps until a closing one passes. groups: the nodes of each kernel of the refused program, in the plan's order."""
+    given: set[str] = set()
+    outcome = first
+    for _ in range(NAMED):
+        if not outcome.guilty - given:
+            break
+        given |= outcome.guilty
+        outcome = yield FallbackStep(spelled(given), outcome.why)
+        if outcome.passed:
+            return
+    for _ in range(ROUNDS):
+        left = [group for group in groups if group - given]
+        if not left:
+            break
+        low, high = 0, len(left)
+        while high - low > 1:
+            middle = (low + high) // 2
+            rest = frozenset().union(*left[middle:])
+            outcome = yield FallbackStep(spelled(given | rest), "bisection: no kernel is named", closing=False)
+            low, high = (middle, high) if outcome.passed else (low, middle)
+        given |= left[low]
+        outcome = yield FallbackStep(spelled(given), f"bisection names {', '.join(sorted(left[low]))}")
+        if outcome.passed:
+            return
+    outcome = yield FallbackStep(EVERY_OPERATOR, "no single group is guilty")
+    if not outcome.passed:
+        yield FallbackStep(PLAIN_PLAN, f"the library's form is refused too: {outcome.why}"[:200])
+
+
+def spelled(nodes: Collection[str]) -> str:
+    """Names of nodes as a value of the choice `given_up`."""
+    return ",".join(sorted(nodes))
+
+
+class Fallback:
+    """The next step of a run. explain: of choices; nodes: the graph's operators by name."""
+
+    def __init__(self, explain: Explain, nodes: Iterable[str]) -> None:
+        self._explain = explain
+        self._nodes = tuple(nodes)
+        self._known: dict[str, list[tuple[str, frozenset[str]]]] = {}
+
+    def next(self, view: SearchView) -> FallbackStep | None:
+        """The step after those that the view holds; None where nothing is left to give up."""
+        refused = first_refused(view)
+        if refused is None:
+            return None
+        kernels = self._kernels(refused.proposed.choices)
+        ladder = steps(self._outcome(refused, view), [nodes for _, nodes in kernels if nodes])
+        try:
+            step = next(ladder)
+            for trial in view.trials:
+                if trial.proposed.expansion.operator == FALLBACK:
+                    step = ladder.send(self._outcome(trial, view))
+        except StopIteration:
+            return None
+        return step
+
+    def _outcome(self, trial: Trial, view: SearchView) -> StepOutcome:
+        same = trial.proposed.duplicate_of
+        if trial.evaluation is None and same is not None:
+            trial = next((one for one in view.trials if one.number == same), trial)
+        evaluation = trial.evaluation
+        if evaluation is None:
+            return StepOutcome(False, why=trial.proposed.error)
+        if evaluation.passed:
+            return StepOutcome(True)
+        kernels = dict(self._kernels(trial.proposed.choices))
+        why = f"{evaluation.status}: {evaluation.message}"[:300]
+        return StepOutcome(False, kernels.get(named_kernel(evaluation, list(kernels)), frozenset()), why)
+
+    def _kernels(self, choices: Mapping[str, Any]) -> list[tuple[str, frozenset[str]]]:
+        """Names of a program's kernels with the graph's nodes that each computes."""
+        key = repr(sorted(choices.items()))
+        if key not in self._known:
+            try:
+                kernels = self._explain(choices)["kernels"]
+            except HipwrightError:
+                kernels = []
+            named = [(one["name"], frozenset(n for label in one["nodes"] for n in self._named(label))) for one in kernels]
+            self._known[key] = named
+        return self._known[key]
+
+    def _named(self, label: str) -> list[str]:
+        """The nodes that a label of an explanation stands for: those it equals, else the longest that it begins with."""
+        exact = [n for n in self._nodes if label in (n, n.removeprefix("native_"))]
+        if exact:
+            return exact
+        begun = [n for n in self._nodes if label.startswith(f"{n.removeprefix('native_')}_")]
+        return [max(begun, key=len)] if begun else []
+
+
+def first_refused(view: SearchView) -> Trial | None:
+    """The latest of the engine's first answers, where it was refused by its own fault."""
+    found = [
+        t
+        for t in view.trials
+        if t.proposed.expansion.operator == "default" and t.evaluation is not None and t.evaluation.fault == "candidate"
+    ]
+    return found[-1] if found else None
+
+
+def owed(view: SearchView) -> bool:
+    """Whether the run owes a right program: nothing passed, the engine's first answer was refused, and steps are left."""
+    taken = [t for t in view.trials if t.proposed.expansion.operator == FALLBACK]
+    if any(t.passed for t in view.trials if t not in taken) or first_refused(view) is None:
+        return False
+    if not taken:
+        return True
+    last = taken[-1]
+    return not (last.proposed.error or (last.passed and last.proposed.notes.get("closing")))
+
+
+def named_kernel(evaluation: Evaluation, kernels: Sequence[str]) -> str:
+    """The kernel that the evidence of a refused program names, "" for none."""
+    for result in evaluation.targets.values():
+        verdict = result.verdict
+        if verdict is None or verdict.passed:
+            continue
+        evidence: Mapping[str, Any] = verdict.evidence
+        note = evidence.get("note")
+        name = evidence.get("kernel") or (note.get("kernel") if isinstance(note, Mapping) else "")
+        if found := _kernel_called(str(name or ""), kernels):
+            return found
+    return ""
+
+
+def _kernel_called(name: str, kernels: Sequence[str]) -> str:
+    """The kernel that a function of a program belongs to: `<kernel>`, `<kernel>_exact`, `<kernel>_body`."""
+    fitting = [k for k in kernels if name == k or name.startswith(f"{k}_")]
+    return max(fitting, key=len, default="")
+
+
+def notes(step: FallbackStep) -> dict[str, Any]:
+    """A step as a proposal's notes."""
+    return {"fallback": step.why, GIVEN_UP: step.given_up, "closing": step.closing}
