@@ -242,6 +242,14 @@ def _ratio(c: LoweringContext, source: Ix, target: Ix, scale: float | None, corn
     return c.arena.binary("/", top, bottom)
 
 
+def _whole_ratio(c: LoweringContext, i: Ix, source: Ix, target: Ix, position: E) -> E:
+    """The position, but i where the size stays and i // 2 where it doubles, whatever the scale says (as PyTorch)."""
+    double = c.arena.select(
+        c.arena.compare(target, "==", source * 2), c.arena.cast(c.arena.index(divide(i, ix(2))), "long"), position
+    )
+    return c.arena.select(c.arena.compare(target, "==", source), c.arena.cast(c.arena.index(i), "long"), double)
+
+
 def _nearest(n: int, exact: bool) -> Callable[..., Tensor]:
     def handler(c: LoweringContext, meta: Meta, x: Tensor, size: Any, scales: Any = None, *rest: Any) -> Tensor:
         shape = c.shape(meta)
@@ -259,6 +267,8 @@ def _nearest(n: int, exact: bool) -> Callable[..., Tensor]:
                 ratio = _ratio(c, x.shape[d], shape[d], factor, False)
                 name = "nearest_exact_index" if exact else "nearest_index"
                 position = c.arena.call(name, c.arena.index(i[d]), ratio, c.arena.index(x.shape[d]), ctype="long")
+                if factor is not None and not exact:
+                    position = _whole_ratio(c, i[d], x.shape[d], shape[d], position)
                 index[d] = ix(Ind(position))
             return x.at(index)
 

@@ -101,16 +101,17 @@ class PlanWriter:
         """A library call."""
         node = call.node
         kind = short(node.op)
-        args = ", ".join(
-            [self._spell(a, call.refs) for a in _trimmed(node.args)]
-            + [f"{k}={self._spell(v, call.refs)}" for k, v in node.kwargs.items()]
-        )
         if kind in FUNCTIONAL and node.op.endswith((".default", ".padding", ".input")):
             target = f"F.{kind}"
         elif kind in TORCH:
             target = f"torch.{kind}"
         else:
             target = f"torch.ops.{node.op}"
+        given = node.args if target.startswith("torch.ops.") else _trimmed(node.args)  # operators have fewer defaults
+        args = ", ".join(
+            [self._spell(a, call.refs) for a in given]
+            + [f"{k}={self._spell(v, call.refs)}" for k, v in node.kwargs.items()]
+        )
         results = [self.name(o) for o in call.outputs]
         self._line(f"{', '.join(results)} = {target}({args})")
         for output, local in zip(call.outputs, results, strict=True):
