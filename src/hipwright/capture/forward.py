@@ -21,6 +21,7 @@ from hipwright.capture.backward_operators import decompositions
 from hipwright.capture.fx_nodes import Builder, access_of, nest
 from hipwright.capture.graph import Graph, Input, Mutation
 from hipwright.capture.joint import trace
+from hipwright.capture.plain_attributes import attributes_as_buffers
 from hipwright.capture.recurrent_shapes import steps_unwalked
 from hipwright.errors import TaskError
 
@@ -65,7 +66,7 @@ def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic: bool) -> Exp
             lambda leaf: dict.fromkeys(range(leaf.ndim), Dim.AUTO) if isinstance(leaf, torch.Tensor) else None,
             dict(inspect.signature(model.forward).bind(*args).arguments),
         )
-    with warnings.catch_warnings(), torch.no_grad(), steps_unwalked():
+    with warnings.catch_warnings(), torch.no_grad(), steps_unwalked(), attributes_as_buffers(model):
         warnings.simplefilter("ignore")
         exported = torch.export.export(model, args, dynamic_shapes=shapes, strict=False)
         traced = _ranks(exported)
