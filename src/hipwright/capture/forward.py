@@ -36,7 +36,8 @@ def capture(model: torch.nn.Module, args: Sequence[Any]) -> dict[str, Any]:
     lifted = pytree.tree_map(_lift, tuple(args))
     generic = [(lifted, True)] if any(type(leaf) is float for leaf in pytree.tree_leaves(tuple(args))) else []
     below = _takes_gradients(model)
-    for given, dynamic in (*([] if below else generic), (tuple(args), True), (tuple(args), False)):
+    for marked, dynamic in (*([] if below else generic), (tuple(args), True), (tuple(args), False)):
+        given = _unmarked(marked)
         try:
             if below:
                 return trace(model, args, names, dynamic).to_dict()
@@ -57,6 +58,18 @@ def _takes_gradients(model: torch.nn.Module) -> bool:
 def _lift(leaf: Any) -> Any:
     """A float argument as a 0-d tensor: export would fix a number, and the program would hold for that one only."""
     return torch.tensor(leaf, dtype=torch.float64) if type(leaf) is float else leaf
+
+
+def _unmarked(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments as new tensors on the same memory: a failed export leaves its marks of free sizes on its own."""
+    known: dict[int, torch.Tensor] = {}
+
+    def one(leaf: Any) -> Any:
+        if type(leaf) is not torch.Tensor:
+            return leaf
+        return known.setdefault(id(leaf), leaf.detach().requires_grad_(leaf.requires_grad))
+
+    return tuple(pytree.tree_map(one, args))
 
 
 def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic: bool) -> ExportedProgram:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from hipwright.capture.graph import short
+from hipwright.capture.graph import Meta, short
 from hipwright.engine.emit.builder import cname
 from hipwright.engine.emit.tree import Statement, printed, words
 from hipwright.engine.ir.index import Ix, ix, nonneg
@@ -119,7 +119,8 @@ class PlanWriter:
                 self._line(f"{local} = {local}.permute({', '.join(map(str, TO_CHANNELS_LAST))}).contiguous()")
                 continue
             plain = kind == "linear" and self._is_flat(call)
-            if output in read_by_kernels and kind not in FLAT_RESULT and not plain:
+            returned = output in self.lowered.outputs.values() and _has_gaps(self.lowered.metas.get(output))
+            if returned or (output in read_by_kernels and kind not in FLAT_RESULT and not plain):
                 self._line(f"{local} = {local}.contiguous()")
 
     def _is_flat(self, call: LibraryCall) -> bool:
@@ -233,6 +234,11 @@ def _difference_guard(sizes: Sequence[str]) -> list[str]:
         return []
     least = f"min({', '.join(sizes)})" if len(sizes) > 1 else sizes[0]
     return [f'assert {least} >= 0, "the slices lie within the tensor"']
+
+
+def _has_gaps(meta: Meta | None) -> bool:
+    """Whether no dimension's elements are neighbours, as on the diagonal that an einsum returns a view of."""
+    return meta is not None and bool(meta.stride) and 1 not in meta.stride
 
 
 def _trimmed(args: Sequence[Any]) -> list[Any]:
