@@ -23,6 +23,7 @@ from hipwright.capture.graph import Graph, Input, Mutation
 from hipwright.capture.joint import trace
 from hipwright.capture.plain_attributes import attributes_as_buffers
 from hipwright.capture.recurrent_shapes import steps_unwalked
+from hipwright.capture.value_dependent import explained
 from hipwright.errors import TaskError
 
 
@@ -32,7 +33,7 @@ def capture(model: torch.nn.Module, args: Sequence[Any]) -> dict[str, Any]:
     Raises TaskError ("cannot capture: why") where Python control flow depends on tensor values.
     """
     names = _parameter_names(model, len(args))
-    problems = []
+    problems: list[Exception] = []
     lifted = pytree.tree_map(_lift, tuple(args))
     generic = [(lifted, True)] if any(type(leaf) is float for leaf in pytree.tree_leaves(tuple(args))) else []
     below = _takes_gradients(model)
@@ -44,8 +45,17 @@ def capture(model: torch.nn.Module, args: Sequence[Any]) -> dict[str, Any]:
             exported = _export(model, given, dynamic)
             return _Exported(exported, names, args, dynamic).graph().to_dict()
         except Exception as problem:  # tracing raises many types for "this cannot be traced"
-            problems.append(f"{type(problem).__name__}: {(str(problem).strip().splitlines() or [''])[0][:300]}")
-    raise TaskError(f"cannot capture: {problems[-1]}", hint="the engine needs a forward without data-dependent Python")
+            problems.append(problem)
+    raise _refused(problems[-1], model)
+
+
+def _refused(problem: Exception, model: torch.nn.Module) -> TaskError:
+    if isinstance(problem, TaskError):
+        return problem
+    said = (str(problem).strip().splitlines() or [""])[0][:300]
+    return explained(problem, model) or TaskError(
+        f"cannot capture: {type(problem).__name__}: {said}", hint="the engine needs a forward that torch.export traces"
+    )
 
 
 def _takes_gradients(model: torch.nn.Module) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from hipwright.capture.graph import Input, Meta, Node, Size, Symbol
+from hipwright.capture.value_dependent import ValueDependentSize, at_node
 from hipwright.errors import TaskError
 from hipwright.torchio import NAMES
 
@@ -79,6 +80,8 @@ class Builder:
         text = str(size.node.expr if hasattr(size, "node") else size)
         text = re.sub(r"\b[su]\d+\b", lambda m: self.rename.get(m[0], "?"), text)
         text = text.replace("Max(", "max(").replace("Min(", "min(")
+        if "?" in text:
+            raise ValueDependentSize("the size of its result depends on the values of a tensor")
         if not _SIZE.match(text) or re.search(r"\b(?!max\b|min\b)[A-Za-z]\w*\(", text):
             raise ValueError(f"a size that cannot be printed: {text}")
         return int(text) if text.isdigit() else text
@@ -97,7 +100,10 @@ class Builder:
         """One operator call."""
         value = node.meta.get("val")
         values = value if isinstance(value, (tuple, list)) else (value,)
-        outs = tuple(self.meta(v) if isinstance(v, torch.Tensor) else None for v in values)
+        try:
+            outs = tuple(self.meta(v) if isinstance(v, torch.Tensor) else None for v in values)
+        except ValueDependentSize as error:
+            raise ValueDependentSize(f"{at_node(node) or node.name}: {error}") from None
         op = "getitem" if node.target.__name__ == "getitem" else str(node.target)
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         return Node(
