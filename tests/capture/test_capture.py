@@ -131,3 +131,61 @@ def test_sizes_that_a_slice_would_leave_negative_are_not_claimed() -> None:
         compare(got, *reference(Differences(), [x])[:2])
     with pytest.raises(GuardFailed, match="within the tensor"):
         run(program, Differences(), [torch.randn(1, 9)])
+
+
+class KeepsState(torch.nn.Module):
+    """A hidden state in a plain attribute, replaced at each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix, self.hidden = torch.nn.Linear(12, 8), torch.zeros(3, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.hidden = torch.tanh(self.mix(torch.cat([x, self.hidden], 1)))
+        return self.hidden * 2
+
+
+def test_a_plain_attribute_that_is_assigned_is_state() -> None:
+    model, inputs = KeepsState(), [torch.randn(3, 4)]
+    before = model.hidden
+    graph = captured(model, inputs)
+    assert [m.access for m in graph.mutations] == ["self.hidden"]
+    assert model.hidden is before and "hidden" not in dict(model.named_buffers())
+    got, tensors = run(write(graph), model, inputs)
+    expected, native, _ = reference(model, inputs)
+    compare(got, expected, native)
+    assert torch.allclose(tensors["hidden"].double() * 2, expected, atol=1e-5)
+
+
+class PooledToGrid(torch.nn.Module):
+    """A view whose sizes hold for multiples of the strides alone: export cannot solve the inequality."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = torch.nn.Sequential(*(torch.nn.Conv2d(c, 2 * c, 3, 2, 1) for c in (3, 6, 12)))
+        self.pool, self.fc = torch.nn.AvgPool2d(3), torch.nn.Linear(24, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(self.pool(self.down(x)).view(x.shape[0], -1))
+
+
+def test_what_export_cannot_solve_is_captured_for_its_sizes() -> None:
+    graph = captured(PooledToGrid(), [torch.randn(2, 3, 24, 24)])
+    assert not graph.symbols and "x.shape[2] == 24" in graph.guards
+
+
+class Picks(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[x > 0].sum()
+
+
+class Branches(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x if x.sum() > 0 else -x
+
+
+@pytest.mark.parametrize(("model", "said"), [(Picks(), "return x[x > 0].sum()"), (Branches(), "x.sum() > 0")])
+def test_a_forward_that_depends_on_values_is_told_where(model: torch.nn.Module, said: str) -> None:
+    with pytest.raises(TaskError, match=r"line \d+: `.*") as refused:
+        capture(model, [torch.randn(4, 5)])
+    assert said in refused.value.message and "torch.where" in (refused.value.hint or "")

@@ -77,6 +77,8 @@ class Result(Record, frozen=True, kw_only=True):
                 new = set(given.split(",")) - before
                 before |= new
                 found.append({"operators": sorted(new), "why": str(trial.notes.get("fallback", ""))})
+        if rest := kept - before - {""}:
+            found.append({"operators": sorted(rest), "why": "given up with them, and the program is the fastest found"})
         return found
 
     @property

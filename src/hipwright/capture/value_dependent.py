@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import os
 import re
 import traceback
+from pathlib import Path
 from typing import Any
 
 import torch
 
+import hipwright
 from hipwright.errors import TaskError
 
 HINT = (
@@ -19,6 +22,10 @@ HINT = (
 _CAUSED = re.compile(r"Caused by: \((?P<file>[^():]+):(?P<line>\d+) in \w+\)")
 _TRACE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in \w+\n\s*(?P<code>[^\n]+)')
 _MARKS = ("data-dependent", "data dependent", "DataDependent", "unbacked")
+
+
+_TORCH = Path(torch.__file__).parent
+_OURS = tuple(f"{one}{os.sep}" for one in (_TORCH, _TORCH.parent / "sympy", Path(hipwright.__file__).parent))
 
 
 class ValueDependentSize(ValueError):
@@ -44,10 +51,13 @@ def explained(problem: Exception, model: torch.nn.Module) -> TaskError | None:
 
 
 def _statement(problem: Exception, model: torch.nn.Module) -> str:
-    """The innermost statement of the task's own file that was running."""
+    """The innermost statement outside torch and hipwright that was running."""
+    frames = [(one.filename, one.lineno or 0) for one in traceback.extract_tb(problem.__traceback__)]
     source = inspect.getsourcefile(type(model)) or ""
-    frames = traceback.extract_tb(problem.__traceback__)
-    line = next((one.lineno for one in reversed(frames) if one.filename == source), None)
-    if line is None and (caused := _CAUSED.search(str(problem))) and source.endswith(caused["file"]):
-        line = int(caused["line"])
-    return f"line {line}: `{linecache.getline(source, line).strip()}`: " if line else ""
+    if (caused := _CAUSED.search(str(problem))) and source.endswith(caused["file"]):
+        frames.append((source, int(caused["line"])))
+    file, line = next((one for one in reversed(frames) if not one[0].startswith(_OURS)), ("", 0))
+    if not file:
+        return ""
+    place = f"line {line}" if file == source else f"{Path(file).name} line {line}"
+    return f"{place}: `{linecache.getline(file, line).strip()}`: "

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from hipwright.engine.knobs import EVERY_OPERATOR, GIVEN_UP, PLAIN_PLAN
-from hipwright.errors import HipwrightError
 from hipwright.records import Evaluation
 from hipwright.search.view import FALLBACK, SearchView, Trial
 
@@ -41,7 +40,7 @@ class StepOutcome:
 
 
 def steps(first: StepOutcome, groups: Sequence[frozenset[str]]) -> Generator[FallbackStep, StepOutcome, None]:
-    """Steps until a closing one passes. groups: the nodes of each kernel of the refused program, in the plan's order."""
+    """Steps until a closing one passes. groups: the nodes of each kernel of the refused program, in order."""
     given: set[str] = set()
     outcome = first
     for _ in range(NAMED):
@@ -100,10 +99,7 @@ class Fallback:
         return step
 
     def _outcome(self, trial: Trial, view: SearchView) -> StepOutcome:
-        same = trial.proposed.duplicate_of
-        if trial.evaluation is None and same is not None:
-            trial = next((one for one in view.trials if one.number == same), trial)
-        evaluation = trial.evaluation
+        evaluation = _judged(trial, view)
         if evaluation is None:
             return StepOutcome(False, why=trial.proposed.error)
         if evaluation.passed:
@@ -118,14 +114,16 @@ class Fallback:
         if key not in self._known:
             try:
                 kernels = self._explain(choices)["kernels"]
-            except HipwrightError:
+            except Exception:  # the engine's own fault: bisection needs no names
                 kernels = []
-            named = [(one["name"], frozenset(n for label in one["nodes"] for n in self._named(label))) for one in kernels]
+            named = [
+                (one["name"], frozenset(n for label in one["nodes"] for n in self._named(label))) for one in kernels
+            ]
             self._known[key] = named
         return self._known[key]
 
     def _named(self, label: str) -> list[str]:
-        """The nodes that a label of an explanation stands for: those it equals, else the longest that it begins with."""
+        """The nodes that an explanation's label stands for: those it equals, else the longest it begins with."""
         exact = [n for n in self._nodes if label in (n, n.removeprefix("native_"))]
         if exact:
             return exact
@@ -144,14 +142,24 @@ def first_refused(view: SearchView) -> Trial | None:
 
 
 def owed(view: SearchView) -> bool:
-    """Whether the run owes a right program: nothing passed, the engine's first answer was refused, and steps are left."""
+    """Whether a right program is owed: nothing passed, the engine's first answer was refused, and steps are left."""
     taken = [t for t in view.trials if t.proposed.expansion.operator == FALLBACK]
     if any(t.passed for t in view.trials if t not in taken) or first_refused(view) is None:
         return False
     if not taken:
         return True
     last = taken[-1]
-    return not (last.proposed.error or (last.passed and last.proposed.notes.get("closing")))
+    judged = _judged(last, view)
+    passed = judged is not None and judged.passed
+    return not (last.proposed.error or (passed and last.proposed.notes.get("closing")))
+
+
+def _judged(trial: Trial, view: SearchView) -> Evaluation | None:
+    """A trial's evaluation; a duplicate's is that of the first trial of its program."""
+    same = trial.proposed.duplicate_of
+    if same is not None:
+        trial = next((one for one in view.trials if one.number == same), trial)
+    return trial.evaluation
 
 
 def named_kernel(evaluation: Evaluation, kernels: Sequence[str]) -> str:

@@ -85,7 +85,8 @@ def crossover(space: Space, parents: Sequence[Choices], rng: random.Random) -> C
         return mutate(space, parents, rng)
     first, second = (complete(space, parent) for parent in parents[:2])
     mixed = {key: (first if rng.random() < 0.5 else second)[key] for key in sorted(space)}
-    return mixed | {GIVEN_UP: one[GIVEN_UP] for one in (second, first) if GIVEN_UP in one}
+    given_up = first.get(GIVEN_UP) or second.get(GIVEN_UP)
+    return {**mixed, GIVEN_UP: given_up} if given_up else mixed
 
 
 OPERATORS: dict[str, Operator] = {

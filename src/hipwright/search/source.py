@@ -26,7 +26,9 @@ class EngineSource:
     An expansion's action may hold {"choices": {...}}, which override what the operator drew.
     """
 
-    def __init__(self, space: Space, write: Write, fallback: Fallback | None = None, base: Choices | None = None) -> None:
+    def __init__(
+        self, space: Space, write: Write, fallback: Fallback | None = None, base: Choices | None = None
+    ) -> None:
         self.space = space
         self._write = write
         self._fallback = fallback

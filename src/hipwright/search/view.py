@@ -10,7 +10,6 @@ from typing import Any
 from hipwright.archive import Proposed
 from hipwright.records import Decision, Evaluation
 
-
 FALLBACK = "fallback"
 """The operator of proposals that give up groups of a refused first answer; they do not count against the budget."""
 

@@ -29,6 +29,7 @@ from hipwright.program.language import (
     refusal,
 )
 from hipwright.program.lower.alignment import on_aligned
+from hipwright.program.lower.private_operators import PRIVATE_OPERATORS
 
 Op = Callable[..., Any]
 
@@ -44,20 +45,6 @@ _NOT_PURE = frozenset(
     }
 )
 _COMPOSITE_TORCH = ("tensor", "unique", "unravel_index", "finfo", "iinfo", "lu")
-# functional ATen operators without a public name of their own, as a captured graph may hold them
-_PRIVATE = frozenset(
-    """
-    _adaptive_avg_pool2d _adaptive_avg_pool3d _cdist_forward _conj_physical _ctc_loss _embedding_bag
-    _embedding_bag_forward_only _euclidean_dist _fft_c2c _fft_c2r _fft_r2c _fused_rms_norm _grouped_mm _int_mm
-    _linalg_det _linalg_eigh _linalg_slogdet _linalg_solve_ex _linalg_svd _log_softmax _logcumsumexp
-    _masked_softmax _native_batch_norm_legit _native_batch_norm_legit_functional
-    _native_batch_norm_legit_no_training _pdist_forward _prelu_kernel _safe_softmax
-    _scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention
-    _scaled_dot_product_flash_attention_for_cpu _scaled_mm _softmax _to_copy _trilinear _unique2
-    _upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d _upsample_nearest_exact2d
-    _upsample_nearest_exact3d _weight_int8pack_mm _weight_norm _weight_norm_interface
-    """.split()
-)
 _NO_TENSOR_RETURNED = frozenset({"is_complex", "is_floating_point", "result_type", "can_cast", "promote_types"})
 _SWITCHES = {"p": 0.0, "dropout_p": 0.0, "dropout": 0.0, "training": False, "train": False}
 """Arguments whose value switches the randomness of an operator off."""
@@ -77,7 +64,7 @@ def resolve(space: str, rest: tuple[str, ...], *, allow_random: bool = False, in
     why = refusal(name)
     if why:
         raise OperatorRefused(f"{_spelled(space, rest)} is refused: {why}")
-    if name.startswith("_") and not (space == "aten" and name in _PRIVATE):
+    if name.startswith("_") and not (space == "aten" and name in PRIVATE_OPERATORS):
         raise OperatorRefused(f"{_spelled(space, rest)} is private; use a public operator")
     if name.endswith("_") and not in_place:
         raise OperatorRefused(f"{_spelled(space, rest)} works in place; use {name.rstrip('_')}")

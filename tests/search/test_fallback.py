@@ -1,0 +1,112 @@
+"""What a run gives up when the engine's first answer is refused: a right program is owed, whatever the budget."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from landscape import SPACE, TASK, Judge, begin, canonical, go_on, write
+
+from hipwright.archive import Archive, show
+from hipwright.records import Evaluation, Program, TargetResult, Verdict
+from hipwright.search import EngineSource
+from hipwright.search.fallback import EVERY_OPERATOR, PLAIN_PLAN, Fallback, StepOutcome, steps
+
+NODES = tuple(f"op_{n}" for n in range(9))
+
+
+def explain(choices: Mapping[str, Any]) -> dict[str, Any]:
+    """Every three operators are a kernel, without those that were given up."""
+    given_up = str(choices.get("given_up", "")).split(",")
+    left = [] if {EVERY_OPERATOR, PLAIN_PLAN} & set(given_up) else [n for n in NODES if n not in given_up]
+    groups = [[n for n in NODES[k : k + 3] if n in left] for k in (0, 3, 6)]
+    return {"kernels": [{"name": f"kernel_{group[0]}", "nodes": group} for group in groups if group]}
+
+
+@dataclass
+class Faulty(Judge):
+    """Refuses programs in which a guilty operator is in a kernel. named: whether the evidence says in which."""
+
+    guilty: frozenset[str] = frozenset()
+    named: bool = True
+    stubborn: bool = False  # refuses the engine's library calls too
+
+    def evaluate(self, program: Program) -> Evaluation:
+        choices = json.loads(program.text)
+        kernels = explain({} if self.stubborn and choices.get("given_up") != PLAIN_PLAN else choices)["kernels"]
+        broken = [k for k in kernels if self.guilty & set(k["nodes"])]
+        if not broken:
+            return super().evaluate(program)
+        self.calls.append(program.key)
+        evidence = {"kernel": f"{broken[0]['name']}_exact"} if self.named else {}
+        said: Any = {"status": "out_of_bounds", "fault": "candidate", "message": "beyond"}
+        result = TargetResult(target="cpu", verdict=Verdict(stage="launch", evidence=evidence, **said))
+        return Evaluation(task=TASK.key, program=program.key, targets={"cpu": result}, **said)
+
+
+def source() -> EngineSource:
+    return EngineSource(SPACE, write, Fallback(explain, NODES))
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("budget", [1, 12])
+def test_the_guilty_groups_are_given_up(archive: Archive, named: bool, budget: int) -> None:
+    judge = Faulty(guilty=frozenset({"op_1", "op_7"}), named=named)
+    result = begin(archive, judge, budget=budget, source=source())
+    assert result.program is not None and result.evaluation is not None and result.evaluation.passed
+    given_up = set(json.loads(result.program.text)["given_up"].split(","))
+    assert given_up == {*NODES[:3], *NODES[6:]}, "two groups are guilty; the third stays a kernel"
+    trials = show(archive, "latest").trials
+    taken = [t for t in trials if t.operator == "fallback"]
+    assert taken and all("fallback" in t.notes and "given_up" in t.notes for t in taken)
+    assert sum(t.operator != "fallback" for t in trials) >= budget, "steps do not count against the budget"
+
+
+def test_all_is_given_up_at_last(archive: Archive) -> None:
+    judge = Faulty(guilty=frozenset(NODES), stubborn=True)
+    result = begin(archive, judge, budget=1, source=source())
+    assert result.program is not None and json.loads(result.program.text)["given_up"] == PLAIN_PLAN
+
+
+def test_a_resumed_run_repeats_the_steps(archive: Archive) -> None:
+    def judge(mark: str) -> Faulty:
+        return Faulty(guilty=frozenset({"op_4"}), named=False, mark=mark)
+
+    begin(archive, judge("whole"), budget=3, source=source())
+    expected = canonical(archive)
+    stopped = judge("stopped")
+    first = begin(archive, stopped, budget=3, source=source(), stop_requested=lambda: len(stopped.calls) >= 4)
+    assert first.interrupted
+    assert not go_on(archive, judge("stopped"), source=source()).interrupted
+    assert canonical(archive) == expected
+
+
+@given(guilty=st.sets(st.integers(0, 20), max_size=3), count=st.integers(1, 20), named=st.booleans())
+def test_the_steps_end_with_a_program_that_passes(guilty: set[int], count: int, named: bool) -> None:
+    groups = [frozenset({f"a{n}", f"b{n}"}) for n in range(count)]
+    broken = {f"b{n}" for n in guilty if n < count}
+
+    def outcome(given_up: str) -> StepOutcome:
+        if given_up in (EVERY_OPERATOR, PLAIN_PLAN):
+            return StepOutcome(True)
+        left = broken - set(given_up.split(","))
+        names = next((group for group in groups if group & left), frozenset()) if named else frozenset()
+        return StepOutcome(not left, names, "wrong")
+
+    ladder = steps(outcome(""), groups)
+    taken, passed = 0, not broken
+    try:
+        step = next(ladder)
+        while not passed:
+            taken += 1
+            found = outcome(step.given_up)
+            passed = found.passed and step.closing
+            step = ladder.send(found)
+    except StopIteration:
+        pass
+    assert passed and taken <= 24
