@@ -12,10 +12,11 @@ from hipwright.api import models, targets
 from hipwright.api.files import prepare_folder
 from hipwright.api.inputs import TaskSource, no_inputs, task_source
 from hipwright.api.models import ModelOptions
+from hipwright.api.outcome import last_rejection
 from hipwright.api.result import Result
 from hipwright.api.task_engine import TaskEngine, task_engine
 from hipwright.api.workbench import open_workbench
-from hipwright.archive import Archive, read_log, show
+from hipwright.archive import Archive, show
 from hipwright.engine.tuned import Tuned, TuningCache
 from hipwright.errors import BadInput
 from hipwright.events import Listener, silent
@@ -224,7 +225,7 @@ def _result(
         search=found,
         detail=detail,
         explanation=engine.explanation(choices) if found.program else {},
-        rejection=None if found.program else _last_rejection(archive, found.run),
+        rejection=None if found.program else last_rejection(archive, found.run),
         models=models.models_spent(archive, detail.run),
     )
 
@@ -239,14 +240,6 @@ def _new_run(archive: Archive, task: Task, request: SearchRequest, plan: _Plan, 
         settings = models.run_settings(request.models, archive, task, plan.targets, tuned)
     return search.new_run(
         task, plan.targets, budget=plan.budget, policy_name=plan.policy, seed=plan.seed, settings=settings
-    )
-
-
-def _last_rejection(archive: Archive, run: str) -> Evaluation | None:
-    """The latest evaluation that did not pass, in full."""
-    evaluated = read_log(archive.events(run)).evaluated
-    return next(
-        (evaluated[n].evaluation for n in sorted(evaluated, reverse=True) if not evaluated[n].evaluation.passed), None
     )
 
 

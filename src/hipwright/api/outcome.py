@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hipwright.archive import Archive, read_log
 from hipwright.measure.describe import describe_device
 from hipwright.records import Build, Evaluation, TargetResult
 
 PARTS = ("build", "verdict", "estimate", "timing")
 SCORE_UNIT = "microseconds"
 LOG_LIMIT = 4000  # characters of a compiler log in a result; the archive has the whole log
+
+
+def last_rejection(archive: Archive, run: str) -> Evaluation | None:
+    """The latest evaluation of a run that did not pass, in full; of its second verifications too."""
+    log = read_log(archive.events(run))
+    again = [log.confirmed[n].evaluation for n in sorted(log.confirmed, reverse=True)]
+    found = [*again, *(log.evaluated[n].evaluation for n in sorted(log.evaluated, reverse=True))]
+    return next((one for one in found if not one.passed), None)
 
 
 def result_object(evaluation: Evaluation | None, targets: Sequence[str], **more: Any) -> dict[str, Any]:

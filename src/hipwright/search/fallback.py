@@ -8,7 +8,7 @@ written without the engine's lowering. The steps are a function of the run's tri
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hipwright.engine.knobs import EVERY_OPERATOR, GIVEN_UP, PLAIN_PLAN
@@ -152,6 +152,16 @@ def owed(view: SearchView) -> bool:
     judged = _judged(last, view)
     passed = judged is not None and judged.passed
     return not (last.proposed.error or (passed and last.proposed.notes.get("closing")))
+
+
+def refuted(view: SearchView, again: Mapping[int, Evaluation]) -> SearchView:
+    """The view in which programs that failed a second verification did not pass. again: its results by number."""
+
+    def known(trial: Trial) -> Trial:
+        found = again.get(trial.number)
+        return trial if found is None or found.passed else replace(trial, evaluation=found)
+
+    return replace(view, trials=tuple(known(trial) for trial in view.trials))
 
 
 def _judged(trial: Trial, view: SearchView) -> Evaluation | None:

@@ -11,14 +11,13 @@ import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
 from hipwright.archive import Archive, Evaluated, Finished, LogEntry, Proposed, RunLog, as_stored
 from hipwright.errors import BadInput, InfrastructureError, ProviderError
 from hipwright.events import Listener, silent
-from hipwright.records import Decision, Evaluation, Event, Expansion, Program, Record, Run, content_key
+from hipwright.records import Decision, Evaluation, Expansion, Program, Record, Run, content_key
 from hipwright.search import fallback, stop
 from hipwright.search.confirm import Confirm, confirmation, ranking
 from hipwright.search.interfaces import (
@@ -30,6 +29,7 @@ from hipwright.search.interfaces import (
     ProposalSource,
     SearchPolicy,
 )
+from hipwright.search.progress import progress
 from hipwright.search.view import FALLBACK, SearchView, Trial
 
 ROUND = 4
@@ -81,8 +81,10 @@ class Search:
         if self.log.finished is not None:
             return self.log.finished, False
         try:
-            reason = self._rounds()
-            best = self._winner()
+            reason, best = self._rounds(), self._winner()
+            while best is None and self._refuted():
+                self._rounds()
+                best = self._winner()
         except (Interrupted, KeyboardInterrupt):
             return self._paused("interrupted"), True
         except ProviderError as error:
@@ -120,6 +122,11 @@ class Search:
     def _owes_answer(self) -> bool:
         """Whether the engine's first answer was refused, nothing passed yet, and the source can give up parts of it."""
         return bool(getattr(self.source, "falls_back", False)) and fallback.owed(self.view)
+
+    def _refuted(self) -> bool:
+        """Takes in that verified programs failed the second verification; whether another program is owed for it."""
+        self.view = fallback.refuted(self.view, {n: one.evaluation for n, one in self.log.confirmed.items()})
+        return self._owes_answer()
 
     def _current_round(self) -> list[Proposed]:
         """The logged proposals of the current round; [] between rounds."""
@@ -329,20 +336,4 @@ class Search:
             return
         for event in self.archive.append_all(self.run.id, entries, records):
             self.log.add(event)
-            self.listener(event.kind, self._progress(event))
-
-    def _progress(self, event: Event) -> dict[str, Any]:
-        """The listener's data for one event."""
-        progress: dict[str, Any] = {"number": event.number, "evaluations": len(self.log.evaluated)}
-        progress["budget"] = self.run.budget
-        if event.kind == "proposed":
-            progress["operator"] = self.log.proposed[event.number].expansion.operator
-        evaluated = self.log.evaluated.get(event.number)
-        if evaluated is not None:
-            evaluation = evaluated.evaluation
-            progress |= {"status": evaluation.status, "message": evaluation.message, "score": evaluation.score}
-            progress["score_kind"] = evaluation.score_kind
-        if event.kind == "decided":
-            decision = self.log.decided[event.number]
-            progress |= {"kept": decision.kept, "best": decision.best, "reason": decision.reason}
-        return {**event.data, **progress} if event.kind in ("finished", "interrupted", "resumed") else progress
+            self.listener(event.kind, progress(event, self.log, self.run.budget))

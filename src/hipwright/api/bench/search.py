@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hipwright import search
+from hipwright.api.outcome import last_rejection
 from hipwright.api.task_engine import task_engine
 from hipwright.archive import Archive
 from hipwright.errors import ProviderError, WorkerError
@@ -109,13 +110,10 @@ def pipeline_search(
 
 def _searched(setup: SearchSetup, bench: Workbench, source: ProposalSource) -> SearchedProgram:
     task = bench.handle.task
-    rejections: list[str] = []
     stages = [""]
 
     def listen(kind: str, data: dict[str, Any]) -> None:
-        if kind == "evaluated" and data.get("status") != "pass":
-            rejections.append(str(data.get("message") or data.get("status")))
-        elif kind == "stage":
+        if kind == "stage":
             stages.append(str(data.get("text")))
 
     found = search_task(setup, bench, source, listener=listen)
@@ -124,7 +122,7 @@ def _searched(setup: SearchSetup, bench: Workbench, source: ProposalSource) -> S
     if found.interrupted:
         raise WorkerError(f"the search for {task.name} was stopped")
     if found.program is None:
-        why = rejections[-1] if rejections else "nothing was written for this task"
-        rejected = Evaluation(task=task.key, program="", status="unscorable", fault="candidate", message=why)
-        return SearchedProgram(rejected, found.evaluations)
+        nothing: Any = {"status": "unscorable", "fault": "candidate", "message": "nothing was written for this task"}
+        refused = last_rejection(setup.archive, found.run) or Evaluation(task=task.key, program="", **nothing)
+        return SearchedProgram(refused, found.evaluations)
     return SearchedProgram(found.program, found.evaluations)
