@@ -184,7 +184,7 @@ def _search(archive: Archive, bench: Workbench, request: SearchRequest, plan: _P
     listener("stage", {"text": "capturing the graph"})
     engine, cache = task_engine(bench), TuningCache(config.home())
     for error in engine.errors:
-        listener("note", {"text": f"left to the library, as the engine cannot write it: {engine.given_up} ({error})"})
+        listener("stage", {"text": f"left to the library, as the engine cannot write it: {engine.given_up} ({error})"})
     run = plan.known or _new_run(archive, task, request, plan, engine.tuned(cache, bench))
     listener("stage", {"text": f"{'resuming' if plan.known else 'starting'} run {run.id}"})
     authors = models.proposal_source(archive, run, task, engine.source, listener=listener, recording=plan.recording)

@@ -88,12 +88,13 @@ class Result(Record, frozen=True, kw_only=True):
 
     @property
     def note(self) -> str:
-        """A sentence on a search that found nothing or was interrupted; "" otherwise."""
+        """A sentence on a search that found nothing, was interrupted, or gave up kernels; "" otherwise."""
         if self.program is None:
             return f"No program passed verification in {self.evaluations} evaluations."
         if self.search.interrupted:
             return "The search was interrupted: this is the best program so far, and it was not verified a second time."
-        return ""
+        names = ", ".join(name for one in self.given_up for name in one["operators"])
+        return f"Left to the library, because programs with kernels for it were refused: {names}." if names else ""
 
     def summary(self, out: Path | None = None) -> dict[str, Any]:
         """The object that `optimize --json` prints. out: the folder of the files, for the program's path."""

@@ -6,11 +6,13 @@ from typing import Any
 
 from hipwright.archive import RunLog
 from hipwright.records import Event
+from hipwright.search.view import FALLBACK
 
 
 def progress(event: Event, log: RunLog, budget: int) -> dict[str, Any]:
     """The listener's data for one event. log: the run's, with the event."""
-    data: dict[str, Any] = {"number": event.number, "evaluations": len(log.evaluated), "budget": budget}
+    counted = sum(log.proposed[number].expansion.operator != FALLBACK for number in log.evaluated)
+    data: dict[str, Any] = {"number": event.number, "evaluations": counted, "budget": budget}
     if event.kind == "proposed":
         proposed = log.proposed[event.number]
         data["operator"] = proposed.expansion.operator

@@ -17,9 +17,9 @@ LINE_SECONDS = 5.0  # without a terminal: at most one line in this time, besides
 class SearchProgress:
     """A listener for `api.optimize.run_search` that shows the latest state on stderr; a context manager.
 
-    It understands the kinds "planned" {budget}, which starts the panel, "stage" {text}, "evaluated" {number, status,
-    message, score, evaluations}, "decided" {number, best, score, score_kind}, "llm_answered" {role, number, tokens,
-    cost_usd} and "llm_retry" {model, why, wait}; others are ignored.
+    It understands the kinds "planned" {budget}, which starts the panel, "stage" {text}, "proposed" {fallback,
+    given_up}, "evaluated" {number, status, message, score, evaluations}, "decided" {number, best, score, score_kind},
+    "llm_answered" {role, number, tokens, cost_usd} and "llm_retry" {model, why, wait}; others are ignored.
     """
 
     def __init__(self, title: str, budget: int = 0) -> None:
@@ -65,6 +65,11 @@ class SearchProgress:
     def _on_stage(self, data: dict[str, Any]) -> None:
         self.last = clean(data.get("text", ""))
         self._line(self.last, always=True)
+
+    def _on_proposed(self, data: dict[str, Any]) -> None:
+        if why := data.get("fallback"):
+            self.last = f"left to the library: {clean(str(data.get('given_up', '')))} ({clean(str(why))})"
+            self._line(self.last, always=True)
 
     def _on_evaluated(self, data: dict[str, Any]) -> None:
         status = clean(data.get("status", ""))
