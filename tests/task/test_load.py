@@ -81,3 +81,8 @@ def test_the_parent_stays_free_of_torch():
         [sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ}, check=True
     )
     assert done.stdout == "False\n"
+
+
+def test_compiled_parts_are_taken_apart(load):
+    graph = load("compiled").capture("given")
+    assert [node["op"].split(".")[1] for node in graph["nodes"]] == ["linear", "silu", "mul", "softmax"]

@@ -7,7 +7,8 @@ import random
 import sys
 import traceback
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,8 @@ class TaskModule:
         # for tracebacks and inspect.getsource
         linecache.cache[self.name] = (len(source), None, source.splitlines(keepends=True), self.name)
         seed_everything(0)
-        self.guarded(lambda: exec(compile(source, self.name, "exec"), module.__dict__), "")
+        with uncompiled():
+            self.guarded(lambda: exec(compile(source, self.name, "exec"), module.__dict__), "")
         return module.__dict__
 
     def _model_class(self) -> Any:
@@ -85,7 +87,7 @@ class TaskModule:
     def model(self, seed: int) -> torch.nn.Module:
         """A freshly constructed Model, in the mode its constructor left it."""
         args, kwargs = _init_arguments(self.init_inputs(seed))
-        with torch.no_grad():  # tensors derived from parameters then stay leaves, which can be copied
+        with torch.no_grad(), uncompiled():  # tensors derived from parameters then stay leaves, which can be copied
             model = self.guarded(lambda: self.model_class(*args, **kwargs), "Model(...)")
         assert isinstance(model, torch.nn.Module)
         return model
@@ -125,6 +127,24 @@ class TaskModule:
 
     def _call(self, function: str) -> Any:
         return self.guarded(lambda: self._names[function](), f"{function}()")
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """torch.compile leaves what it is given as it is: the reference is the code, and a compiler's files have no place.
+
+    The compiler is a baseline, which is measured elsewhere.
+    """
+
+    def same(model: Any = None, **_: Any) -> Any:
+        return (lambda function: function) if model is None else model
+
+    before, before_method = torch.compile, torch.nn.Module.compile
+    torch.compile, torch.nn.Module.compile = same, lambda module, *args, **options: None  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        torch.compile, torch.nn.Module.compile = before, before_method  # type: ignore[method-assign]
 
 
 def seed_everything(seed: int) -> None:
