@@ -140,11 +140,11 @@ def uncompiled() -> Iterator[None]:
         return (lambda function: function) if model is None else model
 
     before, before_method = torch.compile, torch.nn.Module.compile
-    torch.compile, torch.nn.Module.compile = same, lambda module, *args, **options: None  # type: ignore[method-assign,assignment]
+    torch.compile, torch.nn.Module.compile = same, lambda module, *args, **options: None
     try:
         yield
     finally:
-        torch.compile, torch.nn.Module.compile = before, before_method  # type: ignore[method-assign]
+        torch.compile, torch.nn.Module.compile = before, before_method
 
 
 def seed_everything(seed: int) -> None:
