@@ -20,6 +20,7 @@ COMMANDS = {
     "judge-rate": "benchmarks.commands.judge_rate",
     "knobs": "benchmarks.commands.knobs",
     "mix": "benchmarks.commands.mix",
+    "planted-faults": "benchmarks.commands.planted_faults",
     "planted-hole": "benchmarks.commands.planted_hole",
     "programs": "benchmarks.commands.programs",
     "results": "benchmarks.commands.results",
