@@ -30,7 +30,8 @@ from hipwright.events import silent
 from hipwright.machine import Workbench, machine
 from hipwright.program import parse
 from hipwright.records import Program
-from hipwright.search import EngineSource, new_run, run as run_search
+from hipwright.search import EngineSource, new_run
+from hipwright.search import run as run_search
 from hipwright.search.fallback import Fallback
 
 FAMILIES = {
@@ -49,7 +50,16 @@ FAMILIES = {
 }
 BOUNDS = ("changed bound", "skipped tail", "off by one", "skipped block", "wrong step")
 BARRIERS = ("dropped barrier", "barrier in a branch", "shuffle distance", "32 lanes assumed", "skipped thread")
-DTYPES = ("narrowed result", "narrowed accumulator", "narrowed load", "rounded sum", "relative error", "wrong element")
+DTYPES = (
+    "narrowed result",
+    "narrowed accumulator",
+    "narrowed load",
+    "rounded sum",
+    "relative error",
+    "wrong element",
+    "swapped operator",
+    "changed constant",
+)
 TRIES = 12
 """Faults drawn of a group until the verifier refuses one: the others change nothing, or are not in what runs."""
 
@@ -93,7 +103,8 @@ def planted(program: Program, kinds: tuple[str, ...], rng: random.Random) -> Ite
         (name, fault)
         for name in kinds
         for fault in KINDS[name].faults(subject)
-        if fault.function is not None and all(fault.function.begin <= e.start <= fault.function.end for e in fault.edits)
+        if fault.function is not None
+        and all(fault.function.begin <= e.start <= fault.function.end for e in fault.edits)
     ]
     rng.shuffle(found)
     for name, fault in found:

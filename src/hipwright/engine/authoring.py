@@ -65,17 +65,20 @@ def _without_lowering(graph: Graph) -> Authored:
 def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph, Graph, dict[str, Choice]]:
     """(with attention, with sizes fixed, with loops, the choices offered): the engine's own operators where chosen.
 
-    Those are left out where one of them is given up: only the operators that they stand for have a library form.
+    Those are left out where one of them, or an operator that they stand for, is given up: they have no library form.
     """
     given_up = str(choices.get(GIVEN_UP, "")).split(",")
     while True:
         generic, structure = attention(graph, choices)
         fixed = pinned(generic)
         rolled, loops = unrolled(fixed, choices)
-        own = any(n.op.startswith("hip.") and n.name in given_up for n in rolled.nodes)
+        ops = {n.name: n.op for n in rolled.nodes}
+        own = any(
+            n.name in given_up and ops.get(n.name, "hip.").startswith("hip.") for n in (*graph.nodes, *rolled.nodes)
+        )
         if choices.get("library") or not (own or EVERY_OPERATOR in given_up):
             return generic, fixed, rolled, {**loops, **structure}
-        choices = {**choices, "library": True}
+        choices = {"library": True}
 
 
 def _pads_heads(graph: Graph) -> bool:

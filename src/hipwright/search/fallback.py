@@ -88,7 +88,8 @@ class Fallback:
         if refused is None:
             return None
         kernels = self._kernels(refused.proposed.choices)
-        ladder = steps(self._outcome(refused, view), [nodes for _, nodes in kernels if nodes])
+        groups = list(dict.fromkeys(nodes for _, nodes in kernels if nodes))
+        ladder = steps(self._outcome(refused, view), groups)
         try:
             step = next(ladder)
             for trial in view.trials:

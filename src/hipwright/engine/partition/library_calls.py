@@ -37,7 +37,7 @@ class LibraryCalls:
     def __init__(self, state: LoweringState) -> None:
         self.state, self.c, self.out, self.values = state, state.c, state.out, state.values
         self.graph, self.nodes = state.graph, {n.name: n for n in state.graph.nodes}
-        self.epilogue = bool(state.choices.get("fuse_bias", True))
+        self.epilogue = bool(state.choices.get("fuse_bias", True)) and not state.library_only
         self.views: dict[str, str] = {}  # values that have a view in the plan
 
     def add(self, node: Node, reason: str) -> None:

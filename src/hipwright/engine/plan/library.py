@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from hipwright.capture.graph import Graph, Input
-from hipwright.engine.plan.spelling import PYTHON_NAMES, returned, self_path, spell
+from hipwright.engine.plan.spelling import PYTHON_NAMES, library_name, returned, self_path, spell
 from hipwright.program.parse import parse
 from hipwright.records import Program
 
@@ -23,7 +23,7 @@ def library_program(graph: Graph) -> Program:
         if node.op == "getitem":
             lines.append(f"{names[node.name]} = {args[0]}[{args[1]}]")
         else:
-            lines.append(f"{names[node.name]} = torch.ops.{node.op}({', '.join(args)})")
+            lines.append(f"{names[node.name]} = {library_name(node.op)}({', '.join(args)})")
     lines += [f"{self_path(m.access)}.copy_({names[m.node]})" for m in graph.mutations]
     lines.append(f"return {returned(graph.output, names)}")
     used = {word for text in (*lines, *graph.guards) for word in _WORD.findall(text)}

@@ -7,6 +7,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from hipwright.capture.graph import short
+from hipwright.program.language import FACTORIES
+
 PYTHON_NAMES = frozenset(keyword.kwlist) | {
     "self",
     "torch",
@@ -33,6 +36,40 @@ PYTHON_NAMES = frozenset(keyword.kwlist) | {
     "HIP",
 }
 """Names that mean something in a plan, which no local may have."""
+
+
+FUNCTIONAL = {
+    "linear",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "scaled_dot_product_attention",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "bilinear",
+}
+TORCH = {"mm", "bmm", "addmm", "baddbmm", "matmul", "einsum", "dot", "mv", "lstm", "gru", "rnn_tanh", "rnn_relu"}
+PUBLIC = {
+    "__and__": "bitwise_and",
+    "__or__": "bitwise_or",
+    "__xor__": "bitwise_xor",
+    "__lshift__": "bitwise_left_shift",
+    "__rshift__": "bitwise_right_shift",
+}
+"""Operators of Python by the names under which a plan may call them."""
+
+
+def library_name(op: str) -> str:
+    """How a plan calls an operator of a graph: makers of tensors under `torch`, which places them on the device."""
+    kind = short(op)
+    if op in ("aten.view.default", "aten._unsafe_view.default"):  # on a device a library's result may lie otherwise
+        return "torch.reshape"
+    if kind in FUNCTIONAL and op.endswith((".default", ".padding", ".input")):
+        return f"F.{kind}"
+    if kind in TORCH or kind in FACTORIES:
+        return f"torch.{kind}"
+    return f"torch.{PUBLIC[kind]}" if kind in PUBLIC else f"torch.ops.{op}"
 
 
 def spell(argument: Any, name: Callable[[str], str]) -> str:

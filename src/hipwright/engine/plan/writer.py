@@ -15,22 +15,10 @@ from hipwright.engine.lower.values import LibraryCall
 from hipwright.engine.partition.channels_last import TO_CHANNELS_LAST
 from hipwright.engine.partition.state import Lowered, PlanView
 from hipwright.engine.plan import static_shapes
-from hipwright.engine.plan.spelling import PYTHON_NAMES, returned, self_path, spell
+from hipwright.engine.plan.spelling import PYTHON_NAMES, library_name, returned, self_path, spell
 from hipwright.engine.plan.static_shapes import StaticShapes
 from hipwright.engine.templates.base import INT_LIMIT, EmittedKernel
 
-FUNCTIONAL = {
-    "linear",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "scaled_dot_product_attention",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "bilinear",
-}
-TORCH = {"mm", "bmm", "addmm", "baddbmm", "matmul", "einsum", "dot", "mv", "lstm", "gru", "rnn_tanh", "rnn_relu"}
 FLAT_RESULT = {"mm", "bmm", "addmm", "baddbmm", "dot", "mv"}
 
 
@@ -101,12 +89,7 @@ class PlanWriter:
         """A library call."""
         node = call.node
         kind = short(node.op)
-        if kind in FUNCTIONAL and node.op.endswith((".default", ".padding", ".input")):
-            target = f"F.{kind}"
-        elif kind in TORCH:
-            target = f"torch.{kind}"
-        else:
-            target = f"torch.ops.{node.op}"
+        target = library_name(node.op)
         given = node.args if target.startswith("torch.ops.") else _trimmed(node.args)  # operators have fewer defaults
         args = ", ".join(
             [self._spell(a, call.refs) for a in given]
