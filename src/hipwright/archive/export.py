@@ -93,6 +93,10 @@ def _programs_of_earlier_runs(event: Event) -> list[str]:
     return sorted({*agents.get("known", ()), *agents.get("neighbours", ())})
 
 
+TIMED_EVIDENCE = ("checks", "workloads", "skipped", "worst_error")
+"""What a verdict was judged on: cases that a loaded machine has no time for are left out."""
+
+
 def _canonical(archive: Archive, log: RunLog) -> Iterator[dict[str, Any]]:
     run = {key: value for key, value in log.started.get("run", {}).items() if key != "id"}
     yield {"kind": "run_started", "run": strip(run)}
@@ -114,6 +118,10 @@ def _event(archive: Archive, kind: str, record: Record) -> dict[str, Any]:
     plain: dict[str, Any] = strip(record.to_dict())
     if isinstance(record, Evaluated) and record.evaluation.score_kind == "measured":
         plain["evaluation"]["score"] = None  # measured by a clock
+    if isinstance(record, Evaluated):
+        for result in plain["evaluation"].get("targets", {}).values():
+            for key in TIMED_EVIDENCE if result.get("verdict") else ():
+                result["verdict"].pop(key, None)
     if kind == "proposed" and plain["program"]:
         plain["program"] = {"key": plain["program"], **archive.program(plain["program"]).to_dict()}
     return plain

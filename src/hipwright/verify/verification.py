@@ -40,8 +40,7 @@ FEWER_FAMILIES = f"inputs of more than {LARGE_ELEMENTS} elements are drawn from 
 FAST_GATE_FAMILIES = ("outliers", "shifted", "mantissa", "strided", "tiny", "large", *SPECIAL[:3])
 """The families of the fast gate beside given and normal; each finds faults that no other does."""
 FAST_GATE_ELEMENTS = 1 << 18  # the largest of the task's own inputs that the fast gate runs
-UNCLAIMED = "unclaimed"
-"""A key in the evidence of the verdict on a program whose guards refused every shape that was run."""
+UNCLAIMED = "unclaimed"  # a key of the evidence of a program whose guards refused every shape that was run
 
 
 Gate = Literal["full", "fast"]

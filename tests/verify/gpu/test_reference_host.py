@@ -88,9 +88,9 @@ def test_baselines_run_in_turn_over_their_slots(open_on_cpu) -> None:
 def test_a_model_that_does_not_compile_has_no_such_baseline(open_on_cpu, tmp_path: Path) -> None:
     path = tmp_path / "odd.py"
     path.write_text(
-        "import torch\ndef refuse(*a, **k): raise RuntimeError('not this one')\ntorch.compile = refuse\n"
+        "import torch\ndef refuse(*a, **k): raise RuntimeError('not this one')\n"
         "class Model(torch.nn.Module):\n    def forward(self, x):\n        return x.exp()\n"
-        "def get_inputs():\n    return [torch.randn(64)]\n"
+        "def get_inputs():\n    torch.compile = refuse\n    return [torch.randn(64)]\n"
     )
     handle, reference = open_on_cpu(path)
     state = handle.init_state(0)
