@@ -25,14 +25,13 @@ from hipwright.api.task_engine import TaskEngine, task_engine
 from hipwright.archive import Archive, show
 from hipwright.audit.evolve.registry import KINDS
 from hipwright.audit.evolve.subject import Edit, Subject, apply
-from hipwright.engine import explain, write
+from hipwright.engine import write
 from hipwright.events import silent
 from hipwright.machine import Workbench, machine
 from hipwright.program import parse
 from hipwright.records import Program
 from hipwright.search import EngineSource, new_run
 from hipwright.search import run as run_search
-from hipwright.search.fallback import Fallback
 
 FAMILIES = {
     "pointwise": "examples/bias_gelu.py",
@@ -69,7 +68,6 @@ class PlantedFault:
     """A function of the engine's program, and the same with a fault."""
 
     kind: str
-    line: int
     before: str
     after: str
 
@@ -112,8 +110,7 @@ def planted(program: Program, kinds: tuple[str, ...], rng: random.Random) -> Ite
         assert function is not None
         moved = [Edit(e.start - function.begin, e.end - function.begin, e.text) for e in fault.edits]
         before = program.text[function.begin : function.end]
-        line = program.text.count("\n", 0, fault.edits[0].start) + 1
-        yield PlantedFault(name, line, before, apply(before, moved))
+        yield PlantedFault(name, before, apply(before, moved))
 
 
 def faulty_source(engine: TaskEngine, fault: PlantedFault) -> EngineSource:
@@ -122,8 +119,7 @@ def faulty_source(engine: TaskEngine, fault: PlantedFault) -> EngineSource:
     def wrong(choices: Mapping[str, Any]) -> Program:
         return fault.into(write(engine.graph, choices))
 
-    nodes = [n.name for n in engine.graph.nodes if n.op != "getitem"]
-    return EngineSource(engine.source.space, wrong, Fallback(partial(explain, engine.graph), nodes))
+    return EngineSource(engine.source.space, wrong, engine.source.fallback)
 
 
 def survive(bench: Workbench, family: str, kinds: tuple[str, ...], home: Path, seed: int) -> Survived | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from hipwright.archive import Archive, show
 from hipwright.records import Evaluation, Program, TargetResult, Verdict
 from hipwright.search import EngineSource
 from hipwright.search.fallback import EVERY_OPERATOR, PLAIN_PLAN, Fallback, StepOutcome, steps
+from tests.load import Watch
 
 NODES = tuple(f"op_{n}" for n in range(9))
 
@@ -35,6 +37,7 @@ class Faulty(Judge):
     guilty: frozenset[str] = frozenset()
     named: bool = True
     stubborn: bool = False  # refuses the engine's library calls too
+    pause: float = 0.0
 
     def evaluate(self, program: Program) -> Evaluation:
         choices = json.loads(program.text)
@@ -42,6 +45,7 @@ class Faulty(Judge):
         broken = [k for k in kernels if self.guilty & set(k["nodes"])]
         if not broken:
             return super().evaluate(program)
+        time.sleep(self.pause)
         self.calls.append(program.key)
         evidence = {"kernel": f"{broken[0]['name']}_exact"} if self.named else {}
         said: Any = {"status": "out_of_bounds", "fault": "candidate", "message": "beyond"}
@@ -71,6 +75,24 @@ def test_all_is_given_up_at_last(archive: Archive) -> None:
     judge = Faulty(guilty=frozenset(NODES), stubborn=True)
     result = begin(archive, judge, budget=1, source=source())
     assert result.program is not None and json.loads(result.program.text)["given_up"] == PLAIN_PLAN
+
+
+def test_time_that_is_over_ends_the_steps(archive: Archive) -> None:
+    judge = Faulty(guilty=frozenset(NODES), stubborn=True, named=False, pause=0.2)
+    with Watch() as watch:
+        result = begin(archive, judge, budget=1, source=source(), max_minutes=0.3 / 60)
+    assert result.reason == "max_minutes" and result.program is None and watch.seconds < 5
+
+
+def test_a_winner_that_fails_again_is_refused(archive: Archive) -> None:
+    judge = Faulty()
+
+    def confirm(program: Program) -> Evaluation:
+        return Faulty(guilty=frozenset({"op_4"})).evaluate(program)
+
+    result = begin(archive, judge, budget=1, source=source(), confirm=confirm)
+    assert result.program is not None and result.confirmed
+    assert set(json.loads(result.program.text)["given_up"].split(",")) == set(NODES[3:6])
 
 
 def test_a_resumed_run_repeats_the_steps(archive: Archive) -> None:

@@ -82,7 +82,7 @@ class Search:
             return self.log.finished, False
         try:
             reason, best = self._rounds(), self._winner()
-            while best is None and self._refuted():
+            while best is None and not self._overdue() and self._refuted():
                 self._rounds()
                 best = self._winner()
         except (Interrupted, KeyboardInterrupt):

@@ -31,13 +31,13 @@ class EngineSource:
     ) -> None:
         self.space = space
         self._write = write
-        self._fallback = fallback
+        self.fallback = fallback
         self._base = base or {}
 
     @property
     def falls_back(self) -> bool:
         """Whether the source answers the operator "fallback"."""
-        return self._fallback is not None
+        return self.fallback is not None
 
     def initial(self) -> Sequence[dict[str, Any]]:
         """Returns one action: the engine's defaults."""
@@ -61,7 +61,7 @@ class EngineSource:
 
     def _given_up(self, view: SearchView) -> Proposal:
         """The program of the next step of the fallback. NoProposal where nothing is left to give up."""
-        step = self._fallback.next(view) if self._fallback else None
+        step = self.fallback.next(view) if self.fallback else None
         if step is None:
             raise NoProposal("nothing is left to give up")
         return replace(self.written({GIVEN_UP: step.given_up}), notes=notes(step), redraw=False)
