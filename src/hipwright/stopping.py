@@ -14,11 +14,13 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Self
 
 GRACE_S = 1.2
+WRITING_S = 0.3
 KEPT = "what was stored is kept; --resume goes on, where the command has it"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -34,7 +36,8 @@ class StopSignals:
     def __init__(self, *, json_mode: bool = False) -> None:
         self.json_mode = json_mode
         self.received = 0
-        self.answered = False  # the command printed its JSON object or its line
+        self._last_word = [True]  # taken by the one that says the last word: pop is atomic among threads
+        self.answered = False  # the command prints its JSON object or its line itself
         self.kept = KEPT
         self._before: dict[int, Any] = {}
 
@@ -53,17 +56,27 @@ class StopSignals:
         """128 + the number of the signal received; that of SIGINT without one."""
         return 128 + (self.received or signal.SIGINT)
 
+    def take_last_word(self) -> bool:
+        """Whether the caller is the first to take the last word; one alone may write it."""
+        try:
+            return self._last_word.pop()
+        except IndexError:
+            return False
+
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.received:
             self._end()
         self.received = number
-        timer = threading.Timer(GRACE_S, self._end)
+        timer = threading.Timer(GRACE_S, self._end, (WRITING_S,))
         timer.daemon = True
         timer.start()
         raise KeyboardInterrupt
 
-    def _end(self) -> None:
-        if not self.answered:
+    def _end(self, writing_s: float = 0.0) -> None:
+        """Ends the process. Where the command is writing its own last word, it has `writing_s` more for it."""
+        if not self.take_last_word():
+            time.sleep(writing_s)
+        else:
             name = signal.Signals(self.received).name
             os.write(2, f"interrupted by {name}: {self.kept}\n".encode())
             if self.json_mode:
@@ -79,9 +92,16 @@ def interrupted_code() -> int:
 
 
 def note_answer() -> None:
-    """Notes that the command prints its own last word, so that an interruption adds none."""
-    if StopSignals.current is not None:
-        StopSignals.current.answered = True
+    """Notes that the command prints its own last word, so that an interruption adds none.
+
+    Where its time was over and the last word is being written for it, the caller waits here for the process's end.
+    """
+    stop = StopSignals.current
+    if stop is None or stop.answered:
+        return
+    if not stop.take_last_word():
+        threading.Event().wait()
+    stop.answered = True
 
 
 def note_resume(command: str) -> None:

@@ -121,3 +121,32 @@ def test_cleaning_up_that_never_ends_is_cut_off(mode: str, twice: bool) -> None:
     assert err.count("interrupted by SIGTERM") == 1
     assert out == "" if mode == "text" else json.loads(out) == stopping.interrupted_object(143)
     assert not Path(f"/proc/{sleeper}").exists() or "Z" in Path(f"/proc/{sleeper}/stat").read_text()
+
+
+WRITERS = """
+import os, signal, sys, time
+from hipwright import stopping
+from hipwright.cli.main import _interrupted
+
+slow, late = float(sys.argv[1]), float(sys.argv[2])
+write = os.write
+os.write = lambda number, text: (time.sleep(slow), write(number, text))
+with stopping.StopSignals(json_mode=True):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(9)
+    except KeyboardInterrupt:
+        time.sleep(late)
+        code = _interrupted(True)
+        time.sleep(0.8)
+        stopping.end_process(code)
+"""
+
+
+@pytest.mark.parametrize(("slow", "late"), [(0.3, stopping.GRACE_S + 0.1), (0, stopping.GRACE_S - 0.05), (0, 0)])
+def test_one_alone_writes_the_last_word(slow: float, late: float) -> None:
+    """The command's own answer and the end of its time come together: one line, one object."""
+    ended = subprocess.run([sys.executable, "-c", WRITERS, str(slow), str(late)], capture_output=True, text=True)
+    assert ended.returncode == 130
+    assert len(ended.stderr.splitlines()) == 1 and "interrupted" in ended.stderr
+    assert one_object(ended.stdout)["interrupted"] is True
