@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import pytest
@@ -78,6 +79,46 @@ def test_non_contiguous_inputs() -> None:
     expected, native, _ = reference(model, [x])
     got, _ = run(program, model, [x])
     compare(got, expected, native)
+
+
+class Joined(torch.nn.Module):
+    def forward(self, first: torch.Tensor, second: torch.Tensor, third: torch.Tensor) -> Any:
+        return first - 2 * second, second @ third
+
+
+def test_one_tensor_in_two_places_is_two_inputs() -> None:
+    """The file may pass one tensor twice; a caller of the program passes what they like."""
+    model, x = Joined(), torch.randn(4, 4)
+    program = write(captured(model, [x, x, x.t()]))
+    others = [torch.randn(4, 4), torch.randn(4, 4), torch.randn(4, 4).t()]
+    got, _ = run(program, model, others)
+    for g, w in zip(got, model(*others), strict=True):
+        torch.testing.assert_close(g, w)
+
+
+class Wrapped(OrderedDict):  # type: ignore[type-arg]
+    """A class of outputs that takes a dict for its own items, as those of transformers and diffusers do."""
+
+    def __init__(self, sample: Any = None) -> None:
+        super().__init__(sample if isinstance(sample, dict) else {"sample": sample})
+
+
+torch.utils._pytree.register_pytree_node(
+    Wrapped, lambda made: (list(made.values()), list(made)), lambda values, _: Wrapped(*values)
+)
+
+
+class Outputs(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return Wrapped(x.exp()), [Wrapped(x + 1)]
+
+
+def test_a_class_of_outputs_is_a_dict_of_the_same_keys() -> None:
+    model, x = Outputs(), torch.randn(4, 4)
+    got, _ = run(write(captured(model, [x])), model, [x])
+    assert list(got[0]) == ["sample"]
+    torch.testing.assert_close(got[0]["sample"], x.exp())
+    torch.testing.assert_close(got[1][0]["sample"], x + 1)
 
 
 class DataDependent(torch.nn.Module):

@@ -71,15 +71,16 @@ def _lift(leaf: Any) -> Any:
 
 
 def _unmarked(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments as new tensors on the same memory: a failed export leaves its marks of free sizes on its own."""
-    known: dict[int, torch.Tensor] = {}
+    """The arguments as new tensors on the same memory: a failed export leaves its marks of free sizes on its own.
 
-    def one(leaf: Any) -> Any:
-        if type(leaf) is not torch.Tensor:
-            return leaf
-        return known.setdefault(id(leaf), leaf.detach().requires_grad_(leaf.requires_grad))
-
-    return tuple(pytree.tree_map(one, args))
+    A tensor that is passed twice becomes two: export takes one object for one input, and a program has to be right for
+    a caller who passes different ones.
+    """
+    return tuple(
+        pytree.tree_map(
+            lambda leaf: leaf.detach().requires_grad_(leaf.requires_grad) if type(leaf) is torch.Tensor else leaf, args
+        )
+    )
 
 
 def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic: bool) -> ExportedProgram:
@@ -119,6 +120,23 @@ def _parameter_names(model: torch.nn.Module, count: int) -> list[str]:
     return (names + [f"{rest}_{i}" for i in range(count)])[:count]
 
 
+class _Result:
+    """One leaf of the output, in the argument language."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _opened(output: Any) -> Any:
+    """The output with plain dicts, tuples and lists, and the values of its leaves."""
+    if isinstance(output, dict):
+        return {key: _opened(value) for key, value in output.items()}
+    if isinstance(output, (tuple, list)):
+        opened = [_opened(value) for value in output]
+        return tuple(opened) if isinstance(output, tuple) else opened
+    return output.value if isinstance(output, _Result) else output
+
+
 class _Exported(Builder):
     """Turns one ExportedProgram into a Graph."""
 
@@ -147,12 +165,13 @@ class _Exported(Builder):
                 results.append(self.arg(value))
             elif kind == "USER_INPUT_MUTATION":
                 raise TaskError("cannot capture: the forward writes into its input")
-        nested = pytree.tree_unflatten(results, self.exported.call_spec.out_spec)
+        # a class of outputs may unpack a dict or a list that it is made of: its leaves are opaque until it is made
+        nested = pytree.tree_unflatten([_Result(result) for result in results], self.exported.call_spec.out_spec)
         return Graph(
             parameters=tuple(self.names),
             inputs=tuple(inputs),
             nodes=tuple(nodes),
-            output=nest(nested),
+            output=nest(_opened(nested)),
             symbols=tuple(self.symbols),
             guards=tuple(self.guards),
             mutations=tuple(mutations),

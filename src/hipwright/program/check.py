@@ -192,14 +192,22 @@ class _Checker(ExpressionChecker):
             pair = node.value
             if not isinstance(pair, ast.Tuple) or len(pair.elts) != 2:
                 raise error_at(node, "a program with backward returns two things from forward: return outputs, saved")
-        if isinstance(node.value, ast.Dict):
-            for key in node.value.keys:
-                if not is_str(key):
-                    raise error_at(node, "the keys of a returned dict are plain strings")
-            for item in node.value.values:
-                self.value(item, types)
-            return
-        self.value(node.value, types)
+        self.returned(node.value, types)
+
+    def returned(self, value: ast.expr, types: LocalTypes) -> None:
+        """Checks a returned value: tuples, lists and dicts nest in one another there, and nowhere else."""
+        if isinstance(value, ast.Dict):
+            if not all(is_str(key) for key in value.keys):
+                raise error_at(value, "the keys of a returned dict are plain strings")
+            for item in value.values:
+                self.returned(item, types)
+        elif isinstance(value, (ast.Tuple, ast.List)) and any(isinstance(node, ast.Dict) for node in ast.walk(value)):
+            for item in value.elts:
+                if isinstance(item, ast.Starred):
+                    raise error_at(item, "beside a returned dict every item is written out")
+                self.returned(item, types)
+        else:
+            self.value(value, types)
 
     def prepare_returns(self, value: ast.expr, types: LocalTypes) -> None:
         if not isinstance(value, ast.Dict) or not all(is_str(k) and str_of(k).isidentifier() for k in value.keys):

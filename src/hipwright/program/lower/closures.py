@@ -123,11 +123,14 @@ class _Lowerer(ExpressionLowering):
                 raise error_at(node, "this statement is not allowed in a plan")
 
     def result(self, node: ast.expr) -> Lowered:
-        """Lowers a returned value: an expression, or a dict of expressions."""
-        if not isinstance(node, ast.Dict):
-            return self.value(node)
-        keys = [self.emit(self.value(k), node) for k in node.keys if k is not None]
-        return at(ast.Dict(keys=list(keys), values=[self.emit(self.value(v), v) for v in node.values]), node)
+        """Lowers a returned value: an expression, or dicts, tuples and lists of them."""
+        if isinstance(node, ast.Dict):
+            keys = [self.emit(self.value(k), node) for k in node.keys if k is not None]
+            return at(ast.Dict(keys=list(keys), values=[self.emit(self.result(v), v) for v in node.values]), node)
+        if isinstance(node, (ast.Tuple, ast.List)) and any(isinstance(inner, ast.Dict) for inner in ast.walk(node)):
+            items = [self.emit(self.result(item), item) for item in node.elts]
+            return at(type(node)(elts=items, ctx=ast.Load()), node)
+        return self.value(node)
 
     def assign(self, targets: list[ast.expr], value: Lowered, node: ast.stmt) -> list[ast.stmt]:
         """Binds targets. Known values are recorded; those with a run-time value are also assigned."""
