@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hipwright.archive import Archive, read_log
+from hipwright.archive import Archive, TrialDetail, read_log
+from hipwright.engine.knobs import GIVEN_UP
 from hipwright.measure.describe import describe_device
 from hipwright.records import Build, Evaluation, TargetResult
+from hipwright.search.view import FALLBACK
 
 PARTS = ("build", "verdict", "estimate", "timing")
 SCORE_UNIT = "microseconds"
@@ -20,6 +22,24 @@ def last_rejection(archive: Archive, run: str) -> Evaluation | None:
     again = [log.confirmed[n].evaluation for n in sorted(log.confirmed, reverse=True)]
     found = [*again, *(log.evaluated[n].evaluation for n in sorted(log.evaluated, reverse=True))]
     return next((one for one in found if not one.passed), None)
+
+
+def given_up(trials: Sequence[TrialDetail], number: int) -> list[dict[str, Any]]:
+    """The operators that trial `number` leaves to the library, {operators, why} for each step of the fallback, in turn.
+
+    Operators at which the engine failed while it wrote are in the last entry..
+    """
+    best = next((trial for trial in trials if trial.number == number), None)
+    kept = set(str(best.choices.get(GIVEN_UP, "")).split(",")) if best is not None else set()
+    found, before = [], set[str]()
+    for trial in trials:
+        given = set(str(trial.notes.get(GIVEN_UP, "")).split(","))
+        if trial.operator == FALLBACK and trial.notes.get("closing") and given <= kept:
+            found.append({"operators": sorted(given - before), "why": str(trial.notes.get("fallback", ""))})
+            before |= given
+    if rest := kept - before - {""}:
+        found.append({"operators": sorted(rest), "why": "given up with them, and the program is the fastest found"})
+    return found
 
 
 def result_object(evaluation: Evaluation | None, targets: Sequence[str], **more: Any) -> dict[str, Any]:

@@ -11,15 +11,13 @@ import msgspec
 
 from hipwright.api.files import write_files
 from hipwright.api.models import command_options
-from hipwright.api.outcome import not_measured, result_object
+from hipwright.api.outcome import given_up, not_measured, result_object
 from hipwright.api.plain import finite
 from hipwright.archive import RunDetail
-from hipwright.engine.knobs import GIVEN_UP
 from hipwright.errors import HipwrightError
 from hipwright.events import Listener, silent
 from hipwright.records import Evaluation, Program, Record, Task
 from hipwright.search import SearchResult
-from hipwright.search.view import FALLBACK
 
 FILES = ("program.py", "model_new.py", "result.json", "report.html")
 
@@ -68,18 +66,7 @@ class Result(Record, frozen=True, kw_only=True):
     @property
     def given_up(self) -> list[dict[str, Any]]:
         """What the program leaves to the library because kernels of it were refused: {operators, why}, in turn."""
-        best = next((t for t in self.detail.trials if t.number == self.search.number), None)
-        kept = set(str(best.choices.get(GIVEN_UP, "")).split(",")) if best is not None else set()
-        found, before = [], set[str]()
-        for trial in self.detail.trials:
-            given = str(trial.notes.get(GIVEN_UP, ""))
-            if trial.operator == FALLBACK and trial.notes.get("closing") and set(given.split(",")) <= kept:
-                new = set(given.split(",")) - before
-                before |= new
-                found.append({"operators": sorted(new), "why": str(trial.notes.get("fallback", ""))})
-        if rest := kept - before - {""}:
-            found.append({"operators": sorted(rest), "why": "given up with them, and the program is the fastest found"})
-        return found
+        return given_up(self.detail.trials, self.search.number)
 
     @property
     def not_measured(self) -> list[str]:

@@ -61,7 +61,8 @@ class BenchRow(Record, frozen=True, kw_only=True):
 
     correct: by the rule of the benchmark's mode; strict: the strict rule's status, in KernelBench's mode. targets: the
     status on each. timed_on: the target of `speedups`, "" where nothing was timed and `not_timed` says why. left_out:
-    what was not judged, a sentence each. asked: only in a model's rows.
+    what was not judged, a sentence each. given_up: operators left to the library because kernels for them were refused.
+    asked: only in a model's rows.
     """
 
     key: str
@@ -91,6 +92,7 @@ class BenchRow(Record, frozen=True, kw_only=True):
     speedups: dict[str, Speedup] = msgspec.field(default_factory=dict)
     not_timed: str = ""
     left_out: tuple[str, ...] = ()
+    given_up: tuple[str, ...] = ()
     evaluations: int = 0
     attempts: int = 1
     seconds: float = 0.0

@@ -140,4 +140,4 @@ def _row(
     if program is not None:
         names |= {"form": program.form, "program": program.key}
     row = row_of(judged, strict=strict, **names)
-    return msgspec.structs.replace(row, evaluations=found.evaluations, asked=found.asked)
+    return msgspec.structs.replace(row, evaluations=found.evaluations, asked=found.asked, given_up=found.given_up)

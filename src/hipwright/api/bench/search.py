@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hipwright import search
-from hipwright.api.outcome import last_rejection
+from hipwright.api.outcome import given_up, last_rejection
 from hipwright.api.task_engine import task_engine
-from hipwright.archive import Archive
+from hipwright.archive import Archive, show
 from hipwright.errors import ProviderError, WorkerError
 from hipwright.evaluation.bench import ModelSample
 from hipwright.events import Listener, silent
@@ -70,11 +70,15 @@ def search_task(
 
 @dataclass(frozen=True)
 class SearchedProgram:
-    """The best program, or the last rejection where nothing passed; evaluations spent; the models' spending."""
+    """The best program, or the last rejection where nothing passed; evaluations spent; the models' spending.
+
+    given_up: operators left to the library because kernels for them were refused.
+    """
 
     program: Program | Evaluation
     evaluations: int
     asked: ModelSample | None = None
+    given_up: tuple[str, ...] = ()
 
 
 def engine_search(setup: SearchSetup, bench: Workbench) -> SearchedProgram:
@@ -125,4 +129,6 @@ def _searched(setup: SearchSetup, bench: Workbench, source: ProposalSource) -> S
         nothing: Any = {"status": "unscorable", "fault": "candidate", "message": "nothing was written for this task"}
         refused = last_rejection(setup.archive, found.run) or Evaluation(task=task.key, program="", **nothing)
         return SearchedProgram(refused, found.evaluations)
-    return SearchedProgram(found.program, found.evaluations)
+    steps = given_up(show(setup.archive, found.run).trials, found.number)
+    names = tuple(name for step in steps for name in step["operators"])
+    return SearchedProgram(found.program, found.evaluations, given_up=names)
