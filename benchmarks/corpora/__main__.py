@@ -1,0 +1,109 @@
+"""Judges tasks made of installed packages: torch's test databases, torchvision, timm, transformers, diffusers.
+
+    python -m benchmarks.corpora NAME [--sample N] [--out DIR] [--real] [--target cpu] [--workers N] [--json]
+
+Each task is written on the fly, captured, given the engine's first program, and verified. What is in --out is not
+judged again. The exit code is 1 where a program failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.corpora.corpus import Corpus, require, sample_of
+from benchmarks.corpora.judged import CorpusReport, judge
+from hipwright.cli.display.bench import BenchProgress
+from hipwright.errors import HipwrightError
+
+CORPORA = {
+    "opinfo": ("benchmarks.corpora.opinfo", "Operators"),
+    "modules": ("benchmarks.corpora.modules", "Modules"),
+    "torchvision": ("benchmarks.corpora.torchvision_models", "TorchvisionModels"),
+    "timm": ("benchmarks.corpora.timm_models", "TimmModels"),
+    "transformers": ("benchmarks.corpora.transformers_models", "TransformersModels"),
+    "diffusers": ("benchmarks.corpora.diffusers_blocks", "DiffusersBlocks"),
+}
+
+
+def corpus(name: str) -> Corpus:
+    """The corpus of a name; its module is imported now."""
+    module, kind = CORPORA[name]
+    made: Corpus = getattr(importlib.import_module(module), kind)()
+    return made
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Judges one corpus. Returns 0, 1 where a program failed, 2 for bad input, 130 where it was interrupted."""
+    options = _parser().parse_args(argv)
+    try:
+        report = _judged(options)
+    except HipwrightError as error:
+        print(f"error: {error.message}" + (f" ({error.hint})" if error.hint else ""), file=sys.stderr)
+        return error.exit_code
+    if options.json:
+        print(json.dumps(report.summary(), indent=2))
+    else:
+        _print(report)
+    return 130 if report.interrupted else int(bool(report.of("failed")))
+
+
+def _parser() -> argparse.ArgumentParser:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("python -m benchmarks.corpora", description=__doc__, formatter_class=raw)
+    parser.add_argument("name", choices=sorted(CORPORA), help="the corpus")
+    parser.add_argument("--sample", type=int, metavar="N", help="a fixed sample of N tasks over all families")
+    parser.add_argument("--only", metavar="TEXT", help="only tasks whose name contains TEXT")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="default: out/corpora/NAME")
+    parser.add_argument("--real", action="store_true", help="at the sizes that users run, for a GPU")
+    parser.add_argument("--target", action="append", metavar="T", help="default: cpu; may be repeated")
+    parser.add_argument("--workers", type=int, metavar="N", help="tasks at a time")
+    parser.add_argument("--list", action="store_true", help="print the names of the tasks and judge none")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    return parser
+
+
+def _judged(options: argparse.Namespace) -> CorpusReport:
+    source = corpus(options.name)
+    versions = require(source.packages)
+    print(f"{options.name}: {', '.join(f'{name} {version}' for name, version in versions.items())}", file=sys.stderr)
+    tasks = [task for task in source.tasks(options.real) if not options.only or options.only in task.name]
+    tasks = sample_of(tasks, options.sample)
+    print(f"{len(tasks)} tasks of {len({task.family for task in tasks})} families", file=sys.stderr)
+    if options.list:
+        print("\n".join(task.name for task in tasks))
+        return CorpusReport(options.name, {}, tuple(tasks), versions, False)
+    out = options.out or Path("out/corpora") / options.name
+    targets = tuple(options.target or ("cpu",))
+    return judge(options.name, tasks, versions, out, targets=targets, workers=options.workers, listener=BenchProgress())
+
+
+def _print(report: CorpusReport) -> None:
+    summary, console = report.summary(), Console()
+    table = Table(
+        title=f"{report.corpus}: {summary['judged']} of {summary['tasks']} tasks judged", title_justify="left"
+    )
+    table.add_column("")
+    table.add_column("tasks", justify="right")
+    for kind in ("verified", "given_up", "nothing_to_prove", "refused", "failed"):
+        name = {"given_up": "  of these, kernels given up"}.get(kind, kind.replace("_", " "))
+        table.add_row(name, str(summary[kind]))
+    table.add_row("families with own HIP", f"{summary['families_with_own_hip']} of {summary['families_judged']}")
+    if summary["median_coverage"] is not None:
+        table.add_row("median coverage of the verified", f"{summary['median_coverage']:.2f}")
+    table.add_row("seconds", f"{summary['seconds']} (median {summary['median_seconds']})")
+    console.print(table)
+    for reason, count in summary["reasons"].items():
+        console.print(f"refused {count}: {reason}", markup=False, highlight=False)
+    for name, message in {**summary["failures"], **summary["engine_faults"]}.items():
+        console.print(f"{name}: {message}", markup=False, highlight=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
