@@ -230,3 +230,30 @@ def test_a_forward_that_depends_on_values_is_told_where(model: torch.nn.Module, 
     with pytest.raises(TaskError, match=r"line \d+: `.*") as refused:
         capture(model, [torch.randn(4, 5)])
     assert said in refused.value.message and "torch.where" in (refused.value.hint or "")
+
+
+@torch.library.custom_op("hipwright_tests::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@doubled.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+class Foreign(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(doubled(x))
+
+
+class Branches(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,))
+
+
+@pytest.mark.parametrize(("model", "said"), [(Foreign(), "hipwright_tests.doubled"), (Branches(), "cond")])
+def test_operators_that_are_not_torchs_are_named(model: torch.nn.Module, said: str) -> None:
+    with pytest.raises(TaskError, match=rf"test_capture.*|line \d+.*{said}") as raised:
+        capture(model, [torch.randn(4, 4)])
+    assert said in raised.value.message and raised.value.hint

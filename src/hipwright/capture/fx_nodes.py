@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from hipwright.capture.graph import Input, Meta, Node, Size, Symbol
+from hipwright.capture.package_operators import operator_name
 from hipwright.capture.value_dependent import ValueDependentSize, at_node
 from hipwright.errors import TaskError
 from hipwright.torchio import NAMES
@@ -104,11 +105,10 @@ class Builder:
             outs = tuple(self.meta(v) if isinstance(v, torch.Tensor) else None for v in values)
         except ValueDependentSize as error:
             raise ValueDependentSize(f"{at_node(node) or node.name}: {error}") from None
-        op = "getitem" if node.target.__name__ == "getitem" else str(node.target)
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         return Node(
             name=node.name,
-            op=op,
+            op=operator_name(node),
             args=tuple(self.arg(a) for a in node.args),
             kwargs={k: self.arg(a) for k, a in node.kwargs.items() if k not in ("device", "pin_memory", "layout")},
             outs=outs,

@@ -13,6 +13,7 @@ from hipwright.program.parsed import Parsed
 from hipwright.program.signature import parse_signatures
 from hipwright.program.source import check_source
 from hipwright.program.target_questions import check_target_questions
+from hipwright.toolchain.device_headers import capitalised
 
 MAX_TEXT = 2_000_000  # characters; ast.parse takes about 100 times that in bytes
 
@@ -75,6 +76,9 @@ def _top_level(text: str, tree: ast.Module) -> Parsed:
     kernels = parse_signatures(hip[0], hip[1])
     check_source(*hip)
     check_target_questions(*hip, knobs)
+    for name in sorted(knobs.keys() & capitalised(hip[0])):
+        why = f"knob {name}: a device header that HIP includes uses this name; choose another"
+        raise ProgramError(why, knobs[name].line)
     for name in values:
         if name in kernels.signatures:
             raise ProgramError(f"{name} is both a kernel and a knob or constant", kernels.signatures[name].line)

@@ -21,6 +21,8 @@ END = "// end of hipwright device headers"
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<hipwright/(\w+)\.h>[ \t]*(?://[^\n]*)?\n?", re.MULTILINE)
 _STANDARD = re.compile(r"^#include <(?!hipwright/)[^>\n]+>\n", re.MULTILINE)
 _ONCE = re.compile(r"^#pragma once\n", re.MULTILINE)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_CAPITALISED = re.compile(r"\b[A-Z]\w*")
 _BLOCK = re.compile(
     r"^// hipwright device headers (\w+): ([\w ]+)\n(.*?)^// end of hipwright device headers\n",
     re.MULTILINE | re.DOTALL,
@@ -64,6 +66,18 @@ def with_dependencies(headers: Iterable[str]) -> tuple[str, ...]:
     for name in headers:
         add(name)
     return tuple(out)
+
+
+def capitalised(source: str) -> frozenset[str]:
+    """The identifiers with a capital in front in the device headers that a source includes: no macro of the source's
+    may have such a name, as it would replace the header's own."""
+    known = [name for name in included(source) if name in names()]
+    return frozenset().union(*map(_capitalised, with_dependencies(known)))
+
+
+@cache
+def _capitalised(name: str) -> frozenset[str]:
+    return frozenset(_CAPITALISED.findall(_COMMENT.sub("", text(name))))
 
 
 def include_lines(headers: Iterable[str]) -> list[str]:

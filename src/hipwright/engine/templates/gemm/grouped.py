@@ -1,6 +1,7 @@
 """Products of groups of rows, each with a matrix of its own (experts): `_grouped_mm` of (rows, k) and (groups, k, n).
 
-In bfloat16, the one type in which PyTorch traces it. Group g has the rows from offs[g - 1] to offs[g]. The tiles are
+PyTorch traces it in bfloat16 alone; in float32 and float16 a library call has no shape that a trace can know, so the
+template is the default there. Group g has the rows from offs[g - 1] to offs[g]. The tiles are
 those of tiled.py: a block searches the offsets for the tile of the group that is its own, so that one launch serves all
 groups, however uneven, and the host never reads the offsets (as the tile scheduler of CUTLASS' grouped GEMM). There are
 at most rows / GEMM_M + groups tiles in a column; blocks beyond the last return. Rows after the last offset are not
@@ -46,7 +47,7 @@ def grouped(call: KernelCall) -> Offer | None:
     if offsets is None or a.rank != 2 or b.rank != 3:
         raise NotLowered("groups of columns or of the summed dimension")
     out, meta = call.shape(0), call.outs[0]
-    same = meta is not None and meta.dtype == a.dtype == b.dtype == "bfloat16"
+    same = meta is not None and meta.dtype == a.dtype == b.dtype and a.dtype in ("bfloat16", "float16", "float32")
     if not same or call.arg(3, "bias") is not None or ZERO in (*out, *b.shape):
         raise NotLowered("a grouped product of this kind")
     rows, group_count, columns = a.shape[0], b.shape[0], b.shape[2]
@@ -58,7 +59,7 @@ def grouped(call: KernelCall) -> Offer | None:
         write_grouped,
         tensors,
         [Output([ONE, rows, columns], shape=out)],
-        default=_beats_library(call, data),
+        default=a.dtype != "bfloat16" or _beats_library(call, data),
         data=data,
     )
 

@@ -83,10 +83,10 @@ __device__ T await_tile_prefix(T total, T* sums, int* flags, int tiles, int tile
 template <int BLOCK_SIZE, int WIDTH, int N, typename T, typename Op>
 __device__ void await_column_prefixes(const T (&total)[N], T (&before)[N], T* sums, int* flags, int tiles, int tile,
                                       T identity, Op op) {
-    constexpr int LANES = BLOCK_SIZE / WIDTH;
+    constexpr int ACROSS = BLOCK_SIZE / WIDTH;
     __shared__ T partial[N][BLOCK_SIZE];
     const int lane = threadIdx.x / WIDTH, rank = threadIdx.x % WIDTH;
-    const int group = tile / LANES, number = tile % LANES;
+    const int group = tile / ACROSS, number = tile % ACROSS;
     T all[N], above[N];
 #pragma unroll
     for (int j = 0; j < N; ++j) partial[j][threadIdx.x] = total[j];
@@ -94,7 +94,7 @@ __device__ void await_column_prefixes(const T (&total)[N], T (&before)[N], T* su
 #pragma unroll
     for (int j = 0; j < N; ++j) {
         before[j] = all[j] = identity;
-        for (int l = 0; l < LANES; ++l) {
+        for (int l = 0; l < ACROSS; ++l) {
             if (l == lane) before[j] = all[j];
             all[j] = op(all[j], partial[j][l * WIDTH + rank]);
         }
@@ -103,7 +103,7 @@ __device__ void await_column_prefixes(const T (&total)[N], T (&before)[N], T* su
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) atomicExch(flags + tile, 1);
-    const bool carries = lane == LANES - 1 && group > 0;  // the last row of threads reads the total before the group
+    const bool carries = lane == ACROSS - 1 && group > 0;  // the last row of threads reads the total before the group
     const int source = carries ? tiles + group : tile - number + lane;
     if (rank == 0 && (carries || lane < number)) {
         while (atomicAdd(flags + source, 0) == 0) {
@@ -117,11 +117,11 @@ __device__ void await_column_prefixes(const T (&total)[N], T (&before)[N], T* su
     __syncthreads();
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-        above[j] = partial[j][(LANES - 1) * WIDTH + rank];
-        for (int l = 0; l < LANES - 1; ++l) above[j] = op(above[j], partial[j][l * WIDTH + rank]);
+        above[j] = partial[j][(ACROSS - 1) * WIDTH + rank];
+        for (int l = 0; l < ACROSS - 1; ++l) above[j] = op(above[j], partial[j][l * WIDTH + rank]);
         before[j] = op(above[j], before[j]);
     }
-    if (number == LANES - 1 && tile + 1 < tiles) {
+    if (number == ACROSS - 1 && tile + 1 < tiles) {
 #pragma unroll
         for (int j = 0; j < N; ++j)
             if (lane == 0) sums[((tiles + group + 1) * WIDTH + rank) * N + j] = op(above[j], all[j]);
