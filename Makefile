@@ -10,6 +10,7 @@ PYTHON ?= python3
 PIP_FLAGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
+CORPORA := .venv-corpora
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
 OUT ?= out/demo
 BUDGET ?= 12
@@ -29,16 +30,24 @@ $(VENV)/.stamp-test: pyproject.toml | $(BIN)/python
 	$(PIP) -e '.[cpu,test]'
 	@touch $@ $(VENV)/.stamp-cpu
 
+# A folder of packages over .venv: where torchvision is installed beside a build of torch for the CPU, transformers does
+# not import it, so tests of training would fail in one environment with it.
+$(CORPORA)/.stamp: pyproject.toml scripts/over.py $(VENV)/.stamp-test
+	$(PYTHON) -m venv $(CORPORA)
+	$(CORPORA)/bin/python scripts/over.py $(VENV) corpora > $(CORPORA)/requirements.txt
+	$(CORPORA)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -r $(CORPORA)/requirements.txt
+	@touch $@
+
 demo: $(VENV)/.stamp-cpu
 	@scripts/system-deps.sh bubblewrap
 	$(BIN)/hipwright optimize examples/rmsnorm_swiglu.py --budget $(BUDGET) --out $(OUT)
 	@echo "open $(OUT)/report.html"
 
-test: check
+test: check $(CORPORA)/.stamp
 	@scripts/system-deps.sh bubblewrap g++ chromium
 	$(BIN)/pytest -n 3 --dist worksteal --turns --durations=25
 
-test-all: check
+test-all: check $(CORPORA)/.stamp
 	@scripts/system-deps.sh bubblewrap g++ chromium
 	$(BIN)/pytest -n 2 --dist worksteal --all
 
@@ -56,5 +65,5 @@ quick: $(VENV)/.stamp-test
 	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow'
 
 clean:
-	rm -rf $(VENV) out .hipwright .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(CORPORA) out .hipwright .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

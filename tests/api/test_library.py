@@ -116,3 +116,24 @@ def test_a_programs_form_is_read_from_its_text(tmp_path: Path) -> None:
     assert inputs.program_from("HIP = r''''''\n").form == "program"
     program = Program(text="x")
     assert inputs.program_from(program) is program
+
+
+HANDED_ON = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x.transpose(0, 1).transpose(0, 1)
+
+def get_inputs():
+    return [torch.rand(4, 5)]
+"""
+
+
+@pytest.mark.slow
+def test_a_module_on_which_nothing_is_proved_ends_with_its_library_calls(tmp_path: Path) -> None:
+    result = optimize(HANDED_ON, budget=1, targets=["cpu"], out=tmp_path)
+    summary = json.loads((tmp_path / "result.json").read_text())
+    assert not result.passed and summary["status"] == "degenerate" and summary["unproven"] is True
+    assert "transpose" in (tmp_path / "program.py").read_text() and "__global__" not in result.unproven.text
+    assert "No program is verified" in result.note

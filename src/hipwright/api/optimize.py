@@ -219,13 +219,16 @@ def _result(
         tuned = engine.remember(cache, choices, found.evaluation, found.evaluations)
         if tuned is not None:
             listener("stage", {"text": f"these choices are the first answer from now on, for {tuned.device}"})
+    rejection = None if found.program else last_rejection(archive, found.run)
+    nothing_to_prove = rejection is not None and rejection.status == "degenerate"
     return Result(
         path=request.task.shown,
         task=task,
         search=found,
         detail=detail,
         explanation=engine.explanation(choices) if found.program else {},
-        rejection=None if found.program else last_rejection(archive, found.run),
+        rejection=rejection,
+        unproven=engine.library_form() if nothing_to_prove else None,
         models=models.models_spent(archive, detail.run),
     )
 

@@ -27,7 +27,8 @@ class Result(Record, frozen=True, kw_only=True):
 
     path: the task's file as the caller wrote it. search: the winner, and why the search ended. detail: the run in the
     archive, every trial included. explanation: the kernels of the winner and its library calls. rejection: without a
-    winner, the last evaluation that failed. models: calls, tokens and dollars of language models, or None.
+    winner, the last evaluation that failed. unproven: without one, the module's own library calls, for a task on which
+    no verdict proves anything. models: calls, tokens and dollars of language models, or None.
     """
 
     path: str
@@ -36,6 +37,7 @@ class Result(Record, frozen=True, kw_only=True):
     detail: RunDetail
     explanation: dict[str, Any] = msgspec.field(default_factory=dict)
     rejection: Evaluation | None = None
+    unproven: Program | None = None
     models: dict[str, Any] | None = None
 
     @property
@@ -76,6 +78,11 @@ class Result(Record, frozen=True, kw_only=True):
     @property
     def note(self) -> str:
         """A sentence on a search that found nothing, was interrupted, or gave up kernels; "" otherwise."""
+        if self.unproven is not None:
+            return (
+                "No program is verified, as trivial ones would pass: the module's own library calls are the program. "
+                "Further sizes (get_input_groups) may tell them apart."
+            )
         if self.program is None:
             return f"No program passed verification in {self.evaluations} evaluations."
         if self.search.interrupted:
@@ -91,7 +98,8 @@ class Result(Record, frozen=True, kw_only=True):
             detail.run.targets,
             run=found.run,
             task=self.task.name,
-            program=str(out / "program.py") if out is not None and found.program else None,
+            program=str(out / "program.py") if out is not None and (found.program or self.unproven) else None,
+            unproven=self.unproven is not None,
             program_key=found.best or None,
             knobs=found.program.knobs if found.program else {},
             evaluations=found.evaluations,
@@ -107,7 +115,7 @@ class Result(Record, frozen=True, kw_only=True):
     def write(self, folder: Path, *, listener: Listener = silent) -> None:
         """Writes program.py, model_new.py, result.json and report.html, each atomically.
 
-        Without a program the first two are left out. Events for the listener: "note" {text} where a program has no
+        Without a program the first two are left out; one that is unproven is written too. Events for the listener: "note" {text} where a program has no
         ModelNew form.
         """
         files = {"result.json": json.dumps(finite(self.summary(folder)), indent=2) + "\n", "report.html": self.report()}
@@ -135,11 +143,12 @@ class Result(Record, frozen=True, kw_only=True):
         from hipwright.program.modelnew import export as modelnew
         from hipwright.verify.admitted.stage import narrowed
 
-        if self.program is None:
+        chosen = self.program or self.unproven
+        if chosen is None:
             return {}
         verdicts = [result.verdict for result in self.evaluation.targets.values()] if self.evaluation else []
-        text = narrowed(self.program.text, [verdict.checks for verdict in verdicts if verdict is not None])
-        program = msgspec.structs.replace(self.program, text=text)
+        text = narrowed(chosen.text, [verdict.checks for verdict in verdicts if verdict is not None])
+        program = msgspec.structs.replace(chosen, text=text)
         files = {"program.py": text_with_knobs(program)}
         try:
             files["model_new.py"] = modelnew.export(program, parse(text), self.task.source)

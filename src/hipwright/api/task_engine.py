@@ -10,7 +10,7 @@ from typing import Any
 from hipwright.capture.graph import Graph
 from hipwright.engine import explain, write
 from hipwright.engine.authoring import Authored
-from hipwright.engine.knobs import GIVEN_UP
+from hipwright.engine.knobs import GIVEN_UP, PLAIN_PLAN
 from hipwright.engine.partly import author_partly
 from hipwright.engine.tuned import Tuned, TuningCache, estimated_on, tuned_of
 from hipwright.machine import Workbench
@@ -32,6 +32,10 @@ class TaskEngine:
     def default(self) -> Program:
         """The program by the engine's own choices."""
         return self.authored.program
+
+    def library_form(self) -> Program:
+        """The module's own library calls, without kernels."""
+        return write(self.graph, {GIVEN_UP: PLAIN_PLAN})
 
     def explanation(self, choices: Mapping[str, Any]) -> dict[str, Any]:
         """The kernels of the program by these choices, and the operators left to the library (`engine.explain`)."""

@@ -1,0 +1,126 @@
+"""Corpora: the tasks that they make, the fixed sample, how rows are counted, and a sample that is judged."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from benchmarks.corpora.__main__ import CORPORA, corpus, main
+from benchmarks.corpora.corpus import CorpusTask, file_name, require, sample_of, write_tasks
+from benchmarks.corpora.judged import CorpusReport, kind_of, reason
+from hipwright.errors import BadInput
+from hipwright.evaluation.bench import BenchRow
+
+ROOT = Path(__file__).parents[2]
+PYTHON = ROOT / ".venv-corpora/bin/python"
+needs_packages = pytest.mark.skipif(not PYTHON.exists(), reason="make test installs .venv-corpora")
+
+TASKS = [CorpusTask(f"{family}_{number}", family, "") for family in "abcde" for number in range(ord(family) - 94)]
+
+
+def test_a_sample_takes_families_in_turn_and_is_the_same_every_time() -> None:
+    five = sample_of(TASKS, 5)
+    assert {task.family for task in five} == set("abcde")
+    assert sample_of(list(reversed(TASKS)), 5) == five and sample_of(TASKS, 9)[:5] == five
+    assert sample_of(TASKS, None) == TASKS == sample_of(TASKS, 10_000)
+
+
+def test_a_missing_package_is_named_with_what_installs_it() -> None:
+    assert require(["torch"])["torch"]
+    with pytest.raises(BadInput, match="no_such_package is not installed"):
+        require(["torch", "no_such_package"])
+
+
+def test_task_files_are_written_once(tmp_path: Path) -> None:
+    task = CorpusTask(file_name("nn.functional", "", "gelu", "32"), "gelu", "x = 1\n")
+    write_tasks([task], tmp_path)
+    path = tmp_path / "nn_functional_gelu_32.py"
+    stamp = path.stat().st_mtime_ns
+    write_tasks([task], tmp_path)
+    assert path.read_text() == "x = 1\n" and path.stat().st_mtime_ns == stamp
+
+
+def row(task: str, status: str, fault: str | None = None, **more: object) -> BenchRow:
+    return BenchRow(key=task, task=task, candidate="engine", status=status, fault=fault, **more)  # type: ignore[arg-type]
+
+
+def test_a_wrong_program_is_a_failure_and_a_task_at_fault_is_none() -> None:
+    rows = [
+        row("a_0", "pass", coverage=1.0, seconds=2.0),
+        row("b_0", "pass", coverage=0.0, given_up=("mm",)),
+        row("b_1", "degenerate", "task"),
+        row("c_0", "unscorable", "task", message="c_0.py:3: cannot capture: line 7: `x[i]`: 12 things"),
+        row("c_1", "wrong_value", "candidate", message="output[0] is 1"),
+        row("d_0", "unscorable", "device", message="gone"),
+    ]
+    kinds = ["verified", "verified", "nothing to prove", "refused", "failed", "failed"]
+    assert list(map(kind_of, rows)) == kinds
+    summary = CorpusReport("x", {one.task: one for one in rows}, tuple(TASKS), {}, False).summary()
+    assert (summary["verified"], summary["given_up"], summary["failed"]) == (2, 1, 2)
+    assert summary["families_with_own_hip"] == 1 and summary["families_judged"] == 4
+    assert summary["reasons"] == {"cannot capture: N things": 1} and reason(rows[3]) == "cannot capture: N things"
+
+
+@pytest.mark.parametrize("name", ["opinfo", "modules"])
+def test_torchs_databases_become_tasks(name: str) -> None:
+    tasks = list(islice(corpus(name).tasks(False), 60))
+    assert len({task.name for task in tasks}) == len(tasks) == 60
+    assert len({task.family for task in tasks}) > 3
+    for task in tasks:
+        ast.parse(task.text)
+
+
+def test_bad_options_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["no_such_corpus"])
+    assert ended.value.code == 2 and "invalid choice" in capsys.readouterr().err
+
+
+SAMPLES = {
+    "opinfo": ["--sample", "12"],
+    "modules": ["--sample", "6"],
+    "torchvision": ["--only", "squeezenet1_1_eval"],
+    "timm": ["--only", "ghostnet_050"],
+    "transformers": ["--sample", "2"],
+    "diffusers": ["--sample", "4"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@needs_packages
+@pytest.mark.parametrize("name", CORPORA)
+def test_a_fixed_sample_is_verified(name: str, tmp_path: Path) -> None:
+    command = [
+        PYTHON,
+        "-m",
+        "benchmarks.corpora",
+        name,
+        *SAMPLES[name],
+        "--out",
+        tmp_path / "out",
+        "--workers",
+        "1",
+        "--json",
+    ]
+    done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    summary = json.loads(done.stdout)
+    assert summary["judged"] == summary["tasks"] and not summary["engine_faults"] and not summary["failures"]
+    assert summary["verified"] > 0.6 * summary["tasks"]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(0)
+@needs_packages
+@pytest.mark.parametrize("name", CORPORA)
+def test_all_tasks_are_verified(name: str) -> None:
+    """Goes on where it stopped: rows are in out/corpora."""
+    command = [PYTHON, "-m", "benchmarks.corpora", name, "--json"]
+    done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
