@@ -1,4 +1,4 @@
-"""Lets this environment's Python see the packages of another one too, and prints what one of the project's extras needs.
+"""Lets this environment's Python see the packages of another one too; prints what an extra of the project needs.
 
 python scripts/over.py OTHER_ENVIRONMENT EXTRA > requirements.txt
 """

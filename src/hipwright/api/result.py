@@ -115,8 +115,8 @@ class Result(Record, frozen=True, kw_only=True):
     def write(self, folder: Path, *, listener: Listener = silent) -> None:
         """Writes program.py, model_new.py, result.json and report.html, each atomically.
 
-        Without a program the first two are left out; one that is unproven is written too. Events for the listener: "note" {text} where a program has no
-        ModelNew form.
+        Without a program the first two are left out; one that is unproven is written too. Events for the
+        listener: "note" {text} where a program has no ModelNew form.
         """
         files = {"result.json": json.dumps(finite(self.summary(folder)), indent=2) + "\n", "report.html": self.report()}
         write_files(folder, files | self._program_files(listener))
