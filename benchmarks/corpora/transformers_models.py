@@ -161,7 +161,8 @@ class TransformersModels:
 
 
 def _task(family: str, kind: str, config: Any, size: str, names: list[str], real: bool) -> CorpusTask:
-    values = {name: SMALL[name] for name in names if _shrinks(config, name)}
+    kept = {"max_position_embeddings", "n_positions", "image_size"} if real else set[str]()
+    values = {name: SMALL[name] for name in names if name not in kept and _shrinks(config, name)}
     if getattr(config, "num_key_value_heads", None) == getattr(config, "num_attention_heads", 0) and size == "small":
         values["num_key_value_heads"] = values.get("num_attention_heads", config.num_key_value_heads)
     if size == "wide":

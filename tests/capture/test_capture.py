@@ -257,3 +257,25 @@ def test_operators_that_are_not_torchs_are_named(model: torch.nn.Module, said: s
     with pytest.raises(TaskError, match=rf"test_capture.*|line \d+.*{said}") as raised:
         capture(model, [torch.randn(4, 4)])
     assert said in raised.value.message and raised.value.hint
+
+
+class Masked(torch.nn.Module):
+    """A constant that a submodule's forward makes; its name begins with the module's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.ModuleDict({"layer": Shifted()})
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner["layer"](x)
+
+
+class Shifted(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.tensor([0.5, 1.5, -2.0, 3.0])
+
+
+def test_a_constant_of_a_submodules_forward_is_written_into_the_program() -> None:
+    model, x = Masked(), torch.randn(3, 4)
+    got, _ = run(write(captured(model, [x])), model, [x])
+    torch.testing.assert_close(got, model(x))

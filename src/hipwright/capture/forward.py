@@ -220,6 +220,6 @@ class _Exported(Builder):
     def _state(self, node: Any, spec: Any, value: torch.Tensor) -> Input:
         kind = {"PARAMETER": "param", "BUFFER": "buffer"}.get(spec.kind.name, "const")
         access = f"self.{spec.target}"
-        if kind == "const" and spec.target.startswith(("lifted_tensor", "_tensor_constant")):
+        if kind == "const" and spec.target.rpartition(".")[2].startswith(("lifted_tensor", "_tensor_constant")):
             return self.constant(node.name, access, self.exported.constants.get(spec.target))
         return Input(name=node.name, kind=kind, access=access, meta=self.meta(value))  # type: ignore[arg-type]
