@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import torch
 from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
@@ -22,8 +23,9 @@ from hipwright.capture.fx_nodes import Builder, access_of, nest
 from hipwright.capture.graph import Graph, Input, Mutation
 from hipwright.capture.joint import trace
 from hipwright.capture.plain_attributes import attributes_as_buffers
+from hipwright.capture.random_operators import layout_guards, without_certain_draws
 from hipwright.capture.recurrent_shapes import steps_unwalked
-from hipwright.capture.value_dependent import explained
+from hipwright.capture.value_dependent import at_node, explained
 from hipwright.errors import TaskError
 
 
@@ -94,6 +96,7 @@ def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic: bool) -> Exp
         warnings.simplefilter("ignore")
         exported = torch.export.export(model, args, dynamic_shapes=shapes, strict=False)
         traced = _ranks(exported)
+        _no_unused_draws(exported)
         exported = exported.run_decompositions(decompositions())
     # torch 2.13 gives nll_loss_nd without reduction the shape () here, and all that follows, when the batch is free
     for op, ranks in _ranks(exported).items():
@@ -101,6 +104,16 @@ def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic: bool) -> Exp
         if len(before) == len(ranks) and sorted(before) != sorted(ranks):  # a decomposition may change their order
             raise TaskError(f"torch.export loses dimensions of {op}")
     return exported
+
+
+def _no_unused_draws(exported: ExportedProgram) -> None:
+    """Raises TaskError for a draw that nothing reads: it moves the generator, and the next steps would remove it."""
+    for node in exported.graph.nodes:
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) and not node.users:
+            raise TaskError(
+                f"cannot capture: {at_node(node) or node.name} draws random numbers that nothing reads",
+                hint="remove the statement, or use what it draws",
+            )
 
 
 def _ranks(exported: ExportedProgram) -> dict[str, list[int]]:
@@ -167,7 +180,7 @@ class _Exported(Builder):
                 raise TaskError("cannot capture: the forward writes into its input")
         # a class of outputs may unpack a dict or a list that it is made of: its leaves are opaque until it is made
         nested = pytree.tree_unflatten([_Result(result) for result in results], self.exported.call_spec.out_spec)
-        return Graph(
+        graph = Graph(
             parameters=tuple(self.names),
             inputs=tuple(inputs),
             nodes=tuple(nodes),
@@ -177,6 +190,8 @@ class _Exported(Builder):
             mutations=tuple(mutations),
             dynamic=bool(self.symbols),
         )
+        graph = without_certain_draws(graph)
+        return msgspec.structs.replace(graph, guards=tuple(dict.fromkeys([*graph.guards, *layout_guards(graph)])))
 
     def _inputs(self) -> list[Input]:
         placeholders = [node for node in self.exported.graph.nodes if node.op == "placeholder"]

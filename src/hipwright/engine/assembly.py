@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import pairwise
 from typing import Any
 
 from hipwright.capture.graph import Graph, short
@@ -20,7 +21,7 @@ from hipwright.engine.partition.state import PlanView
 from hipwright.engine.plan.in_place import ReusableTensors
 from hipwright.engine.plan.naming import KernelNames
 from hipwright.engine.plan.static_shapes import ENOUGH_ELEMENTS, StaticShapes
-from hipwright.engine.plan.steps import order, steps_of, stored_items
+from hipwright.engine.plan.steps import draws_in_order, order, steps_of, stored_items
 from hipwright.engine.plan.streaming import (
     KEEP,
     PACKED,
@@ -67,6 +68,9 @@ class ProgramAssembly:
         lowered, choices = self.lowered, self.decisions
         external = {o: set(call.refs.values()) for call in lowered.calls for o in call.outputs}
         external |= {v.name: {v.source} for v in lowered.views}
+        for before, after in pairwise(draws_in_order(lowered)):  # no kernel may have to stand between the other way round
+            for output in after.outputs:
+                external[output] |= set(before.outputs)
         scheduler = Scheduler(lowered.context, external, bool(self.choices.get("fuse", True)), choices.part)
         for item in list(lowered.items):  # the scheduler may make some
             scheduler.add(item)

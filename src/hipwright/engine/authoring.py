@@ -13,6 +13,7 @@ from hipwright.engine.knobs import EVERY_OPERATOR, GIVEN_UP, PLAIN_PLAN, Choice,
 from hipwright.engine.plan.library import library_program
 from hipwright.engine.rewrite.attention import attention
 from hipwright.engine.rewrite.pinned_sizes import pinned
+from hipwright.engine.rewrite.pure_draws import pure_draws
 from hipwright.engine.rewrite.rolled_loops import unrolled
 from hipwright.engine.rewrite.specialise import specialise
 from hipwright.records import Program
@@ -70,6 +71,7 @@ def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph
     given_up = str(choices.get(GIVEN_UP, "")).split(",")
     while True:
         generic, structure = attention(graph, choices)
+        generic, draws = pure_draws(generic, choices)
         fixed = pinned(generic)
         rolled, loops = unrolled(fixed, choices)
         ops = {n.name: n.op for n in rolled.nodes}
@@ -77,7 +79,7 @@ def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph
             n.name in given_up and ops.get(n.name, "hip.").startswith("hip.") for n in (*graph.nodes, *rolled.nodes)
         )
         if choices.get("library") or not (own or EVERY_OPERATOR in given_up):
-            return generic, fixed, rolled, {**loops, **structure}
+            return generic, fixed, rolled, {**loops, **draws, **structure}
         choices = {"library": True}
 
 

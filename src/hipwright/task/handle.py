@@ -185,18 +185,28 @@ class TaskHandle:
     # ---------------------------------------------------------------- what the reference does
 
     def reference(
-        self, inputs: Tree, state: Tree, *, dtype: Literal["float64", "native"] = "float64", close: str = ""
+        self,
+        inputs: Tree,
+        state: Tree,
+        *,
+        dtype: Literal["float64", "native"] = "float64",
+        close: str = "",
+        draw: int | None = None,
     ) -> tuple[Tree, dict[str, HostTensor], Mapping[str, Any]]:
         """(outputs, buffers afterwards, info) of the reference on `inputs`, its state set to `state`.
 
         "float64": parameters, buffers, float inputs and every dtype that the code names are float64; integers stay.
-        "native": as the file has it. close: the narrowest float dtype of the task; indices in float64 outputs that were
-        chosen among elements equal up to its rounding are then out of range (task/host/ties.py). info: seconds; random
-        (another torch seed gives other outputs); aliases: [output leaf, "inputs[0]" | "params.weight" | "buffers.x" |
-        earlier output] that share memory; mutated_inputs: paths, with `inputs_after` if there are any; reference_dtype:
-        "native" where float64 does not run. Raises TaskError where forward raises, dies or takes too long.
+        "native": as the file has it. draw: the seed of the generators just before the call; None for one of ours. In
+        float64 too, random operators draw in the dtypes that the module itself gives them. close: the narrowest float
+        dtype of the task; indices in float64 outputs that were chosen among elements equal up to its rounding are then
+        out of range (task/host/ties.py). info: seconds; random (another seed gives other outputs); host_random (by
+        Python's or NumPy's generator); generator (digest of torch's generator afterwards); aliases: [output leaf,
+        "inputs[0]" | "params.weight" | "buffers.x" | earlier output] that share memory; mutated_inputs: paths, with
+        `inputs_after` if there are any; reference_dtype: "native" where float64 does not run. Raises TaskError where
+        forward raises, dies or takes too long.
         """
-        outputs, buffers, info = self._ask("run", {"dtype": dtype, "close": close}, [inputs, state])[1]
+        header = {"dtype": dtype, "close": close, **({} if draw is None else {"seed": draw})}
+        outputs, buffers, info = self._ask("run", header, [inputs, state])[1]
         return outputs, buffers, info
 
     def special(self, inputs: Tree, state: Tree) -> dict[str, Any]:

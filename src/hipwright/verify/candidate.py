@@ -57,7 +57,10 @@ class CallReply:
 
 
 class CandidateSession:
-    """A process that runs one build. A context manager. so: the built library; None replaces kernels by no-ops."""
+    """A process that runs one build. A context manager.
+
+    so: the built library; None replaces kernels by no-ops. draws: whether the task draws random numbers.
+    """
 
     def __init__(
         self,
@@ -69,6 +72,7 @@ class CandidateSession:
         wave: int = 64,
         launch_limit_s: float = LAUNCH_LIMIT_S,
         limits: Limits,
+        draws: bool = False,
     ) -> None:
         init: dict[str, Any] = {
             "text": program.text,
@@ -77,6 +81,7 @@ class CandidateSession:
             "wave": wave,
             "poison": POISON_A,
             "launch_limit_s": launch_limit_s,
+            "draws": draws,
         }
         if so:
             init["so"] = str(so)
@@ -92,7 +97,7 @@ class CandidateSession:
 
     def run(self, case: VerificationCase, **header: Any) -> CallReply:
         """One forward call on the case's inputs. Raises GuardFailed, Rejected or infrastructure errors."""
-        answer = self._call("run", header, case.inputs, case)
+        answer = self._call("run", {**header, **case.settings}, case.inputs, case)
         try:
             check_run(answer.info, answer.tree, counted=self._counted)
         except Malformed as error:
@@ -216,6 +221,8 @@ def judge(case: VerificationCase, answer: CallReply, prefix: str = "", poison: i
     found = compare(answer.tree, case.expected)
     if not found.ok:
         raise Rejected(_wrong(case, found, prefix, answer.tree, launches(answer.stats), poison))
+    if case.expected.generator and answer.info.get("generator") != case.expected.generator:
+        raise Rejected(_drawn_otherwise(case, prefix, launches(answer.stats)))
     for leaf, holder in answer.info["aliases"]:
         if (leaf, holder) not in case.expected.aliases:
             raise Rejected(
@@ -229,6 +236,18 @@ def judge(case: VerificationCase, answer: CallReply, prefix: str = "", poison: i
                 )
             )
     return found
+
+
+def _drawn_otherwise(case: VerificationCase, prefix: str, launched: list[dict[str, Any]]) -> Verdict:
+    return Verdict(
+        status="wrong_value",
+        fault="candidate",
+        family=case.family,
+        workload=case.workload,
+        message=f"{prefix}the program leaves torch's generator in another state than the reference: it draws other "
+        f"numbers, more or fewer, so the next call's are wrong (on {case.name})",
+        evidence={**case_evidence(case), "launches": launched},
+    )
 
 
 def judge_outputs(case: VerificationCase, tree: Tree, prefix: str) -> None:

@@ -31,6 +31,7 @@ USUAL, OTHER, WHOLE = range(3)
 class VerificationCase:
     """One set of inputs with its expectation.
 
+    draw: the seed of torch's generator just before a call, where the reference draws random numbers, else None.
     rejected: why it cannot be judged; degenerate: why it proves nothing; rejects: the trivial answers that fail it.
     """
 
@@ -44,6 +45,7 @@ class VerificationCase:
     degenerate: str = ""
     rejects: frozenset[str] = frozenset()
     seconds: float = 0.0
+    draw: int | None = None
 
     @property
     def name(self) -> str:
@@ -51,9 +53,26 @@ class VerificationCase:
         return f"{self.workload}/{self.family}"
 
     @property
+    def settings(self) -> dict[str, int]:
+        """What every call on this case is told (`WatchedCandidate.run`)."""
+        return {} if self.draw is None else {"draw": self.draw}
+
+    @property
     def counts(self) -> bool:
         """Whether it is evidence."""
         return not (self.rejected or self.degenerate)
+
+
+@dataclass(frozen=True)
+class SideEffects:
+    """What the reference does beside its outputs.
+
+    draws: it draws random numbers; on_host: by Python's or NumPy's generator; written: inputs that it writes to.
+    """
+
+    draws: bool
+    on_host: bool
+    written: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -83,6 +102,7 @@ class CaseDraws:
         self._known_special: draws.Special | None = None
         self._states: dict[int, Tree] = {}
         self._suited: dict[str, int] = {}
+        self._known_effects: SideEffects | None = None
 
     @abstractmethod
     def first_workload(self) -> str:
@@ -103,6 +123,17 @@ class CaseDraws:
                 told = self.handle.special(self._base(first, "given"), self._state(USUAL))
                 self._known_special = draws.Special.of(told)
             return self._known_special
+
+    @property
+    def side_effects(self) -> SideEffects:
+        """What the reference does beside its outputs, on the first workload."""
+        with self._lock:
+            if self._known_effects is None:
+                given = self._base(self.first_workload(), "given")
+                info = self.handle.reference(given, self._state(USUAL), dtype="native")[2]
+                written = tuple(map(str, info.get("mutated_inputs") or ()))
+                self._known_effects = SideEffects(bool(info.get("random")), bool(info.get("host_random")), written)
+            return self._known_effects
 
     @property
     def state(self) -> Tree:
@@ -194,7 +225,9 @@ class CaseDraws:
 
         if not own_draw:
             inputs = drawn(inputs, (self.seed or 0) + (family == MUTATED))
-        blank = VerificationCase(workload, family, seed, inputs, state, Expected({}))
+        draw = self._seed("draw", workload, family) if self.side_effects.draws else None
+        blank = VerificationCase(workload, family, seed, inputs, state, Expected({}), draw=draw)
+        expectations = self._expectations.drawing(draw)
 
         def redraw(number: int) -> Tree:
             other = self.handle.inputs(workload, self._seed("again", workload, family, number))
@@ -202,11 +235,11 @@ class CaseDraws:
 
         try:
             if form == "exact":
-                expected = self._expectations.exact(inputs, state)
+                expected = expectations.exact(inputs, state)
                 if expected is None:
                     return replace(blank, rejected="the reference rounds on whole numbers")
             else:
-                expected = self._expectations.of(inputs, state, redraw, near_constant=form in NEAR_CONSTANT)
+                expected = expectations.of(inputs, state, redraw, near_constant=form in NEAR_CONSTANT)
         except HipwrightError as error:
             if isinstance(error, InfrastructureError) or own_draw:
                 raise

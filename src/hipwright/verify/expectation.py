@@ -34,12 +34,28 @@ NATIVE_SLACK = 2.0  # factor on c where the expectation is the baseline itself
 
 @dataclass
 class Expectations:
-    """Computes the expectations of one task, by its host alone. nudge_seed: draws how inputs and state are nudged."""
+    """Computes the expectations of one task, by its host alone.
+
+    nudge_seed: draws how inputs and state are nudged. draw: the seed under which the reference's random operators draw;
+    None where it has none.
+    """
 
     handle: TaskHandle
     policy: TolerancePolicy
     nudge_seed: int
+    draw: int | None = None
     _nudged: dict[int, Tree] = field(default_factory=dict)
+
+    def drawing(self, seed: int | None) -> Expectations:
+        """The same under another seed of the random operators."""
+        return replace(self, draw=seed)
+
+    def _reference(self, inputs: Tree, state: Tree, **how: Any) -> tuple[Tree, dict[str, HostTensor], Mapping[str, Any]]:
+        return self.handle.reference(inputs, state, draw=self.draw, **how)
+
+    def _generator(self, info: Mapping[str, Any]) -> str:
+        """The digest that a program's generator must have after the call; "" where the reference does not draw."""
+        return "" if self.draw is None else str(info.get("generator", ""))
 
     def of(
         self, inputs: Tree, state: Tree, redraw: Callable[[int], Tree] | None = None, *, near_constant: bool = False
@@ -69,14 +85,15 @@ class Expectations:
     ) -> tuple[Expected, BuffersAfter]:
         """The expectation on these states, and the buffers afterwards."""
         state = states.native
-        native, after, info = self.handle.reference(inputs, state, dtype="native")
+        native, after, info = self._reference(inputs, state, dtype="native")
         aliases = alias_pairs(info)
         if self.policy.mode == "kernelbench":
             tree = _zip_rules("output", native, native, native, lambda p, n, e, m: kernelbench_rule(p, n))
             kept = {path: kernelbench_rule(f"buffer {path}", t) for path, t in after.items()}
-            return Expected({"outputs": tree, "buffers": kept}, aliases), BuffersAfter(after, after, after)
+            made = Expected({"outputs": tree, "buffers": kept}, aliases, generator=self._generator(info))
+            return made, BuffersAfter(after, after, after)
         close = narrowest(inputs, state)  # equals in a computed tensor: the nudge may move them apart again
-        exact, exact_after, exact_info = self.handle.reference(inputs, states.exact, close=close)
+        exact, exact_after, exact_info = self._reference(inputs, states.exact, close=close)
         dtype = str(exact_info.get("reference_dtype", "float64"))
         nudged, nudged_after = self._on_nudged(inputs, states, exact, exact_after, native_only=dtype == "native")
         weights = tensor_leaves(state["params"])
@@ -100,7 +117,8 @@ class Expectations:
             buffers[path] = (
                 unchanged_rule(name, tensor) if same else rule(name, tensor, exact_after[path], nudged_after[path])
             )
-        found = Expected({"outputs": tree, "buffers": buffers}, aliases, reference_dtype=dtype)
+        drawn = self._generator(info)
+        found = Expected({"outputs": tree, "buffers": buffers}, aliases, reference_dtype=dtype, generator=drawn)
         return found, BuffersAfter(after, exact_after, nudged_after)
 
     def exact(self, inputs: Tree, state: Tree) -> Expected | None:
@@ -112,14 +130,14 @@ class Expectations:
         n < 2^20 (docs/verification.md). None where the reference rounds, gives other numbers than whole ones and means
         of them, or runs in no fp64.
         """
-        native, after, info = self.handle.reference(inputs, state, dtype="native")
-        exact, exact_after, told = self.handle.reference(inputs, state, close=narrowest(inputs, state))
+        native, after, info = self._reference(inputs, state, dtype="native")
+        exact, exact_after, told = self._reference(inputs, state, close=narrowest(inputs, state))
         if told.get("reference_dtype", "float64") != "float64" or not _all_exact((native, after), (exact, exact_after)):
             return None
         if not all(_whole(leaf.to_f64(), inputs) for leaf in tensor_leaves((exact, exact_after)) if leaf.is_float):
             return None
         positive = {**state, "params": map_tensors(state["params"], _absolute)}
-        total, total_after, _ = self.handle.reference(map_tensors(inputs, _absolute), positive)
+        total, total_after, _ = self._reference(map_tensors(inputs, _absolute), positive)
         if not draws.same_shapes(tensor_leaves(total), tensor_leaves(exact)):
             return None
         tree = _zip_rules("output", native, exact, total, exact_rule)
@@ -131,7 +149,7 @@ class Expectations:
             buffers[path] = (
                 unchanged_rule(name, tensor) if same else exact_rule(name, tensor, exact_after[path], total_after[path])
             )
-        return Expected({"outputs": tree, "buffers": buffers}, alias_pairs(info))
+        return Expected({"outputs": tree, "buffers": buffers}, alias_pairs(info), generator=self._generator(info))
 
     def _redrawn_errors(self, native: Tree, state: Tree, redraw: Callable[[int], Tree]) -> dict[int, F64]:
         """{id of a leaf of few elements: the baseline's largest error there on other inputs of the same kind}.
@@ -145,12 +163,12 @@ class Expectations:
         for number in range(REDRAWS if few else 0):
             try:
                 inputs = redraw(number)
-                want = self.handle.reference(inputs, state, dtype="float64")[0]
+                want = self._reference(inputs, state, dtype="float64")[0]
                 if all(mine[n].dtype == "float64" for n in few):  # whose baseline has no error of its own
                     nudged = draws.nudge(inputs, self.nudge_seed + 2 + number)
-                    pair = [self.handle.reference(nudged, state, dtype="float64")[0], want]
+                    pair = [self._reference(nudged, state, dtype="float64")[0], want]
                 else:
-                    pair = [self.handle.reference(inputs, state, dtype="native")[0], want]
+                    pair = [self._reference(inputs, state, dtype="native")[0], want]
             except HipwrightError as error:
                 if isinstance(error, InfrastructureError):
                     raise
@@ -177,7 +195,7 @@ class Expectations:
             arguments = draws.nudge(inputs, self.nudge_seed + 1, rounded=native_only)
             dtype: Literal["native", "float64"] = "native" if native_only else "float64"
             narrow = narrowest(inputs, states.native)
-            outputs, buffers, _ = self.handle.reference(arguments, states.nudged, dtype=dtype, close=narrow)
+            outputs, buffers, _ = self._reference(arguments, states.nudged, dtype=dtype, close=narrow)
         except HipwrightError as error:
             if isinstance(error, InfrastructureError):
                 raise

@@ -102,12 +102,14 @@ class Expected:
     """The expected outputs of one case. tree: the same nesting as the outputs, a Rule for each tensor.
 
     aliases: pairs (leaf path, what it may share memory with) that the reference itself has. reference_dtype: "native"
-    where the reference could not run in float64.
+    where the reference could not run in float64. generator: digest of torch's generator after the call; "" where the
+    reference does not draw.
     """
 
     tree: Any
     aliases: frozenset[tuple[str, str]] = frozenset()
     reference_dtype: str = "float64"
+    generator: str = ""
 
 
 def rules(tree: Any) -> list[Rule]:

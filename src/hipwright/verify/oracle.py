@@ -62,7 +62,6 @@ class Oracle(CaseDraws):
         self._sequences: dict[str, tuple[SequencedCall, ...]] = {}
         self._planned: tuple[PlannedWorkload, ...] | None = None
         self._held: dict[int, tuple[PlannedWorkload, ...] | None] = {}
-        self._known_effects: tuple[bool, tuple[str, ...]] | None = None
         self.seconds = 0.0  # spent on computing cases so far
 
     # ---------------------------------------------------------------- what to verify
@@ -182,12 +181,14 @@ class Oracle(CaseDraws):
 
     def status(self) -> tuple[Status, str] | None:
         """("unscorable" or "degenerate", why) where the task can judge no program; else None."""
-        random, written = self._side_effects()
-        if random:
-            return "unscorable", "the reference draws random numbers, so no fixed output is right"
-        if written:
+        effects = self.side_effects
+        if effects.on_host:
             return "unscorable", (
-                f"the reference writes to its own input ({', '.join(written)}), which a program may not do: "
+                "the reference draws from Python's or NumPy's generator, which no program can read: draw with torch"
+            )
+        if effects.written:
+            return "unscorable", (
+                f"the reference writes to its own input ({', '.join(effects.written)}), which a program may not do: "
                 "let forward work on a copy"
             )
         reasons, found = [], dict.fromkeys(TRIVIAL, 0)
@@ -222,15 +223,6 @@ class Oracle(CaseDraws):
                 specs = self.handle.workload(workload).specs
                 self._kinds[workload] = any(_same_kind(specs, one.specs) for one in own) or not own
             return self._kinds[workload]
-
-    def _side_effects(self) -> tuple[bool, tuple[str, ...]]:
-        """Whether the reference draws random numbers, and which inputs it writes to."""
-        with self._lock:
-            if self._known_effects is None:
-                first = self.planned()[0].workload.name
-                info = self.handle.reference(self._base(first, "given"), self._state(USUAL), dtype="native")[2]
-                self._known_effects = bool(info.get("random")), tuple(map(str, info.get("mutated_inputs") or ()))
-            return self._known_effects
 
     def first_workload(self) -> str:
         """The first planned one."""

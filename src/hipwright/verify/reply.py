@@ -43,6 +43,7 @@ def check_run(info: Any, tree: Any, *, counted: bool) -> None:
     for key in ("inputs_changed", "params_changed"):
         for index in _list(reply.get(key), key):
             _size(index, key)
+    _name(reply.get("generator", ""), "a generator's state")
     if set(_dict(tree, "the result")) != {"outputs", "buffers"}:
         raise Malformed("the result is not outputs and buffers")
 

@@ -27,6 +27,8 @@ BIASED = {
     "conv_transpose2d": 2,
     "conv_transpose3d": 2,
 }
+UNDEFINED = {"aten.empty.memory_format", "aten.empty_strided.default"}
+"""Makers of memory that only a library call may look at, and only at its form."""
 SUMMED = {"aten.baddbmm.default": "aten.bmm.default", "aten.addmm.default": "aten.mm.default"}
 """Products that add a tensor, which the library would copy to the result first: {operator: the product alone}."""
 
@@ -127,6 +129,9 @@ class LibraryCalls:
             raise NotLowered("a tuple as an argument")
         if value.buffer:
             return str(value.buffer)
+        if name in self.nodes and self.nodes[name].op in UNDEFINED:
+            self.add(self.nodes[name], "memory of undefined contents")
+            return str(self.values[name].buffer)
         view = self.views.get(name) or self._plan_view(name)
         if view is not None:
             return view

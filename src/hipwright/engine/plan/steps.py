@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
+from hipwright.capture.random_operators import draws_numbers
 from hipwright.engine.fuse.groups import Group
 from hipwright.engine.fuse.schedule import Scheduler
 from hipwright.engine.lower.values import LibraryCall
@@ -25,7 +27,10 @@ class PlanStep:
 
 
 def steps_of(lowered: Lowered, scheduler: Scheduler) -> list[PlanStep]:
-    """Every group, call and view as a step; one that overwrites a module buffer waits for all its readers."""
+    """Every group, call and view as a step.
+
+    One that overwrites a module buffer waits for all its readers, one that draws for the draws before it.
+    """
     steps: list[PlanStep] = []
     for group in scheduler.groups:
         reads = {r for item in group.items for r in scheduler.reads[item.name]}
@@ -39,7 +44,15 @@ def steps_of(lowered: Lowered, scheduler: Scheduler) -> list[PlanStep]:
             if item.target:
                 writer = next(s for s in steps if s.what is group)
                 writer.waits |= {s.number for s in steps if item.target in s.reads and s.what is not group}
+    drawing = {id(call) for call in draws_in_order(lowered)}
+    for before, after in pairwise(step for step in steps if id(step.what) in drawing):
+        after.waits.add(before.number)
     return steps
+
+
+def draws_in_order(lowered: Lowered) -> list[LibraryCall]:
+    """The calls that take numbers from the generator, in the module's order."""
+    return [call for call in lowered.calls if draws_numbers(call.node)]
 
 
 def stored_items(lowered: Lowered, scheduler: Scheduler, steps: Sequence[PlanStep]) -> set[str]:

@@ -48,6 +48,7 @@ def lower(
     try:
         for name in ("prepare", "forward", "backward"):
             if name in parsed.functions:
+                shared.allow_random = allow_random and name != "prepare"  # what it packs holds for every seed
                 lowered = _Lowerer(shared)
                 functions[name] = lowered.function(parsed.functions[name])
                 if name == "prepare":

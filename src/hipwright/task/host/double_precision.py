@@ -11,31 +11,35 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from hipwright.task.host.random_draws import NARROW, NotedDraws, draws
 from hipwright.task.host.ties import TieMarker
 
 _NAN_TO_NUM = (torch.ops.aten.nan_to_num, torch.ops.aten.nan_to_num_)
-_NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
 
 LARGEST = float(torch.finfo(torch.float32).max)
 
 
 def _widen(value: Any) -> Any:
-    return torch.float64 if isinstance(value, torch.dtype) and value in _NARROW else value
+    return torch.float64 if isinstance(value, torch.dtype) and value in NARROW else value
 
 
 class _Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
     """Dtype arguments of operators: x.half(), x.to(torch.float32), torch.zeros(..., dtype=torch.bfloat16).
 
-    largest: what nan_to_num makes of Inf by default, the largest number of the dtype that the code itself has.
+    largest: what nan_to_num makes of Inf by default, the largest number of the dtype that the code itself has. noted:
+    how the module itself draws random numbers.
     """
 
-    def __init__(self, choices: TieMarker | None, largest: float) -> None:
+    def __init__(self, choices: TieMarker | None, largest: float, noted: NotedDraws | None) -> None:
         super().__init__()
         self._choices = choices
         self._largest = largest
+        self._noted = noted
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._noted is not None and draws(func):
+            return self._noted.called(func, args, kwargs or {})
         args, kwargs = pytree.tree_map(_widen, args), pytree.tree_map(_widen, kwargs or {})
         if func.overloadpacket in _NAN_TO_NUM:
             names = ("nan", "posinf", "neginf")
@@ -53,20 +57,22 @@ class _Literals(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch
         kwargs = dict(kwargs or {})
         if func in (torch.tensor, torch.as_tensor, torch.asarray, torch.scalar_tensor, torch.from_numpy):
             out = func(*args, **{**kwargs, **({"dtype": _widen(kwargs["dtype"])} if "dtype" in kwargs else {})})
-            return out.double() if out.dtype in _NARROW else out
+            return out.double() if out.dtype in NARROW else out
         return func(*args, **kwargs)
 
 
 @contextmanager
-def float64(choices: TieMarker | None = None, largest: float = LARGEST) -> Iterator[None]:
+def float64(
+    choices: TieMarker | None = None, largest: float = LARGEST, noted: NotedDraws | None = None
+) -> Iterator[None]:
     """A context in which no operator makes floats narrower than float64.
 
-    choices: marks indices chosen among equals. largest: see `_Operators`.
+    choices: marks indices chosen among equals. largest, noted: see `_Operators`.
     """
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with _Operators(choices, largest), _Literals():
+        with _Operators(choices, largest, noted), _Literals():
             yield
     finally:
         torch.set_default_dtype(before)
@@ -74,7 +80,7 @@ def float64(choices: TieMarker | None = None, largest: float = LARGEST) -> Itera
 
 def widen(tensor: torch.Tensor, cache: dict[int, torch.Tensor]) -> torch.Tensor:
     """A float tensor as float64 with the same strides, offset and sharing (by `cache`); others as they are."""
-    if tensor.dtype not in _NARROW:
+    if tensor.dtype not in NARROW:
         return tensor
     if tensor.numel() == 0:
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=torch.float64)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from hashlib import sha256
 from typing import Any, Literal
 
 import numpy as np
@@ -16,13 +17,15 @@ from hipwright.errors import TaskError
 from hipwright.task.host import state as states
 from hipwright.task.host.double_precision import LARGEST, float64, widen
 from hipwright.task.host.load import SUPPORTED, TaskModule, seed_everything
+from hipwright.task.host.random_draws import DrawForm, DrawRecorder, NotedDraws
 from hipwright.task.host.special import SpecialValues
 from hipwright.task.host.ties import TieMarker
-from hipwright.tensors import HostTensor, Tree, map_tensors
+from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.torchio import from_torch, map_torch, tree_from_torch, tree_to_torch
 
 Dtype = Literal["float64", "native"]
 RUN_SEED = 20_117  # of the generators that a reference may use while it runs
+Shapes = tuple[tuple[int, ...], ...]
 
 
 class ReferenceModel:
@@ -31,6 +34,7 @@ class ReferenceModel:
     def __init__(self, file: TaskModule) -> None:
         self.file = file
         self._template: torch.nn.Module | None = None
+        self._draw_forms: dict[Shapes, list[DrawForm]] = {}
 
     def model(self, state: Tree | None = None) -> torch.nn.Module:
         """A new model, set to a state table."""
@@ -45,7 +49,14 @@ class ReferenceModel:
         return model
 
     def run(
-        self, inputs: Tree, state: Tree, dtype: Dtype = "native", close: str = "", *, special: bool = False
+        self,
+        inputs: Tree,
+        state: Tree,
+        dtype: Dtype = "native",
+        close: str = "",
+        *,
+        special: bool = False,
+        seed: int = RUN_SEED,
     ) -> tuple[Tree, dict[str, HostTensor], dict[str, Any]]:
         """(outputs, buffers after, info) as `TaskHandle.reference` documents them.
 
@@ -56,23 +67,35 @@ class ReferenceModel:
             run = _Run(self, inputs, state, exact=False, mode=recorder)
             return run.outputs(), run.buffers(), {"special": recorder.told()}
         if dtype == "native":
-            return self._run(inputs, state, exact=False)
+            return self._run(inputs, state, seed, exact=False)
         try:
-            return self._run(inputs, state, exact=True, close=close)
+            return self._run(inputs, state, seed, exact=True, close=close)
         except TaskError:
             # an operator without a float64 kernel: return the native result, marked as such
-            outputs, buffers, info = self._run(inputs, state, exact=False)
+            outputs, buffers, info = self._run(inputs, state, seed, exact=False)
             return outputs, buffers, {**info, "reference_dtype": "native"}
 
     def _run(
-        self, inputs: Tree, state: Tree, *, exact: bool, close: str = ""
+        self, inputs: Tree, state: Tree, seed: int, *, exact: bool, close: str = ""
     ) -> tuple[Tree, dict[str, HostTensor], dict[str, Any]]:
-        run = _Run(self, inputs, state, exact=exact, close=close)
+        shapes = tuple(leaf.shape for leaf in tensor_leaves(inputs))
+        forms = self._draw_forms.get(shapes, [])
+        run = _Run(self, inputs, state, exact=exact, close=close, seed=seed, forms=forms)
+        if not forms and run.drew == "torch":
+            recorder = DrawRecorder()
+            _Run(self, inputs, state, exact=False, seed=seed, mode=recorder)
+            forms = self._draw_forms[shapes] = recorder.forms
+            if exact:
+                run = _Run(self, inputs, state, exact=True, close=close, seed=seed, forms=forms)
         outputs, buffers = run.outputs(), run.buffers()
+        # that a reference draws does not suffice: dropout with p = 0 may draw
+        random = bool(run.drew) and not _same((outputs, buffers), self._again(inputs, state, run))
         info: dict[str, Any] = {
             "seconds": run.seconds,
             "aliases": run.aliases(),
-            "random": run.drew and not _same((outputs, buffers), self._again(inputs, state, exact)),
+            "random": random,
+            "host_random": random and run.drew == "host",
+            "generator": run.generator,
             "mutated_inputs": run.mutated(),
             "reference_dtype": "float64" if exact else "native",
         }
@@ -80,14 +103,19 @@ class ReferenceModel:
             info["inputs_after"] = tree_from_torch(run.args)
         return outputs, buffers, info
 
-    def _again(self, inputs: Tree, state: Tree, exact: bool) -> tuple[Tree, dict[str, HostTensor]]:
-        """The same run under another seed. (That a reference draws does not suffice: dropout with p = 0 draws.)"""
-        other = _Run(self, inputs, state, exact=exact, seed=RUN_SEED + 1)
+    def _again(self, inputs: Tree, state: Tree, run: _Run) -> tuple[Tree, dict[str, HostTensor]]:
+        """The same run under another seed."""
+        other = _Run(self, inputs, state, exact=run.exact, seed=run.seed + 1, forms=run.forms)
         return other.outputs(), other.buffers()
 
 
 class _Run:
-    """One call of the model, and its observable effects."""
+    """One call of the model, and its observable effects.
+
+    seed: of the generators, set just before the call. forms: how the module's own run draws. drew: "torch" where
+    torch's generator was drawn from, "host" where Python's or NumPy's was, "" where none. generator: digest of
+    torch's generator after the call.
+    """
 
     def __init__(
         self,
@@ -99,8 +127,10 @@ class _Run:
         close: str = "",
         seed: int = RUN_SEED,
         mode: AbstractContextManager[Any] | None = None,
+        forms: Sequence[DrawForm] = (),
     ) -> None:
         self.file = reference.file
+        self.exact, self.seed, self.forms = exact, seed, forms
         self.model = reference.model(state)
         self._known = frozenset(state["buffers"])
         self.args: list[Any] = tree_to_torch(_own(inputs))
@@ -114,12 +144,15 @@ class _Run:
         self._versions = [tensor._version for tensor in own]
         seed_everything(seed)
         before = _generators()
-        mode = mode or (float64(choices, largest) if exact else nullcontext())
+        noted = NotedDraws(forms) if forms else None
+        mode = mode or (float64(choices, largest, noted) if exact else nullcontext())
         start = time.perf_counter()
         with torch.no_grad(), mode:
             self.result = self.file.guarded(lambda: self.model(*self.args), "forward")
         self.seconds = time.perf_counter() - start
-        self.drew = before != _generators()
+        after = _generators()
+        self.drew = "" if before == after else "torch" if before[1:] == after[1:] else "host"
+        self.generator = sha256(after[0]).hexdigest()
 
     def outputs(self) -> Tree:
         """The result as a tree; raises TaskError for a leaf that cannot be compared."""

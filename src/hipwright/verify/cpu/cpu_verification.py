@@ -25,6 +25,7 @@ from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu.sides import TargetSide, target_sides
 from hipwright.verify.bit_differences import first_difference
 from hipwright.verify.candidate import (
+    LAUNCH_LIMIT_S,
     POISON_A,
     POISON_B,
     POISON_C,
@@ -322,5 +323,13 @@ class CpuVerification(Verification):
         so: Path | None = None
         if wave is not None:
             so = self.cache.path((build or self.builds[wave, checked]).blob)
-        more = {} if launch_limit_s is None else {"launch_limit_s": launch_limit_s}
-        return CandidateSession(self.zygote, self.program, state, so=so, wave=wave or 64, limits=self.limits, **more)
+        return CandidateSession(
+            self.zygote,
+            self.program,
+            state,
+            so=so,
+            wave=wave or 64,
+            limits=self.limits,
+            launch_limit_s=launch_limit_s or LAUNCH_LIMIT_S,
+            draws=self.oracle.side_effects.draws,
+        )

@@ -21,7 +21,7 @@ class CpuWorker:
     """Service of a candidate session.
 
     init: text, knobs, and for kernels that run: so (path), wave, launch_limit_s. mode: "run"; "noop" replaces kernels
-    by nothing; "trace" only traces. table: the state table.
+    by nothing; "trace" only traces. draws: whether the task draws random numbers. table: the state table.
     """
 
     def __init__(self, init: dict[str, Any], table: Tree) -> None:
@@ -71,4 +71,4 @@ class CpuWorker:
                 poison=setting.poison,
                 launch_limit_s=float(self._init.get("launch_limit_s", 10.0)),
             )
-        return ProgramSubject(self._parsed, self._knobs, table, launcher)
+        return ProgramSubject(self._parsed, self._knobs, table, launcher, draws=bool(self._init.get("draws")))

@@ -98,7 +98,14 @@ class SubjectFactory:
         loaded.launchers.append(launcher)
         knobs = {str(k): int(v) for k, v in loaded.init["knobs"].items()}
         return ProgramSubject(
-            loaded.parsed, knobs, table, launcher, self._device, limit_bytes=self._limit, record=record
+            loaded.parsed,
+            knobs,
+            table,
+            launcher,
+            self._device,
+            limit_bytes=self._limit,
+            record=record,
+            draws=bool(loaded.init.get("draws")),
         )
 
     def _launcher(self, loaded: LoadedCandidate, setting: RunSetting) -> Any:

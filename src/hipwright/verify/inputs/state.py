@@ -38,9 +38,19 @@ def nudge(tree: Tree, seed: int, *, rounded: bool = False) -> Tree:
             size = np.where(equal, np.maximum(size, UNIT[tensor.dtype] * terms / 8), size)
         relative = size * (rng.uniform(-1.0, 1.0, tensor.shape) + 0.5 * np.sign(values))
         moved = np.where(np.isfinite(values), values * (1.0 + relative), values)
-        return with_values(tensor, moved) if rounded else HostTensor.of(moved)
+        return with_values(tensor, moved) if rounded else _wide(tensor, moved)
 
     return map_tensors(tree, one)
+
+
+def _wide(like: HostTensor, values: np.ndarray) -> HostTensor:
+    """float64 values that lie as `like` does, as random operators fill their results in memory order."""
+    if any(step == 0 and n > 1 for step, n in zip(like.stride, like.shape, strict=True)):
+        return HostTensor.of(values)
+    extent = 1 + sum((n - 1) * step for n, step in zip(like.shape, like.stride, strict=True))
+    made = HostTensor("float64", like.shape, like.stride, 0, np.zeros(8 * extent, np.uint8))
+    made.bits()[...] = values
+    return made
 
 
 def randomise_state(state: Tree, other: Tree, seed: int, name: str) -> Tree:

@@ -86,7 +86,7 @@ def _with_carried_buffers(
         if after is not None:
             states = states.followed_by(after, carried)
         try:
-            expected, after = expectations.after(case.inputs, states, redraws(case))
+            expected, after = expectations.drawing(case.draw).after(case.inputs, states, redraws(case))
         except HipwrightError as error:
             if isinstance(error, InfrastructureError):
                 raise

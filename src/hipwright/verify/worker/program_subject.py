@@ -36,7 +36,7 @@ class SubjectLauncher(Protocol):
 class ProgramSubject:
     """A lowered plan: no code of the candidate runs on the host, and all memory comes from the launcher.
 
-    record: record every launch; timing does without.
+    record: record every launch; timing does without. draws: whether the plan may call random operators.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class ProgramSubject:
         *,
         limit_bytes: int = 0,
         record: bool = True,
+        draws: bool = False,
     ) -> None:
         self.inner: Any = launcher
         self.memory = ReusedMemory(launcher.empty)
@@ -56,7 +57,7 @@ class ProgramSubject:
         self.params = guarded(table["params"], self.guard)
         self.buffers = guarded(table["buffers"], self.guard)
         state = {**table, "params": self.params, "buffers": self.buffers}
-        self.plan = lower(parsed, knobs, state, self.recorder or launcher, device=device)
+        self.plan = lower(parsed, knobs, state, self.recorder or launcher, allow_random=draws, device=device)
         self.forward = self.plan.forward
         packed_from = {id(tensor) for tensor in self.plan.prepared_from}
         self._packed_buffers = {path: tensor for path, tensor in self.buffers.items() if id(tensor) in packed_from}

@@ -18,6 +18,7 @@ from hipwright.tensors import Tree
 from hipwright.verify.worker.program_subject import ProgramSubject
 from hipwright.verify.worker.recorder import too_much_memory
 from hipwright.verify.worker.reused_memory import MemoryUse
+from hipwright.verify.worker.seeded import generator_state, seeded
 from hipwright.verify.worker.staging import PinnedStaging
 from hipwright.verify.worker.trees import (
     address,
@@ -123,8 +124,9 @@ class WatchedCandidate:
         """One call on host tensors -> (info, outputs and buffers on the host).
 
         header: the keys of `RunSetting` and `MemoryUse`; carry: buffers stay as the last call left them; reuse: new
-        values at the addresses of the last call's inputs; keep: a name under which `kept` finds the outputs again.
-        info: stats, aliases, inputs_changed, params_changed (leaf numbers).
+        values at the addresses of the last call's inputs; keep: a name under which `kept` finds the outputs again;
+        draw: a seed for torch's generator. info: stats, aliases, inputs_changed, params_changed (leaf numbers);
+        generator where there was a seed (`seeded.generator_state`).
         """
         return self.begin(header, inputs)()
 
@@ -143,12 +145,14 @@ class WatchedCandidate:
         given = self._place(originals, reuse=bool(header.get("reuse")))
         self._watch = LaunchWatch(self._fixed(given, originals)) if header.get("watch") else None
         use = MemoryUse.of(header)
-        before, outputs = self._enqueue(given, follows, carry=bool(header.get("carry")), use=use)
+        draw = None if header.get("draw") is None else int(header["draw"])
+        before, outputs = self._enqueue(given, follows, carry=bool(header.get("carry")), use=use, draw=draw)
+        drawn = {} if draw is None else {"generator": generator_state()}
         fetched = start_fetch({"outputs": outputs, "buffers": self.subject.buffers}, self.device, staging)
         ended = self._deferred_result(before, given, originals, outputs, staging)
         if header.get("keep"):
             self._kept[str(header["keep"])] = outputs
-        return lambda: (ended(), fetched())
+        return lambda: ({**ended(), **drawn}, fetched())
 
     @property
     def may_follow(self) -> bool:
@@ -169,9 +173,18 @@ class WatchedCandidate:
         return self._deferred_result(before, given, originals, outputs)(), outputs
 
     def _enqueue(
-        self, given: Any, follows: bool = False, *, carry: bool = False, use: MemoryUse = FRESH
+        self,
+        given: Any,
+        follows: bool = False,
+        *,
+        carry: bool = False,
+        use: MemoryUse = FRESH,
+        draw: int | None = None,
     ) -> tuple[int, Any]:
-        """(launches before it, outputs) of a call that is not waited for. carry: without a `reset` before it."""
+        """(launches before it, outputs) of a call that is not waited for.
+
+        carry: without a `reset` before it. draw: torch's seed for it.
+        """
         if not carry:
             self.reset()
         if isinstance(self.subject, ProgramSubject):
@@ -179,7 +192,7 @@ class WatchedCandidate:
         before = len(self.subject.stats())
         with torch.no_grad():
             try:
-                with unchanged(self.subject, given, self._watch):
+                with unchanged(self.subject, given, self._watch), seeded(draw, self.device):
                     outputs = self.subject.forward(*given)
             except (CandidateError, DeviceError) as error:
                 # the caller of the earlier call waits for the device
