@@ -68,7 +68,9 @@ class ProgramAssembly:
         lowered, choices = self.lowered, self.decisions
         external = {o: set(call.refs.values()) for call in lowered.calls for o in call.outputs}
         external |= {v.name: {v.source} for v in lowered.views}
-        for before, after in pairwise(draws_in_order(lowered)):  # no kernel may have to stand between the other way round
+        for before, after in pairwise(
+            draws_in_order(lowered)
+        ):  # no kernel may have to stand between the other way round
             for output in after.outputs:
                 external[output] |= set(before.outputs)
         scheduler = Scheduler(lowered.context, external, bool(self.choices.get("fuse", True)), choices.part)

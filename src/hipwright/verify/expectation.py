@@ -50,7 +50,9 @@ class Expectations:
         """The same under another seed of the random operators."""
         return replace(self, draw=seed)
 
-    def _reference(self, inputs: Tree, state: Tree, **how: Any) -> tuple[Tree, dict[str, HostTensor], Mapping[str, Any]]:
+    def _reference(
+        self, inputs: Tree, state: Tree, **how: Any
+    ) -> tuple[Tree, dict[str, HostTensor], Mapping[str, Any]]:
         return self.handle.reference(inputs, state, draw=self.draw, **how)
 
     def _generator(self, info: Mapping[str, Any]) -> str:

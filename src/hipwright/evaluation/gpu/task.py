@@ -37,6 +37,8 @@ from hipwright.verify.gpu.verifier import verify_gpu, verify_timed
 from hipwright.verify.verification import Gate
 
 TimeIt = Callable[[], TimingResult]
+JUDGED = {"draws": True}
+"""For loading a program whose operators a verification has judged: it may draw random numbers if the task does."""
 
 
 class GpuTask(TimedTask):
@@ -123,7 +125,7 @@ class GpuTask(TimedTask):
     ) -> dict[str, Any]:
         """Library calls and launches at the reference's own shapes, on meta tensors."""
         turn = nullcontext() if worker is not None else self._worker_lock
-        with turn, (worker or self.worker).load(program, None, oracle.state, mode="noop") as loaded:
+        with turn, (worker or self.worker).load(program, None, oracle.state, "noop", load_options=JUDGED) as loaded:
             return loaded.trace(outline.state, outline.inputs)
 
     def time(
@@ -167,7 +169,7 @@ class GpuTask(TimedTask):
         at = self._measured("fast")
         with ExitStack() as stack:
             with self.gpu.timing_lock.shared():
-                loaded = worker.load(program, build, at.state)
+                loaded = worker.load(program, build, at.state, load_options=JUDGED)
                 stack.callback(self._unloaded, loaded)
                 side = self._as_side(loaded, at, own_time=False)
                 wrong = None if known else self._wrong_at_timed_size(loaded, at)
@@ -258,7 +260,7 @@ class GpuTask(TimedTask):
         known: bool,
         settings: TimingSettings | None = None,
     ) -> TimingResult:
-        with worker.load(program, build, at.state, load_options=load_options) as loaded:
+        with worker.load(program, build, at.state, load_options={**JUDGED, **(load_options or {})}) as loaded:
             side = self._as_side(loaded, at, own_time=gate == "full" and not at.large)
             wrong = self._wrong_at_timed_size(loaded, at) if gate == "fast" and not known else None
             if wrong is not None:
@@ -305,6 +307,8 @@ class GpuTask(TimedTask):
         slot, late = secrets.randbelow(at.slots), at.seed + 1
         policy = self.handle.task.tolerance
         expected = at.reference.expect(self.workload, late, at.state, policy)
+        if expected.random:
+            return
         side.reveal(slot, at.reference.inputs(self.workload, late))
         side.block(at.slots)
         run = side.timed_output(slot)
@@ -324,7 +328,7 @@ class GpuTask(TimedTask):
                 self.gpu.candidates() as worker,
             ):
                 at = self._open_measured(reference, seed, "full")
-                with worker.load(program, build, at.state) as loaded:
+                with worker.load(program, build, at.state, load_options=JUDGED) as loaded:
                     loaded.place(at.set_name, reference.inputs(self.workload, seed), at.slots)
                     side = GpuSide(loaded, at.set_name, graph=at.graphs, own_time=not at.large)
                     yield side, at.baselines.sides

@@ -38,7 +38,7 @@ def run(folder: Path, driver: GpuDriver, device: str) -> list[dict[str, Any]]:
     check_arguments(job.target, code, parsed.signatures)
     launcher = GpuLauncher(driver, code, parsed.signatures, device=device, poison=None, zones=False)
     data = _read(folder / DATA)
-    plan = lower(parsed, job.knobs, data["state"], launcher, device=device)
+    plan = lower(parsed, job.knobs, data["state"], launcher, allow_random=True, device=device)
     inputs = to_device(data["inputs"], device)
     with torch.no_grad():
         for _ in range(WARM_CALLS):

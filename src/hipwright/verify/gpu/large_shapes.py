@@ -14,6 +14,7 @@ from hipwright.verify.atomics import adds_floats
 from hipwright.verify.candidate import Rejected
 from hipwright.verify.gpu.chunk_source import span_bytes
 from hipwright.verify.gpu.client import CandidateWorker
+from hipwright.verify.gpu.connection import Mode
 from hipwright.verify.gpu.device_judging import (
     AcceptedDigests,
     judge_on_device,
@@ -58,6 +59,11 @@ class LargeShapeVerification(Verification):
     reference: DeviceReference | None
     worker: CandidateWorker
     load_options: Mapping[str, Any] | None
+
+    def loaded(self, build: Build | None, state: Tree, mode: Mode = "run") -> LoadedProgram:
+        """The program in the worker, which may draw where the task does. mode: see `CandidateWorker.load`."""
+        options = {**(self.load_options or {}), "draws": self.oracle.side_effects.draws}
+        return self.worker.load(self.program, build, state, mode=mode, load_options=options)
 
     def large(self, session: LoadedProgram, reference: DeviceReference) -> None:
         """Verifies the task's own shapes that are too large for the oracle, on the device."""
@@ -116,9 +122,12 @@ class LargeShapeVerification(Verification):
         assert reference is not None and policy is not None
         self.skipped |= self.oracle.skipped
         self.checks |= {"device": self.worker.device, "gate": "fast"}
-        with self.worker.load(self.program, self.build, timed.state) as session, self.timed("large"):
+        with self.loaded(self.build, timed.state) as session, self.timed("large"):
             session.place(timed.set_name, reference.inputs(timed.workload, timed.seed), timed.slots)
             expected = reference.expect(timed.workload, timed.seed, timed.state, policy)
+            if expected.rejected:
+                self.skipped[timed.workload] = expected.rejected
+                raise self.claims_nothing()
             self.one_on_device(session, reference, expected, timed.set_name, timed.seen)
         self.skipped.pop(timed.workload, None)
         if not self.evidence.workloads():
@@ -151,7 +160,7 @@ class LargeShapeVerification(Verification):
         seed = self.oracle.seed_of("device", name)
         expected = self.reference.expect(name, seed, self.oracle.state, self.oracle.policy, family="given")
         try:
-            with self.worker.load(self.program, None, self.oracle.state, mode="noop") as session:
+            with self.loaded(None, self.oracle.state, mode="noop") as session:
                 session.place(f"{name}/given", self.reference.inputs(name, seed, "given"))
                 judge_on_device(session, session.run_set(f"{name}/given"), self.reference, expected)
         except (Rejected, CandidateError, DeviceError):

@@ -113,7 +113,12 @@ class LoadedProgram:
         """The reply to a call of several runs; inputs that the worker has are not sent again."""
         for again in (False, True):
             keys, drop, bundle = self._owner.cases.request([case.inputs for case, _ in items])
-            named = {"runs": [{**settings, **case.settings} for case, settings in items], "cases": keys, "drop": drop, **header}
+            named = {
+                "runs": [{**settings, **case.settings} for case, settings in items],
+                "cases": keys,
+                "drop": drop,
+                **header,
+            }
             reply, trees = self.call(method, named, bundle_of(bundle), case=items[0][0])
             if again or not (isinstance(reply, dict) and reply.get("stale") is True):
                 break

@@ -130,7 +130,7 @@ class GpuVerification(LargeShapeVerification):
         self.skipped |= self.oracle.skipped
         self.checks |= {"device": self.worker.device, "gate": gate}
         with self.timed("load"):
-            session = self.worker.load(self.program, self.build, self.oracle.state, load_options=self.load_options)
+            session = self.loaded(self.build, self.oracle.state)
         with session:
             with self.timed("main workload"):
                 claimed = self.main_workload(session, REPEATS if gate == "full" else REPEATS[::2])
@@ -221,7 +221,7 @@ class GpuVerification(LargeShapeVerification):
             return
         cases = [case for case in map(self.main_case, ("normal", "given")) if case.counts]
         try:
-            with self.worker.load(self.program, None, self.oracle.state, mode="noop") as session:
+            with self.loaded(None, self.oracle.state, mode="noop") as session:
                 outcomes = session.run_many([(case, {}) for case in cases])
                 right = len(outcomes) == len(cases)
                 for case, outcome in zip(cases, outcomes, strict=False):
