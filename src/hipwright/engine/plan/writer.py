@@ -19,6 +19,8 @@ from hipwright.engine.plan.spelling import PYTHON_NAMES, library_name, returned,
 from hipwright.engine.plan.static_shapes import StaticShapes
 from hipwright.engine.templates.base import INT_LIMIT, EmittedKernel
 
+_SIZES = "the kernels are written for these sizes"
+_LAYOUT = "random numbers are drawn in the order of memory"
 FLAT_RESULT = {"mm", "bmm", "addmm", "baddbmm", "dot", "mv"}
 
 
@@ -191,11 +193,11 @@ class PlanWriter:
         for name in wanted:
             used |= words(derived[name])
         out = [f"{s.name} = {s.access}" for s in self.graph.symbols if s.name in used]
-        fixed: dict[str, list[str]] = {}
+        fixed: dict[tuple[str, str], list[str]] = {}
         for guard in self.graph.guards:
-            fixed.setdefault(guard.split(".")[0].split("[")[0], []).append(guard)
-        why = '"the kernels are written for these sizes"'
-        out += [f"assert {' and '.join(conditions)}, {why}" for conditions in fixed.values()]
+            why = _LAYOUT if ".stride(" in guard or guard.endswith(".is_contiguous()") else _SIZES
+            fixed.setdefault((guard.split(".")[0].split("[")[0], why), []).append(guard)
+        out += [f'assert {" and ".join(conditions)}, "{why}"' for (_, why), conditions in fixed.items()]
         out += [f"{name} = {text}" for name, text in derived.items() if name in wanted]
         out += _difference_guard([name for name in derived if name in wanted and "-" in derived[name]])
         return out + int_guard
