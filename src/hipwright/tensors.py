@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hipwright.float8 import FLOAT8, from_float8, to_float8
 from hipwright.records import TensorSpec
 
 # torch dtype name -> the NumPy dtype that holds its bits
@@ -33,9 +34,17 @@ BITS: dict[str, np.dtype[Any]] = {
         "int8": "i1",
         "uint8": "u1",
         "bool": "?",
+        "complex128": "c16",
+        "complex64": "c8",
+        "float8_e4m3fn": "u1",
+        "float8_e5m2": "u1",
+        "float8_e4m3fnuz": "u1",
+        "float8_e5m2fnuz": "u1",
     }.items()
 }
-FLOATS = ("float64", "float32", "float16", "bfloat16")
+COMPLEX = {"complex128": "float64", "complex64": "float32"}
+"""Complex dtypes, and the dtype of their parts."""
+FLOATS = ("float64", "float32", "float16", "bfloat16", *COMPLEX, *FLOAT8)
 
 Tree = Any  # a nesting of the types the module docstring names
 
@@ -62,11 +71,10 @@ class HostTensor:
 
     @classmethod
     def from_f64(cls, values: npt.NDArray[np.float64], like: HostTensor) -> HostTensor:
-        """`values` rounded to `like`'s dtype and laid out with its strides in a new storage."""
+        """`values` (as of `to_f64`) rounded to `like`'s dtype and laid out with its strides in a new storage."""
         storage = like.storage.copy()
         out = cls(like.dtype, like.shape, like.stride, like.offset, storage)
-        bits = to_bf16_bits(values) if like.dtype == "bfloat16" else values.astype(BITS[like.dtype])
-        out.bits()[...] = bits
+        out.bits()[...] = rounded_bits(values, like.dtype)
         return out
 
     @property
@@ -81,8 +89,18 @@ class HostTensor:
 
     @property
     def is_float(self) -> bool:
-        """True for the floating dtypes."""
+        """True for the floating dtypes, complex ones among them."""
         return self.dtype in FLOATS
+
+    @property
+    def is_complex(self) -> bool:
+        """True for the complex dtypes."""
+        return self.dtype in COMPLEX
+
+    @property
+    def values_shape(self) -> tuple[int, ...]:
+        """The shape of `to_f64`: the logical one, and for a complex tensor 2 more, for the parts."""
+        return (*self.shape, 2) if self.is_complex else self.shape
 
     def bits(self) -> npt.NDArray[Any]:
         """A writable strided view of the stored bits (bfloat16 as uint16)."""
@@ -93,11 +111,31 @@ class HostTensor:
         return np.lib.stride_tricks.as_strided(flat, self.shape, tuple(s * dt.itemsize for s in self.stride))
 
     def to_f64(self) -> npt.NDArray[np.float64]:
-        """The values as float64, logical shape."""
+        """The values as float64, logical shape; of a complex tensor the parts, along a last dimension of 2."""
         bits = self.bits()
+        if self.is_complex:
+            return np.stack([bits.real, bits.imag], -1).astype(np.float64)
+        if self.dtype in FLOAT8:
+            return from_float8(bits, self.dtype)
         if self.dtype == "bfloat16":
             return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
         return bits.astype(np.float64)
+
+
+def rounded_bits(values: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[Any]:
+    """`values` (as of `HostTensor.to_f64`) rounded to a dtype, as the bits that it stores."""
+    if dtype == "bfloat16":
+        return to_bf16_bits(values)
+    if dtype in FLOAT8:
+        return to_float8(values, dtype)
+    if dtype in COMPLEX:
+        values = np.ascontiguousarray(values, np.float64).view(np.complex128)[..., 0]
+    return values.astype(BITS[dtype])
+
+
+def wide(dtype: str) -> str:
+    """The dtype in which the float64 reference holds a float dtype."""
+    return "complex128" if dtype in COMPLEX else "float64"
 
 
 def to_bf16_bits(values: npt.NDArray[Any]) -> npt.NDArray[np.uint16]:

@@ -35,6 +35,8 @@ class Builder:
         """A small tensor that the forward makes of Python numbers. TaskError for a large one."""
         if tensor is None or tensor.numel() > _SMALL_CONSTANT:
             raise TaskError("cannot capture: the forward builds a large constant tensor")
+        if tensor.is_complex():
+            raise TaskError(f"cannot capture: the forward builds a constant of {tensor.dtype}", hint="register a buffer")
         return Input(name=name, kind="const", access=access, meta=self.meta(tensor), value=tensor.tolist())
 
     def relation(self, expression: Any) -> str:
@@ -89,10 +91,8 @@ class Builder:
 
     def meta(self, value: torch.Tensor) -> Meta:
         """A tensor's type."""
-        if value.dtype not in NAMES:
-            raise TaskError(f"cannot capture: a tensor of {value.dtype}")
         return Meta(
-            dtype=NAMES[value.dtype],
+            dtype=named(value.dtype),
             shape=tuple(self.size(s) for s in value.shape),
             stride=tuple(self.size(s) for s in value.stride()),
         )
@@ -125,16 +125,25 @@ class Builder:
         if isinstance(value, (list, tuple)):
             return [self.arg(item) for item in value]
         if isinstance(value, torch.dtype):
-            return {"dtype": NAMES[value]}
+            return {"dtype": named(value)}
         if isinstance(value, torch.SymInt):
             return {"size": str(self.size(value))}
         if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
             return {"float": repr(value)}
+        if isinstance(value, complex):
+            return {"complex": repr(value)}
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, (torch.memory_format, torch.layout, torch.device)):
             return str(value)
         raise ValueError(f"an argument that cannot be written: {type(value).__name__}")
+
+
+def named(dtype: torch.dtype) -> str:
+    """A dtype's name. TaskError for one that no program can hold."""
+    if dtype not in NAMES:
+        raise TaskError(f"cannot capture: a tensor of {dtype}", hint=f"supported: {', '.join(NAMES.values())}")
+    return NAMES[dtype]
 
 
 def access_of(path: Sequence[Any], names: Sequence[str]) -> str:

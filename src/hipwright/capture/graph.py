@@ -1,7 +1,8 @@
 """The captured graph: ATen calls on typed, shaped values, as plain JSON (no torch).
 
 A *size* is an int or a Python expression over the graph's symbols (`"x_0*2"`). An argument is None, a bool, int,
-float or str, a list of arguments, or one of {"node": name}, {"size": expression}, {"dtype": name}, {"float": "inf"}.
+float or str, a list of arguments, or one of {"node": name}, {"size": expression}, {"dtype": name}, {"float": "inf"},
+{"complex": "(2+3j)"}.
 """
 
 from __future__ import annotations

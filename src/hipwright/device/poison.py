@@ -21,6 +21,11 @@ def pattern(poison: int) -> int:
 def plausible(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     """Fill a tensor with numbers that look like results: (-1, 1), or small integers."""
     generator = torch.Generator(device=tensor.device).manual_seed(seed)
+    if tensor.is_complex():
+        torch.view_as_real(tensor).uniform_(-1.0, 1.0, generator=generator)
+        return tensor
+    if tensor.is_floating_point() and tensor.element_size() == 1:
+        return tensor.copy_(torch.empty_like(tensor, dtype=torch.float32).uniform_(-1.0, 1.0, generator=generator))
     if tensor.is_floating_point():
         return tensor.uniform_(-1.0, 1.0, generator=generator)
     return tensor.random_(0, 2 if tensor.dtype == torch.bool else 100, generator=generator)

@@ -8,6 +8,7 @@ from typing import Any
 
 from hipwright.capture.graph import Graph, short
 from hipwright.engine.assembly import ProgramAssembly
+from hipwright.engine.ir.expr import COMPUTE
 from hipwright.engine.ir.sizes import SizeNotSupported
 from hipwright.engine.knobs import EVERY_OPERATOR, GIVEN_UP, PLAIN_PLAN, Choice, Value
 from hipwright.engine.plan.library import library_program
@@ -41,7 +42,7 @@ def author(graph: Graph, choices: Mapping[str, Value] | None = None) -> Authored
     plan.static_shapes.ENOUGH_ELEMENTS.
     """
     choices = choices or {}
-    if choices.get(GIVEN_UP) == PLAIN_PLAN:
+    if choices.get(GIVEN_UP) == PLAIN_PLAN or _keeps_foreign_state(graph):
         return _without_lowering(graph)
     generic, fixed, rolled, structure = _rewritten(graph, choices)
     try:
@@ -54,6 +55,12 @@ def author(graph: Graph, choices: Mapping[str, Value] | None = None) -> Authored
     if fixed is not generic and made.library_only and not _pads_heads(rolled):
         plan = _library_plan(generic, choices)
     return Authored(made.program(plan), made.space(structure), made.explanation())
+
+
+def _keeps_foreign_state(graph: Graph) -> bool:
+    """Whether the module writes a buffer of a dtype that no kernel writes."""
+    written = {mutation.access for mutation in graph.mutations}
+    return any(tensor.access in written and tensor.meta.dtype not in COMPUTE for tensor in graph.inputs)
 
 
 def _without_lowering(graph: Graph) -> Authored:

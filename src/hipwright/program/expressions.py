@@ -149,8 +149,8 @@ class ExpressionChecker(CallChecker):
         return "seq" if {left, right} <= {"shape", "seq"} else "any"
 
     def constant(self, node: ast.Constant) -> str:
-        """Checks a literal: a number, a string, a boolean, None or `...`."""
-        if isinstance(node.value, (bytes, complex)):
+        """Checks a literal: a number, a string, a boolean, None or `...`; a complex number is for operators alone."""
+        if isinstance(node.value, bytes):
             raise error_at(node, f"a {type(node.value).__name__} literal is not allowed")
         if node.value is None:
             return "none"

@@ -68,6 +68,12 @@ TORCH_DTYPES = (
     "int8",
     "uint8",
     "bool",
+    "complex128",
+    "complex64",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float8_e4m3fnuz",
+    "float8_e5m2fnuz",
 )
 TORCH_VALUES = (
     *TORCH_DTYPES,

@@ -70,7 +70,7 @@ def _passes(values: Any, rule: Rule) -> bool:
 def _tensor(values: Any, rule: Rule) -> HostTensor | None:
     if rule.element is None:
         return HostTensor.of(np.asarray(values).astype(rule.expected.dtype), rule.spec.dtype)
-    blank = HostTensor.of(np.zeros(rule.spec.shape, np.float64))
+    blank = HostTensor.of(np.zeros(rule.expected.shape, np.float64))
     return with_values(blank, np.asarray(values, dtype=np.float64))
 
 
@@ -94,10 +94,13 @@ def _truncated(rule: Rule) -> Any:
 
 
 def _identity_passes(rule: Rule, sources: Sequence[HostTensor]) -> bool:
-    same = [s for s in sources if s.numel == rule.expected.size and s.is_float == (rule.element is not None)]
-    for source in same:
+    for source in sources:
+        if source.is_float != (rule.element is not None):
+            continue
         values = source.to_f64() if rule.element is not None else source.bits()
-        if _passes(np.ascontiguousarray(values).reshape(rule.spec.shape), rule):
+        if values.size == rule.expected.size and _passes(
+            np.ascontiguousarray(values).reshape(rule.expected.shape), rule
+        ):
             return True
     return False
 

@@ -15,20 +15,31 @@ import numpy as np
 import numpy.typing as npt
 
 from hipwright.records import TensorSpec
-from hipwright.tensors import BITS, HostTensor
+from hipwright.tensors import BITS, COMPLEX, HostTensor
 from hipwright.verify.expected import F64, IndexRule, Mask, Rule
 
-UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # unit roundoff
-LARGEST = {"float64": 1.797e308, "float32": 3.4028e38, "float16": 65504.0, "bfloat16": 3.3895e38}
-SMALLEST = {"float64": 2.3e-308, "float32": 1.2e-38, "float16": 6.2e-5, "bfloat16": 1.2e-38}  # normal
-FLOOR = {"float64": 1e-14, "float32": 1e-6, "float16": 1e-3, "bfloat16": 8e-3}
+_E4M3 = ("float8_e4m3fn", "float8_e4m3fnuz")
+_E5M2 = ("float8_e5m2", "float8_e5m2fnuz")
+
+
+def _by_dtype(double: float, single: float, half: float, bfloat: float, e4m3: float, e5m2: float) -> dict[str, float]:
+    """A number for each float dtype; that of a complex one is its parts'."""
+    found = {"float64": double, "float32": single, "float16": half, "bfloat16": bfloat}
+    found |= {"complex128": double, "complex64": single}
+    return found | dict.fromkeys(_E4M3, e4m3) | dict.fromkeys(_E5M2, e5m2)
+
+
+UNIT = _by_dtype(2.0**-53, 2.0**-24, 2.0**-11, 2.0**-8, 2.0**-4, 2.0**-3)  # unit roundoff
+LARGEST = _by_dtype(1.797e308, 3.4028e38, 65504.0, 3.3895e38, 240.0, 57344.0)
+SMALLEST = _by_dtype(2.3e-308, 1.2e-38, 6.2e-5, 1.2e-38, 2.0**-6, 2.0**-14)  # normal
+FLOOR = _by_dtype(1e-14, 1e-6, 1e-3, 8e-3, 2.0**-4, 2.0**-3)
 FLOOR_CAP = 1e-5  # float32 floor for the longest reductions
 SPREAD = 2.0  # standard deviations of the rounding errors of a sum
 
 MIN_ROW = 32  # elements; shorter rows are merged, so that one exact rounding of the baseline does not set the budget
 ELEMENT = 4.0  # one element may be this many row budgets off: the 4 sigma of a row of 10^4 elements
 # KernelBench's own rule (its eval: torch.allclose with atol = rtol)
-ALLCLOSE = {"float64": 1e-4, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
+ALLCLOSE = _by_dtype(1e-4, 1e-4, 1e-2, 1e-2, 0.125, 0.25)
 
 
 EXACT_SLACK = 16
@@ -45,11 +56,12 @@ def floor(dtype: str, reduction: int, *, near_constant: bool = False) -> float:
     (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). Equal terms (`near_constant`)
     round alike at every step: half of the worst case, n u / 2 (Higham, "Accuracy and stability", section 4.2).
     """
-    if dtype not in ("float32", "float64"):
+    part = COMPLEX.get(dtype, dtype)
+    if part not in ("float32", "float64"):
         return FLOOR[dtype]
     steps = max(SPREAD * sqrt(reduction), reduction / 4 if near_constant else 0.0)
     grown = max(FLOOR[dtype], steps * UNIT[dtype])
-    return min(grown, FLOOR_CAP) if dtype == "float32" else grown
+    return min(grown, FLOOR_CAP) if part == "float32" else grown
 
 
 def reduction_length(leaves: Sequence[TensorSpec | HostTensor], weights: Sequence[HostTensor], out: int) -> int:
@@ -142,7 +154,7 @@ def exact_rule(path: str, native: HostTensor, exact: HostTensor, total: HostTens
     if not native.is_float:
         return _exact_rule(path, native, exact, exact)
     want, terms = exact.to_f64(), np.abs(total.to_f64())
-    sums = UNIT["float64" if native.dtype == "float64" else "float32"]
+    sums = UNIT["float64" if native.dtype in ("float64", "complex128") else "float32"]
     terms = np.where(np.isfinite(terms), terms, 0.0)
     finite = np.where(np.isfinite(want), np.abs(want), 0.0)
     element = 2 * 2 * UNIT[native.dtype] * finite + EXACT_SLACK * sums * terms + SMALLEST[native.dtype]

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from hipwright.capture.graph import Meta, Node, plain, references, several, short
+from hipwright.engine.ir.expr import COMPUTE
 from hipwright.engine.ir.index import ONE, Ix
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.knobs import Choice
@@ -67,11 +68,18 @@ class LibraryCalls:
             value = self._add_bias(node, value, self.values[bias["node"]])
         self.values[node.name] = value
 
+    def copy(self, name: str) -> str:
+        """The plan's name of a copy of a tensor of a dtype that no kernel writes."""
+        node = Node(name=f"{name}_copy", op="aten.clone.default", args=({"node": name},), outs=(self._known(name),))
+        self.add(node, "")
+        del self.out.library[node.name]  # no operator of the module
+        return str(self.values[node.name].buffer)
+
     def _unbiased(self, node: Node) -> tuple[Node, Any]:
         """(the call without its bias, the bias) where a kernel that reads the result can add it, else (node, None)."""
         args, op = list(node.args), node.op
         place = 0 if op in SUMMED else BIASED.get(short(op), len(args))
-        absent = place >= len(args) or args[place] is None
+        absent = place >= len(args) or args[place] is None or any(m and m.dtype not in COMPUTE for m in node.outs)
         if absent or not self.epilogue or not feeds_kernel(self.graph, node.name):
             return node, None
         bias = args[place]

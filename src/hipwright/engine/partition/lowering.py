@@ -101,6 +101,10 @@ class Lowering(LoweringState):
         if self.library_only:
             self.library.add(node, "the choice: no kernels")
             return
+        foreign = self._without_kernels(node)
+        if foreign:
+            self.library.add(node, f"no kernel computes {foreign}")
+            return
         if node.name in self.given_up:
             self.library.add(node, "given up: a program that computes it was refused")
             return
@@ -123,6 +127,13 @@ class Lowering(LoweringState):
         self.values[node.name] = value
         self._label(node, value)
         self._keep(node, kind, value)
+
+    def _without_kernels(self, node: Node) -> str:
+        """The dtype of an argument or result that no kernel reads or writes (complex, 8-bit floats); "" for none."""
+        values = [self.values[name] for name in references([*node.args, *node.kwargs.values()])]
+        flat = [v for value in values for v in (value if isinstance(value, (tuple, list)) else (value,))]
+        dtypes = [v.dtype for v in flat if isinstance(v, Tensor)] + [m.dtype for m in node.outs if m is not None]
+        return next((dtype for dtype in dtypes if dtype not in COMPUTE), "")
 
     def _template(self, node: Node, kind: str) -> str:
         """Let a call template write the node. Returns "" if one does, else the reason."""
@@ -248,6 +259,8 @@ class Lowering(LoweringState):
         mine = isinstance(value, Tensor) and value.buffer and value.buffer not in self.out.tensors
         if mine and value.buffer not in returned:
             return str(value.buffer)
+        if value.dtype not in COMPUTE:
+            return self.library.copy(name)
         fresh = self.c.tensor(value.dtype, value.shape, value.at)
         kept = self.c.realise(fresh, plain(name), between=False)
         return kept.buffer

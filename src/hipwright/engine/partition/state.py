@@ -75,7 +75,7 @@ class LoweringState:
                 return size.value if size.value is not None else self._hinted(size)
             if "float" in arg:
                 return float(arg["float"])
-            return arg.get("dtype")
+            return complex(arg["complex"]) if "complex" in arg else arg.get("dtype")
         if isinstance(arg, (list, tuple)):
             return [self.resolve(a) for a in arg]
         return arg

@@ -56,8 +56,9 @@ PUBLIC = {
     "__xor__": "bitwise_xor",
     "__lshift__": "bitwise_left_shift",
     "__rshift__": "bitwise_right_shift",
+    "_conj": "conj",
 }
-"""Operators of Python by the names under which a plan may call them."""
+"""Operators of Python, and a private one, by the names under which a plan may call them."""
 
 
 def library_name(op: str) -> str:
@@ -81,7 +82,7 @@ def spell(argument: Any, name: Callable[[str], str]) -> str:
             return str(argument["size"])
         if "float" in argument:
             return {"inf": "math.inf", "-inf": "-math.inf"}.get(argument["float"], "math.nan")
-        return f"torch.{argument['dtype']}"
+        return str(argument["complex"]) if "complex" in argument else f"torch.{argument['dtype']}"
     if isinstance(argument, (list, tuple)):
         return f"[{', '.join(spell(a, name) for a in argument)}]"
     return argument if isinstance(argument, str) and argument.startswith("torch.") else repr(argument)

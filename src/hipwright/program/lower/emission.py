@@ -95,7 +95,7 @@ class Emission:
                 f"self.{known.path} is {describe(known)}{class_hint(self.table.class_of(known))}, not a value; "
                 "read its parameters, e.g. .weight",
             )
-        if isinstance(known, (bool, int, float, str)) or known is None or known is ...:
+        if isinstance(known, (bool, int, float, complex, str)) or known is None or known is ...:
             return at(ast.Constant(known), node)
         if isinstance(known, tuple):
             return at(ast.Tuple(elts=[self.emit(Constant(v), node) for v in known], ctx=ast.Load()), node)

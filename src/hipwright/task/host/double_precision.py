@@ -21,7 +21,9 @@ LARGEST = float(torch.finfo(torch.float32).max)
 
 
 def _widen(value: Any) -> Any:
-    return torch.float64 if isinstance(value, torch.dtype) and value in NARROW else value
+    if not (isinstance(value, torch.dtype) and value in NARROW):
+        return value
+    return torch.complex128 if value.is_complex else torch.float64
 
 
 class _Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
@@ -57,7 +59,7 @@ class _Literals(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch
         kwargs = dict(kwargs or {})
         if func in (torch.tensor, torch.as_tensor, torch.asarray, torch.scalar_tensor, torch.from_numpy):
             out = func(*args, **{**kwargs, **({"dtype": _widen(kwargs["dtype"])} if "dtype" in kwargs else {})})
-            return out.double() if out.dtype in NARROW else out
+            return out.to(_widen(out.dtype))
         return func(*args, **kwargs)
 
 
@@ -79,12 +81,12 @@ def float64(
 
 
 def widen(tensor: torch.Tensor, cache: dict[int, torch.Tensor]) -> torch.Tensor:
-    """A float tensor as float64 with the same strides, offset and sharing (by `cache`); others as they are."""
+    """A float tensor as float64 (complex128) with the same strides, offset and sharing (by `cache`); others as they are."""
     if tensor.dtype not in NARROW:
         return tensor
     if tensor.numel() == 0:
-        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=torch.float64)
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=_widen(tensor.dtype))
     storage = tensor.untyped_storage()
     if storage._cdata not in cache:
-        cache[storage._cdata] = torch.empty(0, dtype=tensor.dtype).set_(storage).double()
+        cache[storage._cdata] = torch.empty(0, dtype=tensor.dtype).set_(storage).to(_widen(tensor.dtype))
     return torch.as_strided(cache[storage._cdata], tensor.shape, tensor.stride(), tensor.storage_offset())

@@ -42,7 +42,7 @@ def ranks_of(outputs: Any) -> list[int]:
 def finite_share(outputs: Any) -> float:
     """The smallest share of finite numbers among the float outputs; 1 without any."""
     floats = [tensor for _, tensor in named_leaves("output", outputs) if tensor.is_floating_point() and tensor.numel()]
-    return min((float(tensor.isfinite().double().mean()) for tensor in floats), default=1.0)
+    return min((float(tensor.double().isfinite().double().mean()) for tensor in floats), default=1.0)
 
 
 def plain(value: Any) -> Any:

@@ -17,7 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hipwright.errors import TaskError
 
-NARROW = (torch.float32, torch.float16, torch.bfloat16)
+FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
+NARROW = (torch.float32, torch.float16, torch.bfloat16, torch.complex64, *FLOAT8)
 aten = torch.ops.aten
 
 
@@ -94,7 +95,9 @@ def _with_dtype(func: Any, kwargs: dict[str, Any], made: Sequence[torch.dtype]) 
 
 
 def _widened(value: Any) -> Any:
-    return value.double() if isinstance(value, torch.Tensor) and value.dtype in NARROW else value
+    if not (isinstance(value, torch.Tensor) and value.dtype in NARROW):
+        return value
+    return value.to(torch.complex128) if value.is_complex() else value.double()
 
 
 def _dropout(out: Any, args: Any) -> Any:

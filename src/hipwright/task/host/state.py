@@ -71,9 +71,16 @@ def _fill(tensor: torch.Tensor, value: torch.Tensor) -> None:
 
 
 def to_double(model: torch.nn.Module) -> None:
-    """Every float parameter, buffer and plain tensor attribute to float64, in place; integers stay."""
-    model.double()
-    change_plain(model, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
+    """Every float parameter, buffer and plain tensor attribute to float64 (complex128), in place; integers stay."""
+    model._apply(widened)
+    change_plain(model, widened)
+
+
+def widened(tensor: torch.Tensor) -> torch.Tensor:
+    """A float tensor as float64, a complex one as complex128; others as they are."""
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.is_floating_point() else tensor
 
 
 def to_meta(model: torch.nn.Module) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
+from hipwright.float8 import FLOAT8
+from hipwright.tensors import COMPLEX, HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.verify.inputs.domain import Domain, into_domain
 from hipwright.verify.inputs.layouts import LAYOUTS, with_values
 from hipwright.verify.inputs.special import SPECIAL, Special, special_leaf
@@ -68,14 +69,17 @@ def _leaf(tensor: HostTensor, domain: Domain, index: int, family: str, rng: Rng,
     leaf = domain.leaves[index]
     out = tensor
     if not leaf.fixed and tensor.numel:
-        values = _values(family, rng, LeafForm(tensor.shape, tensor.dtype), domain.large)
+        form = LeafForm(tensor.shape, COMPLEX.get(tensor.dtype, tensor.dtype))
+        values = _values(family, rng, form, domain.large)
+        if tensor.is_complex:
+            values = np.stack([values, _values(family, rng, form, domain.large)], -1)
         out = with_values(tensor, into_domain(values, leaf, domain.restricted))
     return LAYOUTS[family](out) if family in LAYOUTS else out
 
 
 def _values(family: str, rng: Rng, form: LeafForm, large: float) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """The values of a float leaf."""
-    scale = min(large, 100.0) if form.dtype == "float16" else large
+    scale = min(large, 10.0 if form.dtype in FLOAT8 else 100.0 if form.dtype == "float16" else large)
     if family in MIXED_AXES:
         return mixed(rng, form, MIXED_AXES[family], scale)
     values = FLOAT_FAMILIES["normal" if family in LAYOUTS else family](rng, form)

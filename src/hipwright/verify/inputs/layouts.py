@@ -6,15 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hipwright.tensors import BITS, HostTensor, to_bf16_bits
+from hipwright.tensors import BITS, HostTensor, rounded_bits
 from hipwright.verify.inputs.values import F64
 
 
 def with_values(like: HostTensor, values: F64) -> HostTensor:
     """`values` rounded to `like`'s dtype, dense where `like` overlaps itself, else with its strides."""
     if any(s == 0 and n > 1 for s, n in zip(like.stride, like.shape, strict=True)):
-        bits = to_bf16_bits(values) if like.dtype == "bfloat16" else values.astype(BITS[like.dtype])
-        return HostTensor.of(bits, like.dtype)
+        return HostTensor.of(rounded_bits(values, like.dtype), like.dtype)
     with np.errstate(over="ignore"):
         return HostTensor.from_f64(values, like)
 

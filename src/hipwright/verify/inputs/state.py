@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hipwright.tensors import HostTensor, Tree, map_tensors
+from hipwright.tensors import COMPLEX, HostTensor, Tree, map_tensors, rounded_bits, wide
 from hipwright.verify.inputs.layouts import with_values
 from hipwright.verify.inputs.values import Rng, generator
 from hipwright.verify.tolerance import UNIT
@@ -30,13 +30,14 @@ def nudge(tree: Tree, seed: int, *, rounded: bool = False) -> Tree:
     def one(tensor: HostTensor) -> HostTensor:
         if not tensor.is_float or not tensor.numel:
             return tensor
-        terms = min(max(tensor.shape, default=1), 1024) if tensor.dtype in ("float32", "float64") else 1
+        summed = COMPLEX.get(tensor.dtype, tensor.dtype) in ("float32", "float64")
+        terms = min(max(tensor.shape, default=1), 1024) if summed else 1
         size: Any = UNIT[tensor.dtype] * max(1.0, sqrt(terms) / 3)
         values = tensor.to_f64()
         if terms > 1:
             equal = np.all(values == values[..., :1], axis=-1, keepdims=True)
             size = np.where(equal, np.maximum(size, UNIT[tensor.dtype] * terms / 8), size)
-        relative = size * (rng.uniform(-1.0, 1.0, tensor.shape) + 0.5 * np.sign(values))
+        relative = size * (rng.uniform(-1.0, 1.0, values.shape) + 0.5 * np.sign(values))
         moved = np.where(np.isfinite(values), values * (1.0 + relative), values)
         return with_values(tensor, moved) if rounded else _wide(tensor, moved)
 
@@ -44,12 +45,14 @@ def nudge(tree: Tree, seed: int, *, rounded: bool = False) -> Tree:
 
 
 def _wide(like: HostTensor, values: np.ndarray) -> HostTensor:
-    """float64 values that lie as `like` does, as random operators fill their results in memory order."""
+    """Values in float64 (complex128) that lie as `like` does, as random operators fill results in memory order."""
+    dtype = wide(like.dtype)
+    bits = rounded_bits(values, dtype)
     if any(step == 0 and n > 1 for step, n in zip(like.stride, like.shape, strict=True)):
-        return HostTensor.of(values)
+        return HostTensor.of(bits, dtype)
     extent = 1 + sum((n - 1) * step for n, step in zip(like.shape, like.stride, strict=True))
-    made = HostTensor("float64", like.shape, like.stride, 0, np.zeros(8 * extent, np.uint8))
-    made.bits()[...] = values
+    made = HostTensor(dtype, like.shape, like.stride, 0, np.zeros(bits.itemsize * extent, np.uint8))
+    made.bits()[...] = bits
     return made
 
 
@@ -84,8 +87,8 @@ def _noisy(tensor: HostTensor, twin: HostTensor | None, rng: Rng) -> HostTensor:
     if twin is not None and twin.shape == tensor.shape and not np.array_equal(twin.to_f64(), values):
         return tensor  # a single random element
     if first == 0.0:
-        return with_values(tensor, 0.3 * rng.standard_normal(tensor.shape))
-    return with_values(tensor, first * rng.uniform(0.5, 1.5, tensor.shape))
+        return with_values(tensor, 0.3 * rng.standard_normal(values.shape))
+    return with_values(tensor, first * rng.uniform(0.5, 1.5, values.shape))
 
 
 def whole_state(state: Tree, seed: int) -> Tree:
@@ -102,7 +105,8 @@ def whole_state(state: Tree, seed: int) -> Tree:
         if id(tensor.storage) not in fresh:
             rng = generator(seed, "whole", path)
             several = len(tensor.shape) > 1
-            values = np.full(tensor.shape, float(rng.integers(1, 3))) if several else rng.integers(1, 5, tensor.shape)
+            form = tensor.values_shape
+            values = np.full(form, float(rng.integers(1, 3))) if several else rng.integers(1, 5, form)
             fresh[id(tensor.storage)] = with_values(tensor, np.asarray(values, np.float64))
         made = fresh[id(tensor.storage)]
         return (

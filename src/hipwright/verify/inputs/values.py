@@ -9,15 +9,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hipwright.float8 import FLOAT8
+
 F64 = npt.NDArray[np.float64]
 Rng = np.random.Generator
 
 SHIFT = 30.0  # mean of the shifted family, in standard deviations
 OUTLIER_SHARE = 1e-3
 SPIKE = 40.0  # height of the spikes family's large terms, in standard deviations
-TINY = {"": (1e-4, 1e-13), "float16": (1e-3, 1e-7)}
+TINY = {"": (1e-4, 1e-13), "float16": (1e-3, 1e-7)} | dict.fromkeys(FLOAT8, (0.25, 0.01))
 """The largest and the smallest scale of the `tiny` family; 1e-12 is torch's own epsilon of `normalize`."""
-WHOLE = {"float64": 1023, "float32": 1023, "float16": 255, "bfloat16": 63}
+WHOLE = {"float64": 1023, "float32": 1023, "float16": 255, "bfloat16": 63} | dict.fromkeys(FLOAT8, 7)
 """Largest whole number of the `exact` family: every one up to it is a value of the dtype."""
 
 
@@ -65,7 +67,7 @@ def _tiny(rng: Rng, like: LeafForm) -> F64:
     The scales lie below 1e-4 (1e-3 in float16), drawn by their logarithms, so that a threshold or an epsilon anywhere
     below decides for some rows and some elements.
     """
-    most, least = TINY["float16" if like.dtype == "float16" else ""]
+    most, least = TINY.get(like.dtype, TINY[""])
     values = rng.standard_normal(like.shape) * most
     if not like.shape or not values.size:
         return values
@@ -108,7 +110,7 @@ def _cancelling(rng: Rng, like: LeafForm) -> F64:
 
 def _mantissa(rng: Rng, like: LeafForm) -> F64:
     """+-(1 + 2^-k): bits that a conversion to a shorter format would lose."""
-    low, high = {"float16": (5, 11), "bfloat16": (3, 8)}.get(like.dtype, (11, 24))
+    low, high = ({"float16": (5, 11), "bfloat16": (3, 8)} | dict.fromkeys(FLOAT8, (1, 3))).get(like.dtype, (11, 24))
     steps = 2.0 ** -rng.integers(low, high, like.shape).astype(np.float64)
     return rng.choice([-1.0, 1.0], like.shape) * (1.0 + steps)
 
@@ -119,7 +121,7 @@ def _ties(rng: Rng, like: LeafForm) -> F64:
 
 def _denormals(rng: Rng, like: LeafForm) -> F64:
     values = rng.standard_normal(like.shape)
-    small = 1e-6 if like.dtype == "float16" else 1e-40
+    small = 1e-3 if like.dtype in FLOAT8 else 1e-6 if like.dtype == "float16" else 1e-40
     return np.where(rng.random(like.shape) < 0.5, values * small, values)
 
 

@@ -85,7 +85,7 @@ def change_runs(tensor: Tensor, seed: int, *, rest: bool) -> None:
         return
     flat = bits(tensor).view(-1)
     chosen = torch.from_numpy(run_mask(flat.numel(), seed) != rest).to(flat.device)
-    flipped = 1 if tensor.dtype == torch.bool else FLIPPED[tensor.element_size()]
+    flipped = 1 if tensor.dtype == torch.bool else FLIPPED[flat.element_size()]
     flat ^= chosen.to(flat.dtype) * flipped
 
 

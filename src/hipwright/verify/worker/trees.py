@@ -108,7 +108,9 @@ def read(flags: Sequence[Tensor]) -> list[bool]:
 
 
 def bits(tensor: Tensor) -> Tensor:
-    """The same elements as integers."""
+    """The same elements as integers; a complex one's parts along a last dimension of 2."""
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
     return tensor.view(INTEGERS[tensor.element_size()])
 
 
