@@ -1,8 +1,8 @@
 """The four 8-bit float formats of torch, in NumPy: their bits as float64 values and back.
 
-Format: sign, exponent, mantissa (Micikevicius et al. 2022, "FP8 formats for deep learning"; the fnuz forms have one zero
-and one NaN). Conversion rounds to nearest even. What is too large becomes Inf, in fnuz formats NaN, in e4m3fn the
-largest number, as in torch 2.13.
+Format: sign, exponent, mantissa (Micikevicius et al. 2022, "FP8 formats for deep learning"; the fnuz forms have one
+zero and one NaN). Conversion rounds to nearest even. What is too large becomes Inf, in fnuz formats NaN, in e4m3fn the
+largest number, Inf too, as in torch 2.13.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ FLOAT8: dict[str, _Format] = {
 
 def from_float8(bits: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]:
     """The values of stored codes."""
-    return _values(dtype)[bits]
+    found: npt.NDArray[np.float64] = _values(dtype)[bits]
+    return found
 
 
 def to_float8(values: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[np.uint8]:
@@ -46,7 +47,7 @@ def to_float8(values: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[np.uin
     up = (size > middle) | ((size == middle) & (below % 2 == 1))
     code = below + up
     if form.saturates:
-        code = np.where(np.isfinite(values), np.minimum(code, form.largest), code)
+        code = np.minimum(code, form.largest)
     signed = code | np.where(np.signbit(values), 0x80, 0)
     if form.unsigned_zero:
         signed = np.where((code == 0) | (code > form.largest), code, signed)

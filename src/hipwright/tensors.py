@@ -129,7 +129,7 @@ def rounded_bits(values: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[Any
     if dtype in FLOAT8:
         return to_float8(values, dtype)
     if dtype in COMPLEX:
-        values = np.ascontiguousarray(values, np.float64).view(np.complex128)[..., 0]
+        return np.ascontiguousarray(values, np.float64).view(np.complex128)[..., 0].astype(BITS[dtype])
     return values.astype(BITS[dtype])
 
 

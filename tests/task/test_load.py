@@ -23,7 +23,7 @@ from hipwright.task import open_task
         ("forward_raises", r"^task_forward_raises\.py:6: forward raises RuntimeError: mat1 and mat2"),
         ("init_raises", r"Model\(\.\.\.\) raises TypeError: .*'width'"),
         ("odd_output", "an output is not supported: a set"),
-        ("complex", "an output is not supported: tensors of torch.complex64"),
+        ("half_complex", "an output is not supported: tensors of torch.complex32"),
         ("returns_none", "forward returns nothing that can be compared"),
         ("syntax", r"^task_syntax\.py:4: SyntaxError"),
         ("crash", r"task_crash\.py: forward: the worker process was killed by SIGSEGV"),

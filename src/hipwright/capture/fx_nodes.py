@@ -36,7 +36,9 @@ class Builder:
         if tensor is None or tensor.numel() > _SMALL_CONSTANT:
             raise TaskError("cannot capture: the forward builds a large constant tensor")
         if tensor.is_complex():
-            raise TaskError(f"cannot capture: the forward builds a constant of {tensor.dtype}", hint="register a buffer")
+            raise TaskError(
+                f"cannot capture: the forward builds a constant of {tensor.dtype}", hint="register a buffer"
+            )
         return Input(name=name, kind="const", access=access, meta=self.meta(tensor), value=tensor.tolist())
 
     def relation(self, expression: Any) -> str:

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hipwright.errors import HipwrightError, InfrastructureError
+from hipwright.float8 import FLOAT8
 from hipwright.records import TolerancePolicy
 from hipwright.task import TaskHandle
 from hipwright.tensors import Tree, tensor_leaves
 from hipwright.verify import inputs as draws
 from hipwright.verify.expectation import Expectations
 from hipwright.verify.expected import Expected, rules
-from hipwright.verify.tolerance import LARGEST, NEAR_CONSTANT
+from hipwright.verify.tolerance import LARGEST, NEAR_CONSTANT, UNIT
 
 MUTATED = "mutated"  # new inputs and new parameters, for a second call in the same process
 TRIALS = tuple(f"trial{i}" for i in range(1, 6))  # KernelBench's five draws
@@ -256,7 +257,7 @@ class CaseDraws:
                 continue
             finite = np.isfinite(rule.expected)
             large = np.abs(rule.expected[finite])
-            if large.size and large.max() > LARGEST[rule.spec.dtype] / 4 and not infinite:
+            if large.size and large.max() > _range(rule.spec.dtype) and not infinite:
                 return f"the reference leaves the range of {rule.spec.dtype}"
             if finite.mean() < 0.1:
                 return "the reference gives NaN or Inf nearly everywhere"
@@ -266,3 +267,8 @@ class CaseDraws:
             if family == "large" and shown.any() and np.median(rule.element[finite][shown] - LOST * large[shown]) > 0:
                 return "the honest baseline loses the result"
         return ""
+
+
+def _range(dtype: str) -> float:
+    """The largest result that suits a dtype: room for what is computed before; 8-bit floats are filled to their end."""
+    return LARGEST[dtype] * (1 + UNIT[dtype]) if dtype in FLOAT8 else LARGEST[dtype] / 4

@@ -157,7 +157,8 @@ def _compare_values(got: HostTensor, rule: Rule) -> OutputComparison:
     with np.errstate(invalid="ignore"):
         error = np.abs(values - rule.expected)
     error = np.where(np.isfinite(error) if judged is None else np.isfinite(error) & judged, error, 0.0)
-    ratio = error / rule.element
+    with np.errstate(over="ignore"):
+        ratio = error / rule.element
     if rule.row is not None:
         rows = error.reshape(-1, rule.row_length)
         row_ratio = np.sqrt(np.mean(rows * rows, axis=1)) / rule.row

@@ -307,7 +307,7 @@ class GpuTask(TimedTask):
         slot, late = secrets.randbelow(at.slots), at.seed + 1
         policy = self.handle.task.tolerance
         expected = at.reference.expect(self.workload, late, at.state, policy)
-        if expected.random:
+        if expected.rejected:
             return
         side.reveal(slot, at.reference.inputs(self.workload, late))
         side.block(at.slots)

@@ -60,6 +60,7 @@ class Cases(Inputs):
             "leaves": [_describe(leaf) for leaf in case.leaves],
             "aliases": case.aliases,
             "random": case.random,
+            "complex": case.complex,
             "mutated": case.mutated,
             "reference": case.reference,
             "moved": case.moved,

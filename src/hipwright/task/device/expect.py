@@ -29,13 +29,17 @@ _MAX_PARTS = 1024
 
 @dataclass
 class DeviceExpectation:
-    """An expectation: its leaves, and how it was computed (see `verify.gpu.reference_handles.ExpectationInfo`)."""
+    """An expectation: its leaves, and how it was computed (see `verify.gpu.reference_handles.ExpectationInfo`).
+
+    complex: a result is of a complex dtype, which is not judged on the device.
+    """
 
     leaves: list[DeviceLeaf]
     tree: Any
     aliases: list[list[str]]
     random: bool
     mutated: list[str]
+    complex: bool = False
     reference: str = "float64"
     moved: bool = True
     seconds: float = 0.0
@@ -83,6 +87,9 @@ class Expecting:
         case.tree = (self.native.result, dict(after))
         if random or case.mutated:
             return case  # neither has an expectation
+        case.complex = any(tensor.is_complex() for _, tensor in (*outputs, *after))
+        if case.complex:
+            return case
         named = [*outputs, *((f"buffer {path}", tensor) for path, tensor in after)]
         if strict:
             case.reference, case.moved = self._strict(case, named)

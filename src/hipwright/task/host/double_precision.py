@@ -81,7 +81,7 @@ def float64(
 
 
 def widen(tensor: torch.Tensor, cache: dict[int, torch.Tensor]) -> torch.Tensor:
-    """A float tensor as float64 (complex128) with the same strides, offset and sharing (by `cache`); others as they are."""
+    """A float tensor as float64 (complex128) with the same strides, offset and sharing (by `cache`); else itself."""
     if tensor.dtype not in NARROW:
         return tensor
     if tensor.numel() == 0:

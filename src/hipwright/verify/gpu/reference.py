@@ -39,6 +39,7 @@ DRAWS = (
     "the task draws random numbers: on a device the reference and a program draw apart, so this is judged on smaller "
     "shapes alone, where both draw on the CPU"
 )
+COMPLEX = "results of complex dtypes are judged on smaller shapes alone, by the parent"
 _SERVICE = "hipwright.task.device.server:DeviceHost"
 # RLIMIT_DATA counts the CUDA driver's own mappings too: 1.5 GB before the first tensor
 LIMITS = Limits(wall_s=600.0, cpu_s=24 * 3600.0, memory_mb=16384)
@@ -192,7 +193,7 @@ class DeviceReference:
             mutated=tuple(reply["mutated"]),
             reference=reply["reference"],
             moved=reply["moved"],
-            rejected=DRAWS if reply["random"] else overflow,
+            rejected=DRAWS if reply["random"] else COMPLEX if reply["complex"] else overflow,
             notes=tuple(reply["notes"]),
             seconds=reply["seconds"],
             bytes_out=reply["bytes_out"],

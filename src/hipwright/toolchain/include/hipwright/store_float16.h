@@ -18,5 +18,11 @@ __device__ void store_vector(__half* p, const float* v) {
         const __half2 pair = __float22half2_rn(float2{v[k], v[k + 1]});
         __builtin_memcpy(words + k / 2, &pair, 4);
     }
+#if HIPWRIGHT_AMD  // a pointer to words would promise an address that is a multiple of 4
+    __half halves[N];
+    __builtin_memcpy(halves, words, sizeof(halves));
+    store_vector<N>(p, halves);
+#else
     store_vector<(N + 1) / 2>(reinterpret_cast<unsigned*>(p), words);
+#endif
 }

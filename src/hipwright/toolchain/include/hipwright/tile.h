@@ -20,7 +20,13 @@ __device__ Tile<T, ITEMS * N> load_tile_16bit(const T* __restrict__ p, I base, I
         const I index = base + k * step;
         if (whole && !full && index >= n) continue;
         if (aligned && (full || whole || index + N <= n)) {
+#if HIPWRIGHT_AMD  // a pointer to words would promise an address that is a multiple of 4
+            T pairs[N];
+            load_vector<N>(p + index, pairs);
+            __builtin_memcpy(words + k * N / 2, pairs, N * sizeof(T));
+#else
             load_vector<(N + 1) / 2>(reinterpret_cast<const unsigned*>(p + index), words + k * N / 2);
+#endif
         } else {
 #pragma unroll
             for (int j = 0; j < N; j += 2) {
