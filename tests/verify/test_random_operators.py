@@ -210,6 +210,13 @@ def test_a_draw_that_nothing_reads_is_named(made: Machine) -> None:
         judged(made, source)
 
 
+def test_an_unused_result_that_draws_nothing_is_no_matter(made: Machine) -> None:
+    """Attention has an argument for dropout, and draws where it is not 0."""
+    unused = "F.scaled_dot_product_attention(x[None], x[None], x[None])\n        "
+    unused += "F.dropout(x, 0.5, False)\n        return torch.tanh(x)"
+    assert judged(made, task("", unused, ROWS)).passed
+
+
 def test_each_case_has_its_own_seed(made: Machine) -> None:
     with made.open_text("drawn", DROPPED, seed=4, listener=silent) as bench:
         oracle = bench.evaluator.oracle

@@ -20,10 +20,10 @@ from torch.utils import _pytree as pytree
 from hipwright.capture.assumptions import assumptions, slice_bounds
 from hipwright.capture.backward_operators import decompositions
 from hipwright.capture.fx_nodes import Builder, access_of, nest
-from hipwright.capture.graph import Graph, Input, Mutation
+from hipwright.capture.graph import Graph, Input, Mutation, Node
 from hipwright.capture.joint import trace
 from hipwright.capture.plain_attributes import attributes_as_buffers
-from hipwright.capture.random_operators import layout_guards, without_certain_draws
+from hipwright.capture.random_operators import draws_numbers, layout_guards, without_certain_draws
 from hipwright.capture.recurrent_shapes import steps_unwalked
 from hipwright.capture.value_dependent import at_node, explained
 from hipwright.errors import TaskError
@@ -109,7 +109,11 @@ def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic: bool) -> Exp
 def _no_unused_draws(exported: ExportedProgram) -> None:
     """Raises TaskError for a draw that nothing reads: it moves the generator, and the next steps would remove it."""
     for node in exported.graph.nodes:
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) and not node.users:
+        if node.op != "call_function" or node.users:
+            continue
+        args = tuple(arg if isinstance(arg, (bool, int, float)) else None for arg in node.args)
+        kwargs = {key: arg for key, arg in node.kwargs.items() if isinstance(arg, (bool, int, float))}
+        if draws_numbers(Node(name=node.name, op=str(node.target), args=args, kwargs=kwargs, outs=())):
             raise TaskError(
                 f"cannot capture: {at_node(node) or node.name} draws random numbers that nothing reads",
                 hint="remove the statement, or use what it draws",

@@ -99,6 +99,18 @@ def test_long_rows(length: int, cache: str) -> None:
     compare(got, expected, native)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("function", [softmax, widened], ids=["half out", "float out"])
+def test_no_alignment_is_promised_on_amd(function: Callable[..., Any], dtype: torch.dtype) -> None:
+    """AMD reads vectors at any address; the checked build refuses one whose pointer promises more than the element's."""
+    model, given = Op(function), inputs(function, 4, 256, dtype)
+    written = write(captured(model, given))
+    for case in ([off(given[0], 1)], inputs(function, 5, 167, dtype)):
+        expected, native, _ = reference(model, case)
+        got, _ = run(written, model, case, side="amd")
+        compare(got, expected, native)
+
+
 def test_accesses_with_other_starts_are_not_peeled() -> None:
     """Weights along the row, and sliced rows, have other boundaries than the rows."""
     x, w = torch.empty(64, 5003, dtype=torch.float16), torch.empty(5003, dtype=torch.float16)
