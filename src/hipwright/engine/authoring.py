@@ -13,6 +13,7 @@ from hipwright.engine.ir.sizes import SizeNotSupported
 from hipwright.engine.knobs import EVERY_OPERATOR, GIVEN_UP, PLAIN_PLAN, Choice, Value
 from hipwright.engine.plan.library import library_program
 from hipwright.engine.rewrite.attention import attention
+from hipwright.engine.rewrite.complex_parts import complex_parts
 from hipwright.engine.rewrite.pinned_sizes import pinned
 from hipwright.engine.rewrite.pure_draws import pure_draws
 from hipwright.engine.rewrite.rolled_loops import unrolled
@@ -79,6 +80,7 @@ def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph
     while True:
         generic, structure = attention(graph, choices)
         generic, draws = pure_draws(generic, choices)
+        generic, parts = complex_parts(generic, choices)
         fixed = pinned(generic)
         rolled, loops = unrolled(fixed, choices)
         ops = {n.name: n.op for n in rolled.nodes}
@@ -86,7 +88,7 @@ def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph
             n.name in given_up and ops.get(n.name, "hip.").startswith("hip.") for n in (*graph.nodes, *rolled.nodes)
         )
         if choices.get("library") or not (own or EVERY_OPERATOR in given_up):
-            return generic, fixed, rolled, {**loops, **draws, **structure}
+            return generic, fixed, rolled, {**loops, **draws, **parts, **structure}
         choices = {"library": True}
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any
 
+from hipwright.float8 import FLOAT8
+
 # The nominal machine: round figures near one MI300X or H200. Only their ratios matter.
 BANDWIDTH = 4e12  # bytes/s
 MATRIX_RATE = {"float64": 5e13, "float32": 1e14, "float16": 6e14, "bfloat16": 6e14}  # operations/s
@@ -27,6 +29,9 @@ ITEM_BYTES = {
     "int8": 1,
     "uint8": 1,
     "bool": 1,
+    "complex128": 16,
+    "complex64": 8,
+    **dict.fromkeys(FLOAT8, 1),
 }
 
 # Operators that move and compute nothing: views, and allocations whose contents are undefined.
@@ -34,7 +39,8 @@ _FREE_NAMES = (
     "alias as_strided broadcast_to chunk detach diagonal empty empty_like empty_strided expand expand_as flatten "
     "lift_fresh movedim narrow new_empty new_empty_strided permute reshape select slice split split_with_sizes squeeze "
     "sym_size sym_stride sym_numel t transpose unbind unflatten unfold unsafe_split unsqueeze view view_as "
-    "_reshape_alias _unsafe_view is_same_size size stride numel dim swapaxes swapdims adjoint mT"
+    "view_as_complex view_as_real _conj _reshape_alias _unsafe_view is_same_size size stride numel dim swapaxes "
+    "swapdims adjoint mT"
 )
 FREE = frozenset(_FREE_NAMES.split())
 COUNTERS = 4096

@@ -102,7 +102,7 @@ def test_long_rows(length: int, cache: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("function", [softmax, widened], ids=["half out", "float out"])
 def test_no_alignment_is_promised_on_amd(function: Callable[..., Any], dtype: torch.dtype) -> None:
-    """AMD reads vectors at any address; the checked build refuses one whose pointer promises more than the element's."""
+    """AMD reads vectors at any address; the checked build refuses a pointer that promises more than the element's."""
     model, given = Op(function), inputs(function, 4, 256, dtype)
     written = write(captured(model, given))
     for case in ([off(given[0], 1)], inputs(function, 5, 167, dtype)):
