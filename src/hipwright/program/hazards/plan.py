@@ -130,5 +130,6 @@ def reinitialised(source: BlankedSource) -> Iterator[HazardMatch]:
                 continue
             path = dotted(node.func)
             if path and len(path) > 1 and _RANDOM.match(path[-1]):
-                message = f"{'.'.join(path)} draws new numbers; the reference's weights are what its model holds"
+                drawn = f"{'.'.join(path)} draws new numbers, which are right only where the reference draws the same"
+                message = f"{drawn}; its weights are what its model holds"
                 yield HazardMatch("parameter_reinit", message, 0, name == "prepare", node.lineno)
