@@ -43,14 +43,15 @@ def run(
     wave: int = 64,
     checked: bool = True,
     side: Side = "",
+    draws: bool = False,
 ) -> tuple[Any, dict[str, Any]]:
-    """(outputs, buffers after) of a program on the cpu target."""
+    """(outputs, buffers after) of a program on the cpu target. draws: it may call random operators."""
     parsed = parse(program.text)
     how = {"wave": wave, "checked": checked, "side": side}
     build = cpu.build(parsed.hip, parsed.defines(program.knobs), **how, cache=CACHE, unsafe=True)
     assert build.ok, build.log[:3000] + program.text
     launcher = CpuLauncher(str(CACHE.path(build.blob)), parsed.signatures, wave=wave)
-    plan = lower(parsed, program.knobs, state_table(model), launcher)
+    plan = lower(parsed, program.knobs, state_table(model), launcher, draws)
     with torch.no_grad():
         outputs = plan.forward(*inputs)
     return outputs, plan.tensors

@@ -56,7 +56,9 @@ _SWITCHED = {
 LIKE = ALWAYS - {"_sample_dirichlet", "_standard_gamma", "binomial", "multinomial", "poisson"} | {"native_dropout"}
 """Of those that draw, the ones that take of a tensor its form alone; but for `bernoulli` and `normal` of a tensor."""
 _FROM_VALUES = frozenset({"aten.bernoulli.default", "aten.bernoulli.Tensor"})
-_ROW_MAJOR = frozenset({"addmm", "baddbmm", "bmm", "embedding", "linear", "matmul", "mm"})
+_ROW_MAJOR = frozenset(
+    {"addmm", "baddbmm", "bmm", "embedding", "linear", "matmul", "mm", "new_empty", "new_full", "new_ones", "new_zeros"}
+)
 """Operators whose result lies row-major, however their arguments lie."""
 
 

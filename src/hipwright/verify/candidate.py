@@ -196,9 +196,9 @@ def with_case(verdict: Verdict, case: VerificationCase | None, header: Mapping[s
 
 
 def case_evidence(case: VerificationCase) -> dict[str, Any]:
-    """What identifies a case's inputs: workload, family, seed and shapes."""
+    """What identifies a case's inputs: workload, family, seed, shapes, and the seed of the draws if there are any."""
     shapes = [f"{t.dtype}{list(t.shape)}" for t in tensor_leaves(case.inputs)]
-    return {"workload": case.workload, "family": case.family, "seed": case.seed, "inputs": shapes}
+    return {"workload": case.workload, "family": case.family, "seed": case.seed, "inputs": shapes, **case.settings}
 
 
 # ---------------------------------------------------------------- judging
