@@ -14,7 +14,7 @@ from tests.engine.harness import Op, captured, run
 
 def drawn(text: str) -> list[str]:
     """The random operators that the plan calls, in order."""
-    return re.findall(r"aten\.(bernoulli|rand_like|native_dropout)\.", text[text.index("def forward") :])
+    return re.findall(r"aten\.(bernoulli|multinomial|rand_like|native_dropout)\.", text[text.index("def forward") :])
 
 
 def crossed(x: torch.Tensor) -> Any:
@@ -27,6 +27,14 @@ def crossed(x: torch.Tensor) -> Any:
 def test_draws_stay_in_the_modules_order() -> None:
     text = write(captured(Op(crossed), [torch.randn(4, 8)])).text
     assert drawn(text) == ["bernoulli", "rand_like", "native_dropout"]
+
+
+def test_a_draw_that_waits_for_a_view_stays_before_the_next() -> None:
+    """Views come last among the steps, so that the second draw could run while the first waits."""
+    model = Op(lambda x: (torch.multinomial(x.t(), 2), torch.rand_like(x) * 2))
+    text = write(captured(model, [torch.rand(4, 8)])).text
+    assert "x_0.t()" in text
+    assert drawn(text) == ["multinomial", "rand_like"]
 
 
 def test_values_are_the_modules_for_one_seed() -> None:
