@@ -204,6 +204,18 @@ def test_numbers_of_another_library_are_unscorable(call: str, made: Machine) -> 
     assert (found.status, found.fault) == ("unscorable", "task") and "Python's or NumPy's" in found.message
 
 
+def test_a_module_that_seeds_itself_is_unscorable(made: Machine) -> None:
+    source = task("", "torch.manual_seed(3)\n        return torch.tanh(x) * torch.rand(x.shape[1])", ROWS)
+    found = judged(made, source)
+    assert (found.status, found.fault) == ("unscorable", "task") and "seeds torch's generator itself" in found.message
+
+
+def test_a_generator_of_its_own_is_named(made: Machine) -> None:
+    setup = "self.g = torch.Generator().manual_seed(3)"
+    with pytest.raises(TaskError, match=r"such as a torch\.Generator"):
+        judged(made, task(setup, "return x * torch.rand(x.shape[1], generator=self.g)", ROWS))
+
+
 def test_a_draw_that_nothing_reads_is_named(made: Machine) -> None:
     source = task("", "torch.rand(5)\n        return x * torch.rand(x.shape[1])", ROWS)
     with pytest.raises(TaskError, match=r"torch.rand\(5\).* nothing reads"):

@@ -138,6 +138,11 @@ class Builder:
             return value
         if isinstance(value, (torch.memory_format, torch.layout, torch.device)):
             return str(value)
+        if isinstance(value, torch.Generator) or type(value).__name__ == "CustomObjArgument":
+            raise TaskError(
+                "cannot capture: an operator is given an object, such as a torch.Generator of the module's own",
+                hint="draw from torch's default generator",
+            )
         raise ValueError(f"an argument that cannot be written: {type(value).__name__}")
 
 

@@ -68,11 +68,13 @@ class VerificationCase:
 class SideEffects:
     """What the reference does beside its outputs.
 
-    draws: it draws random numbers; on_host: by Python's or NumPy's generator; written: inputs that it writes to.
+    draws: it draws random numbers; on_host: by Python's or NumPy's generator; seeds: it seeds torch's generator itself;
+    written: inputs that it writes to.
     """
 
     draws: bool
     on_host: bool
+    seeds: bool
     written: tuple[str, ...]
 
 
@@ -133,7 +135,12 @@ class CaseDraws:
                 given = self._base(self.first_workload(), "given")
                 info = self.handle.reference(given, self._state(USUAL), dtype="native")[2]
                 written = tuple(map(str, info.get("mutated_inputs") or ()))
-                self._known_effects = SideEffects(bool(info.get("random")), bool(info.get("host_random")), written)
+                self._known_effects = SideEffects(
+                    draws=bool(info.get("random")),
+                    on_host=bool(info.get("host_random")),
+                    seeds=bool(info.get("seeds_itself")),
+                    written=written,
+                )
             return self._known_effects
 
     @property

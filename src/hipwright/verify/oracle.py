@@ -186,6 +186,10 @@ class Oracle(CaseDraws):
             return "unscorable", (
                 "the reference draws from Python's or NumPy's generator, which no program can read: draw with torch"
             )
+        if effects.seeds:
+            return "unscorable", (
+                "the reference seeds torch's generator itself, which a program may not do: draw under the caller's seed"
+            )
         if effects.written:
             return "unscorable", (
                 f"the reference writes to its own input ({', '.join(effects.written)}), which a program may not do: "

@@ -88,13 +88,15 @@ class ReferenceModel:
             if exact:
                 run = _Run(self, inputs, state, exact=True, close=close, seed=seed, forms=forms)
         outputs, buffers = run.outputs(), run.buffers()
+        other = self._again(inputs, state, run) if run.drew else None
         # that a reference draws does not suffice: dropout with p = 0 may draw
-        random = bool(run.drew) and not _same((outputs, buffers), self._again(inputs, state, run))
+        random = other is not None and not _same((outputs, buffers), (other.outputs(), other.buffers()))
         info: dict[str, Any] = {
             "seconds": run.seconds,
             "aliases": run.aliases(),
             "random": random,
             "host_random": random and run.drew == "host",
+            "seeds_itself": other is not None and run.drew == "torch" and run.generator == other.generator,
             "generator": run.generator,
             "mutated_inputs": run.mutated(),
             "reference_dtype": "float64" if exact else "native",
@@ -103,10 +105,9 @@ class ReferenceModel:
             info["inputs_after"] = tree_from_torch(run.args)
         return outputs, buffers, info
 
-    def _again(self, inputs: Tree, state: Tree, run: _Run) -> tuple[Tree, dict[str, HostTensor]]:
+    def _again(self, inputs: Tree, state: Tree, run: _Run) -> _Run:
         """The same run under another seed."""
-        other = _Run(self, inputs, state, exact=run.exact, seed=run.seed + 1, forms=run.forms)
-        return other.outputs(), other.buffers()
+        return _Run(self, inputs, state, exact=run.exact, seed=run.seed + 1, forms=run.forms)
 
 
 class _Run:
