@@ -15,9 +15,11 @@ SECONDS = 3.0
 ALWAYS = (
     "acceptance/test_examples.py",
     "audit/test_audit.py::test_no_candidate_deceives_the_verifier",
+    "benchmarks/test_corpora.py",
     "docs/",
 )
-"""Beginnings of tests that every run holds: the corpus of hostile programs, the examples, the commands of the pages."""
+"""Beginnings of tests that every run holds: the hostile programs, the examples, a sample of the corpora of other
+people's modules, the commands of the pages."""
 FILE = Path(__file__).resolve().parents[1] / "tests" / "slowest.txt"
 
 
