@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -41,6 +43,8 @@ class Outline:
 
 
 _SERVICE = "hipwright.task.host.server:TaskHost"
+NUMBERED = 8
+"""States that are not sent again: a verification has three, and each of them nudged."""
 _LIMITS = Limits(wall_s=120.0, memory_mb=16384)
 _HOST_CPU_S = 24 * 3600.0
 
@@ -88,6 +92,8 @@ class TaskHandle:
         self._limits = Limits(wall_s=limits.wall_s, cpu_s=_HOST_CPU_S, memory_mb=limits.memory_mb)
         self._session: Session | None = None
         self._lock = threading.RLock()
+        self._numbered: OrderedDict[int, tuple[int, Tree]] = OrderedDict()  # states and their numbers, by id
+        self._numbers = count()
         try:
             reply = self._ask("describe")[0]
             found = reply["workloads"]
@@ -207,13 +213,28 @@ class TaskHandle:
         long.
         """
         header = {"dtype": dtype, "close": close, **({} if draw is None else {"seed": draw})}
-        outputs, buffers, info = self._ask("run", header, [inputs, state])[1]
+        outputs, buffers, info = self._ask_run(header, inputs, state)
         return outputs, buffers, info
 
     def special(self, inputs: Tree, state: Tree) -> dict[str, Any]:
         """What the reference's own calls on these inputs say about values (`verify.inputs.Special.of`)."""
-        told = self._ask("run", {"dtype": "native", "close": "", "special": True}, [inputs, state])[1][2]
+        told = self._ask_run({"dtype": "native", "close": "", "special": True}, inputs, state)[2]
         return dict(told["special"])
+
+    def _ask_run(self, header: dict[str, Any], inputs: Tree, state: Tree) -> Any:
+        """The reply to "run". A state is sent once, as long as the host keeps it."""
+        with self._lock:
+            known, place = None, id(state)
+            if place not in self._numbered:
+                self._numbered[place], known = (next(self._numbers), state), state  # kept alive: its id is its own
+            self._numbered.move_to_end(place)
+            if len(self._numbered) > NUMBERED:
+                self._numbered.popitem(last=False)
+            header = {**header, "token": self._numbered[place][0]}
+            reply, told = self._ask("run", header, [inputs, known])
+            if reply.get("unknown_state"):
+                told = self._ask("run", header, [inputs, state])[1]
+            return told
 
     def capture(self, workload: str = "given") -> dict[str, Any]:
         """The engine's graph (hipwright.capture.forward) on a workload. Raises TaskError if it cannot be captured."""

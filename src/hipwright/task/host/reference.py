@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from hipwright.errors import TaskError
 from hipwright.task.host import state as states
 from hipwright.task.host.double_precision import LARGEST, float64, widen
 from hipwright.task.host.load import SUPPORTED, TaskModule, seed_everything
+from hipwright.task.host.prepared import PreparedModels
 from hipwright.task.host.random_draws import DrawForm, DrawRecorder, NotedDraws
 from hipwright.task.host.special import SpecialValues
 from hipwright.task.host.ties import TieMarker
@@ -35,6 +37,7 @@ class ReferenceModel:
         self.file = file
         self._template: torch.nn.Module | None = None
         self._draw_forms: dict[Shapes, list[DrawForm]] = {}
+        self.prepared = PreparedModels(self.model)
 
     def model(self, state: Tree | None = None) -> torch.nn.Module:
         """A new model, set to a state table."""
@@ -57,38 +60,42 @@ class ReferenceModel:
         *,
         special: bool = False,
         seed: int = RUN_SEED,
+        token: int | None = None,
     ) -> tuple[Tree, dict[str, HostTensor], dict[str, Any]]:
         """(outputs, buffers after, info) as `TaskHandle.reference` documents them.
 
-        special: info["special"] is what the run's own calls say about values (`SpecialValues.told`).
+        special: info["special"] is what the run's own calls say about values (`SpecialValues.told`). token: the number
+        of the state, by which a model that is set to it is found again.
         """
+        start = _Start(self, inputs, state, token)
         if special:
             recorder = SpecialValues(self.file.source)
-            run = _Run(self, inputs, state, exact=False, mode=recorder)
+            run = _Run(start, exact=False, mode=recorder)
             return run.outputs(), run.buffers(), {"special": recorder.told()}
         if dtype == "native":
-            return self._run(inputs, state, seed, exact=False)
+            return self._run(start, seed, exact=False)
         try:
-            return self._run(inputs, state, seed, exact=True, close=close)
+            return self._run(start, seed, exact=True, close=close)
         except TaskError:
             # an operator without a float64 kernel: return the native result, marked as such
-            outputs, buffers, info = self._run(inputs, state, seed, exact=False)
+            outputs, buffers, info = self._run(start, seed, exact=False)
             return outputs, buffers, {**info, "reference_dtype": "native"}
 
     def _run(
-        self, inputs: Tree, state: Tree, seed: int, *, exact: bool, close: str = ""
+        self, start: _Start, seed: int, *, exact: bool, close: str = ""
     ) -> tuple[Tree, dict[str, HostTensor], dict[str, Any]]:
-        shapes = tuple(leaf.shape for leaf in tensor_leaves(inputs))
+        shapes = tuple(leaf.shape for leaf in tensor_leaves(start.inputs))
         forms = self._draw_forms.get(shapes, [])
-        run = _Run(self, inputs, state, exact=exact, close=close, seed=seed, forms=forms)
+        run = _Run(start, exact=exact, close=close, seed=seed, forms=forms)
         if not forms and run.drew == "torch":
             recorder = DrawRecorder()
-            _Run(self, inputs, state, exact=False, seed=seed, mode=recorder)
+            _Run(start, exact=False, seed=seed, mode=recorder)
             forms = self._draw_forms[shapes] = recorder.forms
             if exact:
-                run = _Run(self, inputs, state, exact=True, close=close, seed=seed, forms=forms)
+                run = _Run(start, exact=True, close=close, seed=seed, forms=forms)
         outputs, buffers = run.outputs(), run.buffers()
-        other = self._again(inputs, state, run) if run.drew else None
+        # under another seed
+        other = _Run(start, exact=run.exact, seed=run.seed + 1, forms=run.forms) if run.drew else None
         # that a reference draws does not suffice: dropout with p = 0 may draw
         random = other is not None and not _same((outputs, buffers), (other.outputs(), other.buffers()))
         info: dict[str, Any] = {
@@ -105,9 +112,15 @@ class ReferenceModel:
             info["inputs_after"] = tree_from_torch(run.args)
         return outputs, buffers, info
 
-    def _again(self, inputs: Tree, state: Tree, run: _Run) -> _Run:
-        """The same run under another seed."""
-        return _Run(self, inputs, state, exact=run.exact, seed=run.seed + 1, forms=run.forms)
+
+@dataclass(frozen=True)
+class _Start:
+    """What every run of one request begins with. token: the number of the state, None where it has none."""
+
+    reference: ReferenceModel
+    inputs: Tree
+    state: Tree
+    token: int | None
 
 
 class _Run:
@@ -120,9 +133,7 @@ class _Run:
 
     def __init__(
         self,
-        reference: ReferenceModel,
-        inputs: Tree,
-        state: Tree,
+        begun: _Start,
         *,
         exact: bool,
         close: str = "",
@@ -130,14 +141,14 @@ class _Run:
         mode: AbstractContextManager[Any] | None = None,
         forms: Sequence[DrawForm] = (),
     ) -> None:
-        self.file = reference.file
+        self.file = begun.reference.file
         self.exact, self.seed, self.forms = exact, seed, forms
-        self.model = reference.model(state)
-        self._known = frozenset(state["buffers"])
-        self.args: list[Any] = tree_to_torch(_own(inputs))
+        prepared = begun.reference.prepared
+        self.model = prepared.begin(begun.token, begun.state, exact)
+        self._known = frozenset(begun.state["buffers"])
+        self.args: list[Any] = tree_to_torch(_own(begun.inputs))
         largest = torch.finfo(getattr(torch, close)).max if close else largest_number(self.args)
         if exact:
-            states.to_double(self.model)
             cache: dict[int, torch.Tensor] = {}
             self.args = map_torch(self.args, lambda tensor: widen(tensor, cache))
         own = [tensor for _, tensor in named_leaves("inputs", self.args)]
@@ -154,6 +165,7 @@ class _Run:
         after = _generators()
         self.drew = "" if before == after else "torch" if before[1:] == after[1:] else "host"
         self.generator = sha256(after[0]).hexdigest()
+        prepared.end(begun.token, exact)
 
     def outputs(self) -> Tree:
         """The result as a tree; raises TaskError for a leaf that cannot be compared."""

@@ -31,6 +31,7 @@ from hipwright.task.host.leaves import (
 )
 from hipwright.task.host.load import SUPPORTED, TaskModule
 from hipwright.task.host.meta_model import HOW, MetaModel, without_data
+from hipwright.task.host.prepared import KeptStates
 from hipwright.task.host.reference import ReferenceModel, named_leaves
 from hipwright.task.host.shape_probe import ShapeProbe
 from hipwright.tensors import Tree
@@ -56,6 +57,7 @@ class TaskHost:
         self.file = TaskModule(init["name"], init["source"])
         _phase("Model(...)")
         self.reference = ReferenceModel(self.file)
+        self._states = KeptStates()
         self._parameters = sum(tensor.numel() for _, tensor in states.parameters(self.reference.model()))
         self.meta_model = MetaModel(init["name"], init["source"])
         self._first: list[Any] | None = None  # the first workload's inputs without data
@@ -281,9 +283,15 @@ class TaskHost:
             ) from None
 
     def run(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
-        """The reference on bundle = [inputs, state], header as in `ReferenceModel.run`: [outputs, buffers, info]."""
+        """The reference on bundle = [inputs, state], header as in `ReferenceModel.run`: [outputs, buffers, info].
+
+        A state that was sent before may be None; {"unknown_state": True} where it is not kept any more.
+        """
         _phase("forward")
         inputs, state = bundle
+        state = self._states.known(header["token"], state)
+        if state is None:
+            return {"unknown_state": True}, None
         return {}, list(self.reference.run(inputs, state, **header))
 
     def capture(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:

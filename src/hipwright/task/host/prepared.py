@@ -1,0 +1,113 @@
+"""Models that are set to a state, kept between runs of the reference: setting 60 million parameters takes a second.
+
+A run begins on a copy that shares the parameters and has buffers and attributes of its own. A forward that writes to
+its parameters is noticed afterwards, and the model is made again. Runs in the task host.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Callable
+
+import torch
+
+from hipwright.task.host import state as states
+from hipwright.tensors import Tree, tensor_leaves
+
+STATE_BYTES = 1 << 30
+MODEL_BYTES = 3 << 30
+"""What is kept at most of states, and of models that are set to one."""
+
+Key = tuple[int, bool]
+
+
+class KeptStates:
+    """State tables by the number that the parent gave them, the latest used up to `STATE_BYTES`."""
+
+    def __init__(self) -> None:
+        self._states: OrderedDict[int, Tree] = OrderedDict()
+
+    def known(self, token: int, state: Tree | None) -> Tree | None:
+        """The state of a number; None where it is not kept. state: where it is given, it is kept from now on.
+
+        The least recently used make room, and a state itself that is too large.
+        """
+        state = self._states.pop(token, None) if state is None else state
+        if state is not None:
+            self._states[token] = state
+        while sum(map(_bytes_of_state, self._states.values())) > STATE_BYTES:
+            self._states.popitem(last=False)
+        return state
+
+
+class PreparedModels:
+    """Models by the number of their state, and whether they are in float64. make: a new model, set to a state."""
+
+    def __init__(self, make: Callable[[Tree], torch.nn.Module]) -> None:
+        self._make = make
+        self._models: OrderedDict[Key, _Prepared] = OrderedDict()
+
+    def begin(self, token: int | None, state: Tree, exact: bool) -> torch.nn.Module:
+        """A model for one run; `exact` in float64. token: None for a state that has no number."""
+        if token is None:
+            return self._made(state, exact)
+        key = token, exact
+        kept = self._models.get(key) or _Prepared(self._made(state, exact))
+        found = kept.copy() if kept.bytes <= MODEL_BYTES else kept.model
+        if found is None:  # not every module can be copied
+            return kept.model
+        if found is not kept.model:
+            self._models[key] = kept
+            self._models.move_to_end(key)
+        while sum(one.bytes for one in self._models.values()) > MODEL_BYTES:
+            self._models.popitem(last=False)
+        return found
+
+    def end(self, token: int | None, exact: bool) -> None:
+        """Forgets the model of a run whose parameters are not as they were."""
+        if token is not None and (kept := self._models.get((token, exact))) is not None and kept.changed():
+            del self._models[token, exact]
+
+    def _made(self, state: Tree, exact: bool) -> torch.nn.Module:
+        model = self._make(state)
+        if exact:
+            states.to_double(model)
+        return model
+
+
+class _Prepared:
+    """One model. bytes: of its parameters."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.model = model
+        self._parameters = list(dict.fromkeys(tensor for _, tensor in states.parameters(model)))
+        self.bytes = sum(tensor.numel() * tensor.element_size() for tensor in self._parameters)
+        self._before = self._marks() if self.bytes <= MODEL_BYTES else []
+
+    def copy(self) -> torch.nn.Module | None:
+        """A copy that shares the parameters; None where the module cannot be copied."""
+        try:
+            return copy.deepcopy(self.model, {id(tensor): tensor for tensor in self._parameters})
+        except Exception:
+            return None
+
+    def changed(self) -> bool:
+        """Whether a parameter was written to, replaced, or has a gradient."""
+        return self._marks() != self._before
+
+    def _marks(self) -> list[tuple[int, int, bool, int]]:
+        return [(one.data_ptr(), one._version, one.grad is None, _sum_of_bits(one)) for one in self._parameters]
+
+
+def _sum_of_bits(tensor: torch.Tensor) -> int:
+    """A sum over the bits: `tensor.data` is written to without another version."""
+    flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    for wide in (torch.int64, torch.int32, torch.int16):
+        if flat.numel() % wide.itemsize == 0:
+            return int(flat.view(wide).sum(dtype=torch.int64))
+    return int(flat.sum(dtype=torch.int64))
+
+
+def _bytes_of_state(state: Tree) -> int:
+    return sum(leaf.storage.nbytes for leaf in tensor_leaves((state["params"], state["buffers"])))

@@ -1,0 +1,80 @@
+"""Runs of the reference that begin on a kept model: each is as the first."""
+
+from task_files import FILES
+
+from hipwright.task import open_task
+from hipwright.task.handle import NUMBERED
+from hipwright.task.host import prepared
+from hipwright.tensors import Tree
+
+
+def same(one, other) -> bool:
+    return one.bits().tobytes() == other.bits().tobytes()
+
+
+def test_a_forward_that_writes_to_its_parameters_begins_anew(load):
+    handle = load("writes_to_itself")
+    inputs, state = handle.inputs("given", 0), handle.init_state(0)
+    first = handle.reference(inputs, state)
+    for dtype in ("float64", "native", "float64"):
+        again = handle.reference(inputs, state, dtype=dtype)
+        assert again[1]["calls"].to_f64() == 1
+        if dtype == "float64":
+            assert same(again[0], first[0])
+
+
+def test_a_state_is_sent_once_and_again_where_the_host_has_lost_it(load, monkeypatch):
+    handle = load("linear_gelu")
+    sent: list[bool] = []
+    ask = handle._ask
+
+    def counted(method: str, header: dict, bundle: Tree):
+        sent.append(bundle[1] is not None)
+        return ask(method, header, bundle)
+
+    inputs, states = handle.inputs("given", 0), [handle.init_state(0) for _ in range(2)]
+    first = handle.reference(inputs, states[0])[0]
+    monkeypatch.setattr(handle, "_ask", counted)
+    assert same(handle.reference(inputs, states[0])[0], first) and sent == [False]
+    handle.reference(inputs, states[1])
+    assert sent == [False, True]
+    handle.close()  # the next call starts another host
+    sent.clear()
+    assert same(handle.reference(inputs, states[0])[0], first) and sent == [False, True]
+
+
+def test_many_states_do_not_pile_up(zygote):
+    with open_task(FILES / "linear_gelu.py", zygote) as handle:
+        inputs = handle.inputs("given", 0)
+        states = [handle.init_state(number) for number in range(NUMBERED + 3)]
+        wanted = [handle.reference(inputs, state)[0] for state in states]
+        assert len(handle._numbered) == NUMBERED
+        for state, want in zip(states, wanted, strict=True):
+            assert same(handle.reference(inputs, state)[0], want)
+
+
+def test_kept_models_and_states_stay_within_their_bytes(monkeypatch):
+    import torch
+
+    made = []
+
+    def make(state: Tree) -> torch.nn.Module:
+        made.append(state)
+        return torch.nn.Linear(8, 8)
+
+    models = prepared.PreparedModels(make)
+    size = sum(p.numel() * 4 for p in torch.nn.Linear(8, 8).parameters())
+    monkeypatch.setattr(prepared, "MODEL_BYTES", 2 * size)
+    first = models.begin(0, "a", False)
+    assert models.begin(0, "a", False).weight is first.weight and made == ["a"]
+    models.begin(1, "b", False), models.begin(2, "c", False), models.begin(0, "a", False)
+    assert made == ["a", "b", "c", "a"]
+    first = models.begin(0, "a", False)
+    with torch.no_grad():
+        first.weight.data[0] += 1
+    models.end(0, False)
+    models.begin(0, "a", False)
+    assert made[4:] == ["a"]
+    monkeypatch.setattr(prepared, "MODEL_BYTES", size - 1)
+    models.begin(5, "d", False), models.begin(5, "d", False)
+    assert made[5:] == ["d", "d"]
