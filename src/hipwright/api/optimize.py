@@ -14,6 +14,7 @@ from hipwright.api.inputs import TaskSource, no_inputs, task_source
 from hipwright.api.models import ModelOptions
 from hipwright.api.outcome import last_rejection
 from hipwright.api.result import Result
+from hipwright.api.runs.faults import keep_run_faults
 from hipwright.api.task_engine import TaskEngine, task_engine
 from hipwright.api.workbench import open_workbench
 from hipwright.archive import Archive, show
@@ -201,6 +202,8 @@ def _search(archive: Archive, bench: Workbench, request: SearchRequest, plan: _P
             found = search.run(archive, run, task, **options)
         else:
             found = search.resume(archive, run.id, task, **options)
+    if kept := keep_run_faults(archive, engine, task.name, run.id):
+        listener("stage", {"text": f"{kept} faults of the engine are kept: `hipwright runs faults`"})
     return _result(archive, request, engine, cache, task, found, listener)
 
 

@@ -2,6 +2,7 @@
 
 from hipwright.archive.damage import DamagedRow
 from hipwright.archive.export import export
+from hipwright.archive.faults import EngineFault, FaultCheck, Reproducer
 from hipwright.archive.log import Called, Confirmed, Evaluated, Finished, Proposed, RunLog, as_stored, read_log
 from hipwright.archive.query import RunComparison, RunDetail, RunSummary, TrialDetail, compare, list_runs, show
 from hipwright.archive.readable import check, readable_log
@@ -12,10 +13,13 @@ __all__ = [
     "Called",
     "Confirmed",
     "DamagedRow",
+    "EngineFault",
     "Evaluated",
+    "FaultCheck",
     "Finished",
     "LogEntry",
     "Proposed",
+    "Reproducer",
     "RunComparison",
     "RunDetail",
     "RunLog",

@@ -8,6 +8,7 @@ The events of a search, in the order they are appended:
     decided    n          the Decision; a whole round in one transaction
     confirmed  n          the winner verified again on fresh inputs
     call_reserved, call_released, call_settled, call_refused  n   a language model's call (docs/llm-budget.md)
+    fault, fault_checked  what the engine's first answer was refused for, and its file run alone (archive/faults.py)
     interrupted, resumed  not part of the outcome
     finished              the reason and the best program
 """
@@ -21,6 +22,7 @@ from typing import Any
 import msgspec
 
 from hipwright.archive.choice_names import current_choices, current_notes
+from hipwright.archive.faults import EngineFault, add_fault
 from hipwright.errors import InfrastructureError
 from hipwright.records import Decision, Evaluation, Event, Expansion, Record
 
@@ -128,6 +130,7 @@ class RunLog:
     decided: dict[int, Decision] = field(default_factory=dict)
     confirmed: dict[int, Confirmed] = field(default_factory=dict)
     called: dict[str, Called] = field(default_factory=dict)
+    faults: list[EngineFault] = field(default_factory=list)
     finished: Finished | None = None
     resumes: int = 0
     clock_started: float = 0.0
@@ -160,6 +163,8 @@ class RunLog:
             self.finished = Finished.from_dict(event.data)
         elif event.kind == "resumed":
             self.resumes += 1
+        else:
+            add_fault(self.faults, event.kind, event.data, event.clock)
 
 
 def as_stored(evaluation: Evaluation) -> Evaluation:

@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 
 from hipwright.archive.damage import ROW_ERRORS, WHY_LIMIT, DamagedRow, printable, read_record, why_damaged
+from hipwright.archive.faults import Reproducer
 from hipwright.archive.log import RunLog
 from hipwright.archive.store import Archive
 from hipwright.errors import InfrastructureError
 from hipwright.records import Program, Record, Task
 
-_KINDS: dict[str, type[Record]] = {"Program": Program, "Task": Task}
+_KINDS: dict[str, type[Record]] = {"Program": Program, "Task": Task, "Reproducer": Reproducer}
 
 
 def readable_log(archive: Archive, run: str) -> RunLog:

@@ -39,9 +39,9 @@ def export(
 ) -> int:
     """Write a run as JSON lines, or a program as something that PyTorch code can import (docs/ship.md)."""
     if program is None and form is None:
-        from hipwright.cli import runs
+        from hipwright.cli.runs import queries
 
-        return runs.export(what, canonical=canonical, records=records, out=out, json_mode=json_mode)
+        return queries.export(what, canonical=canonical, records=records, out=out, json_mode=json_mode)
     if program is None or canonical or records:
         raise BadInput("a program is exported as TASK PROGRAM --format F; --canonical and --records are for runs")
     from hipwright.api.ship.package import FORMATS

@@ -31,12 +31,12 @@ from hipwright.cli import (
     mcp,
     optimize,
     profile,
-    runs,
     score,
     synth,
     train,
 )
 from hipwright.cli.output import print_error, print_json
+from hipwright.cli.runs import queries
 from hipwright.disk import file_error
 from hipwright.errors import HipwrightError
 from hipwright.stopping import KEPT, StopSignals, end_process, interrupted_code, interrupted_object
@@ -61,11 +61,11 @@ app.command("profile")(profile.profile)
 app.command("audit")(audit.audit)
 app.command("ablate")(ablate.ablate)
 app.command("synth")(synth.synth)
-app.command("runs")(runs.runs)
-app.command("show")(runs.show)
-app.command("compare")(runs.compare)
+app.command("show")(queries.show)
+app.command("compare")(queries.compare)
 app.command("export")(export.export)
 app.command("mcp")(mcp.mcp)
+app.add_typer(queries.app, name="runs")
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(train.app, name="train")
 

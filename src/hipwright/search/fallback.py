@@ -179,12 +179,15 @@ def named_kernel(evaluation: Evaluation, kernels: Sequence[str]) -> str:
         verdict = result.verdict
         if verdict is None or verdict.passed:
             continue
-        evidence: Mapping[str, Any] = verdict.evidence
-        note = evidence.get("note")
-        name = evidence.get("kernel") or (note.get("kernel") if isinstance(note, Mapping) else "")
-        if found := _kernel_called(str(name or ""), kernels):
+        if found := _kernel_called(evidence_kernel(verdict.evidence), kernels):
             return found
     return ""
+
+
+def evidence_kernel(evidence: Mapping[str, Any]) -> str:
+    """The function that a refused verdict's evidence names, "" for none."""
+    note = evidence.get("note")
+    return str(evidence.get("kernel") or (note.get("kernel") if isinstance(note, Mapping) else "") or "")
 
 
 def _kernel_called(name: str, kernels: Sequence[str]) -> str:

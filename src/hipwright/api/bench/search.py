@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from hipwright import search
 from hipwright.api.outcome import given_up, last_rejection
-from hipwright.api.task_engine import task_engine
+from hipwright.api.runs.faults import keep_run_faults
+from hipwright.api.task_engine import TaskEngine, task_engine
 from hipwright.archive import Archive, show
 from hipwright.errors import ProviderError, WorkerError
 from hipwright.evaluation.bench import ModelSample
@@ -83,7 +84,8 @@ class SearchedProgram:
 
 def engine_search(setup: SearchSetup, bench: Workbench) -> SearchedProgram:
     """The best program of a search by the engine alone. Raises WorkerError where it was stopped."""
-    return _searched(setup, bench, task_engine(bench).source)
+    engine = task_engine(bench)
+    return _searched(setup, bench, engine, engine.source)
 
 
 def pipeline_search(
@@ -105,14 +107,15 @@ def pipeline_search(
     client = SampleClient(logged.client, logged.log, " ".join(lineup.specs()), sample, models.temperature)
     roles = frozenset(one.role for one in lineup.members if one.role)
     tools = Tools(client, lineup, task, task.source, setup.targets, setup.archive, llm_roles=roles)
-    author = EngineAuthor(task_engine(bench).source, settings, setup.targets)
+    engine = task_engine(bench)
+    author = EngineAuthor(engine.source, settings, setup.targets)
     source = Pipeline(author, LlmAuthor(tools), settings, llm_screener(tools))
     seed = int(content_key("bench pipeline", str(setup.seed), task.name, str(sample))[:7], 16)
-    found = _searched(replace(setup, seed=seed, settings={"agents": settings}), bench, source)
+    found = _searched(replace(setup, seed=seed, settings={"agents": settings}), bench, engine, source)
     return replace(found, asked=client.asked(isinstance(found.program, Program)))
 
 
-def _searched(setup: SearchSetup, bench: Workbench, source: ProposalSource) -> SearchedProgram:
+def _searched(setup: SearchSetup, bench: Workbench, engine: TaskEngine, source: ProposalSource) -> SearchedProgram:
     task = bench.handle.task
     stages = [""]
 
@@ -121,6 +124,7 @@ def _searched(setup: SearchSetup, bench: Workbench, source: ProposalSource) -> S
             stages.append(str(data.get("text")))
 
     found = search_task(setup, bench, source, listener=listen)
+    keep_run_faults(setup.archive, engine, task.name, found.run)
     if found.reason == "provider":
         raise ProviderError(f"the search was {stages[-1]}", retryable=True, hint="--resume asks again")
     if found.interrupted:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,20 +13,32 @@ from hipwright.api.plain import clean
 from hipwright.cli import exit_codes
 from hipwright.cli.options import Json, RunName
 from hipwright.cli.output import CommandOutput
+from hipwright.cli.runs.damaged import plain_rows, say_damaged
+from hipwright.cli.runs.faults import faults
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
-    from hipwright.archive import DamagedRow, RunSummary, TrialDetail
+    from hipwright.archive import RunSummary, TrialDetail
 
 
+app = typer.Typer(invoke_without_command=True)
+app.command("faults")(faults)
+
+
+@app.callback()
 def runs(
+    context: typer.Context,
     check: Annotated[bool, typer.Option("--check", help="Read every row of the archive; exit 3 for a damaged one.")] = (
         False
     ),
     json_mode: Json = False,
 ) -> int:
     """List all runs, newest first."""
-    from hipwright.api.runs import check_archive, list_runs
+    if context.invoked_subcommand is not None:
+        if check or json_mode:
+            raise BadInput("options of `hipwright runs faults` follow its name")
+        return 0
+    from hipwright.api.runs.queries import check_archive, list_runs
 
     output, home = CommandOutput(json_mode=json_mode), config.home()
     if check:
@@ -50,23 +61,10 @@ def runs(
     return 0
 
 
-def plain_rows(damaged: Sequence[DamagedRow]) -> list[dict[str, Any]]:
-    """Damaged rows as plain JSON types."""
-    return [row.to_dict() for row in damaged]
-
-
-def say_damaged(output: CommandOutput, damaged: Sequence[DamagedRow], limit: int = 5) -> None:
-    """A line on stderr for each damaged row, `limit` at most."""
-    for row in damaged[:limit]:
-        output.say(f"skipped, cannot be read: {row.text}")
-    if len(damaged) > limit:
-        output.say(f"and {len(damaged) - limit} more: hipwright runs --check")
-
-
 def show(run: RunName, json_mode: Json = False) -> int:
     """One run: its winner, how the search came to it, and what it cost."""
     from hipwright.api.outcome import not_measured
-    from hipwright.api.runs import run_detail
+    from hipwright.api.runs.queries import run_detail
 
     output = CommandOutput(json_mode=json_mode)
     detail, models, damaged = run_detail(run)
@@ -98,7 +96,7 @@ def compare(
     json_mode: Json = False,
 ) -> int:
     """Two runs side by side, and how their winners' sources differ."""
-    from hipwright.api.runs import compare_runs
+    from hipwright.api.runs.queries import compare_runs
 
     output, (found, damaged) = CommandOutput(json_mode=json_mode), compare_runs(first, second)
     say_damaged(output, damaged)
@@ -135,7 +133,7 @@ def export(
     import json
 
     from hipwright.api.files import prepare_folder, write_file
-    from hipwright.api.runs import export_run
+    from hipwright.api.runs.queries import export_run
 
     output = CommandOutput(json_mode=json_mode)
     if records and canonical:

@@ -1,0 +1,1 @@
+"""Commands on the archive: runs listed, shown, compared and exported (queries.py), and faults (faults.py)."""
