@@ -16,6 +16,7 @@ COMMANDS = {
     "build-time": "benchmarks.commands.build_time",
     "candidate-time": "benchmarks.commands.candidate_time",
     "compare": "benchmarks.commands.compare",
+    "fuzz": "benchmarks.commands.fuzz",
     "host-cost": "benchmarks.commands.host_cost",
     "judge-rate": "benchmarks.commands.judge_rate",
     "knobs": "benchmarks.commands.knobs",

@@ -92,3 +92,11 @@ def test_builds() -> None:
     builds(Op(backwards), [t.bfloat16() for t in large])
     builds(Op(scaled), [torch.empty(4, 1 << 22)] * 2)
     builds(Op(twice), [torch.empty(64, 512, 512)] * 2)
+
+
+@pytest.mark.parametrize("shape", [(1,), (5, 1), (3, 1, 4)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_rows_of_one_element_are_stored_by_one_thread(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    at = 1 if len(shape) > 1 else 0
+    check(Op(lambda x: torch.cumsum(x, at)), [draw(*shape, dtype=dtype)])
+    check(Op(lambda x: torch.cumsum(x, at).transpose(0, -1) * 2), [draw(*shape, dtype=dtype)])

@@ -67,6 +67,8 @@ class Body:
         values = [m.value for m in group.members]
         self.loads = sorted({e.attr[0] for e in walk(values) if e.op == "load"})
         self.stored = [m for m in group.members if m.item.name in need.stores]
+        self.overwritten = {need.stores[m.item.name][0] for m in self.stored} & set(self.loads)
+        self.active = ""  # the condition of a thread that has a row of its own, where others repeat the last one
         self.index_type = "int" if self._fits() else "long"
         self.emit = Emitter(self._read, self._row, self.index_type)
         self.emit.rounding = Rounding({item.name for item in context.items if item.kind in ("red", "scan")})
@@ -117,7 +119,16 @@ class Body:
         return sorted(found)
 
     def _read(self, e: E, position: str) -> str:
-        return f"{self.pointers[e.attr[0]]}[{position}]"
+        text = f"{self.pointers[e.attr[0]]}[{position}]"
+        if guard := self.reading_guard(e.attr[0]):
+            return f"({guard} ? {text} : {STORAGE[e.attr[2]]}(0.0f))"
+        return text
+
+    def reading_guard(self, buffer: str) -> str:
+        """The condition under which a thread may read a buffer, "" for always: a thread that repeats another's row
+        must not read what that one overwrites.
+        """
+        return self.active if buffer in self.overwritten else ""
 
     def _row(self, name: str) -> str:
         return self.rows[name]

@@ -232,7 +232,7 @@ class Sweep:
         function = "load_unaligned_tile" if self.unaligned and function == "load_tile" else function
         function = "load_row_interior" if self.offset else function
         body.emit.used.add(function)
-        arguments = tile.arguments(body, access)
+        arguments = tile.arguments(body, access, guard=body.reading_guard(e.attr[0]))
         body.emit.line(f"const auto {name} = {function}<{tile.shape}>({offset(pointer, access.start)}, {arguments});")
         return name
 

@@ -105,6 +105,7 @@ class RowScope:
         block = f"{layout.threads}"
         if layout.mapping == "lanes":
             self.threads = Threads("lane", layout.share, "active")
+            self.body.active = "active"
             emit.line(f"const int lane = threadIdx.x % {layout.share};")
             emit.line(
                 f"const {kind} first = blockIdx.x * ({kind})({block} / {layout.share}) + threadIdx.x / {layout.share};"
@@ -118,6 +119,7 @@ class RowScope:
         """Emits the way to columns: neighbouring threads take vectors of them, rows of threads share their elements."""
         emit, kind, layout = self.emit, self.body.index_type, self.layout
         self.threads = Threads("lane", f"({layout.threads} / {layout.share})", "active", columns=True)
+        self.body.active = "active"
         width, lines = emit.position(self.row_width), emit.position(self.lines)
         groups = f"cdiv({to_python(self.lines)} * cdiv({to_python(self.row_width)}, {layout.vec}), {layout.share})"
         block = "blockIdx.x"

@@ -89,7 +89,8 @@ class RowScan:
         s.sweep.declare_stores(body, body.stored, s.extent, columns=False)
         emit.line("#pragma unroll")
         emit.open(f"for (int k = 0; k < {s.extent}; ++k)")
-        if s.following:
+        by_element = any(m.item.name not in s.sweep.stores for m in body.stored)
+        if s.following or by_element:
             emit.line("if (k >= count) continue;")
             s.declare_row_index()
         s.write_outputs(value, "k")
