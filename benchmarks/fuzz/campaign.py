@@ -25,7 +25,7 @@ BATCH = 5
 SHRINK_S = 60.0
 """Seconds after a fault was found in which smaller graphs are tried."""
 BY_VALUE = ("wrong_value",)
-"""Faults that are judged again, as the quick judgement's tolerance is a rough one; others are evidence by themselves."""
+"""Faults that are judged again, as the quick judgement's tolerance is rough; others are evidence by themselves."""
 RECORD = "record.jsonl"
 DIED = "process_died"
 """The fault of a graph with which the process ended."""

@@ -13,6 +13,7 @@ Make = Callable[[GraphSketch], Value]
 FAMILIES: dict[str, tuple[Make, ...]] = {
     "pointwise": (operators.unary, operators.binary),
     "packed": (operators.packed,),
+    "integers": (operators.whole,),
     "rows": (operators.norm,),
     "reductions": (operators.reduction,),
     "scan": (operators.scan,),

@@ -243,3 +243,44 @@ def in_place(s: GraphSketch) -> Value:
     where = s.one_of(("", "[..., :1]")) if x.rank else ""
     s.statement(f"{kept.name}{where}{s.one_of(('.mul_(2.0)', '.add_(0.5)', '.clamp_(min=0.0)', '.fill_(0.25)'))}")
     return kept
+
+
+WHOLE = (
+    "{0} + {0}",
+    "{0} * 3 - 1",
+    "{0} // 3",
+    "{0} % 5",
+    "torch.bitwise_xor({0}, {0} >> 1)",
+    "torch.where({0} > 3, {0}, {0} * 2)",
+    "{0}.clamp(1, 6)",
+    "{0}.abs()",
+    "torch.cumsum({0}, {1})",
+    "{0}.sum({1})",
+    "{0}.amax({1}, keepdim=True)",
+    "{0}.amin({1})",
+    "torch.argmax({0}, {1})",
+    "({0} > 2).any({1})",
+    "({0} > 0).all({1})",
+    "torch.count_nonzero({0}, {1})",
+    "torch.sort({0}, {1})[0]",
+    "torch.cummax({0}, {1})[0]",
+    "{0}.to(torch.int8)",
+    "{0}.to(torch.float32)",
+    "({0} == 2).to(torch.uint8)",
+    "{0}.flip({1})",
+    "{0}.transpose(0, {1})",
+    "{0}.prod({1})",
+    "{0}.to(torch.float32).mean({1})",
+)
+
+
+def whole(s: GraphSketch) -> Value:
+    """Up to four operators on whole numbers or booleans."""
+    shape = s.shape((1, 2, 3))
+    kind = s.one_of(("int64", "int32", "int16", "uint8", "bool"))
+    value = s.mask(shape) if kind == "bool" else s.integers(shape, 8, kind)
+    for _ in range(s.one_of((1, 2, 3, 4))):
+        if value.rank == 0:
+            break
+        value = s.add(s.one_of(WHOLE).format(value.name, s.dim(value)))
+    return value

@@ -10,7 +10,7 @@ from hipwright.engine.emit.builder import StatementBuilder, cname
 from hipwright.engine.emit.c_names import LIBRARY
 from hipwright.engine.emit.device_code import ARITHMETIC, INDEX, INTEGER, MATH
 from hipwright.engine.ir import small_ints
-from hipwright.engine.ir.expr import STORAGE, E, SerialLoop, walk
+from hipwright.engine.ir.expr import SMALL_INTS, STORAGE, E, SerialLoop, walk
 from hipwright.engine.ir.index import Atom, Ind, Ix
 from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.rounding import Rounding
@@ -232,11 +232,19 @@ class Emitter(StatementBuilder):
 
     def _typed(self, e: E, text: str) -> str:
         """An argument with a cast where its C type would choose another instance of a function template."""
-        if (e.op in ("index", "const") and e.ctype == "long") or (
-            e.op == "load" and e.attr[2] in ("int8", "int16", "uint8")
-        ):
+        if (e.op in ("index", "const") and e.ctype == "long") or self._is_narrower(e):
             return f"({e.ctype})({text})"
         return text
+
+    def _is_narrower(self, e: E) -> bool:
+        """Whether e's text may have a narrower C type than e: a small integer as memory holds it, or wrapped."""
+        if e.op == "load":
+            return e.attr[2] in SMALL_INTS
+        if self.known(e) is not None:  # a variable of e's own type
+            return False
+        if e.op in ("sel", "guard"):
+            return any(map(self._is_narrower, e.args[1:]))
+        return bool(e.op == "cast" and e.attr != e.ctype)
 
     # ------------------------------------------------------------ blocks
 
