@@ -24,7 +24,7 @@ BATCH = 5
 """Graphs of a batch."""
 SHRINK_S = 60.0
 """Seconds after a fault was found in which smaller graphs are tried."""
-BY_VALUE = ("wrong_value",)
+UNSURE = ("wrong_value", "timeout")
 """Faults that are judged again, as the quick judgement's tolerance is rough; others are evidence by themselves."""
 RECORD = "record.jsonl"
 DIED = "process_died"
@@ -78,7 +78,7 @@ class Batch:
     def _judged(self, case: FuzzCase) -> FuzzVerdict:
         verdict = judged(case, cache_in(self.folder / "builds"))
         counted = self.first_s is None
-        if verdict.status in BY_VALUE and (status := confirmed(case)) in ("pass", "unscorable", "degenerate"):
+        if verdict.status in UNSURE and (status := confirmed(case)) in ("pass", "unscorable", "degenerate"):
             self.result.unconfirmed += counted
             verdict = FuzzVerdict("pass", f"{status}; quick: {verdict.status}: {verdict.message}", verdict.shapes)
             self._note(case, verdict)

@@ -37,7 +37,7 @@ FLOOR = {torch.float64: 1e-12, torch.float32: 8e-6, torch.float16: 8e-3, torch.b
 """Errors, relative to an output's root mean square, that any honest program may make."""
 RESIZED = (1, 2, 5, 31, 33, 64, 129, 257)
 """Sizes that free dimensions get in turn, with the program that was written for the given ones."""
-MOST = 1 << 15
+MOST = 1 << 12
 RESIZES = 3
 
 
@@ -128,6 +128,8 @@ def _run(
         except GuardFailed:
             continue
         except CandidateError as problem:
+            if problem.status == "timeout" and given is not inputs:  # many small rows, each with a block of fibers
+                continue
             return FuzzVerdict(problem.status, f"{_shapes(given)}: {problem.message}"[:600], shapes)
         except Unequal as problem:
             return FuzzVerdict("wrong_value", f"{_shapes(given)}: {problem}", shapes)
