@@ -181,3 +181,18 @@ def test_a_library_call_reads_an_input_that_no_view_of_other_sizes_can_hold() ->
         other=[x.t().contiguous().t()],
     )
     assert "scatter_add" in text
+
+
+@pytest.mark.parametrize("dim", [-1, -2, -3, 0, 1, 2])
+def test_a_library_call_reads_a_slice_along_any_dimension(dim: int) -> None:
+    """A dimension counted from the end is the tensor's, not the view's first."""
+    table = torch.randn(6, 6)
+
+    def looked_up(x: torch.Tensor) -> torch.Tensor:
+        kept = torch.cumsum(x, 1)
+        return torch.matmul(kept.narrow(dim, 1, 2).transpose(-1, -2), kept.narrow(dim, 1, 2)).tanh() + table[0, 0]
+
+    x = torch.randn(4, 5, 6)
+    choices = {key: "library" for key in space(captured(Op(looked_up), [x])) if key.startswith("call:")}
+    text = check(Op(looked_up), [x], choices=choices, library=["aten.matmul.default"])
+    assert "torch.matmul(" in text

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from hipwright.engine import explain, space, write
 from hipwright.errors import GuardFailed
-from tests.engine.harness import captured, compare, reference, run
+from tests.engine.harness import Op, captured, compare, reference, run
 
 
 def draw(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -201,3 +201,11 @@ def test_kept_values_are_read_in_vectors(wave: int) -> None:
     verify(Joined(), [draw(12, 128, dtype=brain), draw(12, 128, dtype=brain), labels], {}, wave)
     places = torch.randint(0, 45, (3, 8, 2), generator=torch.Generator().manual_seed(5))
     verify(Hot(), [draw(3, 8, 2, 45, dtype=torch.float16), places], {}, wave)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_the_default_epsilon_is_that_of_the_type_computed_in(dtype: torch.dtype) -> None:
+    x = (torch.randn(9, 33, generator=torch.Generator().manual_seed(2)) * 0.01).to(dtype)
+    model = Op(lambda x: F.rms_norm(x, (33,)))
+    got, _ = run(write(captured(model, [x])), model, [x])
+    assert torch.allclose(got.double(), F.rms_norm(x, (33,)).double(), rtol=2e-2, atol=1e-3)

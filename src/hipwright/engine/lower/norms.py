@@ -55,13 +55,9 @@ def layer_norm(
 def rms_norm(
     c: LoweringContext, meta: Meta, x: Tensor, shape: Sequence[Any], weight: Any = None, eps: float | None = None
 ) -> Tensor:
-    """x / sqrt(mean x^2 + eps) (Zhang & Sennrich 2019); eps None is the dtype's own."""
+    """x / sqrt(mean x^2 + eps) (Zhang & Sennrich 2019); eps None is that of the type it is computed in."""
     m = Math(c, meta.dtype)
-    value = (
-        eps
-        if eps is not None
-        else {"float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}.get(x.dtype, 2.0**-23)
-    )
+    value = eps if eps is not None else 2.0 ** (-52 if x.dtype == "float64" else -23)
     square = m.mean(m.fn("square", m.of(x)), range(x.rank - len(shape), x.rank), "squares")
     y = m.fn("*", m.of(x), m.fn("rsqrt", m.fn("+", square, value)))
     return finish(c, meta, affine(c, m, y, weight, None, None))

@@ -184,7 +184,7 @@ class LibraryCalls:
         base = self.ensure(source)
         if node.op == "aten.view.default":  # an input may lie in memory as a view of other sizes cannot
             kind = "reshape"
-        operation = _view_operation(kind, [self.state.resolve(a) for a in node.args[1:]])
+        operation = _view_operation(kind, [self.state.resolve(a) for a in node.args[1:]], inner.rank)
         unique = self.c.unique(f"{name}_view")
         self.out.views.append(PlanView(unique, base, operation))
         self.out.metas[unique] = self._meta_of(name)
@@ -192,7 +192,8 @@ class LibraryCalls:
         return unique
 
 
-def _view_operation(kind: str, args: Iterable[Any]) -> str:
+def _view_operation(kind: str, args: Iterable[Any], rank: int) -> str:
+    """A view of a tensor of this rank as plan text, to be put behind its name."""
     listed = list(args)
     if kind == "slice":
         padded = [*listed, *[None] * (4 - len(listed))]
@@ -200,7 +201,7 @@ def _view_operation(kind: str, args: Iterable[Any]) -> str:
         stop = "" if end is None or (isinstance(end, int) and end >= 1 << 62) else _spelled(end)
         first = "" if not start else _spelled(start)
         inner = f"{first}:{stop}" + (f":{_spelled(step)}" if step not in (None, 1) else "")
-        return f"[{', '.join([':'] * int(dim or 0) + [inner])}]"
+        return f"[{', '.join([':'] * (int(dim or 0) % rank) + [inner])}]"
     arguments = ", ".join(f"({', '.join(map(_spelled, a))})" if isinstance(a, list) else _spelled(a) for a in listed)
     return f".{kind}({arguments})"
 
