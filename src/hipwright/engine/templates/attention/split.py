@@ -25,7 +25,8 @@ from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.offers import KernelCall, Offer, Output
 
 NAMES = (
-    "D DV R W WV VECTORS VECTORS_V LANES LANES_V LANE_VECTORS LANE_VECTORS_V GROUPS GROUPS_V THREADS LANE_ROWS CHUNK "
+    "D DV R W WV VECTORS VECTORS_V KEY_LANES VALUE_LANES LANE_VECTORS LANE_VECTORS_V GROUPS GROUPS_V "
+    "THREADS LANE_ROWS CHUNK "
     "q_tile scores group_sums rows chunks chunk z first_key group lane lane_v group_v i0 i1 i2 i3 i4 i5 "
     "shared_head head m n d r row own key step loaded v p q out dot row_max safe_max row_sum value wide i "
     "first_row stats_index sum distance weight"
@@ -113,14 +114,15 @@ def _declare_sizes(
     for text in (
         f"constexpr int D = {f.size}, DV = {f.size_v}, THREADS = {block}, R = {rows}, CHUNK = {chunk};",
         f"constexpr int W = {widths[0]}, WV = {widths[1]}, VECTORS = D / W, VECTORS_V = DV / WV;  // W: vector width",
-        f"constexpr int LANES = {lanes[0]}, LANES_V = {lanes[1]};                            // lanes that share a row",
-        "constexpr int LANE_VECTORS = (VECTORS + LANES - 1) / LANES, "
-        "LANE_VECTORS_V = (VECTORS_V + LANES_V - 1) / LANES_V;",
-        "constexpr int GROUPS = THREADS / LANES, GROUPS_V = THREADS / LANES_V, LANE_ROWS = R > LANES ? R / LANES : 1;",
-        "__shared__ float q_tile[R][LANE_VECTORS * LANES * W], scores[R][CHUNK];",
-        "__shared__ float group_sums[GROUPS_V][LANE_VECTORS_V * LANES_V * WV];",
-        "const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;",
-        "const int lane_v = threadIdx.x % LANES_V, group_v = threadIdx.x / LANES_V;",
+        f"constexpr int KEY_LANES = {lanes[0]}, VALUE_LANES = {lanes[1]};  // lanes that share a row",
+        "constexpr int LANE_VECTORS = (VECTORS + KEY_LANES - 1) / KEY_LANES, "
+        "LANE_VECTORS_V = (VECTORS_V + VALUE_LANES - 1) / VALUE_LANES;",
+        "constexpr int GROUPS = THREADS / KEY_LANES, GROUPS_V = THREADS / VALUE_LANES;",
+        "constexpr int LANE_ROWS = R > KEY_LANES ? R / KEY_LANES : 1;",
+        "__shared__ float q_tile[R][LANE_VECTORS * KEY_LANES * W], scores[R][CHUNK];",
+        "__shared__ float group_sums[GROUPS_V][LANE_VECTORS_V * VALUE_LANES * WV];",
+        "const int lane = threadIdx.x % KEY_LANES, group = threadIdx.x / KEY_LANES;",
+        "const int lane_v = threadIdx.x % VALUE_LANES, group_v = threadIdx.x / VALUE_LANES;",
         f"const {kernel.kind} chunks = ({keys} + CHUNK - 1) / CHUNK, rows = ({queries} + R - 1) / R;",
         f"const {kernel.kind} chunk = blockIdx.x % chunks, z = blockIdx.x / chunks, first_key = chunk * CHUNK;",
     ):
@@ -137,8 +139,8 @@ def _declare_row(kernel: CallKernel, f: AttentionProblem, names: list[str]) -> N
 
 def _load_queries(kernel: CallKernel, f: AttentionProblem, q: Tensor, names: list[str]) -> None:
     """Loads the queries into LDS, scaled, then what a lane needs into registers."""
-    kernel.open("for (int i = threadIdx.x; i < R * LANE_VECTORS * LANES * W; i += THREADS)")
-    kernel.line("const int row = i / (LANE_VECTORS * LANES * W), d = i % (LANE_VECTORS * LANES * W);")
+    kernel.open("for (int i = threadIdx.x; i < R * LANE_VECTORS * KEY_LANES * W; i += THREADS)")
+    kernel.line("const int row = i / (LANE_VECTORS * KEY_LANES * W), d = i % (LANE_VECTORS * KEY_LANES * W);")
     kernel.line("float value = 0.0f;")
     kernel.open(f"if (first_row + row < {kernel.size(f.queries * f.group)} && d < D)")
     _declare_row(kernel, f, names)
@@ -154,7 +156,7 @@ def _load_queries(kernel: CallKernel, f: AttentionProblem, q: Tensor, names: lis
         "#pragma unroll",
         "    for (int p = 0; p < LANE_VECTORS; ++p) {",
         "#pragma unroll",
-        "        for (int v = 0; v < W; ++v) q[r][p * W + v] = q_tile[r][(p * LANES + lane) * W + v];",
+        "        for (int v = 0; v < W; ++v) q[r][p * W + v] = q_tile[r][(p * KEY_LANES + lane) * W + v];",
         "    }",
         "}",
     ):
@@ -162,7 +164,7 @@ def _load_queries(kernel: CallKernel, f: AttentionProblem, q: Tensor, names: lis
 
 
 def _emit_dots(kernel: CallKernel, f: AttentionProblem, k: Tensor, names: list[str]) -> None:
-    """Computes scores[r][key] = q . k; LANES lanes share a key."""
+    """Computes scores[r][key] = q . k; KEY_LANES lanes share a key."""
     kernel.line("#pragma unroll 4")
     kernel.open("for (int step = 0; step < (CHUNK + GROUPS - 1) / GROUPS; ++step)")
     length = kernel.size(f.keys)
@@ -171,9 +173,9 @@ def _emit_dots(kernel: CallKernel, f: AttentionProblem, k: Tensor, names: list[s
     kernel.line("float dot[R] = {};")
     kernel.line("#pragma unroll")
     kernel.open("for (int p = 0; p < LANE_VECTORS; ++p)")
-    kernel.line("const int d = (p * LANES + lane) * W;")
+    kernel.line("const int d = (p * KEY_LANES + lane) * W;")
     kernel.line("float loaded[W] = {};")
-    kernel.open("if (VECTORS % LANES == 0 || d < D)")
+    kernel.open("if (VECTORS % KEY_LANES == 0 || d < D)")
     emit_load(kernel, k, [*key_lead_names(f, names), "n", "d"], vector_width(k, f.size), "loaded")
     kernel.close()
     kernel.line("#pragma unroll")
@@ -182,10 +184,10 @@ def _emit_dots(kernel: CallKernel, f: AttentionProblem, k: Tensor, names: list[s
     kernel.line("for (int v = 0; v < W; ++v) dot[r] += q[r][p * W + v] * loaded[v];")
     kernel.close()
     kernel.close()
-    kernel.line("lane_reduce_scatter<R, LANES>(dot, lane);")
-    kernel.open("if (key < CHUNK && lane % (R >= LANES ? 1 : LANES / R) == 0)")
+    kernel.line("lane_reduce_scatter<R, KEY_LANES>(dot, lane);")
+    kernel.open("if (key < CHUNK && lane % (R >= KEY_LANES ? 1 : KEY_LANES / R) == 0)")
     kernel.line("#pragma unroll")
-    row = "lane_reduce_scatter_row<R, LANES>(lane) + own"
+    row = "lane_reduce_scatter_row<R, KEY_LANES>(lane) + own"
     kernel.line(f"for (int own = 0; own < LANE_ROWS; ++own) scores[{row}][key] = dot[own];")
     kernel.close()
     kernel.close()
@@ -229,8 +231,8 @@ def _emit_weights(kernel: CallKernel, f: AttentionProblem, mask: Tensor | None, 
 
 
 def _emit_values(kernel: CallKernel, f: AttentionProblem, v: Tensor, names: list[str], partials: str) -> None:
-    """Computes the weighted sum of the chunk's values: LANES_V lanes share a key, then the sums of the groups are added
-    in LDS.
+    """Computes the weighted sum of the chunk's values: VALUE_LANES lanes share a key, then the sums of the groups are
+    added in LDS.
     """
     kernel.line("float out[R][LANE_VECTORS_V * WV] = {};")
     kernel.line("#pragma unroll 4")
@@ -239,9 +241,9 @@ def _emit_values(kernel: CallKernel, f: AttentionProblem, v: Tensor, names: list
     kernel.line(f"if (n >= {kernel.size(f.keys)}) break;")
     kernel.line("#pragma unroll")
     kernel.open("for (int p = 0; p < LANE_VECTORS_V; ++p)")
-    kernel.line("const int d = (p * LANES_V + lane_v) * WV;")
+    kernel.line("const int d = (p * VALUE_LANES + lane_v) * WV;")
     kernel.line("float loaded[WV] = {};")
-    kernel.open("if (VECTORS_V % LANES_V == 0 || d < DV)")
+    kernel.open("if (VECTORS_V % VALUE_LANES == 0 || d < DV)")
     emit_load(kernel, v, [*key_lead_names(f, names), "n", "d"], vector_width(v, f.size_v), "loaded")
     kernel.close()
     kernel.line("#pragma unroll")
@@ -262,7 +264,7 @@ def _add_groups(kernel: CallKernel, f: AttentionProblem, partials: str) -> None:
     kernel.open("for (int p = 0; p < LANE_VECTORS_V; ++p)")
     kernel.line("#pragma unroll")
     kernel.line(
-        "for (int v = 0; v < WV; ++v) group_sums[group_v][(p * LANES_V + lane_v) * WV + v] = out[r][p * WV + v];"
+        "for (int v = 0; v < WV; ++v) group_sums[group_v][(p * VALUE_LANES + lane_v) * WV + v] = out[r][p * WV + v];"
     )
     kernel.close()
     kernel.line("__syncthreads();")

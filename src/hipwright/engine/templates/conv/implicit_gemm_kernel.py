@@ -24,7 +24,7 @@ from hipwright.engine.templates.gemm.tiled import Gemm
 
 IMPLICIT_NAMES = """columns depth tap_total tap_count WindowTap tap_table tap i d0 d1 d2 i0 i1 i2 k0 k1 k2 o0 o1 o2
 phase0 phase1 phase2 first0 first1 first2 count0 count1 count2 start0 start1 start2 position image position_in_image
-column_in_range window_start input_index at weight weight_tap K_PER_THREAD ROWS_PER_THREAD VEC row_a k_a column_b k_b
+column_in_range window_start input_index at weight weight_tap K_PER_THREAD ROWS_PER_THREAD VECTOR row_a k_a column_b k_b
 tap_a tap_b channel channel_a channel_b tap_step_a tap_step_b channel_step_a channel_step_b same_image in_range value
 valid_a valid_b input0 input1 input2"""
 

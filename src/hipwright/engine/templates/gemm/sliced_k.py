@@ -17,7 +17,7 @@ from hipwright.engine.templates.gemm.scope import NAMES, GemmSpec, tile_knobs
 from hipwright.engine.templates.gemm.tiled import Gemm
 from hipwright.engine.templates.gemm.tiling import DEPTH, LARGE, SMALL, SPLITS, ProductShape, Tiling, choose
 
-SLICE_NAMES = """VEC WANTED K_VECTORS SLICES SLICE_SIZE TX TY MFMA_TILES WAVES WAVES_M WAVES_N TileA TileB
+SLICE_NAMES = """VECTOR WANTED K_VECTORS SLICES SLICE_SIZE TX TY MFMA_TILES WAVES WAVES_M WAVES_N TileA TileB
 TILE_BYTES SUM_BYTES lds sums sum s c vec_a vec_b slice k_begin"""
 
 
@@ -70,9 +70,9 @@ class SlicedKGemm(LargeTileGemm):
         shapes = {}
         for operand in self.tile_operands():
             operand.choose_layout(k, self)
-            row = f"[2][{operand.size}][{self.bk} + VEC]"
+            row = f"[2][{operand.size}][{self.bk} + VECTOR]"
             shapes[f"SHAPE_{operand.name.upper()}"] = (
-                row if operand.row_major else f"[2][{self.bk}][{operand.size} + VEC]"
+                row if operand.row_major else f"[2][{self.bk}][{operand.size} + VECTOR]"
             )
         self.emit_template(_CONSTANTS, **shapes)
 
@@ -116,20 +116,20 @@ class SlicedKGemm(LargeTileGemm):
 
 
 _CONSTANTS = """
-constexpr int VEC = 16 / sizeof(T);
+constexpr int VECTOR = 16 / sizeof(T);
 #if GEMM_MFMA
 constexpr int MFMA_TILES = @BM@ / 16 * (@BN@ / 16), K_VECTORS = @BK@ / @DEPTH@;
 constexpr int WANTED = MFMA_TILES < 8 ? 4 : MFMA_TILES < 16 ? 2 : 1, SLICES = WANTED < K_VECTORS ? WANTED : K_VECTORS;
 constexpr int WAVES = 4 / SLICES;
 constexpr int WAVES_M = WAVES == 4 || (WAVES == 2 && @BM@ > @BN@) ? 2 : 1, WAVES_N = WAVES / WAVES_M;
 constexpr int WM = @BM@ / 16 / WAVES_M, WN = @BN@ / 16 / WAVES_N;  // 16 x 16 tiles of a wave
-using TileA = T[2][@BM@][@BK@ + VEC];
-using TileB = T[2][@BN@][@BK@ + VEC];
+using TileA = T[2][@BM@][@BK@ + VECTOR];
+using TileB = T[2][@BN@][@BK@ + VECTOR];
 Accumulator acc[WM][WN] = {};
 const int lane = threadIdx.x % 64, wave = threadIdx.x / 64 % WAVES, slice = threadIdx.x / 64 / WAVES;
 #else
-constexpr int K_VECTORS = @BK@ / VEC, WANTED = 4096 / (@BM@ * @BN@), SLICES = WANTED < K_VECTORS ? WANTED : K_VECTORS,
-              SLICE_SIZE = 256 / SLICES;
+constexpr int K_VECTORS = @BK@ / VECTOR, WANTED = 4096 / (@BM@ * @BN@);
+constexpr int SLICES = WANTED < K_VECTORS ? WANTED : K_VECTORS, SLICE_SIZE = 256 / SLICES;
 constexpr int TM = 4, TY = @BM@ / TM, TX = SLICE_SIZE / TY, TN = @BN@ / TX;  // threads of a slice, and their sums
 using TileA = T@SHAPE_A@;
 using TileB = T@SHAPE_B@;
@@ -141,12 +141,12 @@ __shared__ __attribute__((aligned(16))) unsigned char lds[TILE_BYTES > SUM_BYTES
 TileA& tile_a = *reinterpret_cast<TileA*>(lds);
 TileB& tile_b = *reinterpret_cast<TileB*>(lds + sizeof(TileA));
 """
-_READ_ROWS = """WideVector<T, VEC> {x}[{size}];
+_READ_ROWS = """WideVector<T, VECTOR> {x}[{size}];
     #pragma unroll
-    for (int i = 0; i < {size}; ++i) {x}[i] = load_aligned<VEC>(&tile_{n}[buffer][{row}][q]);"""
-_READ_COLUMNS = """WideVector<T, {size}> {x}[VEC];
+    for (int i = 0; i < {size}; ++i) {x}[i] = load_aligned<VECTOR>(&tile_{n}[buffer][{row}][q]);"""
+_READ_COLUMNS = """WideVector<T, {size}> {x}[VECTOR];
     #pragma unroll
-    for (int v = 0; v < VEC; ++v) {x}[v] = load_aligned<{size}>(&tile_{n}[buffer][q + v][{first}]);"""
+    for (int v = 0; v < VECTOR; ++v) {x}[v] = load_aligned<{size}>(&tile_{n}[buffer][q + v][{first}]);"""
 _MULTIPLY = """
 #if GEMM_MFMA
 #pragma unroll
@@ -169,12 +169,12 @@ for (int q = 0; q < @BK@ / SLICES; q += @DEPTH@) {
 }
 #else
 const int k_begin = slice * (@BK@ / SLICES);
-#pragma unroll 8 / VEC
-for (int q = k_begin; q < k_begin + @BK@ / SLICES; q += VEC) {
+#pragma unroll 8 / VECTOR
+for (int q = k_begin; q < k_begin + @BK@ / SLICES; q += VECTOR) {
     @READ_A@
     @READ_B@
     #pragma unroll
-    for (int v = 0; v < VEC; ++v) {
+    for (int v = 0; v < VECTOR; ++v) {
         #pragma unroll
         for (int i = 0; i < TM; ++i) {
             #pragma unroll
