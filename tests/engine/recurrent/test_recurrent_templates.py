@@ -88,6 +88,14 @@ def test_options(model: torch.nn.Module, states: list[Any], choices: dict[str, A
     verify(Layer(model), [draw(4, 3, width), *(draw(*s) for s in states)], choices=choices, wave=wave)
 
 
+@pytest.mark.parametrize("hidden", [1, 3, 5, 9])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_streamed_weights_of_both_directions_are_aligned(hidden: int, dtype: torch.dtype) -> None:
+    """An odd number of hidden units and gates: the second direction's weights begin on a vector's boundary."""
+    model = Layer(GRU(3, hidden, bidirectional=True).to(dtype))
+    verify(model, [draw(2, 3, 3, dtype=dtype)], choices={"call:gru_layer_0:weights": "streamed"})
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_types_keep_their_state_in_float(dtype: torch.dtype) -> None:
     verify(Layer(GRU(5, 40, 2, bidirectional=True).to(dtype)), [draw(4, 3, 5, dtype=dtype)], choices={"RNN_ROWS": 8})

@@ -14,7 +14,7 @@ from hipwright.engine import space, write
 from hipwright.records import Program
 from hipwright.toolchain.cpu.sides import Side
 from hipwright.toolchain.device_headers import inlined
-from tests.engine.harness import Op, captured, compare, reference, run
+from tests.engine.harness import Op, captured, check, compare, reference, run
 from tests.engine.rows.test_half_type_rows import twin
 from tests.engine.template_builds import program_builds
 
@@ -199,3 +199,11 @@ def test_strided_rows_in_lds(shape: tuple[int, int, int, int]) -> None:
         for side in SIDES:
             got, _ = run(written, model, [x], side=side)
             compare(got, expected, native)
+
+
+@pytest.mark.parametrize("shape", [(8, 1025, 1), (3, 1025, 1, 1), (2, 2, 5000, 1), (1, 4097, 1)])
+def test_rows_before_dimensions_of_one_element(shape: tuple[int, ...]) -> None:
+    """One reduced dimension that is not the last, as the dimensions behind it have one element."""
+    at = next(k for k, n in enumerate(shape) if n > 8)
+    check(Op(lambda x: x.softmax(at)), [torch.randn(shape)])
+    check(Op(lambda x: x - x.mean(at, keepdim=True)), [torch.randn(shape)])

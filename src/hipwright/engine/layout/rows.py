@@ -266,7 +266,7 @@ class RowPlanner(ReductionPlanner):
     def _wastes_tiles(self, last: int) -> bool:
         """Whether tiles that end with their runs are partly empty, and all is read along both dimensions or none."""
         tile = COOP_THREADS * COOP_KEPT
-        if -(-last // tile) * tile <= (1 + WASTE) * last:
+        if len(self.group.dims) != 2 or -(-last // tile) * tile <= (1 + WASTE) * last:
             return False
         outer, inner = (self.group.variables[d] for d in self.group.dims)
         used = [p.atoms() for e in walk([m.value for m in self.group.members]) for p in indices(e)]

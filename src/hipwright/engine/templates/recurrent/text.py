@@ -246,8 +246,12 @@ class LayerSpec(Record, frozen=True, kw_only=True):
 
     @property
     def pitch(self) -> int:
-        """An upper bound of `packed` for every RNN_SPLIT: rows and units are padded to whole vectors and blocks."""
-        return (self.hidden + 128) * self.gates * (self.hidden + 512)
+        """An upper bound of `packed` for every RNN_SPLIT: rows and units are padded to whole vectors and blocks.
+
+        Whole vectors too, so that the second direction's weights begin on a vector's boundary.
+        """
+        most = (self.hidden + 128) * self.gates * (self.hidden + 512)
+        return -(-most // self.vector) * self.vector
 
     def packed(self) -> str:
         """Elements of one direction's packed weights, as plan text."""
