@@ -24,8 +24,6 @@ BATCH = 5
 """Graphs of a batch."""
 SHRINK_S = 60.0
 """Seconds after a fault was found in which smaller graphs are tried."""
-UNSURE = ("wrong_value", "timeout")
-"""Faults that are judged again, as the quick judgement's tolerance is rough; others are evidence by themselves."""
 RECORD = "record.jsonl"
 DIED = "process_died"
 """The fault of a graph with which the process ended."""
@@ -78,7 +76,7 @@ class Batch:
     def _judged(self, case: FuzzCase) -> FuzzVerdict:
         verdict = judged(case, cache_in(self.folder / "builds"))
         counted = self.first_s is None
-        if verdict.status in UNSURE and (status := confirmed(case)) in ("pass", "unscorable", "degenerate"):
+        if status := _doubt(case, verdict):
             self.result.unconfirmed += counted
             verdict = FuzzVerdict("pass", f"{status}; quick: {verdict.status}: {verdict.message}", verdict.shapes)
             self._note(case, verdict)
@@ -93,6 +91,16 @@ class Batch:
         path = self.folder / "unconfirmed" / f"{case.family}_{self.result.seed}.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(file_text(case, verdict))
+
+
+def _doubt(case: FuzzCase, verdict: FuzzVerdict) -> str:
+    """Why a quick verdict is no fault, "" where it is one: its tolerance is rough, and a launch of many blocks of many
+    fibers takes longer than its limit. Other faults are evidence by themselves.
+    """
+    if verdict.status == "timeout":
+        return "slow"
+    status = confirmed(case) if verdict.status == "wrong_value" else ""
+    return status if status in ("pass", "unscorable", "degenerate") else ""
 
 
 def file_text(case: FuzzCase, verdict: FuzzVerdict) -> str:
