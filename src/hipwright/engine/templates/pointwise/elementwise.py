@@ -7,12 +7,12 @@ lanes, so that no element divides its index and the operand is loaded in vectors
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from hipwright.engine.ir.expr import STORAGE, E, indices, walk
 from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.shapes import flatten
-from hipwright.engine.templates.access import linear
+from hipwright.engine.templates.access import linear, unconditional_loads
 from hipwright.engine.templates.base import Body, EmittedKernel, fused
 
 NARROW = ("float16", "bfloat16", "int16", "int8", "uint8", "bool")
@@ -51,7 +51,7 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     values = [m.value for m in body.stored]
     emit.count(values)
     body.use_fast_functions(values)
-    read = sorted({e.attr[0] for e in walk(values) if e.op == "load" and e.attr[1] == flat})
+    read = _read_by_vectors(body, values, flat)
     narrow = alignment_tests(body, [(b, body.pointers[b]) for b in [*read, *_written(body)]], vec)
     emit.open(f"if ({' && '.join([f'has_whole_vectors<{items}, {vec}>(base, {step}, {bound})', *narrow])})")
     tiles: dict[str, str] = {}
@@ -69,7 +69,7 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     index = [f"const {kind} i = base + k / {vec} * ({threads} * {vec}) + k % {vec};", *splits]
     if needs_bounds_test(values, {(b, flat.key) for b in read}):
         emit.line(f"if (base + k / {vec} * ({threads} * {vec}) >= {bound}) continue;")
-    if any(_needs_index(m.value, flat) for m in body.stored):
+    if any(_needs_index(m.value, flat, tiles) for m in body.stored):
         for text in index:
             emit.line(text)
     plain = emit.read
@@ -94,6 +94,19 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     emit.close()
     grid = f"cdiv({{total}}, {threads} * {vec} * {items})"
     return body.finish(grid, threads, fused(group), relaxed_bounds(body, threads))
+
+
+def _read_by_vectors(body: Body, values: Sequence[E], flat: Ix) -> list[str]:
+    """The buffers that are read element by element: what a condition guards, as a part of a concatenation, may have
+    fewer elements than the result, and goes by vectors only where it has as many.
+    """
+    always = {(e.attr[0], e.attr[1].key) for e in unconditional_loads(values)}
+    total = product(body.group.space)
+
+    def whole(e: E) -> bool:
+        return (e.attr[0], e.attr[1].key) in always or body.need.numels.get(e.attr[0]) == total
+
+    return sorted({e.attr[0] for e in walk(values) if e.op == "load" and e.attr[1] == flat and whole(e)})
 
 
 def needs_bounds_test(values: Sequence[E], packed: set[tuple[str, str]]) -> bool:
@@ -147,10 +160,10 @@ def _reader(plain: Callable[[E, str], str], tiles: dict[str, str], flat: Ix) -> 
     return read
 
 
-def _needs_index(value: E, flat: Ix) -> bool:
-    """Whether the value uses the element's index other than to load vectors."""
+def _needs_index(value: E, flat: Ix, tiles: Mapping[str, str]) -> bool:
+    """Whether the value uses the element's index other than to load vectors. tiles: the buffers loaded by them."""
     for e in walk([value]):
-        if e.op == "load" and e.attr[1] == flat:
+        if e.op == "load" and e.attr[1] == flat and e.attr[0] in tiles:
             continue
         if any(isinstance(a, Var) for p in indices(e) for a in p.atoms()):
             return True
