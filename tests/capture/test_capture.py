@@ -12,7 +12,7 @@ from hipwright.capture.forward import capture
 from hipwright.engine import explain, write
 from hipwright.engine.rewrite.specialise import specialise
 from hipwright.errors import GuardFailed, TaskError
-from tests.engine.harness import captured, compare, leaves, reference, run
+from tests.engine.harness import Op, captured, compare, leaves, reference, run
 
 
 @pytest.fixture(autouse=True)
@@ -279,3 +279,10 @@ def test_a_constant_of_a_submodules_forward_is_written_into_the_program() -> Non
     model, x = Masked(), torch.randn(3, 4)
     got, _ = run(write(captured(model, [x])), model, [x])
     torch.testing.assert_close(got, model(x))
+
+
+def test_a_chunk_that_one_element_would_leave_out_is_not_claimed() -> None:
+    graph = captured(Op(lambda x: torch.chunk(x, 2, 0)[-1]), [torch.randn(33)])
+    (guard,) = (g for g in graph.guards if g.endswith(">= 1"))
+    symbol = graph.symbols[0].name
+    assert [eval(guard, {symbol: n}) for n in (1, 2, 3, 33)] == [False, True, True, True]

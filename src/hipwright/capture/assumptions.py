@@ -65,6 +65,25 @@ def slice_bounds(nodes: Iterable[Any], spell: Callable[[Any], str]) -> list[str]
     return list(dict.fromkeys(found))
 
 
+def split_counts(nodes: Iterable[Any], spell: Callable[[Any], str]) -> list[str]:
+    """Conditions under which splits of sizes that vary have all their pieces: export takes no size for 1, where `chunk`
+    gives fewer.
+    """
+    found = []
+    for node in nodes:
+        if str(node.target) not in ("aten.split.Tensor", "aten.unsafe_split.Tensor", "aten.chunk.default"):
+            continue
+        pieces, dim = node.meta["val"], node.args[2] if len(node.args) > 2 else node.kwargs.get("dim", 0)
+        last = pieces[-1].shape[dim]
+        if len(pieces) < 2 or isinstance(last, int):
+            continue
+        try:
+            found.append(f"{spell(last.node.expr)} >= 1")
+        except ValueError:
+            continue
+    return list(dict.fromkeys(found))
+
+
 def _condition(relation: Any, spell: Callable[[Any], str]) -> str:
     left, right = (_side(side, spell) for side in relation.args)
     return f"{left} {relation.rel_op} {right}"

@@ -17,7 +17,7 @@ import torch
 from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
-from hipwright.capture.assumptions import assumptions, slice_bounds
+from hipwright.capture.assumptions import assumptions, slice_bounds, split_counts
 from hipwright.capture.backward_operators import decompositions
 from hipwright.capture.fx_nodes import Builder, access_of, nest
 from hipwright.capture.graph import Graph, Input, Mutation, Node
@@ -227,7 +227,8 @@ class _Exported(Builder):
         env = getattr(getattr(tensor, "fake_mode", None), "shape_env", None)
         if env is None or not self.symbols:
             return []
-        bounds = slice_bounds(self.exported.graph.nodes, self._expression)
+        nodes = self.exported.graph.nodes
+        bounds = [*slice_bounds(nodes, self._expression), *split_counts(nodes, self._expression)]
         return list(dict.fromkeys([*assumptions(env.guards, self._expression), *bounds]))
 
     def _expression(self, expression: Any) -> str:
