@@ -8,6 +8,7 @@ from typing import Any
 
 from hipwright.capture.graph import Graph, short
 from hipwright.engine.emit.device_code import headers_for
+from hipwright.engine.emit.shared import launched, shared_names
 from hipwright.engine.fuse.column_reductions import fuse_column_reductions
 from hipwright.engine.fuse.groups import Group
 from hipwright.engine.fuse.recompute import recompute
@@ -54,9 +55,11 @@ class ProgramAssembly:
         writer = PlanWriter(self.lowered, graph.parameters, static)
         self._groups = GroupKernels(self.lowered, self.decisions, names, writer)
         self._write(scheduler, writer)
-        self.plan = writer.finish()
         used = {use for written in self._groups.written for use in written.kernel.used}
         self._headers = headers_for(used) | streaming_headers(self._stream(used))
+        functions = [written.kernel.function for written in self._groups.written]
+        self._shared = shared_names(function for function in functions if function is not None)
+        self.plan = launched(writer.finish(), self._shared)
 
     @property
     def library_only(self) -> bool:
@@ -126,12 +129,14 @@ class ProgramAssembly:
         kernels = [written.kernel for written in self._groups.written]
         parts = [*_INCLUDES, *device_headers.include_lines(self._headers), ""]
         parts += dict.fromkeys(text for kernel in kernels for text in kernel.device.values())
-        parts += [kernel.function.text() if kernel.function else "" for kernel in kernels]
+        own = [kernel for kernel in kernels if kernel.name not in self._shared]
+        parts += [kernel.function.text() if kernel.function else "" for kernel in own]
         lines = ["HIP = r'''\n" + "\n".join(parts).rstrip() + "\n'''", ""]
         for name in sorted(self.decisions.knobs):
             default, options, comment = self.decisions.knob(name)
             lines.append(f"{name} = knob({default}, choices={list(options)})  # {comment}")
-        return Program(text="\n".join([*lines, "", "", plan or self.plan]), knobs=self.decisions.knob_values())
+        text = "\n".join([*lines, "", "", launched(plan or self.plan, self._shared)])
+        return Program(text=text, knobs=self.decisions.knob_values())
 
     def space(self, structure: Mapping[str, Choice]) -> dict[str, Choice]:
         """What may vary: structure first, then knobs. structure: the choices of the graph's rewrites."""
@@ -151,12 +156,13 @@ class ProgramAssembly:
         """Which nodes are in which kernel, which stay library calls, and why."""
         ops = {n.name: n.op for n in self.graph.nodes}
         library = {n: {"op": ops[n], "reason": why} for n, why in self.lowered.library.items()}
-        kernels = [
-            {"name": w.kernel.name, "nodes": fused(w.group).split(", "), "mapping": w.mapping}
-            for w in self._groups.written
-        ]
+        kernels: dict[str, dict[str, Any]] = {}
+        for w in self._groups.written:
+            name = self._shared.get(w.kernel.name, w.kernel.name)
+            told = kernels.setdefault(name, {"name": name, "nodes": [], "mapping": w.mapping})
+            told["nodes"] += fused(w.group).split(", ")
         return {
-            "kernels": kernels,
+            "kernels": list(kernels.values()),
             "library": library,
             "in_hip": len(self.lowered.in_hip),
             "nodes": len([n for n in self.graph.nodes if n.op != "getitem"]),
