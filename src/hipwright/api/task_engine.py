@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from hipwright.capture.graph import Graph
 from hipwright.engine import explain, write
-from hipwright.engine.authoring import Authored
+from hipwright.engine.authoring import Authored, any_length, loop_steps
 from hipwright.engine.knobs import GIVEN_UP, PLAIN_PLAN
 from hipwright.engine.partly import author_partly
+from hipwright.engine.rewrite.loops.repetition import LEAST_STEPS
 from hipwright.engine.tuned import Tuned, TuningCache, estimated_on, tuned_of
+from hipwright.errors import TaskError
 from hipwright.machine import Workbench
 from hipwright.records import Evaluation, Program
 from hipwright.search import EngineSource
 from hipwright.search.fallback import Fallback
+from hipwright.task.handle import TaskHandle
+from hipwright.task.sizes import SharedSize
+
+_FEWER = 4
+"""How many steps fewer than the length a loop may have."""
+_MOST_ELEMENTS = 1 << 22
+_LONG = 2000
+"""Nodes from which on the graph may have been captured as long ones are: then so is the other."""
+_LENGTHS = (19, 23, 29, 31, 37)
 
 
 @dataclass(frozen=True)
@@ -57,7 +70,8 @@ class TaskEngine:
 
 def captured_graph(bench: Workbench) -> Graph:
     """The graph of the task's first workload. Raises TaskError where it cannot be captured."""
-    return Graph.from_dict(bench.handle.capture(bench.handle.task.workloads[0].name))
+    graph = Graph.from_dict(bench.handle.capture(bench.handle.task.workloads[0].name))
+    return with_another_length(bench.handle, graph)
 
 
 def task_engine(bench: Workbench) -> TaskEngine:
@@ -68,3 +82,43 @@ def task_engine(bench: Workbench) -> TaskEngine:
     base = {GIVEN_UP: made.given_up} if made.given_up else {}
     source = EngineSource(made.authored.space, partial(write, graph), fallback, base)
     return TaskEngine(graph, made.authored, source, made.given_up, made.why)
+
+
+def with_another_length(handle: TaskHandle, graph: Graph) -> Graph:
+    """The graph with the task's graph at another length of its loops, where the two agree; else the graph itself.
+
+    Tried where a loop has about as many steps as a size of the inputs that the reference lets change.
+    """
+    try:
+        steps = loop_steps(graph)
+    except Exception:  # the engine's own fault, whatever it is: `author_partly` deals with it
+        return graph
+    if not steps:
+        return graph
+    given, symbols = handle.free_sizes()
+    taken = {size for shape in given for size in shape}
+    for symbol in symbols:
+        if not any(0 <= symbol.size - count <= _FEWER for count in steps):
+            continue
+        length = next((n for n in _LENGTHS if n not in taken and n >= LEAST_STEPS + _FEWER - 1), None)
+        for long in (0, None) if len(graph.nodes) >= _LONG else (None,):
+            other = _captured_at(handle, given, symbol, length, long) if length is not None else None
+            if other is not None and any_length(made := msgspec.structs.replace(graph, again=other)):
+                return made
+    return graph
+
+
+def _captured_at(
+    handle: TaskHandle, given: Sequence[Sequence[int]], symbol: SharedSize, length: int, long: int | None
+) -> Graph | None:
+    """The task's graph where one of its sizes is another; None where the reference or the capture refuses it."""
+    shapes = [list(shape) for shape in given]
+    for leaf, dim in symbol.places:
+        shapes[leaf][dim] = length
+    workload, _ = handle.at(tuple(tuple(shape) for shape in shapes), _MOST_ELEMENTS)
+    if workload is None:
+        return None
+    try:
+        return Graph.from_dict(handle.capture(workload.name, long=long))
+    except TaskError:
+        return None

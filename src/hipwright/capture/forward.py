@@ -22,6 +22,7 @@ from hipwright.capture.backward_operators import decompositions
 from hipwright.capture.fx_nodes import Builder, access_of, nest
 from hipwright.capture.graph import Graph, Input, Mutation, Node
 from hipwright.capture.joint import trace
+from hipwright.capture.long_graphs import LONG, needs_no_decomposition
 from hipwright.capture.plain_attributes import attributes_as_buffers
 from hipwright.capture.random_operators import draws_numbers, layout_guards, without_certain_draws
 from hipwright.capture.recurrent_shapes import steps_unwalked
@@ -29,9 +30,10 @@ from hipwright.capture.value_dependent import at_node, explained
 from hipwright.errors import TaskError
 
 
-def capture(model: torch.nn.Module, args: Sequence[Any]) -> dict[str, Any]:
+def capture(model: torch.nn.Module, args: Sequence[Any], *, long: int | None = None) -> dict[str, Any]:
     """The graph of `model(*args)` as plain JSON types: shape-generic where export allows, else static.
 
+    long: calls from which on a graph is long (long_graphs.py); None for LONG.
     Raises TaskError ("cannot capture: why") where Python control flow depends on tensor values.
     """
     names = _parameter_names(model, len(args))
@@ -44,7 +46,7 @@ def capture(model: torch.nn.Module, args: Sequence[Any]) -> dict[str, Any]:
         try:
             if below:
                 return trace(model, args, names, dynamic).to_dict()
-            exported = _export(model, given, dynamic)
+            exported = _export(model, given, dynamic, LONG if long is None else long)
             return _Exported(exported, names, args, dynamic).graph().to_dict()
         except Exception as problem:  # tracing raises many types for "this cannot be traced"
             problems.append(problem)
@@ -85,7 +87,7 @@ def _unmarked(args: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic: bool) -> ExportedProgram:
+def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic: bool, long: int) -> ExportedProgram:
     shapes = None
     if dynamic:
         shapes = pytree.tree_map(
@@ -97,7 +99,9 @@ def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic: bool) -> Exp
         exported = torch.export.export(model, args, dynamic_shapes=shapes, strict=False)
         traced = _ranks(exported)
         _no_unused_draws(exported)
-        exported = exported.run_decompositions(decompositions())
+        table = decompositions()
+        if not needs_no_decomposition(exported, table, long):
+            exported = exported.run_decompositions(table)
     # torch 2.13 gives nll_loss_nd without reduction the shape () here, and all that follows, when the batch is free
     for op, ranks in _ranks(exported).items():
         before = traced.get(op, ranks)  # a decomposition may add calls of an operator: only equal counts are compared

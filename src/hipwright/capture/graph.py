@@ -71,6 +71,8 @@ class Graph(Record, frozen=True, kw_only=True):
     guards: tuple[str, ...] = ()
     mutations: tuple[Mutation, ...] = ()
     dynamic: bool = True
+    again: Graph | None = None
+    """The same module captured at another length of what its loops in Python run over; None where that was not."""
 
 
 def references(arg: Any) -> Iterator[str]:

@@ -18,7 +18,7 @@ from hipwright.engine.knobs import Choice, Value
 from hipwright.engine.layout.decisions import Decisions
 from hipwright.engine.lower.values import LibraryCall
 from hipwright.engine.partition.lowering import Lowering
-from hipwright.engine.partition.state import PlanView
+from hipwright.engine.partition.state import LoopCall, Lowered, PlanView
 from hipwright.engine.plan.in_place import ReusableTensors
 from hipwright.engine.plan.naming import KernelNames
 from hipwright.engine.plan.static_shapes import ENOUGH_ELEMENTS, StaticShapes
@@ -33,6 +33,7 @@ from hipwright.engine.plan.streaming import (
     usual,
 )
 from hipwright.engine.plan.writer import PlanWriter
+from hipwright.engine.rewrite.loops.records import nodes_of
 from hipwright.engine.templates.base import fused
 from hipwright.records import Program
 from hipwright.toolchain import device_headers
@@ -49,12 +50,11 @@ class ProgramAssembly:
         self.choices = choices
         self.decisions = Decisions(choices)
         self.lowered = Lowering(graph, choices).run()
-        scheduler = self._scheduled()
-        names = KernelNames()
-        static = StaticShapes(self.lowered, names) if self._static_shapes() else None
+        self._everywhere = self.lowered.everywhere()
+        self._names = KernelNames()
+        static = StaticShapes(self.lowered, self._names) if self._static_shapes() else None
         writer = PlanWriter(self.lowered, graph.parameters, static)
-        self._groups = GroupKernels(self.lowered, self.decisions, names, writer)
-        self._write(scheduler, writer)
+        self._groups = self._written(self.lowered, writer)
         used = {use for written in self._groups.written for use in written.kernel.used}
         self._headers = headers_for(used) | streaming_headers(self._stream(used))
         functions = [written.kernel.function for written in self._groups.written]
@@ -66,9 +66,9 @@ class ProgramAssembly:
         """Whether the program has no kernels."""
         return not self._groups.written
 
-    def _scheduled(self) -> Scheduler:
+    def _scheduled(self, lowered: Lowered) -> Scheduler:
         """The items in groups."""
-        lowered, choices = self.lowered, self.decisions
+        choices = self.decisions
         external = {o: set(call.refs.values()) for call in lowered.calls for o in call.outputs}
         external |= {v.name: {v.source} for v in lowered.views}
         for before, after in pairwise(
@@ -83,26 +83,35 @@ class ProgramAssembly:
         fuse_column_reductions(scheduler, choices.fuse_columns)
         return scheduler
 
-    def _write(self, scheduler: Scheduler, writer: PlanWriter) -> None:
-        """Every step's lines of the plan, and the kernels."""
-        steps = steps_of(self.lowered, scheduler)
-        stored = stored_items(self.lowered, scheduler, steps)
+    def _written(self, lowered: Lowered, writer: PlanWriter) -> GroupKernels:
+        """The kernels of a graph, and every step's lines of the plan; a loop's body is a graph of its own."""
+        scheduler = self._scheduled(lowered)
+        groups = GroupKernels(lowered, self.decisions, self._names, writer)
+        steps = steps_of(lowered, scheduler)
+        stored = stored_items(lowered, scheduler, steps)
         read = {r for s in steps if isinstance(s.what, Group) for r in s.reads}
+        read |= {r for s in steps if isinstance(s.what, LoopCall) for r in s.what.read_by_kernels}
         writer.inputs(read)
         ordered = order(steps)
-        reusable = ReusableTensors(self.lowered, ordered)
+        reusable = ReusableTensors(lowered, ordered)
         in_place = bool(self.choices.get("in_place", True))  # nothing to search for, so not in `space`
         for step in ordered:
-            if isinstance(step.what, LibraryCall):
+            if isinstance(step.what, LoopCall):
+                body = writer.body(step.what)
+                groups.add(self._written(step.what.inner, body))
+                writer.loop(step.what, body)
+            elif isinstance(step.what, LibraryCall):
                 writer.call(step.what, read)
             elif isinstance(step.what, PlanView):
                 writer.view(step.what)
             else:
-                self._groups.write(step.what, stored, reusable.of(step) if in_place else {})
+                free = in_place and not step.provides & writer.collected.keys()
+                groups.write(step.what, stored, reusable.of(step) if free else {})
+        return groups
 
     def _static_shapes(self) -> bool:
         """Whether kernels have static-shape variants. Nothing to search for, so not in `space`."""
-        elements = sum(self.lowered.context.hint(n) for n in numels(self.lowered).values())
+        elements = sum(one.context.hint(n) for one in self._everywhere for n in numels(one).values())
         return bool(self.graph.symbols) and bool(self.choices.get("exact", elements >= ENOUGH_ELEMENTS))
 
     def _stream(self, used: Collection[str]) -> str:
@@ -140,12 +149,15 @@ class ProgramAssembly:
 
     def space(self, structure: Mapping[str, Choice]) -> dict[str, Choice]:
         """What may vary: structure first, then knobs. structure: the choices of the graph's rewrites."""
-        out = {**self.lowered.structure, **self.decisions.structure, **structure}
-        if any(short(n.op) in ("linear", "conv1d", "conv2d", "conv3d") for n in self.graph.nodes):
+        offered: dict[str, Choice] = {}
+        for one in self._everywhere:
+            offered |= one.structure
+        out = {**offered, **self.decisions.structure, **structure}
+        if any(short(n.op) in ("linear", "conv1d", "conv2d", "conv3d") for n in nodes_of(self.graph)):
             out["fuse_bias"] = Choice(options=(True, False), default=True)
-        if len(self.lowered.items) > 1:
+        if any(len(one.items) > 1 for one in self._everywhere):
             out["fuse"] = Choice(options=(True, False), default=True)
-        if self.lowered.context.narrow:
+        if any(one.context.narrow for one in self._everywhere):
             out["wide"] = Choice(options=(False, True), default=False)
         for name in sorted(self.decisions.knobs):
             default, options, _ = self.decisions.knob(name)
@@ -154,8 +166,9 @@ class ProgramAssembly:
 
     def explanation(self) -> dict[str, Any]:
         """Which nodes are in which kernel, which stay library calls, and why."""
-        ops = {n.name: n.op for n in self.graph.nodes}
-        library = {n: {"op": ops[n], "reason": why} for n, why in self.lowered.library.items()}
+        nodes = nodes_of(self.graph)
+        ops = {n.name: n.op for n in nodes}
+        library = {n: {"op": ops[n], "reason": why} for one in self._everywhere for n, why in one.library.items()}
         kernels: dict[str, dict[str, Any]] = {}
         for w in self._groups.written:
             name = self._shared.get(w.kernel.name, w.kernel.name)
@@ -164,7 +177,7 @@ class ProgramAssembly:
         return {
             "kernels": list(kernels.values()),
             "library": library,
-            "in_hip": len(self.lowered.in_hip),
-            "nodes": len([n for n in self.graph.nodes if n.op != "getitem"]),
+            "in_hip": sum(len(one.in_hip) for one in self._everywhere),
+            "nodes": len([n for n in nodes if n.op != "getitem"]),
             "static": not self.graph.symbols,
         }

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from hipwright.capture.graph import Graph, short
 from hipwright.engine.assembly import ProgramAssembly
 from hipwright.engine.ir.expr import COMPUTE
@@ -14,6 +16,9 @@ from hipwright.engine.knobs import EVERY_OPERATOR, GIVEN_UP, PLAIN_PLAN, Choice,
 from hipwright.engine.plan.library import library_program
 from hipwright.engine.rewrite.attention import attention
 from hipwright.engine.rewrite.complex_parts import complex_parts
+from hipwright.engine.rewrite.loops.freed import freed
+from hipwright.engine.rewrite.loops.records import LOOP, body_of
+from hipwright.engine.rewrite.loops.rolled import looped
 from hipwright.engine.rewrite.pinned_sizes import pinned
 from hipwright.engine.rewrite.pure_draws import pure_draws
 from hipwright.engine.rewrite.rolled_loops import unrolled
@@ -46,12 +51,18 @@ def author(graph: Graph, choices: Mapping[str, Value] | None = None) -> Authored
     if choices.get(GIVEN_UP) == PLAIN_PLAN or _keeps_foreign_state(graph):
         return _without_lowering(graph)
     generic, fixed, rolled, structure = _rewritten(graph, choices)
+    short_graph, loops = looped(rolled, choices)
+    free = _any_length(graph, short_graph, choices)
     try:
-        made = ProgramAssembly(rolled, choices)
+        made = ProgramAssembly(free or short_graph, choices)
     except SizeNotSupported:
+        if free is not None:
+            return author(msgspec.structs.replace(graph, again=None), choices)
         if not rolled.symbols:
             raise
-        made = ProgramAssembly(specialise(rolled), choices)
+        short_graph, loops = looped(specialise(rolled), choices)
+        made = ProgramAssembly(short_graph, choices)
+    structure |= loops
     plan = ""
     if fixed is not generic and made.library_only and not _pads_heads(rolled):
         plan = _library_plan(generic, choices)
@@ -62,6 +73,26 @@ def _keeps_foreign_state(graph: Graph) -> bool:
     """Whether the module writes a buffer of a dtype that no kernel writes."""
     written = {mutation.access for mutation in graph.mutations}
     return any(tensor.access in written and tensor.meta.dtype not in COMPUTE for tensor in graph.inputs)
+
+
+def loop_steps(graph: Graph) -> set[int]:
+    """How many steps the loops of a graph have, by the engine's own choices."""
+    rolled, _ = looped(_rewritten(graph, {})[2], {})
+    bodies = [body for n in rolled.nodes if (body := body_of(n)) is not None]
+    return {body.steps for body in bodies if isinstance(body.steps, int)}
+
+
+def any_length(graph: Graph) -> bool:
+    """Whether the program of a graph captured at two lengths serves every length, by the engine's own choices."""
+    return _any_length(graph, looped(_rewritten(graph, {})[2], {})[0], {}) is not None
+
+
+def _any_length(graph: Graph, short_graph: Graph, choices: Mapping[str, Value]) -> Graph | None:
+    """The graph with the length of its loops as a size, where the capture at another length agrees; else None."""
+    if graph.again is None or not any(n.op == LOOP for n in short_graph.nodes):
+        return None
+    other, _ = looped(_rewritten(graph.again, choices)[2], choices, always=True)
+    return freed(short_graph, other)
 
 
 def _without_lowering(graph: Graph) -> Authored:
@@ -103,7 +134,7 @@ def _pads_heads(graph: Graph) -> bool:
 def _library_plan(graph: Graph, choices: Mapping[str, Value]) -> str:
     """The plan of a graph of library calls for every size; "" where it needs kernels or a size is not supported."""
     try:
-        made = ProgramAssembly(unrolled(graph, choices)[0], choices)
+        made = ProgramAssembly(looped(unrolled(graph, choices)[0], choices)[0], choices)
     except SizeNotSupported:
         return ""
     return made.plan if made.library_only else ""

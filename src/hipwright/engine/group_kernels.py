@@ -48,6 +48,13 @@ class GroupKernels:
         self.dtypes = dtypes(lowered)
         self.numels = numels(lowered)
 
+    def add(self, body: GroupKernels) -> None:
+        """Add the kernels of a loop's body, which are written."""
+        self.written += body.written
+        self.overwriting += body.overwriting
+        self.dtypes = {**body.dtypes, **self.dtypes}
+        self.numels = {**body.numels, **self.numels}
+
     def write(self, group: Group, stored: Collection[str], reusable: Mapping[str, ReusableTensor]) -> None:
         """Write a group's kernels and their launches.
 

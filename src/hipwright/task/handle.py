@@ -236,9 +236,13 @@ class TaskHandle:
                 told = self._ask("run", header, [inputs, state])[1]
             return told
 
-    def capture(self, workload: str = "given") -> dict[str, Any]:
-        """The engine's graph (hipwright.capture.forward) on a workload. Raises TaskError if it cannot be captured."""
-        graph: dict[str, Any] = self._ask("capture", {"workload": self._workloads[workload].to_dict()})[1]
+    def capture(self, workload: str = "given", *, long: int | None = None) -> dict[str, Any]:
+        """The engine's graph (hipwright.capture.forward) on a workload. Raises TaskError if it cannot be captured.
+
+        long: calls from which on a graph is captured as long ones are (capture/long_graphs.py).
+        """
+        asked = {"workload": self._workloads[workload].to_dict(), "long": long}
+        graph: dict[str, Any] = self._ask("capture", asked)[1]
         return graph
 
     def outline(self, workload: str = "given") -> Outline:

@@ -18,6 +18,7 @@ class SizeReader:
 
     def __init__(self, symbols: Sequence[str]) -> None:
         self.symbols = set(symbols)
+        self.steps: set[str] = set()  # symbols that count the steps of loops; sums of them are places, no sizes
         self.derived: dict[str, str] = {}
         self._names: dict[str, str] = {}
 
@@ -36,7 +37,14 @@ class SizeReader:
             return self._read(node.left) * self._read(node.right)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and isinstance(node.right, ast.Constant):
             return product([self._read(node.left)] * int(node.right.value))  # type: ignore[arg-type]
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)) and self._counts(node):
+            left, right = self._read(node.left), self._read(node.right)
+            return left + right if isinstance(node.op, ast.Add) else left - right
         return self._derive(node)
+
+    def _counts(self, node: ast.expr) -> bool:
+        """Whether an expression is a place that counts with the steps of a loop."""
+        return any(isinstance(part, ast.Name) and part.id in self.steps for part in ast.walk(node))
 
     def _derive(self, node: ast.expr) -> Ix:
         left, right, text = None, None, ""

@@ -11,9 +11,11 @@ from hipwright.engine.ir.index import Ix, ix
 from hipwright.engine.knobs import Choice
 from hipwright.engine.lower.values import LoweredItem, NotLowered, Tensor
 from hipwright.engine.partition.library_calls import LibraryCalls
+from hipwright.engine.partition.loops import loop_call
 from hipwright.engine.partition.operators import TABLE
 from hipwright.engine.partition.readers import HEAVY, VIEWS, cropped, read_by_pointwise, read_by_products
 from hipwright.engine.partition.state import Lowered, LoweringState
+from hipwright.engine.rewrite.loops.records import LOOP, LoopBody
 from hipwright.engine.templates.offers import KernelCall, holds_kernel_value, place, probe, reads_call_result
 from hipwright.engine.templates.registry import offers_for, templates_for
 
@@ -28,8 +30,8 @@ SMALL_TRANSPOSE = 1 << 18
 class Lowering(LoweringState):
     """Lowers one graph, node by node."""
 
-    def __init__(self, graph: Graph, choices: Mapping[str, Any]) -> None:
-        super().__init__(graph, choices)
+    def __init__(self, graph: Graph, choices: Mapping[str, Any], outer: LoweringState | None = None) -> None:
+        super().__init__(graph, choices, outer)
         self.depth: dict[str, int] = {}
         self.library = LibraryCalls(self)
 
@@ -97,6 +99,9 @@ class Lowering(LoweringState):
             self.depth[node.name] = self.depth.get(node.args[0]["node"], 0)
             return
         self.c.origin = plain(node.name)
+        if node.op == LOOP:
+            self._loop(node, node.kwargs["body"])
+            return
         kind = short(node.op)
         if self.library_only:
             self.library.add(node, "the choice: no kernels")
@@ -134,6 +139,20 @@ class Lowering(LoweringState):
         flat = [v for value in values for v in (value if isinstance(value, (tuple, list)) else (value,))]
         dtypes = [v.dtype for v in flat if isinstance(v, Tensor)] + [m.dtype for m in node.outs if m is not None]
         return next((dtype for dtype in dtypes if dtype not in COMPUTE), "")
+
+    def _loop(self, node: Node, body: LoopBody) -> None:
+        """A loop of the plan, whose body is lowered as a graph of its own."""
+        self.reader.symbols.add(body.step)
+        self.reader.steps.add(body.step)
+        inner = Lowering(body.graph, self.choices, self).run()
+        call = loop_call(self, node, body, inner, self.library.ensure)
+        values: list[Tensor] = []
+        for name, meta in zip((*body.last, *body.collected), node.outs, strict=True):
+            assert meta is not None
+            call.outputs.append(self.c.unique(f"{name}_{'last' if len(values) < len(body.last) else 'all'}"))
+            self.out.metas[call.outputs[-1]] = meta
+            values.append(self.c.stored(call.outputs[-1], meta.dtype, self.c.shape(meta)))
+        self.values[node.name] = tuple(values)
 
     def _template(self, node: Node, kind: str) -> str:
         """Let a call template write the node. Returns "" if one does, else the reason."""

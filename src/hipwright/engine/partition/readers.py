@@ -7,6 +7,7 @@ import msgspec
 from hipwright.capture.graph import Graph, Node, references, short
 from hipwright.engine.lower.operators import family
 from hipwright.engine.partition.operators import TABLE
+from hipwright.engine.rewrite.loops.records import body_of
 
 HEAVY = {
     "mm",
@@ -112,6 +113,10 @@ def read_by_pointwise(graph: Graph, name: str) -> bool:
                     return True
             elif family(node.op) == "pointwise":
                 return True
+            elif (body := body_of(node)) is not None:
+                names = [n for n, a in zip(body.given, node.args[0], strict=True) if a["node"] == name]
+                if any(read_by_pointwise(body.graph, n) for n in names):
+                    return True
     return False
 
 

@@ -14,6 +14,7 @@ from hipwright.engine.knobs import EVERY_OPERATOR, GIVEN_UP, Choice
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.values import LibraryCall, LoweredItem, Tensor
 from hipwright.engine.partition.readers import reader_counts
+from hipwright.engine.rewrite.loops.records import LoopBody
 
 
 @dataclass(eq=False)
@@ -23,6 +24,17 @@ class PlanView:
     name: str
     source: str
     operation: str
+
+
+@dataclass(eq=False)
+class LoopCall(LibraryCall):
+    """A loop of the plan. refs: {input of the body: the tensor that the plan hands to it}; read_by_kernels: those of
+    these tensors that kernels of the body read, row by row.
+    """
+
+    body: LoopBody = field(kw_only=True)
+    inner: Lowered = field(kw_only=True)
+    read_by_kernels: set[str] = field(default_factory=set)
 
 
 @dataclass(eq=False)
@@ -41,16 +53,23 @@ class Lowered:
     library: dict[str, str] = field(default_factory=dict)
     structure: dict[str, Choice] = field(default_factory=dict)  # library or template, per call
 
+    def everywhere(self) -> list[Lowered]:
+        """This graph and the bodies of its loops."""
+        loops = [call for call in self.calls if isinstance(call, LoopCall)]
+        return [self, *(one for call in loops for one in call.inner.everywhere())]
+
 
 class LoweringState:
     """The values of one graph's nodes while it is lowered."""
 
-    def __init__(self, graph: Graph, choices: Mapping[str, Any]) -> None:
+    def __init__(self, graph: Graph, choices: Mapping[str, Any], outer: LoweringState | None = None) -> None:
+        """outer: the state of the graph in which this one is a loop's body; sizes and names are common to both."""
         self.graph = graph
         self.choices = choices
-        hints = {s.name: s.hint for s in graph.symbols}
-        self.reader = SizeReader([s.name for s in graph.symbols])
-        self.c = LoweringContext(self.reader, hints)
+        hints = {s.name: s.hint for s in graph.symbols} | (outer.c.hints if outer else {})
+        self.reader: SizeReader = outer.reader if outer else SizeReader([s.name for s in graph.symbols])
+        self.c: LoweringContext = LoweringContext(self.reader, hints)
+        self.c.names = outer.c.names if outer else self.c.names
         self.c.wide = bool(choices.get("wide", False))
         given_up = str(choices.get(GIVEN_UP, ""))
         self.library_only = bool(choices.get("library")) or given_up == EVERY_OPERATOR  # no operator becomes HIP

@@ -8,12 +8,13 @@ from typing import Any
 from hipwright.capture.graph import Meta, short
 from hipwright.engine.emit.builder import cname
 from hipwright.engine.emit.tree import Statement, printed, words
-from hipwright.engine.ir.index import Ix, ix, nonneg
+from hipwright.engine.fuse.recompute import ITEM_BYTES
+from hipwright.engine.ir.index import Ix, ix, nonneg, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import strides
-from hipwright.engine.lower.values import LibraryCall
+from hipwright.engine.lower.values import LibraryCall, LoweredItem
 from hipwright.engine.partition.channels_last import TO_CHANNELS_LAST
-from hipwright.engine.partition.state import Lowered, PlanView
+from hipwright.engine.partition.state import LoopCall, Lowered, PlanView
 from hipwright.engine.plan import static_shapes
 from hipwright.engine.plan.spelling import PYTHON_NAMES, library_name, returned, self_path, spell
 from hipwright.engine.plan.static_shapes import StaticShapes
@@ -27,18 +28,31 @@ FLAT_RESULT = {"mm", "bmm", "addmm", "baddbmm", "dot", "mv"}
 class PlanWriter:
     """Writes `def forward`."""
 
-    def __init__(self, lowered: Lowered, parameters: Sequence[str], static: StaticShapes | None = None) -> None:
-        """static: makes the kernels' static-shape variants; None where there are to be none."""
+    def __init__(
+        self,
+        lowered: Lowered,
+        parameters: Sequence[str],
+        static: StaticShapes | None = None,
+        outer: PlanWriter | None = None,
+    ) -> None:
+        """static: makes the kernels' static-shape variants; None where there are to be none. outer: the writer of the
+        plan in which this one writes a loop's body.
+        """
         self.lowered = lowered
-        self._static = static
+        self._static, self._outer = static, outer
         self.graph = lowered.graph
         self.parameters = parameters
         self.statements: list[Statement] = []
         self.names: dict[str, str] = {}
-        self._taken: set[str] = set(parameters)
+        self._taken: set[str] = outer._taken if outer else set(parameters)
         self.temporaries: set[str] = set()
-        self.limits: list[Ix] = []  # sizes that the kernels count in int
-        self._captured = ""  # the local that says whether the sizes are the captured ones
+        self.limits: list[Ix] = outer.limits if outer else []  # sizes that the kernels count in int
+        self.collected: dict[str, str] = {}  # tensors that are written where a loop collects them, and where that is
+        self.zeroed: set[str] = set()  # those of them that start with zeros
+        self.kept: set[str] = set()  # results of library calls that must be row-major
+        self._captured: str = (
+            outer._captured if outer else ""
+        )  # the local that says whether the sizes are the captured ones
 
     def name(self, buffer: str) -> str:
         """The plan's name of a tensor: a local, an input or self.…"""
@@ -73,6 +87,8 @@ class PlanWriter:
 
     def inputs(self, read_by_kernels: set[str]) -> None:
         """Contiguous inputs for the kernels, which index them row-major."""
+        if self._outer is not None:
+            return  # what a loop's body is handed is contiguous where its kernels read it
         for buffer, tensor in self.lowered.tensors.items():
             if buffer in read_by_kernels and tensor.kind == "input":
                 self._line(f"{self.name(buffer)} = {tensor.access}.contiguous()")
@@ -103,9 +119,10 @@ class PlanWriter:
             if call.channels_last:
                 self._line(f"{local} = {local}.permute({', '.join(map(str, TO_CHANNELS_LAST))}).contiguous()")
                 continue
-            plain = kind == "linear" and self._is_flat(call)
+            plain = kind in FLAT_RESULT or (kind == "linear" and self._is_flat(call))
             returned = output in self.lowered.outputs.values() and _has_gaps(self.lowered.metas.get(output))
-            if returned or (output in read_by_kernels and kind not in FLAT_RESULT and not plain):
+            handed = self._outer is not None and output in self.lowered.outputs.values()
+            if returned or ((output in read_by_kernels or handed) and not plain):
                 self._line(f"{local} = {local}.contiguous()")
 
     def _is_flat(self, call: LibraryCall) -> bool:
@@ -116,7 +133,11 @@ class PlanWriter:
         return spell(argument, lambda node: self.name(refs[node]))
 
     def allocate(self, buffer: str, shape: Sequence[Ix], dtype: str, maker: str = "empty") -> None:
-        """A new tensor."""
+        """A new tensor; in a loop's body, it may be the step's part of what the loop collects."""
+        if buffer in self.collected:
+            self._line(f"{self.name(buffer)} = {self.collected[buffer]}")
+            self.zeroed |= {buffer} if maker == "zeros" else set()
+            return
         sizes = ", ".join(to_python(s) for s in shape)
         comma = "," if len(shape) == 1 else ""
         self._line(f"{self.name(buffer)} = torch.{maker}(({sizes}{comma}), dtype=torch.{dtype})")
@@ -173,6 +194,48 @@ class PlanWriter:
         made = {i.name for i in self.lowered.items} | self.temporaries
         return set(self.lowered.tensors) | set(self.lowered.metas) | made
 
+    # ------------------------------------------------------------ loops
+
+    def body(self, call: LoopCall) -> PlanWriter:
+        """The writer of a loop's body, with the names of what the body is handed."""
+        made = PlanWriter(call.inner, (), self._static, self)
+        self._taken.add(call.body.step)
+        made.names = {name: self.name(buffer) for name, buffer in call.refs.items()}
+        made.names |= {name: self._local(cname(name)) for name in call.body.carried if name in call.refs}
+        items = {i.name: i for i in call.inner.items if not i.target}
+        for value, whole in zip(call.body.collected, call.outputs[len(call.body.last) :], strict=True):
+            buffer = call.inner.outputs[value]
+            if buffer in items and _whole_vectors(items[buffer]):
+                made.collected[buffer] = f"{self.name(whole)}[{call.body.step} - 1]"
+        return made
+
+    def loop(self, call: LoopCall, body: PlanWriter) -> None:
+        """A loop, whose body is written."""
+        loop, outputs = call.body, call.inner.outputs
+        steps = self.lowered.context.reader.read(loop.steps)
+        handed = [(name, value) for name, value in loop.carried.items() if name in call.refs]
+        for name, _ in handed:
+            self._line(f"{body.name(name)} = {self.name(call.refs[name])}")
+        tail = [f"{body.name(name)} = {body.name(outputs[value])}" for name, value in handed]
+        behind = []
+        for value, whole in zip(loop.collected, call.outputs[len(loop.last) :], strict=True):
+            buffer = outputs[value]
+            if buffer in body.collected:
+                item = next(i for i in call.inner.items if i.name == buffer)
+                self.allocate(whole, [steps, *item.shape], item.dtype, _maker(zeros=buffer in body.zeroed))
+                continue
+            listed = self._local(f"{cname(value)}_list")
+            self._line(f"{listed} = []")
+            tail.append(f"{listed} = [*{listed}, {body.name(buffer)}]")
+            behind.append(f"{self.name(whole)} = torch.stack({listed})")
+        self._line(f"for {loop.step} in range(1, {to_python(steps + 1)}):")
+        for text in [*printed(body.statements, 0), *tail]:
+            self._line(f"    {text}")
+        for text in behind:
+            self._line(text)
+        self.names |= {o: body.name(outputs[v]) for o, v in zip(call.outputs, loop.last, strict=False)}
+        self._captured = self._captured or body._captured
+
     # ------------------------------------------------------------ the whole
 
     def finish(self) -> str:
@@ -219,6 +282,16 @@ def _difference_guard(sizes: Sequence[str]) -> list[str]:
         return []
     least = f"min({', '.join(sizes)})" if len(sizes) > 1 else sizes[0]
     return [f'assert {least} >= 0, "the slices lie within the tensor"']
+
+
+def _maker(*, zeros: bool) -> str:
+    return "zeros" if zeros else "empty"
+
+
+def _whole_vectors(item: LoweredItem) -> bool:
+    """Whether tensors of an item's shape, one behind the other, all begin where 16 bytes do."""
+    bytes_ = product(item.shape) * ITEM_BYTES.get(item.dtype, 1)
+    return all(count % 16 == 0 for count in bytes_.terms.values())
 
 
 def _has_gaps(meta: Meta | None) -> bool:

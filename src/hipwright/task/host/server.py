@@ -295,16 +295,16 @@ class TaskHost:
         return {}, list(self.reference.run(inputs, state, **header))
 
     def capture(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
-        """The engine's graph of the model on a workload."""
+        """The engine's graph of the model on a workload; header["long"]: from which length on a graph is long."""
         _phase("capturing the graph")
         from hipwright.capture.forward import capture  # imports torch.export, which takes a second
 
-        workload = Workload.from_dict(header["workload"])
-        inputs = self._sketch(workload)
+        inputs = self._sketch(Workload.from_dict(header["workload"]))
         if any(tensor.is_meta for _, tensor in named_leaves("inputs", inputs)):
             # export reads no values: memory that is not touched costs nothing
             inputs = map_torch(inputs, lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype))
-        return {}, self.file.guarded(lambda: capture(self.reference.model(), inputs), "capturing the graph")
+        model, long = self.reference.model, header.get("long")
+        return {}, self.file.guarded(lambda: capture(model(), inputs, long=long), "capturing the graph")
 
     def outline(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
         """The reference's operators and specs at a workload's shapes: {"workload", "how", "ops", "outputs": [spec,

@@ -40,6 +40,7 @@ from hipwright.verify.cpu.skipped import budget_spent, too_long
 from hipwright.verify.cpu.unchecked import UncheckedKernels
 from hipwright.verify.sequences.call_sequence import alternating_memory
 from hipwright.verify.verification import (
+    OWN_FAMILIES,
     Gate,
     Verification,
     elements,
@@ -252,6 +253,20 @@ class CpuVerification(Verification):
         slower = CHECKED_SLOWDOWN if self.checks["gate"] == "fast" else 1
         held = sum(prod(spec.shape) for spec in workload.specs)
         return slower * self.seconds.of(held) <= ADMITTED_SECONDS
+
+    def own_cases(self) -> list[VerificationCase]:
+        """As on every target, but of shapes that take too long the first family's alone: so do expectations."""
+        assert self.main is not None
+        main, found = self.main.workload.name, list[VerificationCase]()
+        for name in (p.workload.name for p in self.oracle.planned() if p.role == "full" and p.workload.name != main):
+            known = self.oracle.families(name)
+            others = [family for family in OWN_FAMILIES if family in known[1:]]
+            found.append(self.oracle.case(name, known[0]))
+            if (expected := self._predicted(found[-1])) > FULL_SECONDS:
+                self.skipped |= {f"{name}/{family}": too_long(f"about {expected:.1f}") for family in others}
+                continue
+            found += [self.oracle.case(name, family) for family in others]
+        return found
 
     def note_launches(self, case: VerificationCase, answer: CallReply) -> None:
         """Keeps what ran with checks and without, and what it took."""
