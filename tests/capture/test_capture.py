@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from hipwright.capture.forward import capture
+from hipwright.capture.graph import Graph
+from hipwright.capture.joint import trace
 from hipwright.engine import explain, write
 from hipwright.engine.rewrite.specialise import specialise
 from hipwright.errors import GuardFailed, TaskError
@@ -286,3 +288,38 @@ def test_a_chunk_that_one_element_would_leave_out_is_not_claimed() -> None:
     (guard,) = (g for g in graph.guards if g.endswith(">= 1"))
     symbol = graph.symbols[0].name
     assert [eval(guard, {symbol: n}) for n in (1, 2, 3, 33)] == [False, True, True, True]
+
+
+class AsksForExport(torch.nn.Module):
+    """A forward that takes another way where it is exported, and fails there; it holds a parameter and a constant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.map = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = None if torch.compiler.is_exporting() else torch.ones(x.shape[1])
+        return self.map(x) * mask[: x.shape[1]] + torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+
+def test_a_module_that_fails_only_where_it_is_exported_is_traced() -> None:
+    model, x = AsksForExport(), torch.randn(3, 4)
+    graph = captured(model, [x])
+    assert not graph.dynamic
+    got, _ = run(write(graph), model, [x])
+    torch.testing.assert_close(got, model(x))
+
+
+class Gradient(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            y = x.detach().requires_grad_()
+            return torch.autograd.grad((y**3).sum(), y)[0]
+
+
+def test_gradients_are_traced_at_fixed_sizes_too() -> None:
+    model, x = Gradient(), torch.randn(3, 4)
+    graph = Graph.from_dict(trace(model, [x], ["x"], False).to_dict())
+    assert not graph.dynamic
+    got, _ = run(write(graph), model, [x])
+    torch.testing.assert_close(got, 3 * x**2)

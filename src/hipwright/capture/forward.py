@@ -7,6 +7,7 @@ functional. What computes gradients itself is traced below autograd (joint.py).
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import warnings
 from collections.abc import Sequence
@@ -29,6 +30,8 @@ from hipwright.capture.recurrent_shapes import steps_unwalked
 from hipwright.capture.value_dependent import at_node, explained
 from hipwright.errors import TaskError
 
+UNTRACED = "the engine needs a forward that torch.export traces"
+
 
 def capture(model: torch.nn.Module, args: Sequence[Any], *, long: int | None = None) -> dict[str, Any]:
     """The graph of `model(*args)` as plain JSON types: shape-generic where export allows, else static.
@@ -50,16 +53,18 @@ def capture(model: torch.nn.Module, args: Sequence[Any], *, long: int | None = N
             return _Exported(exported, names, args, dynamic).graph().to_dict()
         except Exception as problem:  # tracing raises many types for "this cannot be traced"
             problems.append(problem)
-    raise _refused(problems[-1], model)
+    refused = _refused(problems[-1], model)
+    if not below and refused.hint == UNTRACED:
+        with contextlib.suppress(Exception):  # a module may ask whether it is exported, and do then what it cannot
+            return trace(model, args, names, False).to_dict()
+    raise refused
 
 
 def _refused(problem: Exception, model: torch.nn.Module) -> TaskError:
     if isinstance(problem, TaskError):
         return problem
     said = (str(problem).strip().splitlines() or [""])[0][:300]
-    return explained(problem, model) or TaskError(
-        f"cannot capture: {type(problem).__name__}: {said}", hint="the engine needs a forward that torch.export traces"
-    )
+    return explained(problem, model) or TaskError(f"cannot capture: {type(problem).__name__}: {said}", hint=UNTRACED)
 
 
 def _takes_gradients(model: torch.nn.Module) -> bool:

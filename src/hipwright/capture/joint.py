@@ -37,7 +37,8 @@ def trace(model: torch.nn.Module, args: Sequence[Any], names: Sequence[str], dyn
     state = params | dict(model.named_buffers())
 
     def fake(tensor: Any, kind: DimDynamic) -> Any:
-        return mode.from_tensor(tensor.detach(), symbolic_context=StatelessSymbolicContext([kind] * tensor.ndim))
+        context = StatelessSymbolicContext([kind] * tensor.ndim) if dynamic else None
+        return mode.from_tensor(tensor.detach(), symbolic_context=context)
 
     held = {name: fake(t, DimDynamic.STATIC).requires_grad_(name in params) for name, t in state.items()}
     free = DimDynamic.DYNAMIC if dynamic else DimDynamic.STATIC
