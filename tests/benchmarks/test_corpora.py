@@ -75,10 +75,19 @@ def test_torchs_databases_become_tasks(name: str) -> None:
         ast.parse(task.text)
 
 
-def test_bad_options_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [(["no_such_corpus"], "invalid choice"), (["modules", "--sample", "0"], "0 is no number from 1 on")],
+)
+def test_bad_options_are_one_line(options: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["no_such_corpus"])
-    assert ended.value.code == 2 and "invalid choice" in capsys.readouterr().err
+        main(options)
+    assert ended.value.code == 2 and said in capsys.readouterr().err
+
+
+def test_a_name_that_no_task_has_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["modules", "--only", "no such module"]) == 2
+    assert capsys.readouterr().err.count("error:") == 1
 
 
 SAMPLES = {
