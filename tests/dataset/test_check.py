@@ -48,7 +48,7 @@ def test_every_kind_of_wrong_record_is_found(machine: Machine, pairs: dict[str, 
 
 def test_a_row_whose_task_is_broken_is_wrong(machine: Machine, pairs: dict[str, Pair]) -> None:
     (found,) = looked(machine, replace(pairs["engine"], task_source=tiny.RANDOM))
-    assert "random" in found.wrong
+    assert "generator" in found.wrong
 
 
 @dataclass

@@ -76,7 +76,7 @@ def test_a_repair_and_its_predecessor_are_both_judged(machine: Machine, pairs: d
 
 def test_a_broken_task_takes_its_rows_along(machine: Machine, pairs: dict[str, Pair]) -> None:
     (found,) = rejudged(machine, replace(pairs["engine"], task_source=tiny.RANDOM))
-    assert found.pair is None and not found.void and "random" in found.why
+    assert found.pair is None and not found.void and "generator" in found.why
 
 
 def test_pasted_helpers_become_includes_and_other_programs_stay() -> None:

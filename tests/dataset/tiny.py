@@ -21,7 +21,7 @@ def task(forward: str, shape: str = "6, 33") -> str:
 
 ROWS = task("torch.tanh(x).sum(-1)")
 POINTS = task("torch.sigmoid(x) * 2", "5, 31")
-RANDOM = task("x + torch.rand_like(x)")
+RANDOM = task("x + __import__('random').random()")  # by Python's generator, which a program cannot draw from
 RAISES = task("x @ x", "3, 4")
 
 
