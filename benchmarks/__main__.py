@@ -20,7 +20,13 @@ def main(argv: list[str] | None = None) -> int:
     if name not in COMMANDS:
         print(f"error: no benchmark {name!r} (known: {', '.join(sorted(COMMANDS))})", file=sys.stderr)
         return 2
-    module = registry.load(name)
+    try:
+        module = registry.load(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("benchmarks", "hipwright"):
+            raise
+        print(f"error: {error.name} is not installed (pip install -e '.[test]')", file=sys.stderr)
+        return 2
     options = registry.parser(name, module.__doc__ or "")
     module.add_options(options)
     try:

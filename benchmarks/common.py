@@ -24,6 +24,13 @@ def add_target(options: argparse.ArgumentParser, *choices: str) -> None:
     options.add_argument("--target", default="cuda", choices=choices or ("cuda", "rocm"))
 
 
+def positive(text: str) -> int:
+    """The type of an option that counts from 1."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no number from 1 on")
+    return int(text)
+
+
 def require_gpu(target: str) -> None:
     """Raises BadInput where the target is a GPU and there is none of its kind."""
     if target != "cpu" and not topology.find(target):

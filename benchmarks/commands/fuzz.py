@@ -19,13 +19,15 @@ from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks.common import positive
 from benchmarks.fuzz.families import FAMILIES
 from hipwright import config
+from hipwright.api.files import prepare_folder
 
 
 def add_options(options: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
-    options.add_argument("--seconds", type=float, default=300.0, help="of time; a batch that is begun is finished")
+    options.add_argument("--seconds", type=positive, default=300, help="of time; a batch that is begun is finished")
     options.add_argument("--template", choices=sorted(FAMILIES), help="one family of templates")
     options.add_argument("--seed", type=int, default=0, help="of the first batch")
     options.add_argument("--out", type=Path, metavar="DIR", help="$HIPWRIGHT_HOME/fuzz without it")
@@ -38,6 +40,7 @@ def run(options: argparse.Namespace) -> int:
 
     logging.getLogger("torch").setLevel(logging.ERROR)  # torch.export warns of every size 1
     folder = options.out or config.home() / "fuzz"
+    prepare_folder(folder)
     families = [options.template] if options.template else list(FAMILIES)
     found = []
     for batch in campaign(families, options.seconds, options.seed, folder):

@@ -17,6 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.common import positive
 from benchmarks.corpora.corpus import Corpus, require, sample_of
 from benchmarks.corpora.judged import CorpusReport, judge
 from hipwright.cli.display.bench import BenchProgress
@@ -58,21 +59,15 @@ def _parser() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("python -m benchmarks.corpora", description=__doc__, formatter_class=raw)
     parser.add_argument("name", choices=sorted(CORPORA), help="the corpus")
-    parser.add_argument("--sample", type=_positive, metavar="N", help="a fixed sample of N tasks over all families")
+    parser.add_argument("--sample", type=positive, metavar="N", help="a fixed sample of N tasks over all families")
     parser.add_argument("--only", metavar="TEXT", help="only tasks whose name contains TEXT")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: out/corpora/NAME")
     parser.add_argument("--real", action="store_true", help="at the sizes that users run, for a GPU")
     parser.add_argument("--target", action="append", metavar="T", help="default: cpu; may be repeated")
-    parser.add_argument("--workers", type=_positive, metavar="N", help="tasks at a time")
+    parser.add_argument("--workers", type=positive, metavar="N", help="tasks at a time")
     parser.add_argument("--list", action="store_true", help="print the names of the tasks and judge none")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     return parser
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is no number from 1 on")
-    return int(text)
 
 
 def _judged(options: argparse.Namespace) -> CorpusReport:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from benchmarks.corpora.corpus import CorpusTask, write_tasks
 from hipwright.api.bench.plan import BenchRequest
 from hipwright.api.bench.run import run_benchmark
+from hipwright.api.files import prepare_folder
 from hipwright.evaluation.bench import BenchRow
 from hipwright.events import Listener
 
@@ -83,6 +84,7 @@ def judge(
     listener: Listener,
 ) -> CorpusReport:
     """Judges the tasks that have no row in `out` yet: one evaluation each, and the winner's verification."""
+    prepare_folder(out)
     folder = out / "tasks"
     write_tasks(tasks, folder)
     chosen = {task.name for task in tasks}

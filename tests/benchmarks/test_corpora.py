@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import json
 import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from benchmarks import registry
+from benchmarks.__main__ import main as benchmark
 from benchmarks.corpora.__main__ import CORPORA, corpus, main
 from benchmarks.corpora.corpus import CorpusTask, file_name, require, sample_of, write_tasks
 from benchmarks.corpora.judged import CorpusReport, kind_of, reason
@@ -133,3 +136,22 @@ def test_all_tasks_are_verified(name: str) -> None:
     command = [PYTHON, "-m", "benchmarks.corpora", name, "--json"]
     done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("command", ["benchmarks.corpora modules --sample 1", "benchmarks fuzz --seconds 1"])
+def test_a_folder_that_cannot_be_written_is_one_line(command: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", *command.split(), "--out", "/proc/nothing"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2 and "cannot write to /proc/nothing" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_benchmark_without_its_packages_names_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError("No module named 'hypothesis'", name="hypothesis")
+
+    monkeypatch.setattr(registry, "load", missing)
+    assert benchmark(["fuzz"]) == 2
+    assert "hypothesis is not installed" in capsys.readouterr().err

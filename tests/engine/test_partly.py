@@ -43,6 +43,20 @@ def test_what_is_given_up_is_the_librarys(given_up: str) -> None:
     right(made.program)
 
 
+class Shifted(torch.nn.Module):
+    """A constant of the graph is what a library call reads."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x + torch.tensor([1.0, 2.0, 3.0, 4.0]), -1)
+
+
+@pytest.mark.parametrize("given_up", ["add", EVERY_OPERATOR, PLAIN_PLAN])
+def test_library_calls_read_constants_of_the_graph(given_up: str) -> None:
+    model, x = Shifted(), torch.randn(3, 4)
+    got, _ = run(write(captured(model, [x]), {GIVEN_UP: given_up}), model, [x])
+    torch.testing.assert_close(got, model(x))
+
+
 @pytest.mark.parametrize("guilty", [(), ("relu",), ("layer_norm", "softmax"), ("*",)])
 def test_operators_at_which_the_engine_fails_are_found(guilty: tuple[str, ...]) -> None:
     graph = captured(MODEL, INPUTS)

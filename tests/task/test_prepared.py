@@ -78,3 +78,18 @@ def test_kept_models_and_states_stay_within_their_bytes(monkeypatch):
     monkeypatch.setattr(prepared, "MODEL_BYTES", size - 1)
     models.begin(5, "d", False), models.begin(5, "d", False)
     assert made[5:] == ["d", "d"]
+
+
+def test_a_buffer_that_is_a_parameters_memory_stays_so():
+    import torch
+
+    class Tied(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(4))
+            self.register_buffer("view", self.weight.data)
+
+    models = prepared.PreparedModels(lambda state: Tied())
+    for _ in range(2):
+        model = models.begin(0, {}, False)
+        assert model.view.data_ptr() == model.weight.data_ptr()

@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from hipwright.engine.knobs import KNOBS
 from hipwright.errors import ProgramError
 from hipwright.program import parse
 from hipwright.toolchain import device_headers
@@ -62,13 +61,6 @@ def test_line_numbers_stay_those_of_the_source() -> None:
 def test_an_unknown_header_is_an_error() -> None:
     with pytest.raises(KeyError):
         device_headers.text("no_such_header")
-
-
-def test_no_knob_of_the_engine_has_a_name_of_a_header() -> None:
-    """A knob is a macro on the compiler's command line: `LANES` replaced a variable of scan.h."""
-    every = "".join(f"#include <hipwright/{name}.h>\n" for name in device_headers.names())
-    assert len(device_headers.capitalised(every)) > 20
-    assert not set(KNOBS) & device_headers.capitalised(every)
 
 
 def test_a_knob_with_a_name_of_an_included_header_is_refused_with_its_line() -> None:

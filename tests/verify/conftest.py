@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hipwright.audit.cases import CORPUS
+from hipwright.machine import Machine, machine
 from hipwright.sandbox import Zygote
 from hipwright.task import TaskHandle, open_task
 from hipwright.toolchain.cache import BuildCache
@@ -15,6 +16,13 @@ from hipwright.verify import Oracle
 from tests import warm
 
 TASKS = CORPUS / "tasks"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A machine of the cpu target with builds of its own."""
+    with machine(("cpu",), unsafe=False, cache=tmp_path_factory.mktemp("builds")) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

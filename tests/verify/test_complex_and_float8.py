@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
@@ -14,13 +12,12 @@ from hipwright.engine.knobs import GIVEN_UP, PLAIN_PLAN
 from hipwright.errors import TaskError
 from hipwright.events import silent
 from hipwright.float8 import FLOAT8, from_float8, to_float8
-from hipwright.machine import Machine, machine
-from hipwright.records import Evaluation, Program
+from hipwright.machine import Machine
 from hipwright.tensors import HostTensor
 from hipwright.torchio import from_torch, to_torch
 from hipwright.verify.inputs import make, nudge, observe
+from tests.verify.written_tasks import judged, task
 
-HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
 PLAN = "HIP = r''''''\n\n\ndef forward(self, x):\n    return {}\n"
 COMPLEX = "torch.randn(12, 33, dtype=torch.complex64)"
 REAL = "torch.randn(12, 32)"
@@ -110,26 +107,6 @@ def get_inputs():
 FAST = ("rotation", "complex in and out", "quantised in groups")
 
 
-def task(setup: str, body: str, inputs: str) -> str:
-    return (
-        f"{HEAD}class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-        f"        {setup or 'pass'}\n\n    def forward(self, x):\n        {body}\n\n\n"
-        f"def get_inputs():\n    return [{inputs}]\n"
-    )
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    with machine(("cpu",), unsafe=False, cache=tmp_path_factory.mktemp("builds")) as opened:
-        yield opened
-
-
-def judged(made: Machine, source: str, text: str = "", given_up: str = "") -> Evaluation:
-    with made.open_text("task", source, seed=None, listener=silent) as bench:
-        program = Program(text=text) if text else write(task_engine(bench).graph, {GIVEN_UP: given_up})
-        return bench.evaluator.evaluate(program, timed=False)
-
-
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in FAST else pytest.mark.slow) for n in FAMILY])
 def test_a_program_is_written_and_right(name: str, made: Machine) -> None:
     found = judged(made, task(*FAMILY[name]))
@@ -139,7 +116,7 @@ def test_a_program_is_written_and_right(name: str, made: Machine) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAST)
 def test_so_is_a_plan_of_library_calls(name: str, made: Machine) -> None:
-    assert judged(made, task(*FAMILY[name]), given_up=PLAIN_PLAN).passed
+    assert judged(made, task(*FAMILY[name]), choices={GIVEN_UP: PLAIN_PLAN}).passed
 
 
 def test_complex_arithmetic_between_real_values_is_a_kernel(made: Machine) -> None:

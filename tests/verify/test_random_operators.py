@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
-from hipwright.api.task_engine import task_engine
-from hipwright.engine import write
 from hipwright.engine.knobs import EVERY_OPERATOR, GIVEN_UP, PLAIN_PLAN
 from hipwright.errors import TaskError
 from hipwright.events import silent
-from hipwright.machine import Machine, machine
-from hipwright.records import Evaluation, Program
+from hipwright.machine import Machine
+from hipwright.records import Evaluation
+from tests.verify.written_tasks import judged, task
 
-HEAD = "import random\nimport numpy as np\nimport torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
 PLAN = "HIP = r''''''\n\n\ndef forward(self, x):\n"
 ROWS = "torch.randn(12, 33)"
 
@@ -77,27 +72,6 @@ FAMILY = {
     ),
 }
 SOME = ("dropout", "two dropouts", "dropout of channels last", "initial state", "batch norm and dropout", "rrelu")
-
-
-def task(setup: str, body: str, inputs: str) -> str:
-    return (
-        f"{HEAD}class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-        f"        {setup or 'pass'}\n\n    def forward(self, x):\n        {body}\n\n\n"
-        f"def get_inputs():\n    return [{inputs}]\n"
-    )
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    with machine(("cpu",), unsafe=False, cache=tmp_path_factory.mktemp("builds")) as opened:
-        yield opened
-
-
-def judged(made: Machine, source: str, text: str = "", choices: dict[str, Any] | None = None) -> Evaluation:
-    """The evaluation of a plan on a task; of the engine's program without one."""
-    with made.open_text("drawn", source, seed=None, listener=silent) as bench:
-        program = Program(text=text) if text else write(task_engine(bench).graph, choices or {})
-        return bench.evaluator.evaluate(program, timed=False)
 
 
 def refused(found: Evaluation, *words: str) -> None:

@@ -223,7 +223,7 @@ def _result(
         if tuned is not None:
             listener("stage", {"text": f"these choices are the first answer from now on, for {tuned.device}"})
     rejection = None if found.program else last_rejection(archive, found.run)
-    nothing_to_prove = rejection is not None and rejection.status == "degenerate"
+    unproven = engine.library_form() if rejection is not None and rejection.status == "degenerate" else None
     return Result(
         path=request.task.shown,
         task=task,
@@ -231,7 +231,7 @@ def _result(
         detail=detail,
         explanation=engine.explanation(choices) if found.program else {},
         rejection=rejection,
-        unproven=engine.library_form() if nothing_to_prove else None,
+        unproven=unproven,
         models=models.models_spent(archive, detail.run),
     )
 

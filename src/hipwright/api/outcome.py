@@ -27,7 +27,7 @@ def last_rejection(archive: Archive, run: str) -> Evaluation | None:
 def given_up(trials: Sequence[TrialDetail], number: int) -> list[dict[str, Any]]:
     """The operators that trial `number` leaves to the library, {operators, why} for each step of the fallback, in turn.
 
-    Operators at which the engine failed while it wrote are in the last entry..
+    Operators at which the engine failed while it wrote are in the last entry.
     """
     best = next((trial for trial in trials if trial.number == number), None)
     kept = set(str(best.choices.get(GIVEN_UP, "")).split(",")) if best is not None else set()

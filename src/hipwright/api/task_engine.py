@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -46,9 +47,11 @@ class TaskEngine:
         """The program by the engine's own choices."""
         return self.authored.program
 
-    def library_form(self) -> Program:
-        """The module's own library calls, without kernels."""
-        return write(self.graph, {GIVEN_UP: PLAIN_PLAN})
+    def library_form(self) -> Program | None:
+        """The module's own library calls, without kernels; None where the engine fails at that too."""
+        with contextlib.suppress(Exception):
+            return write(self.graph, {GIVEN_UP: PLAIN_PLAN})
+        return None
 
     def explanation(self, choices: Mapping[str, Any]) -> dict[str, Any]:
         """The kernels of the program by these choices, and the operators left to the library (`engine.explain`)."""

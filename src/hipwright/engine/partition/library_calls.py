@@ -40,6 +40,7 @@ class LibraryCalls:
     def __init__(self, state: LoweringState) -> None:
         self.state, self.c, self.out, self.values = state, state.c, state.out, state.values
         self.graph, self.nodes = state.graph, {n.name: n for n in state.graph.nodes}
+        self.given = {given.name: given.meta for given in state.graph.inputs}
         self.epilogue = bool(state.choices.get("fuse_bias", True)) and not state.library_only
         self.views: dict[str, str] = {}  # values that have a view in the plan
 
@@ -153,8 +154,9 @@ class LibraryCalls:
         return self.out.tensors[name].meta if name in self.out.tensors else self._meta_of(name)
 
     def _meta_of(self, name: str) -> Meta:
-        node = self.nodes[name]
-        meta = node.outs[0]
+        if name in self.given:  # a constant of the graph, which a kernel writes
+            return self.given[name]
+        meta = self.nodes[name].outs[0]
         assert meta is not None
         return meta
 

@@ -84,9 +84,15 @@ class _Prepared:
         self._parameters = list(dict.fromkeys(tensor for _, tensor in states.parameters(model)))
         self.bytes = sum(tensor.numel() * tensor.element_size() for tensor in self._parameters)
         self._before = self._marks() if self.bytes <= MODEL_BYTES else []
+        held = {tensor.untyped_storage().data_ptr() for tensor in self._parameters}
+        others = [tensor.untyped_storage().data_ptr() for _, tensor in states.buffers(model)]
+        self._tied = any(place in held for place in others if place)
 
     def copy(self) -> torch.nn.Module | None:
-        """A copy that shares the parameters; None where the module cannot be copied."""
+        """A copy that shares the parameters; None where the module cannot be copied, or a buffer is a parameter's
+        memory, which has to stay so."""
+        if self._tied:
+            return None
         try:
             return copy.deepcopy(self.model, {id(tensor): tensor for tensor in self._parameters})
         except Exception:
