@@ -144,9 +144,10 @@ def test_kernelbench_mode_lets_through_what_strict_refuses(tasks: Any, candidate
 def test_the_second_candidate_of_a_task_is_fast(tasks: Any, candidates: Zygote, cache: BuildCache) -> None:
     text = honest("scale_bias_guarded")
     run(text, "scale_bias", tasks, candidates, cache)
-    prepared = tasks.oracle("scale_bias").seconds
+    made: list[str] = []
+    tasks.oracle("scale_bias").listener = lambda kind, data: made.append(kind)
     start = time.process_time()
     verdict = run(text, "scale_bias", tasks, candidates, cache)
-    assert verdict.passed and tasks.oracle("scale_bias").seconds == prepared
+    assert verdict.passed and "case" not in made
     assert sum(verdict.checks["seconds"].values()) < 8, "an order of magnitude above a quiet machine"
     assert time.process_time() - start < 4

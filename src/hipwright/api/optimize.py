@@ -250,10 +250,10 @@ def _new_run(archive: Archive, task: Task, request: SearchRequest, plan: _Plan, 
 
 
 def _confirmation(bench: Workbench, listener: Listener) -> Callable[[Program], Evaluation]:
-    """A function that verifies the winner again, on inputs of a seed drawn after the program was fixed."""
+    """A function that verifies a program on inputs of a seed drawn after the program was fixed."""
 
     def confirm(program: Program) -> Evaluation:
-        listener("stage", {"text": f"verifying {program.key[:8]} once more, on fresh secret inputs"})
+        listener("stage", {"text": f"verifying {program.key[:8]} on fresh secret inputs"})
         return bench.evaluator.evaluate(program, Oracle(bench.handle, seed=None), thorough=True)
 
     return confirm

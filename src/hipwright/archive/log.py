@@ -73,11 +73,15 @@ class Proposed(Record, frozen=True, kw_only=True):
 
 
 class Evaluated(Record, frozen=True, kw_only=True):
-    """One evaluation. cached: taken from an earlier run; attempts: more than 1 after infrastructure faults."""
+    """One evaluation. cached: taken from an earlier run; attempts: more than 1 after infrastructure faults.
+
+    secret: on inputs that were drawn in secret after the program was written, as a confirmation's are.
+    """
 
     evaluation: Evaluation
     cached: bool = False
     attempts: int = 1
+    secret: bool = False
 
 
 class Confirmed(Record, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ from hipwright.capture.long_graphs import LONG, needs_no_decomposition
 from hipwright.capture.plain_attributes import attributes_as_buffers
 from hipwright.capture.random_operators import draws_numbers, layout_guards, without_certain_draws
 from hipwright.capture.recurrent_shapes import steps_unwalked
+from hipwright.capture.time_limit import SECONDS, TraceTooLong, within
 from hipwright.capture.value_dependent import at_node, explained
 from hipwright.errors import TaskError
 
@@ -34,7 +35,8 @@ UNTRACED = "the engine needs a forward that torch.export traces"
 
 
 def capture(model: torch.nn.Module, args: Sequence[Any], *, long: int | None = None) -> dict[str, Any]:
-    """The graph of `model(*args)` as plain JSON types: shape-generic where export allows, else static.
+    """The graph of `model(*args)` as plain JSON types: shape-generic where export allows, else static; where free sizes
+    take too long, with the first dimension of each tensor free.
 
     long: calls from which on a graph is long (long_graphs.py); None for LONG.
     Raises TaskError ("cannot capture: why") where Python control flow depends on tensor values.
@@ -44,15 +46,23 @@ def capture(model: torch.nn.Module, args: Sequence[Any], *, long: int | None = N
     lifted = pytree.tree_map(_lift, tuple(args))
     generic = [(lifted, True)] if any(type(leaf) is float for leaf in pytree.tree_leaves(tuple(args))) else []
     below = _takes_gradients(model)
-    for marked, dynamic in (*([] if below else generic), (tuple(args), True), (tuple(args), False)):
+    attempts = [*([] if below else generic), (tuple(args), True), (tuple(args), False)]
+    free = None  # which dimensions of each tensor; None for all
+    while attempts:
+        marked, dynamic = attempts[0]
         given = _unmarked(marked)
         try:
             if below:
                 return trace(model, args, names, dynamic).to_dict()
-            exported = _export(model, given, dynamic, LONG if long is None else long)
+            with within(SECONDS if dynamic and free is None else 0):
+                exported = _export(model, given, free if dynamic else 0, LONG if long is None else long)
             return _Exported(exported, names, args, dynamic).graph().to_dict()
+        except TraceTooLong:
+            free = 1
+            continue
         except Exception as problem:  # tracing raises many types for "this cannot be traced"
             problems.append(problem)
+        attempts.pop(0)
     refused = _refused(problems[-1], model)
     if not below and refused.hint == UNTRACED:
         with contextlib.suppress(Exception):  # a module may ask whether it is exported, and do then what it cannot
@@ -92,11 +102,12 @@ def _unmarked(args: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic: bool, long: int) -> ExportedProgram:
+def _export(model: torch.nn.Module, args: tuple[Any, ...], free: int | None, long: int) -> ExportedProgram:
+    """free: how many dimensions of each tensor are, the first ones; None for all."""
     shapes = None
-    if dynamic:
+    if free != 0:
         shapes = pytree.tree_map(
-            lambda leaf: dict.fromkeys(range(leaf.ndim), Dim.AUTO) if isinstance(leaf, torch.Tensor) else None,
+            lambda leaf: dict.fromkeys(range(leaf.ndim)[:free], Dim.AUTO) if isinstance(leaf, torch.Tensor) else None,
             dict(inspect.signature(model.forward).bind(*args).arguments),
         )
     with warnings.catch_warnings(), torch.no_grad(), steps_unwalked(), attributes_as_buffers(model):

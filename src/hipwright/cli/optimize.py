@@ -113,7 +113,7 @@ def _print(output: CommandOutput, result: Result, out: Path | None) -> None:
     if result.note:
         console.print(result.note, style="yellow")
     found = result.search
-    again = "; verified again on fresh secret inputs" if found.confirmed else ""
+    again = f"; verified {'again ' * (found.evaluations > 1)}on fresh secret inputs" if found.confirmed else ""
     console.print(f"run {found.run}: {found.evaluations} evaluations, stopped by {found.reason}{again}")
     if result.models is not None:
         console.print(models_line(result.models))

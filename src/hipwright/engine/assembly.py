@@ -21,7 +21,7 @@ from hipwright.engine.partition.lowering import Lowering
 from hipwright.engine.partition.state import LoopCall, Lowered, PlanView
 from hipwright.engine.plan.in_place import ReusableTensors
 from hipwright.engine.plan.naming import KernelNames
-from hipwright.engine.plan.static_shapes import ENOUGH_ELEMENTS, StaticShapes
+from hipwright.engine.plan.static_shapes import ENOUGH_ELEMENTS, MOST_TEXT, StaticShapes, dropped
 from hipwright.engine.plan.steps import draws_in_order, order, steps_of, stored_items
 from hipwright.engine.plan.streaming import (
     KEEP,
@@ -60,6 +60,11 @@ class ProgramAssembly:
         functions = [written.kernel.function for written in self._groups.written]
         self._shared = shared_names(function for function in functions if function is not None)
         self.plan = launched(writer.finish(), self._shared)
+        if static is not None and writer.captured and len(self.program().text) > MOST_TEXT:
+            self.plan = dropped(self.plan, writer.captured)
+            for function in functions:
+                if function is not None:
+                    function.variant = None
 
     @property
     def library_only(self) -> bool:

@@ -16,6 +16,7 @@ from hipwright.engine.knobs import EVERY_OPERATOR, GIVEN_UP, PLAIN_PLAN, Choice,
 from hipwright.engine.plan.library import library_program
 from hipwright.engine.rewrite.attention import attention
 from hipwright.engine.rewrite.complex_parts import complex_parts
+from hipwright.engine.rewrite.growing import growing
 from hipwright.engine.rewrite.loops.freed import freed
 from hipwright.engine.rewrite.loops.records import LOOP, body_of
 from hipwright.engine.rewrite.loops.rolled import looped
@@ -112,6 +113,7 @@ def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph
         generic, structure = attention(graph, choices)
         generic, draws = pure_draws(generic, choices)
         generic, parts = complex_parts(generic, choices)
+        generic = growing(generic)
         fixed = pinned(generic)
         rolled, loops = unrolled(fixed, choices)
         ops = {n.name: n.op for n in rolled.nodes}

@@ -173,13 +173,16 @@ class CaseDraws:
         return self._states[variant]
 
     def _domain(self, workload: str) -> draws.Domain:
-        """The domain of a workload's inputs; restricted where signed values break a reference that the given ones do
-        not."""
+        """The domain of a workload's inputs; restricted where signed values break the reference on the first workload
+        and the given ones do not."""
         if workload not in self._domains:
             given = self._base(workload, "given")
             domain = draws.observe(given, self._base(workload, "twin"))
             self._domains[workload] = domain
-            if any(not leaf.fixed and leaf.low >= 0 for leaf in domain.leaves):
+            first = self.first_workload()
+            if workload != first:
+                self._domains[workload] = replace(domain, restricted=self._domain(first).restricted)
+            elif any(not leaf.fixed and leaf.low >= 0 for leaf in domain.leaves):
                 usual = self._nonfinite(given)
                 signed = draws.make(given, "normal", domain, self.seed or 0, workload)
                 if self._nonfinite(signed) > usual:

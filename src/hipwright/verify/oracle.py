@@ -7,8 +7,10 @@ candidate has access to an expectation.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal
@@ -62,7 +64,21 @@ class Oracle(CaseDraws):
         self._sequences: dict[str, tuple[SequencedCall, ...]] = {}
         self._planned: tuple[PlannedWorkload, ...] | None = None
         self._held: dict[int, tuple[PlannedWorkload, ...] | None] = {}
-        self.seconds = 0.0  # spent on computing cases so far
+        self._making = threading.local()
+
+    @property
+    def seconds(self) -> float:
+        """What this thread has spent on computing cases, or waited for them."""
+        return float(getattr(self._making, "seconds", 0.0))
+
+    @contextmanager
+    def making(self) -> Iterator[None]:
+        """Counts the block's time among `seconds`."""
+        start, before = time.perf_counter(), self.seconds
+        try:
+            yield
+        finally:
+            self._making.seconds = before + time.perf_counter() - start
 
     # ---------------------------------------------------------------- what to verify
 
@@ -134,26 +150,26 @@ class Oracle(CaseDraws):
 
     def case(self, workload: str, family: str) -> VerificationCase:
         """The case, computed on first use."""
-        with self._lock:
-            key = (workload, family)
+        key = (workload, family)
+        if (known := self._cases.get(key)) is not None:  # without the lock, which another thread may hold for seconds
+            return known
+        with self.making(), self._lock:
             if key not in self._cases:
                 start = time.perf_counter()
                 case = self._make(workload, family)
                 spent = time.perf_counter() - start
-                self.seconds += spent
                 self._cases[key] = replace(case, seconds=spent)
                 self.listener("case", {"workload": workload, "family": family, "seconds": spent})
             return self._cases[key]
 
     def sequence(self, workload: str) -> tuple[SequencedCall, ...]:
         """Calls in a row on one state, on this workload."""
-        with self._lock:
+        with self.making(), self._lock:
             if workload not in self._sequences:
                 known = self.families(workload)
                 normal, given = self.case(workload, "normal" if "normal" in known else known[0]), known[0]
                 first = self.case(workload, given) if normal.rejected else normal
                 mutated, third = self.case(workload, MUTATED), self.case(workload, given)
-                start = time.perf_counter()
                 self._sequences[workload] = call_sequence(
                     first,
                     None if mutated.rejected else mutated,
@@ -162,7 +178,6 @@ class Oracle(CaseDraws):
                     self._redraws,
                     self._seed("sequence", workload),
                 )
-                self.seconds += time.perf_counter() - start
             return self._sequences[workload]
 
     def _redraws(self, case: VerificationCase) -> Callable[[int], Tree]:

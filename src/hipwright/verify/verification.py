@@ -20,16 +20,15 @@ from hipwright.verify.candidate import (
     POISON_A,
     CallReply,
     Rejected,
-    case_evidence,
     judge,
     judge_outputs,
-    launches,
 )
 from hipwright.verify.evidence import JudgedEvidence
 from hipwright.verify.inputs import LAYOUTS, MIXED_AXES, SPECIAL
 from hipwright.verify.oracle import MUTATED, TRIALS, Oracle, PlannedWorkload, VerificationCase
 from hipwright.verify.reply import forged_reply
 from hipwright.verify.sequences.call_sequence import SequencedCall
+from hipwright.verify.verdicts import refusal_verdict
 
 LARGE_ELEMENTS = 1 << 16  # a main workload with more runs only the families of `LARGE_WORKLOAD_FAMILIES`
 LARGE_WORKLOAD_FAMILIES = ("given", "normal", "shifted", "outliers", "zeros90", "strided", *TRIALS, *SPECIAL)
@@ -120,18 +119,22 @@ class Verification:
         message = f"the program claims none of the shapes that can be run here: {last}"
         return Rejected(Verdict(status="unscorable", fault="task", message=message, evidence={UNCLAIMED: True}))
 
-    def family_cases(self) -> list[VerificationCase]:
-        """The families of the main workload; a few of them where it is large."""
+    def families_of_main(self) -> list[str]:
+        """The families that run on the main workload; a few of them where it is large."""
         assert self.main is not None
         name = self.main.workload.name
         known = self.oracle.families(name)
-        if elements(self.main_case("given")) > LARGE_ELEMENTS:
-            wanted = [f for f in known if f in LARGE_WORKLOAD_FAMILIES or f in OWN_FAMILIES or f in LAYOUTS]
-            left = [f for f in known if f not in wanted and f not in MIXED_AXES]
-            self.skipped |= {f"{name}/{family}": FEWER_FAMILIES for family in left}
-        else:
-            wanted = [f for f in known if f not in MIXED_AXES]
-        return [self.oracle.case(name, family) for family in wanted]
+        if elements(self.main_case("given")) <= LARGE_ELEMENTS:
+            return [f for f in known if f not in MIXED_AXES]
+        wanted = [f for f in known if f in LARGE_WORKLOAD_FAMILIES or f in OWN_FAMILIES or f in LAYOUTS]
+        left = [f for f in known if f not in wanted and f not in MIXED_AXES]
+        self.skipped |= {f"{name}/{family}": FEWER_FAMILIES for family in left}
+        return wanted
+
+    def family_cases(self) -> list[VerificationCase]:
+        """Their cases."""
+        assert self.main is not None
+        return [self.oracle.case(self.main.workload.name, family) for family in self.families_of_main()]
 
     def own_cases(self) -> list[VerificationCase]:
         """Cases of the task's own shapes where `main` is another: the first family, then the adversarial ones."""
@@ -319,32 +322,3 @@ class Verification:
 def elements(case: VerificationCase) -> int:
     """The elements of a case's inputs."""
     return sum(t.numel for t in tensor_leaves(case.inputs))
-
-
-def refusal_verdict(error: GuardFailed, workload: str) -> Verdict:
-    """The verdict on an assert that is false for the task's own inputs."""
-    verdict = error.verdict()
-    return Verdict(
-        status="launch_error",
-        fault="candidate",
-        stage="launch",
-        workload=workload,
-        message=f"an assert refuses the task's own inputs ({workload}): {verdict.message}",
-        evidence=verdict.evidence,
-    )
-
-
-def nondeterministic_verdict(
-    case: VerificationCase, place: tuple[int, tuple[int, ...]], order: str, first: CallReply
-) -> Verdict:
-    """The verdict on results that differ between two runs. place: leaf and index; order: of the second run."""
-    leaf, index = place
-    return Verdict(
-        status="nondeterministic",
-        fault="candidate",
-        family=case.family,
-        workload=case.workload,
-        message=f"output {leaf} at {list(index)} depends on the order in which threads and blocks run (forward against "
-        f"{order}) or on uninitialised memory, and the kernels declare no float atomics (on {case.name})",
-        evidence={**case_evidence(case), "output": leaf, "index": list(index), "launches": launches(first.stats)},
-    )

@@ -21,10 +21,16 @@ class SizeReader:
         self.steps: set[str] = set()  # symbols that count the steps of loops; sums of them are places, no sizes
         self.derived: dict[str, str] = {}
         self._names: dict[str, str] = {}
+        self._read_before: dict[tuple[str, int, int], Ix] = {}
 
     def read(self, size: int | str) -> Ix:
         """A size as an expression over symbols. Raises SizeNotSupported for what it cannot read."""
-        return ix(size) if isinstance(size, int) else self._read(syntax.parse(str(size), mode="eval").body)
+        if isinstance(size, int):
+            return ix(size)
+        key = size, len(self.symbols), len(self.steps)
+        if key not in self._read_before:
+            self._read_before[key] = self._read(syntax.parse(str(size), mode="eval").body)
+        return self._read_before[key]
 
     def _read(self, node: ast.expr) -> Ix:
         if isinstance(node, ast.Constant) and isinstance(node.value, int):

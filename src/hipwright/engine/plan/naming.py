@@ -18,6 +18,7 @@ class KernelNames:
 
     def __init__(self) -> None:
         self.taken: set[str] = set()
+        self._locals: dict[tuple[int, ...], set[str]] = {}
 
     def kernel(self, lowered: Lowered, group: Group) -> str:
         """A free name made of the first three operators that a kernel fuses."""
@@ -29,9 +30,16 @@ class KernelNames:
                 parts.append(bare)
         name = "_".join(parts[:3]) or "kernel"
         name = name[:60]
-        if name in reserved() or name[0].isdigit() or name in _IDENTIFIERS or name in _locals(lowered):
+        if name in reserved() or name[0].isdigit() or name in _IDENTIFIERS or name in self._of_plan(lowered):
             name = f"{name}_kernel"
         return self.free(name)
+
+    def _of_plan(self, lowered: Lowered) -> set[str]:
+        """The names that the plan gives to tensors."""
+        key = id(lowered), len(lowered.tensors), len(lowered.metas), len(lowered.items)
+        if key not in self._locals:
+            self._locals[key] = _locals(lowered)
+        return self._locals[key]
 
     def free(self, base: str) -> str:
         """The name, numbered where it is taken."""

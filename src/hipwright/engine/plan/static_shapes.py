@@ -2,11 +2,12 @@
 
 The compiler then drops tails and bounds that the sizes never meet and divides by multiplication. `forward` launches the
 variant where the sizes are the captured ones, and the general kernel elsewhere: shape specialisation with a fallback,
-as torch.compile's static shapes, in one program.
+as torch.compile's static shapes, in one program. A program that would exceed `MOST_TEXT` with them has none.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 from hipwright.engine.emit.function import StaticShapeVariant
@@ -17,6 +18,9 @@ from hipwright.engine.templates.base import EmittedKernel
 
 ENOUGH_ELEMENTS = 1 << 16
 """Elements of all the values of a graph from which on a second build pays; smaller work is a launch and no more."""
+
+MOST_TEXT = 300_000
+"""Characters of a program with variants: each is an entry to build and a launch in the plan."""
 
 
 class StaticShapes:
@@ -46,6 +50,12 @@ class StaticShapes:
         for name in self._constants & self._derived.keys():
             names |= words(self._derived[name])
         return [f"{name} == {hint}" for name, hint in self._symbols.items() if name in names]
+
+
+def dropped(plan: str, captured: str) -> str:
+    """The plan without its launches of variants. captured: the name of the condition."""
+    branches = re.compile(rf"^( *)if {captured}:\n.*\n *else:\n *(.*)$", re.MULTILINE)
+    return re.sub(rf"^ *{captured} = .*\n", "", branches.sub(r"\1\2", plan), flags=re.MULTILINE)
 
 
 def launch(captured: str, variant: str, general: str) -> Sequence[str]:

@@ -50,8 +50,8 @@ class PlanWriter:
         self.collected: dict[str, str] = {}  # tensors that are written where a loop collects them, and where that is
         self.zeroed: set[str] = set()  # those of them that start with zeros
         self.kept: set[str] = set()  # results of library calls that must be row-major
-        self._captured: str = (
-            outer._captured if outer else ""
+        self.captured: str = (
+            outer.captured if outer else ""
         )  # the local that says whether the sizes are the captured ones
 
     def name(self, buffer: str) -> str:
@@ -172,15 +172,15 @@ class PlanWriter:
         variant = self._static.add(kernel, known) if self._static is not None else None
         if variant is None:
             return [general]
-        self._captured = self._captured or self._local("captured")
+        self.captured = self.captured or self._local("captured")
         name, stays = variant
         left = [text for text, stay in zip(arguments, stays, strict=True) if stay]
-        return static_shapes.launch(self._captured, f"{name}{where}({', '.join(left)})", general)
+        return static_shapes.launch(self.captured, f"{name}{where}({', '.join(left)})", general)
 
     def _captured_line(self) -> list[str]:
         """The condition under which the static-shape variants are launched."""
         conditions = self._static.conditions() if self._static is not None else []
-        return [f"{self._captured} = {' and '.join(conditions)}"] if conditions else []
+        return [f"{self.captured} = {' and '.join(conditions)}"] if conditions else []
 
     def _argument(self, buffer: str, kernel: EmittedKernel) -> str:
         """A kernel's tensor; one that it reads 16 bytes at once is copied where a view begins between them."""
@@ -234,7 +234,7 @@ class PlanWriter:
         for text in behind:
             self._line(text)
         self.names |= {o: body.name(outputs[v]) for o, v in zip(call.outputs, loop.last, strict=False)}
-        self._captured = self._captured or body._captured
+        self.captured = self.captured or body.captured
 
     # ------------------------------------------------------------ the whole
 

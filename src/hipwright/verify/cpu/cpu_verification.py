@@ -11,75 +11,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from math import prod
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from hipwright.errors import CandidateError, GuardFailed
-from hipwright.program import Parsed
-from hipwright.records import Build, Program, Workload
-from hipwright.sandbox import Limits, Zygote
-from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu.sides import TargetSide, target_sides
+from hipwright.verify.ahead import CasesAhead
 from hipwright.verify.bit_differences import first_difference
-from hipwright.verify.candidate import (
-    LAUNCH_LIMIT_S,
-    POISON_A,
-    POISON_B,
-    POISON_C,
-    CallReply,
-    CandidateSession,
-    Rejected,
-    judge,
-)
+from hipwright.verify.candidate import POISON_A, POISON_B, POISON_C, CallReply, CandidateSession, Rejected, judge
 from hipwright.verify.case_draws import VerificationCase
-from hipwright.verify.cpu.predicted import CallSeconds
+from hipwright.verify.cpu.cases import FULL_SECONDS, CpuCases
 from hipwright.verify.cpu.skipped import budget_spent, too_long
-from hipwright.verify.cpu.unchecked import UncheckedKernels
 from hipwright.verify.sequences.call_sequence import alternating_memory
-from hipwright.verify.verification import (
-    OWN_FAMILIES,
-    Gate,
-    Verification,
-    elements,
-    nondeterministic_verdict,
-)
+from hipwright.verify.verdicts import nondeterministic_verdict
+from hipwright.verify.verification import Gate, elements
 
 FULL_LAUNCH_S = 20.0  # CPU seconds of one launch at the task's own shapes
-FULL_SECONDS = 4.0  # predicted kernel seconds above which the task's own shapes are skipped
-ADMITTED_SECONDS = 0.3  # predicted kernel seconds above which a chosen shape is not run
-CHECKED_SECONDS = 0.2  # the same above which a case is not run for the sake of kernels that ran unchecked alone
+CHECKED_SECONDS = 0.2  # predicted kernel seconds above which kernels that ran unchecked alone stay so
 OWN_SECONDS = 0.15  # predicted kernel seconds of the adversarial families at the task's own shapes together
-CHECKED_SLOWDOWN = 10  # of the checked build, which alone runs in the fast gate
 INTERLEAVED_SEED = 2
 OWN_MEMORY: tuple[dict[str, Any], ...] = ({"poison": POISON_A}, {"memory": "left"}, {"poison": POISON_C})
 """What calls at own shapes find in their memory in turn: poison, what the last call left, plausible values."""
 ORDERS = (("forward", 0, POISON_A), ("reverse", 0, POISON_B), ("shuffle", 1, POISON_C))
 
-Builds = Mapping[tuple[int, bool], Build]
 
-
-@dataclass(kw_only=True)
-class CpuVerification(Verification):
+class CpuVerification(CpuCases):
     """The verification of one program on the cpu target."""
 
-    parsed: Parsed
-    program: Program
-    builds: Builds
-    zygote: Zygote
-    limits: Limits
-    cache: BuildCache
-    waves: tuple[int, ...]
-    sides: Mapping[TargetSide, Build] = field(default_factory=dict)
-    seconds: CallSeconds = field(default_factory=CallSeconds)
-    unchecked: UncheckedKernels = field(default_factory=UncheckedKernels)
-
     def run_stages(self, gate: Gate) -> None:
-        """All stages in order."""
+        """All stages in order; the cases of later ones are made while earlier ones run."""
         self.skipped |= self.oracle.skipped
         self.checks |= {"waves": list(self.waves), "gate": gate}
+        with CasesAhead(self.oracle) as self.ahead:
+            self._stages(gate)
+
+    def _stages(self, gate: Gate) -> None:
         if gate == "fast":
             for wave in self.waves:
                 with self.timed(f"checked, wave {wave}"):
@@ -104,11 +70,13 @@ class CpuVerification(Verification):
     def checked(self, wave: int) -> None:
         """Runs the build that checks every access on the smallest workload that the program supports."""
         traffic: dict[str, list[float]] = {}
-        with self._session(wave, checked=True) as session:
+        with self.session(wave, checked=True) as session:
             answer = self._claimed(session)
             case = self.main_case("given")
             self.judge(case, answer, self._side(wave))
             self.unchecked.ran_checked(answer)
+            if wave == self.waves[0]:
+                self.begin_making()
             for entry in answer.stats:
                 sums = traffic.setdefault(entry["kernel"], [0.0, 0.0])
                 sums[0] += entry["read_bytes"] + entry["write_bytes"]
@@ -134,13 +102,9 @@ class CpuVerification(Verification):
         """What messages say of the checked build's side, where the program can tell it; else ""."""
         return next((one.describe() for one in target_sides(self.parsed.hip) if one.wave == wave), "")
 
-    def _predicted(self, case: VerificationCase) -> float:
-        """CPU seconds that the case's kernels take without checks."""
-        return self.seconds.of(elements(case), self.oracle.handle.operations(case.workload))
-
     def fast_gate(self, wave: int) -> None:
         """The fast gate: few cases with every access checked, another poison, and a second call."""
-        with self._session(wave, checked=True) as session:
+        with self.session(wave, checked=True) as session:
             answer = self._claimed(session)
             self.judge(self.main_case("given"), answer, self._side(wave))
             case = self.main_case("normal")
@@ -148,7 +112,9 @@ class CpuVerification(Verification):
             for case in self.fast_gate_cases():
                 self.attempt(session, case)
             if wave == self.waves[0]:
-                self.admitted_shapes(session)
+                self.admitted_shapes(
+                    session, lambda: self.admitted_cases(self.parsed, self.program, affordable=self.affordable)
+                )
             if not self.oracle.kernelbench:
                 self.second_call(session)
 
@@ -175,7 +141,7 @@ class CpuVerification(Verification):
             self.checks["wave32"] = "fail: it does not compile"
             return
         try:
-            with self._session(32, checked=True) as session:
+            with self.session(32, checked=True) as session:
                 case = self.main_case("given")
                 judge(case, session.run(case))
             self.checks["wave32"] = "pass"
@@ -185,7 +151,7 @@ class CpuVerification(Verification):
 
     def other_side(self, side: TargetSide) -> None:
         """Runs what the program does where device headers compile another side, on the smallest workload."""
-        with self._session(side.wave, checked=True, build=self.sides[side]) as session:
+        with self.session(side.wave, checked=True, build=self.sides[side]) as session:
             case = self.main_case("normal")
             judge(case, session.run(case, order="shuffle", seed=INTERLEAVED_SEED), side.describe())
         self.checks.setdefault("sides", []).append([side.wave, side.side])
@@ -194,19 +160,20 @@ class CpuVerification(Verification):
 
     def fast(self, wave: int, *, thorough: bool) -> None:
         """Runs the build without checks: orders and poisons, families, unseen and own shapes, a second call."""
-        with self._session(wave, checked=False) as session:
+        with self.session(wave, checked=False) as session:
             self.orders(session)
             if thorough:
-                self.families(session)
                 self.other_shapes(session)
-                self.admitted_shapes(session)
+                admitted = self.make_rest()
+                self.families(session)
+                self.admitted_shapes(session, lambda: self.ahead.result(admitted))
                 self.more_checked(wave)
-                if quick := all(self._predicted(case) <= CHECKED_SECONDS for case in self.own_cases()):
+                if quick := all(self.predicted(case) <= CHECKED_SECONDS for case in self.own_cases()):
                     self.own_shapes(session)
                 if not self.oracle.kernelbench:
                     self.second_call(session)
         if thorough and not quick:
-            with self._session(wave, checked=False, launch_limit_s=FULL_LAUNCH_S) as session:
+            with self.session(wave, checked=False, launch_limit_s=FULL_LAUNCH_S) as session:
                 self.own_shapes(session)
         if thorough and (left := self.unchecked.left()):
             self.checks["unchecked_kernels"] = left
@@ -229,58 +196,31 @@ class CpuVerification(Verification):
 
     def families(self, session: CandidateSession) -> None:
         """Runs every family on the main workload."""
-        cases = self.family_cases()
-        self.checks["families"] = [
-            case.family for case, settings in alternating_memory(cases) if self.attempt(session, case, **settings)
-        ]
+        cases = alternating_memory(self.families_ahead)
+        self.checks["families"] = [case.family for case, how in cases if self.attempt(session, case, **how)]
 
     def other_shapes(self, session: CandidateSession) -> None:
         """Runs shapes that the program cannot have been written for."""
-        for case in self.unseen_cases():
+        for case in self.ahead.result(self.unseen_ahead):
             self.attempt(session, case)
 
-    def admitted_shapes(self, session: CandidateSession) -> None:
+    def admitted_shapes(self, session: CandidateSession, cases: Callable[[], list[VerificationCase]]) -> None:
         """Runs shapes that the program's guards admit: other sides of its comparisons, and sizes drawn in secret."""
         with self.timed("admitted"):
             before = ""
-            for case in self.admitted_cases(self.parsed, self.program, affordable=self._affordable):
+            for case in cases():
                 self.attempt(session, case, **({"memory": "left"} if case.workload == before else {}))
                 before = case.workload
             self.unchecked.add_sides(self.admitted.chosen if self.admitted else [])
 
-    def _affordable(self, workload: Workload) -> bool:
-        """Whether the checked run's counts predict that a call takes little time."""
-        slower = CHECKED_SLOWDOWN if self.checks["gate"] == "fast" else 1
-        held = sum(prod(spec.shape) for spec in workload.specs)
-        return slower * self.seconds.of(held) <= ADMITTED_SECONDS
-
-    def own_cases(self) -> list[VerificationCase]:
-        """As on every target, but of shapes that take too long the first family's alone: so do expectations."""
-        assert self.main is not None
-        main, found = self.main.workload.name, list[VerificationCase]()
-        for name in (p.workload.name for p in self.oracle.planned() if p.role == "full" and p.workload.name != main):
-            known = self.oracle.families(name)
-            others = [family for family in OWN_FAMILIES if family in known[1:]]
-            found.append(self.oracle.case(name, known[0]))
-            if (expected := self._predicted(found[-1])) > FULL_SECONDS:
-                self.skipped |= {f"{name}/{family}": too_long(f"about {expected:.1f}") for family in others}
-                continue
-            found += [self.oracle.case(name, family) for family in others]
-        return found
-
-    def note_launches(self, case: VerificationCase, answer: CallReply) -> None:
-        """Keeps what ran with checks and without, and what it took."""
-        self.unchecked.ran(case, answer)
-        self.seconds.note(elements(case), answer.stats)
-
     def more_checked(self, wave: int) -> None:
         """Runs with checks what takes little time: the task's own shapes, and what ran without checks alone so far."""
         own = [case for case in self.own_cases() if case.family == self.first_family(case.workload)]
-        cases = [one for one in (*own, *self.unchecked.cases()) if self._predicted(one) <= CHECKED_SECONDS]
+        cases = [one for one in (*own, *self.unchecked.cases()) if self.predicted(one) <= CHECKED_SECONDS]
         if not cases:
             return
-        with self._session(wave, checked=True, launch_limit_s=FULL_LAUNCH_S) as session, self.unchecked.checking():
-            for case in sorted(dict.fromkeys(cases), key=self._predicted):
+        with self.session(wave, checked=True, launch_limit_s=FULL_LAUNCH_S) as session, self.unchecked.checking():
+            for case in sorted(dict.fromkeys(cases), key=self.predicted):
                 if case in own or self.unchecked.wants(case):
                     self.attempt(session, case, poison=POISON_C)
 
@@ -290,7 +230,7 @@ class CpuVerification(Verification):
         for case in self.own_cases():
             if case in self.unchecked.checked_cases:
                 continue
-            expected = self._predicted(case)
+            expected = self.predicted(case)
             first = case.family == self.first_family(case.workload)
             if expected > FULL_SECONDS or (spent and spent + expected > OWN_SECONDS):
                 why = too_long(f"about {expected:.1f}") if expected > FULL_SECONDS else budget_spent(OWN_SECONDS)
@@ -314,7 +254,7 @@ class CpuVerification(Verification):
     def noop(self) -> None:
         """Records whether the outputs are correct without the program's kernels."""
         right = True
-        with self._session(None, checked=False) as session:
+        with self.session(None, checked=False) as session:
             for family in ("normal", "given"):
                 case = self.main_case(family)
                 if not case.counts:
@@ -325,26 +265,3 @@ class CpuVerification(Verification):
                     right = False
                     break
         self.checks["noop_right"] = right
-
-    def _session(
-        self, wave: int | None, *, checked: bool, launch_limit_s: float | None = None, build: Build | None = None
-    ) -> CandidateSession:
-        """A session of one build, with the main cases' state; wave None replaces kernels by no-ops.
-
-        build: another one than that of the wave.
-        """
-        first = self.oracle.planned()[0].workload.name
-        state = self.oracle.case(first, self.first_family(first)).state
-        so: Path | None = None
-        if wave is not None:
-            so = self.cache.path((build or self.builds[wave, checked]).blob)
-        return CandidateSession(
-            self.zygote,
-            self.program,
-            state,
-            so=so,
-            wave=wave or 64,
-            limits=self.limits,
-            launch_limit_s=launch_limit_s or LAUNCH_LIMIT_S,
-            draws=self.oracle.side_effects.draws,
-        )

@@ -13,7 +13,8 @@ from hipwright.sandbox import Limits, Zygote
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu.sides import TargetSide
 from hipwright.verify.candidate import Rejected
-from hipwright.verify.cpu.cpu_verification import Builds, CpuVerification
+from hipwright.verify.cpu.cases import Builds
+from hipwright.verify.cpu.cpu_verification import CpuVerification
 from hipwright.verify.oracle import Oracle
 from hipwright.verify.reply import accepted_report
 from hipwright.verify.verification import Gate

@@ -13,7 +13,7 @@ not at all. The cpu target reports them (docs/verification.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,8 @@ from hipwright.verify.gpu.large_shapes import LargeShapeVerification, TimedInput
 from hipwright.verify.gpu.loaded import LoadedProgram, Outcome
 from hipwright.verify.oracle import Oracle
 from hipwright.verify.sequences.call_sequence import alternating_memory
-from hipwright.verify.verification import Gate, nondeterministic_verdict
+from hipwright.verify.verdicts import nondeterministic_verdict
+from hipwright.verify.verification import Gate
 
 if TYPE_CHECKING:
     from hipwright.verify.gpu.reference import DeviceReference
@@ -257,7 +258,7 @@ class GpuVerification(LargeShapeVerification):
         return shapes
 
 
-def _batches(items: Sequence[Item]) -> Iterator[list[Item]]:
+def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
     """The items in order, in batches of at most BATCH_BYTES of inputs or one case."""
     batch: list[Item] = []
     held = 0

@@ -12,7 +12,7 @@ Buffers that the reference changes are never restored in between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,6 +103,7 @@ def _carried_case(case: VerificationCase, number: int, expected: Expected) -> Ve
     return replace(case, family=f"{case.family}, call {number}", expected=expected, degenerate=CARRIED)
 
 
-def alternating_memory(cases: Sequence[VerificationCase]) -> list[tuple[VerificationCase, Mapping[str, Any]]]:
+def alternating_memory(cases: Iterable[VerificationCase]) -> Iterator[tuple[VerificationCase, Mapping[str, Any]]]:
     """The cases with their settings: every second call finds in its memory what the call before it left."""
-    return [(case, {"memory": "left"} if number % 2 else {}) for number, case in enumerate(cases)]
+    for number, case in enumerate(cases):
+        yield case, {"memory": "left"} if number % 2 else {}

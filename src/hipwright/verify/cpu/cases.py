@@ -1,0 +1,131 @@
+"""The cases of one verification on the `cpu` target: which run, and when they are made."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+
+from hipwright.program import Parsed
+from hipwright.records import Build, Program, Workload
+from hipwright.sandbox import Limits, Zygote
+from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.cpu.sides import TargetSide
+from hipwright.verify.ahead import CasesAhead
+from hipwright.verify.candidate import LAUNCH_LIMIT_S, CallReply, CandidateSession
+from hipwright.verify.case_draws import VerificationCase
+from hipwright.verify.cpu.predicted import CallSeconds
+from hipwright.verify.cpu.skipped import too_long
+from hipwright.verify.cpu.unchecked import UncheckedKernels
+from hipwright.verify.verification import OWN_FAMILIES, Verification, elements
+
+FULL_SECONDS = 4.0  # predicted kernel seconds above which the task's own shapes are skipped
+ADMITTED_SECONDS = 0.3  # predicted kernel seconds above which a chosen shape is not run
+CHECKED_SLOWDOWN = 10  # of the checked build, which alone runs in the fast gate
+
+Builds = Mapping[tuple[int, bool], Build]
+
+
+@dataclass(kw_only=True)
+class CpuCases(Verification):
+    """What one program is run on, and sessions to run it in. ahead: makes cases while others run."""
+
+    parsed: Parsed
+    program: Program
+    builds: Builds
+    zygote: Zygote
+    limits: Limits
+    cache: BuildCache
+    waves: tuple[int, ...]
+    sides: Mapping[TargetSide, Build] = field(default_factory=dict)
+    seconds: CallSeconds = field(default_factory=CallSeconds)
+    unchecked: UncheckedKernels = field(default_factory=UncheckedKernels)
+    ahead: CasesAhead = field(init=False)
+    unseen_ahead: Future[list[VerificationCase]] = field(init=False)
+    families_ahead: Iterator[VerificationCase] = field(init=False)
+
+    # ---------------------------------------------------------------- what runs
+
+    def own_cases(self, so_far: CallSeconds | None = None) -> list[VerificationCase]:
+        """As on every target, but of shapes that take too long the first family's alone: so do expectations.
+
+        so_far: the counts to go by, where the cases are only made.
+        """
+        assert self.main is not None
+        main, found = self.main.workload.name, list[VerificationCase]()
+        for name in (p.workload.name for p in self.oracle.planned() if p.role == "full" and p.workload.name != main):
+            known = self.oracle.families(name)
+            others = [family for family in OWN_FAMILIES if family in known[1:]]
+            found.append(self.oracle.case(name, known[0]))
+            if (expected := self.predicted(found[-1], so_far)) > FULL_SECONDS:
+                if so_far is None:
+                    self.skipped |= {f"{name}/{family}": too_long(f"about {expected:.1f}") for family in others}
+                continue
+            found += [self.oracle.case(name, family) for family in others]
+        return found
+
+    def predicted(self, case: VerificationCase, so_far: CallSeconds | None = None) -> float:
+        """CPU seconds that the case's kernels take without checks."""
+        return (so_far or self.seconds).of(elements(case), self.oracle.handle.operations(case.workload))
+
+    def affordable(self, workload: Workload, so_far: CallSeconds | None = None) -> bool:
+        """Whether the counts so far predict that a call takes little time. so_far: the counts to go by."""
+        slower = CHECKED_SLOWDOWN if self.checks["gate"] == "fast" else 1
+        held = sum(prod(spec.shape) for spec in workload.specs)
+        return slower * (so_far or self.seconds).of(held) <= ADMITTED_SECONDS
+
+    def note_launches(self, case: VerificationCase, answer: CallReply) -> None:
+        """Keeps what ran with checks and without, and what it took."""
+        self.unchecked.ran(case, answer)
+        self.seconds.note(elements(case), answer.stats)
+
+    # ---------------------------------------------------------------- made ahead
+
+    def begin_making(self) -> None:
+        """Makes the cases that do not depend on what the candidate does, in the order in which they run."""
+        assert self.main is not None
+        self.ahead.call(lambda: [self.main_case(family) for family in ("offset", "normal")])
+        self.unseen_ahead = self.ahead.call(self.unseen_cases)
+        self.families_ahead = self.ahead.cases(self.main.workload.name, self.families_of_main())
+
+    def make_rest(self) -> Future[list[VerificationCase]]:
+        """Makes the cases that do: shapes that the guards admit, which are returned, own shapes and calls in a row."""
+        assert self.main is not None
+        so_far, name = copy.deepcopy(self.seconds), self.main.workload.name
+        found = self.ahead.call(
+            lambda: self.admitted_cases(
+                self.parsed, self.program, affordable=lambda workload: self.affordable(workload, so_far)
+            )
+        )
+        self.ahead.call(lambda: self.own_cases(so_far))
+        if not self.oracle.kernelbench:
+            self.ahead.call(lambda: self.oracle.sequence(name))
+        return found
+
+    # ---------------------------------------------------------------- sessions
+
+    def session(
+        self, wave: int | None, *, checked: bool, launch_limit_s: float | None = None, build: Build | None = None
+    ) -> CandidateSession:
+        """A session of one build, with the main cases' state; wave None replaces kernels by no-ops.
+
+        build: another one than that of the wave.
+        """
+        first = self.oracle.planned()[0].workload.name
+        state = self.oracle.case(first, self.first_family(first)).state
+        so: Path | None = None
+        if wave is not None:
+            so = self.cache.path((build or self.builds[wave, checked]).blob)
+        return CandidateSession(
+            self.zygote,
+            self.program,
+            state,
+            so=so,
+            wave=wave or 64,
+            limits=self.limits,
+            launch_limit_s=launch_limit_s or LAUNCH_LIMIT_S,
+            draws=self.oracle.side_effects.draws,
+        )
