@@ -123,3 +123,19 @@ def test_confirmation_is_not_repeated_on_resume(archive: Archive) -> None:
     assert result.interrupted
     assert go_on(archive, confirm=confirm).confirmed is True
     assert len(again.calls) == len(set(again.calls)) == 2
+
+
+def test_a_run_of_one_evaluation_is_judged_on_secret_inputs_at_once(archive: Archive) -> None:
+    usual, secret = Judge(), Judge()
+    result = begin(archive, usual, budget=1, confirm=secret.evaluate)
+    assert result.confirmed is True and not usual.calls and secret.calls == [result.best]
+    again = Judge()
+    assert begin(archive, Judge(), budget=1, confirm=again.evaluate).confirmed is True
+    assert again.calls == [result.best], "the evaluation of the earlier run is reused, and so it is verified again"
+
+
+def test_a_kill_between_the_one_evaluation_and_its_confirmation_repeats_neither(archive: Archive) -> None:
+    secret = Judge()
+    stopped = begin(archive, budget=1, confirm=secret.evaluate, stop_requested=lambda: len(secret.calls) >= 1)
+    assert stopped.interrupted
+    assert go_on(archive, confirm=secret.evaluate).confirmed is True and len(secret.calls) == 1

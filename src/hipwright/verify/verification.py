@@ -106,6 +106,20 @@ class Verification:
             self.same_size = held[1:]
             yield from held[:1]
 
+    def stage(self, parsed: Parsed | None, program: Program) -> AdmittedStage | None:
+        """What the program's comparisons of sizes ask for; None for a program without a plan."""
+        if self.admitted is None and parsed is not None and not self.oracle.kernelbench:
+            self.admitted = AdmittedStage(parsed, program.knobs, self.oracle)
+        return self.admitted
+
+    def declines(self, planned: PlannedWorkload, parsed: Parsed | None, program: Program) -> bool:
+        """Whether a guard refuses a derived workload, by the plan's text: no case is made for it."""
+        stage = self.stage(parsed, program) if planned.workload.origin == "derived" else None
+        if stage is None or not (why := stage.refusal(planned.workload)):
+            return False
+        self.unclaimed(planned, GuardFailed(why))
+        return True
+
     def unclaimed(self, planned: PlannedWorkload, error: GuardFailed) -> None:
         """Records that a guard refused a workload. Raises Rejected for one of the task's own."""
         name = planned.workload.name
@@ -192,12 +206,12 @@ class Verification:
 
         affordable: whether a workload can be run in time. known: cases that run anyway.
         """
-        if parsed is None or self.oracle.kernelbench:
+        stage = self.stage(parsed, program)
+        if stage is None:
             return []
         assert self.main is not None
-        self.admitted = AdmittedStage(parsed, program.knobs, self.oracle)
         full = self.checks["gate"] == "full"
-        found = self.admitted.cases(self.main, self.skipped, affordable, own_families=full)
+        found = stage.cases(self.main, self.skipped, affordable, own_families=full)
         names = {case.name for case in known}
         return [case for case in found if case.name not in names]
 

@@ -7,11 +7,19 @@ import re
 from hipwright.engine.emit.device_code import reserved
 from hipwright.engine.emit.tree import BracedBlock, Node, Passage, PreprocessorBranch, Section, Statement
 
+LONGEST = 28
+"""Characters of a name from which on its last words stand for it: a parameter of a block in a block in a network."""
+
 
 def cname(name: str) -> str:
     """A C identifier for a buffer or value, clear of functions and keywords."""
     clean = re.sub(r"\W", "_", name)
     clean = re.sub(r"^(p|b|c)_(?=[A-Za-z_]{2})", "", clean)
+    if len(clean) > LONGEST:
+        words = clean.split("_")
+        while len(words) > 1 and len("_".join(words)) > LONGEST - 8:
+            words.pop(0)
+        clean = "_".join(words)
     return f"{clean}_" if clean in reserved() or clean[:1].isdigit() else clean
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from hipwright.capture.graph import Graph, Node, short
 
-STEP = 4
+STEP = 3
 """Every so many pieces a concatenation is one that later ones begin with."""
 
 

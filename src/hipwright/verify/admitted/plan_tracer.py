@@ -134,7 +134,8 @@ class PlanTracer(PlanExpressions):
             if alone:
                 self.trace.compared = before
             if found is not None and not found.true:
-                raise _Refused(f"line {node.lineno}")
+                said = node.msg.value if isinstance(node.msg, ast.Constant) else ""
+                raise _Refused(str(said) or f"line {node.lineno}")
 
     def on_if(self, node: ast.If) -> None:
         """A branch; both sides where its condition is not known."""

@@ -61,6 +61,10 @@ class AdmittedStage:
             found |= dict.fromkeys(self._adversarial(workload) if workload in chosen else self._one(workload))
         return list(found)
 
+    def refusal(self, workload: Workload) -> str:
+        """The guard that declines a workload; "" where none does, as far as the plan's text tells."""
+        return "" if self.shapes is None else self.shapes.follow(shapes_of(workload)).refused
+
     def judges(self, workload: Workload) -> bool:
         """Whether a case of the workload is evidence."""
         return any(case.counts for case in self._adversarial(workload))

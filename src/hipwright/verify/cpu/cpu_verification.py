@@ -121,6 +121,8 @@ class CpuVerification(CpuCases):
     def _claimed(self, session: CandidateSession) -> CallReply:
         """The reply on the first workload that no guard refuses, which becomes `main`."""
         for planned in self.candidates():
+            if self.declines(planned, self.parsed, self.program):
+                continue
             name = planned.workload.name
             try:
                 answer = session.run(self.oracle.case(name, self.first_family(name)))

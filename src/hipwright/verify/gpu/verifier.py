@@ -159,6 +159,8 @@ class GpuVerification(LargeShapeVerification):
         none.
         """
         for planned in self.candidates():
+            if self.declines(planned, self.parsed, self.program):
+                continue
             name = planned.workload.name
             self.main = planned
             first: Item = (self.oracle.case(name, self.first_family(name)), {})
