@@ -17,7 +17,7 @@ def cname(name: str) -> str:
     clean = re.sub(r"^(p|b|c)_(?=[A-Za-z_]{2})", "", clean)
     if len(clean) > LONGEST:
         words = clean.split("_")
-        while len(words) > 1 and len("_".join(words)) > LONGEST - 8:
+        while len(words) > 1 and (len("_".join(words)) > LONGEST - 8 or not words[0] or words[0][0].isdigit()):
             words.pop(0)
         clean = "_".join(words)
     return f"{clean}_" if clean in reserved() or clean[:1].isdigit() else clean

@@ -215,16 +215,18 @@ class Scheduler:
         return any(self._depends(name, group, set()) for name in outside)
 
     def _depends(self, name: str, group: Group, seen: set[str]) -> bool:
-        if name in seen:
-            return False
-        seen.add(name)
-        if name in self.home:
-            if self.home[name] is group:
+        """Whether a value is computed by a group or a reader of it; not by recursion: a network is as deep as it is."""
+        left = [name]
+        while left:
+            name = left.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            home = self.home.get(name)
+            if home is group:
                 return True
-            below: Iterable[str] = {r for item in self.home[name].items for r in self.reads[item.name]}
-        else:
-            below = self.external.get(name, ())
-        return any(self._depends(other, group, seen) for other in below)
+            left += self.external.get(name, ()) if home is None else {r for i in home.items for r in self.reads[i.name]}
+        return False
 
     def _hazard(self, group: Group, item: LoweredItem) -> bool:
         """Whether the item overwrites a module buffer that the group reads, or the reverse."""
