@@ -8,7 +8,7 @@ a *part*: values of another width per row (a chunk, a slice), which compute what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from hipwright.engine.fuse.groups import PART, Group
 from hipwright.engine.fuse.placing import kept_dims, place

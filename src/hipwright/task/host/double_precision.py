@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hipwright.task.host.random_draws import NARROW, NotedDraws, draws
@@ -42,7 +41,8 @@ class _Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torc
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self._noted is not None and draws(func):
             return self._noted.called(func, args, kwargs or {})
-        args, kwargs = pytree.tree_map(_widen, args), pytree.tree_map(_widen, kwargs or {})
+        args = tuple(map(_widen, args))  # no operator takes a list of dtypes
+        kwargs = {name: _widen(value) for name, value in (kwargs or {}).items()}
         if func.overloadpacket in _NAN_TO_NUM:
             names = ("nan", "posinf", "neginf")
             given = {**dict(zip(names, args[1:], strict=False)), **kwargs}

@@ -61,7 +61,8 @@ class TieMarker:
     def called(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Runs an operator; returns its result, marked where it chose among equals."""
         name = func._schema.name.rpartition("::")[2]
-        true_args, true_kwargs = pytree.tree_map(self._unmarked, (args, kwargs))
+        # most references mark nothing, and walking the arguments costs as much as a small operator
+        true_args, true_kwargs = pytree.tree_map(self._unmarked, (args, kwargs)) if self._true else (args, kwargs)
         out = func(*true_args, **true_kwargs)
         first = args[0] if args else None
         if name in _KEEP and isinstance(first, torch.Tensor) and id(first) in self._true:
