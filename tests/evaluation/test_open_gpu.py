@@ -11,7 +11,7 @@ from hipwright.device import topology
 from hipwright.device.gpu_info import GpuInfo
 from hipwright.errors import InfrastructureError
 from hipwright.evaluation.gpu import context
-from hipwright.targets import CUDA, Target
+from hipwright.targets import CUDA, TARGETS, Target
 from hipwright.toolchain.cache import BuildCache
 
 
@@ -42,3 +42,14 @@ def test_without_a_gpu_it_says_so(
     monkeypatch.setattr(topology, "find", lambda kind: [])
     with pytest.raises(InfrastructureError, match=said), context.open_gpu(CUDA, index, BuildCache(tmp_path)):
         pass
+
+
+@pytest.mark.parametrize(
+    ("architecture", "mebibytes"),
+    [("gfx942", 256), ("gfx950", 256), ("gfx1100", 96), ("gfx90a", 16), ("sm_90a", 50), ("gfx000", 0)],
+)
+def test_the_last_cache_is_the_architectures(architecture: str, mebibytes: int) -> None:
+    known = TARGETS.architecture(architecture)
+    if architecture == "gfx90a" and known is not None:
+        mebibytes = known.l2_bytes >> 20  # it has no Infinity Cache
+    assert context.last_level_bytes(architecture) == mebibytes << 20

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hipwright.evaluation.gpu.context import last_level_bytes
 from hipwright.measure.roofline import MOST_SLOTS, OVER_CACHE, SHORTCUTS, count_work, floor_of, rotation
 
 
@@ -37,6 +38,17 @@ def test_an_elementwise_task_moves_its_inputs_and_outputs() -> None:
     assert floor.bytes == floor.lowest_bytes == 2 * N and floor.bound == "memory"
     assert floor.roofline_ms == pytest.approx(2 * N / 1e9)
     assert floor.lowest_ms == pytest.approx(0.85 * 2 * N / 1e9)
+
+
+def test_an_honest_kernel_out_of_the_infinity_cache_is_possible() -> None:
+    """An MI300X: 42 MB read and written again in 8.4 us. By the 4 MB of one die's L2, 7.1 TB/s would be impossible."""
+    fast = Rates(bytes_per_s=4e12)
+    tensor = spec(5_250_000)
+    work = count_work([op("relu", [tensor], [tensor])], [tensor], [], [tensor])
+    assert floor_of(work, fast, cache_bytes=4 << 20).lowest_ms > 8.0e-3
+    assert floor_of(work, fast, cache_bytes=last_level_bytes("gfx942")).lowest_ms == 0.0
+    slots = rotation(42_000_000, last_level_bytes("gfx942"), 1 << 40)
+    assert slots * 42_000_000 >= 2 * (256 << 20) and slots * 42_000_000 >= 512 << 20
 
 
 def test_what_the_cache_may_keep_is_not_counted() -> None:

@@ -43,7 +43,11 @@ def session_of(shared: SharedHosts, number: int = 0) -> Session:
 
 @pytest.mark.parametrize("shared", [2], indirect=True)
 def test_tasks_go_to_the_process_with_the_fewest(shared: SharedHosts, tasks: Tasks) -> None:
-    opened = [open_reference(tasks.oracle(name).handle, shared, "cpu") for name in ("softmax", "row_sum", "linear")]
+    known = {"last_level_bytes": 1 << 28}
+    opened = [
+        open_reference(tasks.oracle(name).handle, shared, "cpu", **known) for name in ("softmax", "row_sum", "linear")
+    ]
+    assert {one.info["llc_bytes"] for one in opened} == {1 << 28}, "torch's own figure is smaller"
     assert sorted(len(process.tasks) for process in shared._processes) == [1, 2]
     assert session_of(shared, 0) is not session_of(shared, 1)
     for one in opened:

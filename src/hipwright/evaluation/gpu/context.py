@@ -15,7 +15,7 @@ from hipwright.errors import InfrastructureError
 from hipwright.evaluation.gpu.timing_lock import TimingLock
 from hipwright.records import Build
 from hipwright.sandbox import GpuAccess, OneShotPool, Zygote
-from hipwright.targets import TORCH_GPU_0, Target
+from hipwright.targets import TARGETS, TORCH_GPU_0, Target
 from hipwright.task import TaskHandle
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.gpu_compilers import GPU_COMPILERS
@@ -66,7 +66,13 @@ class GpuContext:
     def reference(self, handle: TaskHandle) -> DeviceReference:
         """A process that runs the task's own code on this GPU."""
         limit = int(REFERENCES * self.memory_bytes)
-        return open_reference(handle, self.shared or self.hosts, TORCH_GPU_0, memory_limit_bytes=limit)
+        return open_reference(
+            handle,
+            self.shared or self.hosts,
+            TORCH_GPU_0,
+            memory_limit_bytes=limit,
+            last_level_bytes=last_level_bytes(self.architecture),
+        )
 
     @contextmanager
     def host_code_worker(self, profile: Literal["gpu", "tools"] = "gpu") -> Iterator[CandidateWorker]:
@@ -98,6 +104,13 @@ class GpuContext:
         return compiler.build(
             hip, defines, arch=self.architecture, pool=self.pool, cache=self.cache, unsafe=self.unsafe
         )
+
+
+def last_level_bytes(architecture: str) -> int:
+    """The last cache of an architecture's table: torch reports the L2 of one die (4 MB on an MI300X), and what stays in
+    the Infinity Cache is neither read again nor impossible. 0 for an architecture that is not listed."""
+    known = TARGETS.architecture(architecture)
+    return max(known.l2_bytes, known.last_level_bytes) if known is not None else 0
 
 
 @contextmanager

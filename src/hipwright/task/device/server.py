@@ -26,7 +26,8 @@ _CPU_CACHE = 32 << 20  # assumed where the device does not report it
 
 
 class DeviceHost(Cases):
-    """Service of the sandbox. init: {"name", "source", "device": "cuda:0" or "cpu", "memory_limit_bytes": 0 = free}.
+    """Service of the sandbox. init: {"name", "source", "device": "cuda:0" or "cpu", "memory_limit_bytes": 0 = free,
+    "last_level_bytes": of the architecture's last cache, 0 = as torch says}.
 
     Methods take and return (header, bundle) as the sandbox has it; `verify.gpu.reference` documents them.
     """
@@ -40,6 +41,7 @@ class DeviceHost(Cases):
         super().__init__(init)
         self._sides: dict[int, Turning] = {}
         self._pool = GraphPool(init["device"])
+        self._last_level = int(init.get("last_level_bytes") or 0)
 
     # ---------------------------------------------------------------- the device
 
@@ -56,6 +58,7 @@ class DeviceHost(Cases):
                 "llc_bytes": int(getattr(properties, "L2_cache_size", 0)) or _CPU_CACHE,
                 "memory_bytes": properties.total_memory,
             }
+        reply["llc_bytes"] = max(reply["llc_bytes"], self._last_level)
         return reply, None
 
     def memory(self, header: dict[str, Any], bundle: Tree) -> Told:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -52,14 +52,18 @@ def open_reference(
     *,
     limits: Limits = LIMITS,
     memory_limit_bytes: int = 0,
+    last_level_bytes: int = 0,
 ) -> DeviceReference:
     """Starts the host of `handle`'s task on `device` ("cuda:0", "cpu"), in a zygote that runs no candidates or in a
     process shared with tasks that it trusts.
 
     limits.wall_s bounds each call. memory_limit_bytes: device memory the host may fill; 0 for 90 % of what is free when
-    it is needed. Raises TaskError where the file's code fails, DeviceError where the device does.
+    it is needed. last_level_bytes: of the architecture's last cache, which torch does not report on every device (the
+    Infinity Cache); 0 where it is not known.
+    Raises TaskError where the file's code fails, DeviceError where the device does.
     """
-    return DeviceReference(handle, zygote, device, limits, memory_limit_bytes)
+    bounds = {"memory_limit_bytes": memory_limit_bytes, "last_level_bytes": last_level_bytes}
+    return DeviceReference(handle, zygote, device, limits, bounds)
 
 
 class DeviceReference:
@@ -70,14 +74,19 @@ class DeviceReference:
     """
 
     def __init__(
-        self, handle: TaskHandle, zygote: Zygote | SharedHosts, device: str, limits: Limits, memory: int
+        self,
+        handle: TaskHandle,
+        zygote: Zygote | SharedHosts,
+        device: str,
+        limits: Limits,
+        bounds: Mapping[str, int],
     ) -> None:
         self.handle = handle
         self.device = device
         self._limits = limits
         self._zygote = zygote
         self._init: dict[str, Any] = {"name": f"{handle.task.name}.py", "source": handle.task.source}
-        self._init |= {"device": device, "memory_limit_bytes": memory}
+        self._init |= {"device": device, **bounds}
         self._session: Session | HostedTask | None = None
         self.generation = 0
         self._lock = threading.RLock()
