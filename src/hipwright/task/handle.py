@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 from hipwright.errors import BadInput, TaskError
 from hipwright.records import Task, TensorSpec, TolerancePolicy, Workload
 from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
+from hipwright.task.kinds import check_kind, with_sibling
 from hipwright.task.sizes import Shapes, SharedSize
 from hipwright.tensors import HostTensor, Tree, leaves
 
@@ -58,8 +59,8 @@ def open_task(
 ) -> TaskHandle:
     """Loads a task file in `zygote` (one that runs no candidates) and finds its workloads.
 
-    limits.wall_s bounds each call to the host. Raises BadInput for a missing or unreadable file, and TaskError, naming
-    the file's line, where its code fails.
+    limits.wall_s bounds each call to the host. Raises BadInput for a missing or unreadable file and for one that is no
+    task (`kinds`), and TaskError, naming the file's line, where its code fails.
     """
     try:
         raw = path.read_bytes()
@@ -69,7 +70,11 @@ def open_task(
         source = raw.decode()
     except UnicodeDecodeError as error:
         raise TaskError(f"{path.name}: not UTF-8 text (byte {error.start})") from None
-    return TaskHandle(path.name, source, zygote, limits, tolerance)
+    check_kind(path.name, source)
+    try:
+        return TaskHandle(path.name, source, zygote, limits, tolerance)
+    except TaskError as error:
+        raise with_sibling(error, path) from None
 
 
 def open_source(name: str, source: str, zygote: Zygote) -> TaskHandle:

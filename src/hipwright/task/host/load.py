@@ -168,6 +168,11 @@ def _hint(error: BaseException) -> str:
         return "make the model and its inputs on the CPU; hipwright moves them"
     if isinstance(error, PermissionError):
         return "a task runs in a sandbox without network, new processes, or files besides /tmp"
+    if "does not require grad" in text:
+        return (
+            "forward runs without autograd, and a program returns what it computes: under torch.enable_grad() take "
+            "torch.autograd.grad(loss, list(self.parameters())) and return it; the optimizer's update is not a task's"
+        )
     if isinstance(error, ModuleNotFoundError):
         return "a task is one file; besides torch and numpy it can import what is installed next to them"
     return ""
