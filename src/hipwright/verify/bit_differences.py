@@ -1,4 +1,4 @@
-"""Where two replies of one program differ in a bit."""
+"""Where two replies of one program differ in a bit, and the verdict on that."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from hipwright.records import Verdict
 from hipwright.tensors import HostTensor, tensor_leaves
-from hipwright.verify.candidate import CallReply
+from hipwright.verify.candidate import CallReply, case_evidence, launches
+from hipwright.verify.case_draws import VerificationCase
 
 
 def first_difference(a: CallReply, b: CallReply) -> tuple[int, tuple[int, ...]] | None:
@@ -37,3 +39,19 @@ def _raw_differ(x: HostTensor, y: HostTensor) -> Any:
     width = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[size]
     one, two = (np.ascontiguousarray(tensor.bits()).reshape(-1).view(width) for tensor in (x, y))
     return (one != two).reshape(x.values_shape)
+
+
+def nondeterministic_verdict(
+    case: VerificationCase, place: tuple[int, tuple[int, ...]], order: str, first: CallReply
+) -> Verdict:
+    """The verdict on results that differ between two runs. place: leaf and index; order: of the second run."""
+    leaf, index = place
+    return Verdict(
+        status="nondeterministic",
+        fault="candidate",
+        family=case.family,
+        workload=case.workload,
+        message=f"output {leaf} at {list(index)} depends on the order in which threads and blocks run (forward against "
+        f"{order}) or on uninitialised memory, and the kernels declare no float atomics (on {case.name})",
+        evidence={**case_evidence(case), "output": leaf, "index": list(index), "launches": launches(first.stats)},
+    )

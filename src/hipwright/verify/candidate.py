@@ -312,3 +312,16 @@ def _leaf(tree: Tree, path: str) -> HostTensor | None:
 def launches(stats: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Kernel, grid and block of the first 16 launches, for the evidence."""
     return [{key: entry[key] for key in ("kernel", "grid", "block") if key in entry} for entry in stats[:16]]
+
+
+def refusal_verdict(error: GuardFailed, workload: str) -> Verdict:
+    """The verdict on an assert that is false for the task's own inputs."""
+    verdict = error.verdict()
+    return Verdict(
+        status="launch_error",
+        fault="candidate",
+        stage="launch",
+        workload=workload,
+        message=f"an assert refuses the task's own inputs ({workload}): {verdict.message}",
+        evidence=verdict.evidence,
+    )

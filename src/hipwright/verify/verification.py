@@ -22,13 +22,13 @@ from hipwright.verify.candidate import (
     Rejected,
     judge,
     judge_outputs,
+    refusal_verdict,
 )
 from hipwright.verify.evidence import JudgedEvidence
 from hipwright.verify.inputs import LAYOUTS, MIXED_AXES, SPECIAL
 from hipwright.verify.oracle import MUTATED, TRIALS, Oracle, PlannedWorkload, VerificationCase
 from hipwright.verify.reply import forged_reply
 from hipwright.verify.sequences.call_sequence import SequencedCall
-from hipwright.verify.verdicts import refusal_verdict
 
 LARGE_ELEMENTS = 1 << 16  # a main workload with more runs only the families of `LARGE_WORKLOAD_FAMILIES`
 LARGE_WORKLOAD_FAMILIES = ("given", "normal", "shifted", "outliers", "zeros90", "strided", *TRIALS, *SPECIAL)

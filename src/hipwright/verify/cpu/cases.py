@@ -14,9 +14,9 @@ from hipwright.records import Build, Program, Workload
 from hipwright.sandbox import Limits, Zygote
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu.sides import TargetSide
-from hipwright.verify.ahead import CasesAhead
 from hipwright.verify.candidate import LAUNCH_LIMIT_S, CallReply, CandidateSession
 from hipwright.verify.case_draws import VerificationCase
+from hipwright.verify.cpu.ahead import CasesAhead
 from hipwright.verify.cpu.predicted import CallSeconds
 from hipwright.verify.cpu.skipped import too_long
 from hipwright.verify.cpu.unchecked import UncheckedKernels

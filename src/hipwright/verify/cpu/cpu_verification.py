@@ -16,14 +16,13 @@ from typing import Any
 
 from hipwright.errors import CandidateError, GuardFailed
 from hipwright.toolchain.cpu.sides import TargetSide, target_sides
-from hipwright.verify.ahead import CasesAhead
-from hipwright.verify.bit_differences import first_difference
+from hipwright.verify.bit_differences import first_difference, nondeterministic_verdict
 from hipwright.verify.candidate import POISON_A, POISON_B, POISON_C, CallReply, CandidateSession, Rejected, judge
 from hipwright.verify.case_draws import VerificationCase
+from hipwright.verify.cpu.ahead import CasesAhead
 from hipwright.verify.cpu.cases import FULL_SECONDS, CpuCases
 from hipwright.verify.cpu.skipped import budget_spent, too_long
 from hipwright.verify.sequences.call_sequence import alternating_memory
-from hipwright.verify.verdicts import nondeterministic_verdict
 from hipwright.verify.verification import Gate, elements
 
 FULL_LAUNCH_S = 20.0  # CPU seconds of one launch at the task's own shapes

@@ -21,7 +21,7 @@ from hipwright.errors import CandidateError, DeviceError, GuardFailed
 from hipwright.program import Parsed
 from hipwright.records import Build, Program, Verdict
 from hipwright.tensors import tensor_leaves
-from hipwright.verify.bit_differences import first_difference
+from hipwright.verify.bit_differences import first_difference, nondeterministic_verdict
 from hipwright.verify.candidate import (
     POISON_A,
     POISON_B,
@@ -36,7 +36,6 @@ from hipwright.verify.gpu.large_shapes import LargeShapeVerification, TimedInput
 from hipwright.verify.gpu.loaded import LoadedProgram, Outcome
 from hipwright.verify.oracle import Oracle
 from hipwright.verify.sequences.call_sequence import alternating_memory
-from hipwright.verify.verdicts import nondeterministic_verdict
 from hipwright.verify.verification import Gate
 
 if TYPE_CHECKING:
