@@ -28,6 +28,7 @@ DATA = (
     "src/hipwright/audit/corpus",
     "benchmarks/kernels",
     "benchmarks/large",
+    "benchmarks/real",
     "benchmarks/tasks",
     "tests/acceptance/tasks",
     "tests/bad_input",

@@ -33,6 +33,17 @@ def test_tasks_in_order_of_their_numbers(tmp_path):
     assert [(task.name, task.level) for task in inside] == [("2_C", 1), ("10_A", 1)], "the folder's own name counts"
 
 
+def test_a_folder_of_families_is_its_families_tasks(tmp_path):
+    suite(tmp_path, "vision/b.py", "speech/2_A.py", "speech/10_A.py", "__pycache__/b.py", ".git/c.py", "notes/a.txt")
+    tasks = find_tasks(tmp_path)
+    assert [task.name for task in tasks] == ["speech/2_A", "speech/10_A", "vision/b"]
+    assert {task.level for task in tasks} == {None}
+    suite(tmp_path, "level1/1_A.py")
+    assert [task.name for task in find_tasks(tmp_path)] == ["level1/1_A"], "levels leave other folders out"
+    suite(tmp_path, "top.py")
+    assert [task.name for task in find_tasks(tmp_path)] == ["top", "level1/1_A"]
+
+
 def test_missing_folders_and_levels_are_bad_input(tmp_path):
     with pytest.raises(BadInput, match="no such folder of tasks"):
         find_tasks(tmp_path / "none")

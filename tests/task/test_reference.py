@@ -115,6 +115,13 @@ def test_the_outline_lists_operators_and_specs(load):
     assert outline.outputs == tuple(tensor.spec for tensor in tensor_leaves(outputs))
 
 
+def test_a_forward_that_asks_for_gradients_of_parameters_counts_its_operations(load):
+    handle = load("gradients")
+    each = 2 * 32 * 8 * 16
+    assert handle.operations("given") == 6 * each, "two products forward, four backward"
+    assert handle.outline().workload.name == "given"
+
+
 def test_the_outline_of_a_forward_that_needs_data_is_a_run(load):
     outline = load("fixed_float").outline()
     assert outline.how == "run" and outline.workload.name == "given"

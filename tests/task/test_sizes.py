@@ -41,6 +41,13 @@ def test_nothing_to_change_is_none_and_no_derived():
     assert space.shrink(100_000) == ((300, 300),)
 
 
+def test_a_size_of_a_billion_takes_no_longer_than_a_small_one():
+    started = time.process_time()
+    found = ShapeSpace(((10**9 + 9,), (10**9 + 9,)), elements).derived()
+    assert len(found) >= 3 and all(first == second for first, second in found)
+    assert time.process_time() - started < 2, "all primes below it are half a minute and more"
+
+
 def test_parts_keep_one_size_then_all_but_one():
     space = ShapeSpace(((64, 32, 16), (64, 32, 16)), elements)
     kept = [{s.size for s in space.symbols} - {s.size for s in part.symbols} for part in space.held()]

@@ -1,6 +1,7 @@
 """A folder of tasks in the KernelBench form, and the candidates that belong to them.
 
-Tasks: DIR/*.py and DIR/levelN/*.py, in order of name (numbers by value). Names that begin with "_" or "." are ignored.
+Tasks: DIR/*.py and DIR/levelN/*.py, in order of name (numbers by value); in a folder that has neither, DIR/FAMILY/*.py.
+Names that begin with "_" or "." are ignored.
 Instead of a folder, a suite's file or name (`hipwright.evaluation.task_suite`) stands for its tasks.
 Candidates: <task stem>.py, in one folder or in the same levelN folders, or KernelBench's sample names
 level_1_problem_3_sample_0_kernel.py, where 3 is the number that begins the task's name (3_Some_name.py).
@@ -63,9 +64,12 @@ def find_tasks(folder: Path, level: int | None = None) -> list[BenchTask]:
     found = [] if level is not None else [_task(folder, path, _level(folder.name)) for path in _files(folder)]
     for number in sorted(chosen):
         found += [_task(folder, path, number) for path in _files(chosen[number])]
+    if not found and not levels:
+        found = [_task(folder, path, None) for family in _families(folder) for path in _files(family)]
     if not found:
         raise BadInput(
-            f"no tasks in {folder}", hint="tasks are files *.py, in the folder itself or in level1, level2, ..."
+            f"no tasks in {folder}",
+            hint="tasks are files *.py, in the folder itself, in level1, level2, ..., or in a folder for each family",
         )
     return found
 
@@ -134,6 +138,10 @@ def _number(path: Path) -> int | None:
 def _files(folder: Path) -> list[Path]:
     found = [path for path in folder.glob("*.py") if path.is_file() and not path.name.startswith(("_", "."))]
     return sorted(found, key=lambda path: _natural(path.stem))
+
+
+def _families(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(("_", ".")))
 
 
 def _level(name: str) -> int | None:

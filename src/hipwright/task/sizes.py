@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
+from itertools import islice
 from math import prod
 
 from hipwright.records import content_key
@@ -188,11 +189,12 @@ def _partitions(places: Sequence[Place]) -> Iterator[list[tuple[Place, ...]]]:
 
 def _near(target: int, below: int) -> list[int]:
     """Sizes under `below`, best first: primes and odd ones near the target, then round ones for divisions."""
-    odd = [n for n in range(target | 1, max(target // 2, 1), -2) if n < below]
-    primes = [n for n in odd if _is_prime(n)]
+    odd = range(target | 1, max(target // 2, 1), -2)  # of a size of a billion, two primes are soon found
+    primes = islice((n for n in odd if n < below and _is_prime(n)), 2)
+    nearest = islice((n for n in odd if n < below), 2)
     rounded = [max(target // step, 1) * step for step in _ROUND]
     halves = [below // 2, below // 4, below - 1]
-    choices = [*primes[:2], *odd[:2], *rounded, *halves, 1]
+    choices = [*primes, *nearest, *rounded, *halves, 1]
     return list(dict.fromkeys(n for n in choices if 1 <= n < below))
 
 

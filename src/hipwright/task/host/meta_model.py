@@ -55,7 +55,7 @@ class MetaModel:
 
     def operations(self, inputs: Sequence[Any]) -> tuple[float, Any]:
         """(arithmetic operations of the products and convolutions in forward, outputs)."""
-        counter = FlopCounterMode(display=False)
+        counter = _operation_counter()
         outputs = self._call(inputs, "meta", counter)
         return float(counter.get_total_flops()), outputs
 
@@ -85,6 +85,19 @@ class MetaModel:
             model = self.file.model(0)
             states.to_meta(model)
             return model
+
+
+def _operation_counter() -> FlopCounterMode:
+    """Counts a whole call. torch's own counts by module too, by hooks that refuse `autograd.grad` by parameters."""
+    counter = FlopCounterMode(display=False)
+    counter.mod_tracker = _OneScope()
+    return counter
+
+
+class _OneScope(nullcontext[None]):
+    """In place of torch's ModuleTracker: everything runs in the scope that counts all."""
+
+    parents = frozenset({"Global"})
 
 
 def without_data(tensor: torch.Tensor) -> torch.Tensor:
