@@ -16,12 +16,12 @@ class Model(nn.Module):
         self.to(DTYPE)
 
     def forward(self, x):
-        y = x.view(BATCH, FRAMES, WIDTH, HEIGHT * WIDE).permute(0, 3, 1, 2).reshape(-1, FRAMES, WIDTH)
+        y = x.view(-1, FRAMES, WIDTH, x.shape[2] * x.shape[3]).permute(0, 3, 1, 2).reshape(-1, FRAMES, WIDTH)
         q, k, v = self.qkv(self.norm(y)).view(-1, FRAMES, 3, HEADS, HEAD).permute(2, 0, 3, 1, 4)
         scores = (q * HEAD**-0.5) @ k.transpose(-1, -2)
         mixed = torch.softmax(scores, dim=-1) @ v
         y = y + self.out(mixed.transpose(1, 2).reshape(-1, FRAMES, WIDTH))
-        return y.view(BATCH, HEIGHT * WIDE, FRAMES, WIDTH).permute(0, 2, 3, 1).reshape(x.shape)
+        return y.view(-1, x.shape[2] * x.shape[3], FRAMES, WIDTH).permute(0, 2, 3, 1).reshape(x.shape)
 
 
 def get_inputs():

@@ -16,7 +16,8 @@ class Model(nn.Module):
 
     def forward(self, x):
         x = nn.functional.gelu(self.first(x))
-        return nn.functional.gelu(self.second(x)).transpose(1, 2) + self.places
+        x = nn.functional.gelu(self.second(x)).transpose(1, 2)
+        return x + self.places[: x.shape[1]]
 
 
 def get_inputs():

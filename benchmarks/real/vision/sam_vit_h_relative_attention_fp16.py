@@ -16,13 +16,14 @@ class Model(nn.Module):
     def forward(self, q, k, v):
         place = torch.arange(SIDE, device=q.device)
         apart = place[:, None] - place[None, :] + SIDE - 1
-        grid = q.view(HEADS, SIDE, SIDE, HEAD)
+        heads = q.shape[0]
+        grid = q.view(heads, SIDE, SIDE, HEAD)
         down = torch.einsum("nhwc,hkc->nhwk", grid, self.rows[apart])
         along = torch.einsum("nhwc,wkc->nhwk", grid, self.columns[apart])
         scores = (q * HEAD**-0.5) @ k.transpose(-1, -2)
-        scores = scores.view(HEADS, SIDE, SIDE, SIDE, SIDE) + down[..., None] + along[..., None, :]
-        weights = torch.softmax(scores.view(HEADS, SIDE * SIDE, SIDE * SIDE), dim=-1)
-        return (weights @ v).transpose(0, 1).reshape(SIDE, SIDE, HEADS * HEAD)
+        scores = scores.view(heads, SIDE, SIDE, SIDE, SIDE) + down[..., None] + along[..., None, :]
+        weights = torch.softmax(scores.view(heads, SIDE * SIDE, SIDE * SIDE), dim=-1)
+        return (weights @ v).transpose(0, 1).reshape(SIDE, SIDE, heads * HEAD)
 
 
 def get_inputs():

@@ -17,3 +17,7 @@ def get_inputs():
         torch.randn(BATCH, CLASSES, SIDE, SIDE),
         torch.randint(0, CLASSES, (BATCH, SCALE * SIDE, SCALE * SIDE)),
     ]
+
+
+def get_input_groups():
+    return [[torch.randn(3, CLASSES, 9, 7), torch.randint(0, CLASSES, (3, 9 * SCALE, 7 * SCALE))]]

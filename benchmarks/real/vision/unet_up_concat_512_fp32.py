@@ -18,3 +18,7 @@ class Model(nn.Module):
 
 def get_inputs():
     return [torch.randn(BATCH, 2 * CHANNELS, SIDE, SIDE), torch.randn(BATCH, CHANNELS, 2 * SIDE, 2 * SIDE)]
+
+
+def get_input_groups():
+    return [[torch.randn(1, 2 * CHANNELS, 9, 7), torch.randn(1, CHANNELS, 18, 14)]]

@@ -1,8 +1,8 @@
-"""Gravity among all pairs of 2048 bodies in each of 64 systems, softened by 0.01: accelerations and energies."""
+"""Gravity among all pairs of 256 bodies in each of 512 systems, softened by 0.01: accelerations and energies."""
 
 import torch
 
-SYSTEMS, BODIES, SOFTENING = 64, 2048, 0.01
+SYSTEMS, BODIES, SOFTENING = 512, 256, 0.01
 
 
 class Model(torch.nn.Module):
