@@ -41,6 +41,14 @@ def test_nothing_to_change_is_none_and_no_derived():
     assert space.shrink(100_000) == ((300, 300),)
 
 
+def test_outputs_that_cannot_shrink_leave_the_other_sizes_small():
+    weights = 5_000_000  # gradients of parameters: as many at every shape
+    space = ShapeSpace(((4096, 768),), lambda s: weights + elements(s) if s[0][1] == 768 else None)
+    ((rows, width),) = space.smallest(1 << 16)
+    assert 1 < rows < 4096 and width == 768
+    assert ShapeSpace(((4096, 768),), lambda s: 10**9 + elements(s)).smallest(1 << 16) is None
+
+
 def test_a_size_of_a_billion_takes_no_longer_than_a_small_one():
     started = time.process_time()
     found = ShapeSpace(((10**9 + 9,), (10**9 + 9,)), elements).derived()
@@ -191,6 +199,16 @@ def test_gigabytes_are_not_drawn_to_be_cut(load):
     values = x.to_f64()
     assert 1.4 < values.mean() < 1.6 and values.min() >= 0 and values.max() <= 3, "the file's own distribution"
     assert index.to_f64().min() >= 0 and index.to_f64().max() < 7
+
+
+def test_indices_into_a_large_table_follow_its_size(load):
+    handle = load("large_table")
+    workload = handle.derive(4096)
+    assert workload is not None and workload.specs[0].shape[0] < 4096, "the table shrinks"
+    for seed in range(3):
+        table, picked, low = (one.to_f64() for one in handle.inputs(workload.name, seed))
+        assert picked.min() >= 0 and picked.max() < table.shape[0] and len(set(picked.ravel())) > 2
+        assert low.min() >= 5 and low.max() < 9, "another bound is left as it is"
 
 
 def test_patterns_of_strides_survive_a_change_of_shape(load):

@@ -53,15 +53,15 @@ class ShapeSpace:
             yield part
 
     def smallest(self, limit: int) -> Shapes | None:
-        """The smallest other shapes, under `limit` elements or, where a fixed size prevents that, 16 or 64 times as
-        many; else None.
+        """The smallest other shapes, under `limit` elements or, where a fixed size prevents that, 16, 64 or 256 times
+        as many; else None.
 
         No size shrinks to 1 where that can be avoided: along such a dimension many operators do nothing.
         """
         given = self.cost(self.given)
         if given is None or not self.symbols:
             return None
-        for least, factors in ((2, (1, 16, 64)), (1, (1, 16))):
+        for least, factors in ((2, (1, 16, 64)), (1, (1, 16)), (2, (256,)), (1, (64, 256))):
             for factor in factors:
                 shapes = self.shrink(min(factor * limit, max(given - 1, 1)), least)
                 if shapes is not None and shapes != self.given:

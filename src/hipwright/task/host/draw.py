@@ -5,7 +5,8 @@ the original extent come from a draw under another seed, so rows do not repeat; 
 and booleans are always values that the file itself produced, so an index stays valid. Strides keep their pattern.
 
 Inputs of gigabytes are not drawn to be sliced: get_inputs runs with other sizes in its own torch.rand(...), torch.randn
-and the like (`Resized`), and its result is used where that gives exactly the wanted shapes.
+and the like (`Resized`), and its result is used where that gives exactly the wanted shapes. Indices that it draws below
+a size are drawn below the other size.
 """
 
 from __future__ import annotations
@@ -39,7 +40,19 @@ class Resized(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch i
         elif func in _BARE or func in (torch.full, torch.randint):
             args = tuple(self._sizes(arg) if isinstance(arg, (tuple, list)) else arg for arg in args)
             kwargs |= {"size": self._sizes(kwargs["size"])} if "size" in kwargs else {}
+        if func is torch.randint:
+            args, kwargs = self._below(args, kwargs)
         return func(*args, **kwargs)
+
+    def _below(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments of torch.randint with another bound where it is a size: an index into a dimension of that size."""
+        whole = [place for place, arg in enumerate(args) if isinstance(arg, int)]
+        if "high" in kwargs:
+            return args, {**kwargs, "high": self._single.get(kwargs["high"], kwargs["high"])}
+        if not whole:
+            return args, kwargs
+        high = whole[-1]
+        return (*args[:high], self._single.get(args[high], args[high]), *args[high + 1 :]), kwargs
 
     def _sizes(self, sizes: Sequence[int]) -> tuple[int, ...]:
         old = tuple(sizes)
