@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--real", action="store_true", help="at the sizes that users run, for a GPU")
     parser.add_argument("--target", action="append", metavar="T", help="default: cpu; may be repeated")
     parser.add_argument("--workers", type=positive, metavar="N", help="tasks at a time")
+    parser.add_argument("--seed", type=int, metavar="N", help="draws the inputs; default: a secret one, drawn now")
     parser.add_argument("--list", action="store_true", help="print the names of the tasks and judge none")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     return parser
@@ -84,7 +85,8 @@ def _judged(options: argparse.Namespace) -> CorpusReport:
         return CorpusReport(options.name, {}, tuple(tasks), versions, False)
     out = options.out or Path("out/corpora") / options.name
     targets = tuple(options.target or ("cpu",))
-    return judge(options.name, tasks, versions, out, targets=targets, workers=options.workers, listener=BenchProgress())
+    how = {"targets": targets, "workers": options.workers, "seed": options.seed}
+    return judge(options.name, tasks, versions, out, listener=BenchProgress(), **how)
 
 
 def _print(report: CorpusReport) -> None:

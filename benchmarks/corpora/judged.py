@@ -82,8 +82,12 @@ def judge(
     targets: tuple[str, ...],
     workers: int | None,
     listener: Listener,
+    seed: int | None = None,
 ) -> CorpusReport:
-    """Judges the tasks that have no row in `out` yet: one evaluation each, and the winner's verification."""
+    """Judges the tasks that have no row in `out` yet: one evaluation each, and the winner's verification.
+
+    seed: draws the inputs; None draws a secret one.
+    """
     prepare_folder(out)
     folder = out / "tasks"
     write_tasks(tasks, folder)
@@ -91,7 +95,7 @@ def judge(
     for stale in folder.glob("*.py"):
         if stale.stem not in chosen:
             stale.unlink()
-    request = BenchRequest(folder, targets, out=out, resume=True, budget=1, workers=workers)
+    request = BenchRequest(folder, targets, out=out, resume=True, budget=1, workers=workers, seed=seed)
     report = run_benchmark(request, listener=listener)
     rows = {row.task: row for row in report.rows}
     found = CorpusReport(corpus, rows, tuple(tasks), packages, report.interrupted)
