@@ -109,7 +109,7 @@ SAMPLES = {
 @needs_packages
 @pytest.mark.parametrize("name", CORPORA)
 def test_a_fixed_sample_is_verified(name: str, tmp_path: Path) -> None:
-    """A fault of the engine shows under every seed; a refusal of an honest program, once in some hundred, does not."""
+    """A fault of the engine shows under every seed; a budget that is too small by chance does not."""
     summary = judged(name, *SAMPLES[name], "--out", tmp_path / "out")
     assert summary["judged"] == summary["tasks"] and summary["verified"] > 0.6 * summary["tasks"]
     refused = [*summary["engine_faults"], *summary["failures"]]
