@@ -12,6 +12,7 @@ from torch import nn
 import hipwright.capture.forward as forward
 from hipwright.capture import long_graphs, time_limit
 from hipwright.capture.forward import capture
+from tests.engine.harness import check
 
 
 class Residual(nn.Module):
@@ -41,10 +42,7 @@ def both(model: nn.Module, args: list[Any], monkeypatch: pytest.MonkeyPatch) -> 
         return used[-1]
 
     monkeypatch.setattr(forward, "needs_no_decomposition", noted)
-    monkeypatch.setattr(long_graphs, "LAYERED", 1)
-    one = capture(model, args)
-    monkeypatch.setattr(long_graphs, "LAYERED", 10**6)
-    return one, capture(model, args), used[0]
+    return capture(model, args, long=1), capture(model, args, long=10**6), used[0]
 
 
 def operators(graph: Any) -> list[str]:
@@ -84,9 +82,7 @@ class Written(nn.Module):
 
 @pytest.mark.parametrize("kind", ["view", "slice", "narrow", "same"])
 def test_writes_that_others_see_are_right(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_graphs, "LAYERED", 1)
-    from tests.engine.harness import check
-
+    monkeypatch.setattr(forward, "LONG", 1)
     check(Written(kind), [torch.randn(3, 4)])
 
 

@@ -16,10 +16,8 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
 aten = torch.ops.aten
-LONG = 2000
-"""Calls from which on a graph is long: the steps of a loop that tracing wrote out."""
-LAYERED = 300
-"""Calls from which on a graph that is made functional here is: the layers of a network."""
+LONG = 300
+"""Calls from which on a graph is long: the layers of a network, the steps of a loop that tracing wrote out."""
 _WHOLE = {
     "adaptive_avg_pool2d",
     "batch_norm",
@@ -53,6 +51,8 @@ _FRESH = {
     "max_pool2d",
 }
 """Those whose result is never memory that something else has."""
+_SHARE = ("alias", "_unsafe_view")
+"""Those that share memory though their schemas do not say so."""
 _WRITES = {
     "add_",
     "clamp_",
@@ -70,21 +70,21 @@ _WRITES |= {"relu6_", "sigmoid_", "silu_", "sub_", "tanh_"}
 
 
 def needs_no_decomposition(exported: ExportedProgram, decomposed: Collection[Any], long: int = LONG) -> bool:
-    """Whether a long graph holds functional operators only that are not taken apart; makes it functional where it can.
+    """Whether a graph of at least `long` calls holds functional operators only that are not taken apart.
 
-    decomposed: the operators that are. long: calls from which on a graph is, whatever is in it.
+    What writes in it is made functional first, where that can be told from the graph. decomposed: the operators that
+    are taken apart.
     """
-    calls = [n for n in exported.graph.nodes if n.op == "call_function"]
-    if any(n.op == "call_module" and "guards" not in str(n.target) for n in exported.graph.nodes):
+    nodes = list(exported.graph.nodes)
+    calls = [n for n in nodes if n.op == "call_function"]
+    if len(calls) < long or any(n.op == "call_module" and "guards" not in str(n.target) for n in nodes):
         return False
-    if len(calls) >= min(LAYERED, long) and all(map(_writes_alone, calls)):
-        if not all(n.target is operator.getitem or _stays(n, decomposed) for n in calls):
-            return False
-        for node in calls:
-            _made_functional(exported.graph, node)
-        exported.graph.lint()
-        return True
-    return False
+    if not all(n.target is operator.getitem or (_stays(n, decomposed) and _writes_alone(n)) for n in calls):
+        return False
+    for node in calls:
+        _made_functional(exported.graph, node)
+    exported.graph.lint()
+    return True
 
 
 def _name(node: Node) -> str:
@@ -109,7 +109,7 @@ def _writes_alone(node: Node) -> bool:
         return node.args[5] is False
     if name == "dropout":
         return node.args[2] is False
-    if not name.endswith("_") or name not in _WRITES:
+    if name not in _WRITES:
         return True
     if name == "dropout_":
         return node.args[2] is False
@@ -130,7 +130,7 @@ def _fresh(node: Node) -> bool:
         return name != "dropout_" and isinstance(node.args[0], Node) and _fresh(node.args[0])
     composite = torch._C._dispatch_has_kernel_for_dispatch_key(node.target.name(), "CompositeImplicitAutograd")
     aliased = any(returned.alias_info is not None for returned in node.target._schema.returns)
-    return name in _FRESH or not (composite or aliased or name == "alias")
+    return name in _FRESH or not (composite or aliased or name in _SHARE)
 
 
 def _made_functional(graph: Graph, node: Node) -> None:

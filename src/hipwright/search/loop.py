@@ -313,7 +313,7 @@ class Search:
     def _confirmed(self, trial: Trial, confirm: Confirm) -> Confirmed:
         """The second verification, now; the first one where it was on secret inputs itself."""
         first = self.log.evaluated[trial.number]
-        if first.secret and not first.cached:
+        if first.secret:
             return Confirmed(program=trial.proposed.program, passed=True, evaluation=first.evaluation)
         return confirmation(confirm, self.archive.program(trial.proposed.program))
 

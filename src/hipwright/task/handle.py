@@ -74,7 +74,10 @@ def open_task(
     try:
         return TaskHandle(path.name, source, zygote, limits, tolerance)
     except TaskError as error:
-        raise with_sibling(error, path) from None
+        told = with_sibling(error, path)
+        if told is error:
+            raise
+        raise told from error
 
 
 def open_source(name: str, source: str, zygote: Zygote) -> TaskHandle:

@@ -48,6 +48,7 @@ def test_an_earlier_whole_may_be_returned() -> None:
     check(dense(2 * STEP + 1, last=True), [torch.randn(2, 3, 5, 4)], library=["aten.conv2d.default"])
 
 
+@pytest.mark.slow
 def test_the_text_grows_with_the_layers_not_with_their_square() -> None:
     few, more, many = (
         len(write(captured(dense(n), [torch.randn(2, 3, 5, 4)]), {"exact": False}).text) for n in (8, 16, 32)
