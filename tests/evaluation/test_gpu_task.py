@@ -151,24 +151,44 @@ def test_a_slow_build_keeps_nobody_waiting(bench: Evaluator, monkeypatch: pytest
     assert ended[-1] == slow.text and [one.passed for one in found] == [True, True, False]
 
 
-def test_large_inputs_lie_on_the_device_once(bench: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A winner is measured again after the processes of the first measurement have ended."""
+def test_large_inputs_lie_in_one_worker(bench: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A winner is measured again after the worker of the first measurement has ended; the reference stays."""
     task = bench.gpus["cuda"]
     monkeypatch.setattr("hipwright.evaluation.gpu.timing_context.BIG_BYTES", 0)
+    monkeypatch.setattr(task, "large", True)
     task._known.clear()
     opened: list[bool] = []
-    fresh = GpuTask._open_measured
+    again = GpuTask._remeasured
 
-    def watched(self: GpuTask, reference: DeviceReference, seed: int, gate: Any) -> Any:
-        opened.append(task.worker.session is None and task.reference._session is None)
-        return fresh(self, reference, seed, gate)
+    def watched(self: GpuTask, *args: Any) -> Any:
+        opened.append(task.worker.session is None and task.reference._session is not None)
+        return again(self, *args)
 
-    monkeypatch.setattr(GpuTask, "_open_measured", watched)
+    monkeypatch.setattr(GpuTask, "_remeasured", watched)
     found = bench.evaluate(program("row_sum_wave"), thorough=True)
     task._known.clear()
-    assert found.passed and opened == [False, True], (found.message, opened)
+    assert found.passed and opened == [True], (found.message, opened)
     timing = found.targets["cuda"].timing
     assert timing is not None and timing.own_time is None and "second measurement" in " ".join(timing.notes)
+
+
+def test_a_winner_is_measured_again_on_fresh_values_and_warm_baselines(
+    bench: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The baselines' inputs and parameters change in place; none is opened, compiled or captured again."""
+    task = bench.gpus["cuda"]
+    found = bench.evaluate(program("row_sum_wave"))
+    before = task._known["full"]
+    sides = [side.number for kept in before.baselines.sides for side in kept.opened]
+    old = before.reference.inputs(task.workload, before.seed).digests()
+    again = bench.evaluate(program("row_sum_wave"), thorough=True)
+    after = task._known["full"]
+    assert found.passed and again.passed and after.seed != before.seed
+    assert [side.number for kept in after.baselines.sides for side in kept.opened] == sides
+    assert {kept.seed for kept in after.baselines.sides} == {after.seed}
+    renewed = after.reference.inputs(task.workload, after.seed).digests()
+    with task.gpu.reference(task.handle) as other:
+        assert renewed == other.inputs(task.workload, after.seed).digests() != old
 
 
 def test_score_mode_tells_what_it_cannot_take(bench: Evaluator) -> None:

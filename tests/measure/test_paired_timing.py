@@ -332,7 +332,7 @@ def test_a_winner_is_measured_again_in_fresh_processes(again_ms: float, disagree
     assert opened == ["open", "closed"]
     assert final.versus["eager"].speedup == pytest.approx(0.05 / again_ms, rel=0.01), "the second figure is the final"
     notes = " ".join(final.notes)
-    assert "fresh processes" in notes and ("disagree" in notes) == disagree
+    assert "fresh process" in notes and ("disagree" in notes) == disagree
     if disagree:
         assert "first 2.0" in notes and "1.2" in notes
 

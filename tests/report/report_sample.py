@@ -134,7 +134,7 @@ def measured(text: str = "", *, target: str = "cuda") -> TargetResult:
         own_time=0.98,
         prepare_ms=0.31,
         seconds=0.61,
-        notes=("measured again in fresh processes: the figures are of the second measurement" + text,),
+        notes=("measured again in a fresh process, on fresh inputs: the figures are of the second measurement" + text,),
     )
     return TargetResult(target=target, timing=timing, build=Build(target=target, ok=True))
 

@@ -40,7 +40,7 @@ def test_the_page_shows_what_was_measured_and_where() -> None:
         "1.31×",
         "precise enough",
         "Every pair against eager",
-        "fresh processes",
+        "fresh process",
         "it says nothing of an AMD GPU",
     ):
         assert fact in html.replace("&#39;", "'"), fact

@@ -46,7 +46,7 @@ class Evaluator(EvaluationContext):
         """Runs every stage; a fault of the candidate or the machine is reported inside the Evaluation.
 
         oracle: draws other inputs than the evaluator's own. thorough: also verify the other wave size, and time once
-        more in fresh processes. gate: "fast" verifies less, for rewards (docs/score.md).
+        more in a fresh process. gate: "fast" verifies less, for rewards (docs/score.md).
         """
         state = EvaluationState(program, Findings(self.targets, self.waves[0]))
         oracle = oracle or self.oracle

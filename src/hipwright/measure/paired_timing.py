@@ -130,10 +130,10 @@ def remeasure(
     architecture: str = "",
     form: CandidateForm = "program",
 ) -> TimingResult:
-    """Measures a winner again in fresh processes with fresh inputs; this is its final figure.
+    """Measures a winner again in a fresh process on fresh inputs; this is its final figure.
 
-    open_sides: a context that starts new processes under new seeds and yields (candidate, baselines). Where the two
-    measurements disagree (their intervals do not touch) the notes hold both.
+    open_sides: a context that yields (candidate, baselines), the candidate in a new process, all on new inputs. Where
+    the two measurements disagree (their intervals do not touch) the notes hold both.
     """
     with open_sides() as (candidate, baselines):
         again = time_pairs(
@@ -147,12 +147,12 @@ def remeasure(
         )
     if first.timing is None or again.timing is None:
         return again
-    notes = ["measured again in fresh processes: the figures are of the second measurement"]
+    notes = ["measured again in a fresh process, on fresh inputs: the figures are of the second measurement"]
     for name, new in again.timing.versus.items():
         old = first.timing.versus.get(name)
         if old is not None and (old.interval[1] < new.interval[0] or new.interval[1] < old.interval[0]):
             notes.append(
-                f"the two measurements against {name} disagree: first {_words(old)}, in fresh processes {_words(new)}"
+                f"the two measurements against {name} disagree: first {_words(old)}, in a fresh process {_words(new)}"
             )
     return replace(again, timing=_noted(again.timing, *notes))
 

@@ -22,7 +22,8 @@ class SearchResult(Record, frozen=True, kw_only=True):
 
     reason: budget, exhausted, patience, max_minutes, interrupted, or provider (a model's provider is unavailable; the
     run is paused). program, evaluation: of the best program, None when nothing was verified. confirmed: whether the
-    best passed the second verification; None without one. cached: evaluations reused from earlier runs.
+    best passed the second verification; None without one. confirmation: that verification; confirmations: evaluations
+    that were made for it alone. cached: evaluations reused from earlier runs.
     """
 
     run: str
@@ -35,6 +36,8 @@ class SearchResult(Record, frozen=True, kw_only=True):
     cached: int = 0
     interrupted: bool = False
     confirmed: bool | None = None
+    confirmation: Evaluation | None = None
+    confirmations: int = 0
 
     @property
     def best(self) -> str:
@@ -161,4 +164,6 @@ def _result(search: Search, finished: Finished, interrupted: bool) -> SearchResu
         cached=sum(item.cached for item in log.evaluated.values()),
         interrupted=interrupted,
         confirmed=confirmed.passed if confirmed else None,
+        confirmation=confirmed.evaluation if confirmed else None,
+        confirmations=sum(not log.evaluated[number].secret for number in log.confirmed),
     )

@@ -64,7 +64,7 @@ class CandidateMeasurement:
         entry: BenchEntry = job.payload
         try:
             if built is not None:
-                found = SearchedProgram(built, 0, entry.asked)
+                found = SearchedProgram(built, 0, asked=entry.asked)
             else:
                 found = self._searched(entry, opened.bench, stop)
         except ProviderError as error:  # another worker would ask the same provider
@@ -72,33 +72,26 @@ class CandidateMeasurement:
         program = found.program
         if isinstance(program, Evaluation):  # no program passed
             return _row(entry, program, None, None, found)
-        judged, strict = self._judged(entry, opened, program)
-        return _row(entry, judged, strict, program, replace(found, evaluations=found.evaluations + 1))
+        judged, strict, made = self._judged(opened, program, found.judged)
+        return _row(entry, judged, strict, program, replace(found, evaluations=found.evaluations + made))
 
     def _judged(
-        self, entry: BenchEntry, opened: OpenBenchTask, program: Program
-    ) -> tuple[Evaluation, Evaluation | None]:
-        """The evaluation by the benchmark's rule, and in KernelBench's mode also the strict one.
+        self, opened: OpenBenchTask, program: Program, confirmed: Evaluation | None
+    ) -> tuple[Evaluation, Evaluation | None, int]:
+        """The evaluation by the benchmark's rule, in KernelBench's mode also the strict one, and how many were made.
 
-        The winner of a search is judged on fresh inputs, and measured again in fresh processes.
+        confirmed: the strict one of a search's winner, on inputs drawn after the program was fixed.
         """
-        winner = entry.program is None
         evaluate = opened.bench.evaluator.evaluate
-        judged = evaluate(program, opened.kernelbench or self._fresh(entry, opened.bench), thorough=winner)
         if opened.kernelbench is None:
-            return judged, None
-        return judged, evaluate(program, self._fresh(entry, opened.bench))
-
-    def _fresh(self, entry: BenchEntry, bench: Workbench) -> Oracle | None:
-        """Inputs drawn after the program was fixed, for the winner of a search, which used the evaluator's own; else
-        None.
-        """
-        return None if entry.program is not None else Oracle(bench.handle, seed=self.request.seed)
+            return (evaluate(program), None, 1) if confirmed is None else (confirmed, None, 0)
+        judged = evaluate(program, opened.kernelbench, thorough=confirmed is not None)
+        return judged, confirmed or evaluate(program), 1
 
     def _searched(self, entry: BenchEntry, bench: Workbench, stop: Callable[[], bool]) -> SearchedProgram:
         """A program for a row without one: the engine's, or of one sample of the models with the engine."""
         request = self.request
-        setup = SearchSetup(self.archive, request.targets, request.budget, request.seed or 0, stop)
+        setup = SearchSetup(self.archive, request.targets, request.budget, request.seed or 0, stop, inputs=request.seed)
         if request.models is None or self.logged is None:
             found = engine_search(setup, bench)
         else:

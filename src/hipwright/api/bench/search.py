@@ -17,6 +17,7 @@ from hipwright.events import Listener, silent
 from hipwright.machine import Workbench
 from hipwright.records import Evaluation, Program, content_key
 from hipwright.search import EvaluatorLike, ProposalSource, SearchResult
+from hipwright.verify import Oracle
 
 if TYPE_CHECKING:
     from hipwright.api.bench.models import MeasuredModels
@@ -27,7 +28,11 @@ POLICY = "islands"
 
 @dataclass(frozen=True)
 class SearchSetup:
-    """The settings of searches in a benchmark. settings: of the run (docs/search.md); stop: ends a search early."""
+    """The settings of searches in a benchmark.
+
+    settings: of the run (docs/search.md); stop: ends a search early; seed: of proposals; inputs: seed of the inputs
+    that judge the winner, None for one drawn then.
+    """
 
     archive: Archive
     targets: tuple[str, ...]
@@ -36,6 +41,7 @@ class SearchSetup:
     stop: Callable[[], bool]
     policy: str = POLICY
     settings: Mapping[str, Any] | None = None
+    inputs: int | None = None
 
 
 def search_task(
@@ -73,11 +79,13 @@ def search_task(
 class SearchedProgram:
     """The best program, or the last rejection where nothing passed; evaluations spent; the models' spending.
 
-    given_up: operators left to the library because kernels for them were refused.
+    judged: the program's evaluation on inputs drawn after it was fixed, timed in a fresh process; None where it is
+    still to be made. given_up: operators left to the library because kernels for them were refused.
     """
 
     program: Program | Evaluation
     evaluations: int
+    judged: Evaluation | None = None
     asked: ModelSample | None = None
     given_up: tuple[str, ...] = ()
 
@@ -123,16 +131,21 @@ def _searched(setup: SearchSetup, bench: Workbench, engine: TaskEngine, source: 
         if kind == "stage":
             stages.append(str(data.get("text")))
 
-    found = search_task(setup, bench, source, listener=listen)
+    def confirm(program: Program) -> Evaluation:
+        return bench.evaluator.evaluate(program, Oracle(bench.handle, seed=setup.inputs), thorough=True)
+
+    found = search_task(setup, bench, source, confirm=confirm, listener=listen)
     keep_run_faults(setup.archive, engine, task.name, found.run)
     if found.reason == "provider":
         raise ProviderError(f"the search was {stages[-1]}", retryable=True, hint="--resume asks again")
     if found.interrupted:
         raise WorkerError(f"the search for {task.name} was stopped")
+    spent = found.evaluations + found.confirmations
     if found.program is None:
         nothing: Any = {"status": "unscorable", "fault": "candidate", "message": "nothing was written for this task"}
         refused = last_rejection(setup.archive, found.run) or Evaluation(task=task.key, program="", **nothing)
-        return SearchedProgram(refused, found.evaluations)
-    steps = given_up(show(setup.archive, found.run).trials, found.number)
+        return SearchedProgram(refused, spent)
+    detail = show(setup.archive, found.run)
+    steps = given_up(detail.trials, found.number)
     names = tuple(name for step in steps for name in step["operators"])
-    return SearchedProgram(found.program, found.evaluations, given_up=names)
+    return SearchedProgram(found.program, spent, found.confirmation, given_up=names)

@@ -44,6 +44,11 @@ class WarmBaseline:
         self._graph = False
         self._prepared(10)
 
+    @property
+    def opened(self) -> list[ReferenceSide]:
+        """The sides that are open, with and without graphs."""
+        return [side for side, _ in self._open.values()]
+
     def open(self) -> None:
         """Opens the side, compiling it if it is a compiled one. Raises what `DeviceReference.side` raises."""
         self._side()
@@ -102,6 +107,18 @@ class Baselines:
 
     sides: tuple[WarmBaseline, ...]
     missing: dict[str, str]
+
+
+def renew_baselines(baselines: Baselines, state: Tree, seed: int) -> bool:
+    """Puts all baselines on fresh inputs and another state, with what was compiled and captured; False where they must
+    be opened again for that.
+    """
+    first = baselines.sides[0]
+    opened = [side for kept in baselines.sides for side in kept.opened]
+    renewed = first.reference.renew(opened, first.workload, first.slots, old=first.seed, new=seed, state=state)
+    for kept in baselines.sides if renewed else ():
+        kept.state, kept.seed = state, seed
+    return renewed
 
 
 def open_baselines(

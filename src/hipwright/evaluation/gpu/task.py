@@ -14,12 +14,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from msgspec import structs
-
 from hipwright.device.timed_side import TimedSide
 from hipwright.errors import HipwrightError
+from hipwright.evaluation.gpu.baselines import renew_baselines
 from hipwright.evaluation.gpu.context import GpuContext
-from hipwright.evaluation.gpu.timing_context import SHARE, TimedTask, TimingContext
+from hipwright.evaluation.gpu.timing_context import SHARE, TimedTask, TimingContext, set_name
 from hipwright.measure import paired_timing
 from hipwright.measure.paired_timing import TimingResult
 from hipwright.measure.settings import FULL, SCORE, TimingSettings
@@ -29,7 +28,7 @@ from hipwright.task import Outline, TaskHandle
 from hipwright.verify import Oracle
 from hipwright.verify.candidate import Rejected
 from hipwright.verify.gpu.client import CandidateWorker
-from hipwright.verify.gpu.device_judging import judge_on_device, judge_set
+from hipwright.verify.gpu.device_judging import AcceptedDigests, judge_on_device, judge_set
 from hipwright.verify.gpu.large_shapes import TimedInputs
 from hipwright.verify.gpu.loaded import LoadedProgram
 from hipwright.verify.gpu.side import GpuSide
@@ -71,15 +70,20 @@ class GpuTask(TimedTask):
                 self._reference.close()
 
     def begin(self) -> None:
-        """Starts the task's own processes in the background; its graph is captured and compiled meanwhile.
+        """Starts the task's own processes and opens its baselines in the background; its graph is captured, and a
+        program written, built and verified meanwhile.
 
-        A process that fails to start raises in the first call that needs it.
+        What fails here raises in the first call that needs it. The baselines of large inputs wait for a verification,
+        which needs the memory.
         """
 
         def start() -> None:
-            with suppress(HipwrightError), self.gpu.timing_lock.shared():
-                self.worker.open()
-                self._open_reference()
+            with suppress(HipwrightError):
+                with self.gpu.timing_lock.shared():
+                    self.worker.open()
+                    self._open_reference()
+                if not self.large:
+                    self._measured("full")
 
         self._starting = threading.Thread(target=start, name="GPU task", daemon=True)
         self._starting.start()
@@ -140,7 +144,8 @@ class GpuTask(TimedTask):
         worker: CandidateWorker | None = None,
         load_options: Mapping[str, Any] | None = None,
     ) -> TimingResult:
-        """Times a program against every baseline, alone on the GPU. again: once more in fresh processes.
+        """Times a program against every baseline, alone on the GPU. again: once more in a fresh process, on fresh
+        inputs.
 
         known: its result was judged at the timed size; otherwise it is judged here after the fast gate. worker, more:
         the process of a modelnew candidate, and the arguments for loading it.
@@ -151,11 +156,11 @@ class GpuTask(TimedTask):
             first = alone(settings=FULL)
         if not again or first.verdict is not None or first.timing is None:
             return first
-        at = self._measured("full")  # before the timing lock is taken, as baselines may have to be opened
-        with self._worker_lock, self.gpu.timing_lock.exclusive():
-            if at.large:
-                self._close_own_processes()
-            return self._remeasured(first, program, build, outline, at.slots)
+        at = self._renewed(self._measured("full"))
+        with self._worker_lock:
+            if at.large:  # the device has no memory for large inputs in two workers
+                self.worker.close()
+            return self._remeasured(first, program, build, outline, at)
 
     @contextmanager
     def prepared(
@@ -202,12 +207,6 @@ class GpuTask(TimedTask):
         at = self._measured("fast")
         return at.slots * at.bytes
 
-    def _close_own_processes(self) -> None:
-        """Ends the task's own processes: the device has no memory for a second copy of large inputs."""
-        self._known.clear()
-        self.worker.close()
-        self.reference.close()
-
     def warm(self, gate: Gate, oracle: Oracle | None = None) -> None:
         """Opens what a timing needs: the reference and its baselines, and the oracle's expectation at the timed size
         where that is large.
@@ -236,10 +235,27 @@ class GpuTask(TimedTask):
         known: bool,
         settings: TimingSettings | None = None,
     ) -> TimingResult:
-        """Times with the GPU to itself. Compilation and tuning for it happen before, while others share the GPU."""
+        """Times with the GPU to itself. Inputs are placed and calls captured before, while others share the GPU."""
         at = self._measured(gate)
-        with self._worker_lock, self.gpu.timing_lock.exclusive():
-            return self._timed(program, build, gate, outline, worker, at, load_options, known, settings)
+        options = {**JUDGED, **(load_options or {})}
+        with self._worker_lock, ExitStack() as stack:
+            with self.gpu.timing_lock.shared():
+                loaded = stack.enter_context(worker.load(program, build, at.state, load_options=options))
+                side = self._as_side(loaded, at, own_time=gate == "full" and not at.large)
+                wrong = self._wrong_at_timed_size(loaded, at) if gate == "fast" and not known else None
+                if wrong is not None:
+                    return TimingResult(None, wrong)
+                self._prepare(side, at)
+            with self.gpu.timing_lock.exclusive():
+                result = self._pairs(side, program, outline, at, settings or (FULL if gate == "full" else SCORE))
+            if result.verdict is not None or gate == "fast" or at.large:
+                return self._with_notes(result, at)
+            try:
+                with self.gpu.timing_lock.shared():
+                    self._reveal_inputs(side, loaded, at)
+            except Rejected as rejected:
+                return TimingResult(None, rejected.verdict)
+        return self._with_notes(result, at)
 
     def _measured(self, gate: Gate) -> TimingContext:
         with self._opening:
@@ -248,31 +264,11 @@ class GpuTask(TimedTask):
                     self._known[gate] = self._open_measured(self.reference, self._seed, gate)
             return self._known[gate]
 
-    def _timed(
-        self,
-        program: Program,
-        build: Build | None,
-        gate: Gate,
-        outline: Outline,
-        worker: CandidateWorker,
-        at: TimingContext,
-        load_options: Mapping[str, Any] | None,
-        known: bool,
-        settings: TimingSettings | None = None,
-    ) -> TimingResult:
-        with worker.load(program, build, at.state, load_options={**JUDGED, **(load_options or {})}) as loaded:
-            side = self._as_side(loaded, at, own_time=gate == "full" and not at.large)
-            wrong = self._wrong_at_timed_size(loaded, at) if gate == "fast" and not known else None
-            if wrong is not None:
-                return TimingResult(None, wrong)
-            result = self._pairs(side, program, outline, at, settings or (FULL if gate == "full" else SCORE))
-            if result.verdict is not None or gate == "fast" or at.large:
-                return self._with_notes(result, at)
-            try:
-                self._reveal_inputs(side, loaded, at)
-            except Rejected as rejected:
-                return TimingResult(None, rejected.verdict)
-        return self._with_notes(result, at)
+    def _prepare(self, side: GpuSide, at: TimingContext) -> None:
+        """Warms up and captures, which a timing then finds done."""
+        sides: tuple[TimedSide, ...] = (*at.baselines.sides, side)
+        for one in sides:
+            one.prepare(paired_timing.WARM_CALLS)
 
     def _as_side(self, loaded: LoadedProgram, at: TimingContext, *, own_time: bool) -> GpuSide:
         """A loaded program as a side of the comparison, over the same inputs as the baselines."""
@@ -315,32 +311,32 @@ class GpuTask(TimedTask):
         judge_on_device(loaded, run, at.reference, expected, "in a timed call, ")
         loaded.drop(run)
 
-    def _remeasured(
-        self, first: TimingResult, program: Program, build: Build | None, outline: Outline, slots: int
-    ) -> TimingResult:
-        """A winner's figures from fresh processes with fresh inputs."""
+    def _renewed(self, at: TimingContext) -> TimingContext:
+        """The same timing on fresh inputs and another state. Compiled baselines stay, where the inputs fit."""
         seed = secrets.randbits(31)
+        with self._opening, self.gpu.timing_lock.shared():
+            state = self.handle.init_state(seed)
+            if renew_baselines(at.baselines, state, seed):
+                fresh = replace(at, state=state, seed=seed, set_name=set_name(seed, "full"), seen=AcceptedDigests())
+            else:
+                at.reference.free("all")
+                fresh = self._open_measured(at.reference, seed, "full")
+            self._known["full"] = fresh
+        return fresh
+
+    def _remeasured(
+        self, first: TimingResult, program: Program, build: Build | None, outline: Outline, at: TimingContext
+    ) -> TimingResult:
+        """A winner's figures from a fresh process with fresh inputs."""
 
         @contextmanager
         def fresh() -> Iterator[tuple[TimedSide, Sequence[TimedSide]]]:
-            with (
-                self.gpu.reference(self.handle) as reference,
-                self.gpu.candidates() as worker,
-            ):
-                at = self._open_measured(reference, seed, "full")
-                with worker.load(program, build, at.state, load_options=JUDGED) as loaded:
-                    loaded.place(at.set_name, reference.inputs(self.workload, seed), at.slots)
-                    side = GpuSide(loaded, at.set_name, graph=at.graphs, own_time=not at.large)
+            with self.gpu.candidates() as worker, ExitStack() as stack:
+                with self.gpu.timing_lock.shared():
+                    loaded = stack.enter_context(worker.load(program, build, at.state, load_options=JUDGED))
+                    side = self._as_side(loaded, at, own_time=not at.large)
+                    self._prepare(side, at)
+                with self.gpu.timing_lock.exclusive():
                     yield side, at.baselines.sides
 
-        return paired_timing.remeasure(first, fresh, **self._terms(program, outline, slots))
-
-    def _with_notes(self, result: TimingResult, at: TimingContext) -> TimingResult:
-        """The result with the reasons for missing baselines."""
-        notes = [f"no {name} baseline: {why}" for name, why in at.baselines.missing.items()]
-        notes += [f"{side.name}: {note}" for side in at.baselines.sides for note in side.notes]
-        if at.large:
-            notes.append("inputs this large leave no room for late values: outputs of timed calls were not verified")
-        if result.timing is None or not notes:
-            return result
-        return replace(result, timing=structs.replace(result.timing, notes=(*result.timing.notes, *notes)))
+        return paired_timing.remeasure(first, fresh, **self._terms(program, outline, at.slots))

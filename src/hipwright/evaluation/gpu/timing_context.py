@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
+
+from msgspec import structs
 
 from hipwright.evaluation.gpu.baselines import Baselines, open_baselines
 from hipwright.evaluation.gpu.context import GpuContext
 from hipwright.measure.ceilings import Ceilings, ceilings_of
+from hipwright.measure.paired_timing import TimingResult
 from hipwright.measure.roofline import Floor, count_work, floor_of, rotation
 from hipwright.measure.rounds import Memory
 from hipwright.measure.traffic import Traffic, count_traffic
 from hipwright.records import Program, TensorSpec
 from hipwright.task import Outline, TaskHandle
 from hipwright.tensors import Tree, leaves
+from hipwright.verify.gpu.chunk_source import span_bytes
 from hipwright.verify.gpu.device_judging import AcceptedDigests
 from hipwright.verify.gpu.large_shapes import BIG_BYTES
 from hipwright.verify.gpu.reference import BASELINES, DeviceReference
@@ -81,6 +85,11 @@ class TimedTask:
         return self.handle.task.workloads[0].name
 
     @cached_property
+    def large(self) -> bool:
+        """Whether the timed inputs are so large that the device may not hold them twice in one process."""
+        return sum(map(span_bytes, self.handle.task.workloads[0].specs)) > BIG_BYTES
+
+    @cached_property
     def traffic(self) -> Traffic | None:
         """Bytes and operations of the timed workload; None where it could only be traced at other shapes."""
         outline = self.handle.outline(self.workload)
@@ -92,8 +101,7 @@ class TimedTask:
     def _open_measured(self, reference: DeviceReference, seed: int, gate: Gate) -> TimingContext:
         state = self.handle.init_state(seed)
         source = reference.inputs(self.workload, seed)
-        inputs = sum(source.sizes)
-        large = inputs > BIG_BYTES
+        inputs, large = sum(source.sizes), self.large
         if large:
             reference.free("all")  # a timing needs the memory
         outputs = _spec_bytes(self.handle.outline(self.workload).outputs)
@@ -106,7 +114,7 @@ class TimedTask:
         moved = self.traffic.bytes if self.traffic is not None and "copy" in names else 0
         baselines = open_baselines(reference, self.workload, state, seed, slots, names, moved, graphs=graphs)
         return TimingContext(
-            reference, state, seed, slots, f"timed/{seed}/{gate}", baselines, large, graphs, inputs + outputs
+            reference, state, seed, slots, set_name(seed, gate), baselines, large, graphs, inputs + outputs
         )
 
     def _terms(self, program: Program, outline: Outline, slots: int) -> dict[str, Any]:
@@ -117,6 +125,16 @@ class TimedTask:
             "form": program.form,
         }
 
+    def _with_notes(self, result: TimingResult, at: TimingContext) -> TimingResult:
+        """The result with the reasons for missing baselines."""
+        notes = [f"no {name} baseline: {why}" for name, why in at.baselines.missing.items()]
+        notes += [f"{side.name}: {note}" for side in at.baselines.sides for note in side.notes]
+        if at.large:
+            notes.append("inputs this large leave no room for late values: outputs of timed calls were not verified")
+        if result.timing is None or not notes:
+            return result
+        return replace(result, timing=structs.replace(result.timing, notes=(*result.timing.notes, *notes)))
+
     def _floor(self, outline: Outline, slots: int) -> Floor | None:
         """The roofline time of this workload; None where the reference could only be traced at other shapes."""
         if outline.workload.name != self.workload:
@@ -124,6 +142,11 @@ class TimedTask:
         held = [outline.state["params"], outline.state["buffers"]]
         work = count_work(outline.ops, _plain(outline.inputs), _plain(held), _plain(list(outline.outputs)))
         return floor_of(work, self.ceilings, cache_bytes=int(self.reference.info["llc_bytes"]), slots=slots)
+
+
+def set_name(seed: int, gate: Gate) -> str:
+    """The name of the timed inputs in a worker."""
+    return f"timed/{seed}/{gate}"
 
 
 def _plain(tree: Tree) -> list[dict[str, Any]]:

@@ -17,8 +17,9 @@ from hipwright.device.graph_pool import GraphPool
 from hipwright.errors import TaskError
 from hipwright.sandbox import lockdown
 from hipwright.task.device import ceilings as device_ceilings
+from hipwright.task.device import draw as device_draw
 from hipwright.task.device.cases import Cases
-from hipwright.task.device.inputs import Told, is_fault, phase
+from hipwright.task.device.inputs import Told, is_fault, key_of, phase
 from hipwright.task.device.side import COMPILED, CopySide, ModelSide, Turning, flags
 from hipwright.tensors import Tree
 
@@ -117,6 +118,26 @@ class DeviceHost(Cases):
             return {"missing": error.message[:500]}, None
         self._sides[header["side"]] = side
         return {"notes": side.notes}, None
+
+    def side_renew(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """Gives the sides header["sides"], opened on header["old"], the inputs header["new"] and another state in
+        place; the new draws then lie where the old ones did.
+
+        {"renewed": False} where new inputs lie otherwise in memory: the sides must be opened again.
+        """
+        phase("get_inputs()")
+        sides = [side for number in header["sides"] if isinstance(side := self._sides.get(number), ModelSide)]
+        for place, (old, new) in enumerate(zip(header["old"], header["new"], strict=True)):
+            fresh = device_draw.inputs(self.file, new)
+            if not all(side.renewable(place, fresh) for side in sides):
+                return {"renewed": False}, None
+            for side in sides:
+                side.renew(place, fresh)
+            self._draws.pop(key_of(old), None)
+            self._draws[key_of(new)] = sides[0].slots[place] if sides else fresh
+        for side in sides:
+            side.set_state(self._states[header["state"]])
+        return {"renewed": True}, None
 
     def side_prepare(self, header: dict[str, Any], bundle: Tree) -> Told:
         """`Side.prepare`."""

@@ -13,9 +13,12 @@ from typing import Any
 import torch
 
 from hipwright.device.rotation import Rotation
+from hipwright.digest import span
 from hipwright.errors import TaskError
 from hipwright.targets import TORCH_GPU
 from hipwright.task.device.model import DeviceFile
+from hipwright.task.host import state as states
+from hipwright.task.host.reference import named_leaves
 from hipwright.tensors import Tree
 
 COMPILED: dict[str, dict[str, Any]] = {
@@ -106,7 +109,7 @@ class ModelSide(Turning):
         self.notes: list[str] = []
         self._device = file.device
         self._stream = torch.cuda.Stream(file.device) if file.device.type == TORCH_GPU else None
-        self._run: Any = file.model(state)
+        self._model = self._run = file.model(state)
         self._default_device = False
         if mode in COMPILED:
             self._run = file.file.guarded(lambda: torch.compile(self._run, **COMPILED[mode]), "torch.compile")
@@ -123,6 +126,23 @@ class ModelSide(Turning):
             pool=pool,
             keep_outputs=len(slots) > 1,
         )
+
+    def renewable(self, slot: int, inputs: list[Any]) -> bool:
+        """Whether other inputs lie as a slot's do, and every parameter can be written in place."""
+        mine, other = ([(t.shape, t.stride(), t.dtype) for t in _tensors(one)] for one in (self.slots[slot], inputs))
+        held = (*states.parameters(self._model), *states.buffers(self._model))
+        return mine == other and all(
+            step or n < 2 for _, t in held for step, n in zip(t.stride(), t.shape, strict=True)
+        )
+
+    def renew(self, slot: int, inputs: list[Any]) -> None:
+        """Writes other values over a slot's: what was compiled and captured stays."""
+        for mine, other in zip(_tensors(self.slots[slot]), _tensors(inputs), strict=True):
+            span(mine).copy_(span(other))
+
+    def set_state(self, state: Tree) -> None:
+        """Writes a state table over the model's."""
+        states.apply(self._model, state)
 
     def _first_call(self) -> None:
         """Compiles if requested. Without torch's default-device mode if the model can, as the mode costs time."""
@@ -147,6 +167,10 @@ class ModelSide(Turning):
             if self._default_device:
                 stack.enter_context(self._device)
             yield
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [tensor for _, tensor in named_leaves("", value)]
 
 
 def flags() -> dict[str, Any]:

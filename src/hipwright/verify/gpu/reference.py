@@ -281,6 +281,20 @@ class DeviceReference:
             raise BaselineMissing(f"no {name} baseline: {reply['missing']}", evidence={"baseline": name})
         return ReferenceSide(self, name, side, self.generation, tuple(reply["notes"]))
 
+    def renew(
+        self, sides: Iterable[ReferenceSide], workload: str, slots: int, *, old: int, new: int, state: Tree
+    ) -> bool:
+        """Gives open sides the inputs under the seed `new` in place of those under `old`, and another state; what was
+        compiled and captured stays. False where the new inputs do not fit in their place: open the sides again.
+        """
+        seeds = {"old": old, "new": new}
+        header = {
+            name: [self.header(self._drawn(workload, seed, "given", slot)) for slot in range(slots)]
+            for name, seed in seeds.items()
+        }
+        numbers = [side.number for side in sides if side.generation == self.generation]
+        return bool(self.ask("side_renew", {**header, "sides": numbers, "state": self._state(state)})[0]["renewed"])
+
     def measure_ceilings(self) -> dict[str, Any]:
         """The device's ceilings, measured now; `hipwright.measure.ceilings` stores them."""
         return self.ask("ceilings")[0]

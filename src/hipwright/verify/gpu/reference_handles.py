@@ -139,8 +139,8 @@ class ReferenceSide:
         self.name = name
         self.notes = notes
         self._reference = reference
-        self._side = side
-        self._generation = generation
+        self.number = side
+        self.generation = generation
 
     def prepare(self, iterations_hint: int) -> LaunchMode:
         """Warms up, and captures the graphs if requested and possible."""
@@ -163,6 +163,6 @@ class ReferenceSide:
         return tuple(self._ask("side_latency", {"calls": calls})["ms"])
 
     def _ask(self, method: str, header: dict[str, Any]) -> dict[str, Any]:
-        if self._generation != self._reference.generation:
+        if self.generation != self._reference.generation:
             raise WorkerError(f"the process of the {self.name} baseline was replaced", hint="open the side again")
-        return self._reference.ask(method, {**header, "side": self._side}, json_only=True)[0]
+        return self._reference.ask(method, {**header, "side": self.number}, json_only=True)[0]
