@@ -76,8 +76,12 @@ class Machine:
             gpus: dict[str, GpuTask] = {}
             if self.gpus:
                 from hipwright.evaluation.gpu.task import GpuTask
+                from hipwright.targets import CPU
+                from hipwright.verify.gpu.held_reference import HeldReference
 
                 gpus = {kind: stack.enter_context(GpuTask(gpu, handle)) for kind, gpu in self.gpus.items()}
+                if CPU.name not in self.targets:
+                    handle.delegate(HeldReference(lambda: next(iter(gpus.values())).reference))
             evaluator = Evaluator(
                 handle, oracle, self.candidates, self.cache, self.targets, unsafe=self.unsafe, gpus=gpus
             )

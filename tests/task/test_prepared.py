@@ -53,7 +53,7 @@ def test_many_states_do_not_pile_up(zygote):
             assert same(handle.reference(inputs, state)[0], want)
 
 
-def test_kept_models_and_states_stay_within_their_bytes(monkeypatch):
+def test_kept_models_and_states_stay_within_their_bytes():
     import torch
 
     made = []
@@ -62,9 +62,8 @@ def test_kept_models_and_states_stay_within_their_bytes(monkeypatch):
         made.append(state)
         return torch.nn.Linear(8, 8)
 
-    models = prepared.PreparedModels(make)
     size = sum(p.numel() * 4 for p in torch.nn.Linear(8, 8).parameters())
-    monkeypatch.setattr(prepared, "MODEL_BYTES", 2 * size)
+    models = prepared.PreparedModels(make, 2 * size)
     first = models.begin(0, "a", False)
     assert models.begin(0, "a", False).weight is first.weight and made == ["a"]
     models.begin(1, "b", False), models.begin(2, "c", False), models.begin(0, "a", False)
@@ -75,7 +74,7 @@ def test_kept_models_and_states_stay_within_their_bytes(monkeypatch):
     models.end(0, False)
     models.begin(0, "a", False)
     assert made[4:] == ["a"]
-    monkeypatch.setattr(prepared, "MODEL_BYTES", size - 1)
+    models = prepared.PreparedModels(make, size - 1)
     models.begin(5, "d", False), models.begin(5, "d", False)
     assert made[5:] == ["d", "d"]
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self
 
 from hipwright.errors import BadInput, TaskError
+from hipwright.held import held
 from hipwright.records import Task, TensorSpec, TolerancePolicy, Workload
 from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
 from hipwright.task.kinds import check_kind, with_sibling
@@ -85,6 +86,20 @@ def open_source(name: str, source: str, zygote: Zygote) -> TaskHandle:
     return TaskHandle(f"{name}.py", source, zygote, _LIMITS, TolerancePolicy())
 
 
+HELD_BYTES = 32 << 20
+"""Parameters from so many bytes on are drawn, changed and used on a device, where the task has one."""
+
+
+class ReferenceElsewhere(Protocol):
+    """Runs of the reference outside the task host, on states whose parameters stay there (`hipwright.held`)."""
+
+    def init_state(self, seed: int) -> Tree | None:
+        """The state table of a Model constructed under a seed; None where it cannot be held."""
+
+    def run(self, header: Mapping[str, Any], inputs: Tree, state: Tree) -> Any:
+        """(outputs, buffers, info) of one run, as the task host returns them."""
+
+
 class TaskHandle:
     """A loaded task. A context manager; usable from several threads, one call at a time; nothing is cached.
 
@@ -102,10 +117,13 @@ class TaskHandle:
         self._lock = threading.RLock()
         self._numbered: OrderedDict[int, tuple[int, Tree]] = OrderedDict()  # states and their numbers, by id
         self._numbers = count()
+        self._elsewhere: ReferenceElsewhere | None = None
+        self._runs_elsewhere = False  # whether a run there has succeeded
         try:
             reply = self._ask("describe")[0]
             found = reply["workloads"]
             self._operations: dict[str, float | None] = reply["operations"]
+            self._parameter_bytes = int(reply["parameter_bytes"])
             with contextlib.suppress(TaskError):  # too slow for trying other shapes
                 found = found + self._ask("derived")[0]["workloads"]
         except BaseException:
@@ -142,8 +160,27 @@ class TaskHandle:
         return self._ask("inputs", {"workload": self._workloads[workload].to_dict(), "seed": seed})[1]
 
     def init_state(self, seed: int) -> Tree:
-        """The state table (hipwright.task.host.state) of a Model constructed under `seed`."""
+        """The state table (hipwright.task.host.state) of a Model constructed under `seed`.
+
+        Its parameters may be held elsewhere (`delegate`).
+        """
+        if self._elsewhere is not None:
+            try:
+                if (state := self._elsewhere.init_state(seed)) is not None:
+                    return state
+            except TaskError:
+                if self._runs_elsewhere:
+                    raise
+            self._elsewhere = None
         return self._ask("init_state", {"seed": seed})[1]
+
+    def delegate(self, elsewhere: ReferenceElsewhere) -> None:
+        """Makes states of large parameters, and runs the reference on them, elsewhere from now on.
+
+        Not for a task that draws random numbers, as another device draws others, nor for one that does not run there.
+        """
+        if self._parameter_bytes >= HELD_BYTES:
+            self._elsewhere = elsewhere
 
     def init_inputs(self, seed: int) -> list[Any]:
         """The arguments that Model is constructed with. Raises TaskError where they are more than plain values."""
@@ -230,7 +267,20 @@ class TaskHandle:
         return dict(told["special"])
 
     def _ask_run(self, header: dict[str, Any], inputs: Tree, state: Tree) -> Any:
-        """The reply to "run". A state is sent once, as long as the host keeps it."""
+        """The reply to "run", of the process that holds the state. A state is sent once, as long as a host keeps it."""
+        if self._elsewhere is not None and held(state) is not None:
+            try:
+                told = self._elsewhere.run(header, inputs, state)
+            except TaskError:
+                if self._runs_elsewhere and not header.get("special"):
+                    raise
+            else:
+                self._runs_elsewhere = self._runs_elsewhere or not header.get("special")
+                if not told[2].get("random"):
+                    return told
+                self._elsewhere = None
+            if not self._runs_elsewhere:
+                self._elsewhere = None
         with self._lock:
             known, place = None, id(state)
             if place not in self._numbered:

@@ -73,8 +73,7 @@ class Expectations:
         if self.policy.mode == "kernelbench":
             return ReferenceStates(state, state, state)
         if id(state) not in self._nudged:  # states are kept alive, so an id belongs to one state
-            held = {k: draws.nudge(state[k], self.nudge_seed, rounded=True) for k in ("params", "buffers")}
-            self._nudged[id(state)] = {**state, **held}
+            self._nudged[id(state)] = draws.nudge_state(state, self.nudge_seed)
         return ReferenceStates(state, state, self._nudged[id(state)])
 
     def after(
@@ -138,8 +137,8 @@ class Expectations:
             return None
         if not all(_whole(leaf.to_f64(), inputs) for leaf in tensor_leaves((exact, exact_after)) if leaf.is_float):
             return None
-        positive = {**state, "params": map_tensors(state["params"], _absolute)}
-        total, total_after, _ = self._reference(map_tensors(inputs, _absolute), positive)
+        positive = draws.absolute_state(state)
+        total, total_after, _ = self._reference(map_tensors(inputs, draws.absolute), positive)
         if not draws.same_shapes(tensor_leaves(total), tensor_leaves(exact)):
             return None
         tree = _zip_rules("output", native, exact, total, exact_rule)
@@ -231,10 +230,6 @@ def _whole(values: F64, inputs: Tree) -> bool:
         *(leaf.numel // max(values.size, 1) for leaf in leaves),
     }
     return any(bool(np.all(np.abs(finite * n - np.round(finite * n)) < 1e-7)) for n in sorted(counts) if n)
-
-
-def _absolute(tensor: HostTensor) -> HostTensor:
-    return draws.with_values(tensor, np.abs(tensor.to_f64())) if tensor.is_float and tensor.numel else tensor
 
 
 def narrowest(inputs: Tree, state: Tree) -> str:

@@ -10,7 +10,8 @@ from hipwright.digest import span
 from hipwright.errors import TaskError
 from hipwright.task.device.compare import LeafComparison, best_constant, blocks_of, constant_blocks, passes
 from hipwright.task.device.expect import Expecting
-from hipwright.task.device.inputs import Inputs, Told, is_fault, key_of, phase, spec_of
+from hipwright.task.device.held_runs import HeldRuns
+from hipwright.task.device.inputs import Told, is_fault, key_of, phase, spec_of
 from hipwright.task.device.leaf import DeviceLeaf
 from hipwright.task.device.model import ModelCall
 from hipwright.task.device.stream import Incoming
@@ -20,18 +21,12 @@ from hipwright.torchio import NAMES, map_torch
 _EXPECTED = 7  # bytes that computing an expectation of a row-wise float32 model needs, over those of its inputs
 
 
-class Cases(Inputs):
-    """The service's second part: states, expectations and comparisons."""
+class Cases(HeldRuns):
+    """The service's third part: expectations and comparisons."""
 
     def __init__(self, init: dict[str, Any]) -> None:
         super().__init__(init)
         self._checks: dict[int, list[Incoming]] = {}
-        self._states: dict[int, Tree] = {}
-
-    def state(self, header: dict[str, Any], bundle: Tree) -> Told:
-        """Stores a state table under a number."""
-        self._states[header["state"]] = bundle
-        return {}, None
 
     def run(self, header: dict[str, Any], bundle: Tree) -> Told:
         """Computes the expectation header["case"]; returns its leaves, and {"outputs", "buffers"} with specs for
@@ -44,7 +39,7 @@ class Cases(Inputs):
         making = Expecting(
             self.file,
             args,
-            self._states[header["state"]],
+            self._table(header["state"]),
             seed=drawn["seed"],
             room=self._room,
             spoil=lambda: self._drop(drawn),
@@ -116,7 +111,7 @@ class Cases(Inputs):
     def _strangers(self, header: dict[str, Any]) -> dict[str, torch.Tensor]:
         """The baseline's outputs for other inputs, by path; none where it refuses them."""
         try:
-            call = ModelCall(self.file, self.file.model(self._states[header["state"]]), self._inputs(header["other"]))
+            call = ModelCall(self.file, self.file.model(self._table(header["state"])), self._inputs(header["other"]))
         except TaskError as error:
             if isinstance(error.__cause__, torch.OutOfMemoryError):
                 self._empty()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from hipwright.task.device.parts import Cut, LeafSink, cut, kept, leaf_of, same_
 from hipwright.task.host import state as states
 from hipwright.task.host.reference import RUN_SEED, named_leaves
 from hipwright.tensors import Tree
+from hipwright.torchio import DTYPES
 
 _MAX_PARTS = 1024
 
@@ -216,7 +218,7 @@ class Expecting:
 
     def _narrowest(self) -> str:
         """The narrowest float dtype among inputs, parameters and buffers."""
-        held = [getattr(torch, tensor.dtype) for tensor in states_of(self.state)]
+        held = [dtype_of(tensor) for tensor in states_of(self.state)]
         floats = [d for d in (*held, *(t.dtype for _, t in named_leaves("", self.args))) if d.is_floating_point]
         return str(max(floats, key=lambda d: torch.finfo(d).eps, default=torch.float32)).removeprefix("torch.")
 
@@ -244,7 +246,7 @@ class Expecting:
         outputs = [tensor for _, tensor in self.native.leaves()]
         size = min((t.element_size() for t in outputs if t.is_floating_point()), default=4)
         own = max(self._peak - sum(t.numel() * t.element_size() for t in outputs), 0)
-        held = sum(8 * t.numel for t in states_of(self.state))
+        held = sum(8 * prod(t.shape) for t in states_of(self.state))
         stays = sum(kept(t) for t in outputs)
         return int(wide + 16 * sum(t.numel() for t in outputs) + own * 8 // size + 2 * held + stays)
 
@@ -273,8 +275,13 @@ class Expecting:
 
 
 def states_of(state: Tree) -> list[Any]:
-    """The tensors of a state table."""
+    """The tensors of a state table, those of the host and those that are held on the device."""
     return [*state["params"].values(), *state["buffers"].values()]
+
+
+def dtype_of(tensor: Any) -> torch.dtype:
+    """The dtype of a tensor of the host or of torch."""
+    return tensor.dtype if isinstance(tensor, torch.Tensor) else DTYPES[tensor.dtype]
 
 
 def _is_memory(error: BaseException | None) -> bool:

@@ -89,6 +89,8 @@ class DeviceHost(Cases):
             self._checks.clear()
         if what in ("inputs", "all"):
             self._draws.clear()
+        if what == "all":
+            self._made.clear()
         gc.collect()  # see `_make_room`
         self._empty()
         return {}, None
@@ -108,7 +110,7 @@ class DeviceHost(Cases):
         compiled = mode in COMPILED
         phase("torch.compile" if compiled else "forward")
         slots = [self._inputs(drawn) for drawn in header["drawn"]]
-        state = self._states[header["state"]]
+        state = self._table(header["state"])
         pool = self._pool.handle() if self._gpu else None
         try:
             side = ModelSide(self.file, state, slots, mode=mode, graph=header["graph"], pool=pool)
@@ -136,7 +138,7 @@ class DeviceHost(Cases):
             self._draws.pop(key_of(old), None)
             self._draws[key_of(new)] = sides[0].slots[place] if sides else fresh
         for side in sides:
-            side.set_state(self._states[header["state"]])
+            side.set_state(self._table(header["state"]))
         return {"renewed": True}, None
 
     def side_prepare(self, header: dict[str, Any], bundle: Tree) -> Told:

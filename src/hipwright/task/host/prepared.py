@@ -19,7 +19,9 @@ STATE_BYTES = 1 << 30
 MODEL_BYTES = 3 << 30
 """What is kept at most of states, and of models that are set to one."""
 
-Key = tuple[int, bool]
+Token = int | str
+"""What names a state."""
+Key = tuple[Token, bool]
 
 
 class KeptStates:
@@ -42,29 +44,32 @@ class KeptStates:
 
 
 class PreparedModels:
-    """Models by the number of their state, and whether they are in float64. make: a new model, set to a state."""
+    """Models by the name of their state, and whether they are in float64.
 
-    def __init__(self, make: Callable[[Tree], torch.nn.Module]) -> None:
-        self._make = make
+    make: a new model, set to a state. most: bytes of parameters that are kept.
+    """
+
+    def __init__(self, make: Callable[[Tree], torch.nn.Module], most: int = MODEL_BYTES) -> None:
+        self._make, self._most = make, most
         self._models: OrderedDict[Key, _Prepared] = OrderedDict()
 
-    def begin(self, token: int | None, state: Tree, exact: bool) -> torch.nn.Module:
-        """A model for one run; `exact` in float64. token: None for a state that has no number."""
+    def begin(self, token: Token | None, state: Tree, exact: bool) -> torch.nn.Module:
+        """A model for one run; `exact` in float64. token: None for a state that has no name."""
         if token is None:
             return self._made(state, exact)
         key = token, exact
-        kept = self._models.get(key) or _Prepared(self._made(state, exact))
-        found = kept.copy() if kept.bytes <= MODEL_BYTES else kept.model
+        kept = self._models.get(key) or _Prepared(self._made(state, exact), self._most)
+        found = kept.copy() if kept.bytes <= self._most else kept.model
         if found is None:  # not every module can be copied
             return kept.model
         if found is not kept.model:
             self._models[key] = kept
             self._models.move_to_end(key)
-        while sum(one.bytes for one in self._models.values()) > MODEL_BYTES:
+        while sum(one.bytes for one in self._models.values()) > self._most:
             self._models.popitem(last=False)
         return found
 
-    def end(self, token: int | None, exact: bool) -> None:
+    def end(self, token: Token | None, exact: bool) -> None:
         """Forgets the model of a run whose parameters are not as they were."""
         if token is not None and (kept := self._models.get((token, exact))) is not None and kept.changed():
             del self._models[token, exact]
@@ -77,13 +82,13 @@ class PreparedModels:
 
 
 class _Prepared:
-    """One model. bytes: of its parameters."""
+    """One model. most: bytes up to which it is kept; bytes: of its parameters."""
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, most: int) -> None:
         self.model = model
         self._parameters = list(dict.fromkeys(tensor for _, tensor in states.parameters(model)))
         self.bytes = sum(tensor.numel() * tensor.element_size() for tensor in self._parameters)
-        self._before = self._marks() if self.bytes <= MODEL_BYTES else []
+        self._before = self._marks() if self.bytes <= most else []
         held = {tensor.untyped_storage().data_ptr() for tensor in self._parameters}
         others = [tensor.untyped_storage().data_ptr() for _, tensor in states.buffers(model)]
         self._tied = any(place in held for place in others if place)

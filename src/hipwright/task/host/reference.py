@@ -18,7 +18,7 @@ from hipwright.errors import TaskError
 from hipwright.task.host import state as states
 from hipwright.task.host.double_precision import LARGEST, float64, widen
 from hipwright.task.host.load import SUPPORTED, TaskModule, seed_everything
-from hipwright.task.host.prepared import PreparedModels
+from hipwright.task.host.prepared import MODEL_BYTES, PreparedModels, Token
 from hipwright.task.host.random_draws import DrawForm, DrawRecorder, NotedDraws
 from hipwright.task.host.special import SpecialValues
 from hipwright.task.host.ties import TieMarker
@@ -31,13 +31,18 @@ Shapes = tuple[tuple[int, ...], ...]
 
 
 class ReferenceModel:
-    """The model of a task file; every run starts from a copy of the constructed model."""
+    """The model of a task file; every run starts from a copy of the constructed model.
+
+    The device host runs it on a device (`task.device.held_runs`): what differs there are the short methods at the end.
+    """
+
+    kept_bytes = MODEL_BYTES
 
     def __init__(self, file: TaskModule) -> None:
         self.file = file
         self._template: torch.nn.Module | None = None
         self._draw_forms: dict[Shapes, list[DrawForm]] = {}
-        self.prepared = PreparedModels(self.model)
+        self.prepared = PreparedModels(self.model, self.kept_bytes)
 
     def model(self, state: Tree | None = None) -> torch.nn.Module:
         """A new model, set to a state table."""
@@ -60,7 +65,7 @@ class ReferenceModel:
         *,
         special: bool = False,
         seed: int = RUN_SEED,
-        token: int | None = None,
+        token: Token | None = None,
     ) -> tuple[Tree, dict[str, HostTensor], dict[str, Any]]:
         """(outputs, buffers after, info) as `TaskHandle.reference` documents them.
 
@@ -112,6 +117,26 @@ class ReferenceModel:
             info["inputs_after"] = tree_from_torch(run.args)
         return outputs, buffers, info
 
+    # ---------------------------------------------------------------- where it runs
+
+    def begin(self, token: Token | None, state: Tree, exact: bool) -> torch.nn.Module:
+        """The model of one run."""
+        return self.prepared.begin(token, state, exact)
+
+    def placed(self, args: Any) -> Any:
+        """The arguments where the model is."""
+        return args
+
+    def around(self) -> AbstractContextManager[Any]:
+        """A context for the call."""
+        return nullcontext()
+
+    def generators(self) -> tuple[bytes, tuple[Any, ...]]:
+        """The states of torch's generators, and of Python's and NumPy's."""
+        numpy_state: Any = np.random.get_state(legacy=True)
+        own = torch.get_rng_state().numpy().tobytes()
+        return own, (random.getstate(), numpy_state[1].tobytes(), numpy_state[2:])
+
 
 @dataclass(frozen=True)
 class _Start:
@@ -120,7 +145,7 @@ class _Start:
     reference: ReferenceModel
     inputs: Tree
     state: Tree
-    token: int | None
+    token: Token | None
 
 
 class _Run:
@@ -143,10 +168,10 @@ class _Run:
     ) -> None:
         self.file = begun.reference.file
         self.exact, self.seed, self.forms = exact, seed, forms
-        prepared = begun.reference.prepared
-        self.model = prepared.begin(begun.token, begun.state, exact)
+        where = begun.reference
+        self.model = where.begin(begun.token, begun.state, exact)
         self._known = frozenset(begun.state["buffers"])
-        self.args: list[Any] = tree_to_torch(_own(begun.inputs))
+        self.args: list[Any] = where.placed(tree_to_torch(_own(begun.inputs)))
         largest = torch.finfo(getattr(torch, close)).max if close else largest_number(self.args)
         if exact:
             cache: dict[int, torch.Tensor] = {}
@@ -155,17 +180,17 @@ class _Run:
         choices = TieMarker(close, own) if close else None
         self._versions = [tensor._version for tensor in own]
         seed_everything(seed)
-        before = _generators()
+        before = where.generators()
         noted = NotedDraws(forms) if forms else None
         mode = mode or (float64(choices, largest, noted) if exact else nullcontext())
         start = time.perf_counter()
-        with torch.no_grad(), mode:
+        with torch.no_grad(), where.around(), mode:
             self.result = self.file.guarded(lambda: self.model(*self.args), "forward")
         self.seconds = time.perf_counter() - start
-        after = _generators()
-        self.drew = "" if before == after else "torch" if before[1:] == after[1:] else "host"
+        after = where.generators()
+        self.drew = "" if before == after else "torch" if before[1] == after[1] else "host"
         self.generator = sha256(after[0]).hexdigest()
-        prepared.end(begun.token, exact)
+        where.prepared.end(begun.token, exact)
 
     def outputs(self) -> Tree:
         """The result as a tree; raises TaskError for a leaf that cannot be compared."""
@@ -234,11 +259,6 @@ def _own(inputs: Tree) -> Tree:
 
 def _memory(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage().data_ptr())
-
-
-def _generators() -> tuple[Any, ...]:
-    numpy_state: Any = np.random.get_state(legacy=True)
-    return torch.get_rng_state().numpy().tobytes(), random.getstate(), numpy_state[1].tobytes(), numpy_state[2:]
 
 
 def _same(a: Tree, b: Tree) -> bool:

@@ -58,7 +58,8 @@ class TaskHost:
         _phase("Model(...)")
         self.reference = ReferenceModel(self.file)
         self._states = KeptStates()
-        self._parameters = sum(tensor.numel() for _, tensor in states.parameters(self.reference.model()))
+        held = [(tensor.numel(), tensor.nbytes) for _, tensor in states.parameters(self.reference.model())]
+        self._parameters, self._parameter_bytes = (sum(sizes) for sizes in zip((0, 0), *held, strict=True))
         self.meta_model = MetaModel(init["name"], init["source"])
         self._first: list[Any] | None = None  # the first workload's inputs without data
         self._space: sizes.ShapeSpace | None = None
@@ -69,7 +70,7 @@ class TaskHost:
     def describe(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
         """The file's own workloads, each run once; on shapes alone where a run is costly.
 
-        {"workloads": [record as a dict, ...], "operations": {name: of its products, or None where unknown}}.
+        {"workloads": [records], "operations": {name: of its products, None where unknown}, "parameter_bytes"}.
         """
         own = [Workload(name="given")] if self.file.given else []
         own += [Workload(name=f"group{i}", origin="group", index=i) for i in range(self.file.groups)]
@@ -83,7 +84,8 @@ class TaskHost:
             specs = tuple(spec_of(tensor) for _, tensor in named_leaves("inputs", inputs))
             operations[workload.name] = self._check(inputs)
             described.append(Workload(name=workload.name, origin=workload.origin, index=workload.index, specs=specs))
-        return {"workloads": [workload.to_dict() for workload in described], "operations": operations}, None
+        told = {"operations": operations, "parameter_bytes": self._parameter_bytes}
+        return {**told, "workloads": [workload.to_dict() for workload in described]}, None
 
     def derived(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
         """Other shapes of the first workload that the reference accepts; {"workloads": [...]}."""
@@ -206,9 +208,8 @@ class TaskHost:
         try:
             tree_from_torch(map_torch(inputs, lambda t: torch.empty(0, dtype=t.dtype)))
         except TypeError as error:
-            raise TaskError(
-                f"{self.file.name}: an input is not supported: {error}", hint=f"supported: {SUPPORTED}"
-            ) from None
+            why = f"{self.file.name}: an input is not supported: {error}"
+            raise TaskError(why, hint=f"supported: {SUPPORTED}") from None
         _phase("forward")
         operations, outputs = None, None
         with contextlib.suppress(TaskError):
@@ -222,9 +223,8 @@ class TaskHost:
         try:
             tree_from_torch(leaves)
         except TypeError as error:
-            raise TaskError(
-                f"{self.file.name}: an output is not supported: {error}", hint=f"supported: {SUPPORTED}"
-            ) from None
+            why = f"{self.file.name}: an output is not supported: {error}"
+            raise TaskError(why, hint=f"supported: {SUPPORTED}") from None
         if not any(True for _ in named_leaves("output", outputs)) and not isinstance(outputs, (bool, int, float)):
             raise TaskError(
                 f"{self.file.name}: forward returns nothing that can be compared", hint=f"return {SUPPORTED}"

@@ -51,13 +51,17 @@ def buffers(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def apply(model: torch.nn.Module, table: Tree) -> None:
-    """Sets every parameter and buffer of `model` to the table's values. Raises TaskError where they do not fit."""
-    given: dict[str, HostTensor] = {**table["params"], **table["buffers"]}
+    """Sets every parameter and buffer of `model` to the table's values, host or torch tensors.
+
+    Raises TaskError where they do not fit.
+    """
+    given: dict[str, HostTensor | torch.Tensor] = {**table["params"], **table["buffers"]}
     with torch.no_grad():
         for path, tensor in (*parameters(model), *buffers(model)):
             if path not in given:
                 continue
-            value = to_torch(given[path])
+            held = given[path]
+            value = held if isinstance(held, torch.Tensor) else to_torch(held)
             if value.shape != tensor.shape or value.dtype != tensor.dtype:
                 raise TaskError(f"self.{path} is {tensor.dtype} {tuple(tensor.shape)} here and not what was given")
             _fill(tensor, value)
@@ -65,7 +69,7 @@ def apply(model: torch.nn.Module, table: Tree) -> None:
 
 def _fill(tensor: torch.Tensor, value: torch.Tensor) -> None:
     if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
-        tensor.data = value.clone().to(tensor.device)  # an expanded tensor cannot be written to
+        tensor.data = value.clone().to(tensor.device)  # an expanded tensor cannot be written to in place
     else:
         tensor.data.copy_(value)
 

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from hipwright.errors import DeviceError, HipwrightError, TaskError
+from hipwright.held import held
 from hipwright.records import TensorSpec, TolerancePolicy
 from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
 from hipwright.task import TaskHandle
@@ -24,6 +25,8 @@ from hipwright.verify.comparison import OutputComparison
 from hipwright.verify.expectation import NATIVE_SLACK, alias_pairs
 from hipwright.verify.gpu import budget as rules
 from hipwright.verify.gpu.reference_handles import (
+    COMPLEX,
+    DRAWS,
     BaselineMissing,
     ExpectationInfo,
     InputSetId,
@@ -35,11 +38,6 @@ from hipwright.verify.gpu.shared_hosts import HostedTask, SharedHosts
 BASELINES = ("eager", "compile")
 MORE = ("max-autotune", "copy")
 """Sides that are opened only on request: slow to compile, or no baseline at all."""
-DRAWS = (
-    "the task draws random numbers: on a device the reference and a program draw apart, so this is judged on smaller "
-    "shapes alone, where both draw on the CPU"
-)
-COMPLEX = "results of complex dtypes are judged on smaller shapes alone, by the parent"
 _SERVICE = "hipwright.task.device.server:DeviceHost"
 # RLIMIT_DATA counts the CUDA driver's own mappings too: 1.5 GB before the first tensor
 LIMITS = Limits(wall_s=600.0, cpu_s=24 * 3600.0, memory_mb=16384)
@@ -312,7 +310,9 @@ class DeviceReference:
             number = self._states[id(state)][1]
             self._alive()
             if number not in self._sent:
-                self.ask("state", {"state": number}, state)
+                table = held(state)
+                rest = state if table is None else {**state, "params": {}}
+                self.ask("state", {"state": number, "held": table and table.recipe}, rest)
                 self._sent.add(number)
             return number
 

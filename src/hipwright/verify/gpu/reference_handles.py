@@ -16,6 +16,11 @@ from hipwright.tensors import HostTensor, Tree
 from hipwright.verify.gpu.budget import prefetched
 
 CHUNK_BYTES = 64 << 20
+DRAWS = (
+    "the task draws random numbers: on a device the reference and a program draw apart, so this is judged on smaller "
+    "shapes alone, where both draw on the CPU"
+)
+COMPLEX = "results of complex dtypes are judged on smaller shapes alone, by the parent"
 
 
 @dataclass(frozen=True)

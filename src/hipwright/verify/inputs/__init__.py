@@ -4,7 +4,15 @@ from hipwright.verify.inputs.domain import LARGE_SCALES, Domain, InputLeaf, obse
 from hipwright.verify.inputs.families import FAMILIES, MASK_FAMILIES, applicable, make
 from hipwright.verify.inputs.layouts import LAYOUTS, restride, with_values
 from hipwright.verify.inputs.special import SPECIAL, Special
-from hipwright.verify.inputs.state import nudge, randomise_state, same_shapes, whole_state
+from hipwright.verify.inputs.state import (
+    absolute,
+    absolute_state,
+    nudge,
+    nudge_state,
+    randomise_state,
+    same_shapes,
+    whole_state,
+)
 from hipwright.verify.inputs.values import FLOAT_FAMILIES, MIXED_AXES, generator
 
 __all__ = [
@@ -18,10 +26,13 @@ __all__ = [
     "Domain",
     "InputLeaf",
     "Special",
+    "absolute",
+    "absolute_state",
     "applicable",
     "generator",
     "make",
     "nudge",
+    "nudge_state",
     "observe",
     "randomise_state",
     "restride",

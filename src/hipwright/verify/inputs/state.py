@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hipwright.held import held
 from hipwright.tensors import COMPLEX, HostTensor, Tree, map_tensors, rounded_bits, wide
 from hipwright.verify.inputs.layouts import with_values
 from hipwright.verify.inputs.values import Rng, generator
@@ -44,6 +45,25 @@ def nudge(tree: Tree, seed: int, *, rounded: bool = False) -> Tree:
     return map_tensors(tree, one)
 
 
+def nudge_state(state: Tree, seed: int) -> Tree:
+    """The state table with every float element moved as by `nudge`, in its own dtype."""
+    table = held(state)
+    params = table.changed("nudged", seed=seed) if table is not None else nudge(state["params"], seed, rounded=True)
+    return {**state, "params": params, "buffers": nudge(state["buffers"], seed, rounded=True)}
+
+
+def absolute_state(state: Tree) -> Tree:
+    """The state table with the absolute values of its parameters."""
+    table = held(state)
+    params = table.changed("absolute") if table is not None else map_tensors(state["params"], absolute)
+    return {**state, "params": params}
+
+
+def absolute(tensor: HostTensor) -> HostTensor:
+    """A float tensor's absolute values; another one as it is."""
+    return with_values(tensor, np.abs(tensor.to_f64())) if tensor.is_float and tensor.numel else tensor
+
+
 def _wide(like: HostTensor, values: np.ndarray) -> HostTensor:
     """Values in float64 (complex128) that lie as `like` does, as random operators fill results in memory order."""
     dtype = wide(like.dtype)
@@ -74,6 +94,10 @@ def randomise_state(state: Tree, other: Tree, seed: int, name: str) -> Tree:
             fresh[key] = _noisy(tensor, twin, generator(seed, name, kind, path))
         return fresh[key]
 
+    params, twin = held(state), held(other)
+    if params is not None and twin is not None:
+        changed = params.changed("randomised", twin=twin.recipe, seed=seed, name=name)
+        return {**state, "params": changed, "buffers": table("buffers")}
     return {**state, "params": table("params"), "buffers": table("buffers")}
 
 
@@ -98,6 +122,9 @@ def whole_state(state: Tree, seed: int) -> Tree:
     a single dimension holds small numbers drawn at random. Buffers stay.
     """
     fresh: dict[int, HostTensor] = {}
+    params = held(state)
+    if params is not None:
+        return {**state, "params": params.changed("whole", seed=seed)}
 
     def one(path: str, tensor: HostTensor) -> HostTensor:
         if not tensor.is_float or not tensor.numel:
