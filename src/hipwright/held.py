@@ -45,10 +45,16 @@ class HeldTensor(HostTensor):
 
 @dataclass(frozen=True)
 class HeldBy:
-    """Who holds tables. make: the tensors of a recipe, path -> (spec, place); fetch: the bytes of one place."""
+    """Who holds tables.
+
+    make: the tensors of a recipe, path -> (spec, place); fetch: the bytes of one place; host: the process (of
+    `verify.gpu.bridge`); bridged(recipe, place, bridge, offset, bytes): puts some of them into a bridge.
+    """
 
     make: Callable[[Recipe], Mapping[str, tuple[TensorSpec, str]]]
     fetch: Callable[[Recipe, str], npt.NDArray[np.uint8]]
+    host: Callable[[], Any]
+    bridged: Callable[[Recipe, str, int, int, int], None]
 
 
 class HeldTable(dict[str, HostTensor]):
@@ -75,7 +81,7 @@ class HeldTable(dict[str, HostTensor]):
 
 def held(state: Tree) -> HeldTable | None:
     """The held parameters of a state table; None where they are at hand."""
-    params = state["params"]
+    params = state.get("params")
     return params if isinstance(params, HeldTable) else None
 
 

@@ -77,7 +77,7 @@ class Machine:
             if self.gpus:
                 from hipwright.evaluation.gpu.task import GpuTask
                 from hipwright.targets import CPU
-                from hipwright.verify.gpu.held_reference import HeldReference
+                from hipwright.verify.gpu.hosts.held_reference import HeldReference
 
                 gpus = {kind: stack.enter_context(GpuTask(gpu, handle)) for kind, gpu in self.gpus.items()}
                 if CPU.name not in self.targets:

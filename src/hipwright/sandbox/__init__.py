@@ -1,7 +1,7 @@
 """Runs hostile code under limits (docs/sandbox.md)."""
 
 from hipwright.sandbox.bwrap import SANDBOX_HINT, available
-from hipwright.sandbox.child import crash_page, lockdown
+from hipwright.sandbox.child import attach_fd, crash_page, given_fd, lockdown
 from hipwright.sandbox.failures import RemoteFailure, WorkerDied, WorkerFlood, WorkerTimeout
 from hipwright.sandbox.gpu import GpuAccess, gpu_count
 from hipwright.sandbox.limits import Limits
@@ -22,8 +22,10 @@ __all__ = [
     "WorkerFlood",
     "WorkerTimeout",
     "Zygote",
+    "attach_fd",
     "available",
     "crash_page",
+    "given_fd",
     "gpu_count",
     "lockdown",
     "run_tool",

@@ -30,7 +30,7 @@ CRASH_PAGE_BYTES = 4096
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _PROCESSES = 512
 
-_state: dict[str, Any] = {"crash_page": None, "locked": None}
+_state: dict[str, Any] = {"crash_page": None, "locked": None, "given": None, "attached": None}
 
 
 def crash_page() -> mmap.mmap:
@@ -55,6 +55,18 @@ def lockdown(profile: seccomp.Profile = "candidate") -> None:
         _state["locked"] = profile
     elif _state["locked"] != profile:
         raise RuntimeError(f"already locked down as {_state['locked']!r}")
+
+
+def given_fd() -> int:
+    """The file descriptor that came with the present JSON call, which closes it. ValueError where none came."""
+    if _state["given"] is None:
+        raise ValueError("the call came without a file descriptor")
+    return int(_state["given"])
+
+
+def attach_fd(fd: int) -> None:
+    """Sends a file descriptor with the answer to the present JSON call, and closes it here."""
+    _state["attached"] = fd
 
 
 # ---------------------------------------------------------------- zygote
@@ -172,8 +184,12 @@ def _serve(channel: socket.socket) -> None:
     service: Any = None
     while True:
         message, fds, _, _ = socket.recv_fds(channel, protocol.MESSAGE_BYTES, 2)
-        if message.startswith(protocol.JSON) and service is not None and not fds:
-            if not _serve_json(channel, service, message):
+        if message.startswith(protocol.JSON) and service is not None and len(fds) < 2:
+            _state["given"] = fds[0] if fds else None
+            alive = _serve_json(channel, service, message)
+            for fd in fds:
+                os.close(fd)
+            if not alive:
                 return
             continue
         if message != protocol.CALL or len(fds) != 2:
@@ -204,7 +220,7 @@ def _serve_json(channel: socket.socket, service: Any, message: bytes) -> bool:
         reply: Tree = {"header": header, "bundle": bundle}
         answer = protocol.JSON + json.dumps(header).encode()
         if bundle is None and len(answer) <= protocol.MESSAGE_BYTES:
-            channel.send(answer)
+            _send_answer(channel, answer)
             return True
     except Exception as error:
         reply = protocol.describe(error)
@@ -216,6 +232,16 @@ def _serve_json(channel: socket.socket, service: Any, message: bytes) -> bool:
     os.close(fds[0])
     channel.send(protocol.DONE)
     return True
+
+
+def _send_answer(channel: socket.socket, answer: bytes) -> None:
+    """Sends an answer, with the file descriptor that the service attached."""
+    fd, _state["attached"] = _state["attached"], None
+    if fd is None:
+        channel.send(answer)
+        return
+    socket.send_fds(channel, [answer], [fd])
+    os.close(fd)
 
 
 def _construct(service: str, init: dict[str, Any], bundle: Tree) -> Any:

@@ -122,13 +122,26 @@ class Session:
             os.close(request)
             os.close(reply)
 
-    def call_json(self, method: str, header: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
+    def call_json(
+        self,
+        method: str,
+        header: dict[str, Any],
+        *,
+        timeout_s: float,
+        give: int | None = None,
+        take: list[int] | None = None,
+    ) -> dict[str, Any]:
         """A call whose headers are JSON and that carries no tensors; takes a fraction of the time of `call`. Raises the
-        same errors."""
+        same errors.
+
+        give: a file descriptor for the call (`sandbox.given_fd`). take: is filled with those of the answer
+        (`attach_fd`), at most one, which the caller closes; without it they are dropped.
+        """
         if not self._alive:
             raise WorkerError("the session has ended")
+        given = [] if give is None else [give]
         try:
-            answer = self._send(method, [protocol.json_call(method, header)], [], timeout_s)
+            answer = self._send(method, [protocol.json_call(method, header)], given, timeout_s, take)
             if answer != protocol.LARGE:
                 return protocol.read_json_answer(answer)
             reply = protocol.memory_file("reply")
@@ -149,7 +162,9 @@ class Session:
         if answer != protocol.DONE:
             raise WorkerError("malformed reply from a worker: not an answer")
 
-    def _send(self, method: str, message: list[bytes], fds: list[int], timeout_s: float) -> bytes:
+    def _send(
+        self, method: str, message: list[bytes], fds: list[int], timeout_s: float, take: list[int] | None = None
+    ) -> bytes:
         """Send a message and return the answer. Raises WorkerDied, WorkerTimeout, WorkerFlood."""
         deadline = time.monotonic() + timeout_s
         try:
@@ -162,7 +177,11 @@ class Session:
             self.close()
             raise WorkerTimeout(method, timeout_s, stderr, note)
         try:
-            answer = self._channel.recv(protocol.MESSAGE_BYTES, socket.MSG_DONTWAIT)
+            if take is None:
+                answer = self._channel.recv(protocol.MESSAGE_BYTES, socket.MSG_DONTWAIT)
+            else:
+                answer, came, _, _ = socket.recv_fds(self._channel, protocol.MESSAGE_BYTES, 1, socket.MSG_DONTWAIT)
+                take.extend(came)
         except OSError:
             answer = b""
         if not answer:

@@ -19,8 +19,8 @@ from hipwright.train.records import TrainingProblem
 from hipwright.verify import WORKER
 from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.connection import GPU_WORKER
+from hipwright.verify.gpu.hosts.shared_hosts import SharedHosts
 from hipwright.verify.gpu.reference import DeviceReference, open_reference
-from hipwright.verify.gpu.shared_hosts import SharedHosts
 
 CORPUS = Path(__file__).parents[3] / "src/hipwright/audit/corpus"
 GOOD = {"row_sum": "row_sum_wave", "scale_bias": "scale_bias_guarded", "softmax": "softmax_online"}

@@ -11,8 +11,8 @@ from hipwright.sandbox import Zygote
 from hipwright.task import TaskHandle
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify.gpu.client import CandidateWorker
+from hipwright.verify.gpu.hosts.shared_hosts import SharedHosts
 from hipwright.verify.gpu.reference import DeviceReference, open_reference
-from hipwright.verify.gpu.shared_hosts import SharedHosts
 from tests.verify.conftest import TASKS, Tasks
 
 

@@ -21,12 +21,17 @@ class HostSource:
         self._trees, self._index = trees, index
         self._tree = trees[index]
         self.digest_seed = 1
+        self.host = None
         self.drawn: Hashable = (HostSource, id(trees), index)
 
     @property
     def arguments(self) -> list[Any]:
         """With a TensorSpec for each tensor."""
         return list(map_tensors(self._tree, lambda tensor: tensor.spec))
+
+    def bridged(self, bridge: int, leaf: int, offset: int, bytes_: int) -> None:
+        """No host has these values."""
+        raise AssertionError
 
     def digests(self) -> None:
         """The worker's own, right after placing."""

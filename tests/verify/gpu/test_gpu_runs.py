@@ -15,6 +15,7 @@ from hipwright.program import parse
 from hipwright.tensors import HostTensor, Tree
 from hipwright.torchio import tree_from_torch
 from hipwright.verify.gpu.calls import CandidateCalls
+from hipwright.verify.gpu.state_tables import StateTables
 from hipwright.verify.gpu.subject_factory import LoadedCandidate
 from hipwright.verify.sequences.call_sequence import KEPT
 from hipwright.verify.worker.program_subject import ProgramSubject
@@ -115,7 +116,7 @@ def reply(
     """
     kernel = Kernel()
     loaded = made(kernel, PinnedStaging("cpu"))
-    runs = CandidateCalls(None)
+    runs = CandidateCalls(StateTables("cpu"), None)
     settings: list[dict[str, Any]] = [{"poison": (0xA5, 0x3C)[n == 2]} for n in range(len(sizes))]
     for _ in range(4):
         runs.many(loaded, {"runs": settings, "together": together}, given(*[n + 40 for n in sizes]))
@@ -184,6 +185,7 @@ def test_a_second_call_at_the_same_addresses(odd: dict[int, str], sizes: tuple[i
 def test_what_does_not_fit_is_waited_for_at_once() -> None:
     kernel = Kernel()
     loaded = made(kernel, PinnedStaging("cpu"))
-    info, trees = CandidateCalls(None).many(loaded, {"runs": [{}, {}, {}], "together": True}, given(4, 5, 6))
+    runs = CandidateCalls(StateTables("cpu"), None)
+    info, trees = runs.many(loaded, {"runs": [{}, {}, {}], "together": True}, given(4, 5, 6))
     assert [_plain(tree)["buffers"]["b"] for tree in trees] == [[1.0]] * 3, "not what a later call left there"
     assert [len(_plain(tree)["outputs"]) for tree in trees] == [4, 5, 6] and len(info["runs"]) == 3

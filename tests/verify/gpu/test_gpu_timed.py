@@ -99,7 +99,7 @@ class Counted:
     def __init__(self, inner: Any, sent: list[int], index: int = 0) -> None:
         self.inner, self.sent, self.index = inner, sent, index
         self.arguments, self.drawn, self.digest_seed = inner.arguments, inner.drawn, inner.digest_seed
-        self.digests = inner.digests
+        self.digests, self.host, self.bridged = inner.digests, None, inner.bridged
 
     def chunks(self) -> Any:
         self.sent.append(self.index)

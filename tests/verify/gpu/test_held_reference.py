@@ -17,7 +17,7 @@ from hipwright.tensors import HostTensor, map_tensors, tensor_leaves
 from hipwright.verify import Oracle
 from hipwright.verify import inputs as draws
 from hipwright.verify.gpu.client import CandidateWorker
-from hipwright.verify.gpu.held_reference import HeldReference
+from hipwright.verify.gpu.hosts.held_reference import HeldReference
 from hipwright.verify.gpu.reference import DeviceReference, open_reference
 from tests.verify.conftest import TASKS
 from tests.verify.gpu.judged_programs import text_of, verdict_of

@@ -14,8 +14,8 @@ from hipwright.sandbox import Limits, Session, Zygote
 from hipwright.task import TaskHandle
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.torchio import to_torch
+from hipwright.verify.gpu.hosts.shared_hosts import SharedHosts
 from hipwright.verify.gpu.reference import open_reference
-from hipwright.verify.gpu.shared_hosts import SharedHosts
 from tests.verify.conftest import Tasks
 
 from .test_reference import STRICT, stream

@@ -22,8 +22,8 @@ from hipwright.toolchain.gpu_compilers import GPU_COMPILERS
 from hipwright.toolchain.pool import COMPILE_LIMIT_S, CompilePool
 from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.connection import GPU_WORKER, MODELNEW_PRELOAD
+from hipwright.verify.gpu.hosts.shared_hosts import SharedHosts
 from hipwright.verify.gpu.reference import DeviceReference, open_reference
-from hipwright.verify.gpu.shared_hosts import SharedHosts
 
 CANDIDATES, REFERENCES = 0.4325, 0.5475
 """Shares of a limit on device memory; the rest is for the driver's memory of each process.

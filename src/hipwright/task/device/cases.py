@@ -138,8 +138,11 @@ class Cases(HeldRuns):
         return {}, None
 
     def compare_chunk(self, header: dict[str, Any], bundle: Tree) -> Told:
-        """Bytes of header["leaf"]'s span from header["offset"] on."""
-        raw = self._staging.into(bundle)
+        """Bytes of header["leaf"]'s span from header["offset"] on: the bundle's, or those of a bridge."""
+        if "bridge" in header:
+            raw = self._bridges.taken(header["bridge"], header["bytes"])
+        else:
+            raw = self._staging.into(bundle)
         self._checks[header["case"]][header["leaf"]].add(header["offset"], raw)
         return {}, None
 

@@ -59,8 +59,10 @@ class HeldRuns(Inputs):
         return {"places": places(params)}, {path: spec_of(tensor) for path, tensor in params.items()}
 
     def held_bytes(self, header: dict[str, Any], bundle: Tree) -> Told:
-        """The bytes of one parameter's span."""
+        """Bytes of one parameter's span, as `fetch` sends them; all of them without header["bytes"]."""
         raw = span(self._made.get(header["recipe"])["params"][header["path"]])
+        if "bytes" in header:
+            return self._sent(raw, header)
         return {}, HostTensor("uint8", (raw.numel(),), (1,), 0, raw.cpu().numpy())
 
     def held_run(self, header: dict[str, Any], bundle: Tree) -> Told:

@@ -15,9 +15,10 @@ from hipwright.device.placement import page_aligned
 from hipwright.digest import digest, span
 from hipwright.errors import DeviceError, HipwrightError, TaskError
 from hipwright.records import TensorSpec
-from hipwright.sandbox import crash_page
+from hipwright.sandbox import crash_page, given_fd
 from hipwright.targets import TORCH_GPU
 from hipwright.task.device import draw as device_draw
+from hipwright.task.device.bridges import Bridges
 from hipwright.task.device.compare import blocks_of
 from hipwright.task.device.expect import DeviceExpectation
 from hipwright.task.device.model import DeviceFile, ModelCall
@@ -45,6 +46,7 @@ class Inputs:
         self._cases: OrderedDict[int, DeviceExpectation] = OrderedDict()
         self._current = 0  # the case that is being computed
         self._staging = StreamBuffer(self.device)
+        self._bridges = Bridges(self.device)
 
     def __getattribute__(self, name: str) -> Any:
         """Public methods, with failures of the device translated by `_guard`."""
@@ -130,9 +132,20 @@ class Inputs:
         return {"digests": [str(digest(tensor, header["seed"])) for tensor in self._leaf(header)]}, None
 
     def fetch(self, header: dict[str, Any], bundle: Tree) -> Told:
-        """Some bytes of a leaf's span."""
-        raw = span(self._leaf(header)[header["leaf"]])
-        return {}, self._staging.out(raw[header["offset"] : header["offset"] + header["bytes"]])
+        """Some bytes of a leaf's span, in the reply or through the bridge header["bridge"]."""
+        return self._sent(span(self._leaf(header)[header["leaf"]]), header)
+
+    def bridge(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """{"mapped"}: whether the memory behind the call's descriptor is bridge header["bridge"] now; unmaps "done"."""
+        return {"mapped": self._bridges.map(header["bridge"], header["bytes"], given_fd(), header["done"])}, None
+
+    def _sent(self, raw: torch.Tensor, header: dict[str, Any]) -> Told:
+        """header["bytes"] bytes from header["offset"] on."""
+        raw = raw[header["offset"] : header["offset"] + header["bytes"]]
+        if "bridge" not in header:
+            return {}, self._staging.out(raw)
+        self._bridges.put(header["bridge"], raw)
+        return {}, None
 
     def nonfinite(self, header: dict[str, Any], bundle: Tree) -> Told:
         """{"shares": of NaN and Inf among the float outputs for each of header["drawn"]; 2 where forward raises}."""

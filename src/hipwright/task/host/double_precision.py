@@ -85,8 +85,9 @@ def widen(tensor: torch.Tensor, cache: dict[int, torch.Tensor]) -> torch.Tensor:
     if tensor.dtype not in NARROW:
         return tensor
     if tensor.numel() == 0:
-        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=_widen(tensor.dtype))
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=_widen(tensor.dtype), device=tensor.device)
     storage = tensor.untyped_storage()
     if storage._cdata not in cache:
-        cache[storage._cdata] = torch.empty(0, dtype=tensor.dtype).set_(storage).to(_widen(tensor.dtype))
+        whole = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage)
+        cache[storage._cdata] = whole.to(_widen(tensor.dtype))
     return torch.as_strided(cache[storage._cdata], tensor.shape, tensor.stride(), tensor.storage_offset())

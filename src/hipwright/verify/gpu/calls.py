@@ -14,6 +14,7 @@ from typing import Any
 
 from hipwright.errors import CandidateError, GuardFailed
 from hipwright.tensors import HostTensor, Tree, map_tensors
+from hipwright.verify.gpu.state_tables import StateTables
 from hipwright.verify.gpu.subject_factory import LoadedCandidate, faults
 from hipwright.verify.sequences.call_sequence import KEPT
 
@@ -21,10 +22,13 @@ Entry = tuple[dict[str, Any], Tree]
 
 
 class CandidateCalls:
-    """The calls of one worker's candidates. noise: starts other work on the device; None where there is no GPU."""
+    """The calls of one worker's candidates.
 
-    def __init__(self, noise: Callable[[], None] | None) -> None:
-        self._noise = noise
+    tables: the states that it holds. noise: starts other work on the device; None where there is no GPU.
+    """
+
+    def __init__(self, tables: StateTables, noise: Callable[[], None] | None) -> None:
+        self._tables, self._noise = tables, noise
         self._cases: dict[str, Tree] = {}  # inputs on the host, by the parent's names
 
     def many(
@@ -52,13 +56,15 @@ class CandidateCalls:
     ) -> tuple[dict[str, Any], Tree]:
         """Calls in a row on one state, then the outputs that the first one kept once more.
 
-        bundle: [inputs of each run, as for `many`; a state to write before each run, None for none]. header: as for
+        bundle: [inputs of each run, as for `many`; a state to write before each run, {"held": key} for one that the
+        worker has, None for none]. header: as for
         `many`, and "carried": for each run, the buffers that keep their values when its state is written. The reply is
         that of `many` with one more entry, of outputs only, unless a call failed.
         """
-        given, states = bundle
-        cases = self._held(header, given)
-        if cases is None:
+        given, sent = bundle
+        cases, states = self._held(header, given), [self._state(one) for one in sent]
+        lost = any(one is not None and state is None for one, state in zip(sent, states, strict=True))
+        if cases is None or lost:
             return {"stale": True}, None
         row = _CallSequence(loaded, self._noise, together=bool(header.get("together")))
         original = loaded.live.table
@@ -75,6 +81,10 @@ class CandidateCalls:
             if row.over:
                 return reply, trees
             return {"runs": [*reply["runs"], {}]}, [*trees, {"outputs": kept()}]
+
+    def _state(self, sent: Tree) -> Tree:
+        """A state as it was sent, or the held one that stands there; None where that is not held any more."""
+        return self._tables.get(sent["held"], None) if sent is not None and "held" in sent else sent
 
     def _held(self, header: Mapping[str, Any], given: Sequence[Tree]) -> list[Tree] | None:
         """The inputs of each run, including those that were sent earlier."""

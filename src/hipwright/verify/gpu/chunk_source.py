@@ -7,12 +7,20 @@ from typing import Any, Protocol
 
 from hipwright.records import TensorSpec
 from hipwright.tensors import BITS, HostTensor
+from hipwright.verify.gpu.bridge.parent import BridgedHost
 
 CHUNK_BYTES = 64 << 20
 
 
 class ChunkSource(Protocol):
     """Inputs that are placed on the device chunk by chunk (`hipwright.verify.gpu.reference_handles.InputSource`)."""
+
+    @property
+    def host(self) -> BridgedHost | None:
+        """The process that has the values, where it can put them into a bridge."""
+
+    def bridged(self, bridge: int, leaf: int, offset: int, bytes_: int) -> None:
+        """Puts some bytes of a leaf's span into a bridge of `host`."""
 
     @property
     def arguments(self) -> list[Any]:

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from hipwright.errors import DeviceError, WorkerError
+from hipwright.held import HeldTensor, held
 from hipwright.records import Build, Program
 from hipwright.targets import TARGETS
 from hipwright.tensors import HostTensor, Tree
 from hipwright.verify.candidate import POISON_A
-from hipwright.verify.gpu.connection import Mode, WorkerConnection, as_candidate_error
+from hipwright.verify.gpu.bridge.parent import pieces
+from hipwright.verify.gpu.chunk_source import span_bytes
+from hipwright.verify.gpu.connection import BULK_LIMIT_S, Mode, WorkerConnection, as_candidate_error
 from hipwright.verify.gpu.loaded import LoadedProgram
 from hipwright.verify.reply import whole_numbers
 
@@ -65,8 +68,7 @@ class CandidateWorker(WorkerConnection):
         poison: int,
         load_options: Mapping[str, Any],
     ) -> int:
-        # kept, so that an id belongs to one table
-        held, key = self._tables.setdefault(id(table), (table, str(next(self._ids))))
+        key = self._key_of(table)
         code, so = None, ""
         if build is not None and mode == "run" and program.form == "program":
             if TARGETS.is_host(self.driver):
@@ -85,10 +87,51 @@ class CandidateWorker(WorkerConnection):
             "device": self.device,
         }
         for _ in range(2):
-            bundle = {"code": code, "table": None if key in self._sent else held}
+            there = key in self._sent or self._state_by_bridge(key, table)
+            bundle = {"code": code, "table": None if there else table}
             self._sent.add(key)
             reply, _tree = self.call("load", header, bundle, limit_s=self.limit_for(program))
             if not reply.get("stale"):
                 return whole_numbers(reply, "program")[0]
             self._sent.discard(key)  # the worker dropped it, or a candidate wrote to it
         raise WorkerError("the candidate worker does not keep a state table")
+
+    def sent_state(self, table: Tree) -> Tree:
+        """What stands for a state table in a request: {"held": its key} where its parameters came by a bridge."""
+        if held(table) is None:
+            return table
+        key = self._key_of(table)
+        if key not in self._sent and not self._state_by_bridge(key, table):
+            return table
+        self._sent.add(key)
+        return {"held": key}
+
+    def forget_states(self) -> None:
+        """Sends every state table again, as the worker has dropped some."""
+        with self._lock:
+            self._sent.clear()
+
+    def _key_of(self, table: Tree) -> str:
+        """The worker's name of a table, which is kept, so that an id belongs to one."""
+        return self._tables.setdefault(id(table), (table, str(next(self._ids))))[1]
+
+    def _state_by_bridge(self, key: str, table: Tree) -> bool:
+        """Whether a table whose parameters are held was sent, from their host to the worker."""
+        params = held(table)
+        if params is None:
+            return False
+        placed = {tensor.place: tensor.spec for tensor in params.values() if isinstance(tensor, HeldTensor)}
+        sizes = [span_bytes(spec) for spec in placed.values()]
+        bridge = self.bridge(params.holder.host(), sum(sizes))
+        if bridge is None:
+            return False
+        places = {path: tensor.place for path, tensor in params.items() if isinstance(tensor, HeldTensor)}
+        specs = {path: tensor.spec for path, tensor in params.items()}
+        where, names = {"state": key}, list(placed)
+        self.call("state_open", {**where, "places": places}, {**table, "params": specs}, limit_s=BULK_LIMIT_S)
+        for leaf, offset, count in pieces(sizes, bridge.bytes):
+            params.holder.bridged(params.recipe, names[leaf], bridge.number, offset, count)
+            header = {**where, "path": names[leaf], "offset": offset, "bytes": count}
+            self.call("state_fill", header, limit_s=BULK_LIMIT_S, json_only=True)
+        self.call("state_done", where, limit_s=BULK_LIMIT_S, json_only=True)
+        return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from hipwright.toolchain.cache import BuildCache
 from hipwright.verify.canary import Canary
 from hipwright.verify.candidate import LAUNCH_LIMIT_S, Rejected, attributed
 from hipwright.verify.case_draws import VerificationCase
+from hipwright.verify.gpu.bridge import parent as bridges
+from hipwright.verify.gpu.bridge.parent import Bridge, BridgedHost
 from hipwright.verify.sent_inputs import SentInputs
 from hipwright.verify.standby import Standby
 
@@ -74,6 +77,7 @@ class WorkerConnection:
     standby: Standby | None = None  # where new processes come from, if they are started ahead
     canary: Canary | None = None  # decides whether a late call is extended
     _session: Session | None = field(default=None, repr=False)
+    _bridge: Bridge | None = field(default=None, repr=False)
     _program: str = ""
 
     def __post_init__(self) -> None:
@@ -104,6 +108,39 @@ class WorkerConnection:
             if self._session is not None:
                 self._session.close()
             self._session = None
+            if self._bridge is not None:
+                self._bridge.close()
+            self._bridge = None
+
+    def bridge(self, host: BridgedHost | None, nbytes: int) -> Bridge | None:
+        """The bridge between this worker and a host, for so many bytes; None where they are few or there is none."""
+        if host is None or nbytes < bridges.LEAST_BYTES:
+            return None
+        with self._lock:
+            session = self._alive()
+            if self._bridge is None or self._bridge.session is not session:
+                if self._bridge is not None:
+                    self._bridge.close()
+                self._bridge = Bridge.opened(session, self.device, self._call_bridge)
+            return self._bridge if self._bridge.reaches(host) else None
+
+    def _call_bridge(self, method: str, header: Mapping[str, Any], **fds: Any) -> dict[str, Any]:
+        assert self._session is not None
+        return self._session.call_json(method, dict(header), timeout_s=BULK_LIMIT_S, **fds)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """A context in which no other thread uses this worker."""
+        with self._lock:
+            yield
+
+    @abstractmethod
+    def sent_state(self, table: Tree) -> Tree:
+        """See `CandidateWorker`."""
+
+    @abstractmethod
+    def forget_states(self) -> None:
+        """See `CandidateWorker`."""
 
     def recycle(self) -> None:
         """Ends a process that must not be used again."""

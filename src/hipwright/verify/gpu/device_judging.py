@@ -32,7 +32,7 @@ def judge_on_device(
     _require_unmodified(run, expected, prefix)
     if not run.specs["buffers"]:  # after many timed calls buffers are not those of one call
         expected = replace(expected, tree={**expected.tree, "buffers": {}})
-    found = reference.compare(expected, run.specs, session.chunks(run))
+    found = session.judged_by(run, reference, expected)
     if not found.ok:
         evidence = {**found.evidence(), "launches": launches(run.info["stats"])}
         raise Rejected(large_verdict(found.status, name, family, prefix + found.message, **evidence))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
@@ -14,6 +14,8 @@ from hipwright.sandbox import Session
 from hipwright.tensors import HostTensor, Tree, leaves
 from hipwright.verify.candidate import POISON_A, CallReply, Rejected, with_case
 from hipwright.verify.case_draws import VerificationCase
+from hipwright.verify.comparison import OutputComparison
+from hipwright.verify.gpu.bridge.parent import Bridge, pieces
 from hipwright.verify.gpu.chunk_source import CHUNK_BYTES, ChunkSource, span_bytes
 from hipwright.verify.gpu.connection import BULK_LIMIT_S, Mode, RunInfo, WorkerConnection
 from hipwright.verify.reply import (
@@ -27,6 +29,10 @@ from hipwright.verify.reply import (
     whole_numbers,
 )
 from hipwright.verify.sequences.call_sequence import SequencedCall
+
+if TYPE_CHECKING:
+    from hipwright.verify.gpu.reference import DeviceReference
+    from hipwright.verify.gpu.reference_handles import ExpectationInfo
 
 Outcome = CallReply | GuardFailed | Verdict
 
@@ -92,8 +98,12 @@ class LoadedProgram:
         """
         items = [(step.case, step.settings) for step in steps]
         states = [step.case.state if step.carried is not None else None for step in steps]
+
+        def bundled(inputs: list[Tree]) -> Tree:
+            return [inputs, [None if state is None else self._owner.sent_state(state) for state in states]]
+
         header = {"together": together, "carried": [sorted(step.carried or ()) for step in steps]}
-        reply, trees = self._with_cases("sequence", header, items, lambda bundle: [bundle, states])
+        reply, trees = self._with_cases("sequence", header, items, bundled)
         kept: list[Outcome] = []
         runs, most = reply.get("runs"), len(steps) + 1
         if isinstance(runs, list) and len(runs) == most and isinstance(trees, list) and len(trees) == most:
@@ -123,6 +133,7 @@ class LoadedProgram:
             if again or not (isinstance(reply, dict) and reply.get("stale") is True):
                 break
             self._owner.cases.clear()
+            self._owner.forget_states()
         return reply, trees
 
     def trace(self, state: Tree, inputs: Tree) -> dict[str, Any]:
@@ -186,14 +197,46 @@ class LoadedProgram:
         specs = [leaf for leaf in leaves(source.arguments) if isinstance(leaf, TensorSpec)]
         self._owner.sizes[set_name] = sum(map(span_bytes, specs))
         self.call("set_open", {**where, "seed": source.digest_seed}, source.arguments, bulk=True)
-        for leaf, offset, chunk in source.chunks():
-            self.call("set_fill", {**where, "leaf": leaf, "offset": offset}, chunk, bulk=True)
+        self._send(where, source, [span_bytes(spec) for spec in specs])
         digests = source.digests()
         header = {**where, "digests": None if digests is None else [str(number) for number in digests]}
         reply, _ = self.call("set_done", header, bulk=True)
         if reply.get("right") is not True:
             raise WorkerError(f"inputs did not arrive as they were sent: {set_name}, slot {slot}")
         held[slot] = source.drawn
+
+    def _send(self, where: Mapping[str, Any], source: ChunkSource, sizes: Sequence[int]) -> None:
+        """Sends a source's bytes to a slot: by the bridge to its host where there is one, else in chunks."""
+        bridge = self._owner.bridge(source.host, sum(sizes))
+        if bridge is None:
+            for leaf, offset, chunk in source.chunks():
+                self.call("set_fill", {**where, "leaf": leaf, "offset": offset}, chunk, bulk=True)
+            return
+        with self._owner.held():
+            for leaf, offset, count in pieces(sizes, bridge.bytes):
+                source.bridged(bridge.number, leaf, offset, count)
+                header = {**where, "leaf": leaf, "offset": offset, "bytes": count}
+                self.call("set_fill", header, bulk=True, json_only=True)
+
+    def judged_by(self, run: RunInfo, reference: DeviceReference, expected: ExpectationInfo) -> OutputComparison:
+        """A result compared with an expectation by its host, which gets it by the bridge where there is one."""
+        sizes = [span_bytes(leaf) for leaf in leaves(run.specs) if isinstance(leaf, TensorSpec)]
+        bridge = self._owner.bridge(reference, sum(sizes))
+        if bridge is None:  # read ahead in another thread
+            return reference.compare(expected, run.specs, self.chunks(run))
+        with self._owner.held():
+            try:
+                return reference.compare(expected, run.specs, self._bridged(run, sizes, bridge), bridge.number)
+            finally:
+                if self.alive:
+                    self.call("bridge_clear", {"bytes": min(bridge.bytes, max(sizes))}, json_only=True)
+
+    def _bridged(self, run: RunInfo, sizes: Sequence[int], bridge: Bridge) -> Iterator[tuple[int, int, int]]:
+        """(leaf, offset, bytes) of pieces of a result, each in the bridge when it is given."""
+        for leaf, offset, count in pieces(sizes, bridge.bytes):
+            header = {"handle": run.handle, "leaf": leaf, "offset": offset, "bytes": count, "bridged": True}
+            self.call("fetch", header, json_only=True)
+            yield leaf, offset, count
 
     def free_sets(self, above: int) -> None:
         """Frees sets whose slots hold more than so many bytes each."""

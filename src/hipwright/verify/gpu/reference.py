@@ -8,22 +8,22 @@ budgets and compares on the device; the numbers that define a budget come from `
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from hipwright.errors import DeviceError, HipwrightError, TaskError
+from hipwright.errors import DeviceError, TaskError
 from hipwright.held import held
 from hipwright.records import TensorSpec, TolerancePolicy
-from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
+from hipwright.sandbox import Limits, Zygote
 from hipwright.task import TaskHandle
-from hipwright.tensors import HostTensor, Tree, leaves
+from hipwright.tensors import Tree, leaves
 from hipwright.verify.compare import check_structure
 from hipwright.verify.comparison import OutputComparison
 from hipwright.verify.expectation import NATIVE_SLACK, alias_pairs
 from hipwright.verify.gpu import budget as rules
+from hipwright.verify.gpu.hosts.device_process import DeviceProcess
+from hipwright.verify.gpu.hosts.shared_hosts import SharedHosts
 from hipwright.verify.gpu.reference_handles import (
     COMPLEX,
     DRAWS,
@@ -33,12 +33,10 @@ from hipwright.verify.gpu.reference_handles import (
     InputSource,
     ReferenceSide,
 )
-from hipwright.verify.gpu.shared_hosts import HostedTask, SharedHosts
 
 BASELINES = ("eager", "compile")
 MORE = ("max-autotune", "copy")
 """Sides that are opened only on request: slow to compile, or no baseline at all."""
-_SERVICE = "hipwright.task.device.server:DeviceHost"
 # RLIMIT_DATA counts the CUDA driver's own mappings too: 1.5 GB before the first tensor
 LIMITS = Limits(wall_s=600.0, cpu_s=24 * 3600.0, memory_mb=16384)
 
@@ -64,7 +62,7 @@ def open_reference(
     return DeviceReference(handle, zygote, device, limits, bounds)
 
 
-class DeviceReference:
+class DeviceReference(DeviceProcess):
     """One task on one device. Safe to use from several threads, one call at a time.
 
     Inputs, expectations and baselines are kept until `free`. The host is one session; the next call replaces a dead
@@ -79,15 +77,9 @@ class DeviceReference:
         limits: Limits,
         bounds: Mapping[str, int],
     ) -> None:
+        init = {"name": f"{handle.task.name}.py", "source": handle.task.source, "device": device, **bounds}
+        super().__init__(zygote, init, limits)
         self.handle = handle
-        self.device = device
-        self._limits = limits
-        self._zygote = zygote
-        self._init: dict[str, Any] = {"name": f"{handle.task.name}.py", "source": handle.task.source}
-        self._init |= {"device": device, **bounds}
-        self._session: Session | HostedTask | None = None
-        self.generation = 0
-        self._lock = threading.RLock()
         self._ids = itertools.count(1)
         self._known: dict[tuple[Any, ...], Any] = {}
         self._states: dict[int, tuple[Tree, int]] = {}
@@ -99,19 +91,6 @@ class DeviceReference:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Ends the host."""
-        with self._lock:
-            if self._session is not None:
-                self._session.close()
-                self._session = None
 
     def free(self, what: str = "all") -> None:
         """Frees device memory: "inputs", "expectations", "sides" or "all". Inputs are drawn again when needed."""
@@ -214,13 +193,18 @@ class DeviceReference:
         return replace(info, degenerate=rules.degenerate(found["passes"]), notes=(*info.notes, *notes))
 
     def compare(
-        self, expected: ExpectationInfo, got: Tree, stream: Iterable[tuple[int, int, HostTensor]]
+        self,
+        expected: ExpectationInfo,
+        got: Tree,
+        stream: Iterable[tuple[int, int, Any]],
+        bridge: int | None = None,
     ) -> OutputComparison:
         """The result of `verify.compare.compare`, computed on the device.
 
         got: {"outputs": nesting, "buffers": {path: leaf}} with a TensorSpec for each tensor. stream: (leaf, offset,
         bytes) for every byte of every tensor leaf of `got` in order: of its span (`hipwright.digest.span`), chunks of
-        whole elements, rising offsets. It is not read when the structure is wrong.
+        whole elements, rising offsets; their number where they come by a bridge. It is not read when the structure is
+        wrong.
         """
         wrong = check_structure(rules.without_values(got), rules.rules_without_values(expected.tree))
         if wrong is not None:
@@ -231,8 +215,12 @@ class DeviceReference:
         specs = [given[number] for number in order]
         with self._lock:  # the host runs one comparison with a case at a time
             case = self._begin(expected, [list(spec.stride) for spec in specs])
-            for leaf, offset, chunk in rules.prefetched(stream):
-                self.ask("compare_chunk", {"case": case, "leaf": place[leaf], "offset": offset}, chunk)
+            for leaf, offset, chunk in stream if bridge is not None else rules.prefetched(stream):
+                at = {"case": case, "leaf": place[leaf], "offset": offset}
+                if bridge is None:
+                    self.ask("compare_chunk", at, chunk)
+                else:
+                    self.ask("compare_chunk", {**at, "bridge": bridge, "bytes": chunk}, json_only=True)
             found = self.ask("compare_end", {"case": case})[1]["leaves"]
         worst = OutputComparison()
         for reply, spec in zip(found, specs, strict=True):
@@ -316,35 +304,7 @@ class DeviceReference:
                 self._sent.add(number)
             return number
 
-    def _alive(self) -> Session | HostedTask:
-        if self._session is None or not self._session.alive:
-            self._sent.clear()
-            self._expected.clear()
-            self.generation += 1
-            self._session = self._zygote.session(_SERVICE, self._init, limits=self._limits)
-        return self._session
-
-    def ask(
-        self, method: str, header: dict[str, Any] | None = None, bundle: Tree = None, *, json_only: bool = False
-    ) -> tuple[dict[str, Any], Tree]:
-        """A request to the host, started where it is not running; json_only: without tensors. Raises TaskError,
-        DeviceError."""
-        with self._lock:
-            try:
-                session = self._alive()
-                if json_only:
-                    return session.call_json(method, header or {}, timeout_s=self._limits.wall_s), None
-                return session.call(method, header, bundle, timeout_s=self._limits.wall_s)
-            except (WorkerDied, WorkerTimeout, RemoteFailure) as error:
-                raise self._blame(error) from error
-            except HipwrightError as error:
-                if self._session is not None and (isinstance(error, DeviceError) or error.evidence.get("broken")):
-                    self._session.close()  # a context with an error cannot be used again
-                raise
-
-    def _blame(self, error: WorkerDied | WorkerTimeout | RemoteFailure) -> TaskError:
-        name = self._init["name"]
-        if isinstance(error, RemoteFailure):
-            return TaskError(f"{name}: on {self.device}: {error.message}", evidence=error.evidence)
-        phase = error.note.get("phase", "running") if isinstance(error.note, dict) else "running"
-        return TaskError(f"{name}: {phase} on {self.device}: {error.message}", evidence=error.evidence)
+    def started_again(self) -> None:
+        """Forgets what an earlier session held."""
+        self._sent.clear()
+        self._expected.clear()

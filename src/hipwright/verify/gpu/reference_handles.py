@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from hipwright.device.timed_side import LaunchMode, TimedBlock
 from hipwright.errors import TaskError, WorkerError
 from hipwright.tensors import HostTensor, Tree
+from hipwright.verify.gpu.bridge.parent import BridgedHost
 from hipwright.verify.gpu.budget import prefetched
 
 CHUNK_BYTES = 64 << 20
@@ -67,10 +68,8 @@ class ExpectationInfo:
         return not (self.rejected or self.degenerate)
 
 
-class ReferenceHost(Protocol):
+class ReferenceHost(BridgedHost, Protocol):
     """The `DeviceReference` that returned the handles, as they use it."""
-
-    generation: int
 
     def ask(self, method: str, header: dict[str, Any], *, json_only: bool = False) -> tuple[dict[str, Any], Tree]:
         """A request to the host; json_only: without tensors."""
@@ -93,7 +92,7 @@ class InputSource:
     """One set of inputs in the host. `slot` returns the set with other values."""
 
     def __init__(self, reference: ReferenceHost, drawn: InputSetId) -> None:
-        self._reference = reference
+        self.host = self._reference = reference
         self.drawn = drawn
 
     def slot(self, index: int) -> InputSource:
@@ -130,6 +129,11 @@ class InputSource:
         header = {**self._reference.header(self.drawn), "leaf": leaf, "offset": offset, "bytes": bytes_}
         chunk: HostTensor = self._reference.ask("fetch", header)[1]
         return chunk
+
+    def bridged(self, bridge: int, leaf: int, offset: int, bytes_: int) -> None:
+        """Puts some bytes of a leaf's span into a bridge."""
+        header = {**self._reference.header(self.drawn), "leaf": leaf, "offset": offset, "bytes": bytes_}
+        self._reference.ask("fetch", {**header, "bridge": bridge}, json_only=True)
 
     def _chunks(self, bytes_: int) -> Iterator[tuple[int, int, HostTensor]]:
         for leaf, size in enumerate(self.sizes):

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 
 from hipwright.device.placement import page_aligned_bytes
-from hipwright.digest import digests, finished, span, sums
+from hipwright.digest import digests, finished, sums
 from hipwright.records import TensorSpec
 from hipwright.tensors import BITS, HostTensor, Tree
 from hipwright.torchio import DTYPES
+from hipwright.verify.gpu.bridge.worker_end import part
 from hipwright.verify.worker.trees import tensors_of
 
 ZONE = 4096  # bytes of red zone before and after each tensor
@@ -99,8 +100,12 @@ class ResidentInputs:
 
     def fill(self, name: str, number: int, leaf: int, offset: int, chunk: HostTensor) -> None:
         """Writes bytes of a leaf's span (hipwright.digest.span)."""
-        body = span(self.slot(name, number).tensors()[leaf])
-        body[offset : offset + chunk.numel].data.copy_(torch.from_numpy(chunk.storage[: chunk.numel]))
+        body = self.part(name, number, leaf, offset, chunk.numel)
+        body.copy_(torch.from_numpy(chunk.storage[: chunk.numel]))
+
+    def part(self, name: str, number: int, leaf: int, offset: int, nbytes: int) -> Any:
+        """Bytes of a leaf's span, to be written."""
+        return part(self.slot(name, number).tensors()[leaf], offset, nbytes)
 
     def done(self, name: str, number: int, digests: tuple[int, ...] | None) -> bool:
         """Whether the slot holds what was sent.

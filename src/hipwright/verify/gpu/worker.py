@@ -17,13 +17,14 @@ import torch
 import hipwright.verify.worker.warm  # noqa: F401  # what plans import late is imported once, in the zygote
 from hipwright.device.graph_pool import GraphPool
 from hipwright.device.open import open_driver
-from hipwright.digest import digests, span
+from hipwright.digest import digests
 from hipwright.errors import CandidateError
 from hipwright.program.lower.trace import trace
 from hipwright.sandbox import lockdown
 from hipwright.targets import TARGETS
 from hipwright.tensors import HostTensor, Tree
 from hipwright.torchio import map_torch
+from hipwright.verify.gpu.bridge.worker_end import WorkerEnd, part
 from hipwright.verify.gpu.calls import CandidateCalls
 from hipwright.verify.gpu.resident_inputs import InputSlot, ResidentInputs, find_writes
 from hipwright.verify.gpu.state_tables import StateTables
@@ -52,10 +53,11 @@ class GpuWorker:
         self._states = StateTables(self.device)
         self._programs: dict[int, LoadedCandidate] = {}
         self._sets = ResidentInputs(self.device)
+        self._bridge = WorkerEnd(self.device)
         self._staging = PinnedStaging(self.device) if self.on_gpu else None
         self._pool = GraphPool(self.device) if self.on_gpu else None
         self._count = 0
-        self._runs = CandidateCalls(BackgroundLoad(self.device).make if self.on_gpu else None)
+        self._runs = CandidateCalls(self._states, BackgroundLoad(self.device).make if self.on_gpu else None)
         if self.on_gpu:
             limit = start_gpu(self.device, limit)
         self._maker = SubjectFactory(init, driver, limit)
@@ -90,6 +92,25 @@ class GpuWorker:
             self._count += 1
             self._programs[self._count] = loaded
         return {"program": self._count}, None
+
+    def state_open(self, header: dict[str, Any], table: Tree) -> Answer:
+        """`StateTables.open`."""
+        with faults(None, self.on_gpu):
+            self._states.open(str(header["state"]), table, header["places"])
+        return {}, None
+
+    def state_fill(self, header: dict[str, Any], _: Tree) -> Answer:
+        """Some bytes of a parameter's span, which are in the bridge."""
+        where = str(header["state"]), str(header["path"]), int(header["offset"]), int(header["bytes"])
+        with faults(None, self.on_gpu):
+            self._bridge.take(self._states.part(*where))
+        return {}, None
+
+    def state_done(self, header: dict[str, Any], _: Tree) -> Answer:
+        """`StateTables.done`."""
+        with faults(None, self.on_gpu):
+            self._states.done(str(header["state"]))
+        return {}, None
 
     def unload(self, header: dict[str, Any], _: Tree) -> Answer:
         """Frees a candidate and all of its memory on the device."""
@@ -145,9 +166,23 @@ class GpuWorker:
         return {}, None
 
     def set_fill(self, header: dict[str, Any], chunk: HostTensor) -> Answer:
-        """Some bytes of a leaf's span."""
+        """Some bytes of a leaf's span: the chunk, or header["bytes"] of the bridge."""
         with faults(None, self.on_gpu):
-            self._sets.fill(str(header["set"]), int(header["slot"]), int(header["leaf"]), int(header["offset"]), chunk)
+            where = str(header["set"]), int(header["slot"]), int(header["leaf"]), int(header["offset"])
+            if chunk is not None:
+                self._sets.fill(*where, chunk)
+            else:
+                self._bridge.take(self._sets.part(*where, int(header["bytes"])))
+        return {}, None
+
+    def bridge_open(self, header: dict[str, Any], _: Tree) -> Answer:
+        """`WorkerEnd.open`."""
+        return self._bridge.open(int(header["bytes"])), None
+
+    def bridge_clear(self, header: dict[str, Any], _: Tree) -> Answer:
+        """Clears what a result left in the bridge."""
+        with faults(None, self.on_gpu):
+            self._bridge.clear(int(header["bytes"]))
         return {}, None
 
     def set_done(self, header: dict[str, Any], _: Tree) -> Answer:
@@ -179,12 +214,15 @@ class GpuWorker:
             return self._keep(loaded, info, {"outputs": outputs, "buffers": buffers})
 
     def fetch(self, header: dict[str, Any], _: Tree) -> Answer:
-        """Some bytes of the span of one tensor leaf of a result."""
+        """Some bytes of the span of one tensor leaf of a result, in the reply or through the bridge."""
         loaded = self._programs[int(header["program"])]
         tensor = tensors_of(loaded.results[int(header["handle"])])[int(header["leaf"])]
-        offset = int(header["offset"])
         with faults(loaded, self.on_gpu):
-            raw = span(tensor)[offset : offset + int(header["bytes"])].cpu().numpy()
+            some = part(tensor, int(header["offset"]), int(header["bytes"]))
+            if header.get("bridged"):
+                self._bridge.put(some)
+                return {}, None
+            raw = some.cpu().numpy()
         return {}, HostTensor("uint8", (raw.size,), (1,), 0, raw)
 
     def result_digests(self, header: dict[str, Any], _: Tree) -> Answer:

@@ -107,10 +107,12 @@ class HostedTask:
         with self._process.lock, self.closing_on_fault():
             return self._session.call("call", self._request(method, header), bundle, timeout_s=timeout_s)
 
-    def call_json(self, method: str, header: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
+    def call_json(
+        self, method: str, header: dict[str, Any], *, timeout_s: float, give: int | None = None
+    ) -> dict[str, Any]:
         """As `Session.call_json`."""
         with self._process.lock, self.closing_on_fault():
-            return self._session.call_json("call", self._request(method, header), timeout_s=timeout_s)
+            return self._session.call_json("call", self._request(method, header), timeout_s=timeout_s, give=give)
 
     def close(self) -> None:
         """Closes the task; the process stays."""

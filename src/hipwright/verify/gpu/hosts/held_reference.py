@@ -19,7 +19,7 @@ class HeldReference:
 
     def __init__(self, open_: Callable[[], DeviceReference]) -> None:
         self._open = open_
-        self._holder = HeldBy(self._make, self._fetch)
+        self._holder = HeldBy(self._make, self._fetch, open_, self._bridged)
 
     def init_state(self, seed: int) -> Tree | None:
         """The state table of a Model constructed under a seed, its parameters held; None where they cannot be."""
@@ -36,6 +36,10 @@ class HeldReference:
     def _make(self, recipe: Recipe) -> Mapping[str, tuple[TensorSpec, str]]:
         reply, specs = self._open().ask("held_params", {"recipe": recipe})
         return {path: (spec, reply["places"][path]) for path, spec in specs.items()}
+
+    def _bridged(self, recipe: Recipe, place: str, bridge: int, offset: int, bytes_: int) -> None:
+        header = {"recipe": recipe, "path": place, "bridge": bridge, "offset": offset, "bytes": bytes_}
+        self._open().ask("held_bytes", header, json_only=True)
 
     def _fetch(self, recipe: Recipe, place: str) -> npt.NDArray[np.uint8]:
         tensor = self._open().ask("held_bytes", {"recipe": recipe, "path": place})[1]

@@ -1,0 +1,98 @@
+"""The process of a `DeviceReference`: started where it is not running, replaced after a fault.
+
+Does not import torch.
+"""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Any, Self
+
+from hipwright.errors import DeviceError, HipwrightError, TaskError
+from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
+from hipwright.tensors import Tree
+from hipwright.verify.gpu.hosts.shared_hosts import HostedTask, SharedHosts
+
+_SERVICE = "hipwright.task.device.server:DeviceHost"
+
+
+class DeviceProcess:
+    """One session of the device host for one task. Safe to use from several threads, one call at a time.
+
+    init: of `task.device.server.DeviceHost`. generation: counts the sessions; what one held is gone with it.
+    """
+
+    def __init__(self, zygote: Zygote | SharedHosts, init: dict[str, Any], limits: Limits) -> None:
+        self.device = str(init["device"])
+        self.generation = 0
+        self._zygote, self._init, self._limits = zygote, init, limits
+        self._session: Session | HostedTask | None = None
+        self._lock = threading.RLock()
+        self._done_bridges: list[int] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the host."""
+        with self._lock:
+            if self._session is not None:
+                self._session.close()
+                self._session = None
+
+    def started_again(self) -> None:
+        """Forgets what an earlier session held."""
+
+    def _alive(self) -> Session | HostedTask:
+        if self._session is None or not self._session.alive:
+            self.started_again()
+            self.generation += 1
+            self._session = self._zygote.session(_SERVICE, self._init, limits=self._limits)
+        return self._session
+
+    def map_bridge(self, number: int, nbytes: int, fd: int) -> bool:
+        """See `bridge.parent.BridgedHost`."""
+        done, self._done_bridges = self._done_bridges, []
+        header = {"bridge": number, "bytes": nbytes, "done": done}
+        return self.ask("bridge", header, json_only=True, give=fd)[0]["mapped"] is True
+
+    def forget_bridge(self, number: int) -> None:
+        """See `bridge.parent.BridgedHost`."""
+        self._done_bridges.append(number)
+
+    def ask(
+        self,
+        method: str,
+        header: dict[str, Any] | None = None,
+        bundle: Tree = None,
+        *,
+        json_only: bool = False,
+        give: int | None = None,
+    ) -> tuple[dict[str, Any], Tree]:
+        """A request to the host, started where it is not running. Raises TaskError, DeviceError.
+
+        json_only: without tensors; give: with a file descriptor.
+        """
+        with self._lock:
+            try:
+                session = self._alive()
+                if json_only:
+                    return session.call_json(method, header or {}, timeout_s=self._limits.wall_s, give=give), None
+                return session.call(method, header, bundle, timeout_s=self._limits.wall_s)
+            except (WorkerDied, WorkerTimeout, RemoteFailure) as error:
+                raise self._blame(error) from error
+            except HipwrightError as error:
+                if self._session is not None and (isinstance(error, DeviceError) or error.evidence.get("broken")):
+                    self._session.close()  # a context with an error cannot be used again
+                raise
+
+    def _blame(self, error: WorkerDied | WorkerTimeout | RemoteFailure) -> TaskError:
+        name = self._init["name"]
+        if isinstance(error, RemoteFailure):
+            return TaskError(f"{name}: on {self.device}: {error.message}", evidence=error.evidence)
+        phase = error.note.get("phase", "running") if isinstance(error.note, dict) else "running"
+        return TaskError(f"{name}: {phase} on {self.device}: {error.message}", evidence=error.evidence)
