@@ -71,7 +71,7 @@ def test_a_task_stays_open_while_its_jobs_last() -> None:
     machine = ToyMachine()
     found = ran(worker(machine), JOBS)
     assert [found[key].value for key in "123"] == ["opened a: 1", "opened a: 2", "opened b: 3"]
-    assert machine.events == ["open a", "close a", "open b"]
+    assert machine.events == ["open a", "close a", "open b", "close b"]
 
 
 def test_a_task_is_closed_after_each_job_where_memory_counts() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -97,9 +98,16 @@ class TaskWorker:
         self._opened: Any = None
         self._begun = 0.0
         self._stopping = threading.Event()
+        self._turn = threading.Lock()  # held while a job is prepared and evaluated
+        self._left: JobsLeft | None = None
+
+    def share(self, left: JobsLeft) -> None:
+        """Closes a task whose last job has ended: an open one keeps memory of the device that others wait for."""
+        self._left = left
 
     def prepare(self, job: EvaluationJob) -> None:
         """Opens the job's task, unless it is open. Raises what opening raises, and DeadlinePassed."""
+        self._turn.acquire()
         self._stopping.clear()
         self.idle.clear()
         self._begun = time.monotonic()
@@ -109,6 +117,7 @@ class TaskWorker:
                 self._open(job)
         except BaseException:
             self.idle.set()
+            self._turn.release()
             raise
 
     def _open(self, job: EvaluationJob) -> None:
@@ -128,6 +137,18 @@ class TaskWorker:
                 self.close()
             self._deadline.spent(time.monotonic() - self._begun)
             self.idle.set()
+            self._turn.release()
+            if self._left is not None:
+                self._left.ended(job)
+
+    def close_ended(self) -> None:
+        """Closes a task of which no job is left, unless one is running."""
+        if self._turn.acquire(blocking=False):
+            try:
+                if self._left is not None and self._group is not None and not self._left.count(self._group):
+                    self.close()
+            finally:
+                self._turn.release()
 
     def abort(self) -> None:
         """Ends the machine's processes: calls that wait for one raise. They start again with the next job."""
@@ -139,6 +160,30 @@ class TaskWorker:
         self._group, self._opened = None, None
         self._stack.close()
         self._stack = ExitStack()
+
+
+class JobsLeft:
+    """How many jobs of each task have not ended. Safe to use from several threads."""
+
+    def __init__(self, workers: Sequence[TaskWorker], jobs: Sequence[EvaluationJob]) -> None:
+        self._workers, self._lock = workers, threading.Lock()
+        self._counts = Counter(job.group for job in jobs)
+        self._ended: set[str] = set()
+
+    def count(self, group: str) -> int:
+        """The jobs of a task that have not ended."""
+        with self._lock:
+            return self._counts[group]
+
+    def ended(self, job: EvaluationJob) -> None:
+        """Takes a job off, once, however often it is tried; the last one of a task closes it everywhere."""
+        with self._lock:
+            if job.key not in self._ended:
+                self._ended.add(job.key)
+                self._counts[job.group] -= 1
+            last = not self._counts[job.group]
+        for worker in self._workers if last else ():
+            worker.close_ended()
 
 
 @dataclass(frozen=True)
@@ -204,6 +249,9 @@ def run_jobs(
     dispatcher = Dispatcher(
         workers, build, build_workers=build_workers, attempts=attempts, hang_s=hang_s, listener=listener
     )
+    left = JobsLeft(workers, jobs)
+    for worker in workers:
+        worker.share(left)
     until = deadline.at if deadline is not None else None
     dispatcher.run(jobs, on_done=on_done, until=until)
     if deadline is not None and deadline.passed():

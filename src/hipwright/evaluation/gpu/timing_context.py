@@ -11,6 +11,7 @@ from msgspec import structs
 
 from hipwright.evaluation.gpu.baselines import Baselines, open_baselines
 from hipwright.evaluation.gpu.context import GpuContext
+from hipwright.evaluation.gpu.room import TaskRoom
 from hipwright.measure.ceilings import Ceilings, ceilings_of
 from hipwright.measure.paired_timing import TimingResult
 from hipwright.measure.roofline import Floor, count_work, floor_of, rotation
@@ -56,6 +57,7 @@ class TimedTask:
     gpu: GpuContext
     handle: TaskHandle
     extra_sides: tuple[str, ...]
+    _room: TaskRoom
 
     def __init__(self, gpu: GpuContext, handle: TaskHandle) -> None:
         self.gpu = gpu
@@ -72,6 +74,7 @@ class TimedTask:
         with self._referring:
             if self._reference is None:
                 self._reference = self.gpu.reference(self.handle)
+                self._reference.crowded = lambda: self._room.crowded
             return self._reference
 
     @cached_property

@@ -62,9 +62,12 @@ class Inputs:
         except (HipwrightError, RuntimeError) as error:
             cause = error if isinstance(error, RuntimeError) else error.__cause__
             if isinstance(cause, torch.OutOfMemoryError):
+                told = self._memory()
                 torch.cuda.empty_cache()
                 raise TaskError(
-                    f"not enough device memory: {str(cause)[:300]}", hint="use a device with more memory"
+                    f"not enough device memory: {str(cause)[:300]}",
+                    hint="use a device with more memory",
+                    evidence={"out_of_memory": told},
                 ) from error
             if not is_fault(cause):
                 raise
@@ -73,6 +76,12 @@ class Inputs:
                     f"the task fails on the device: {str(cause)[:300]}", evidence={"broken": True}
                 ) from error
             raise DeviceError(f"{self.device}: {str(cause)[:300]}") from error
+
+    def _memory(self) -> dict[str, int]:
+        """Bytes of the device: {"own": of this process's tensors at the most, "others": of other processes now}."""
+        free, total = torch.cuda.mem_get_info(self.device)
+        own = torch.cuda.memory_reserved(self.device)
+        return {"own": torch.cuda.max_memory_allocated(self.device), "others": max(0, total - free - own)}
 
     def _empty(self) -> None:
         if self._gpu:

@@ -96,6 +96,11 @@ class CandidateWorker(WorkerConnection):
             self._sent.discard(key)  # the worker dropped it, or a candidate wrote to it
         raise WorkerError("the candidate worker does not keep a state table")
 
+    def memory(self) -> dict[str, int]:
+        """Bytes of device memory: "own" of the present candidate at the most, "reserved" by its process, "others"."""
+        reply, _ = self.call("memory", {}, json_only=True)
+        return {name: whole_numbers(reply, name)[0] for name in ("own", "reserved", "others")}
+
     def sent_state(self, table: Tree) -> Tree:
         """What stands for a state table in a request: {"held": its key} where its parameters came by a bridge."""
         if held(table) is None:

@@ -22,6 +22,7 @@ from hipwright.verify.gpu.device_judging import (
     repeats_on_device,
     stray_write_verdict,
 )
+from hipwright.verify.gpu.hosts.device_process import Crowded
 from hipwright.verify.gpu.loaded import LoadedProgram
 from hipwright.verify.oracle import MUTATED
 from hipwright.verify.verification import Verification
@@ -163,6 +164,8 @@ class LargeShapeVerification(Verification):
             with self.loaded(None, self.oracle.state, mode="noop") as session:
                 session.place(f"{name}/given", self.reference.inputs(name, seed, "given"))
                 judge_on_device(session, session.run_set(f"{name}/given"), self.reference, expected)
+        except Crowded:
+            raise
         except (Rejected, CandidateError, DeviceError):
             return False
         return True

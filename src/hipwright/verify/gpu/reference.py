@@ -281,6 +281,10 @@ class DeviceReference(DeviceProcess):
         numbers = [side.number for side in sides if side.generation == self.generation]
         return bool(self.ask("side_renew", {**header, "sides": numbers, "state": self._state(state)})[0]["renewed"])
 
+    def taken(self) -> int:
+        """Bytes of device memory that the host has taken at the most; 0 on the CPU."""
+        return int(self.ask("memory")[0]["peak"])
+
     def measure_ceilings(self) -> dict[str, Any]:
         """The device's ceilings, measured now; `hipwright.measure.ceilings` stores them."""
         return self.ask("ceilings")[0]

@@ -133,21 +133,48 @@ class SubjectFactory:
         )
 
 
+def device_memory() -> dict[str, int]:
+    """Bytes: {"own": of this candidate's tensors at the most, "reserved": with what torch keeps, "others": of other
+    processes now}.
+    """
+    free, total = torch.cuda.mem_get_info()
+    others = max(0, total - free - torch.cuda.memory_reserved())
+    own, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+    return {"own": own, "reserved": reserved, "others": others}
+
+
+def _ran_out(error: BaseException | None) -> bool:
+    """Whether an error comes from one about memory."""
+    while error is not None:
+        if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+            return True
+        error = error.__cause__
+    return False
+
+
 @contextmanager
 def faults(loaded: LoadedCandidate | None, on_gpu: bool) -> Iterator[None]:
-    """Whose fault an exception is, and whether this process can be used again."""
+    """Whose fault an exception is, and whether this process can be used again.
+
+    evidence["out_of_memory"] of what comes from a want of memory: `device_memory`.
+    """
+    found: HipwrightError
     try:
         yield
     except HipwrightError as error:
+        if on_gpu and _ran_out(error):
+            error.evidence["out_of_memory"] = device_memory()
         if loaded is not None and any(getattr(launcher, "broken", False) for launcher in loaded.launchers):
             error.evidence["broken"] = True
         raise
     except (torch.OutOfMemoryError, MemoryError) as error:
+        found = DeviceError("the device has no room for the task's inputs or parameters")
+        if loaded is not None:
+            found = too_much_memory()
         if on_gpu:
+            found.evidence["out_of_memory"] = device_memory()
             torch.cuda.empty_cache()
-        if loaded is None:
-            raise DeviceError("the device has no room for the task's inputs or parameters") from error
-        raise too_much_memory() from error
+        raise found from error
     except Exception as error:
         if not (on_gpu and isinstance(error, RuntimeError) and DEVICE_FAULT.search(str(error))):
             if loaded is None or loaded.parsed is not None:
@@ -157,7 +184,7 @@ def faults(loaded: LoadedCandidate | None, on_gpu: bool) -> Iterator[None]:
                 status="bad_output_spec",
                 stage="launch",
             ) from error
-        found: HipwrightError = DeviceError(f"the device reports {str(error).splitlines()[0]}")
+        found = DeviceError(f"the device reports {str(error).splitlines()[0]}")
         for launcher in loaded.launchers if loaded is not None else []:
             if hasattr(launcher, "explain"):
                 found = launcher.explain(error)

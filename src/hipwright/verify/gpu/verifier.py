@@ -32,6 +32,7 @@ from hipwright.verify.candidate import (
 )
 from hipwright.verify.case_draws import VerificationCase
 from hipwright.verify.gpu.client import CandidateWorker
+from hipwright.verify.gpu.hosts.device_process import Crowded
 from hipwright.verify.gpu.large_shapes import LargeShapeVerification, TimedInputs
 from hipwright.verify.gpu.loaded import LoadedProgram, Outcome
 from hipwright.verify.oracle import Oracle
@@ -147,6 +148,8 @@ class GpuVerification(LargeShapeVerification):
                 assert self.reference is not None
                 with self.timed("large"):
                     self.large(session, self.reference)
+                taken = {"candidate": self.worker.memory()["own"], "reference": self.reference.taken()}
+                self.checks["memory_mb"] = {name: round(nbytes / 1e6, 1) for name, nbytes in taken.items()}
         if gate == "full" and self.program.form == "program":
             with self.timed("no-op"):
                 self.noop()
@@ -230,6 +233,8 @@ class GpuVerification(LargeShapeVerification):
                     right = right and isinstance(outcome, CallReply)
                     if isinstance(outcome, CallReply):
                         judge(case, outcome)
+        except Crowded:
+            raise
         except (Rejected, CandidateError, DeviceError):  # an operator may fail on what no kernel wrote
             right = False
         self.checks["noop_right"] = right

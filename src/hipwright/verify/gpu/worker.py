@@ -28,7 +28,7 @@ from hipwright.verify.gpu.bridge.worker_end import WorkerEnd, part
 from hipwright.verify.gpu.calls import CandidateCalls
 from hipwright.verify.gpu.resident_inputs import InputSlot, ResidentInputs, find_writes
 from hipwright.verify.gpu.state_tables import StateTables
-from hipwright.verify.gpu.subject_factory import LoadedCandidate, SubjectFactory, faults, parsed_text
+from hipwright.verify.gpu.subject_factory import LoadedCandidate, SubjectFactory, device_memory, faults, parsed_text
 from hipwright.verify.gpu.subjects import BackgroundLoad, free_unused_memory, spec_of, start_gpu
 from hipwright.verify.gpu.timing import SubjectTimer
 from hipwright.verify.worker.staging import PinnedStaging
@@ -89,9 +89,15 @@ class GpuWorker:
             )
             loaded = LoadedCandidate(live, parsed_text(header["text"]) if program else None, code, header)
             loaded.live.prepare(RunSetting.of(header))
+            if self.on_gpu:
+                torch.cuda.reset_peak_memory_stats(self.device)
             self._count += 1
             self._programs[self._count] = loaded
         return {"program": self._count}, None
+
+    def memory(self, header: dict[str, Any], _: Tree) -> Answer:
+        """`device_memory`; zeros without a GPU."""
+        return device_memory() if self.on_gpu else {"own": 0, "reserved": 0, "others": 0}, None
 
     def state_open(self, header: dict[str, Any], table: Tree) -> Answer:
         """`StateTables.open`."""

@@ -6,6 +6,7 @@ Does not import torch.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,10 +18,22 @@ from hipwright.verify.gpu.hosts.shared_hosts import HostedTask, SharedHosts
 _SERVICE = "hipwright.task.device.server:DeviceHost"
 
 
+class Crowded(DeviceError):
+    """The device had no room beside other tasks: to be tried again alone. error: what the process said."""
+
+    def __init__(self, error: HipwrightError) -> None:
+        super().__init__(
+            f"the device has no room beside other tasks: {error.message[:300]}",
+            hint="fewer tasks at a time, or a device with more memory",
+            evidence=dict(error.evidence),
+        )
+
+
 class DeviceProcess:
     """One session of the device host for one task. Safe to use from several threads, one call at a time.
 
-    init: of `task.device.server.DeviceHost`. generation: counts the sessions; what one held is gone with it.
+    init: of `task.device.server.DeviceHost`. generation: counts the sessions; what one held is gone with it. crowded():
+    whether other tasks share the device, so that a want of memory is nobody's fault: then it raises Crowded.
     """
 
     def __init__(self, zygote: Zygote | SharedHosts, init: dict[str, Any], limits: Limits) -> None:
@@ -30,6 +43,7 @@ class DeviceProcess:
         self._session: Session | HostedTask | None = None
         self._lock = threading.RLock()
         self._done_bridges: list[int] = []
+        self.crowded: Callable[[], bool] = lambda: False
 
     def __enter__(self) -> Self:
         return self
@@ -86,6 +100,8 @@ class DeviceProcess:
             except (WorkerDied, WorkerTimeout, RemoteFailure) as error:
                 raise self._blame(error) from error
             except HipwrightError as error:
+                if "out_of_memory" in error.evidence and self.crowded():
+                    raise Crowded(error) from error
                 if self._session is not None and (isinstance(error, DeviceError) or error.evidence.get("broken")):
                     self._session.close()  # a context with an error cannot be used again
                 raise

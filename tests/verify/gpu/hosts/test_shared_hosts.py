@@ -17,8 +17,7 @@ from hipwright.torchio import to_torch
 from hipwright.verify.gpu.hosts.shared_hosts import SharedHosts
 from hipwright.verify.gpu.reference import open_reference
 from tests.verify.conftest import Tasks
-
-from .test_reference import STRICT, stream
+from tests.verify.gpu.test_reference import STRICT, stream
 
 LIMITS = Limits(wall_s=60.0)
 

@@ -1,0 +1,132 @@
+"""Admission of tasks to a GPU's memory: those run side by side that fit together, the others wait.
+
+A task's need is estimated from its specs, and from the second time on it is what the task took before. A task that runs
+out of memory beside others is tried again alone; only alone can it, or a candidate, be at fault (docs/measurement.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hipwright.measure.cost import tensor_bytes
+from hipwright.records import TensorSpec
+from hipwright.task import Outline
+from hipwright.tensors import leaves
+
+PROCESSES_BYTES = 4 << 30
+"""Of the two processes of a task beside its tensors: contexts, libraries' workspaces, memory that torch keeps."""
+ROTATED_BYTES = 1 << 30
+"""Of inputs that rotate, in each of the two."""
+USABLE = 0.95
+"""Of the device's memory."""
+MULTIPLE = 4
+"""A candidate that takes more than this many times the reference's memory, alone on the device, is at fault."""
+LEARNT = 1.15
+"""Times what a task took before."""
+
+
+class MemoryAdmission:
+    """The memory of one GPU, in bytes. Safe to use from several threads."""
+
+    def __init__(self, total: int) -> None:
+        self.total = int(USABLE * total)
+        self._changed = threading.Condition()
+        self._inside: dict[object, int] = {}
+        self._queue: deque[object] = deque()
+
+    def enter(self, need: int) -> Admission:
+        """Waits, in order, until so much is left, or nobody else is inside; a need above the total is the total."""
+        found = Admission(self, min(need, self.total))
+        self._wait(found)
+        return found
+
+    def _wait(self, one: Admission) -> None:
+        with self._changed:
+            self._queue.append(one)
+            try:
+                self._changed.wait_for(lambda: self._queue[0] is one and self._fits(one.need))
+                self._inside[one] = one.need
+            finally:
+                self._queue.remove(one)
+                self._changed.notify_all()
+
+    def _fits(self, need: int) -> bool:
+        return not self._inside or sum(self._inside.values()) + need <= self.total
+
+    def _leave(self, one: Admission) -> None:
+        with self._changed:
+            self._inside.pop(one, None)
+            self._changed.notify_all()
+
+
+class Admission:
+    """A task's place in a GPU's memory. need: bytes."""
+
+    def __init__(self, memory: MemoryAdmission, need: int) -> None:
+        self.need = need
+        self._memory = memory
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other task can be admitted beside it."""
+        return self.need >= self._memory.total
+
+    def become_alone(self) -> None:
+        """Leaves, and comes back once nobody else is inside."""
+        self.leave()
+        self.need = self._memory.total
+        self._memory._wait(self)
+
+    def leave(self) -> None:
+        """Gives the memory back."""
+        self._memory._leave(self)
+
+
+def estimated_bytes(outline: Outline) -> int:
+    """Bytes of device memory of a task's two processes, from specs alone.
+
+    Each holds the rotating inputs and outputs. The reference holds its parameters as a template, in two baselines and
+    for a verification, and inputs, outputs and two of the largest operators' tensors in float64 where there is room.
+    """
+
+    def size(specs: Any) -> int:
+        return sum(tensor_bytes(leaf.to_dict()) for leaf in leaves(specs) if isinstance(leaf, TensorSpec))
+
+    inputs, outputs = size(outline.inputs), size(list(outline.outputs))
+    state = size([outline.state["params"], outline.state["buffers"]])
+    largest = max((sum(map(tensor_bytes, (*op["in"], *op["out"]))) for op in outline.ops), default=0)
+    rotated = max(inputs + outputs, min(ROTATED_BYTES, 8 * (inputs + outputs)))
+    return PROCESSES_BYTES + 2 * rotated + 8 * state + 3 * (inputs + outputs) + 4 * largest
+
+
+def learnt_bytes(folder: Path, key: str) -> int | None:
+    """What a task took before, with a margin; None where nothing is known."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return int(LEARNT * int(json.loads(_file(folder, key).read_text())["bytes"]))
+    return None
+
+
+def learn(folder: Path, key: str, nbytes: int) -> None:
+    """Keeps what a task took, for the next time; a folder that cannot be written keeps nothing."""
+    path = _file(folder, key)
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
+        part.write_text(json.dumps({"bytes": nbytes}))
+        part.replace(path)
+
+
+def _file(folder: Path, key: str) -> Path:
+    return folder / "device-memory" / f"{key}.json"
+
+
+def figures(taken: Mapping[str, int]) -> str:
+    """Bytes in words: "candidate 12.3 GB, reference 1.2 GB"."""
+    return ", ".join(f"{name} {nbytes / 1e9:.1f} GB" for name, nbytes in taken.items())

@@ -1,0 +1,105 @@
+"""One task's place in a GPU's memory: when it enters, what happens where memory runs out, and what it took."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from msgspec import structs
+
+from hipwright.errors import DeviceError, HipwrightError
+from hipwright.evaluation.gpu.context import GpuContext
+from hipwright.evaluation.gpu.memory import MULTIPLE, Admission, estimated_bytes, figures, learn, learnt_bytes
+from hipwright.measure.paired_timing import TimingResult
+from hipwright.records import Verdict
+from hipwright.task import TaskHandle
+from hipwright.verify.gpu.client import CandidateWorker
+from hipwright.verify.gpu.reference import DeviceReference
+
+Found = TypeVar("Found", Verdict, TimingResult)
+CONTEXTS_BYTES = 3 << 30
+"""Of the two processes, which torch does not count."""
+LEAST_BYTES = 1 << 30
+"""A reference counts as taking so much, so that small tasks leave candidates room for a workspace."""
+
+
+class TaskRoom:
+    """The memory of one task on one GPU; without `enter` the task takes what there is, and nobody is told apart.
+
+    close: ends the task's own processes.
+    """
+
+    def __init__(self, gpu: GpuContext, handle: TaskHandle, close: Callable[[], None]) -> None:
+        self._gpu, self._handle, self._close = gpu, handle, close
+        self._admission: Admission | None = None
+
+    def enter(self) -> None:
+        """Waits until the task fits beside those that are open on the GPU."""
+        if self._gpu.memory is None or self._admission is not None:
+            return
+        need = learnt_bytes(self._gpu.cache.folder, self._handle.task.key)
+        if need is None:
+            need = self._gpu.memory.total
+            with contextlib.suppress(HipwrightError):  # a task that cannot be traced has the GPU alone
+                need = estimated_bytes(self._handle.outline(self._handle.task.workloads[0].name))
+        self._admission = self._gpu.memory.enter(need)
+
+    def leave(self, reference: DeviceReference | None, worker: CandidateWorker) -> None:
+        """Gives the memory back, and keeps what was taken at the most for the next time."""
+        if self._admission is None:
+            return
+        with contextlib.suppress(HipwrightError):
+            taken = [reference.taken() if reference is not None else 0, worker.memory()["reserved"]]
+            if all(taken):
+                learn(self._gpu.cache.folder, self._handle.task.key, sum(taken) + CONTEXTS_BYTES)
+        self._admission.leave()
+        self._admission = None
+
+    @property
+    def crowded(self) -> bool:
+        """Whether other tasks may hold the memory that this one lacks."""
+        return self._admission is not None and not self._admission.alone
+
+    def within(self, work: Callable[[], Found], reference: Callable[[], DeviceReference]) -> Found:
+        """What the work gives. Where memory runs out beside other tasks, it is done again alone on the device.
+
+        Alone, a candidate is at fault that takes more than `MULTIPLE` times the reference's memory; what takes less is
+        a DeviceError: the device is too small for both.
+        """
+        try:
+            found = work()
+            if not (self.crowded and _memory(found)):
+                return self._blamed(found, reference)
+        except HipwrightError as error:
+            if not (self.crowded and "out_of_memory" in error.evidence):
+                raise
+        self._close()
+        assert self._admission is not None
+        self._admission.become_alone()
+        return self._blamed(work(), reference)
+
+    def _blamed(self, found: Found, reference: Callable[[], DeviceReference]) -> Found:
+        told = _memory(found)
+        if told is None or self._admission is None:
+            return found
+        own, usual = int(told["own"]), max(reference().taken(), LEAST_BYTES)
+        text = figures({"the candidate": own, "the reference": usual, "other processes": int(told["others"])})
+        if own <= MULTIPLE * usual:
+            raise DeviceError(
+                f"the device has no room for the task and a candidate: {text}", hint="use a device with more memory"
+            )
+        allowed = f"({text}; {MULTIPLE} times the reference's memory are allowed)"
+        if isinstance(found, Verdict):
+            return structs.replace(found, message=f"{found.message} {allowed}")
+        assert found.verdict is not None
+        told_why = structs.replace(found.verdict, message=f"{found.verdict.message} {allowed}")
+        return replace(found, verdict=told_why)
+
+
+def _memory(found: Verdict | TimingResult) -> dict[str, int] | None:
+    """What a verdict says about memory that ran out."""
+    verdict = found if isinstance(found, Verdict) else found.verdict
+    told = verdict.evidence.get("out_of_memory") if verdict is not None else None
+    return told if isinstance(told, dict) and {"own", "others"} <= told.keys() else None

@@ -1,0 +1,152 @@
+"""Tasks are admitted to a GPU's memory, and who is at fault where it runs out."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hipwright.errors import DeviceError
+from hipwright.evaluation.gpu.memory import MemoryAdmission, estimated_bytes, learn, learnt_bytes
+from hipwright.evaluation.gpu.room import TaskRoom
+from hipwright.records import TensorSpec, Verdict, Workload
+from hipwright.task import Outline
+from hipwright.tensors import contiguous_strides
+from hipwright.verify.gpu.hosts.device_process import Crowded
+
+GB = 1 << 30
+
+
+@settings(max_examples=25, deadline=None)
+@given(needs=st.lists(st.integers(1, 40), min_size=1, max_size=12), alone=st.integers(0, 11))
+def test_what_is_inside_fits_and_everyone_gets_in(needs: list[int], alone: int) -> None:
+    memory = MemoryAdmission(int(24 / 0.95) + 1)
+    inside: list[int] = []
+    most: list[tuple[int, int]] = []
+    lock = threading.Lock()
+
+    def run(number: int, need: int) -> None:
+        place = memory.enter(need)
+        for _ in range(1 + (number == alone)):
+            with lock:
+                inside.append(place.need)
+                most.append((sum(inside), len(inside)))
+            time.sleep(0.0005)
+            with lock:
+                inside.remove(place.need)
+            if number == alone and not place.alone:
+                place.become_alone()
+        place.leave()
+
+    threads = [threading.Thread(target=run, args=one, daemon=True) for one in enumerate(needs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert all(total <= memory.total or count == 1 for total, count in most)
+
+
+def test_a_large_task_is_not_passed_by_small_ones_for_ever() -> None:
+    memory = MemoryAdmission(100)
+    first = memory.enter(50)
+    order: list[str] = []
+
+    def enter(name: str, need: int) -> None:
+        memory.enter(need)
+        order.append(name)
+
+    large = threading.Thread(target=enter, args=("large", 90), daemon=True)
+    large.start()
+    time.sleep(0.05)
+    small = threading.Thread(target=enter, args=("small", 10), daemon=True)
+    small.start()
+    small.join(0.1)
+    assert order == []
+    first.leave()
+    large.join(5)
+    assert order[0] == "large"
+
+
+def test_an_estimate_grows_with_inputs_and_parameters() -> None:
+    def outline(rows: int, columns: int) -> Outline:
+        def spec(*shape: int) -> TensorSpec:
+            return TensorSpec(dtype="float32", shape=shape, stride=contiguous_strides(shape))
+
+        x, w, y = spec(rows, columns), spec(columns, columns), spec(rows, columns)
+        op: dict[str, Any] = {"op": "aten.mm", "in": [x.to_dict(), w.to_dict()], "out": [y.to_dict()]}
+        state = {"params": {"w": w}, "buffers": {}}
+        return Outline(Workload(name="given"), "meta", [op], [x], state, (y,))
+
+    small, tall, wide = (estimated_bytes(outline(*sizes)) for sizes in ((128, 128), (1 << 20, 1024), (128, 16384)))
+    assert small < 5 * GB < tall and tall > 2 * 8 * GB and wide > small + 8 * GB
+
+
+def test_what_was_taken_is_known_the_next_time(tmp_path: Path) -> None:
+    assert learnt_bytes(tmp_path, "task") is None
+    learn(tmp_path, "task", 10 * GB)
+    assert 10 * GB < (learnt_bytes(tmp_path, "task") or 0) < 13 * GB
+    (tmp_path / "device-memory" / "other.json").write_text("{nonsense")
+    assert learnt_bytes(tmp_path, "other") is None
+    learn(Path("/proc/nowhere"), "task", 1)
+
+
+class Room:
+    """A room on a device of 80 GB beside a task that takes 10, with work that runs out of memory."""
+
+    def __init__(self, folder: Path, taken: int = GB) -> None:
+        self.memory = MemoryAdmission(80 * GB)
+        self.other = self.memory.enter(10 * GB)
+        self.closed = 0
+        gpu: Any = SimpleNamespace(memory=self.memory, cache=SimpleNamespace(folder=folder))
+        task = SimpleNamespace(key="key", workloads=[SimpleNamespace(name="given")])
+        learn(folder, "key", 5 * GB)
+        handle: Any = SimpleNamespace(task=task)
+        self.room = TaskRoom(gpu, handle, self.close)
+        self.room.enter()
+        self.reference: Any = lambda: SimpleNamespace(taken=lambda: taken)
+
+    def close(self) -> None:
+        self.closed += 1
+        threading.Timer(0.05, self.other.leave).start()  # the other task ends later
+
+    def within(self, work: Any) -> Any:
+        return self.room.within(work, self.reference)
+
+
+def out_of_memory(own: int) -> Verdict:
+    told = {"out_of_memory": {"own": own, "reserved": own, "others": 3 * GB}}
+    return Verdict(status="launch_error", fault="candidate", stage="launch", message="no memory", evidence=told)
+
+
+def test_a_task_that_runs_out_beside_others_is_tried_again_alone(tmp_path: Path) -> None:
+    made = Room(tmp_path)
+    assert made.room.crowded
+    answers = [out_of_memory(20 * GB), Verdict(status="pass")]
+    assert made.within(lambda: answers.pop(0)).passed and made.closed == 1 and not made.room.crowded
+
+
+def test_a_reference_that_runs_out_beside_others_is_tried_again_alone(tmp_path: Path) -> None:
+    made = Room(tmp_path)
+    calls: list[int] = []
+
+    def work() -> Verdict:
+        calls.append(1)
+        if len(calls) == 1:
+            raise Crowded(DeviceError("no memory", evidence={"out_of_memory": {"own": 1, "others": 2}}))
+        return Verdict(status="pass")
+
+    assert made.within(work).passed and made.closed == 1
+
+
+def test_alone_only_a_candidate_of_many_times_the_references_memory_is_at_fault(tmp_path: Path) -> None:
+    greedy = Room(tmp_path, taken=2 * GB).within(lambda: out_of_memory(9 * GB))
+    assert greedy.fault == "candidate" and "candidate 9.7 GB, the reference 2.1 GB" in greedy.message
+    with pytest.raises(DeviceError, match="no room for the task and a candidate"):
+        Room(tmp_path, taken=30 * GB).within(lambda: out_of_memory(40 * GB))
