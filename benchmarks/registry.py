@@ -16,6 +16,7 @@ COMMANDS = {
     "build-time": "benchmarks.commands.build_time",
     "candidate-time": "benchmarks.commands.candidate_time",
     "compare": "benchmarks.commands.compare",
+    "false-refusals": "benchmarks.commands.false_refusals",
     "fuzz": "benchmarks.commands.fuzz",
     "host-cost": "benchmarks.commands.host_cost",
     "judge-rate": "benchmarks.commands.judge_rate",

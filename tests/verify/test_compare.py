@@ -23,7 +23,7 @@ def rule(values: np.ndarray, dtype: str = "float32", c: float = 3.0):
     native = HostTensor.from_f64(
         values, HostTensor.of(np.zeros(values.shape), "float32" if dtype == "float32" else dtype)
     )
-    return strict_rule("output", native, exact, exact, c=c, reduction=64)
+    return strict_rule("output", native, exact, [exact], c=c, reduction=64)
 
 
 def of(values: np.ndarray, dtype: str = "float32") -> HostTensor:
@@ -87,7 +87,7 @@ def test_where_the_baseline_overflows_there_is_no_evidence() -> None:
     values = np.array([1e5, 1.0, 2.0])
     exact = HostTensor.of(values)
     native = of(np.array([np.inf, 1.0, 2.0]), "float16")
-    made = strict_rule("output", native, exact, exact, c=3.0, reduction=1)
+    made = strict_rule("output", native, exact, [exact], c=3.0, reduction=1)
     assert made.judged is not None and made.judged.tolist() == [False, True, True]
     assert check(native, made).ok
     assert not check(of(np.array([np.inf, 1.0, 9.0]), "float16"), made).ok
@@ -95,20 +95,20 @@ def test_where_the_baseline_overflows_there_is_no_evidence() -> None:
 
 def test_integers_and_booleans_are_exact() -> None:
     ints = HostTensor.of(np.array([[1, 2], [3, 4]], np.int64))
-    made = strict_rule("output", ints, ints, ints, c=3.0, reduction=1)
+    made = strict_rule("output", ints, ints, [ints], c=3.0, reduction=1)
     assert check(ints, made).ok
     found = check(HostTensor.of(np.array([[1, 2], [3, 5]], np.int64)), made)
     assert found.where == (1, 1) and (found.expected, found.got) == (4, 5)
     flags = HostTensor.of(np.array([True, False]))
     assert not check(
-        HostTensor.of(np.array([True, True])), strict_rule("o", flags, flags, flags, c=3.0, reduction=1)
+        HostTensor.of(np.array([True, True])), strict_rule("o", flags, flags, [flags], c=3.0, reduction=1)
     ).ok
 
 
 def test_tied_indices_are_judged_by_what_they_select() -> None:
     source = np.array([[1.0, 5.0, 5.0], [2.0, 0.0, 1.0]])
     ints = HostTensor.of(np.array([1, 0], np.int64))
-    made = strict_rule("output", ints, ints, ints, c=3.0, reduction=1)
+    made = strict_rule("output", ints, ints, [ints], c=3.0, reduction=1)
     made = replace(made, gather=IndexRule(source, 1, False, np.array([5.0, 2.0])))
     assert check(HostTensor.of(np.array([2, 0], np.int64)), made).ok
     assert not check(HostTensor.of(np.array([0, 0], np.int64)), made).ok
@@ -119,7 +119,7 @@ def test_tied_indices_are_judged_by_what_they_select() -> None:
 def test_several_indices_of_a_row_may_be_any_of_the_equals_but_each_once() -> None:
     source = np.array([[0.0, 3.0, 0.0, 0.0]])
     ints = HostTensor.of(np.array([[1, 0, 2]], np.int64))
-    made = strict_rule("output", ints, ints, ints, c=3.0, reduction=1)
+    made = strict_rule("output", ints, ints, [ints], c=3.0, reduction=1)
     made = replace(made, gather=find_gather(made.expected, [source]))
     for good in ([1, 0, 2], [1, 3, 2], [1, 2, 3]):
         assert check(HostTensor.of(np.array([good], np.int64)), made).ok

@@ -22,7 +22,7 @@ def host(values: np.ndarray, dtype: str = "float32") -> HostTensor:
 def matmul_rule(x: np.ndarray, w: np.ndarray):
     exact = x.astype(np.float64) @ w.astype(np.float64)
     nudged = nudge([host(x)], 1)[0].to_f64() @ nudge([host(w)], 2)[0].to_f64()
-    return strict_rule("output", host(x @ w), HostTensor.of(exact), HostTensor.of(nudged), c=3.0, reduction=x.shape[1])
+    return strict_rule("output", host(x @ w), HostTensor.of(exact), [HostTensor.of(nudged)], c=3.0, reduction=x.shape[1])
 
 
 def serial(x: np.ndarray, w: np.ndarray, dtype: type) -> np.ndarray:
@@ -75,7 +75,7 @@ def attention_rule(shift: float):
         return (p @ v) / p.sum(1, keepdims=True)
 
     want = exact(*(x.astype(np.float64) for x in (q, k, v)))
-    values = HostTensor.of(want), HostTensor.of(exact(*nudged))
+    values = HostTensor.of(want), [HostTensor.of(exact(*nudged))]
     return strict_rule("output", host(exact(q, k, v)), *values, c=4.0, reduction=128), want, q, k, v
 
 
@@ -104,7 +104,7 @@ def test_a_sum_of_equal_terms_rounds_the_same_way_step_after_step() -> None:
     want = HostTensor.of(norm(x.astype(np.float64), lambda x: x.sum(1)))
     native = host(norm(x.astype(np.float32), lambda x: x.astype(np.float64).sum(1).astype(np.float32)))
     serial = host(norm(x.astype(np.float32), in_turn))
-    rule = strict_rule("output", native, want, want, c=4.0, reduction=192, near_constant=True)
+    rule = strict_rule("output", native, want, [want], c=4.0, reduction=192, near_constant=True)
     assert compare(serial, Expected(rule)).ok
     far = want.to_f64() * (1 + 2e-5)
     assert not compare(host(far), Expected(rule)).ok
@@ -146,7 +146,7 @@ def test_selections_are_recognised(keepdim: bool, reduce) -> None:
 
 def expected(values: np.ndarray, dtype: str = "float32") -> Expected:
     exact = HostTensor.of(np.asarray(values, np.float64))
-    return Expected({"outputs": strict_rule("output", host(values, dtype), exact, exact, c=3.0, reduction=8)})
+    return Expected({"outputs": strict_rule("output", host(values, dtype), exact, [exact], c=3.0, reduction=8)})
 
 
 NORMAL = RNG.standard_normal((20, 40))

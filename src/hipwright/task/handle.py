@@ -45,8 +45,8 @@ class Outline:
 
 
 _SERVICE = "hipwright.task.host.server:TaskHost"
-NUMBERED = 8
-"""States that are not sent again: a verification has three, and each of them nudged."""
+NUMBERED = 16
+"""States that are not sent again: a verification has three, and each of them nudged in three ways."""
 _LIMITS = Limits(wall_s=120.0, memory_mb=16384)
 _HOST_CPU_S = 24 * 3600.0
 
@@ -243,6 +243,7 @@ class TaskHandle:
         dtype: Literal["float64", "native"] = "float64",
         close: str = "",
         draw: int | None = None,
+        rounding: tuple[int, float] | None = None,
     ) -> tuple[Tree, dict[str, HostTensor], Mapping[str, Any]]:
         """(outputs, buffers afterwards, info) of the reference on `inputs`, its state set to `state`.
 
@@ -250,14 +251,16 @@ class TaskHandle:
         "native": as the file has it. draw: the seed of the generators just before the call; None for one of ours. In
         float64 too, random operators draw in the dtypes that the module itself gives them. close: the narrowest float
         dtype of the task; indices in float64 outputs that were chosen among elements equal up to its rounding are then
-        out of range (task/host/ties.py). info: seconds; random (another seed gives other outputs); host_random (by
+        out of range (task/host/ties.py). rounding: (seed, how many roundings) by which the results of sums are moved in
+        float64 (task/host/rounded_sums.py); needs `close`. info: seconds; random (another seed gives other outputs); host_random (by
         Python's or NumPy's generator); seeds_itself (torch's generator is the same afterwards under every seed);
         generator (digest of torch's generator afterwards); aliases: [output leaf, "inputs[0]" | "params.weight" |
         "buffers.x" | earlier output] that share memory; mutated_inputs: paths, with `inputs_after` if there are any;
         reference_dtype: "native" where float64 does not run. Raises TaskError where forward raises, dies or takes too
         long.
         """
-        header = {"dtype": dtype, "close": close, **({} if draw is None else {"seed": draw})}
+        header: dict[str, Any] = {"dtype": dtype, "close": close, **({} if draw is None else {"seed": draw})}
+        header |= {} if rounding is None else {"rounding": rounding}
         outputs, buffers, info = self._ask_run(header, inputs, state)
         return outputs, buffers, info
 

@@ -250,7 +250,9 @@ class CaseDraws:
                 if expected is None:
                     return replace(blank, rejected="the reference rounds on whole numbers")
             else:
-                expected = expectations.of(inputs, state, redraw, near_constant=form in NEAR_CONSTANT)
+                still = self.special.floats if form == "named_values" else ()
+                near_constant = form in NEAR_CONSTANT
+                expected = expectations.of(inputs, state, redraw, near_constant=near_constant, still=still)
         except HipwrightError as error:
             if isinstance(error, InfrastructureError) or own_draw:
                 raise

@@ -1,5 +1,5 @@
-"""Computes the expectation for one set of inputs from three runs of the reference: in its own dtypes, in fp64, and in
-fp64 on nudged inputs.
+"""Computes the expectation for one set of inputs from runs of the reference: in its own dtypes, in fp64, and in fp64 on
+inputs nudged in several ways.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from typing import Any, Literal
 import numpy as np
 
 from hipwright.errors import HipwrightError, InfrastructureError
+from hipwright.held import held
 from hipwright.records import TolerancePolicy
 from hipwright.task import TaskHandle
+from hipwright.task.nudges import NUDGES, Nudge
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.verify import inputs as draws
 from hipwright.verify.expected import F64, Expected, IndexRule, Rule, rules
@@ -44,7 +46,7 @@ class Expectations:
     policy: TolerancePolicy
     nudge_seed: int
     draw: int | None = None
-    _nudged: dict[int, Tree] = field(default_factory=dict)
+    _nudged: dict[int, tuple[Tree, ...]] = field(default_factory=dict)
 
     def drawing(self, seed: int | None) -> Expectations:
         """The same under another seed of the random operators."""
@@ -60,21 +62,33 @@ class Expectations:
         return "" if self.draw is None else str(info.get("generator", ""))
 
     def of(
-        self, inputs: Tree, state: Tree, redraw: Callable[[int], Tree] | None = None, *, near_constant: bool = False
+        self,
+        inputs: Tree,
+        state: Tree,
+        redraw: Callable[[int], Tree] | None = None,
+        *,
+        near_constant: bool = False,
+        still: Sequence[float] = (),
     ) -> Expected:
         """The expectation for these inputs.
 
-        redraw: further inputs of their kind, for leaves of few elements. near_constant: as in `tolerance.floor`.
+        redraw: further inputs of their kind, for leaves of few elements. near_constant: as in `tolerance.floor`. still: as
+        in `inputs.nudge`.
         """
-        return self.after(inputs, self.states(state), redraw, near_constant=near_constant)[0]
+        return self.after(inputs, self.states(state), redraw, near_constant=near_constant, still=still)[0]
 
     def states(self, state: Tree) -> ReferenceStates:
         """The states that the runs of the reference start from."""
         if self.policy.mode == "kernelbench":
-            return ReferenceStates(state, state, state)
+            return ReferenceStates(state, state, ())
         if id(state) not in self._nudged:  # states are kept alive, so an id belongs to one state
-            self._nudged[id(state)] = draws.nudge_state(state, self.nudge_seed)
+            nudged = (draws.nudge_state(state, self._seed_of_nudge(way), way) for way in NUDGES)
+            self._nudged[id(state)] = tuple(nudged)
         return ReferenceStates(state, state, self._nudged[id(state)])
+
+    def _seed_of_nudge(self, way: Nudge) -> int:
+        """Of a state; the next one is the inputs'. The same for both signs of a size."""
+        return self.nudge_seed + 100 * (round(abs(way.size)) - 1)
 
     def after(
         self,
@@ -83,44 +97,47 @@ class Expectations:
         redraw: Callable[[int], Tree] | None = None,
         *,
         near_constant: bool = False,
+        still: Sequence[float] = (),
     ) -> tuple[Expected, BuffersAfter]:
         """The expectation on these states, and the buffers afterwards."""
         state = states.native
         native, after, info = self._reference(inputs, state, dtype="native")
         aliases = alias_pairs(info)
         if self.policy.mode == "kernelbench":
-            tree = _zip_rules("output", native, native, native, lambda p, n, e, m: kernelbench_rule(p, n))
+            tree = _zip_rules("output", (native,), lambda p, n: kernelbench_rule(p, n))
             kept = {path: kernelbench_rule(f"buffer {path}", t) for path, t in after.items()}
             made = Expected({"outputs": tree, "buffers": kept}, aliases, generator=self._generator(info))
-            return made, BuffersAfter(after, after, after)
+            return made, BuffersAfter(after, after, ())
         close = narrowest(inputs, state)  # equals in a computed tensor: the nudge may move them apart again
         exact, exact_after, exact_info = self._reference(inputs, states.exact, close=close)
         dtype = str(exact_info.get("reference_dtype", "float64"))
-        nudged, nudged_after = self._on_nudged(inputs, states, exact, exact_after, native_only=dtype == "native")
+        nudged = self._on_nudged(inputs, states, exact, exact_after, native_only=dtype == "native", still=still)
         weights = tensor_leaves(state["params"])
         # without float64 the baseline is its own expectation, so its error is unknown
         c = self.policy.c * (NATIVE_SLACK if dtype == "native" else 1.0)
 
         redrawn = self._redrawn_errors(native, state, redraw) if redraw is not None and dtype != "native" else {}
 
-        def rule(path: str, n: HostTensor, e: HostTensor, m: HostTensor) -> Rule:
+        def rule(path: str, n: HostTensor, e: HostTensor, *m: HostTensor) -> Rule:
             length = reduction_length(tensor_leaves(inputs), weights, n.numel)
             return strict_rule(
                 path, n, e, m, c=c, reduction=length, redrawn=redrawn.get(id(n)), near_constant=near_constant
             )
 
-        tree = _zip_rules("output", native, exact, nudged, rule)
+        tree = _zip_rules("output", (native, exact, *(outputs for outputs, _ in nudged)), rule)
         tree = _with_gather(tree, [t.to_f64() for t in tensor_leaves(inputs) if t.is_float])
         buffers = {}
         for path, tensor in after.items():
             same = same_bits(tensor, state["buffers"][path])
             name = f"buffer {path}"
             buffers[path] = (
-                unchanged_rule(name, tensor) if same else rule(name, tensor, exact_after[path], nudged_after[path])
+                unchanged_rule(name, tensor)
+                if same
+                else rule(name, tensor, exact_after[path], *(moved[path] for _, moved in nudged))
             )
         drawn = self._generator(info)
         found = Expected({"outputs": tree, "buffers": buffers}, aliases, reference_dtype=dtype, generator=drawn)
-        return found, BuffersAfter(after, exact_after, nudged_after)
+        return found, BuffersAfter(after, exact_after, tuple(moved for _, moved in nudged))
 
     def exact(self, inputs: Tree, state: Tree) -> Expected | None:
         """The expectation where no honest program rounds: the native result is the rounded fp64 one, to the bit.
@@ -129,7 +146,7 @@ class Expectations:
         in the last place of the result, as for a mean by the reciprocal, and `EXACT_SLACK` units of the sum of the
         terms' absolute values, as for transforms (Winograd) and partial sums; one term of n left out exceeds that for
         n < 2^20 (docs/verification.md). None where the reference rounds, gives other numbers than whole ones and means
-        of them, or runs in no fp64.
+        of them, or runs in no fp64; also where it decides by something that it rounds, as a floor of a product does.
         """
         native, after, info = self._reference(inputs, state, dtype="native")
         exact, exact_after, told = self._reference(inputs, state, close=narrowest(inputs, state))
@@ -137,11 +154,18 @@ class Expectations:
             return None
         if not all(_whole(leaf.to_f64(), inputs) for leaf in tensor_leaves((exact, exact_after)) if leaf.is_float):
             return None
+<<<<<<< HEAD
         positive = draws.absolute_state(state)
         total, total_after, _ = self._reference(map_tensors(inputs, draws.absolute), positive)
+=======
+        if self._hides_rounding(inputs, state, exact):
+            return None
+        positive = {**state, "params": map_tensors(state["params"], _absolute)}
+        total, total_after, _ = self._reference(map_tensors(inputs, _absolute), positive)
+>>>>>>> 32e33135 (Budgets: opposite nudges of several roundings, and moved sums)
         if not draws.same_shapes(tensor_leaves(total), tensor_leaves(exact)):
             return None
-        tree = _zip_rules("output", native, exact, total, exact_rule)
+        tree = _zip_rules("output", (native, exact, total), exact_rule)
         tree = _with_gather(tree, [t.to_f64() for t in tensor_leaves(inputs) if t.is_float])
         buffers = {}
         for path, tensor in after.items():
@@ -151,6 +175,19 @@ class Expectations:
                 unchanged_rule(name, tensor) if same else exact_rule(name, tensor, exact_after[path], total_after[path])
             )
         return Expected({"outputs": tree, "buffers": buffers}, alias_pairs(info), generator=self._generator(info))
+
+    def _hides_rounding(self, inputs: Tree, state: Tree, exact: Tree) -> bool:
+        """Whether fractional parameters decide the result: their nudge changes it, although it is whole."""
+        near = [] if held(state) is not None else tensor_leaves((state["params"], state["buffers"]))
+        values = (leaf.to_f64() for leaf in near if leaf.is_float)
+        if near and all(bool(np.all(one == np.round(one))) for one in values):
+            return False
+        want = [leaf.bits() for leaf in tensor_leaves(exact)]
+        for nudged in self.states(state).nudged:
+            found = [leaf.bits() for leaf in tensor_leaves(self._reference(inputs, nudged)[0])]
+            if not all(map(np.array_equal, found, want)):
+                return True
+        return False
 
     def _redrawn_errors(self, native: Tree, state: Tree, redraw: Callable[[int], Tree]) -> dict[int, F64]:
         """{id of a leaf of few elements: the baseline's largest error there on other inputs of the same kind}.
@@ -186,24 +223,36 @@ class Expectations:
         return found
 
     def _on_nudged(
-        self, inputs: Tree, states: ReferenceStates, exact: Tree, after: Mapping[str, HostTensor], *, native_only: bool
-    ) -> tuple[Tree, Any]:
-        """(outputs, buffers) of the reference on nudged inputs; `exact` and `after` where the nudge leaves its domain.
+        self,
+        inputs: Tree,
+        states: ReferenceStates,
+        exact: Tree,
+        after: Mapping[str, HostTensor],
+        *,
+        native_only: bool,
+        still: Sequence[float],
+    ) -> list[tuple[Tree, Any]]:
+        """(outputs, buffers) of the reference for each of `NUDGES`; `exact` and `after` where one leaves its domain.
 
         native_only: inputs keep their dtype, since the reference accepts no other.
         """
-        try:
-            arguments = draws.nudge(inputs, self.nudge_seed + 1, rounded=native_only)
-            dtype: Literal["native", "float64"] = "native" if native_only else "float64"
-            narrow = narrowest(inputs, states.native)
-            outputs, buffers, _ = self._reference(arguments, states.nudged, dtype=dtype, close=narrow)
-        except HipwrightError as error:
-            if isinstance(error, InfrastructureError):
-                raise
-            return exact, after
-        if not draws.same_shapes(tensor_leaves(outputs), tensor_leaves(exact)):
-            return exact, after
-        return outputs, buffers
+        dtype: Literal["native", "float64"] = "native" if native_only else "float64"
+        narrow = narrowest(inputs, states.native)
+        found = []
+        for way, state in zip(NUDGES, states.nudged, strict=True):
+            moved: tuple[Tree, Any] = exact, after
+            try:
+                how: Any = {"rounded": native_only, "way": way, "still": still}
+                arguments = draws.nudge(inputs, self._seed_of_nudge(way) + 1, **how)
+                sums = (self._seed_of_nudge(way) + 2, way.size) if way.sums else None
+                outputs, buffers, _ = self._reference(arguments, state, dtype=dtype, close=narrow, rounding=sums)
+                if draws.same_shapes(tensor_leaves(outputs), tensor_leaves(exact)):
+                    moved = outputs, buffers
+            except HipwrightError as error:
+                if isinstance(error, InfrastructureError):
+                    raise
+            found.append(moved)
+        return found
 
 
 def _all_exact(native: Tree, exact: Tree) -> bool:
@@ -243,15 +292,17 @@ def alias_pairs(info: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
     return frozenset((str(a), str(b)) for a, b in info.get("aliases") or ())
 
 
-def _zip_rules(path: str, native: Tree, exact: Tree, nudged: Tree, make: Any) -> Any:
-    if isinstance(native, HostTensor):
-        return make(path, native, exact, nudged)
-    if isinstance(native, (list, tuple)):
-        parts = zip(native, exact, nudged, strict=True)
-        return tuple(_zip_rules(f"{path}[{i}]", *part, make) for i, part in enumerate(parts))
-    if isinstance(native, dict):
-        return {k: _zip_rules(f"{path}[{k!r}]", v, exact[k], nudged[k], make) for k, v in native.items()}
-    return native
+def _zip_rules(path: str, trees: Sequence[Tree], make: Any) -> Any:
+    """make(path, leaf of each tree) for every leaf of the first tree."""
+    first = trees[0]
+    if isinstance(first, HostTensor):
+        return make(path, *trees)
+    if isinstance(first, (list, tuple)):
+        parts = zip(*trees, strict=True)
+        return tuple(_zip_rules(f"{path}[{i}]", part, make) for i, part in enumerate(parts))
+    if isinstance(first, dict):
+        return {key: _zip_rules(f"{path}[{key!r}]", [tree[key] for tree in trees], make) for key in first}
+    return first
 
 
 def _among(gather: IndexRule, sources: Sequence[F64]) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hipwright.records import TensorSpec
+from hipwright.task.nudges import NUDGES
 from hipwright.tensors import BITS, COMPLEX, HostTensor
 from hipwright.verify.expected import F64, IndexRule, Mask, Rule
 
@@ -90,7 +91,7 @@ def strict_rule(
     path: str,
     native: HostTensor,
     exact: HostTensor,
-    nudged: HostTensor,
+    nudged: Sequence[HostTensor],
     *,
     c: float,
     reduction: int,
@@ -99,19 +100,23 @@ def strict_rule(
 ) -> Rule:
     """The Rule of one leaf.
 
-    native: the honest baseline; exact: the fp64 reference; nudged: the fp64 reference on inputs moved by half an ulp.
+    native: the honest baseline; exact: the fp64 reference; nudged: the fp64 reference on nudged inputs, one for each of
+    the first of `NUDGES`. What n roundings move counts for an n-th: n times the change where the task is smooth, and all of
+    it where a close decision is taken the other way.
     redrawn: the honest baseline's error on other inputs of the same kind, where a leaf has too few elements for one
     draw to show it. near_constant: the inputs' rows hold one value nearly everywhere.
     An integer or bool leaf takes its dtype from `native` and is exact where all three agree.
     """
     if not native.is_float:
         return _exact_rule(path, native, exact, nudged)
-    want, base, shifted = exact.to_f64(), native.to_f64(), nudged.to_f64()
+    want, base = exact.to_f64(), native.to_f64()
     if not want.size:
         return Rule(path=path, spec=native.spec, expected=want, element=want)
     least = SMALLEST[native.dtype]
     with np.errstate(invalid="ignore", over="ignore"):
-        honest = np.maximum(np.abs(base - want), np.abs(shifted - want))
+        honest = np.abs(base - want)
+        for nudge, moved in zip(NUDGES, nudged, strict=False):
+            honest = np.fmax(honest, _finite(np.abs(moved.to_f64() - want) / abs(nudge.size)))
         if redrawn is not None:
             honest = np.maximum(honest, redrawn)
     finite = np.isfinite(want) & np.isfinite(base)
@@ -129,7 +134,9 @@ def strict_rule(
         row = np.maximum(c * few * np.maximum(spent, np.median(spent)), least_relative * scale) + least
         # an element far above its row's rms may lose the floor's share of itself
         own = np.where(usable, c * honest + lowest * np.abs(want), 0.0)
-        element = np.maximum(ELEMENT * np.repeat(row, length).reshape(want.shape), own)
+        by_row = np.repeat(row, length).reshape(want.shape)
+        # where a decision goes the other way, the element has its row's error besides
+        element = np.maximum(ELEMENT * by_row, own + by_row)
         worst = float((spent[scale > 0] / scale[scale > 0]).max(initial=0.0))
         usual_worst = c * few * np.minimum(worst * scale, spent.max()) + least
         lift = np.where(np.isfinite(row), np.maximum(usual_worst / row, 1.0), 1.0)
@@ -145,6 +152,11 @@ def strict_rule(
     )
 
 
+def _finite(values: F64) -> F64:
+    """NaN in place of Inf."""
+    return np.where(np.isinf(values), np.nan, values)
+
+
 def exact_rule(path: str, native: HostTensor, exact: HostTensor, total: HostTensor) -> Rule:
     """The rule of a leaf that is computed without rounding.
 
@@ -152,7 +164,7 @@ def exact_rule(path: str, native: HostTensor, exact: HostTensor, total: HostTens
     where the leaf is a sum.
     """
     if not native.is_float:
-        return _exact_rule(path, native, exact, exact)
+        return _exact_rule(path, native, exact, [exact])
     want, terms = exact.to_f64(), np.abs(total.to_f64())
     sums = UNIT["float64" if native.dtype in ("float64", "complex128") else "float32"]
     terms = np.where(np.isfinite(terms), terms, 0.0)
@@ -175,9 +187,11 @@ def unchanged_rule(path: str, tensor: HostTensor) -> Rule:
     return Rule(path=path, spec=tensor.spec, expected=np.array(tensor.bits(), copy=True), evidence=False)
 
 
-def _exact_rule(path: str, native: HostTensor, exact: HostTensor, nudged: HostTensor) -> Rule:
+def _exact_rule(path: str, native: HostTensor, exact: HostTensor, nudged: Sequence[HostTensor]) -> Rule:
     want = exact.bits().astype(BITS[native.dtype])
-    judged: Mask = (want == native.bits()) & (want == nudged.bits().astype(want.dtype))
+    judged: Mask = want == native.bits()
+    for moved in nudged:
+        judged = judged & (want == moved.bits().astype(want.dtype))
     want = np.where(judged, want, native.bits())  # a choice among equals is marked in the others (task/host/ties.py)
     return Rule(path=path, spec=native.spec, expected=want, judged=None if judged.all() else judged)
 

@@ -14,8 +14,9 @@ from hypothesis.extra import numpy as arrays
 from hipwright.records import TensorSpec
 from hipwright.task.device import leaf as device_leaf
 from hipwright.task.device.compare import LeafComparison, best_constant, blocks_of, constant_blocks, passes
-from hipwright.task.device.leaf import DeviceLeaf, find_gather, honest_errors, median, pieces, ties
+from hipwright.task.device.leaf import DeviceLeaf, add_moved, baseline_errors, find_gather, median, pieces, ties
 from hipwright.task.device.stream import Incoming
+from hipwright.task.nudges import NUDGES
 from hipwright.torchio import DTYPES, from_torch
 from hipwright.verify import degenerate, tolerance
 from hipwright.verify.compare import compare_leaf
@@ -46,7 +47,9 @@ def _numbers(dtype: str, shape: tuple[int, ...], c: float) -> dict:
 def _leaf(native, exact, nudged, dtype, c, compact=False) -> DeviceLeaf:
     want = torch.empty(native.numel(), dtype=torch.float32 if compact else torch.float64)
     honest = torch.empty(native.numel(), dtype=torch.bfloat16 if compact else torch.float64)
-    judged = honest_errors(native.reshape(-1), exact.reshape(-1), nudged.reshape(-1), want=want, honest=honest)
+    judged = baseline_errors(native.reshape(-1), exact.reshape(-1), want=want, honest=honest)
+    for way, moved in zip(NUDGES, nudged, strict=True):
+        add_moved(exact.reshape(-1), moved.reshape(-1), way.size, honest)
     leaf = DeviceLeaf("output", native.dtype, tuple(native.shape), want, exact=False, honest=honest, judged=judged)
     leaf.settle(_numbers(dtype, tuple(native.shape), c))
     return leaf
@@ -57,7 +60,7 @@ def _rule(native, exact, nudged, c):
         [TensorSpec(dtype="float32", shape=(2048,), stride=(1,))], [], int(np.prod(native.shape))
     )
     return tolerance.strict_rule(
-        "output", from_torch(native), from_torch(exact), from_torch(nudged), c=c, reduction=reduction
+        "output", from_torch(native), from_torch(exact), [from_torch(one) for one in nudged], c=c, reduction=reduction
     )
 
 
@@ -78,15 +81,16 @@ def _cases(draw):
     values = [
         exact,
         near(1.0),
-        near(draw(st.sampled_from([0.5, 5.0]))),
+        *(near(draw(st.sampled_from([0.5, 5.0])) * abs(way.size)) for way in NUDGES),
         near(draw(st.sampled_from([0.0, 3.0, 40.0, 1e4]))),
     ]
     values = [np.array(value) for value in values]
     for array in values:
         for _ in range(draw(st.integers(0, 2)) if array.size > 1 else 0):
             array.flat[draw(st.integers(0, array.size - 1))] = draw(st.sampled_from(SPECIAL))
-    exact, native, nudged, got = values
-    return dtype, _tensor(native, dtype), torch.from_numpy(exact), torch.from_numpy(nudged), _tensor(got, dtype)
+    exact, native, *nudged, got = values
+    moved = [torch.from_numpy(one) for one in nudged]
+    return dtype, _tensor(native, dtype), torch.from_numpy(exact), moved, _tensor(got, dtype)
 
 
 def _streamed(leaf: DeviceLeaf, got: torch.Tensor, chunk: int):
@@ -173,7 +177,7 @@ def test_integers_are_exact(want, seed, chunk, dtype):
     native, nudged = _tensor(want, dtype), _tensor(np.where(rng.random(want.shape) < 0.05, want + 1, want), dtype)
     got = _tensor(np.where(rng.random(want.shape) < rng.choice([0.0, 0.02, 0.3]), want + 1, want), dtype)
     rule = tolerance.strict_rule(
-        "output", from_torch(native), from_torch(native), from_torch(nudged), c=4.0, reduction=1
+        "output", from_torch(native), from_torch(native), [from_torch(nudged)], c=4.0, reduction=1
     )
     same = (native == nudged).reshape(-1)
     leaf = DeviceLeaf("output", native.dtype, tuple(native.shape), native.reshape(-1), exact=True)
@@ -208,7 +212,7 @@ def test_ties_of_an_index_are_right_and_others_are_not(seed, dim, keepdim, selec
     leaf = DeviceLeaf("output", index.dtype, tuple(index.shape), index.reshape(-1), exact=True, gather=found)
     got = torch.from_numpy(rng.integers(-1, source.shape[dim] + 1, tuple(index.shape)))
     got = torch.where(torch.from_numpy(rng.random(tuple(index.shape)) < 0.8), index, got)
-    rule = tolerance.strict_rule("output", *[from_torch(index)] * 3, c=4.0, reduction=1)
+    rule = tolerance.strict_rule("output", from_torch(index), from_torch(index), [from_torch(index)], c=4.0, reduction=1)
     gather = tolerance.find_gather(rule.expected, [source.double().numpy()])
     assert gather is not None and ties(found).tolist() == gather.ties().reshape(-1).tolist()
     values = source.gather(dim, index.view(*source.shape[:dim], found.count, *source.shape[dim + 1 :]))
@@ -256,7 +260,7 @@ def test_lint_agrees_on_zeros_and_constants(case):
 def test_layouts_arrive_in_storage_order(order):
     shape = (3, 7, 10)
     exact = torch.randn(shape, dtype=torch.float64)
-    leaf = _leaf(exact.float(), exact, exact, "float32", 4.0)
+    leaf = _leaf(exact.float(), exact, [exact] * 3, "float32", 4.0)
     got = exact.float().permute(order).contiguous().permute(tuple(np.argsort(order)))
     got[1, 2, 3] += 1.0
     host = from_torch(got)
@@ -266,13 +270,13 @@ def test_layouts_arrive_in_storage_order(order):
         incoming.add(start, raw[start : start + 96])
     found = comparison(incoming.result(), host.spec)
     assert found.where == (1, 2, 3) and not found.ok
-    _same(found, compare_leaf(host, _rule(exact.float(), exact, exact, 4.0)), near=1e-6)
+    _same(found, compare_leaf(host, _rule(exact.float(), exact, [exact] * 3, 4.0)), near=1e-6)
 
 
 def test_chunks_out_of_turn_or_missing_are_refused():
     exact = torch.randn(64, dtype=torch.float64)
     raw = from_torch(exact.float()).storage
-    leaf = _leaf(exact.float(), exact, exact, "float32", 4.0)
+    leaf = _leaf(exact.float(), exact, [exact] * 3, "float32", 4.0)
     incoming = Incoming(LeafComparison(leaf), [1])
     incoming.add(0, torch.from_numpy(raw[:64]))
     with pytest.raises(ValueError, match="expected whole elements from 64"):

@@ -1,7 +1,7 @@
 """Computes the expectation for one set of inputs within a limit of device memory. Runs in the device host.
 
-An expectation needs three runs: native (the honest baseline), float64, and float64 on nudged inputs. Where float64 does
-not fit at once, the batch is cut into parts, if native runs on parts show that rows are independent; else the baseline
+An expectation needs several runs: native (the honest baseline), float64, and float64 on inputs nudged in several ways,
+one run at a time. Where float64 does not fit at once, the batch is cut into parts, if native runs on parts show that rows are independent; else the baseline
 is its own expectation ("native"), with inputs nudged in place.
 """
 
@@ -23,6 +23,8 @@ from hipwright.task.device.model import DeviceFile, ModelCall, memory, nudge, wi
 from hipwright.task.device.parts import Cut, LeafSink, cut, kept, leaf_of, same_rows
 from hipwright.task.host import state as states
 from hipwright.task.host.reference import RUN_SEED, named_leaves
+from hipwright.task.host.rounded_sums import RoundedSums
+from hipwright.task.nudges import NUDGES, Nudge
 from hipwright.tensors import Tree
 from hipwright.torchio import DTYPES
 
@@ -67,6 +69,7 @@ class Expecting:
     ) -> None:
         self.file, self.args, self.state = file, args, state
         self._room, self._spoil = room, spoil
+        self._seed = seed
         self._generator = torch.Generator(file.device).manual_seed(seed)
         self.notes: list[str] = []
 
@@ -143,10 +146,11 @@ class Expecting:
             self.notes.append(f"float64 at once needs {need >> 20} MiB of device memory, {room >> 20} MiB may be used")
             return None
         sinks = self._sinks(named)
-        exact, moved = self._exact_runs(self.args)
-        for index, sink in enumerate(sinks):
-            sink.put(0, sink.native, exact[index], None if moved is None else moved[index])
-        return [sink.leaf() for sink in sinks], "float64", moved is not None
+        exact = self._exact(self.args)
+        for sink, true in zip(sinks, exact, strict=True):
+            sink.put(0, sink.native, true)
+        moved = self._put_moved(self.args, sinks, exact, [0] * len(sinks))
+        return [sink.leaf() for sink in sinks], "float64", moved
 
     def _parts(self, named: list[tuple[str, torch.Tensor]]) -> tuple[list[DeviceLeaf], str, bool] | None:
         """float64 on parts of the batch; None where its result would differ."""
@@ -165,29 +169,34 @@ class Expecting:
         sinks = self._sinks(named)
         all_moved = True
         for start, stop in spans:
-            exact, moved = self._exact_runs(batch.args(self.args, start, stop))
-            all_moved &= moved is not None
-            for index, sink in enumerate(sinks[: len(self.native.leaves())]):
-                tensor = sink.native
-                shifted = None if moved is None else moved[index]
-                sink.put(start * (tensor.numel() // batch.size), tensor[start:stop], exact[index], shifted)
-            del exact, moved
+            args, own = batch.args(self.args, start, stop), sinks[: len(self.native.leaves())]
+            exact = self._exact(args)
+            places = [start * (sink.native.numel() // batch.size) for sink in own]
+            for sink, place, true in zip(own, places, exact, strict=False):
+                sink.put(place, sink.native[start:stop], true)
+            all_moved &= self._put_moved(args, own, exact, places)
+            del exact
         for sink in sinks[len(self.native.leaves()) :]:
-            sink.put(0, sink.native, sink.native, None)
+            sink.put(0, sink.native, sink.native)
         return [sink.leaf() for sink in sinks], f"float64 in {count} parts", all_moved
 
     def _native(self, named: list[tuple[str, torch.Tensor]]) -> tuple[list[DeviceLeaf], str, bool]:
-        """The baseline as its own expectation, and once more on nudged inputs."""
+        """The baseline as its own expectation, and on inputs nudged in place, each nudge on top of the last."""
         sinks = self._sinks(named)
-        moved: list[torch.Tensor] | None = None
+        for sink in sinks:
+            sink.put(0, sink.native, sink.native)
+        moved = False
         try:
             self._spoil()
-            moved = self._values(self._moved_model(), self._nudged(self.args), exact=False)
+            for way in NUDGES[:2]:  # the third would take the second back
+                found = self._values(self._moved_model(way), self._nudged(self.args, way), exact=False)
+                for sink, shifted in zip(sinks, found, strict=True):
+                    sink.put_moved(0, sink.native, shifted, way.size)
+                moved = True
+                del found
         except (TaskError, torch.OutOfMemoryError) as error:
             self._note("moved", error)
-        for index, sink in enumerate(sinks):
-            sink.put(0, sink.native, sink.native, None if moved is None else moved[index])
-        return [sink.leaf() for sink in sinks], "native", moved is not None
+        return [sink.leaf() for sink in sinks], "native", moved
 
     def _sinks(self, named: list[tuple[str, torch.Tensor]]) -> list[LeafSink]:
         same = {f"buffer {path}" for path in self._same}
@@ -195,26 +204,49 @@ class Expecting:
 
     # ---------------------------------------------------------------- runs
 
-    def _exact_runs(self, args: list[Any]) -> tuple[list[torch.Tensor], list[torch.Tensor] | None]:
-        """float64 outputs and buffers on these arguments, and on nudged ones; None where the nudge leaves a domain."""
+    def _exact(self, args: list[Any]) -> list[torch.Tensor]:
+        """float64 outputs and buffers on these arguments."""
         with self.file.device:
             wide = widened(args)
         model = self.file.model(self.state)
         states.to_double(model)
         exact = self._values(model, wide, exact=True)
         taken = {memory(tensor) for _, tensor in named_leaves("", wide)}
-        exact = [tensor.clone() if memory(tensor) in taken else tensor for tensor in exact]
-        del model
+        return [tensor.clone() if memory(tensor) in taken else tensor for tensor in exact]
+
+    def _put_moved(
+        self, args: list[Any], sinks: list[LeafSink], exact: list[torch.Tensor], places: list[int]
+    ) -> bool:
+        """Adds the float64 runs on nudged arguments to the sinks; False where a nudge leaves a domain."""
+        all_moved = True
+        before = self._generator.get_state()
+        for way in NUDGES:
+            if way.size < 0:  # the draw of the one before, the other way
+                self._generator.set_state(before)
+            before = self._generator.get_state()
+            moved = self._moved(args, way)
+            if moved is None or [tensor.shape for tensor in moved] != [tensor.shape for tensor in exact]:
+                all_moved = False
+                continue
+            for sink, place, true, shifted in zip(sinks, places, exact, moved, strict=False):
+                sink.put_moved(place, true, shifted, way.size)
+            del moved
+        return all_moved
+
+    def _moved(self, args: list[Any], way: Nudge) -> list[torch.Tensor] | None:
+        """float64 outputs and buffers on nudged arguments; None where the reference refuses them."""
         try:
-            model = self._moved_model()
+            with self.file.device:
+                wide = widened(args)
+            model = self._moved_model(way)
             states.to_double(model)
-            moved = self._values(model, self._nudged(wide), exact=True, close=self._narrowest())
+            narrow = self._narrowest()
+            sums = RoundedSums(narrow, self._seed, way.size) if way.sums else None
+            return self._values(model, self._nudged(wide, way), exact=True, close=narrow, sums=sums)
         except TaskError as error:
             if _is_memory(error):
                 raise
-            return exact, None
-        same = [tensor.shape for tensor in moved] == [tensor.shape for tensor in exact]
-        return exact, moved if same else None
+            return None
 
     def _narrowest(self) -> str:
         """The narrowest float dtype among inputs, parameters and buffers."""
@@ -222,22 +254,30 @@ class Expecting:
         floats = [d for d in (*held, *(t.dtype for _, t in named_leaves("", self.args))) if d.is_floating_point]
         return str(max(floats, key=lambda d: torch.finfo(d).eps, default=torch.float32)).removeprefix("torch.")
 
-    def _values(self, model: torch.nn.Module, args: list[Any], *, exact: bool, close: str = "") -> list[torch.Tensor]:
+    def _values(
+        self,
+        model: torch.nn.Module,
+        args: list[Any],
+        *,
+        exact: bool,
+        close: str = "",
+        sums: RoundedSums | None = None,
+    ) -> list[torch.Tensor]:
         """Outputs and buffers afterwards, in the order of the leaves. close: as in `TaskHandle.reference`."""
-        call = ModelCall(self.file, model, args, exact=exact, close=close)
+        call = ModelCall(self.file, model, args, exact=exact, close=close, sums=sums)
         return [tensor for _, tensor in (*call.leaves(), *self._buffers(model))]
 
-    def _moved_model(self) -> torch.nn.Module:
+    def _moved_model(self, way: Nudge) -> torch.nn.Module:
         model = self.file.model(self.state)
         held = [*states.parameters(model), *states.buffers(model)]
         with torch.no_grad():
-            nudge(((tensor.detach(), tensor) for _, tensor in held), self._generator)
+            nudge(((tensor.detach(), tensor) for _, tensor in held), self._generator, way)
         return model
 
-    def _nudged(self, args: list[Any]) -> list[Any]:
+    def _nudged(self, args: list[Any], way: Nudge) -> list[Any]:
         """`args`, which are the task's own or a part of them in float64, nudged in place."""
         pairs = zip(named_leaves("", args), named_leaves("", self.args), strict=True)
-        nudge(((tensor, own) for (_, tensor), (_, own) in pairs), self._generator)
+        nudge(((tensor, own) for (_, tensor), (_, own) in pairs), self._generator, way)
         return args
 
     def _need(self) -> int:

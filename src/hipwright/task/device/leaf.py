@@ -86,10 +86,10 @@ class DeviceLeaf:
             return n["allclose"] + n["allclose"] * torch.where(want.isfinite(), want.abs(), 0.0)
         assert self.row is not None
         rows = self.row[start // self.row_length : -(-stop // self.row_length)]
-        by_row = (n["element"] * rows).unsqueeze(1).expand(-1, (stop - start) // rows.numel()).reshape(-1)
+        by_row = rows.unsqueeze(1).expand(-1, (stop - start) // rows.numel()).reshape(-1)
         honest = self.honest[start:stop].double()
         own = torch.where(honest.isnan(), 0.0, n["c"] * honest + n["floor"] * want.abs())
-        return torch.maximum(by_row, own)
+        return torch.maximum(n["element"] * by_row, own + by_row)
 
     def settle(self, numbers: dict[str, Any]) -> dict[str, float]:
         """Computes the rows' budgets from the numbers of `verify.gpu.budget.budget`; returns {} or the shares it
@@ -175,31 +175,43 @@ def median(values: torch.Tensor) -> float:
     return float((ordered[(count - 1) // 2] + ordered[count // 2]) / 2)
 
 
-def honest_errors(
-    native: torch.Tensor, exact: torch.Tensor, moved: torch.Tensor | None, *, want: torch.Tensor, honest: torch.Tensor
+def baseline_errors(
+    native: torch.Tensor, exact: torch.Tensor, *, want: torch.Tensor, honest: torch.Tensor
 ) -> torch.Tensor | None:
-    """Fill flat `want` and `honest` from the baseline, the reference and the reference on nudged inputs (all flat).
+    """Fill flat `want` and `honest` from the baseline and the reference (flat).
 
-    `want` may be the memory of `native` or `exact`, `honest` that of `moved`. Returns `judged`, None where all are.
+    `want` may be the memory of `native` or `exact`. Returns `judged`, None where all are.
     """
     judged: torch.Tensor | None = None
     for start in range(0, want.numel(), BLOCK):
         part = slice(start, start + BLOCK)
         base, true = native[part].double(), exact[part].double()
         error = (base - true).abs()
-        if moved is not None:
-            error = torch.maximum(error, (moved[part].double() - true).abs())
         finite = true.isfinite() & base.isfinite()
-        usable = finite & error.isfinite()
         fair = finite | (_kind(true) == _kind(base))
-        error = torch.where(usable, error, torch.nan)
-        honest[part] = (error * _ROUND_UP).clamp(max=_CLAMP) if honest.dtype == torch.bfloat16 else error
+        honest[part] = _kept(torch.where(finite & error.isfinite(), error, torch.nan), honest.dtype)
         want[part] = true
         if not bool(fair.all()):
             if judged is None:
                 judged = torch.ones(want.numel(), dtype=torch.bool, device=want.device)
             judged[part] = fair
     return judged
+
+
+def add_moved(exact: torch.Tensor, moved: torch.Tensor, size: float, honest: torch.Tensor) -> None:
+    """Raise flat `honest` to what a nudge of `size` roundings moves, over |size|. All flat; a result that is not finite
+    says nothing.
+    """
+    for start in range(0, honest.numel(), BLOCK):
+        part = slice(start, start + BLOCK)
+        change = (moved[part].double() - exact[part].double()).abs() / abs(size)
+        own = honest[part]
+        honest[part] = torch.maximum(own, _kept(torch.where(change.isfinite(), change, 0.0), honest.dtype))
+
+
+def _kept(error: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Errors in the dtype that they are kept in, rounded up."""
+    return (error * _ROUND_UP).clamp(max=_CLAMP) if dtype == torch.bfloat16 else error
 
 
 def _kind(values: torch.Tensor) -> torch.Tensor:

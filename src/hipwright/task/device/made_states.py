@@ -17,6 +17,7 @@ from hipwright.digest import span
 from hipwright.held import Recipe, key_of
 from hipwright.task.device.model import DeviceFile, memory, nudge
 from hipwright.task.host import state as states
+from hipwright.task.nudges import Nudge
 from hipwright.tensors import Tree
 
 Params = dict[str, torch.Tensor]
@@ -119,7 +120,8 @@ def _nudged(tables: MadeStates, params: Params, recipe: Recipe) -> Params:
     made = _each(params, lambda path, tensor: _laid_out(tensor, tensor))
     some = next(iter(made.values()), None)
     if some is not None:
-        nudge(((tensor, tensor) for tensor in made.values()), _generator(some, recipe["seed"], "nudge", ""))
+        way = Nudge(recipe["size"], recipe["scaling"], sums=False)
+        nudge(((tensor, tensor) for tensor in made.values()), _generator(some, recipe["seed"], "nudge", ""), way)
     return made
 
 

@@ -25,7 +25,9 @@ from hipwright.task.host import state as states
 from hipwright.task.host.double_precision import float64, widen
 from hipwright.task.host.load import SUPPORTED, TaskModule, seed_everything
 from hipwright.task.host.reference import RUN_SEED, named_leaves
+from hipwright.task.host.rounded_sums import RoundedSums
 from hipwright.task.host.ties import TieMarker
+from hipwright.task.nudges import NUDGES, Nudge
 from hipwright.tensors import Tree
 from hipwright.torchio import NAMES, full_precision, map_torch
 
@@ -88,6 +90,7 @@ class ModelCall:
         exact: bool = False,
         close: str = "",
         seed: int = RUN_SEED,
+        sums: RoundedSums | None = None,
     ) -> None:
         self._name = file.file.name
         self._args = args
@@ -96,7 +99,7 @@ class ModelCall:
         seed_everything(seed)
         before = _generators(file.device)
         choices = TieMarker(close, (tensor for _, tensor in named_leaves("inputs", args))) if close else None
-        mode: AbstractContextManager[None] = float64(choices) if exact else nullcontext()
+        mode: AbstractContextManager[None] = float64(choices, sums=sums) if exact else nullcontext()
         start = time.perf_counter()
         with torch.no_grad(), file.device, mode:
             result = file.file.guarded(lambda: model(*args), "forward")
@@ -172,7 +175,9 @@ def widened(args: list[Any]) -> list[Any]:
     return map_torch(args, one)  # type: ignore[no-any-return]
 
 
-def nudge(tensors: Iterator[tuple[torch.Tensor, torch.Tensor]], generator: torch.Generator) -> None:
+def nudge(
+    tensors: Iterator[tuple[torch.Tensor, torch.Tensor]], generator: torch.Generator, way: Nudge = NUDGES[0]
+) -> None:
     """Moves every float element, in place, by about the rounding error of an honest kernel.
 
     By the rule of `verify.inputs.nudge`, in units of the tensor paired with each: the whole one in the task's own
@@ -191,10 +196,10 @@ def nudge(tensors: Iterator[tuple[torch.Tensor, torch.Tensor]], generator: torch
         row = tensor.shape[-1] if tensor.dim() and tensor.is_contiguous() else flat.numel()
         for start, stop in pieces(0, flat.numel(), row):
             values = flat[start:stop].double().view(-1, min(row, stop - start))
-            way = torch.empty_like(values).uniform_(-1.0, 1.0, generator=generator)
-            way += 0.5 * values.sign()
-            way *= torch.where((values == values[:, :1]).all(1, keepdim=True), max(size, equal), size)
-            flat[start:stop] = torch.where(values.isfinite(), values * (1.0 + way), values).view(-1)
+            by = torch.empty_like(values).uniform_(-1.0, 1.0, generator=generator)
+            by += 0.5 if way.scaling else 0.5 * values.sign()
+            by *= way.size * torch.where((values == values[:, :1]).all(1, keepdim=True), max(size, equal), size)
+            flat[start:stop] = torch.where(values.isfinite(), values * (1.0 + by), values).view(-1)
 
 
 def synchronize(device: torch.device) -> None:

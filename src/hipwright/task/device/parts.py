@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from hipwright.task.device.leaf import BLOCK, DeviceLeaf, honest_errors
+from hipwright.task.device.leaf import BLOCK, DeviceLeaf, add_moved, baseline_errors
 from hipwright.task.device.model import memory
 from hipwright.task.host.reference import named_leaves
 from hipwright.torchio import map_torch
@@ -37,26 +37,40 @@ class LeafSink:
         kind = torch.bfloat16 if compact else torch.float64
         self._honest = None if self.exact else torch.empty(count, dtype=kind, device=device)
 
-    def put(self, start: int, native: torch.Tensor, exact: torch.Tensor, moved: torch.Tensor | None) -> None:
+    def put(self, start: int, native: torch.Tensor, exact: torch.Tensor) -> None:
         """Adds values from the logical element `start` on."""
         stop = start + native.numel()
         base, true = native.detach().reshape(-1), exact.detach().reshape(-1)
-        shifted = None if moved is None else moved.detach().reshape(-1)
         want = self._want[start:stop]
         if self.unchanged:
             want.copy_(base)
             return
         if self.exact:
             want.copy_(true.to(want.dtype))
-            fair = (want == base) if shifted is None else (want == base) & (want == shifted.to(want.dtype))
-            judged = None if bool(fair.all()) else fair
+            judged: torch.Tensor | None = want == base
         else:
             assert self._honest is not None
-            judged = honest_errors(base, true, shifted, want=want, honest=self._honest[start:stop])
-        if judged is not None:
-            if self._judged is None:
-                self._judged = torch.ones(self._want.numel(), dtype=torch.bool, device=want.device)
-            self._judged[start:stop] = judged
+            judged = baseline_errors(base, true, want=want, honest=self._honest[start:stop])
+        self._judge(start, judged)
+
+    def put_moved(self, start: int, exact: torch.Tensor, moved: torch.Tensor, size: float) -> None:
+        """What a nudge of `size` roundings makes of the values that were put at `start`."""
+        true, shifted = exact.detach().reshape(-1), moved.detach().reshape(-1)
+        if self.unchanged:
+            return
+        if self.exact:
+            want = self._want[start : start + true.numel()]
+            self._judge(start, want == shifted.to(want.dtype))
+        else:
+            assert self._honest is not None
+            add_moved(true, shifted, size, self._honest[start : start + true.numel()])
+
+    def _judge(self, start: int, judged: torch.Tensor | None) -> None:
+        if judged is None or bool(judged.all()):
+            return
+        if self._judged is None:
+            self._judged = torch.ones(self._want.numel(), dtype=torch.bool, device=judged.device)
+        self._judged[start : start + judged.numel()] &= judged
 
     def leaf(self) -> DeviceLeaf:
         """The finished leaf."""

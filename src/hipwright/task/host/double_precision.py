@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hipwright.task.host.random_draws import NARROW, NotedDraws, draws
+from hipwright.task.host.rounded_sums import RoundedSums
 from hipwright.task.host.ties import TieMarker
 
 _NAN_TO_NUM = (torch.ops.aten.nan_to_num, torch.ops.aten.nan_to_num_)
@@ -29,11 +30,14 @@ class _Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torc
     """Dtype arguments of operators: x.half(), x.to(torch.float32), torch.zeros(..., dtype=torch.bfloat16).
 
     largest: what nan_to_num makes of Inf by default, the largest number of the dtype that the code itself has. noted:
-    how the module itself draws random numbers.
+    how the module itself draws random numbers. sums: moves the results of sums.
     """
 
-    def __init__(self, choices: TieMarker | None, largest: float, noted: NotedDraws | None) -> None:
+    def __init__(
+        self, choices: TieMarker | None, largest: float, noted: NotedDraws | None, sums: RoundedSums | None
+    ) -> None:
         super().__init__()
+        self._sums = sums
         self._choices = choices
         self._largest = largest
         self._noted = noted
@@ -49,7 +53,10 @@ class _Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torc
             bounds = {"posinf": self._largest, "neginf": -self._largest}
             kwargs = {**given, **{name: bounds[name] for name in bounds if given.get(name) is None}}
             args = args[:1]
-        return func(*args, **kwargs) if self._choices is None else self._choices.called(func, args, kwargs)
+        out = func(*args, **kwargs) if self._choices is None else self._choices.called(func, args, kwargs)
+        if self._sums is not None:
+            self._sums.called(func, args, out)
+        return out
 
 
 class _Literals(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
@@ -65,16 +72,19 @@ class _Literals(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch
 
 @contextmanager
 def float64(
-    choices: TieMarker | None = None, largest: float = LARGEST, noted: NotedDraws | None = None
+    choices: TieMarker | None = None,
+    largest: float = LARGEST,
+    noted: NotedDraws | None = None,
+    sums: RoundedSums | None = None,
 ) -> Iterator[None]:
     """A context in which no operator makes floats narrower than float64.
 
-    choices: marks indices chosen among equals. largest, noted: see `_Operators`.
+    choices: marks indices chosen among equals. largest, noted, sums: see `_Operators`.
     """
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with _Operators(choices, largest, noted), _Literals():
+        with _Operators(choices, largest, noted, sums), _Literals():
             yield
     finally:
         torch.set_default_dtype(before)

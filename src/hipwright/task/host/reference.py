@@ -20,6 +20,7 @@ from hipwright.task.host.double_precision import LARGEST, float64, widen
 from hipwright.task.host.load import SUPPORTED, TaskModule, seed_everything
 from hipwright.task.host.prepared import MODEL_BYTES, PreparedModels, Token
 from hipwright.task.host.random_draws import DrawForm, DrawRecorder, NotedDraws
+from hipwright.task.host.rounded_sums import RoundedSums
 from hipwright.task.host.special import SpecialValues
 from hipwright.task.host.ties import TieMarker
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
@@ -66,6 +67,7 @@ class ReferenceModel:
         special: bool = False,
         seed: int = RUN_SEED,
         token: Token | None = None,
+        rounding: Sequence[float] = (),
     ) -> tuple[Tree, dict[str, HostTensor], dict[str, Any]]:
         """(outputs, buffers after, info) as `TaskHandle.reference` documents them.
 
@@ -80,24 +82,24 @@ class ReferenceModel:
         if dtype == "native":
             return self._run(start, seed, exact=False)
         try:
-            return self._run(start, seed, exact=True, close=close)
+            return self._run(start, seed, exact=True, close=close, rounding=rounding)
         except TaskError:
             # an operator without a float64 kernel: return the native result, marked as such
             outputs, buffers, info = self._run(start, seed, exact=False)
             return outputs, buffers, {**info, "reference_dtype": "native"}
 
     def _run(
-        self, start: _Start, seed: int, *, exact: bool, close: str = ""
+        self, start: _Start, seed: int, *, exact: bool, close: str = "", rounding: Sequence[float] = ()
     ) -> tuple[Tree, dict[str, HostTensor], dict[str, Any]]:
         shapes = tuple(leaf.shape for leaf in tensor_leaves(start.inputs))
         forms = self._draw_forms.get(shapes, [])
-        run = _Run(start, exact=exact, close=close, seed=seed, forms=forms)
+        run = _Run(start, exact=exact, close=close, seed=seed, forms=forms, rounding=rounding)
         if not forms and run.drew == "torch":
             recorder = DrawRecorder()
             _Run(start, exact=False, seed=seed, mode=recorder)
             forms = self._draw_forms[shapes] = recorder.forms
             if exact:
-                run = _Run(start, exact=True, close=close, seed=seed, forms=forms)
+                run = _Run(start, exact=True, close=close, seed=seed, forms=forms, rounding=rounding)
         outputs, buffers = run.outputs(), run.buffers()
         # under another seed
         other = _Run(start, exact=run.exact, seed=run.seed + 1, forms=run.forms) if run.drew else None
@@ -165,6 +167,7 @@ class _Run:
         seed: int = RUN_SEED,
         mode: AbstractContextManager[Any] | None = None,
         forms: Sequence[DrawForm] = (),
+        rounding: Sequence[float] = (),
     ) -> None:
         self.file = begun.reference.file
         self.exact, self.seed, self.forms = exact, seed, forms
@@ -182,7 +185,8 @@ class _Run:
         seed_everything(seed)
         before = where.generators()
         noted = NotedDraws(forms) if forms else None
-        mode = mode or (float64(choices, largest, noted) if exact else nullcontext())
+        sums = RoundedSums(close, int(rounding[0]), rounding[1]) if rounding else None
+        mode = mode or (float64(choices, largest, noted, sums) if exact else nullcontext())
         start = time.perf_counter()
         with torch.no_grad(), where.around(), mode:
             self.result = self.file.guarded(lambda: self.model(*self.args), "forward")

@@ -9,20 +9,25 @@ from typing import Any
 import numpy as np
 
 from hipwright.held import held
+from hipwright.task.nudges import NUDGES, Nudge
 from hipwright.tensors import COMPLEX, HostTensor, Tree, map_tensors, rounded_bits, wide
 from hipwright.verify.inputs.layouts import with_values
 from hipwright.verify.inputs.values import Rng, generator
 from hipwright.verify.tolerance import UNIT
 
 
-def nudge(tree: Tree, seed: int, *, rounded: bool = False) -> Tree:
+def nudge(
+    tree: Tree, seed: int, *, rounded: bool = False, way: Nudge = NUDGES[0], still: Sequence[float] = ()
+) -> Tree:
     """The tree with every float element moved at random by as much as an honest kernel rounds.
 
-    The result is float64, or rounded to each leaf's own dtype (state tables must keep theirs).
+    The result is float64, or rounded to each leaf's own dtype (state tables must keep theirs). way: by how many times as
+    much, and in which direction all elements move. still: numbers that do not move: what the reference compares inputs
+    with, since an input has not been rounded when it is compared.
 
     An element moves by half an ulp of its dtype; for float32 and float64, where kernels also accumulate in that dtype,
     by a third of sqrt(K) units: the random walk of a serial sum over the longest dimension K (at most 1024 terms in one
-    thread). Half of it has the same direction for all elements, away from zero: independent nudges would average out in
+    thread). Half of it has the same direction for all elements (`Nudge.scaling`): independent nudges would average out in
     a sum, whose own rounding does not. Where a row holds one value, a serial sum rounds the same way at every step, and
     its error grows with K, up to K / 2 units (Higham, section 4.2): there elements move by up to a quarter of that.
     """
@@ -33,23 +38,30 @@ def nudge(tree: Tree, seed: int, *, rounded: bool = False) -> Tree:
             return tensor
         summed = COMPLEX.get(tensor.dtype, tensor.dtype) in ("float32", "float64")
         terms = min(max(tensor.shape, default=1), 1024) if summed else 1
-        size: Any = UNIT[tensor.dtype] * max(1.0, sqrt(terms) / 3)
+        step: Any = UNIT[tensor.dtype] * max(1.0, sqrt(terms) / 3)
         values = tensor.to_f64()
         if terms > 1:
             equal = np.all(values == values[..., :1], axis=-1, keepdims=True)
-            size = np.where(equal, np.maximum(size, UNIT[tensor.dtype] * terms / 8), size)
-        relative = size * (rng.uniform(-1.0, 1.0, values.shape) + 0.5 * np.sign(values))
-        moved = np.where(np.isfinite(values), values * (1.0 + relative), values)
+            step = np.where(equal, np.maximum(step, UNIT[tensor.dtype] * terms / 8), step)
+        same = 1.0 if way.scaling else np.sign(values)
+        relative = way.size * step * (rng.uniform(-1.0, 1.0, values.shape) + 0.5 * same)
+        moves = np.isfinite(values)
+        if len(still):
+            part = COMPLEX.get(tensor.dtype, tensor.dtype)
+            held = HostTensor.of(rounded_bits(np.asarray(still, np.float64), part), part)
+            moves &= ~np.isin(values, held.to_f64())
+        moved = np.where(moves, values * (1.0 + relative), values)
         return with_values(tensor, moved) if rounded else _wide(tensor, moved)
 
     return map_tensors(tree, one)
 
 
-def nudge_state(state: Tree, seed: int) -> Tree:
+def nudge_state(state: Tree, seed: int, way: Nudge = NUDGES[0]) -> Tree:
     """The state table with every float element moved as by `nudge`, in its own dtype."""
     table = held(state)
-    params = table.changed("nudged", seed=seed) if table is not None else nudge(state["params"], seed, rounded=True)
-    return {**state, "params": params, "buffers": nudge(state["buffers"], seed, rounded=True)}
+    how = {"seed": seed, "size": way.size, "scaling": way.scaling}
+    params = nudge(state["params"], seed, rounded=True, way=way) if table is None else table.changed("nudged", **how)
+    return {**state, "params": params, "buffers": nudge(state["buffers"], seed, rounded=True, way=way)}
 
 
 def absolute_state(state: Tree) -> Tree:

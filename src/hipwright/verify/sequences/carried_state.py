@@ -14,7 +14,7 @@ Buffers = Mapping[str, HostTensor]
 
 @dataclass(frozen=True)
 class ReferenceStates:
-    """The state tables that the reference starts from: in its own dtypes, in float64, and nudged.
+    """The state tables that the reference starts from: in its own dtypes, in float64, and for each nudged run.
 
     They are the same but for the nudge, until a call has changed buffers: each run then goes on with its own, rounded
     to the task's dtype, so that the error of an honest program may grow as the native one's does.
@@ -22,14 +22,14 @@ class ReferenceStates:
 
     native: Tree
     exact: Tree
-    nudged: Tree
+    nudged: tuple[Tree, ...]
 
     def followed_by(self, after: BuffersAfter, carried: frozenset[str]) -> ReferenceStates:
         """The states of the next call. carried: the buffers that keep what the last call left in them."""
         return ReferenceStates(
             _with_buffers(self.native, after.native, carried),
             _with_buffers(self.exact, after.exact, carried),
-            _with_buffers(self.nudged, after.nudged, carried),
+            tuple(_with_buffers(*pair, carried) for pair in zip(self.nudged, after.nudged, strict=True)),
         )
 
 
@@ -39,7 +39,7 @@ class BuffersAfter:
 
     native: Buffers
     exact: Buffers
-    nudged: Buffers
+    nudged: tuple[Buffers, ...]
 
     def changed(self, before: Buffers) -> frozenset[str]:
         """Paths of the buffers that the native run changed."""

@@ -1,0 +1,29 @@
+"""How the reference's inputs and parameters are nudged, to see how far a rounding error moves its result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Nudge:
+    """How elements move in one run of the reference (`verify.inputs.nudge`, `task.device.model.nudge`).
+
+    size: by how many roundings; a negative one is the same draw the other way. scaling: the part of a nudge that is the
+    same for all elements lets each grow by the same share, which a sum of squares does not average out; else each grows
+    by that share of its magnitude, which a sum of terms of both signs does not average out. sums: the results of sums move
+    too (`task.host.rounded_sums`).
+    """
+
+    size: float
+    scaling: bool
+    sums: bool
+
+
+NUDGES = (
+    Nudge(1.0, scaling=False, sums=False),
+    Nudge(4.0, scaling=True, sums=True),
+    Nudge(-4.0, scaling=True, sums=True),
+)
+"""The nudged runs. One draw may happen to move an element by little. A clipped element, or a close decision, is passed
+by one of the two opposite runs; their size is c of the default policy, so that a budget covers all that they move."""
