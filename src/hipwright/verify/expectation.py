@@ -152,17 +152,13 @@ class Expectations:
         exact, exact_after, told = self._reference(inputs, state, close=narrowest(inputs, state))
         if told.get("reference_dtype", "float64") != "float64" or not _all_exact((native, after), (exact, exact_after)):
             return None
-        if not all(_whole(leaf.to_f64(), inputs) for leaf in tensor_leaves((exact, exact_after)) if leaf.is_float):
+        pairs = zip(tensor_leaves((native, after)), tensor_leaves((exact, exact_after)), strict=True)
+        if not all(_whole(leaf.to_f64(), mine.dtype, inputs) for mine, leaf in pairs if mine.is_float):
             return None
-<<<<<<< HEAD
-        positive = draws.absolute_state(state)
-        total, total_after, _ = self._reference(map_tensors(inputs, draws.absolute), positive)
-=======
         if self._hides_rounding(inputs, state, exact):
             return None
-        positive = {**state, "params": map_tensors(state["params"], _absolute)}
-        total, total_after, _ = self._reference(map_tensors(inputs, _absolute), positive)
->>>>>>> 32e33135 (Budgets: opposite nudges of several roundings, and moved sums)
+        positive = draws.absolute_state(state)
+        total, total_after, _ = self._reference(map_tensors(inputs, draws.absolute), positive)
         if not draws.same_shapes(tensor_leaves(total), tensor_leaves(exact)):
             return None
         tree = _zip_rules("output", (native, exact, total), exact_rule)
@@ -178,9 +174,10 @@ class Expectations:
 
     def _hides_rounding(self, inputs: Tree, state: Tree, exact: Tree) -> bool:
         """Whether fractional parameters decide the result: their nudge changes it, although it is whole."""
-        near = [] if held(state) is not None else tensor_leaves((state["params"], state["buffers"]))
-        values = (leaf.to_f64() for leaf in near if leaf.is_float)
-        if near and all(bool(np.all(one == np.round(one))) for one in values):
+        table = held(state)
+        known = tensor_leaves((state["params"] if table is None else [], state["buffers"]))
+        whole = all(bool(np.all(one == np.round(one))) for one in (leaf.to_f64() for leaf in known if leaf.is_float))
+        if whole and (table is None or table.recipe["kind"] == "whole"):
             return False
         want = [leaf.bits() for leaf in tensor_leaves(exact)]
         for nudged in self.states(state).nudged:
@@ -269,8 +266,10 @@ def _all_exact(native: Tree, exact: Tree) -> bool:
     return True
 
 
-def _whole(values: F64, inputs: Tree) -> bool:
-    """Whether the values are whole numbers, or all of them multiples of 1 / n for some count n of terms."""
+def _whole(values: F64, dtype: str, inputs: Tree) -> bool:
+    """Whether the values are whole numbers, or all of them multiples of 1 / n for some count n of terms, and small enough
+    for every such number to be exact in what sums of this dtype are accumulated in.
+    """
     finite = values[np.isfinite(values)]
     leaves = [leaf for leaf in tensor_leaves(inputs) if leaf.numel]
     counts = {
@@ -278,7 +277,9 @@ def _whole(values: F64, inputs: Tree) -> bool:
         *(size for leaf in leaves for size in leaf.shape),
         *(leaf.numel // max(values.size, 1) for leaf in leaves),
     }
-    return any(bool(np.all(np.abs(finite * n - np.round(finite * n)) < 1e-7)) for n in sorted(counts) if n)
+    most = 1.0 / UNIT["float64" if dtype in ("float64", "complex128") else "float32"]
+    sums = (finite * n for n in sorted(counts) if n)
+    return any(bool(np.all(np.abs(one - np.round(one)) < 1e-7)) and bool(np.all(np.abs(one) <= most)) for one in sums)
 
 
 def narrowest(inputs: Tree, state: Tree) -> str:
