@@ -80,6 +80,7 @@ def _print(pairs: list[HonestPair], seconds: float) -> None:
     Console().print(table)
     bad = [pair for pair in pairs if pair.refused]
     cases = sum(pair.cases for pair in pairs)
-    print(f"{len(bad)} of {len(pairs)} pairs refused, {sum(len(p.refused) for p in bad)} of {cases} cases; {seconds:.0f} s")
+    cases_refused = sum(len(pair.refused) for pair in bad)
+    print(f"{len(bad)} of {len(pairs)} pairs refused, {cases_refused} of {cases} cases; {seconds:.0f} s")
     for pair in bad[:20]:
         print(f"  {pair.task}, {pair.order}, seed {pair.seed}: {pair.refused[0][0]}: {pair.refused[0][2]}")

@@ -15,7 +15,16 @@ from torch._decomp import get_decompositions
 from torch.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
-PARTS = {"rewritten": 2, "halves": 2, "eighths": 8, "blocks": 0, "lanes": 0, "reversed": 1, "permuted": 1, "permuted blocks": 0}
+PARTS = {
+    "rewritten": 2,
+    "halves": 2,
+    "eighths": 8,
+    "blocks": 0,
+    "lanes": 0,
+    "reversed": 1,
+    "permuted": 1,
+    "permuted blocks": 0,
+}
 """Orders of float32 sums: how many parts of equal length are added; 0 for parts of `BLOCK` terms, or `BLOCK` lanes.
 `rewritten` besides has powers of two for exponentials, products with reciprocals for quotients, and the bias first."""
 ORDERS = tuple(PARTS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_TEXT = '''import torch
+_TEXT = """import torch
 import torch.nn.functional as F
 from torch import nn
 
@@ -24,7 +24,7 @@ def get_inputs():
 
 def get_init_inputs():
     return []
-'''
+"""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ _PLAIN = (
     _task("layer_norm", "self.norm = nn.LayerNorm(4096)", "return self.norm(x)", x=_rand(16, 4096)),
     _task("rms_norm", "self.g = nn.Parameter(torch.ones(4096))",
           "return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.g", x=_rand(16, 4096)),
-    _task("group_norm_relu", "self.norm = nn.GroupNorm(4, 16)", "return torch.relu(self.norm(x))", x=_rand(4, 16, 24, 24)),
+    _task("group_norm_relu", "self.norm = nn.GroupNorm(4, 16)", "return torch.relu(self.norm(x))",
+          x=_rand(4, 16, 24, 24)),
     _task("batch_norm_train", "self.norm = nn.BatchNorm1d(64)", "return torch.relu(self.norm(x))", x=_rand(512, 64)),
     _task("conv_relu", "self.conv = nn.Conv2d(32, 32, 3, padding=1)", "return torch.relu(self.conv(x) - 0.2)",
           x=_rand(2, 32, 20, 20)),

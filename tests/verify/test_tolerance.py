@@ -22,7 +22,9 @@ def host(values: np.ndarray, dtype: str = "float32") -> HostTensor:
 def matmul_rule(x: np.ndarray, w: np.ndarray):
     exact = x.astype(np.float64) @ w.astype(np.float64)
     nudged = nudge([host(x)], 1)[0].to_f64() @ nudge([host(w)], 2)[0].to_f64()
-    return strict_rule("output", host(x @ w), HostTensor.of(exact), [HostTensor.of(nudged)], c=3.0, reduction=x.shape[1])
+    return strict_rule(
+        "output", host(x @ w), HostTensor.of(exact), [HostTensor.of(nudged)], c=3.0, reduction=x.shape[1]
+    )
 
 
 def serial(x: np.ndarray, w: np.ndarray, dtype: type) -> np.ndarray:

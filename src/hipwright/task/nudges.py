@@ -11,8 +11,8 @@ class Nudge:
 
     size: by how many roundings; a negative one is the same draw the other way. scaling: the part of a nudge that is the
     same for all elements lets each grow by the same share, which a sum of squares does not average out; else each grows
-    by that share of its magnitude, which a sum of terms of both signs does not average out. sums: the results of sums move
-    too (`task.host.rounded_sums`).
+    by that share of its magnitude, which a sum of terms of both signs does not average out. sums: the results of sums
+    move too (`task.host.rounded_sums`).
     """
 
     size: float

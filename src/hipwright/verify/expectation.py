@@ -72,8 +72,8 @@ class Expectations:
     ) -> Expected:
         """The expectation for these inputs.
 
-        redraw: further inputs of their kind, for leaves of few elements. near_constant: as in `tolerance.floor`. still: as
-        in `inputs.nudge`.
+        redraw: further inputs of their kind, for leaves of few elements. near_constant: as in `tolerance.floor`. still:
+        as in `inputs.nudge`.
         """
         return self.after(inputs, self.states(state), redraw, near_constant=near_constant, still=still)[0]
 
@@ -267,8 +267,8 @@ def _all_exact(native: Tree, exact: Tree) -> bool:
 
 
 def _whole(values: F64, dtype: str, inputs: Tree) -> bool:
-    """Whether the values are whole numbers, or all of them multiples of 1 / n for some count n of terms, and small enough
-    for every such number to be exact in what sums of this dtype are accumulated in.
+    """Whether the values are whole numbers, or all of them multiples of 1 / n for some count n of terms, and so small
+    that every such number is exact in what sums of this dtype are accumulated in.
     """
     finite = values[np.isfinite(values)]
     leaves = [leaf for leaf in tensor_leaves(inputs) if leaf.numel]

@@ -101,8 +101,8 @@ def strict_rule(
     """The Rule of one leaf.
 
     native: the honest baseline; exact: the fp64 reference; nudged: the fp64 reference on nudged inputs, one for each of
-    the first of `NUDGES`. What n roundings move counts for an n-th: n times the change where the task is smooth, and all of
-    it where a close decision is taken the other way.
+    the first of `NUDGES`. Of what n roundings move, an n-th counts, so that c times it is all of it, where n is c: the
+    change itself where a clipped element moves or a close decision is taken the other way.
     redrawn: the honest baseline's error on other inputs of the same kind, where a leaf has too few elements for one
     draw to show it. near_constant: the inputs' rows hold one value nearly everywhere.
     An integer or bool leaf takes its dtype from `native` and is exact where all three agree.

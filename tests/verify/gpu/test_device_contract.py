@@ -212,7 +212,9 @@ def test_ties_of_an_index_are_right_and_others_are_not(seed, dim, keepdim, selec
     leaf = DeviceLeaf("output", index.dtype, tuple(index.shape), index.reshape(-1), exact=True, gather=found)
     got = torch.from_numpy(rng.integers(-1, source.shape[dim] + 1, tuple(index.shape)))
     got = torch.where(torch.from_numpy(rng.random(tuple(index.shape)) < 0.8), index, got)
-    rule = tolerance.strict_rule("output", from_torch(index), from_torch(index), [from_torch(index)], c=4.0, reduction=1)
+    rule = tolerance.strict_rule(
+        "output", from_torch(index), from_torch(index), [from_torch(index)], c=4.0, reduction=1
+    )
     gather = tolerance.find_gather(rule.expected, [source.double().numpy()])
     assert gather is not None and ties(found).tolist() == gather.ties().reshape(-1).tolist()
     values = source.gather(dim, index.view(*source.shape[:dim], found.count, *source.shape[dim + 1 :]))

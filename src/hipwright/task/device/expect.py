@@ -1,8 +1,8 @@
 """Computes the expectation for one set of inputs within a limit of device memory. Runs in the device host.
 
 An expectation needs several runs: native (the honest baseline), float64, and float64 on inputs nudged in several ways,
-one run at a time. Where float64 does not fit at once, the batch is cut into parts, if native runs on parts show that rows are independent; else the baseline
-is its own expectation ("native"), with inputs nudged in place.
+one at a time. Where float64 does not fit at once, the batch is cut into parts, if native runs on parts show that rows
+are independent; else the baseline is its own expectation ("native"), with inputs nudged in place.
 """
 
 from __future__ import annotations
@@ -214,9 +214,7 @@ class Expecting:
         taken = {memory(tensor) for _, tensor in named_leaves("", wide)}
         return [tensor.clone() if memory(tensor) in taken else tensor for tensor in exact]
 
-    def _put_moved(
-        self, args: list[Any], sinks: list[LeafSink], exact: list[torch.Tensor], places: list[int]
-    ) -> bool:
+    def _put_moved(self, args: list[Any], sinks: list[LeafSink], exact: list[torch.Tensor], places: list[int]) -> bool:
         """Adds the float64 runs on nudged arguments to the sinks; False where a nudge leaves a domain."""
         all_moved = True
         before = self._generator.get_state()

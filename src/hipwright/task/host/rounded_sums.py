@@ -24,8 +24,8 @@ _REDUCTIONS = frozenset({"sum", "mean", "var", "std"})
 class RoundedSums:
     """Moves the results of products, convolutions and reductions.
 
-    dtype: the narrowest of the task's floats, by name. seed: draws the errors. size: how many roundings; a negative one is
-    the same draw the other way.
+    dtype: the narrowest of the task's floats, by name. seed: draws the errors. size: how many roundings; a negative one
+    is the same draw the other way.
     """
 
     def __init__(self, dtype: str, seed: int, size: float) -> None:
@@ -57,6 +57,4 @@ def _terms(name: str, args: Any, out: torch.Tensor) -> int:
         return int(args[_PRODUCTS[name]].shape[-1])
     if name == "convolution":
         return int(args[1].numel()) // max(int(args[1].shape[0]), 1)
-    if name == "cumsum":
-        return int(args[0].shape[args[1]]) if args[0].dim() else 1
     return int(args[0].numel()) // out.numel() if name in _REDUCTIONS and isinstance(args[0], torch.Tensor) else 0

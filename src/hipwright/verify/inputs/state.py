@@ -16,20 +16,18 @@ from hipwright.verify.inputs.values import Rng, generator
 from hipwright.verify.tolerance import UNIT
 
 
-def nudge(
-    tree: Tree, seed: int, *, rounded: bool = False, way: Nudge = NUDGES[0], still: Sequence[float] = ()
-) -> Tree:
+def nudge(tree: Tree, seed: int, *, rounded: bool = False, way: Nudge = NUDGES[0], still: Sequence[float] = ()) -> Tree:
     """The tree with every float element moved at random by as much as an honest kernel rounds.
 
-    The result is float64, or rounded to each leaf's own dtype (state tables must keep theirs). way: by how many times as
-    much, and in which direction all elements move. still: numbers that do not move: what the reference compares inputs
-    with, since an input has not been rounded when it is compared.
+    The result is float64, or rounded to each leaf's own dtype (state tables must keep theirs). way: by how many times
+    as much, and in which direction all elements move. still: numbers that do not move: what the reference compares
+    inputs with, since an input has not been rounded when it is compared.
 
     An element moves by half an ulp of its dtype; for float32 and float64, where kernels also accumulate in that dtype,
     by a third of sqrt(K) units: the random walk of a serial sum over the longest dimension K (at most 1024 terms in one
-    thread). Half of it has the same direction for all elements (`Nudge.scaling`): independent nudges would average out in
-    a sum, whose own rounding does not. Where a row holds one value, a serial sum rounds the same way at every step, and
-    its error grows with K, up to K / 2 units (Higham, section 4.2): there elements move by up to a quarter of that.
+    thread). Half of it has the same direction for all elements (`Nudge.scaling`): independent nudges would average out
+    in a sum, whose own rounding does not. Where a row holds one value, a serial sum rounds the same way at every step,
+    and its error grows with K, up to K / 2 units (Higham, section 4.2): there elements move by up to a quarter of that.
     """
     rng = generator(seed, "nudge")
 
