@@ -211,10 +211,10 @@ def _exp(mode: Reordered, x: Tensor) -> Tensor:
     return torch.exp2(x.float() * 1.4426950408889634).to(x.dtype)
 
 
-def _quotient(mode: Reordered, a: Tensor, b: Tensor) -> Tensor:
+def _quotient(mode: Reordered, a: Tensor, b: Any) -> Tensor:
     del mode
-    kept = torch.result_type(a, b)
-    return (a.float() * (1.0 / b.float())).to(kept)
+    divisor = b.float() if isinstance(b, Tensor) else torch.tensor(float(b))
+    return (a.float() * (1.0 / divisor)).to(torch.result_type(a, b))
 
 
 def _rsqrt(mode: Reordered, x: Tensor) -> Tensor:

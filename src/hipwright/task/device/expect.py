@@ -190,8 +190,7 @@ class Expecting:
             self._spoil()
             for way in NUDGES[:2]:  # the third would take the second back
                 found = self._values(self._moved_model(way), self._nudged(self.args, way), exact=False)
-                for sink, shifted in zip(sinks, found, strict=True):
-                    sink.put_moved(0, sink.native, shifted, way.size)
+                _put_all(sinks, [0] * len(sinks), [sink.native for sink in sinks], found, way)
                 moved = True
                 del found
         except (TaskError, torch.OutOfMemoryError) as error:
@@ -226,8 +225,7 @@ class Expecting:
             if moved is None or [tensor.shape for tensor in moved] != [tensor.shape for tensor in exact]:
                 all_moved = False
                 continue
-            for sink, place, true, shifted in zip(sinks, places, exact, moved, strict=False):
-                sink.put_moved(place, true, shifted, way.size)
+            _put_all(sinks, places, exact, moved, way)
             del moved
         return all_moved
 
@@ -310,6 +308,13 @@ class Expecting:
                 leaf.gather = find_gather(leaf.want.view(leaf.shape), sources)
                 if leaf.gather is not None and leaf.judged is not None:
                     leaf.judged |= ties(leaf.gather)
+
+
+def _put_all(
+    sinks: list[LeafSink], places: list[int], exact: list[torch.Tensor], moved: list[torch.Tensor], way: Nudge
+) -> None:
+    for sink, place, true, shifted in zip(sinks, places, exact, moved, strict=False):
+        sink.put_moved(place, true, shifted, way.size)
 
 
 def states_of(state: Tree) -> list[Any]:

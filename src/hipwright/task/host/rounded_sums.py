@@ -39,6 +39,8 @@ class RoundedSums:
         """Moves `out`, the result of an operator, in place where that sums."""
         if not isinstance(out, torch.Tensor) or not out.is_floating_point() or not out.numel():
             return
+        if out.layout is not torch.strided:
+            return
         terms = _terms(func._schema.name.rpartition("::")[2], args, out)
         if terms < 2:
             return
