@@ -109,14 +109,9 @@ SAMPLES = {
 @needs_packages
 @pytest.mark.parametrize("name", CORPORA)
 def test_a_fixed_sample_is_verified(name: str, tmp_path: Path) -> None:
-    """A fault of the engine shows under every seed; a budget that is too small by chance does not."""
     summary = judged(name, *SAMPLES[name], "--out", tmp_path / "out")
     assert summary["judged"] == summary["tasks"] and summary["verified"] > 0.6 * summary["tasks"]
-    refused = [*summary["engine_faults"], *summary["failures"]]
-    assert len(refused) <= 1, summary
-    for task in refused:
-        again = judged(name, "--only", task, "--out", tmp_path / "again")
-        assert again["verified"] == again["tasks"] and not again["engine_faults"], (summary, again)
+    assert not summary["engine_faults"] and not summary["failures"], summary
 
 
 def judged(*options: object) -> dict[str, Any]:

@@ -113,12 +113,7 @@ def strict_rule(
     if not want.size:
         return Rule(path=path, spec=native.spec, expected=want, element=want)
     least = SMALLEST[native.dtype]
-    with np.errstate(invalid="ignore", over="ignore"):
-        honest = np.abs(base - want)
-        for nudge, moved in zip(NUDGES, nudged, strict=False):
-            honest = np.fmax(honest, _finite(np.abs(moved.to_f64() - want) / abs(nudge.size)))
-        if redrawn is not None:
-            honest = np.maximum(honest, redrawn)
+    honest = _honest_error(base, want, nudged, redrawn)
     finite = np.isfinite(want) & np.isfinite(base)
     judged = finite | (_kind(want) == _kind(base))
     usable = finite & np.isfinite(honest)
@@ -152,9 +147,17 @@ def strict_rule(
     )
 
 
-def _finite(values: F64) -> F64:
-    """NaN in place of Inf."""
-    return np.where(np.isinf(values), np.nan, values)
+def _honest_error(base: F64, want: F64, nudged: Sequence[HostTensor], redrawn: F64 | None) -> F64:
+    """The largest of the baseline's error, what the nudges move, and the errors of other draws (see `strict_rule`).
+
+    A nudged result that is not finite says nothing.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        honest = np.abs(base - want)
+        for nudge, moved in zip(NUDGES, nudged, strict=False):
+            change = np.abs(moved.to_f64() - want) / abs(nudge.size)
+            honest = np.fmax(honest, np.where(np.isinf(change), np.nan, change))
+        return honest if redrawn is None else np.maximum(honest, redrawn)
 
 
 def exact_rule(path: str, native: HostTensor, exact: HostTensor, total: HostTensor) -> Rule:
