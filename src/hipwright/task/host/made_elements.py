@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 HUGE, LARGE = 64, 1 << 24
-"""Times the elements of inputs and outputs, and elements, above which a tensor between them decides what forward costs."""
+"""Times the elements of inputs and outputs, and elements, from which on a tensor between them decides the cost."""
 _ELEMENT_OPERATIONS = 64.0
 """Operations of a product in the time in which an element is made and stored."""
 
