@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -55,6 +56,18 @@ def last_three(x: torch.Tensor) -> torch.Tensor:
     return (x[:, -3:] * 2).sum(1)
 
 
+def a_third(x: torch.Tensor) -> torch.Tensor:
+    return x + x.new_ones(int(x.shape[1] * 0.3)).sum()
+
+
+def rounded_up(x: torch.Tensor) -> torch.Tensor:
+    return x * len(range(math.ceil(x.shape[0] / 2.5)))
+
+
+def flat(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if x.shape[0] / x.shape[1] < 0.75 else x * 3
+
+
 @pytest.mark.parametrize(
     ("function", "shape", "wrong", "right"),
     [
@@ -65,6 +78,9 @@ def last_three(x: torch.Tensor) -> torch.Tensor:
         (not_seven, (4, 8), (7, 2), (6, 2)),
         (first_four, (4, 8), (4, 3), (4, 4)),
         (last_three, (4, 8), (4, 2), (4, 3)),
+        (a_third, (4, 32), (4, 34), (3, 30)),
+        (rounded_up, (9, 8), (11, 8), (8, 5)),
+        (flat, (4, 8), (8, 4), (4, 8)),
     ],
 )
 def test_sizes_off_the_path_of_export_are_refused(

@@ -60,6 +60,18 @@ def test_a_second_run_needs_resume_and_then_does_nothing(folder, engine):
     assert (folder / "engine" / "rows.jsonl").read_bytes() == rows
 
 
+def test_a_task_file_is_a_folder_of_one(folder):
+    task = folder / "suite" / "level1" / "1_bias_gelu.py"
+    done = hipwright(folder / "home", "bench", task, *BASE, "--budget", 1)
+    report = one_object(done.stdout)
+    assert done.returncode == 0 and [row["task"] for row in report["rows"]] == ["1_bias_gelu"]
+    assert report["correct"]["count"] == 1
+    levels = hipwright(folder / "home", "bench", task, *BASE, "--level", 1)
+    assert levels.returncode == 2 and "has no levels" in levels.stdout
+    missing = hipwright(folder / "home", "bench", folder / "suite" / "none.py", *BASE)
+    assert missing.returncode == 2 and "no such folder" in missing.stdout
+
+
 def test_candidates_right_wrong_broken_and_missing(folder, engine):
     given = folder / "given"
     given.mkdir()

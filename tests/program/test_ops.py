@@ -231,6 +231,16 @@ def test_these_are_refused(space: str, name: str) -> None:
         ops.resolve(space, (name,))
 
 
+def test_an_operator_that_is_given_what_was_drawn_for_it_draws_nothing() -> None:
+    """torch tags it as random; only the function of that name draws."""
+    x, samples = torch.randn(2, 3, 9, 8), torch.rand(2, 3, 2)
+    pool = ops.resolve("aten", ("fractional_max_pool2d", "default"))
+    assert torch.equal(pool(x, [2, 2], [4, 4], samples)[0], pool(x, [2, 2], [4, 4], samples)[0])
+    ops.resolve("aten", ("fractional_max_pool3d", "default"))
+    with pytest.raises(ops.OperatorRefused, match="draws random numbers"):
+        ops.resolve("functional", ("fractional_max_pool2d",))
+
+
 def test_no_operator_of_torch_that_writes_is_reachable() -> None:
     """Every allowed name has a schema that writes nothing, or is a listed composite."""
     for space, owner in (("torch", torch), ("functional", F)):

@@ -47,3 +47,15 @@ def test_numbers_of_the_host_are_told_apart():
     reference = ReferenceModel(TaskModule("drawn.py", source))
     told = reference.run(tree_from_torch(reference.file.inputs(3, None)), states.build(reference.model()))[2]
     assert told["random"] and told["host_random"]
+
+
+def test_a_draw_that_this_shape_does_not_show():
+    """A program may draw as the module does, but need not: no generator is asked for."""
+    source = (
+        "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+        "        return x + torch.rand(1)[: x.shape[0] - 1]\n\n\ndef get_inputs():\n    return [torch.randn(SIZE)]\n"
+    )
+    for size, shows in ((1, False), (2, True)):
+        reference = ReferenceModel(TaskModule("drawn.py", source.replace("SIZE", str(size))))
+        told = reference.run(tree_from_torch(reference.file.inputs(3, None)), states.build(reference.model()))[2]
+        assert told["random"] and not told["host_random"] and bool(told["generator"]) is shows

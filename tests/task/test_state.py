@@ -32,6 +32,8 @@ def test_plain_objects_and_modes(load):
     state = load("attributes").init_state(0)
     attrs = state["attrs"]
     assert attrs["config.heads"] == 4 and attrs["eps"] == 1e-5 and attrs["nothing"] is None
+    assert attrs["options.scale"] == 0.5 and attrs["options.chunks"] == (2, 3)
+    assert not any(name.startswith("kind") for name in attrs)
     assert attrs["shape"] == (3, (4, 5)) and "fn" not in attrs
     assert attrs["stack.0.stride"] == (2, 2) and attrs["stack.0.padding"] == (0, 0)
     assert state["modules"]["stack"]["len"] == 2 and state["training"] is False and attrs["training"] is False

@@ -57,6 +57,11 @@ FAMILY = {
     "hard gumbel softmax": ("", "return F.gumbel_softmax(x, hard=True)", ROWS),
     "randint": ("self.e = nn.Embedding(7, 33)", "return x + self.e(torch.randint(0, 7, (x.shape[0],)))", ROWS),
     "randperm": ("", "return torch.relu(x[:, torch.randperm(x.shape[1])])", ROWS),
+    "windows that small shapes leave in place": (
+        "self.p = nn.FractionalMaxPool2d(3, output_ratio=(0.5, 0.5))",
+        "return torch.relu(self.p(x))",
+        "torch.randn(3, 2, 26, 23)",
+    ),
     "multinomial": ("", "return x.gather(-1, torch.multinomial(torch.softmax(x, -1), 3))", ROWS),
     "rrelu": ("self.r = nn.RReLU()", "return self.r(x) * 2", ROWS),
     "attention": (

@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 _TORCH = re.compile(r"[\\/](torch|sympy)[\\/]")
 _TYPICAL = (2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 20, 24, 30, 32, 36, 48, 60, 64, 96)
 _TRIES = 300
+_MOST_SIZES = 2048
+"""Sizes above and below the captured one at which a relation is tried."""
 _NO_END = 1 << 62
 """A slice whose end is larger goes to the last element."""
 
 
-def assumptions(guards: Sequence[Any], spell: Callable[[Any], str]) -> list[str]:
+def assumptions(
+    guards: Sequence[Any], spell: Callable[[Any], str], captured: Mapping[str, int] | None = None
+) -> list[str]:
     """Conditions in the plan's language, from a ShapeEnv's `guards`; spell gives a size's text, or raises ValueError.
 
-    Kept are the task's own branches on sizes, and equal sizes wherever they do not follow from the rest.
+    Kept are the task's own branches on sizes, and equal sizes wherever they do not follow from the rest. captured: the
+    sizes at capture by their text; near them lie the sizes at which a relation of rounded fractions holds.
     """
     own: list[str] = []
     equal: list[str] = []
@@ -32,6 +37,8 @@ def assumptions(guards: Sequence[Any], spell: Callable[[Any], str]) -> list[str]
         try:
             text = _condition(relation, spell)
         except (ValueError, AttributeError):
+            if _is_own(guard) or getattr(relation, "rel_op", "") == "==":
+                own += _spans(relation, spell, captured or {})
             continue
         if _is_own(guard):
             own.append(text)
@@ -45,6 +52,37 @@ def assumptions(guards: Sequence[Any], spell: Callable[[Any], str]) -> list[str]
         if _follows(text, [*given, *own, *rest]):
             equal = rest
     return list(dict.fromkeys([*own, *equal]))
+
+
+def _spans(relation: Any, spell: Callable[[Any], str], captured: Mapping[str, int]) -> list[str]:
+    """Bounds of the sizes of a relation that has no text in the plan's language, such as int(0.3 * size) == 9.
+
+    Of one size the run around its captured value in which the relation holds; several sizes are those at capture.
+    """
+    try:
+        names = {symbol: spell(symbol) for symbol in sorted(relation.free_symbols, key=str)}
+    except ValueError:  # a size that no input gives
+        return []
+    if not names or any(name not in captured for name in names.values()):
+        return []
+    if len(names) > 1:
+        return [f"{name} == {captured[name]}" for name in names.values()]
+    ((symbol, name),) = names.items()
+    first = last = captured[name]
+    while first > 0 and captured[name] - first < _MOST_SIZES and _holds_at(relation, symbol, first - 1):
+        first -= 1
+    while last - captured[name] < _MOST_SIZES and _holds_at(relation, symbol, last + 1):
+        last += 1
+    if first == last:
+        return [f"{name} == {first}"]
+    return [*([f"{name} >= {first}"] if first else []), f"{name} <= {last}"]
+
+
+def _holds_at(relation: Any, symbol: Any, size: int) -> bool:
+    try:
+        return bool(relation.subs(symbol, size) == True)  # noqa: E712  # a sympy truth is no bool
+    except ArithmeticError:
+        return False
 
 
 def slice_bounds(nodes: Iterable[Any], spell: Callable[[Any], str]) -> list[str]:

@@ -249,7 +249,8 @@ class _Exported(Builder):
             return []
         nodes = self.exported.graph.nodes
         bounds = [*slice_bounds(nodes, self._expression), *split_counts(nodes, self._expression)]
-        return list(dict.fromkeys([*assumptions(env.guards, self._expression), *bounds]))
+        captured = {symbol.name: symbol.hint for symbol in self.symbols}
+        return list(dict.fromkeys([*assumptions(env.guards, self._expression, captured), *bounds]))
 
     def _expression(self, expression: Any) -> str:
         """A size as text; ValueError where it holds a symbol that no input gives."""

@@ -45,7 +45,10 @@ class AnswerForm(StrEnum):
 
 
 Suite = Annotated[
-    Path, typer.Argument(help="Folder of tasks: *.py and levelN/*.py; or a suite's file or name.", metavar="DIR")
+    Path,
+    typer.Argument(
+        help="Folder of tasks: *.py and levelN/*.py; one task's file; or a suite's file or name.", metavar="DIR"
+    ),
 ]
 Candidates = Annotated[
     Path | None,

@@ -252,12 +252,13 @@ class TaskHandle:
         float64 too, random operators draw in the dtypes that the module itself gives them. close: the narrowest float
         dtype of the task; indices in float64 outputs that were chosen among elements equal up to its rounding are then
         out of range (task/host/ties.py). rounding: (seed, how many roundings) by which the results of sums are moved in
-        float64 (task/host/rounded_sums.py); needs `close`. info: seconds; random (another seed gives other outputs);
-        host_random (by Python's or NumPy's generator); seeds_itself (torch's generator is the same afterwards under
-        every seed); generator (digest of torch's generator afterwards); aliases: [output leaf, "inputs[0]" |
-        "params.weight" | "buffers.x" | earlier output] that share memory; mutated_inputs: paths, with `inputs_after` if
-        there are any; reference_dtype: "native" where float64 does not run. Raises TaskError where forward raises, dies
-        or takes too long.
+        float64 (task/host/rounded_sums.py); needs `close`. info: seconds; random (it draws from torch's generator, or
+        another seed gives other outputs); host_random (other outputs by Python's or NumPy's generator); seeds_itself
+        (torch's generator is the same afterwards under every seed); generator (digest of torch's generator afterwards,
+        "" where the outputs are the same under another seed); aliases: [output leaf, "inputs[0]" | "params.weight" |
+        "buffers.x" | earlier output] that share memory; mutated_inputs: paths, with `inputs_after` if there are any;
+        reference_dtype: "native" where float64 does not run. Raises TaskError where forward raises, dies or takes too
+        long.
         """
         header: dict[str, Any] = {"dtype": dtype, "close": close, **({} if draw is None else {"seed": draw})}
         header |= {} if rounding is None else {"rounding": rounding}

@@ -1,36 +1,31 @@
 """Other shapes for a task: which sizes may change together, and to what. Does not import torch.
 
 Sizes that are equal across the inputs usually are one symbol (a batch, a sequence length), so they change together; a
-group that cannot is split by dimension. Only the reference knows which choices are valid: the probe runs it, on shapes
-alone where possible, so that a query needs no arithmetic.
+group that cannot is split by dimension, then by which of a tensor's equal dimensions it is (task/size_ties.py). What
+does not change even so may be tied to a multiple of it (an image and its enlargement). Only the reference knows which
+choices are valid: the probe runs it, on shapes alone where possible, so that a query needs no arithmetic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, repeat
 from math import prod
 
 from hipwright.records import content_key
+from hipwright.task.size_ties import Place, SharedSize, across, multiples, partitions
+
+__all__ = ["Probe", "ShapeSpace", "Shapes", "SharedSize", "elements", "shape_name"]
 
 Shapes = tuple[tuple[int, ...], ...]
-Place = tuple[int, int]  # (tensor leaf, dimension)
 Probe = Callable[[Shapes], int | None]
 """Elements of inputs and outputs together at these shapes; None where the reference refuses them."""
 
 _QUESTIONS = 300  # probes per task
+_TIES_UNTIL, _TIED_SIZES = 150, 3  # probes after which ties are not sought, and sizes tried for each
 _DERIVED_ELEMENTS = 1 << 16
 _ROUND = (32, 16, 8, 4, 2)
-
-
-@dataclass(frozen=True)
-class SharedSize:
-    """Places that hold one size."""
-
-    size: int
-    places: tuple[Place, ...]
 
 
 class ShapeSpace:
@@ -42,15 +37,28 @@ class ShapeSpace:
         self._answers: dict[Shapes, int | None] = {}
         self.symbols = tuple(self._free())
 
-    def parts(self) -> Iterator[ShapeSpace]:
-        """This space, then those in which one symbol keeps its size, then those in which one alone changes."""
+    def parts(self, *, ties: bool = False) -> Iterator[ShapeSpace]:
+        """This space, then those in which one symbol keeps its size, then those in which one alone changes.
+
+        ties: before the last, those in which a size and a multiple of it change together, which shapes alone may not
+        ask for.
+        """
         yield self
-        subsets = [[s for s in self.symbols if s != kept] for kept in self.symbols]
-        subsets += [[symbol] for symbol in self.symbols] if len(self.symbols) > 2 else []
-        for symbols in filter(None, subsets):
+        subsets = [*_but_one(self.symbols)]
+        for symbols in self._tied_symbols() if ties else ():
+            subsets += [symbols, *_but_one(symbols)]
+        subsets += [(symbol,) for symbol in self.symbols] if len(self.symbols) > 2 else []
+        for symbols in filter(None, dict.fromkeys(subsets)):
             part = copy(self)  # the results of the probes are shared
-            part.symbols = tuple(symbols)
+            part.symbols = symbols
             yield part
+
+    def _tied_symbols(self) -> Iterator[tuple[SharedSize, ...]]:
+        """The symbols, two of which have become multiples of one size."""
+        places = {s.size: s.places for s in self.symbols if not s.factors}
+        for small, large in multiples(places):
+            others = [s for s in self.symbols if s.factors or s.size not in (small, large)]
+            yield from ((*tied, *others) for tied in self._ties(small, large, places))
 
     def smallest(self, limit: int) -> Shapes | None:
         """The smallest other shapes, under `limit` elements or, where a fixed size prevents that, 16, 64 or 256 times
@@ -77,16 +85,37 @@ class ShapeSpace:
     def _free(self) -> Iterator[SharedSize]:
         if self.cost(self.given) is None:
             return
-        sizes = sorted({size for shape in self.given for size in shape if size > 1}, reverse=True)
-        for size in sizes:
-            places = tuple(
-                (leaf, dim) for leaf, shape in enumerate(self.given) for dim, n in enumerate(shape) if n == size
-            )
-            for group in _partitions(places):
-                free = [symbol for part in group if self._changes(symbol := SharedSize(size, part))]
-                if free:
-                    yield from free
-                    break
+        places: dict[int, list[Place]] = {}
+        for leaf, shape in enumerate(self.given):
+            for dim, size in enumerate(shape):
+                places.setdefault(size, []).append((leaf, dim))
+        fixed: dict[int, tuple[Place, ...]] = {}
+        for size in sorted(filter(lambda n: n > 1, places), reverse=True):
+            group = tuple(places[size])
+            candidates = [*([SharedSize(size, part) for part in parts] for parts in partitions(group))]
+            candidates += [[SharedSize(size, part)] for part in (*across(group), *((place,) for place in group))]
+            found = next((free for parts in candidates if (free := list(filter(self._changes, parts)))), None)
+            if found is None:
+                fixed[size] = group
+            yield from found or ()
+        yield from self._tied(fixed)
+
+    def _tied(self, fixed: dict[int, tuple[Place, ...]]) -> Iterator[SharedSize]:
+        """Symbols of sizes that change only with a multiple of them. fixed: the sizes that do not change alone."""
+        done: set[int] = set()
+        for small, large in multiples(fixed):
+            if done & {small, large} or len(self._answers) > _TIES_UNTIL:
+                continue
+            found = next((tied for tied in self._ties(small, large, fixed) if all(map(self._changes, tied))), ())
+            done |= {small, large} if found else set()
+            yield from found
+
+    def _ties(self, small: int, large: int, places: dict[int, tuple[Place, ...]]) -> Iterator[tuple[SharedSize, ...]]:
+        """Guesses of which places of two sizes change together, the finest first."""
+        for parts in reversed(list(partitions((*places[small], *places[large])))):
+            factors = [tuple(self.given[leaf][dim] // small for leaf, dim in part) for part in parts]
+            if all(set(row) == {1, large // small} for row in factors):
+                yield tuple(SharedSize(small, part, row) for part, row in zip(parts, factors, strict=True))
 
     def split(self) -> list[SharedSize]:
         """The symbols, those of equal sizes in different dimensions apart where the reference lets each change alone.
@@ -95,21 +124,23 @@ class ShapeSpace:
         """
         found: list[SharedSize] = []
         for symbol in self.symbols:
-            parts = [SharedSize(symbol.size, part) for group in list(_partitions(symbol.places))[1:] for part in group]
-            found += parts if parts and all(self._changes(part) for part in parts) else [symbol]
+            others = [] if symbol.factors else list(partitions(symbol.places))[1:]
+            split = ([SharedSize(symbol.size, part) for part in parts] for parts in others)
+            found += next((parts for parts in split if all(map(self._changes, parts))), [symbol])
         return found
 
     def _changes(self, symbol: SharedSize) -> bool:
         # a size of 1 alone would show nothing: it broadcasts against parameters that it does not fit
         others = [n for n in (*_near(symbol.size, symbol.size), symbol.size + 1) if n > 1]
+        others = others[:_TIED_SIZES] if symbol.factors else others
         return any(self.cost(self.put({symbol: n})) is not None for n in others)
 
     def put(self, sizes: dict[SharedSize, int]) -> Shapes:
         """The given shapes with other sizes for some symbols."""
         shapes = [list(shape) for shape in self.given]
         for symbol, size in sizes.items():
-            for leaf, dim in symbol.places:
-                shapes[leaf][dim] = size
+            for (leaf, dim), factor in zip(symbol.places, symbol.factors or repeat(1), strict=False):
+                shapes[leaf][dim] = size * factor
         return tuple(tuple(shape) for shape in shapes)
 
     # ---------------------------------------------------------------- choices
@@ -179,12 +210,9 @@ class ShapeSpace:
         return list(dict.fromkeys(valid))[:4]
 
 
-def _partitions(places: Sequence[Place]) -> Iterator[list[tuple[Place, ...]]]:
-    """All places together; by dimension. Never one tensor alone, which the reference may broadcast unintentionally."""
-    yield [tuple(places)]
-    dims = sorted({dim for _, dim in places})
-    if len(dims) > 1:
-        yield [tuple(p for p in places if p[1] == dim) for dim in dims]
+def _but_one(symbols: tuple[SharedSize, ...]) -> Iterator[tuple[SharedSize, ...]]:
+    """The symbols without each of them."""
+    return (tuple(s for s in symbols if s != kept) for kept in symbols)
 
 
 def _near(target: int, below: int) -> list[int]:

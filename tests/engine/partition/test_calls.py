@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hipwright.engine import explain, space, write
+from hipwright.engine import author, explain, space, write
 from hipwright.engine.templates import registry as calls
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
@@ -196,3 +196,16 @@ def test_a_library_call_reads_a_slice_along_any_dimension(dim: int) -> None:
     choices = {key: "library" for key in space(captured(Op(looked_up), [x])) if key.startswith("call:")}
     text = check(Op(looked_up), [x], choices=choices, library=["aten.matmul.default"])
     assert "torch.matmul(" in text
+
+
+@pytest.mark.parametrize("pool", [F.avg_pool2d, F.avg_pool1d])
+def test_an_operand_stored_for_a_refused_kernel_is_stored_for_the_library(pool: Any) -> None:
+    """A window operator stores a costly operand before its kernel is refused; the library's call reads it anew."""
+    x = torch.randn(6, 5, 9, generator=torch.Generator().manual_seed(4))
+    index = torch.randint(0, 6, (4, 5, 9), generator=torch.Generator().manual_seed(5))
+    model = Op(lambda x, index: pool(x.exp().gather(0, index), 2, 1, 1, True, True))
+    graph = captured(model, [x, index])
+    made = author(graph, {key: "generic" for key in space(graph) if key.startswith("call:")})
+    assert len(made.explanation["library"]) == 1
+    expected, native, _ = reference(model, [x, index])
+    compare(run(made.program, model, [x, index])[0], expected, native)

@@ -123,6 +123,36 @@ def nested(m: Cells, x: torch.Tensor, h: torch.Tensor) -> Any:
     return h
 
 
+def two_back(m: Cells, x: torch.Tensor, h: torch.Tensor) -> Any:
+    seen = [h, h * 2]
+    for t in range(x.shape[0]):
+        seen.append(torch.tanh(m.a(x[t]) + m.b(seen[-1]) - 0.25 * seen[-2]))
+    return torch.stack(seen, 1)
+
+
+def only_three_back(m: Cells, x: torch.Tensor, h: torch.Tensor) -> Any:
+    seen = [h, h * 2, h - 1]
+    for t in range(x.shape[0]):
+        seen.append(torch.tanh(m.b(seen[-3]) + x[t]))
+    return torch.stack(seen[-3:])
+
+
+def two_histories(m: Cells, x: torch.Tensor, h: torch.Tensor) -> Any:
+    high, low = [h, h * 2], [h - 1, h * 3, h]
+    for t in range(x.shape[0]):
+        high.append(torch.tanh(m.a(low[-3]) + torch.softmax(high[-2], -1)))
+        low.append(torch.tanh(m.b(low[-2]) + high[-1] + x[t]))
+    return torch.stack(low), high[-1]
+
+
+def back_and_first(m: Cells, x: torch.Tensor, h: torch.Tensor) -> Any:
+    seen = []
+    for t in range(x.shape[0]):
+        old = seen[-4] if t >= 4 else h
+        seen.append(torch.tanh(m.b(old) + x[t]))
+    return torch.stack(seen)
+
+
 ROLLED = {
     stacked: 1,
     both_ways: 2,
@@ -134,6 +164,10 @@ ROLLED = {
     some: 1,
     windows: 1,
     nested: 2,
+    two_back: 1,
+    only_three_back: 1,
+    two_histories: 1,
+    back_and_first: 1,
 }
 
 
@@ -190,7 +224,7 @@ def test_a_loop_is_a_loop_of_the_plan(body: Callable[..., Any]) -> None:
     check(model, draw())
 
 
-@pytest.mark.parametrize("body", [stacked, two_layers, some], ids=lambda b: b.__name__)
+@pytest.mark.parametrize("body", [stacked, two_layers, some, two_histories], ids=lambda b: b.__name__)
 def test_loops_of_half_types_and_of_library_calls_are_right(body: Callable[..., Any]) -> None:
     check(Cells(body).to(torch.bfloat16), draw(torch.bfloat16))
     model, inputs = Cells(body), draw()

@@ -1,3 +1,4 @@
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
@@ -5,10 +6,17 @@ import torch
 import torch.nn as nn
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    scale: float
+    chunks: tuple = (2, 3)
+
+
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
         self.config = SimpleNamespace(heads=4, name="x")
+        self.options, self.kind = Options(0.5), Options
         self.eps = np.float64(1e-5)
         self.nothing = None
         self.shape = (3, (4, 5))

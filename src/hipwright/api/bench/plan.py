@@ -24,7 +24,8 @@ Mode = Literal["strict", "kernelbench"]
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """A benchmark to run. suite: a folder of tasks, KernelBench's levels included, or a suite's file or name.
+    """A benchmark to run. suite: a folder of tasks, KernelBench's levels included, one task's file, or a suite's
+    file or name.
 
     candidates: a folder of programs named like their tasks; models: language models whose samples are judged; without
     both the engine searches with `budget` evaluations a task. gpus: "all" or numbers like "0,1". out: the folder of
@@ -101,7 +102,7 @@ def plan_benchmark(request: BenchRequest) -> BenchmarkRun:
     """The entries of a benchmark and the rows of an earlier run. Raises BadInput for folders that cannot be used."""
     gpus = chosen_gpus(request)
     where = ",".join(sorted({gpu.name for gpu in gpus}))
-    tasks = find_tasks(request.suite, request.level)
+    tasks = _tasks(request)
     matched = match_candidates(request.candidates, tasks) if request.candidates is not None else None
     entries = []
     for task in tasks:
@@ -119,6 +120,17 @@ def plan_benchmark(request: BenchRequest) -> BenchmarkRun:
             f"{request.out} already holds a benchmark", hint="--resume goes on with it, or choose another --out"
         )
     return BenchmarkRun(request, entries, store, gpus, matched.strangers if matched else [])
+
+
+def _tasks(request: BenchRequest) -> list[BenchTask]:
+    """The tasks of the suite; a file is a folder of one."""
+    file = request.suite
+    if file.suffix != ".py" or not file.is_file():
+        return find_tasks(file, request.level)
+    if request.level is not None:
+        raise BadInput(f"{file} is one task, which has no levels", hint="leave --level out")
+    number = file.stem.partition("_")[0]
+    return [BenchTask(file.stem, file, None, int(number) if number.isdecimal() else None)]
 
 
 def chosen_gpus(request: BenchRequest) -> list[GpuInfo]:

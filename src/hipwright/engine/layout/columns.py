@@ -16,12 +16,15 @@ from hipwright.engine.layout.pointwise import (
 from hipwright.engine.layout.reductions import ReductionPlanner
 from hipwright.engine.templates.access import linear
 from hipwright.engine.templates.rows.layout import RowLayout
+from hipwright.engine.templates.rows.long_sums import LONG_CHAIN
 
 MOST_COLUMN_BLOCKS = 528
 """Blocks that share a column at most: with 40 registers a thread, four blocks of 256 threads run on each multiprocessor
 of an H200, and twice as many take a second, half-empty round."""
 MANY_COLUMNS = DEVICE_THREADS
 """Vectors of columns with which one thread each occupies the device: lanes need not share a column."""
+MOST_COOPERATING = 2 * MOST_COOP_BLOCKS
+"""Blocks that share one column by default at most."""
 SHORT_COLUMN = 1280
 """Rows that the 64 threads down a column of a block of 512 sum in a few steps each."""
 SHORT_SEGMENT, GATHERED_ROWS = 64, 8
@@ -61,12 +64,14 @@ def columns(plan: ReductionPlanner, registers: bool) -> RowLayout:
         default = blocks < FEW_BLOCKS and shares >= 2
         if plan.choose(f"cooperative:{plan.body.name}", (False, True), default):
             layout.blocks = _cooperates(plan, blocks, max(shares, 2))
+            lanes *= min(max(shares, 2), MOST_COOPERATING)
+    layout.long_sums = plan.length // lanes >= LONG_CHAIN
     return layout
 
 
 def _cooperates(plan: ReductionPlanner, blocks: int, shares: int) -> str:
     """The knob of the blocks that share a column."""
-    default = min(shares, 2 * MOST_COOP_BLOCKS)
+    default = min(shares, MOST_COOPERATING)
     return plan.knob("COOP_BLOCKS", default, more=even_block_counts(blocks) | {default})
 
 

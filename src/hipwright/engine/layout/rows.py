@@ -25,6 +25,7 @@ from hipwright.engine.layout.pointwise import (
 from hipwright.engine.layout.reductions import ReductionPlanner
 from hipwright.engine.templates.base import depends
 from hipwright.engine.templates.rows.layout import KEPT_VALUES, RowLayout
+from hipwright.engine.templates.rows.long_sums import LONG_CHAIN
 from hipwright.engine.templates.rows.reducers import levels, pairs
 
 MAPPINGS = ("block", "lanes", "columns")
@@ -143,6 +144,8 @@ class RowPlanner(ReductionPlanner):
         layout.rest_items = "1" if once else layout.items
         if row.cooperative:
             self._cooperate(layout, registers, row.extent % (threads * row.vec * items) > 0)
+        share = threads * (self._cooperative_block_count() if row.cooperative else 1)
+        layout.long_sums = self.length // share >= LONG_CHAIN
         layout.prefetch = self.rows * self.length <= 4 * DEVICE_ELEMENTS
         layout.prefetch_shared = self._fits_device() and row.vec * items <= 16
         layout.one_block = self._fits_device() and self.rows * threads <= DEVICE_THREADS // 2

@@ -21,7 +21,7 @@ def loop_call(
     row by row, if it is not a tensor already.
     """
     call = LoopCall(node, "", body=body, inner=inner)
-    by_kernels, by_calls = kernel_reads(inner), library_reads(inner)
+    by_kernels, by_calls = _handed(body, kernel_reads(inner)), _handed(body, library_reads(inner))
     for name, argument in zip(body.given, node.args[0], strict=True):
         source = argument["node"]
         value = state.values[source]
@@ -36,6 +36,14 @@ def loop_call(
         call.read_by_kernels.add(value.buffer)
     state.out.calls.append(call)
     return call
+
+
+def _handed(body: LoopBody, read: set[str]) -> set[str]:
+    """With the carried inputs that become others which are read, some steps later."""
+    found = set(read)
+    for name, value in body.carried.items():  # the oldest first
+        found |= {value} if name in found and value in body.carried else set()
+    return found
 
 
 def kernel_reads(lowered: Lowered) -> set[str]:

@@ -121,11 +121,12 @@ class Lowering(LoweringState):
             return
         if kind in TRANSPOSES:
             self._store_before_transpose(node.args[0]["node"], node.name)
-        before = len(self.c.items)
+        before, given = len(self.c.items), {name: self.values[name] for name in references(list(node.args))}
         try:
             value = self._lower(node)
         except NotLowered as why:
             self.c.rollback(before)
+            self.values |= given  # some may have been stored for it
             self.library.add(node, str(why))
             return
         self.out.in_hip[node.name] = kind

@@ -216,7 +216,7 @@ class PlanWriter:
         handed = [(name, value) for name, value in loop.carried.items() if name in call.refs]
         for name, _ in handed:
             self._line(f"{body.name(name)} = {self.name(call.refs[name])}")
-        tail = [f"{body.name(name)} = {body.name(outputs[value])}" for name, value in handed]
+        tail = [f"{body.name(name)} = {body.name(outputs.get(value, value))}" for name, value in handed]
         behind = []
         for value, whole in zip(loop.collected, call.outputs[len(loop.last) :], strict=True):
             buffer = outputs[value]

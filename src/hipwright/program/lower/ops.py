@@ -222,7 +222,7 @@ def _restricted(spelled: str, found: Op, packet: Any, allow_random: bool) -> Op:
     names = _argument_names(found, packet)
     call = found
     random = _is_random(packet) or any(n in names for n in ("dropout_p",)) or _dropout_like(found)
-    if random and not allow_random:
+    if random and not allow_random and not _is_given_draws(spelled, packet):
         if not any(n in names for n in _SWITCHES):
             raise OperatorRefused(f"{spelled} draws random numbers, and this task draws none")
         call = _no_draw(spelled, call, names)
@@ -237,6 +237,12 @@ def _is_random(packet: Any) -> bool:
         return False
     tag = torch.Tag.nondeterministic_seeded
     return any(tag in getattr(packet, overload).tags for overload in packet.overloads())
+
+
+def _is_given_draws(spelled: str, packet: Any) -> bool:
+    """Whether an operator takes as an argument what was drawn for it, whatever its tag says."""
+    schemas = _schemas(packet) if packet is not None and spelled.startswith("torch.ops.") else []
+    return any(argument.name == "random_samples" for schema in schemas for argument in schema.arguments)
 
 
 def _dropout_like(found: Op) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, Literal
 
 import torch
@@ -18,7 +18,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from hipwright.program.lower.trace import OpTrace
 from hipwright.task.host import state as states
+from hipwright.task.host.leaves import elements_of
 from hipwright.task.host.load import MODULE, TaskModule
+from hipwright.task.host.made_elements import MadeElements
 from hipwright.torchio import map_torch
 
 How = Literal["meta", "fake"]
@@ -43,9 +45,9 @@ class MetaModel:
             inputs: list[Any] = map_torch(self.file.inputs(seed, group), without_data)
             return inputs
 
-    def outputs(self, inputs: Sequence[Any], how: How = "meta") -> Any:
-        """forward's outputs without data."""
-        return self._call(inputs, how, nullcontext())
+    def outputs(self, inputs: Sequence[Any], how: How = "meta", made: MadeElements | None = None) -> Any:
+        """forward's outputs without data. made: counts what is made on the way."""
+        return self._call(inputs, how, *filter(None, (made,)))
 
     def operators(self, inputs: Sequence[Any], how: How) -> tuple[list[dict[str, Any]], Any]:
         """(operators as hipwright.program.lower.trace.OpTrace records them, outputs)."""
@@ -54,23 +56,23 @@ class MetaModel:
         return trace.ops, outputs
 
     def operations(self, inputs: Sequence[Any]) -> tuple[float, Any]:
-        """(arithmetic operations of the products and convolutions in forward, outputs)."""
-        counter = _operation_counter()
-        outputs = self._call(inputs, "meta", counter)
-        return float(counter.get_total_flops()), outputs
+        """(arithmetic operations of the products and convolutions in forward, outputs).
 
-    def _call(self, inputs: Sequence[Any], how: How, watch: AbstractContextManager[Any]) -> Any:
+        Where a tensor on the way is huge, what making all of them costs is added.
+        """
+        counter, made = _operation_counter(), MadeElements()
+        outputs = self._call(inputs, "meta", counter, made)
+        return float(counter.get_total_flops()) + made.operations(elements_of(inputs) + elements_of(outputs)), outputs
+
+    def _call(self, inputs: Sequence[Any], how: How, *watches: AbstractContextManager[Any]) -> Any:
         model = self._model(how)
         run: Callable[[list[Any]], Any] = lambda args: self.file.guarded(lambda: model(*args), "forward")  # noqa: E731
         if how == "meta":
             with torch.no_grad(), torch.device("meta"):
-                arguments = map_torch(list(inputs), without_data)
-                with watch:
-                    return run(arguments)
+                return _watched(run, map_torch(list(inputs), without_data), watches)
         with torch.no_grad(), _fake_mode():
             arguments = map_torch(list(inputs), lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype))
-            with watch:
-                return run(arguments)
+            return _watched(run, arguments, watches)
 
     def _model(self, how: How) -> torch.nn.Module:
         """A new model. Moving it does not count as work of the model."""
@@ -85,6 +87,13 @@ class MetaModel:
             model = self.file.model(0)
             states.to_meta(model)
             return model
+
+
+def _watched(run: Callable[[Any], Any], arguments: Any, watches: Sequence[AbstractContextManager[Any]]) -> Any:
+    with ExitStack() as entered:
+        for watch in watches:
+            entered.enter_context(watch)
+        return run(arguments)
 
 
 def _operation_counter() -> FlopCounterMode:

@@ -103,15 +103,15 @@ class ReferenceModel:
         outputs, buffers = run.outputs(), run.buffers()
         # under another seed
         other = _Run(start, exact=run.exact, seed=run.seed + 1, forms=run.forms) if run.drew else None
-        # that a reference draws does not suffice: dropout with p = 0 may draw
-        random = other is not None and not _same((outputs, buffers), (other.outputs(), other.buffers()))
+        # dropout with p = 0 draws for nothing, and a draw may change other shapes' outputs only
+        depends = other is not None and not _same((outputs, buffers), (other.outputs(), other.buffers()))
         info: dict[str, Any] = {
             "seconds": run.seconds,
             "aliases": run.aliases(),
-            "random": random,
-            "host_random": random and run.drew == "host",
+            "random": depends or run.drew == "torch",
+            "host_random": depends and run.drew == "host",
             "seeds_itself": other is not None and run.drew == "torch" and run.generator == other.generator,
-            "generator": run.generator,
+            "generator": run.generator if depends else "",
             "mutated_inputs": run.mutated(),
             "reference_dtype": "float64" if exact else "native",
         }

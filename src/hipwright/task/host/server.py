@@ -113,10 +113,10 @@ class TaskHost:
         return {"workloads": [workload.to_dict() for workload in found if workload is not None]}, None
 
     def space(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
-        """{"given": the first workload's shapes, "symbols": [[size, places], ...] that may change together}."""
+        """{"given": the first workload's shapes, "symbols": [[size, places], ...] of equal sizes that may change."""
         _phase("deriving other shapes")
         space = self._shape_space()
-        return {"given": space.given, "symbols": [[one.size, one.places] for one in space.split()]}, None
+        return {"given": space.given, "symbols": [[s.size, s.places] for s in space.split() if not s.factors]}, None
 
     def accepted(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
         """{"workload": that of header["shapes"], "elements": of inputs and outputs}.
@@ -196,7 +196,7 @@ class TaskHost:
             affordable = self.affordable(given, None)
             probe = ShapeProbe(self.meta_model, given, self.draw, self.forward, affordable=affordable)
             whole = sizes.ShapeSpace(shapes_of(given), probe)
-            self._space = next((space for space in whole.parts() if self._holds(space)), whole)
+            self._space = next((space for space in whole.parts(ties=True) if self._holds(space)), whole)
         return self._space
 
     def _holds(self, space: sizes.ShapeSpace) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -117,10 +117,20 @@ def _attributes(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
     for name, value in vars(module).items():
         if name in _INTERNAL:
             continue
-        if is_dataclass(value) or isinstance(value, types.SimpleNamespace):
-            yield from ((f"{name}.{key}", item) for key, item in _plain_items(vars(value)))
+        if (held := _held(value)) is not None:
+            yield from ((f"{name}.{key}", item) for key, item in _plain_items(held))
         else:
             yield from _plain_items({name: value})
+
+
+def _held(value: Any) -> dict[str, Any] | None:
+    """What a record holds by name, with slots or without; None for another value, a class of records included."""
+    if isinstance(value, types.SimpleNamespace):
+        return vars(value)
+    if isinstance(value, type) or not is_dataclass(value):
+        return None
+    slots = {one.name: getattr(value, one.name) for one in fields(value) if hasattr(value, one.name)}
+    return {**slots, **getattr(value, "__dict__", {})}
 
 
 def _plain_items(items: Any) -> Iterator[tuple[str, Any]]:

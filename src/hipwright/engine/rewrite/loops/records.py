@@ -17,7 +17,8 @@ class LoopBody:
 
     graph: its inputs are what it reads from outside, under the names of `given`, and its outputs everything that
     anybody reads. step: the name that sizes of the graph have for the number of the step, from 1 to `steps`.
-    carried: {input: the value that the next step finds there}. last: values of the last step that are read afterwards.
+    carried: {input: the value that the next step finds there}: a value of the step or another carried input, which then
+    comes later. last: values of the last step that are read afterwards.
     collected: values of which every step's is read afterwards, stacked along a new first dimension.
     """
 

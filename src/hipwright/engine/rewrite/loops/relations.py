@@ -1,6 +1,6 @@
 """Whether a run of nodes is a loop: what each argument of a step's nodes is, in every step alike.
 
-An argument is a value of the same step, a value of the step before, a value from outside that is the same for all, or a
+An argument is a value of the same step, a value of a step before, a value from outside that is the same for all, or a
 place of such a value along a dimension that moves by the same distance with every step.
 """
 
@@ -13,6 +13,9 @@ from hipwright.capture.graph import Meta, Node, references, several
 from hipwright.engine.rewrite.loops.repetition import LEAST_STEPS, Parts, PeriodicRun
 from hipwright.engine.rewrite.steps import Steps
 
+MOST_BACK = 8
+"""Steps back that a step may read."""
+
 
 @dataclass(frozen=True)
 class Inside:
@@ -23,10 +26,11 @@ class Inside:
 
 @dataclass(frozen=True)
 class Before:
-    """The value of node number `node` in the step before; `start` is what the first step reads."""
+    """The value of node number `node`, `back` steps before; `starts` is what the first `back` steps read, in order."""
 
     node: int
-    start: str = ""
+    back: int
+    starts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,11 +98,12 @@ class Relations:
 
     def _relation(self, first: int, period: int, node: int, names: Sequence[str]) -> tuple[Relation | None, int]:
         """(what an argument of a node is, the number of steps from the first on for which that is so)."""
+        later = self._of(first, period, MOST_BACK, names[MOST_BACK])
+        if isinstance(later, Before):
+            return self._handed(first, period, later, names)
         second = self._of(first, period, 1, names[1])
-        relation: Relation | None = second
-        if isinstance(second, Before):
-            relation = Before(second.node, names[0]) if self._starts(first, second.node, names[0]) else None
-        elif isinstance(second, Outside) and len(set(names[:3])) > 1:
+        relation: Relation | None = None if isinstance(second, Before) else second
+        if isinstance(second, Outside) and len(set(names[:3])) > 1:
             return self._moving(first, names)
         if relation is None or (isinstance(relation, Inside) and self._of(first, period, 0, names[0]) != relation):
             return None, 0
@@ -109,18 +114,29 @@ class Relations:
                 return relation, k
         return relation, len(names)
 
+    def _handed(self, first: int, period: int, later: Before, names: Sequence[str]) -> tuple[Relation | None, int]:
+        """(the relation of names that are a value of `later.back` steps before, the number of steps)."""
+        starts = tuple(names[: later.back])
+        if not all(self._starts(first, later.node, name) for name in starts):
+            return None, 0
+        relation = Before(later.node, later.back, starts)
+        for k in range(later.back, len(names)):
+            if self._of(first, period, k, names[k]) != later:
+                return relation, k
+        return relation, len(names)
+
     def _of(self, first: int, period: int, step: int, name: str) -> Relation | None:
-        """What a name is to a step; None for a value of an earlier step than the one before, or a later node."""
+        """What a name is to a step; None for a value of more than MOST_BACK steps before, or a later node."""
         at = self.place.get(name, -1)
         if at < first:
             return Outside(name)
         number, node = divmod(at - first, period)
         if number == step:
             return Inside(node)
-        return Before(node) if number == step - 1 and self._whole(self.nodes[at]) else None
+        return Before(node, step - number) if 0 < step - number <= MOST_BACK and self._whole(self.nodes[at]) else None
 
     def _starts(self, first: int, node: int, name: str) -> bool:
-        """Whether a value from outside may stand for a node's value of the step before."""
+        """Whether a value from outside may stand for a node's value of a step before."""
         given, wanted = self.views.known.get(name), self.nodes[first + node].outs[0]
         alike = given is not None and wanted is not None and _alike(given, wanted)
         return self.place.get(name, -1) < first and self._single(name) and alike

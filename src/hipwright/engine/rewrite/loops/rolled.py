@@ -117,7 +117,7 @@ def _next(graph: Graph, kept: frozenset[str], *, always: bool) -> Found | None:
     returned = [*references(graph.output), *(m.node for m in graph.mutations)]
     for run in candidates:
         for cut in cuts(nodes, relations.place, run)[:_MOST_CUTS]:
-            for first in (cut, cut + run.period):
+            for first in (cut, cut + run.period, cut + 2 * run.period):
                 found = relations.loop(run, first)
                 if found is not None and (always or _pays(nodes, found)) and _readable(nodes, found, returned):
                     return found
@@ -213,7 +213,7 @@ class _Rolled:
         step = self._free(f"{self.whole.nodes[found.first].name}_step")
         nodes: list[Node] = []
         places: dict[Place, str] = {}
-        carried: dict[tuple[int, str], str] = {}
+        states: dict[tuple[int, tuple[str, ...]], str] = {}
         outside: dict[str, None] = {}
 
         def value(relation: Any) -> Any:
@@ -221,9 +221,10 @@ class _Rolled:
                 outside[relation.name] = None
                 return {"node": relation.name}
             if isinstance(relation, Before):
-                key = relation.node, relation.start
-                carried.setdefault(key, self._free(f"{self._node(relation.node, 0).name}_before_{len(carried)}"))
-                return {"node": carried[key]}
+                for back in range(1, relation.back + 1):
+                    key = relation.node, relation.starts[-back:]
+                    states.setdefault(key, self._free(f"{self._node(relation.node, 0).name}_before_{len(states)}"))
+                return {"node": states[relation.node, relation.starts]}
             if isinstance(relation, Place):
                 outside[relation.root] = None
                 if relation not in places:
@@ -239,9 +240,9 @@ class _Rolled:
             nodes.append(msgspec.structs.replace(node, args=args, kwargs=kwargs))
         inputs = {i.name: i for i in self.whole.inputs}
         given = [inputs[n] if n in inputs else self._input(n, self._known(n)) for n in outside]
-        given += [self._input(name, self._meta(node)) for (node, _), name in carried.items()]
+        given += [self._input(name, self._meta(node)) for (node, _), name in states.items()]
         names = [self._node(k, 0).name for k in (*last, *every)]
-        handed = [self._node(node, 0).name for node, _ in carried]
+        handed = [self._node(node, 0).name for node, _ in states]
         graph = Graph(
             parameters=(),
             inputs=tuple(given),
@@ -257,11 +258,19 @@ class _Rolled:
             step=step,
             steps=found.steps,
             given=tuple(i.name for i in given),
-            carried={name: self._node(node, 0).name for (node, _), name in carried.items()},
+            carried=self._carried(states),
             last=tuple(names[: len(last)]),
             collected=tuple(names[len(last) :]),
         )
-        return body, {name: start for (_, start), name in carried.items()}
+        return body, {name: starts[0] for (_, starts), name in states.items()}
+
+    def _carried(self, states: Mapping[tuple[int, tuple[str, ...]], str]) -> dict[str, str]:
+        """{a state: what the next step finds there}: a node's value, or the state that is a step younger, oldest first.
+
+        states: {(node, what the first steps read): the state's name}.
+        """
+        order = sorted(states.items(), key=lambda state: -len(state[0][1]))
+        return {n: states.get((node, starts[1:]), self._node(node, 0).name) for (node, starts), n in order}
 
     def _place(self, relation: Place, name: str, step: str) -> Node:
         """The step's place of a value from outside."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hipwright.engine.fuse.groups import GroupMember
 from hipwright.engine.ir.expr import FLOATING
 from hipwright.engine.templates.base import depends
+from hipwright.engine.templates.rows.long_sums import LongSums
 from hipwright.engine.templates.rows.reducers import ReducerState
 from hipwright.engine.templates.rows.state import RowState
 from hipwright.engine.templates.sweep import Sweep, ThreadTile, offset
@@ -23,6 +24,7 @@ class TileBounds:
         self.segmented = state.layout.segments and sweep is state.row_sweep
         self._set_items(state.items if sweep is state.row_sweep else state.layout.items)
         self.values = [s.value for s in made] + [m.value for m in full]
+        self.long_sums = LongSums(state.emit, state.layout, made)
 
     def _set_items(self, items: str) -> None:
         """Sets the vectors of a thread's tile; span: the elements of the row that its threads take together."""

@@ -42,6 +42,7 @@ class ReducerState:
     index: str = "long"  # the type of an index in the row
     ignores_nan: bool = False  # a maximum of numbers: what reads it is NaN anyway where a value is
     products: bool = False  # its values may be products, which a compiler would contract instead of rounding
+    tile_sum: str = ""  # the sum of one tile that takes the values of a long sum, if one is open (long_sums.py)
 
     @property
     def struct(self) -> str:
@@ -107,7 +108,7 @@ class ReducerState:
         column: "" or the column's "[v]"; k: the element's index in the tile; flat: its index in the row.
         """
         text, rank = emit.text(self.value)
-        name = f"{self.name}{column}"
+        name = self.tile_sum or f"{self.name}{column}"
         if self.by_tile:
             emit.line(f"{self.name}_tile[{k}] = {text};")
         elif self.kind.startswith("arg"):

@@ -81,6 +81,7 @@ class Tiles(TileBounds):
         begin = first_blocks if blocks else first_tiles
         begin = "(block_rank + blocks * (1 + cached_tiles))" if after_first and self.k.row_cache else begin
         span = self.span
+        self.long_sums.open()
         chunks = after_first and layout.rest_items == "chunks"
         if after_first and layout.rest_items and not self.segmented and not chunks:
             self._set_items(layout.rest_items)
@@ -102,6 +103,7 @@ class Tiles(TileBounds):
         else:
             self._tile("start", keep=False)
         emit.close()
+        self.long_sums.close()
 
     def _tile_count(self) -> str:
         segments = self.emit.position(self.k.segments)
@@ -243,11 +245,13 @@ class Tiles(TileBounds):
         for s in self.made:
             if s.by_tile:
                 self.emit.line(f"{s.ctype} {s.name}_tile[{size}];")
+        self.long_sums.open_tile()
 
     def _add_state_tiles(self, column: str) -> None:
         for s in self.made:
             if s.by_tile:
                 self.emit.line(f"{s.name}{column} = {s.add_tile}({s.name}{column}, {s.name}_tile, count);")
+        self.long_sums.close_tile(column)
 
     def _name_kept(self) -> None:
         """Names the values that earlier passes kept; computes and stores those that this pass keeps."""
