@@ -20,7 +20,7 @@ from hipwright.records import TensorSpec
 from hipwright.task import Outline
 from hipwright.tensors import leaves
 
-PROCESSES_BYTES = 4 << 30
+PROCESSES_BYTES = 3 << 30
 """Of the two processes of a task beside its tensors: contexts, libraries' workspaces, memory that torch keeps."""
 ROTATED_BYTES = 1 << 30
 """Of inputs that rotate, in each of the two."""
@@ -30,6 +30,8 @@ MULTIPLE = 4
 """A candidate that takes more than this many times the reference's memory, alone on the device, is at fault."""
 LEARNT = 1.15
 """Times what a task took before."""
+PASSES = 8
+"""Tasks that may pass one that waits for more memory than they need."""
 
 
 class MemoryAdmission:
@@ -38,11 +40,14 @@ class MemoryAdmission:
     def __init__(self, total: int) -> None:
         self.total = int(USABLE * total)
         self._changed = threading.Condition()
-        self._inside: dict[object, int] = {}
-        self._queue: deque[object] = deque()
+        self._inside: dict[Admission, int] = {}
+        self._queue: deque[Admission] = deque()
 
     def enter(self, need: int) -> Admission:
-        """Waits, in order, until so much is left, or nobody else is inside; a need above the total is the total."""
+        """Waits until so much is left, or nobody else is inside; a need above the total is the total.
+
+        Smaller tasks pass a larger one that waits, `PASSES` of them at the most.
+        """
         found = Admission(self, min(need, self.total))
         self._wait(found)
         return found
@@ -51,11 +56,20 @@ class MemoryAdmission:
         with self._changed:
             self._queue.append(one)
             try:
-                self._changed.wait_for(lambda: self._queue[0] is one and self._fits(one.need))
+                self._changed.wait_for(lambda: self._is_turn_of(one))
                 self._inside[one] = one.need
+                for other in self._queue:
+                    if other is one:
+                        break
+                    other.passed += 1
             finally:
                 self._queue.remove(one)
                 self._changed.notify_all()
+
+    def _is_turn_of(self, one: Admission) -> bool:
+        before = self._queue.index(one)
+        waiting = (self._queue[place] for place in range(before))
+        return self._fits(one.need) and all(other.passed < PASSES for other in waiting)
 
     def _fits(self, need: int) -> bool:
         return not self._inside or sum(self._inside.values()) + need <= self.total
@@ -71,6 +85,7 @@ class Admission:
 
     def __init__(self, memory: MemoryAdmission, need: int) -> None:
         self.need = need
+        self.passed = 0  # while it waits
         self._memory = memory
 
     @property
@@ -81,7 +96,7 @@ class Admission:
     def become_alone(self) -> None:
         """Leaves, and comes back once nobody else is inside."""
         self.leave()
-        self.need = self._memory.total
+        self.need, self.passed = self._memory.total, 0
         self._memory._wait(self)
 
     def leave(self) -> None:
@@ -92,8 +107,10 @@ class Admission:
 def estimated_bytes(outline: Outline) -> int:
     """Bytes of device memory of a task's two processes, from specs alone.
 
-    Each holds the rotating inputs and outputs. The reference holds its parameters as a template, in two baselines and
-    for a verification, and inputs, outputs and two of the largest operators' tensors in float64 where there is room.
+    Each holds the rotating inputs and outputs, and what an operator makes beyond them. The reference holds parameters
+    as a template, in two baselines and for a verification, and inputs and outputs of a verification. Its float64 runs
+    take what is left, part by part; a task whose reference cannot be cut, and for which too little is left, is tried
+    again alone.
     """
 
     def size(specs: Any) -> int:
@@ -103,7 +120,8 @@ def estimated_bytes(outline: Outline) -> int:
     state = size([outline.state["params"], outline.state["buffers"]])
     largest = max((sum(map(tensor_bytes, (*op["in"], *op["out"]))) for op in outline.ops), default=0)
     rotated = max(inputs + outputs, min(ROTATED_BYTES, 8 * (inputs + outputs)))
-    return PROCESSES_BYTES + 2 * rotated + 8 * state + 3 * (inputs + outputs) + 4 * largest
+    made = max(0, largest - inputs - outputs)
+    return PROCESSES_BYTES + 2 * rotated + 6 * state + 2 * (inputs + outputs) + 3 * made
 
 
 def learnt_bytes(folder: Path, key: str) -> int | None:

@@ -59,6 +59,7 @@ class Cases(HeldRuns):
             "mutated": case.mutated,
             "reference": case.reference,
             "moved": case.moved,
+            "short": case.short,
             "notes": case.notes,
             "seconds": case.seconds,
             "bytes_out": case.bytes_out,

@@ -35,7 +35,7 @@ _MAX_PARTS = 1024
 class DeviceExpectation:
     """An expectation: its leaves, and how it was computed (see `verify.gpu.reference_handles.ExpectationInfo`).
 
-    complex: a result is of a complex dtype, which is not judged on the device.
+    complex: a result is of a complex dtype, which is not judged here. short: want of memory alone kept it from float64.
     """
 
     leaves: list[DeviceLeaf]
@@ -46,6 +46,7 @@ class DeviceExpectation:
     complex: bool = False
     reference: str = "float64"
     moved: bool = True
+    short: bool = False
     seconds: float = 0.0
     bytes_out: int = 0
     notes: list[str] = field(default_factory=list)
@@ -117,7 +118,7 @@ class Expecting:
 
     def _strict(self, case: DeviceExpectation, named: list[tuple[str, torch.Tensor]]) -> tuple[str, bool]:
         ways: list[tuple[str, Any]] = [("float64", self._whole), ("parts", self._parts), ("native", self._native)]
-        unable = False  # an operator without a float64 kernel has none on parts either
+        unable = False  # for want of a float64 kernel, which is none on parts either
         for how, attempt in ways:
             if how == "parts" and unable:
                 continue
@@ -132,6 +133,7 @@ class Expecting:
             if found is not None:
                 case.leaves, label, moved = found
                 self._gathers(case.leaves)
+                case.short = how == "native" and not unable
                 return label, moved
         raise AssertionError("the native way raises or finds")
 
@@ -161,8 +163,7 @@ class Expecting:
         batch = cut(self.args, self.native.leaves())
         if batch is None or count > min(_MAX_PARTS, batch.size):
             return None
-        bounds = [batch.size * i // count for i in range(count + 1)]
-        spans = list(pairwise(bounds))
+        spans = list(pairwise(batch.size * i // count for i in range(count + 1)))
         if not all(self._holds(batch, start, stop) for start, stop in spans):
             self.notes.append("rows of the batch depend on each other, so the reference has no parts")
             return None

@@ -22,7 +22,7 @@ from hipwright.verify.compare import check_structure
 from hipwright.verify.comparison import OutputComparison
 from hipwright.verify.expectation import NATIVE_SLACK, alias_pairs
 from hipwright.verify.gpu import budget as rules
-from hipwright.verify.gpu.hosts.device_process import DeviceProcess
+from hipwright.verify.gpu.hosts.device_process import Crowded, DeviceProcess
 from hipwright.verify.gpu.hosts.shared_hosts import SharedHosts
 from hipwright.verify.gpu.reference_handles import (
     COMPLEX,
@@ -165,6 +165,8 @@ class DeviceReference(DeviceProcess):
         case, strict = next(self._ids), policy.mode == "strict"
         header = {"case": case, "drawn": self.header(drawn), "state": self._state(state), "strict": strict}
         reply, tree = self.ask("run", header)
+        if reply["short"] and self.crowded():
+            raise Crowded(DeviceError("too little for the float64 reference", evidence={"out_of_memory": {}}))
         arguments = self.ask_once("arguments", drawn)[1]
         c = policy.c * (NATIVE_SLACK if reply["reference"] == "native" else 1.0)
         budgets = [rules.budget(leaf, arguments, state, c) for leaf in reply["leaves"]]
