@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hipwright.api.bench.driver import BenchDeadline, DeadlinePassed, TaskWorker, run_jobs
 from hipwright.errors import WorkerError
 from hipwright.evaluation.pool import JobOutcome
@@ -33,7 +35,7 @@ class ToyMachine:
 
 
 class ToyMeasurement:
-    """A job's payload is its action: a number of seconds, "hang", or an error to raise."""
+    """A job's payload is its action: a number of seconds, "hang", "blames", or an error to raise."""
 
     def __init__(self, machine: ToyMachine) -> None:
         self.machine = machine
@@ -50,6 +52,9 @@ class ToyMeasurement:
         if job.payload == "hang":
             assert self.machine.ended.wait(20)
             raise WorkerError("the machine was closed")
+        if job.payload == "blames":
+            assert self.machine.ended.wait(20)
+            return "unscorable: the task's process died"
         time.sleep(job.payload or 0)
         return f"{opened}: {job.key}"
 
@@ -111,3 +116,14 @@ def test_an_error_of_the_machine_is_tried_again_and_another_is_not() -> None:
     found = ran(worker(machine), jobs, attempts=2)
     assert (found["w"].attempts, str(found["w"].error)) == (2, "gone")
     assert (found["v"].attempts, str(found["v"].error)) == (1, "ours")
+
+
+def test_what_an_aborted_worker_finds_is_no_result() -> None:
+    """The end of a machine's processes looks like a task that died; the row must be judged again."""
+    machine = ToyMachine()
+    one = worker(machine)
+    job = EvaluationJob("1", "a", payload="blames")
+    one.prepare(job)
+    threading.Timer(0.05, one.abort).start()
+    with pytest.raises(WorkerError, match="was stopped"):
+        one.evaluate(job, None)

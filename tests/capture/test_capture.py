@@ -323,3 +323,19 @@ def test_gradients_are_traced_at_fixed_sizes_too() -> None:
     assert not graph.dynamic
     got, _ = run(write(graph), model, [x])
     torch.testing.assert_close(got, 3 * x**2)
+
+
+class Ordered(torch.nn.Module):
+    """An einsum as torch calls it where opt_einsum is installed: with the order of its products."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = torch._VF.einsum("ij,jk,kl->il", [a, b, c], path=[1, 2, 0, 1])
+        return found.relu()
+
+
+def test_the_order_of_an_einsum_is_not_part_of_it() -> None:
+    model, inputs = Ordered(), [torch.randn(5, 7), torch.randn(7, 6), torch.randn(6, 9)]
+    program = write(captured(model, inputs))
+    assert "path" not in program.text
+    expected, native, _ = reference(model, inputs)
+    compare(run(program, model, inputs)[0], expected, native)

@@ -20,6 +20,11 @@ _RELATION = re.compile(
     r"(?:(?P<call>Eq|Ne)\((?P<a>[^,]+), (?P<b>[^,]+)\)|(?P<left>[^<>=]+?) (?P<op><=?|>=?) (?P<right>[^<>=]+))\Z"
 )
 
+UNSAID = frozenset({"device", "pin_memory", "layout", "path"})
+"""Keywords that a graph leaves out: where a result lies, and the order of an einsum's products, which torch chooses
+where the package opt_einsum is installed and no program can give.
+"""
+
 
 class Builder:
     """Turns fx nodes into those of a Graph. symbols and guards grow as inputs are bound."""
@@ -112,7 +117,7 @@ class Builder:
             name=node.name,
             op=operator_name(node),
             args=tuple(self.arg(a) for a in node.args),
-            kwargs={k: self.arg(a) for k, a in node.kwargs.items() if k not in ("device", "pin_memory", "layout")},
+            kwargs={name: self.arg(a) for name, a in node.kwargs.items() if name not in UNSAID},
             outs=outs,
             module=stack[-1][0] if stack and isinstance(stack[-1][0], str) else "",
         )

@@ -18,6 +18,7 @@ from statistics import median
 from typing import Any, Protocol
 
 from hipwright.device.gpu_info import GpuInfo
+from hipwright.errors import WorkerError
 from hipwright.evaluation.pool import Dispatcher, JobOutcome
 from hipwright.evaluation.schedule import EvaluationJob
 from hipwright.events import Listener, silent
@@ -129,9 +130,14 @@ class TaskWorker:
         self._group = job.group
 
     def evaluate(self, job: EvaluationJob, built: Any) -> Any:
-        """The job's value."""
+        """The job's value. Raises WorkerError where the worker was aborted: what its processes' end looked like blames
+        nobody.
+        """
         try:
-            return self._measurement.measure(job, self._opened, built, self._stopping.is_set)
+            value = self._measurement.measure(job, self._opened, built, self._stopping.is_set)
+            if self._stopping.is_set():
+                raise WorkerError(f"{self.name} was stopped while it ran {job.key}")
+            return value
         finally:
             if not self._keep_open:
                 self.close()

@@ -105,9 +105,8 @@ class ProgramTiming(TimedTask):
 
     def _measured(self, gate: Gate) -> TimingContext:
         with self._opening:
-            if gate not in self._known:
-                with self.gpu.timing_lock.shared():  # a compiled baseline runs, which would disturb a timing
-                    self._known[gate] = self._open_measured(self.reference, self._seed, gate)
+            if gate not in self._known:  # not by the lock: others would wait for torch.compile, or it for others
+                self._known[gate] = self._open_measured(self.reference, self._seed, gate)
             return self._known[gate]
 
     def _prepare(self, side: GpuSide, at: TimingContext) -> None:

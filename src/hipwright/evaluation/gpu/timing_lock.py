@@ -10,7 +10,8 @@ from contextlib import contextmanager
 class TimingLock:
     """A readers-writer lock of one GPU: timings are exclusive, all other work is shared.
 
-    A timing waits for the work inside and keeps new work out, so new work never delays it. Not reentrant.
+    A timing waits for the work inside and keeps new work out, so new work never delays it. Not reentrant. Compiling a
+    baseline is no such work: it takes seconds of the processor, and fractions of one of the GPU.
     """
 
     def __init__(self) -> None:
