@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,6 +26,8 @@ from hipwright.verify.gpu.loaded import LoadedProgram
 from hipwright.verify.gpu.side import GpuSide
 from hipwright.verify.verification import Gate
 
+TUNED = "max-autotune"
+"""The baseline that is tuned on the GPU while it is compiled."""
 JUDGED = {"draws": True}
 """For loading a program whose operators a verification has judged: it may draw random numbers if the task does."""
 
@@ -105,8 +107,11 @@ class ProgramTiming(TimedTask):
 
     def _measured(self, gate: Gate) -> TimingContext:
         with self._opening:
-            if gate not in self._known:  # not by the lock: others would wait for torch.compile, or it for others
-                self._known[gate] = self._open_measured(self.reference, self._seed, gate)
+            if gate not in self._known:
+                # torch.compile takes seconds of the processor, and little of the GPU unless it tunes there
+                tunes = TUNED in self.extra_sides
+                with self.gpu.timing_lock.shared() if tunes else nullcontext():
+                    self._known[gate] = self._open_measured(self.reference, self._seed, gate)
             return self._known[gate]
 
     def _prepare(self, side: GpuSide, at: TimingContext) -> None:
