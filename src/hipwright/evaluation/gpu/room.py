@@ -46,15 +46,19 @@ class TaskRoom:
                 need = estimated_bytes(self._handle.outline(self._handle.task.workloads[0].name))
         self._admission = self._gpu.memory.enter(need)
 
-    def leave(self, reference: DeviceReference | None, worker: CandidateWorker) -> None:
-        """Gives the memory back, and keeps what was taken at the most for the next time."""
+    def learn(self, reference: DeviceReference | None, worker: CandidateWorker) -> None:
+        """Keeps what the processes have taken at the most, for the next time."""
         if self._admission is None:
             return
         with contextlib.suppress(HipwrightError):
             taken = [reference.taken() if reference is not None else 0, worker.memory()["reserved"]]
             if all(taken):
                 learn(self._gpu.cache.folder, self._handle.task.key, sum(taken) + CONTEXTS_BYTES)
-        self._admission.leave()
+
+    def leave(self) -> None:
+        """Gives the memory back, once the processes have ended."""
+        if self._admission is not None:
+            self._admission.leave()
         self._admission = None
 
     @property

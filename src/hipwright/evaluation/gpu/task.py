@@ -47,8 +47,9 @@ class GpuTask(ProgramTiming):
     def __exit__(self, *_: object) -> None:
         if self._starting is not None:
             self._starting.join()
-        self._room.leave(self._reference, self.worker)
+        self._room.learn(self._reference, self.worker)
         self._close_processes()
+        self._room.leave()
 
     def _close_processes(self) -> None:
         """Ends the task's own processes; the next call starts them again."""
