@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,11 @@ from hipwright.sandbox import RemoteFailure, Session, WorkerDied, WorkerTimeout,
 SERVICE = """
 import os, time
 from hipwright.errors import CandidateError
+from hipwright.sandbox import attach_fd, given_fd
+def made(text):
+    fd = os.memfd_create("made")
+    os.write(fd, text)
+    return fd
 class Service:
     def __init__(self, init, bundle): pass
     def echo(self, header, bundle): return header, None
@@ -23,6 +29,14 @@ class Service:
     def die(self, header, bundle): os._exit(3)
     def sleep(self, header, bundle): time.sleep(60)
     def list(self, header, bundle): return [1, 2], None
+    def read(self, header, bundle): return {"text": os.pread(given_fd(), 100, 0).decode()}, None
+    def make(self, header, bundle):
+        attach_fd(made(header["text"].encode()))
+        return {}, None
+    def make_and_fail(self, header, bundle):
+        attach_fd(made(b"lost"))
+        raise KeyError("nothing")
+    def files(self, header, bundle): return {"files": sorted(os.listdir("/proc/self/fd"))}, None
 """
 
 
@@ -66,6 +80,32 @@ def test_the_dead_the_slow_and_the_malformed(session: Session, method: str, erro
     with pytest.raises(error):
         session.call_json(method, {}, timeout_s=2)
     assert not session.alive
+
+
+def test_a_descriptor_goes_with_a_call_and_comes_with_an_answer(session: Session) -> None:
+    before = session.call_json("files", {}, timeout_s=10)
+    fd = os.memfd_create("given")
+    os.write(fd, b"from the parent")
+    assert session.call_json("read", {}, timeout_s=10, give=fd) == {"text": "from the parent"}
+    os.close(fd)
+    with pytest.raises(RemoteFailure, match="without a file descriptor"):
+        session.call_json("read", {}, timeout_s=10)
+    taken: list[int] = []
+    session.call_json("make", {"text": "from the child"}, timeout_s=10, take=taken)
+    assert len(taken) == 1 and os.pread(taken[0], 100, 0) == b"from the child"
+    os.close(taken[0])
+    assert session.call_json("files", {}, timeout_s=10) == before  # nothing is left open there
+
+
+def test_a_descriptor_that_nobody_takes_is_dropped(session: Session) -> None:
+    before, mine = session.call_json("files", {}, timeout_s=10), len(list(Path("/proc/self/fd").iterdir()))
+    session.call_json("make", {"text": "x"}, timeout_s=10)
+    taken: list[int] = []
+    with pytest.raises(RemoteFailure):
+        session.call_json("make_and_fail", {}, timeout_s=10, take=taken)
+    assert session.call_json("echo", {"n": 1}, timeout_s=10, take=taken) == {"n": 1} and not taken
+    assert session.call_json("files", {}, timeout_s=10) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == mine
 
 
 def test_a_header_too_long_is_the_callers_mistake(session: Session) -> None:

@@ -224,6 +224,9 @@ def _serve_json(channel: socket.socket, service: Any, message: bytes) -> bool:
             return True
     except Exception as error:
         reply = protocol.describe(error)
+    if (fd := _state["attached"]) is not None:  # goes with no other answer
+        _state["attached"] = None
+        os.close(fd)
     channel.send(protocol.LARGE)
     _, fds, _, _ = socket.recv_fds(channel, 64, 1)
     if len(fds) != 1:
