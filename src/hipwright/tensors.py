@@ -230,9 +230,10 @@ def _encode(node: Tree, storages: dict[int, int], arrays: list[npt.NDArray[np.ui
     if node is None or isinstance(node, (bool, int, str, float)):
         return True, node
     if isinstance(node, HostTensor):
-        slot = storages.setdefault(id(node.storage), len(arrays))
+        storage = node.storage  # read once: that of a held tensor is fetched, and kept by `arrays` alone
+        slot = storages.setdefault(id(storage), len(arrays))
         if slot == len(arrays):
-            arrays.append(node.storage)
+            arrays.append(storage)
         return False, {"T": [node.dtype, list(node.shape), list(node.stride), node.offset, slot]}
     if isinstance(node, TensorSpec):
         return False, {"S": [node.dtype, list(node.shape), list(node.stride)]}

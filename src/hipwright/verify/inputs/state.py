@@ -93,12 +93,14 @@ def randomise_state(state: Tree, other: Tree, seed: int, name: str) -> Tree:
     stays; a constant one gets noise around it (positive stays positive); a fixed table stays.
     """
     fresh: dict[tuple[int, int, tuple[int, ...]], HostTensor] = {}
+    storages: list[Any] = []  # alive, so that an id belongs to one
 
     def table(kind: str) -> dict[str, HostTensor]:
         return {path: one(kind, path, tensor) for path, tensor in state[kind].items()}
 
     def one(kind: str, path: str, tensor: HostTensor) -> HostTensor:
-        key = (id(tensor.storage), tensor.offset, tensor.shape)  # tied weights stay tied
+        storages.append(tensor.storage)
+        key = (id(storages[-1]), tensor.offset, tensor.shape)  # tied weights stay tied
         if key not in fresh:
             twin = other[kind].get(path)
             fresh[key] = _noisy(tensor, twin, generator(seed, name, kind, path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -13,7 +14,7 @@ from hipwright.errors import TaskError
 from hipwright.held import HeldTable, HeldTensor, held
 from hipwright.sandbox import Zygote
 from hipwright.task import TaskHandle, open_task
-from hipwright.tensors import HostTensor, map_tensors, tensor_leaves
+from hipwright.tensors import HostTensor, map_tensors, read_bundle, tensor_leaves, write_bundle
 from hipwright.verify import Oracle
 from hipwright.verify import inputs as draws
 from hipwright.verify.gpu.client import CandidateWorker
@@ -121,6 +122,20 @@ def test_tied_parameters_stay_tied_and_a_new_host_makes_the_same_bytes(held_task
     assert before == after and params["whole"].dtype == "bfloat16"
     whole = draws.whole_state(state, 9)["params"]
     assert whole["one.weight"].storage.tobytes() == whole["two.weight"].storage.tobytes()
+
+
+def test_a_bundle_holds_every_parameter_once(held_task: Held) -> None:
+    handle, _ = held_task(TIED)
+    params = handle.init_state(1)["params"]
+    fd = os.memfd_create("bundle")
+    for _ in range(20):  # what is fetched lies at addresses that are used again
+        os.ftruncate(fd, 0)
+        write_bundle(fd, params)
+        found = read_bundle(fd, own=True)
+        for path, tensor in params.items():
+            np.testing.assert_array_equal(found[path].to_f64(), tensor.to_f64())
+        assert found["one.weight"].storage is found["two.weight"].storage
+    os.close(fd)
 
 
 def test_a_task_that_draws_runs_in_its_own_host(held_task: Held) -> None:
