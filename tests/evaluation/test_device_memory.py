@@ -1,4 +1,4 @@
-"""Tasks are admitted to a GPU's memory, and who is at fault where it runs out."""
+"""Tasks reserve a GPU's memory, and who is at fault where it runs out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hipwright.errors import DeviceError
-from hipwright.evaluation.gpu.memory import PASSES, MemoryAdmission, estimated_bytes, learn, learnt_bytes
+from hipwright.evaluation.gpu.memory import PASSES, DeviceMemory, estimated_bytes, learn, learnt_bytes
 from hipwright.evaluation.gpu.room import TaskRoom
 from hipwright.records import TensorSpec, Verdict, Workload
 from hipwright.task import Outline
@@ -26,13 +26,13 @@ GB = 1 << 30
 @settings(max_examples=25, deadline=None)
 @given(needs=st.lists(st.integers(1, 40), min_size=1, max_size=12), alone=st.integers(0, 11))
 def test_what_is_inside_fits_and_everyone_gets_in(needs: list[int], alone: int) -> None:
-    memory = MemoryAdmission(int(24 / 0.95) + 1)
+    memory = DeviceMemory(int(24 / 0.95) + 1)
     inside: list[int] = []
     most: list[tuple[int, int]] = []
     lock = threading.Lock()
 
     def run(number: int, need: int) -> None:
-        place = memory.enter(need)
+        place = memory.reserve(need)
         for _ in range(1 + (number == alone)):
             with lock:
                 inside.append(place.need)
@@ -54,13 +54,13 @@ def test_what_is_inside_fits_and_everyone_gets_in(needs: list[int], alone: int) 
 
 
 def test_a_large_task_is_passed_by_a_few_small_ones_and_no_more() -> None:
-    memory = MemoryAdmission(100)
-    first = memory.enter(50)
+    memory = DeviceMemory(100)
+    first = memory.reserve(50)
     order: list[str] = []
 
     def enter(name: str, need: int) -> threading.Thread:
         def run() -> None:
-            place = memory.enter(need)
+            place = memory.reserve(need)
             order.append(name)
             place.leave()
 
@@ -108,8 +108,8 @@ class Room:
     """A room on a device of 80 GB beside a task that takes 10, with work that runs out of memory."""
 
     def __init__(self, folder: Path, taken: int = GB) -> None:
-        self.memory = MemoryAdmission(80 * GB)
-        self.other = self.memory.enter(10 * GB)
+        self.memory = DeviceMemory(80 * GB)
+        self.other = self.memory.reserve(10 * GB)
         self.closed = 0
         gpu: Any = SimpleNamespace(memory=self.memory, cache=SimpleNamespace(folder=folder))
         task = SimpleNamespace(key="key", workloads=[SimpleNamespace(name="given")])

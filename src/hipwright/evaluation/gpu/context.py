@@ -12,7 +12,7 @@ from functools import partial
 from typing import Literal
 
 from hipwright.errors import InfrastructureError
-from hipwright.evaluation.gpu.memory import MemoryAdmission
+from hipwright.evaluation.gpu.memory import DeviceMemory
 from hipwright.evaluation.gpu.timing_lock import TimingLock
 from hipwright.records import Build
 from hipwright.sandbox import GpuAccess, OneShotPool, Zygote
@@ -40,7 +40,8 @@ class GpuContext:
     """What all tasks on one GPU share. architecture: as the compiler names it ("sm_90", "gfx942").
 
     memory_bytes: of the device, for all processes together; 0 for all of it. shared: the processes of the references of
-    tasks that trust each other; None: a process for each. memory: admits tasks; None where its size is not known.
+    tasks that trust each other; None: a process for each. memory: what tasks reserve;
+    None where its size is not known.
     """
 
     target: Target
@@ -55,7 +56,7 @@ class GpuContext:
     shared: SharedHosts | None = None
     timing_lock: TimingLock = field(default_factory=TimingLock)
     spares: OneShotPool | None = None
-    memory: MemoryAdmission | None = None
+    memory: DeviceMemory | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def candidates(self, zygote: Zygote | None = None, profile: Literal["gpu", "tools"] = "gpu") -> CandidateWorker:
@@ -155,7 +156,7 @@ def open_gpu(
             target, found.index, found.architecture, cache, pool, hosts, workers, unsafe, memory_bytes, shared
         )
         total = memory_bytes or found.memory_bytes
-        gpu.memory = MemoryAdmission(total) if total else None
+        gpu.memory = DeviceMemory(total) if total else None
         stack.callback(gpu.close)
         yield gpu
 

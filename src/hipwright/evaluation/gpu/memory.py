@@ -1,4 +1,4 @@
-"""Admission of tasks to a GPU's memory: those run side by side that fit together, the others wait.
+"""Reservations of a GPU's memory by tasks: those run side by side that fit together, the others wait.
 
 A task's need is estimated from its specs, and from the second time on it is what the task took before. A task that runs
 out of memory beside others is tried again alone; only alone can it, or a candidate, be at fault (docs/measurement.md).
@@ -34,25 +34,25 @@ PASSES = 8
 """Tasks that may pass one that waits for more memory than they need."""
 
 
-class MemoryAdmission:
+class DeviceMemory:
     """The memory of one GPU, in bytes. Safe to use from several threads."""
 
     def __init__(self, total: int) -> None:
         self.total = int(USABLE * total)
         self._changed = threading.Condition()
-        self._inside: dict[Admission, int] = {}
-        self._queue: deque[Admission] = deque()
+        self._inside: dict[Reservation, int] = {}
+        self._queue: deque[Reservation] = deque()
 
-    def enter(self, need: int) -> Admission:
+    def reserve(self, need: int) -> Reservation:
         """Waits until so much is left, or nobody else is inside; a need above the total is the total.
 
         Smaller tasks pass a larger one that waits, `PASSES` of them at the most.
         """
-        found = Admission(self, min(need, self.total))
+        found = Reservation(self, min(need, self.total))
         self._wait(found)
         return found
 
-    def _wait(self, one: Admission) -> None:
+    def _wait(self, one: Reservation) -> None:
         with self._changed:
             self._queue.append(one)
             try:
@@ -66,7 +66,7 @@ class MemoryAdmission:
                 self._queue.remove(one)
                 self._changed.notify_all()
 
-    def _is_turn_of(self, one: Admission) -> bool:
+    def _is_turn_of(self, one: Reservation) -> bool:
         before = self._queue.index(one)
         waiting = (self._queue[place] for place in range(before))
         return self._fits(one.need) and all(other.passed < PASSES for other in waiting)
@@ -74,23 +74,23 @@ class MemoryAdmission:
     def _fits(self, need: int) -> bool:
         return not self._inside or sum(self._inside.values()) + need <= self.total
 
-    def _leave(self, one: Admission) -> None:
+    def _leave(self, one: Reservation) -> None:
         with self._changed:
             self._inside.pop(one, None)
             self._changed.notify_all()
 
 
-class Admission:
+class Reservation:
     """A task's place in a GPU's memory. need: bytes."""
 
-    def __init__(self, memory: MemoryAdmission, need: int) -> None:
+    def __init__(self, memory: DeviceMemory, need: int) -> None:
         self.need = need
         self.passed = 0  # while it waits
         self._memory = memory
 
     @property
     def alone(self) -> bool:
-        """Whether no other task can be admitted beside it."""
+        """Whether no other task fits beside it."""
         return self.need >= self._memory.total
 
     def become_alone(self) -> None:

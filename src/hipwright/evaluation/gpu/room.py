@@ -11,7 +11,7 @@ from msgspec import structs
 
 from hipwright.errors import DeviceError, HipwrightError
 from hipwright.evaluation.gpu.context import GpuContext
-from hipwright.evaluation.gpu.memory import MULTIPLE, Admission, estimated_bytes, figures, learn, learnt_bytes
+from hipwright.evaluation.gpu.memory import MULTIPLE, Reservation, estimated_bytes, figures, learn, learnt_bytes
 from hipwright.measure.paired_timing import TimingResult
 from hipwright.records import Verdict
 from hipwright.task import TaskHandle
@@ -33,22 +33,22 @@ class TaskRoom:
 
     def __init__(self, gpu: GpuContext, handle: TaskHandle, close: Callable[[], None]) -> None:
         self._gpu, self._handle, self._close = gpu, handle, close
-        self._admission: Admission | None = None
+        self._reservation: Reservation | None = None
 
     def enter(self) -> None:
         """Waits until the task fits beside those that are open on the GPU."""
-        if self._gpu.memory is None or self._admission is not None:
+        if self._gpu.memory is None or self._reservation is not None:
             return
         need = learnt_bytes(self._gpu.cache.folder, self._handle.task.key)
         if need is None:
             need = self._gpu.memory.total
             with contextlib.suppress(HipwrightError):  # a task that cannot be traced has the GPU alone
                 need = estimated_bytes(self._handle.outline(self._handle.task.workloads[0].name))
-        self._admission = self._gpu.memory.enter(need)
+        self._reservation = self._gpu.memory.reserve(need)
 
     def learn(self, reference: DeviceReference | None, worker: CandidateWorker) -> None:
         """Keeps what the processes have taken at the most, for the next time."""
-        if self._admission is None:
+        if self._reservation is None:
             return
         with contextlib.suppress(HipwrightError):
             taken = [reference.taken() if reference is not None else 0, worker.memory()["reserved"]]
@@ -57,14 +57,14 @@ class TaskRoom:
 
     def leave(self) -> None:
         """Gives the memory back, once the processes have ended."""
-        if self._admission is not None:
-            self._admission.leave()
-        self._admission = None
+        if self._reservation is not None:
+            self._reservation.leave()
+        self._reservation = None
 
     @property
     def crowded(self) -> bool:
         """Whether other tasks may hold the memory that this one lacks."""
-        return self._admission is not None and not self._admission.alone
+        return self._reservation is not None and not self._reservation.alone
 
     def within(self, work: Callable[[], Found], reference: Callable[[], DeviceReference]) -> Found:
         """What the work gives. Where memory runs out beside other tasks, it is done again alone on the device.
@@ -80,13 +80,13 @@ class TaskRoom:
             if not (self.crowded and "out_of_memory" in error.evidence):
                 raise
         self._close()
-        assert self._admission is not None
-        self._admission.become_alone()
+        assert self._reservation is not None
+        self._reservation.become_alone()
         return self._blamed(work(), reference)
 
     def _blamed(self, found: Found, reference: Callable[[], DeviceReference]) -> Found:
         told = _memory(found)
-        if told is None or self._admission is None:
+        if told is None or self._reservation is None:
             return found
         own, usual = int(told["own"]), max(reference().taken(), LEAST_BYTES)
         text = figures({"the candidate": own, "the reference": usual, "other processes": int(told["others"])})
