@@ -1,7 +1,7 @@
 """Reservations of a GPU's memory by tasks: those run side by side that fit together, the others wait.
 
 A task's need is estimated from its specs, and from the second time on it is what the task took before. A task that runs
-out of memory beside others is tried again alone; only alone can it, or a candidate, be at fault (docs/measurement.md).
+out of memory beside others is tried again alone; only alone can it, or a candidate, be at fault (docs/tasks.md).
 """
 
 from __future__ import annotations
