@@ -95,13 +95,16 @@ def test_an_estimate_grows_with_inputs_and_parameters() -> None:
     assert small < 5 * GB < tall and tall > 2 * 8 * GB and wide > small + 4 * GB
 
 
-def test_what_was_taken_is_known_the_next_time(tmp_path: Path) -> None:
-    assert learnt_bytes(tmp_path, "task") is None
-    learn(tmp_path, "task", 10 * GB)
-    assert 10 * GB < (learnt_bytes(tmp_path, "task") or 0) < 13 * GB
+def test_what_was_taken_corrects_the_estimate(tmp_path: Path) -> None:
+    assert learnt_bytes(tmp_path, "task", 7 * GB) == 7 * GB
+    learn(tmp_path, "task", 10 * GB, ran_out=False)
+    assert learnt_bytes(tmp_path, "task", 7 * GB) == 7 * GB  # a reference takes what is left
+    assert 10 * GB < learnt_bytes(tmp_path, "task", 50 * GB) < 13 * GB
+    learn(tmp_path, "task", 10 * GB, ran_out=True)
+    assert 10 * GB < learnt_bytes(tmp_path, "task", 7 * GB) < 13 * GB
     (tmp_path / "device-memory" / "other.json").write_text("{nonsense")
-    assert learnt_bytes(tmp_path, "other") is None
-    learn(Path("/proc/nowhere"), "task", 1)
+    assert learnt_bytes(tmp_path, "other", GB) == GB
+    learn(Path("/proc/nowhere"), "task", 1, ran_out=False)
 
 
 class Room:
@@ -113,8 +116,12 @@ class Room:
         self.closed = 0
         gpu: Any = SimpleNamespace(memory=self.memory, cache=SimpleNamespace(folder=folder))
         task = SimpleNamespace(key="key", workloads=[SimpleNamespace(name="given")])
-        learn(folder, "key", 5 * GB)
-        handle: Any = SimpleNamespace(task=task)
+        learn(folder, "key", 5 * GB, ran_out=True)
+
+        def outline(_: str) -> Any:
+            raise DeviceError("not traced")
+
+        handle: Any = SimpleNamespace(task=task, outline=outline)
         self.room = TaskRoom(gpu, handle, self.close)
         self.room.enter()
         self.reference: Any = lambda: SimpleNamespace(taken=lambda: taken)

@@ -1,6 +1,6 @@
 """Memory that one process allocates and another maps: a shareable handle on a GPU, a memfd on the CPU. Imports torch.
 
-The exporter is always a candidate's process, the importer always the task's (docs/verification.md): no process of a
+The exporter is always a candidate's process, the importer always the task's (docs/tasks.md): no process of a
 candidate ever maps memory of one that holds expectations. Source: CUDA Driver API, "Virtual Memory Management".
 """
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from hipwright.device.gpu.memory import DeviceBytes
 from hipwright.errors import DeviceError
 from hipwright.targets import TORCH_GPU
 
@@ -67,7 +68,7 @@ class SharedMemory:
         self._cuda = ctypes.CDLL(_LIBRARY)
         torch.zeros(1, device=device)  # its context is the current one from here on
         self._map(fd)
-        self.data = torch.as_tensor(_Interface(int(self._address.value), nbytes), device=self.device)
+        self.data = torch.as_tensor(DeviceBytes(int(self._address.value), nbytes), device=self.device)
 
     def export(self) -> int:
         """A file descriptor by which another process maps it; the caller closes it."""
@@ -105,16 +106,3 @@ class SharedMemory:
         status = getattr(self._cuda, name)(*arguments)
         if status:
             raise DeviceError(f"{name} returns {status}: memory cannot be shared between processes here")
-
-
-class _Interface:
-    """Device memory by the CUDA array interface."""
-
-    def __init__(self, address: int, nbytes: int) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (nbytes,),
-            "typestr": "|u1",
-            "data": (address, False),
-            "version": 3,
-            "strides": None,
-        }

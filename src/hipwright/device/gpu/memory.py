@@ -88,7 +88,7 @@ class _Zones:
             self.odd.fill_(self.word >> 8)
 
 
-class _Span:
+class DeviceBytes:
     """Device memory by the CUDA array interface: the storage of a torch tensor made from it keeps this object alive."""
 
     def __init__(self, address: int, nbytes: int) -> None:
@@ -188,7 +188,7 @@ class GuardedDevice:
             holder = (ctypes.c_ubyte * held).from_address(start)
             body = torch.frombuffer(holder, dtype=torch.uint8, count=held)
         else:
-            holder = _Span(start, held)
+            holder = DeviceBytes(start, held)
             body = torch.as_tensor(holder, device=self.device)
         weakref.finalize(holder, self._released, start).atexit = False
         return body if nbytes == held else body[:nbytes]

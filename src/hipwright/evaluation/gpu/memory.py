@@ -1,6 +1,6 @@
 """Reservations of a GPU's memory by tasks: those run side by side that fit together, the others wait.
 
-A task's need is estimated from its specs, and from the second time on it is what the task took before. A task that runs
+A task's need is estimated from its specs, and corrected by what the task took before. A task that runs
 out of memory beside others is tried again alone; only alone can it, or a candidate, be at fault (docs/tasks.md).
 """
 
@@ -124,20 +124,27 @@ def estimated_bytes(outline: Outline) -> int:
     return PROCESSES_BYTES + 2 * rotated + 6 * state + 2 * (inputs + outputs) + 3 * made
 
 
-def learnt_bytes(folder: Path, key: str) -> int | None:
-    """What a task took before, with a margin; None where nothing is known."""
+def learnt_bytes(folder: Path, key: str, estimated: int) -> int:
+    """The estimate, or what a task took before, with a margin: where that is less, or the estimate was too little.
+
+    A float64 reference takes what is left, so that a larger figure alone does not say that so much is needed.
+    """
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return int(LEARNT * int(json.loads(_file(folder, key).read_text())["bytes"]))
-    return None
+        known = json.loads(_file(folder, key).read_text())
+        taken = int(LEARNT * int(known["bytes"]))
+        return taken if known["ran_out"] else min(taken, estimated)
+    return estimated
 
 
-def learn(folder: Path, key: str, nbytes: int) -> None:
-    """Keeps what a task took, for the next time; a folder that cannot be written keeps nothing."""
+def learn(folder: Path, key: str, nbytes: int, *, ran_out: bool) -> None:
+    """Keeps what a task took, and whether memory ran out, for the next time; a folder that cannot be written keeps
+    nothing.
+    """
     path = _file(folder, key)
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
-        part.write_text(json.dumps({"bytes": nbytes}))
+        part.write_text(json.dumps({"bytes": nbytes, "ran_out": ran_out}))
         part.replace(path)
 
 

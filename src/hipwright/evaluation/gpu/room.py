@@ -34,16 +34,16 @@ class TaskRoom:
     def __init__(self, gpu: GpuContext, handle: TaskHandle, close: Callable[[], None]) -> None:
         self._gpu, self._handle, self._close = gpu, handle, close
         self._reservation: Reservation | None = None
+        self._ran_out = False
 
     def enter(self) -> None:
         """Waits until the task fits beside those that are open on the GPU."""
         if self._gpu.memory is None or self._reservation is not None:
             return
-        need = learnt_bytes(self._gpu.cache.folder, self._handle.task.key)
-        if need is None:
-            need = self._gpu.memory.total
-            with contextlib.suppress(HipwrightError):  # a task that cannot be traced has the GPU alone
-                need = estimated_bytes(self._handle.outline(self._handle.task.workloads[0].name))
+        need = self._gpu.memory.total
+        with contextlib.suppress(HipwrightError):  # a task that cannot be traced has the GPU alone
+            need = estimated_bytes(self._handle.outline(self._handle.task.workloads[0].name))
+        need = learnt_bytes(self._gpu.cache.folder, self._handle.task.key, need)
         self._reservation = self._gpu.memory.reserve(need)
 
     def learn(self, reference: DeviceReference | None, worker: CandidateWorker) -> None:
@@ -53,7 +53,7 @@ class TaskRoom:
         with contextlib.suppress(HipwrightError):
             taken = [reference.taken() if reference is not None else 0, worker.memory()["reserved"]]
             if all(taken):
-                learn(self._gpu.cache.folder, self._handle.task.key, sum(taken) + CONTEXTS_BYTES)
+                learn(self._gpu.cache.folder, self._handle.task.key, sum(taken) + CONTEXTS_BYTES, ran_out=self._ran_out)
 
     def leave(self) -> None:
         """Gives the memory back, once the processes have ended."""
@@ -81,6 +81,7 @@ class TaskRoom:
                 raise
         self._close()
         assert self._reservation is not None
+        self._ran_out = True
         self._reservation.become_alone()
         return self._blamed(work(), reference)
 

@@ -11,7 +11,7 @@ class TimingLock:
     """A readers-writer lock of one GPU: timings are exclusive, all other work is shared.
 
     A timing waits for the work inside and keeps new work out, so new work never delays it. Not reentrant. Compiling a
-    baseline is no such work: it takes seconds of the processor, and fractions of one of the GPU.
+    baseline is no such work, unless it is tuned on the GPU: it takes the processor for seconds.
     """
 
     def __init__(self) -> None:

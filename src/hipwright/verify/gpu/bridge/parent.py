@@ -42,7 +42,6 @@ class Bridge:
     """The memory of one worker's process. number: names it in every host."""
 
     session: Session
-    device: str
     bytes: int = PIECE_BYTES
     number: int = field(default_factory=lambda: next(_numbers))
     _fd: int = -1
@@ -54,7 +53,7 @@ class Bridge:
 
         call: of the worker, with `Session.call_json`'s give and take.
         """
-        made = cls(session, device)
+        made = cls(session)
         given, taken = None, list[int]()
         if not device.startswith(TORCH_GPU):
             given = os.memfd_create("bridge", os.MFD_CLOEXEC)
