@@ -89,6 +89,19 @@ def test_a_stopped_search_goes_on(tmp_path: Path) -> None:
     assert result["program_key"] == fresh["program_key"]
 
 
+def ends_within(pid: int, seconds: float) -> bool:
+    """A killed process ends when it is next given a processor: on a busy machine not at once."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
+                return True
+        except OSError:  # the process's line is gone
+            return True
+        time.sleep(0.02)
+    return False
+
+
 STUBBORN = """
 import subprocess, sys, threading
 from hipwright.stopping import StopSignals, end_process
@@ -120,7 +133,7 @@ def test_cleaning_up_that_never_ends_is_cut_off(mode: str, twice: bool) -> None:
     assert child.returncode == 143 and time.monotonic() - start < (1.2 if twice else 2.2)
     assert err.count("interrupted by SIGTERM") == 1
     assert out == "" if mode == "text" else json.loads(out) == stopping.interrupted_object(143)
-    assert not Path(f"/proc/{sleeper}").exists() or "Z" in Path(f"/proc/{sleeper}/stat").read_text()
+    assert ends_within(sleeper, 5)
 
 
 WRITERS = """
