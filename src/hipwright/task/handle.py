@@ -88,6 +88,8 @@ def open_source(name: str, source: str, zygote: Zygote) -> TaskHandle:
 
 HELD_BYTES = 32 << 20
 """Parameters from so many bytes on are drawn, changed and used on a device, where the task has one."""
+HELD_OPERATIONS = float(1 << 30)
+"""Or where a forward has so many operations: some seconds in float64 on two processors, milliseconds on a device."""
 
 
 class ReferenceElsewhere(Protocol):
@@ -175,11 +177,12 @@ class TaskHandle:
         return self._ask("init_state", {"seed": seed})[1]
 
     def delegate(self, elsewhere: ReferenceElsewhere) -> None:
-        """Makes states of large parameters, and runs the reference on them, elsewhere from now on.
+        """Makes states elsewhere from now on, and runs the reference on them, where parameters are large or runs long.
 
         Not for a task that draws random numbers, as another device draws others, nor for one that does not run there.
         """
-        if self._parameter_bytes >= HELD_BYTES:
+        longest = max((many or 0.0 for many in self._operations.values()), default=0.0)
+        if self._parameter_bytes >= HELD_BYTES or longest >= HELD_OPERATIONS:
             self._elsewhere = elsewhere
 
     def init_inputs(self, seed: int) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,14 @@ class Model(torch.nn.Module):
         return self.two(self.one(x)) * self.whole.sum()
 def get_inputs():
     return [torch.randn(3, 6)]
+"""
+PRODUCT = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x, y):
+        return torch.relu(x @ y)
+def get_inputs():
+    return [torch.randn(32, 24), torch.randn(24, 40)]
 """
 DRAWS = TIED.replace("return self.two", "x = torch.nn.functional.dropout(x, 0.5)\n        return self.two")
 REFUSED = TIED.replace("return self.two", "assert x.abs().max() < 100, 'too far'\n        return self.two")
@@ -156,6 +165,24 @@ def test_inputs_that_the_reference_refuses_are_refused_there(held_task: Held) ->
     with pytest.raises(TaskError, match="too far"):
         handle.reference(far, state)
     assert held(handle.init_state(2)) is not None
+
+
+@pytest.mark.parametrize(("operations", "there"), [(2.0 * 32 * 24 * 40, True), (2.0 * 32 * 24 * 40 + 1, False)])
+def test_a_forward_of_many_operations_runs_there(
+    operations: float, there: bool, task_zygote: Zygote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one without parameters."""
+    monkeypatch.setattr("hipwright.task.handle.HELD_OPERATIONS", operations)
+    monkeypatch.setattr("hipwright.task.handle.HELD_BYTES", 1 << 25)
+    (tmp_path / "product.py").write_text(PRODUCT)
+    with ExitStack() as stack:
+        hosts = stack.enter_context(Zygote(("torch", "hipwright.task.device.server"), name="device host"))
+        handle = stack.enter_context(open_task(tmp_path / "product.py", task_zygote))
+        reference = stack.enter_context(open_reference(handle, hosts, "cpu"))
+        handle.delegate(HeldReference(lambda: reference))
+        oracle = Oracle(handle, seed=20)
+        assert oracle.status() is None
+        assert (held(oracle.state) is not None) == there == handle._runs_elsewhere
 
 
 @pytest.mark.parametrize(
