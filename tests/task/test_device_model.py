@@ -41,6 +41,25 @@ def test_the_nudge_leaves_integers_and_special_values_and_moves_shared_memory_on
     assert 0 < abs(float(whole[3]) - 1) < 1.6 * 2**-24  # two nudges would move it further
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(("kinds", "moves"), [((-1, 1), False), ((0, 1, 2, 3), False), ((1,), True), ((0.5, 1), True)])
+def test_classes_do_not_move_on_either_side(dtype, kinds, moves):
+    """A value that is seen late is a value too: the last element decides as the first do."""
+    like = torch.tensor(kinds).repeat(5000).to(dtype)
+    for changed in (False, True):
+        if changed:
+            like[-1] = 1.5
+        ours = like.double().clone()
+        nudge(iter([(ours, like)]), torch.Generator().manual_seed(1), categories=True)
+        theirs = draws.nudge(from_torch(like), 1).to_f64()
+        for found in (ours.numpy(), theirs):
+            assert bool((found != like.double().numpy()).any()) == (moves or changed)
+        parameters = like.double().clone()
+        nudge(iter([(parameters, like)]), torch.Generator().manual_seed(1))
+        assert not torch.equal(parameters, like.double())
+    assert not np.array_equal(draws.nudge(from_torch(like), 1, categories=False).to_f64(), like.double().numpy())
+
+
 def test_a_tensor_moves_with_its_strides():
     for tensor in (torch.randn(4, 6).t(), torch.randn(3, 1).expand(3, 5), torch.randn(40)[3:30:4]):
         moved = moved_to(tensor, META)

@@ -274,7 +274,7 @@ class Expecting:
     def _nudged(self, args: list[Any], way: Nudge) -> list[Any]:
         """`args`, which are the task's own or a part of them in float64, nudged in place."""
         pairs = zip(named_leaves("", args), named_leaves("", self.args), strict=True)
-        nudge(((tensor, own) for (_, tensor), (_, own) in pairs), self._generator, way)
+        nudge(((tensor, own) for (_, tensor), (_, own) in pairs), self._generator, way, categories=True)
         return args
 
     def _need(self) -> int:

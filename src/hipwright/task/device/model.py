@@ -27,7 +27,7 @@ from hipwright.task.host.load import SUPPORTED, TaskModule, seed_everything
 from hipwright.task.host.reference import RUN_SEED, named_leaves
 from hipwright.task.host.rounded_sums import RoundedSums
 from hipwright.task.host.ties import TieMarker
-from hipwright.task.nudges import NUDGES, Nudge
+from hipwright.task.nudges import CATEGORIES, CATEGORY_SAMPLE, NUDGES, Nudge
 from hipwright.tensors import Tree
 from hipwright.torchio import NAMES, full_precision, map_torch
 
@@ -176,12 +176,16 @@ def widened(args: list[Any]) -> list[Any]:
 
 
 def nudge(
-    tensors: Iterator[tuple[torch.Tensor, torch.Tensor]], generator: torch.Generator, way: Nudge = NUDGES[0]
+    tensors: Iterator[tuple[torch.Tensor, torch.Tensor]],
+    generator: torch.Generator,
+    way: Nudge = NUDGES[0],
+    *,
+    categories: bool = False,
 ) -> None:
     """Moves every float element, in place, by about the rounding error of an honest kernel.
 
     By the rule of `verify.inputs.nudge`, in units of the tensor paired with each: the whole one in the task's own
-    dtype.
+    dtype. categories: as there.
     """
     seen: set[tuple[int, int]] = set()
     for tensor, like in tensors:
@@ -193,6 +197,8 @@ def nudge(
         size = torch.finfo(like.dtype).eps / 2 * max(1.0, sqrt(terms) / 3)
         equal = torch.finfo(like.dtype).eps / 2 * terms / 8  # of rows of one value
         flat = span(tensor).view(tensor.dtype)
+        if categories and _categorical(flat):
+            continue
         row = tensor.shape[-1] if tensor.dim() and tensor.is_contiguous() else flat.numel()
         for start, stop in pieces(0, flat.numel(), row):
             values = flat[start:stop].double().view(-1, min(row, stop - start))
@@ -200,6 +206,14 @@ def nudge(
             by += 0.5 if way.scaling else 0.5 * values.sign()
             by *= way.size * torch.where((values == values[:, :1]).all(1, keepdim=True), max(size, equal), size)
             flat[start:stop] = torch.where(values.isfinite(), values * (1.0 + by), values).view(-1)
+
+
+def _categorical(flat: torch.Tensor) -> bool:
+    """Whether the elements are whole numbers of few kinds."""
+    some = flat[:CATEGORY_SAMPLE].double().unique()
+    if not 2 <= some.numel() <= CATEGORIES or not bool((some == some.round()).all()):
+        return False
+    return all(bool(torch.isin(flat[start:stop].double(), some).all()) for start, stop in pieces(0, flat.numel(), 1))
 
 
 def synchronize(device: torch.device) -> None:

@@ -9,19 +9,28 @@ from typing import Any
 import numpy as np
 
 from hipwright.held import held
-from hipwright.task.nudges import NUDGES, Nudge
+from hipwright.task.nudges import CATEGORIES, CATEGORY_SAMPLE, NUDGES, Nudge
 from hipwright.tensors import COMPLEX, HostTensor, Tree, map_tensors, rounded_bits, wide
 from hipwright.verify.inputs.layouts import with_values
-from hipwright.verify.inputs.values import Rng, generator
+from hipwright.verify.inputs.values import F64, Rng, generator
 from hipwright.verify.tolerance import UNIT
 
 
-def nudge(tree: Tree, seed: int, *, rounded: bool = False, way: Nudge = NUDGES[0], still: Sequence[float] = ()) -> Tree:
+def nudge(
+    tree: Tree,
+    seed: int,
+    *,
+    rounded: bool = False,
+    way: Nudge = NUDGES[0],
+    still: Sequence[float] = (),
+    categories: bool = True,
+) -> Tree:
     """The tree with every float element moved at random by as much as an honest kernel rounds.
 
     The result is float64, or rounded to each leaf's own dtype (state tables must keep theirs). way: by how many times
     as much, and in which direction all elements move. still: numbers that do not move: what the reference compares
-    inputs with, since an input has not been rounded when it is compared.
+    inputs with, since an input has not been rounded when it is compared. categories: nor does a leaf of few whole
+    numbers move (`task.nudges.CATEGORIES`).
 
     An element moves by half an ulp of its dtype; for float32 and float64, where kernels also accumulate in that dtype,
     by a third of sqrt(K) units: the random walk of a serial sum over the longest dimension K (at most 1024 terms in one
@@ -38,6 +47,8 @@ def nudge(tree: Tree, seed: int, *, rounded: bool = False, way: Nudge = NUDGES[0
         terms = min(max(tensor.shape, default=1), 1024) if summed else 1
         step: Any = UNIT[tensor.dtype] * max(1.0, sqrt(terms) / 3)
         values = tensor.to_f64()
+        if categories and _categorical(values):
+            return tensor if rounded else _wide(tensor, values)
         if terms > 1:
             equal = np.all(values == values[..., :1], axis=-1, keepdims=True)
             step = np.where(equal, np.maximum(step, UNIT[tensor.dtype] * terms / 8), step)
@@ -54,12 +65,24 @@ def nudge(tree: Tree, seed: int, *, rounded: bool = False, way: Nudge = NUDGES[0
     return map_tensors(tree, one)
 
 
+def _categorical(values: F64) -> bool:
+    """Whether they are whole numbers of few kinds."""
+    some = np.unique(values.reshape(-1)[:CATEGORY_SAMPLE])
+    if not 2 <= len(some) <= CATEGORIES or not bool(np.all(some == np.round(some))):
+        return False
+    return bool(np.all(np.isin(values, some)))
+
+
 def nudge_state(state: Tree, seed: int, way: Nudge = NUDGES[0]) -> Tree:
     """The state table with every float element moved as by `nudge`, in its own dtype."""
     table = held(state)
     how = {"seed": seed, "size": way.size, "scaling": way.scaling}
-    params = nudge(state["params"], seed, rounded=True, way=way) if table is None else table.changed("nudged", **how)
-    return {**state, "params": params, "buffers": nudge(state["buffers"], seed, rounded=True, way=way)}
+
+    def moved(kind: str) -> Tree:
+        return nudge(state[kind], seed, rounded=True, way=way, categories=False)
+
+    params = moved("params") if table is None else table.changed("nudged", **how)
+    return {**state, "params": params, "buffers": moved("buffers")}
 
 
 def absolute_state(state: Tree) -> Tree:
