@@ -86,3 +86,16 @@ def test_the_parent_stays_free_of_torch():
 def test_compiled_parts_are_taken_apart(load):
     graph = load("compiled").capture("given")
     assert [node["op"].split(".")[1] for node in graph["nodes"]] == ["linear", "silu", "mul", "softmax"]
+
+
+def test_lazy_modules_get_their_sizes(load):
+    handle = load("lazy")
+    first, again, other = handle.init_state(1), handle.init_state(1), handle.init_state(2)
+    assert first["params"]["net.0.weight"].shape == (6, 3)
+    weights = [state["params"]["net.0.weight"].to_f64() for state in (first, again, other)]
+    assert (weights[0] == weights[1]).all() and (weights[0] != weights[2]).any()
+    assert (first["buffers"]["net.1.running_mean"].to_f64() == 0).all()
+    assert first["buffers"]["net.1.num_batches_tracked"].to_f64() == 0
+    assert handle.task.workloads[0].specs[0].shape == (5, 3)
+    modes = {name: child for name, child in first["attrs"].items() if name.endswith("training")}
+    assert modes["training"] and modes["net.0.training"] and not modes["net.2.training"]

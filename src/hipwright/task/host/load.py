@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from torch.nn.parameter import is_lazy
+
 from hipwright.errors import TaskError
 from hipwright.torchio import NAMES
 
@@ -85,11 +87,20 @@ class TaskModule:
     # ---------------------------------------------------------------- what it makes
 
     def model(self, seed: int) -> torch.nn.Module:
-        """A freshly constructed Model, in the mode its constructor left it."""
+        """A freshly constructed Model, in the mode its constructor left it.
+
+        Lazy modules are called once with the file's own inputs, in evaluation mode, which gives their parameters sizes.
+        """
         args, kwargs = _init_arguments(self.init_inputs(seed))
         with torch.no_grad(), uncompiled():  # tensors derived from parameters then stay leaves, which can be copied
             model = self.guarded(lambda: self.model_class(*args, **kwargs), "Model(...)")
-        assert isinstance(model, torch.nn.Module)
+            assert isinstance(model, torch.nn.Module)
+            if any(map(is_lazy, (*model.parameters(), *model.buffers()))):
+                inputs = self.inputs(seed, None if self.given else 0)
+                modes = {module: module.training for module in model.modules()}
+                self.guarded(lambda: model.eval()(*inputs), "the first forward of a lazy module")
+                for module in model.modules():
+                    module.training = modes.get(module, module.training)
         return model
 
     def init_inputs(self, seed: int) -> Any:
