@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from math import inf
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -88,3 +89,31 @@ def held(state: Tree) -> HeldTable | None:
 def key_of(recipe: Recipe) -> str:
     """The name of what a recipe makes."""
     return json.dumps(recipe, sort_keys=True)
+
+
+@dataclass(frozen=True)
+class HeldFrom:
+    """From which bytes of parameters, or operations of a forward, on the reference runs in the device host.
+
+    slow: whether a run on so many parameters takes seconds there too.
+    """
+
+    bytes: int
+    operations: float
+    slow: bool = False
+
+
+ON_GPU = HeldFrom(32 << 20, float(1 << 30))
+"""On a GPU: so many operations take seconds in float64 on two processors, milliseconds there."""
+ON_CPU = HeldFrom(256 << 20, inf, slow=True)
+"""In a process on the CPU: a parent that changes five tables of gigabytes itself fills a laptop's memory."""
+
+
+class ReferenceElsewhere(Protocol):
+    """Runs of the reference outside the task host, on states whose parameters stay there."""
+
+    def init_state(self, seed: int) -> Tree | None:
+        """The state table of a Model constructed under a seed; None where it cannot be held."""
+
+    def run(self, header: Mapping[str, Any], inputs: Tree, state: Tree) -> Any:
+        """(outputs, buffers, info) of one run, as the task host returns them."""

@@ -4,19 +4,20 @@ training.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hipwright import config
-from hipwright.errors import BadInput
+from hipwright.errors import BadInput, TaskError
 from hipwright.events import Listener, silent
 
 if TYPE_CHECKING:
     from hipwright.evaluation import Evaluator
     from hipwright.evaluation.gpu.context import GpuContext
+    from hipwright.evaluation.gpu.task import GpuTask
     from hipwright.sandbox import Zygote
     from hipwright.task import TaskHandle
     from hipwright.toolchain.cache import BuildCache
@@ -76,16 +77,27 @@ class Machine:
             gpus: dict[str, GpuTask] = {}
             if self.gpus:
                 from hipwright.evaluation.gpu.task import GpuTask
-                from hipwright.targets import CPU
-                from hipwright.verify.gpu.hosts.held_reference import HeldReference
 
                 gpus = {kind: stack.enter_context(GpuTask(gpu, handle)) for kind, gpu in self.gpus.items()}
-                if CPU.name not in self.targets:
-                    handle.delegate(HeldReference(lambda: next(iter(gpus.values())).reference))
+            self._delegate(handle, gpus, stack)
             evaluator = Evaluator(
                 handle, oracle, self.candidates, self.cache, self.targets, unsafe=self.unsafe, gpus=gpus
             )
             yield Workbench(handle, evaluator)
+
+    def _delegate(self, handle: TaskHandle, gpus: Mapping[str, GpuTask], stack: ExitStack) -> None:
+        """Large parameters stay on the GPU; where the cpu target judges too, in a process of their own."""
+        from hipwright.held import ON_CPU, ON_GPU
+        from hipwright.targets import CPU
+        from hipwright.verify.gpu.hosts.held_reference import HeldReference
+        from hipwright.verify.gpu.reference import open_reference
+
+        if gpus and CPU.name not in self.targets:
+            handle.delegate(HeldReference(lambda: next(iter(gpus.values())).reference), ON_GPU)
+        elif CPU.name in self.targets:
+            _check_memory(handle.parameter_bytes)
+            own = stack.enter_context(open_reference(handle, self.host, "cpu"))
+            handle.delegate(HeldReference(lambda: own), ON_CPU)
 
     def close(self) -> None:
         """Ends every process; calls in them raise. May be called from any thread."""
@@ -143,6 +155,31 @@ def machine(
             )
             found.gpus[name] = opened(opening)
         yield found
+
+
+_CPU_COPIES = 10
+"""Bytes that a verification on the cpu target takes for each byte of parameters: measured with 1.07 GB of them."""
+
+
+def _check_memory(parameter_bytes: int) -> None:
+    """Raises TaskError where the cpu target would fill this machine's memory with copies of the parameters."""
+    free = _available_bytes()
+    if free is not None and parameter_bytes * _CPU_COPIES > free:
+        raise TaskError(
+            f"its {parameter_bytes / 1e9:.1f} GB of parameters need about {parameter_bytes * _CPU_COPIES / 1e9:.0f} GB "
+            f"of memory on the cpu target, and {free / 1e9:.0f} GB are free",
+            hint="judge it on a GPU alone (--target cuda or rocm), or make its layers narrower",
+            status="unscorable",
+        )
+
+
+def _available_bytes() -> int | None:
+    """Memory that processes can get without swapping; None where the system does not tell."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
 
 
 def existing_file(path: Path, what: str) -> Path:

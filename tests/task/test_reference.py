@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from hipwright.errors import TaskError
 from hipwright.tensors import HostTensor, tensor_leaves
 
 
@@ -132,3 +133,23 @@ def test_capture_returns_plain_types(load):
     graph = load("linear_gelu").capture("given")
     assert graph["nodes"]
     assert not any(isinstance(value, HostTensor) for value in graph.values())
+
+
+def test_values_that_torch_does_not_check_are_checked(load):
+    handle = load("ctc")
+    for workload in handle.task.workloads:
+        classes = workload.specs[0].shape[2]
+        given = handle.inputs(workload.name, 3)
+        fits = int(given[1].to_f64().max()) < classes
+        if fits:
+            outputs = handle.reference(given, handle.init_state(0), dtype="native")[0]
+            assert np.isfinite(outputs.to_f64()).all()
+        else:
+            with pytest.raises(TaskError, match=r"ctc_loss: a target of 5 is out of range: at most 4"):
+                handle.reference(given, handle.init_state(0), dtype="native")
+    given = handle.inputs("given", 0)
+    for place, size, what in ((2, 21, "an input length of 21"), (3, 6, "a target length of 6")):
+        wrong = [*given]
+        wrong[place] = HostTensor.of(np.full(4, size))
+        with pytest.raises(TaskError, match=what):
+            handle.reference(wrong, handle.init_state(0))

@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hipwright.records import TolerancePolicy
+from hipwright.errors import TaskError
+from hipwright.program import parse
+from hipwright.records import Program, TolerancePolicy
 from hipwright.sandbox import Zygote
 from hipwright.task import open_task
 from hipwright.tensors import tensor_leaves
-from hipwright.verify import Oracle
+from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.cpu import build as cpu
+from hipwright.verify import Oracle, verify_cpu
 from hipwright.verify.compare import compare
 from hipwright.verify.expected import rules
 from hipwright.verify.oracle import MUTATED
@@ -172,3 +176,55 @@ def test_kernelbench_mode_has_five_trials_and_initial_parameters(tasks: Any) -> 
     case = made.case(name, "trial1")
     assert (tensor_leaves(case.state["params"])[1].to_f64() == 0).all()
     assert rules(case.expected.tree)[0].element.max() >= 1e-4
+
+
+FIXED = "assert args[0].shape == (100, 50)\n        return torch.relu(args[0] * self.scale)"
+SCALE = "self.scale = nn.Parameter(torch.rand(50))"
+
+
+def test_a_task_of_one_shape_is_judged_there_although_it_is_large(oracle: Any) -> None:
+    made = oracle(FIXED, "[torch.randn(100, 50)]", SCALE, full_elements=10)
+    assert [(planned.workload.name, planned.role) for planned in made.planned()] == [("given", "full")]
+    assert made.skipped == {} and made.last == {"given"}
+    case = made.case("given", "normal")
+    assert "other_inputs" in case.rejects and not case.degenerate
+
+
+def test_a_task_that_is_too_large_everywhere_says_so(oracle: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hipwright.verify.oracle.LAST_ELEMENTS", 20)
+    made = oracle(FIXED, "[torch.randn(100, 50)]", SCALE, full_elements=10)
+    with pytest.raises(TaskError, match="too large for the cpu target and no smaller shapes"):
+        made.planned()
+
+
+STATIC = """
+HIP = r'''
+#include <hip/hip_runtime.h>
+extern "C" __global__ void relu(const float* x, float* y, int n) {
+    int i = blockIdx.x * 64 + threadIdx.x;
+    if (i < n) y[i] = x[i] > 0.0f ? x[i] : 0.0f;
+}
+'''
+
+
+def forward(self, x):
+    assert x.shape[0] == 600 and x.shape[1] == 7, "the kernels are written for these sizes"
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    relu[cdiv(x.numel(), 64), 64](x, y, x.numel())
+    return y
+"""
+
+
+def test_a_program_of_one_shape_is_judged_there(oracle: Any, candidates: Zygote, cache: BuildCache) -> None:
+    """Its guard refuses every smaller shape; few families run at the task's own."""
+    made = oracle("return torch.relu(args[0])", "[torch.randn(600, 7)]", full_elements=100)
+    parsed = parse(STATIC)
+    kinds = [(64, True), (64, False)]
+    builds = {k: cpu.build(parsed.hip, parsed.defines(), wave=k[0], checked=k[1], cache=cache) for k in kinds}
+    for _ in range(2):
+        verdict = verify_cpu(parsed, Program(text=STATIC), builds, made, candidates, waves=(64,), cache=cache)
+        assert verdict.passed, verdict.message
+        assert verdict.workloads == ("given",) and "given" not in verdict.skipped
+        assert "few families" in verdict.skipped["given/tiny"]
+        assert any("does not claim this shape" in why for why in verdict.skipped.values())

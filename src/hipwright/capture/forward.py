@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 from hipwright.capture.assumptions import assumptions, slice_bounds, split_counts
 from hipwright.capture.backward_operators import decompositions
+from hipwright.capture.fake_operators import register
 from hipwright.capture.fx_nodes import Builder, access_of, nest
 from hipwright.capture.graph import Graph, Input, Mutation, Node
 from hipwright.capture.joint import trace
@@ -41,6 +42,7 @@ def capture(model: torch.nn.Module, args: Sequence[Any], *, long: int | None = N
     long: calls from which on a graph is long (long_graphs.py); None for LONG.
     Raises TaskError ("cannot capture: why") where Python control flow depends on tensor values.
     """
+    register()
     names = _parameter_names(model, len(args))
     problems: list[Exception] = []
     lifted = pytree.tree_map(_lift, tuple(args))

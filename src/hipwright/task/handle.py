@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self
 
 from hipwright.errors import BadInput, TaskError
-from hipwright.held import held
+from hipwright.held import HeldFrom, ReferenceElsewhere, held
 from hipwright.records import Task, TensorSpec, TolerancePolicy, Workload
 from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
 from hipwright.task.kinds import check_kind, with_sibling
@@ -86,22 +86,6 @@ def open_source(name: str, source: str, zygote: Zygote) -> TaskHandle:
     return TaskHandle(f"{name}.py", source, zygote, _LIMITS, TolerancePolicy())
 
 
-HELD_BYTES = 32 << 20
-"""Parameters from so many bytes on are drawn, changed and used on a device, where the task has one."""
-HELD_OPERATIONS = float(1 << 30)
-"""Or where a forward has so many operations: some seconds in float64 on two processors, milliseconds on a device."""
-
-
-class ReferenceElsewhere(Protocol):
-    """Runs of the reference outside the task host, on states whose parameters stay there (`hipwright.held`)."""
-
-    def init_state(self, seed: int) -> Tree | None:
-        """The state table of a Model constructed under a seed; None where it cannot be held."""
-
-    def run(self, header: Mapping[str, Any], inputs: Tree, state: Tree) -> Any:
-        """(outputs, buffers, info) of one run, as the task host returns them."""
-
-
 class TaskHandle:
     """A loaded task. A context manager; usable from several threads, one call at a time; nothing is cached.
 
@@ -119,13 +103,15 @@ class TaskHandle:
         self._lock = threading.RLock()
         self._numbered: OrderedDict[int, tuple[int, Tree]] = OrderedDict()  # states and their numbers, by id
         self._numbers = count()
+        self.slow = False
+        """Whether every run of the reference takes seconds for its parameters alone."""
         self._elsewhere: ReferenceElsewhere | None = None
         self._runs_elsewhere = False  # whether a run there has succeeded
         try:
             reply = self._ask("describe")[0]
             found = reply["workloads"]
             self._operations: dict[str, float | None] = reply["operations"]
-            self._parameter_bytes = int(reply["parameter_bytes"])
+            self.parameter_bytes = int(reply["parameter_bytes"])
             with contextlib.suppress(TaskError):  # too slow for trying other shapes
                 found = found + self._ask("derived")[0]["workloads"]
         except BaseException:
@@ -176,14 +162,14 @@ class TaskHandle:
             self._elsewhere = None
         return self._ask("init_state", {"seed": seed})[1]
 
-    def delegate(self, elsewhere: ReferenceElsewhere) -> None:
+    def delegate(self, elsewhere: ReferenceElsewhere, from_: HeldFrom) -> None:
         """Makes states elsewhere from now on, and runs the reference on them, where parameters are large or runs long.
 
         Not for a task that draws random numbers, as another device draws others, nor for one that does not run there.
         """
         longest = max((many or 0.0 for many in self._operations.values()), default=0.0)
-        if self._parameter_bytes >= HELD_BYTES or longest >= HELD_OPERATIONS:
-            self._elsewhere = elsewhere
+        if self.parameter_bytes >= from_.bytes or longest >= from_.operations:
+            self._elsewhere, self.slow = elsewhere, from_.slow
 
     def init_inputs(self, seed: int) -> list[Any]:
         """The arguments that Model is constructed with. Raises TaskError where they are more than plain values."""

@@ -29,8 +29,8 @@ NUDGES = (
 by one of the two opposite runs; their size is c of the default policy, so that a budget covers all that they move."""
 
 CATEGORIES = 4
-"""An input of at most so many different values, all whole, names classes (a target of -1 or 1, a mask of 0.0 and 1.0): it
-is compared by equality, also inside of torch's operators, and no program reads another number there. It does not move.
+"""An input of at most so many different values, all whole, names classes (a target of -1 or 1, a mask of 0.0 and 1.0):
+it is compared by equality, also inside of torch's operators, and no program reads another number there. So it stays.
 """
 CATEGORY_SAMPLE = 4096
 """The values are those of so many first elements; all others must be among them."""

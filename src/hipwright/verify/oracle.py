@@ -31,6 +31,10 @@ __all__ = ["MUTATED", "TRIALS", "Oracle", "PlannedWorkload", "VerificationCase"]
 SMALL_ELEMENTS = 4096  # of a workload on which every family runs
 FULL_ELEMENTS = 1 << 21  # inputs, parameters and buffers of a workload that is still run as given
 FULL_OPERATIONS = float(1 << 34)  # of its products and convolutions
+LAST_ELEMENTS = 1 << 30  # likewise, where no other shapes can be had
+LAST_OPERATIONS = float(1 << 37)
+LAST_FAMILIES = ("given", "offset", "normal", "scales")
+"""What runs there beside secret inputs: a reference of 2^37 operations takes a minute for each."""
 Role = Literal["families", "full", "unseen"]
 
 
@@ -47,7 +51,8 @@ class Oracle(CaseDraws):
     """Cases of one task. Safe to use from several threads.
 
     seed: draws all inputs and states; None draws a secret one now. policy: the task's own when None. skipped: given
-    workloads too large to run here, with the reason. Raises TaskError where the reference fails on its own inputs.
+    workloads too large to run here, with the reason; last: those of them that run here all the same, since no smaller
+    shapes could be had. Raises TaskError where the reference fails on its own inputs.
     """
 
     listener: Listener = silent
@@ -58,6 +63,7 @@ class Oracle(CaseDraws):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.sizes = TaskSizes(self.handle)
+        self.last: set[str] = set()
         self._cases: dict[tuple[str, str], VerificationCase] = {}
         self._families: dict[str, tuple[str, ...]] = {}
         self._kinds: dict[str, bool] = {}
@@ -133,12 +139,30 @@ class Oracle(CaseDraws):
         if not small and full:
             return [PlannedWorkload(full[0].workload, "families"), *full[1:]]
         if not small and own:
+            if last := self._last(own):
+                del self.skipped[last[0].workload.name]
+                return last
             raise TaskError(
                 "the task is too large for the cpu target and no smaller shapes could be derived from it",
                 hint="give get_input_groups() with a small set of inputs",
                 status="unscorable",
             )
         return [*small, *full]
+
+    def last_resort(self) -> list[PlannedWorkload]:
+        """The task's own workloads, for a program that claims none of the planned ones: as far as they can be run."""
+        self.planned()
+        with self._lock:
+            return self._last([w for w in self.handle.task.workloads if w.origin != "derived"])
+
+    def _last(self, own: Sequence[Workload]) -> list[PlannedWorkload]:
+        found = []
+        for workload in own:
+            short = self.handle.operations(workload.name) <= LAST_OPERATIONS
+            if workload.name in self.skipped and short and self._elements(workload) <= LAST_ELEMENTS:
+                found.append(PlannedWorkload(workload, "full"))
+        self.last.update(planned.workload.name for planned in found[:1])
+        return found[:1]
 
     def _elements(self, workload: Workload) -> int:
         """Elements of inputs, parameters and buffers."""
@@ -260,7 +284,7 @@ class Oracle(CaseDraws):
 
     def _planned_names(self) -> set[str]:
         held = [one for part in self._held.values() for one in part or ()]
-        return {planned.workload.name for planned in (*self.planned(), *held)}
+        return {*self.last, *(planned.workload.name for planned in (*self.planned(), *held))}
 
     def prepare(self, *, every: bool = True) -> None:
         """Computes the cases of a verification now instead of on first use. every: those of the full gate."""

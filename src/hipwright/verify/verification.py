@@ -26,7 +26,7 @@ from hipwright.verify.candidate import (
 )
 from hipwright.verify.evidence import JudgedEvidence
 from hipwright.verify.inputs import LAYOUTS, MIXED_AXES, SPECIAL
-from hipwright.verify.oracle import MUTATED, TRIALS, Oracle, PlannedWorkload, VerificationCase
+from hipwright.verify.oracle import LAST_FAMILIES, MUTATED, TRIALS, Oracle, PlannedWorkload, VerificationCase
 from hipwright.verify.reply import forged_reply
 from hipwright.verify.sequences.call_sequence import SequencedCall
 
@@ -35,6 +35,7 @@ LARGE_WORKLOAD_FAMILIES = ("given", "normal", "shifted", "outliers", "zeros90", 
 OWN_FAMILIES = (*MIXED_AXES, "exact", *SPECIAL, "masks_off")
 """The families that run at the task's own shapes beside the first: one run of a mixed family shows there what each
 adversarial one would, so that a program cannot take another path at the given size."""
+LONG_RUNS = "a run of the reference takes seconds at any shape that could be had: inputs are drawn from few families"
 FEWER_FAMILIES = f"inputs of more than {LARGE_ELEMENTS} elements are drawn from fewer families"
 FAST_GATE_FAMILIES = ("outliers", "shifted", "mantissa", "strided", "tiny", "large", *SPECIAL[:3])
 """The families of the fast gate beside given and normal; each finds faults that no other does."""
@@ -138,11 +139,15 @@ class Verification:
         assert self.main is not None
         name = self.main.workload.name
         known = self.oracle.families(name)
-        if elements(self.main_case("given")) <= LARGE_ELEMENTS:
+        kept: tuple[str, ...] = (*LARGE_WORKLOAD_FAMILIES, *OWN_FAMILIES, *LAYOUTS)
+        why = FEWER_FAMILIES
+        if name in self.oracle.last or self.oracle.handle.slow:
+            kept, why = LAST_FAMILIES, LONG_RUNS
+        elif elements(self.main_case("given")) <= LARGE_ELEMENTS:
             return [f for f in known if f not in MIXED_AXES]
-        wanted = [f for f in known if f in LARGE_WORKLOAD_FAMILIES or f in OWN_FAMILIES or f in LAYOUTS]
+        wanted = [f for f in known if f in kept]
         left = [f for f in known if f not in wanted and f not in MIXED_AXES]
-        self.skipped |= {f"{name}/{family}": FEWER_FAMILIES for family in left}
+        self.skipped |= {f"{name}/{family}": why for family in left}
         return wanted
 
     def family_cases(self) -> list[VerificationCase]:
@@ -166,7 +171,9 @@ class Verification:
 
         The third has all magnitudes: the code for an end of a row or of a buffer may run at these shapes alone.
         """
-        pairs = product(self._unseen_shapes(), ("normal", "given", "scales"))
+        pairs = product(
+            self._unseen_shapes(), ("scales",) if self.oracle.handle.slow else ("normal", "given", "scales")
+        )
         return list(dict.fromkeys(self._unseen(*pair) for pair in pairs))
 
     def _unseen_shapes(self) -> list[PlannedWorkload]:

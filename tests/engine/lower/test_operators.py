@@ -27,7 +27,7 @@ class Outputs(torch.nn.Module):
 
 def draw(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0, scale: float = 1.0) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
-    return (torch.randn(*shape, generator=generator, dtype=torch.float64) * scale).to(dtype)
+    return (torch.randn(shape, generator=generator, dtype=torch.float64) * scale).to(dtype)
 
 
 def whole(low: int, high: int, *shape: int, seed: int = 0, dtype: torch.dtype = torch.int64) -> torch.Tensor:
@@ -62,6 +62,7 @@ ACTIVATIONS: list[Function] = [
     F.softshrink,
     F.hardshrink,
     lambda x: F.threshold(x, 0.1, 3.0),
+    lambda x: F.prelu(x, x.new_full((1,), 0.3)),
     lambda x: x.clamp(-0.5, 0.5),
     lambda x: x.clamp(min=0.1),
     lambda x: x.sign(),
@@ -278,11 +279,14 @@ LOSSES: list[Function] = [
 
 BATCHES: dict[str, tuple[list[Function], list[torch.Tensor], list[torch.Tensor] | None, tuple[str, ...]]] = {
     "activations": (ACTIVATIONS, [draw(7, 33)], [draw(1, 5)], ()),
+    "activations of a vector": (ACTIVATIONS, [draw(9)], None, ()),
+    "activations of a scalar": (ACTIVATIONS, [draw()], None, ()),
     "activations on special values": (ACTIVATIONS[:20], [SPECIAL], None, ()),
     "activations in half": (ACTIVATIONS[:12], [draw(5, 11, dtype=torch.float16)], None, ()),
     "activations in bfloat16": (ACTIVATIONS[:12], [draw(5, 11, dtype=torch.bfloat16)], None, ()),
     "activations in double": (ACTIVATIONS, [draw(5, 11, dtype=torch.float64)], None, ()),
     "math": (MATH, [draw(7, 33)], [draw(1, 5)], ()),
+    "math of a scalar": (MATH, [draw()], None, ()),
     "reductions": (REDUCTIONS, [draw(5, 6, 37)], [draw(1, 6, 3)], ("aten.median.default",)),
     "reductions of a shifted input": (REDUCTIONS[3:26], [draw(3, 4, 70) + 1000.0], None, ()),
     "reductions in bfloat16": (REDUCTIONS[:6], [draw(3, 4, 70, dtype=torch.bfloat16)], None, ()),

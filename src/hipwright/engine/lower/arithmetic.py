@@ -7,6 +7,7 @@ from typing import Any
 
 from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, E
+from hipwright.engine.ir.index import ZERO
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.table import op
 from hipwright.engine.lower.values import Index, Tensor
@@ -135,11 +136,10 @@ def clamp(c: LoweringContext, meta: Meta, x: Tensor, low: Any = None, high: Any 
 
 @op("prelu")
 def prelu(c: LoweringContext, meta: Meta, x: Tensor, slope: Tensor) -> Tensor:
-    """x > 0 ? x : slope * x, one slope per channel."""
+    """x > 0 ? x : slope * x, one slope per channel (the second dimension) or one for all."""
 
     def at(index: Index) -> E:
-        channel = index[1] if x.rank > 1 else index[0]
-        weight = slope.at([channel] if slope.rank else [])
+        weight = slope.at([index[1] if x.rank > 1 else ZERO] if slope.rank else [])
         return c.arena.call("leaky_relu", x.at(index), c.arena.cast(weight, COMPUTE[meta.dtype]))
 
     return c.tensor(meta.dtype, x.shape, at)

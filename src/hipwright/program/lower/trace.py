@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 
 from hipwright.program.lower.arguments import Argument, Dim3
 from hipwright.program.lower.closures import lower
@@ -15,6 +16,8 @@ from hipwright.program.lower.table import to_device
 from hipwright.program.parsed import Parsed
 from hipwright.program.updates import Updates
 from hipwright.tensors import Tree
+
+_MOST_ZEROS = 1 << 26  # elements
 
 
 class NoopLauncher:
@@ -60,10 +63,31 @@ class OpTrace(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch i
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs the operator and records its inputs and outputs."""
-        out = func(*args, **(kwargs or {}))
+        try:
+            out = func(*args, **(kwargs or {}))
+        except NotImplementedError:
+            out = _on_zeros(func, args, kwargs or {})
         ins = [spec(t) for t in _tensors((args, kwargs or {}))]
         self.ops.append({"op": str(func), "in": ins, "out": [spec(t) for t in _tensors(out)]})
         return out
+
+
+def _on_zeros(func: Any, args: Any, kwargs: Any) -> Any:
+    """What an operator without shapes of its own gives on meta tensors: the shapes of its result on zeros.
+
+    Raises as the operator does where there are no meta tensors, or too many elements.
+    """
+    tensors = list(_tensors((args, kwargs)))
+    if not any(t.is_meta for t in tensors) or sum(t.numel() for t in tensors) > _MOST_ZEROS:
+        return func(*args, **kwargs)
+
+    def zeros(leaf: Any) -> Any:
+        return torch.zeros_like(leaf, device="cpu") if isinstance(leaf, torch.Tensor) else leaf
+
+    def meta(leaf: Any) -> Any:
+        return torch.empty_like(leaf, device="meta") if isinstance(leaf, torch.Tensor) else leaf
+
+    return tree_map(meta, func(*tree_map(zeros, args), **tree_map(zeros, kwargs)))
 
 
 class CallTrace(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here

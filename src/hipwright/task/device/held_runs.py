@@ -6,6 +6,7 @@ changed and widened where the reference runs. Runs in the device host.
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -24,8 +25,7 @@ from hipwright.tensors import HostTensor, Tree
 from hipwright.torchio import from_torch, map_torch, to_torch
 
 KEPT_SHARE = 8
-"""States, and models set to one, may each take this part of the device's memory."""
-_CPU_BYTES = 4 << 30
+"""States, and models set to one, may each take this part of the memory of the device, or of the machine on the CPU."""
 
 
 class HeldRuns(Inputs):
@@ -82,7 +82,7 @@ class HeldRuns(Inputs):
 
     def _kept_bytes(self) -> int:
         if not self._gpu:
-            return _CPU_BYTES
+            return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // KEPT_SHARE
         return (self._limit or int(torch.cuda.get_device_properties(self.device).total_memory)) // KEPT_SHARE
 
 

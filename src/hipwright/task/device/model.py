@@ -27,6 +27,7 @@ from hipwright.task.host.load import SUPPORTED, TaskModule, seed_everything
 from hipwright.task.host.reference import RUN_SEED, named_leaves
 from hipwright.task.host.rounded_sums import RoundedSums
 from hipwright.task.host.ties import TieMarker
+from hipwright.task.host.value_checks import values_checked
 from hipwright.task.nudges import CATEGORIES, CATEGORY_SAMPLE, NUDGES, Nudge
 from hipwright.tensors import Tree
 from hipwright.torchio import NAMES, full_precision, map_torch
@@ -101,7 +102,7 @@ class ModelCall:
         choices = TieMarker(close, (tensor for _, tensor in named_leaves("inputs", args))) if close else None
         mode: AbstractContextManager[None] = float64(choices, sums=sums) if exact else nullcontext()
         start = time.perf_counter()
-        with torch.no_grad(), file.device, mode:
+        with torch.no_grad(), file.device, values_checked(), mode:
             result = file.file.guarded(lambda: model(*args), "forward")
         synchronize(file.device)
         self.seconds = time.perf_counter() - start
@@ -175,6 +176,10 @@ def widened(args: list[Any]) -> list[Any]:
     return map_torch(args, one)  # type: ignore[no-any-return]
 
 
+_TILE = 999_983  # a prime number
+_CACHED = 1 << 18  # elements that stay in a processor's cache: four times faster than pieces that do not
+
+
 def nudge(
     tensors: Iterator[tuple[torch.Tensor, torch.Tensor]],
     generator: torch.Generator,
@@ -199,13 +204,39 @@ def nudge(
         flat = span(tensor).view(tensor.dtype)
         if categories and _categorical(flat):
             continue
+        noise = _Noise(flat, generator)
         row = tensor.shape[-1] if tensor.dim() and tensor.is_contiguous() else flat.numel()
-        for start, stop in pieces(0, flat.numel(), row):
+        for start, stop in pieces(0, flat.numel(), row, None if flat.is_cuda else _CACHED):
             values = flat[start:stop].double().view(-1, min(row, stop - start))
-            by = torch.empty_like(values).uniform_(-1.0, 1.0, generator=generator)
-            by += 0.5 if way.scaling else 0.5 * values.sign()
-            by *= way.size * torch.where((values == values[:, :1]).all(1, keepdim=True), max(size, equal), size)
-            flat[start:stop] = torch.where(values.isfinite(), values * (1.0 + by), values).view(-1)
+            by = noise(start, values)
+            by += 0.5 if way.scaling else values.sign().mul_(0.5)
+            by *= way.size * _step(values, size, equal)
+            flat[start:stop] = values.mul_(by.add_(1.0)).view(-1)  # what is not finite stays so
+
+
+class _Noise:
+    """Uniform numbers between -1 and 1. A tensor of more than `_TILE` elements repeats its first ones: no row or column
+    of a matrix is a multiple of so many, and numbers of its own for each take most of the time of a nudge.
+    """
+
+    def __init__(self, like: torch.Tensor, generator: torch.Generator) -> None:
+        made = torch.empty(min(like.numel(), _TILE), dtype=torch.float64, device=like.device)
+        self._tile = made.uniform_(-1.0, 1.0, generator=generator)
+
+    def __call__(self, start: int, like: torch.Tensor) -> torch.Tensor:
+        """The numbers of the elements from `start` on, in the shape of `like`."""
+        first, count, size = start % self._tile.numel(), like.numel(), self._tile.numel()
+        parts = [self._tile[first : first + count]]
+        while (missing := count - sum(part.numel() for part in parts)) > 0:
+            parts.append(self._tile[: min(missing, size)])
+        return torch.cat(parts).view(like.shape)
+
+
+def _step(values: torch.Tensor, size: float, equal: float) -> Any:
+    """The size of a nudge: a larger one, `equal`, in rows of one value."""
+    if equal <= size or (values.shape[1] > 1 and not bool((values[:, 0] == values[:, 1]).any())):
+        return size
+    return torch.where((values == values[:, :1]).all(1, keepdim=True), equal, size)
 
 
 def _categorical(flat: torch.Tensor) -> bool:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-
 from torch.nn.parameter import is_lazy
 
 from hipwright.errors import TaskError

@@ -23,6 +23,7 @@ from hipwright.task.host.random_draws import DrawForm, DrawRecorder, NotedDraws
 from hipwright.task.host.rounded_sums import RoundedSums
 from hipwright.task.host.special import SpecialValues
 from hipwright.task.host.ties import TieMarker
+from hipwright.task.host.value_checks import values_checked
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.torchio import from_torch, map_torch, tree_from_torch, tree_to_torch
 
@@ -188,7 +189,7 @@ class _Run:
         sums = RoundedSums(close, int(rounding[0]), rounding[1]) if rounding else None
         mode = mode or (float64(choices, largest, noted, sums) if exact else nullcontext())
         start = time.perf_counter()
-        with torch.no_grad(), where.around(), mode:
+        with torch.no_grad(), where.around(), values_checked(), mode:
             self.result = self.file.guarded(lambda: self.model(*self.args), "forward")
         self.seconds = time.perf_counter() - start
         after = where.generators()

@@ -34,6 +34,7 @@ from hipwright.task.host.meta_model import HOW, MetaModel, without_data
 from hipwright.task.host.prepared import KeptStates
 from hipwright.task.host.reference import ReferenceModel, named_leaves
 from hipwright.task.host.shape_probe import ShapeProbe
+from hipwright.task.host.value_checks import values_checked
 from hipwright.tensors import Tree
 from hipwright.torchio import map_torch, tree_from_torch
 
@@ -226,9 +227,8 @@ class TaskHost:
             why = f"{self.file.name}: an output is not supported: {error}"
             raise TaskError(why, hint=f"supported: {SUPPORTED}") from None
         if not any(True for _ in named_leaves("output", outputs)) and not isinstance(outputs, (bool, int, float)):
-            raise TaskError(
-                f"{self.file.name}: forward returns nothing that can be compared", hint=f"return {SUPPORTED}"
-            )
+            why = f"{self.file.name}: forward returns nothing that can be compared"
+            raise TaskError(why, hint=f"return {SUPPORTED}")
         return operations
 
     def affordable(self, inputs: list[Any], operations: float | None) -> bool:
@@ -237,15 +237,15 @@ class TaskHost:
 
     def _costly_outputs(self, inputs: list[Any]) -> Any:
         """Outputs of a forward that needs more than the meta device and is too costly to run as given."""
-        with contextlib.suppress(TaskError):
+        try:
             return self.meta_model.outputs(inputs, "fake")
+        except TaskError as error:
+            why = error.message.partition(" raises ")[2]
         smaller = self._stand_in()
-        if smaller is None:
-            raise TaskError(
-                f"{self.file.name}: too large to run here, and forward looks at values, so no shapes tell what it does",
-                hint="give get_input_groups() with a small set of inputs, and no get_inputs()",
-            )
-        return self.forward(self.draw(smaller, 0))
+        if smaller is not None:
+            return self.forward(self.draw(smaller, 0))
+        said = f"{self.file.name}: too large to run here, and on shapes alone forward raises {why[:300]}"
+        raise TaskError(said, hint="give get_input_groups() with small inputs, and no get_inputs()")
 
     def _stand_in(self) -> Workload | None:
         """A small workload of the same kind as the first."""
@@ -256,7 +256,7 @@ class TaskHost:
         """The outputs of a new model on these inputs. Raises TaskError."""
         _phase("forward")
         model = self.reference.model()
-        with torch.no_grad():
+        with torch.no_grad(), values_checked():
             return self.file.guarded(lambda: model(*inputs), "forward")
 
     # ---------------------------------------------------------------- data

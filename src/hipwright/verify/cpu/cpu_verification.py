@@ -11,7 +11,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 from hipwright.errors import CandidateError, GuardFailed
@@ -22,6 +23,7 @@ from hipwright.verify.case_draws import VerificationCase
 from hipwright.verify.cpu.ahead import CasesAhead
 from hipwright.verify.cpu.cases import FULL_SECONDS, CpuCases
 from hipwright.verify.cpu.skipped import budget_spent, too_long
+from hipwright.verify.oracle import PlannedWorkload
 from hipwright.verify.sequences.call_sequence import alternating_memory
 from hipwright.verify.verification import Gate, elements
 
@@ -119,7 +121,7 @@ class CpuVerification(CpuCases):
 
     def _claimed(self, session: CandidateSession) -> CallReply:
         """The reply on the first workload that no guard refuses, which becomes `main`."""
-        for planned in self.candidates():
+        for planned in chain(self.candidates(), self._last_resort()):
             if self.declines(planned, self.parsed, self.program):
                 continue
             name = planned.workload.name
@@ -132,6 +134,11 @@ class CpuVerification(CpuCases):
             self.seconds.note(elements(self.main_case("given")), answer.stats)
             return answer
         raise self.claims_nothing()
+
+    def _last_resort(self) -> Iterator[PlannedWorkload]:
+        for planned in self.oracle.last_resort():
+            self.skipped.pop(planned.workload.name, None)
+            yield planned
 
     def other_wave(self) -> None:
         """Runs the smallest workload on waves of 32 where no target has them, for information only."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hipwright.held import HeldFrom
 from hipwright.sandbox import Zygote
 from hipwright.task import open_task
 from hipwright.toolchain.cache import BuildCache
@@ -100,7 +101,6 @@ def test_a_host_that_maps_nothing_gets_chunks(
 def test_held_parameters_reach_the_worker_by_the_bridge(
     bridged: None, task_zygote: Zygote, worker: CandidateWorker, monkeypatch: pytest.MonkeyPatch, cache: BuildCache
 ) -> None:
-    monkeypatch.setattr("hipwright.task.handle.HELD_BYTES", 0)
     fetched: list[str] = []
     monkeypatch.setattr(HeldReference, "_fetch", lambda self, recipe, place: fetched.append(place))
     with (
@@ -108,7 +108,7 @@ def test_held_parameters_reach_the_worker_by_the_bridge(
         open_task(Path(TASKS / "linear.py"), task_zygote) as handle,
         open_reference(handle, hosts, "cpu") as reference,
     ):
-        handle.delegate(HeldReference(lambda: reference))
+        handle.delegate(HeldReference(lambda: reference), HeldFrom(0, 0.0))
         verdict = verdict_of(text_of("honest", "linear_packed"), Oracle(handle, seed=20), worker, reference=reference)
         assert verdict.passed, verdict.message
         wrong = verdict_of(text_of("wrong", "first_result"), Oracle(handle, seed=20), worker, reference=reference)

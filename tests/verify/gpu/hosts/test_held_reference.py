@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hipwright.errors import TaskError
-from hipwright.held import HeldTable, HeldTensor, held
+from hipwright.held import HeldFrom, HeldTable, HeldTensor, held
 from hipwright.sandbox import Zygote
 from hipwright.task import TaskHandle, open_task
 from hipwright.tensors import HostTensor, map_tensors, read_bundle, tensor_leaves, write_bundle
@@ -38,6 +38,7 @@ class Model(torch.nn.Module):
 def get_inputs():
     return [torch.randn(3, 6)]
 """
+ALWAYS = HeldFrom(0, 0.0)
 PRODUCT = """
 import torch
 class Model(torch.nn.Module):
@@ -54,8 +55,7 @@ REFUSED = TIED.replace("return self.two", "assert x.abs().max() < 100, 'too far'
 def held_task(task_zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
     """held_task(name of the corpus, or source) -> (handle whose parameters are held, reference)."""
     folder = tmp_path_factory.mktemp("held")
-    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hipwright.task.handle.HELD_BYTES", 0)
+    with ExitStack() as stack:
         hosts = stack.enter_context(Zygote(("torch", "hipwright.task.device.server"), name="device host"))
         known: dict[str, tuple[TaskHandle, DeviceReference]] = {}
 
@@ -67,7 +67,7 @@ def held_task(task_zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> 
                     path.write_text(task)
                 handle = stack.enter_context(open_task(path, task_zygote))
                 reference = stack.enter_context(open_reference(handle, hosts, "cpu"))
-                handle.delegate(HeldReference(lambda: reference))
+                handle.delegate(HeldReference(lambda: reference), ALWAYS)
                 known[task] = handle, reference
             return known[task]
 
@@ -169,17 +169,15 @@ def test_inputs_that_the_reference_refuses_are_refused_there(held_task: Held) ->
 
 @pytest.mark.parametrize(("operations", "there"), [(2.0 * 32 * 24 * 40, True), (2.0 * 32 * 24 * 40 + 1, False)])
 def test_a_forward_of_many_operations_runs_there(
-    operations: float, there: bool, task_zygote: Zygote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    operations: float, there: bool, task_zygote: Zygote, tmp_path: Path
 ) -> None:
     """Also one without parameters."""
-    monkeypatch.setattr("hipwright.task.handle.HELD_OPERATIONS", operations)
-    monkeypatch.setattr("hipwright.task.handle.HELD_BYTES", 1 << 25)
     (tmp_path / "product.py").write_text(PRODUCT)
     with ExitStack() as stack:
         hosts = stack.enter_context(Zygote(("torch", "hipwright.task.device.server"), name="device host"))
         handle = stack.enter_context(open_task(tmp_path / "product.py", task_zygote))
         reference = stack.enter_context(open_reference(handle, hosts, "cpu"))
-        handle.delegate(HeldReference(lambda: reference))
+        handle.delegate(HeldReference(lambda: reference), HeldFrom(1, operations))
         oracle = Oracle(handle, seed=20)
         assert oracle.status() is None
         assert (held(oracle.state) is not None) == there == handle._runs_elsewhere
