@@ -11,7 +11,7 @@ from benchmarks.corpora.networks import MODES, TORCHVISION, network_task
 LEFT_OUT = re.compile(r"quantized_|rcnn|retinanet|fcos|ssd")
 """Detectors, whose results' sizes depend on values, and networks of quantised tensors, which torch.export refuses."""
 
-SIZES = {"inception_v3": 299, "googlenet": 96, "maxvit_t": 224, "swin": 64, "raft": 128, "vit_h_14": 28}
+SIZES = {"inception_v3": 299, "s3d": 224, "googlenet": 96, "maxvit_t": 224, "swin": 64, "raft": 128, "vit_h_14": 28}
 """Heights and widths for the cpu target, by the longest prefix; others take `SIZE`."""
 SIZE = 64
 VIDEO = {"mc3": 8, "r3d": 8, "r2plus1d": 8, "s3d": 16, "swin3d": 8, "mvit": 16}

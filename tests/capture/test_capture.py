@@ -339,20 +339,3 @@ def test_the_order_of_an_einsum_is_not_part_of_it() -> None:
     assert "path" not in program.text
     expected, native, _ = reference(model, inputs)
     compare(run(program, model, inputs)[0], expected, native)
-
-
-@pytest.mark.parametrize("tensors", [True, False])
-def test_a_loss_that_torch_does_not_trace_stays_a_library_call(tensors: bool) -> None:
-    """Its result has a fixed shape; only what its gradient reads depends on values."""
-
-    def loss(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        sizes: Any = [(20,) * 4, (5,) * 4]
-        if tensors:
-            sizes = [target.new_full((4,), size[0]) for size in sizes]
-        return torch.nn.functional.ctc_loss(x.log_softmax(-1), target, *sizes, reduction="none") * 2
-
-    inputs = [torch.randn(20, 4, 6), torch.randint(1, 6, (4, 5))]
-    graph = captured(Op(loss), inputs)
-    assert any(node.op.startswith("aten.ctc_loss.") for node in graph.nodes)
-    program = write(graph)
-    assert leaves(run(program, Op(loss), inputs)[0])[0].shape == (4,)
