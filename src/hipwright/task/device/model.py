@@ -28,7 +28,7 @@ from hipwright.task.host.reference import RUN_SEED, named_leaves
 from hipwright.task.host.rounded_sums import RoundedSums
 from hipwright.task.host.ties import TieMarker
 from hipwright.task.host.value_checks import values_checked
-from hipwright.task.nudges import CATEGORIES, CATEGORY_SAMPLE, NUDGES, Nudge
+from hipwright.task.nudges import CATEGORIES, CATEGORY_SAMPLE, NOISE_TILE, NUDGES, Nudge
 from hipwright.tensors import Tree
 from hipwright.torchio import NAMES, full_precision, map_torch
 
@@ -176,7 +176,6 @@ def widened(args: list[Any]) -> list[Any]:
     return map_torch(args, one)  # type: ignore[no-any-return]
 
 
-_TILE = 999_983  # a prime number
 _CACHED = 1 << 18  # elements that stay in a processor's cache: four times faster than pieces that do not
 
 
@@ -215,12 +214,10 @@ def nudge(
 
 
 class _Noise:
-    """Uniform numbers between -1 and 1. A tensor of more than `_TILE` elements repeats its first ones: no row or column
-    of a matrix is a multiple of so many, and numbers of its own for each take most of the time of a nudge.
-    """
+    """Uniform numbers between -1 and 1, repeated after `NOISE_TILE` of them."""
 
     def __init__(self, like: torch.Tensor, generator: torch.Generator) -> None:
-        made = torch.empty(min(like.numel(), _TILE), dtype=torch.float64, device=like.device)
+        made = torch.empty(min(like.numel(), NOISE_TILE), dtype=torch.float64, device=like.device)
         self._tile = made.uniform_(-1.0, 1.0, generator=generator)
 
     def __call__(self, start: int, like: torch.Tensor) -> torch.Tensor:

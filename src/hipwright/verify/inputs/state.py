@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from hipwright.held import held
-from hipwright.task.nudges import CATEGORIES, CATEGORY_SAMPLE, NUDGES, Nudge
+from hipwright.task.nudges import CATEGORIES, CATEGORY_SAMPLE, NOISE_TILE, NUDGES, Nudge
 from hipwright.tensors import COMPLEX, HostTensor, Tree, map_tensors, rounded_bits, wide
 from hipwright.verify.inputs.layouts import with_values
 from hipwright.verify.inputs.values import F64, Rng, generator
 from hipwright.verify.tolerance import UNIT
+
+_CACHED = 1 << 17  # elements that stay in a processor's cache
 
 
 def nudge(
@@ -45,24 +47,48 @@ def nudge(
             return tensor
         summed = COMPLEX.get(tensor.dtype, tensor.dtype) in ("float32", "float64")
         terms = min(max(tensor.shape, default=1), 1024) if summed else 1
-        step: Any = UNIT[tensor.dtype] * max(1.0, sqrt(terms) / 3)
+        step = UNIT[tensor.dtype] * max(1.0, sqrt(terms) / 3)
         values = tensor.to_f64()
         if categories and _categorical(values):
             return tensor if rounded else _wide(tensor, values)
-        if terms > 1:
-            equal = np.all(values == values[..., :1], axis=-1, keepdims=True)
-            step = np.where(equal, np.maximum(step, UNIT[tensor.dtype] * terms / 8), step)
-        same = 1.0 if way.scaling else np.sign(values)
-        relative = way.size * step * (rng.uniform(-1.0, 1.0, values.shape) + 0.5 * same)
-        moves = np.isfinite(values)
+        held = np.zeros(0)
         if len(still):
             part = COMPLEX.get(tensor.dtype, tensor.dtype)
-            held = HostTensor.of(rounded_bits(np.asarray(still, np.float64), part), part)
-            moves &= ~np.isin(values, held.to_f64())
-        moved = np.where(moves, values * (1.0 + relative), values)
+            held = HostTensor.of(rounded_bits(np.asarray(still, np.float64), part), part).to_f64()
+        moved = np.array(values, order="C")
+        rows = moved.reshape(-1, moved.shape[-1] if moved.ndim else 1)
+        tile = rng.uniform(-1.0, 1.0, min(rows.size, NOISE_TILE))
+        many = max(1, _CACHED // rows.shape[1])
+        for first in range(0, len(rows), many):
+            some = rows[first : first + many]
+            by = _repeated(tile, first * rows.shape[1], some.size).reshape(some.shape)
+            by += 0.5 if way.scaling else 0.5 * np.sign(some)
+            by *= way.size * (_row_step(some, step, UNIT[tensor.dtype] * terms / 8) if terms > 1 else step)
+            if len(held):
+                by[np.isin(some, held)] = 0.0
+            some *= by + 1.0  # what is not finite stays so
         return with_values(tensor, moved) if rounded else _wide(tensor, moved)
 
     return map_tensors(tree, one)
+
+
+def _repeated(tile: F64, start: int, count: int) -> F64:
+    """A copy of `count` numbers, from `start` on, of a tile without end."""
+    first, found = start % len(tile), np.empty(count)
+    filled = min(count, len(tile) - first)
+    found[:filled] = tile[first : first + filled]
+    while filled < count:
+        more = min(count - filled, len(tile))
+        found[filled : filled + more] = tile[:more]
+        filled += more
+    return found
+
+
+def _row_step(rows: F64, step: float, equal: float) -> Any:
+    """The size of a nudge, which is `equal` at least in rows of one value."""
+    if rows.shape[1] > 1 and not (rows[:, 0] == rows[:, 1]).any():
+        return step
+    return np.where(np.all(rows == rows[:, :1], axis=1, keepdims=True), max(step, equal), step)
 
 
 def _categorical(values: F64) -> bool:
