@@ -16,6 +16,8 @@ TOO_LARGE = re.compile(
 )
 """Names of sizes that need gigabytes, or minutes of a laptop, for a forward pass."""
 SIZE = 64
+INCEPTION = 128
+"""Heights and widths for the cpu target; inception networks halve them more often than others."""
 
 
 class TimmModels:
@@ -31,18 +33,19 @@ class TimmModels:
         for family in timm.list_modules():
             names = [name for name in timm.list_models(module=family) if not TOO_LARGE.search(name)]
             for name in sorted(names, key=lambda name: hashlib.sha256(name.encode()).hexdigest())[:EACH]:
-                shape = _shape(timm.get_pretrained_cfg(name), real)
+                shape = _shape(name, timm.get_pretrained_cfg(name), real)
                 build = f'timm.create_model("{name}", pretrained=False)'
                 text = network_task(f"timm's {name}", f"{TORCHVISION}\nimport timm", build, [shape], "eval")
                 yield CorpusTask(file_name(name, "eval"), family, text)
 
 
-def _shape(config: Any, real: bool) -> tuple[int, ...]:
+def _shape(name: str, config: Any, real: bool) -> tuple[int, ...]:
     """The shape of a model's input. config: timm's entry of its pretrained weights, None where there is none."""
     own = tuple(config.input_size) if config is not None else (3, 224, 224)
     if real:
         return (8, *own)
     if config is not None and config.fixed_input_size:
         return (1, *own)
-    least = tuple(config.min_input_size) if config is not None and config.min_input_size else (3, SIZE, SIZE)
-    return (2, own[0], max(SIZE, least[1]), max(SIZE, least[2]))
+    size = INCEPTION if name.startswith("inception") else SIZE
+    least = tuple(config.min_input_size) if config is not None and config.min_input_size else (3, size, size)
+    return (2, own[0], max(size, least[1]), max(size, least[2]))
