@@ -36,6 +36,6 @@ CATEGORY_SAMPLE = 4096
 """The values are those of so many first elements; all others must be among them."""
 
 NOISE_TILE = 999_983
-"""A tensor of more elements repeats its first random numbers: numbers of its own for each take most of the time. A prime
-number, so that the rows and columns of a matrix do not repeat.
+"""A tensor of more elements repeats its first random numbers: numbers of its own for each take most of the time.
+A prime number, so that the rows and columns of a matrix do not repeat.
 """
