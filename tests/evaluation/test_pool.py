@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from hipwright.errors import CandidateError, DeviceError, ToolchainError
+from hipwright.evaluation.gpu.memory import DeviceMemory
+from hipwright.evaluation.gpu.waits import Waits
 from hipwright.evaluation.pool import Dispatcher, EvaluationJob
 from hipwright.evaluation.schedule import JobQueue
 from tests.load import Watch
@@ -242,3 +244,57 @@ def test_ctrl_c_hands_over_what_is_done_and_stops():
     assert later[-1] < 100, "nothing is started after it"
     assert len(seen) == len(set(seen)) >= 5
     assert all(device.aborted.is_set() for device in devices)
+
+
+# ---------------------------------------------------------------- waiting
+
+
+class SharedDevice(FakeDevice):
+    """Shares one memory with others: a job holds all of it from `prepare` on."""
+
+    memory: DeviceMemory
+
+    def prepare(self, job):
+        self._held = self.memory.reserve(100)
+        super().prepare(job)
+
+    def evaluate(self, job, built):
+        try:
+            return super().evaluate(job, built)
+        finally:
+            self._held.leave()
+
+
+def test_waiting_for_memory_is_neither_work_nor_a_hang():
+    devices = [SharedDevice(f"gpu {n}") for n in range(4)]
+    memory = DeviceMemory(100)
+    for device in devices:
+        device.memory = memory
+    jobs = jobs_of(8, 1)
+    each = PREPARE_S + EVALUATE_S
+    outcomes, events = run(devices, jobs, hang_s=3 * each)
+    assert [outcome.error for outcome in outcomes] == [None] * 8 and not [e for e in events if e[0] == "hang"]
+    for outcome in outcomes:
+        assert each <= outcome.seconds["prepare"] + outcome.seconds["evaluate"] < 2.5 * each
+    waited = sorted(outcome.waited for outcome in outcomes)
+    assert waited[0] < each and waited[-1] > 2 * each
+    assert outcomes[0].attempts == 1
+
+
+def test_a_wait_that_goes_on_is_counted_from_outside():
+    waits, begun, go_on = Waits(), threading.Event(), threading.Event()
+
+    def wait():
+        waits.restart()
+        with waits.waiting():
+            begun.set()
+            go_on.wait(5)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    begun.wait(5)
+    time.sleep(0.05)
+    so_far = waits.seconds(thread.ident)
+    go_on.set()
+    thread.join()
+    assert 0.05 <= so_far <= waits.seconds(thread.ident) and waits.seconds() == 0.0

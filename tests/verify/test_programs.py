@@ -95,7 +95,7 @@ def test_a_program_may_decline_shapes_but_not_its_own(tasks: Any, candidates: Zy
 
 
 def test_a_program_for_one_size_is_verified_at_shapes_that_keep_it(
-    tasks: Any, candidates: Zygote, cache: BuildCache
+    tasks: Any, candidates: Zygote, cache: BuildCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oracle = Oracle(tasks.handle(CORPUS / "tasks" / "row_sum.py"), seed=20, full_elements=10)
     text = honest("row_sum_wave")
@@ -107,6 +107,9 @@ def test_a_program_for_one_size_is_verified_at_shapes_that_keep_it(
     verdict = run(wrong, "row_sum", tasks, candidates, cache, oracle=oracle)
     assert (verdict.status, verdict.workload) == ("wrong_value", "1x300"), "a shape beside the main workload"
     both = narrow.replace("== 300", "== 300 and x.shape[0] == 33")
+    verdict = run(both, "row_sum", tasks, candidates, cache, oracle=oracle)
+    assert verdict.passed and verdict.workloads == ("given",), "no smaller shape is claimed"
+    monkeypatch.setattr("hipwright.verify.oracle.LAST_ELEMENTS", 10)
     verdict = run(both, "row_sum", tasks, candidates, cache, oracle=oracle)
     assert verdict.status == "unscorable" and "claims none of the shapes" in verdict.message
 

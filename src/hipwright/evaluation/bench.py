@@ -62,6 +62,7 @@ class BenchRow(Record, frozen=True, kw_only=True):
     correct: by the rule of the benchmark's mode; strict: the strict rule's status, in KernelBench's mode. targets: the
     status on each. timed_on: the target of `speedups`, "" where nothing was timed and `not_timed` says why. left_out:
     what was not judged, a sentence each. given_up: operators left to the library because kernels for them were refused.
+    seconds: of work; waited: seconds beside them for the GPU's memory, or for another task's timing on it.
     asked: only in a model's rows.
     """
 
@@ -96,6 +97,7 @@ class BenchRow(Record, frozen=True, kw_only=True):
     evaluations: int = 0
     attempts: int = 1
     seconds: float = 0.0
+    waited: float = 0.0
     asked: ModelSample | None = None
 
     @property
@@ -279,6 +281,7 @@ CSV_COLUMNS = (
     "evaluations",
     "attempts",
     "seconds",
+    "waited",
     "message",
 )
 ASKED_COLUMNS = ("model", "agent", "answer", "calls", "input_tokens", "output_tokens", "cost_usd", "priced")

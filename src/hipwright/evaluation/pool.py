@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hipwright.errors import DeviceError, InfrastructureError
+from hipwright.evaluation.gpu.waits import WAITS
 from hipwright.evaluation.schedule import EvaluationJob, JobQueue
 
 POLL_S = 0.1  # between two checks for hanging devices
@@ -43,7 +44,10 @@ class PoolDevice(Protocol):
 
 @dataclass
 class JobOutcome:
-    """How one job ended: its value, or the error that ended it. seconds: spent in "build", "prepare" and "evaluate"."""
+    """How one job ended: its value, or the error that ended it.
+
+    seconds: spent in "build", "prepare" and "evaluate". waited: beside them, for a turn on the device.
+    """
 
     job: EvaluationJob
     value: Any = None
@@ -51,6 +55,7 @@ class JobOutcome:
     device: str = ""
     attempts: int = 1
     seconds: dict[str, float] = field(default_factory=dict)
+    waited: float = 0.0
 
 
 Listener = Callable[[str, dict[str, Any]], None]
@@ -64,6 +69,7 @@ class _DeviceThread:
     job: EvaluationJob | None = None
     built: Any = None
     since: float = 0.0
+    thread: int = 0
     aborted: bool = False
     abandoned: bool = False
 
@@ -71,7 +77,8 @@ class _DeviceThread:
 class Dispatcher:
     """Runs jobs: `build` on build_workers threads, the rest on the devices. Used once.
 
-    hang_s: the longest that a job may take on a device before it is aborted; after as long again the device is removed.
+    hang_s: the longest that a job may take on a device, without its waits, before it is aborted; after as long again
+    the device is removed.
     attempts: of one job that meets faults of the machine.
     """
 
@@ -179,7 +186,7 @@ class Dispatcher:
     def _look_for_hangs(self) -> None:
         now = time.monotonic()
         for own in self._threads:
-            job, busy = own.job, now - own.since
+            job, busy = own.job, now - own.since - WAITS.seconds(own.thread)
             if job is None or own.abandoned or busy <= self._hang_s:
                 continue
             if not own.aborted:
@@ -219,7 +226,9 @@ class Dispatcher:
         device = own.device
         while (found := self._wait_for(lambda: self._take(device))) is not None:
             job, built = found
+            WAITS.restart()
             own.job, own.built, own.since, own.aborted = job, built, time.monotonic(), False
+            own.thread = threading.get_ident()
             try:
                 value = self._on_device(device, job, built)
             except Exception as error:
@@ -238,12 +247,12 @@ class Dispatcher:
         return self._queue.next_job(device.name, self._alive) if device.name in self._alive else None
 
     def _on_device(self, device: PoolDevice, job: EvaluationJob, built: Any) -> Any:
-        begin = time.monotonic()
+        begin, before = time.monotonic(), WAITS.seconds()
         device.prepare(job)
-        self._queue.prepare_s.add(self._spent(job, "prepare", begin))
-        begin = time.monotonic()
+        self._queue.prepare_s.add(self._spent(job, "prepare", begin, before))
+        begin, before = time.monotonic(), WAITS.seconds()
         value = device.evaluate(job, built)
-        self._queue.work_s.add(self._spent(job, "evaluate", begin))
+        self._queue.work_s.add(self._spent(job, "evaluate", begin, before))
         return value
 
     def _wait_for(self, ask: Callable[[], Any]) -> Any:
@@ -296,12 +305,15 @@ class Dispatcher:
     ) -> None:
         outcome = self._tries[job.key]
         tries = outcome.attempts + (1 if error is None else 0)
-        self._outcomes.put(JobOutcome(job, value, error, device, max(1, tries), dict(outcome.seconds)))
+        self._outcomes.put(JobOutcome(job, value, error, device, max(1, tries), dict(outcome.seconds), outcome.waited))
 
-    def _spent(self, job: EvaluationJob, stage: str, begin: float) -> float:
-        seconds = time.monotonic() - begin
-        spent = self._tries[job.key].seconds
-        spent[stage] = spent.get(stage, 0.0) + seconds
+    def _spent(self, job: EvaluationJob, stage: str, begin: float, before: float = 0.0) -> float:
+        """Notes the seconds since `begin`, when the thread had waited `before`, without those that it waited since."""
+        waited = WAITS.seconds() - before
+        seconds = time.monotonic() - begin - waited
+        tried = self._tries[job.key]
+        tried.seconds[stage] = tried.seconds.get(stage, 0.0) + seconds
+        tried.waited += waited
         return seconds
 
 

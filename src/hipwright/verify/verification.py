@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count, product
+from itertools import count, product, takewhile
 from typing import Any, Literal, Protocol
 
 from msgspec.structs import replace
@@ -16,14 +16,7 @@ from hipwright.program import Parsed
 from hipwright.records import Program, Verdict, Workload
 from hipwright.tensors import tensor_leaves
 from hipwright.verify.admitted.stage import AdmittedStage
-from hipwright.verify.candidate import (
-    POISON_A,
-    CallReply,
-    Rejected,
-    judge,
-    judge_outputs,
-    refusal_verdict,
-)
+from hipwright.verify.candidate import POISON_A, CallReply, Rejected, judge, judge_outputs, refusal_verdict
 from hipwright.verify.evidence import JudgedEvidence
 from hipwright.verify.inputs import LAYOUTS, MIXED_AXES, SPECIAL
 from hipwright.verify.oracle import LAST_FAMILIES, MUTATED, TRIALS, Oracle, PlannedWorkload, VerificationCase
@@ -93,19 +86,27 @@ class Verification:
     def candidates(self) -> Iterator[PlannedWorkload]:
         """The workloads that may become `main`, the smallest first; `main` alone once it is known.
 
-        The planned ones come first, then one for each size of the task's own that is kept.
+        The planned ones come first, then one for each size of the task's own that is kept, then those of `last_resort`.
+        Shapes that prove nothing, because another size of theirs is 1, are the very last.
         """
         if self.main:
             yield self.main
             return
         roles = {"families": 0, "unseen": 1, "full": 2}
         yield from sorted(self.oracle.planned(), key=lambda planned: roles[planned.role])
-        for part in count():
-            held = self.oracle.held(part)
-            if held is None:
-                return
-            self.same_size = held[1:]
-            yield from held[:1]
+        thin: list[PlannedWorkload] = []
+        for held in takewhile(lambda held: held is not None, map(self.oracle.held, count())):
+            fit = [one for one in held or () if self.oracle.of_kind(one.workload.name)]
+            self.same_size = tuple(one for one in held or () if one not in fit[:1])
+            thin += [] if fit else (held or ())[:1]
+            yield from fit[:1]
+        self.same_size = ()
+        yield from self.last_resort()
+        yield from thin
+
+    def last_resort(self) -> Iterator[PlannedWorkload]:
+        """The task's own shapes where a target judges at others as a rule; on a GPU none."""
+        yield from ()
 
     def stage(self, parsed: Parsed | None, program: Program) -> AdmittedStage | None:
         """What the program's comparisons of sizes ask for; None for a program without a plan."""

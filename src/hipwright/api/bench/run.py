@@ -122,7 +122,8 @@ def _keep(bench: BenchmarkRun, outcome: JobOutcome) -> BenchRow:
     entry: BenchEntry = outcome.job.payload
     row: BenchRow = outcome.value if outcome.error is None else failed_row(outcome.error, **entry.names)
     seconds = round(sum(outcome.seconds.values()), 3)
-    row = replace(row, seconds=seconds, attempts=outcome.attempts, asked=row.asked or entry.asked)
+    waited = round(outcome.waited, 3)
+    row = replace(row, seconds=seconds, waited=waited, attempts=outcome.attempts, asked=row.asked or entry.asked)
     bench.store.add(row)
     return row
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hipwright.evaluation.gpu.waits import WAITS
 from hipwright.measure.cost import tensor_bytes
 from hipwright.records import TensorSpec
 from hipwright.task import Outline
@@ -56,7 +57,8 @@ class DeviceMemory:
         with self._changed:
             self._queue.append(one)
             try:
-                self._changed.wait_for(lambda: self._is_turn_of(one))
+                with WAITS.waiting():
+                    self._changed.wait_for(lambda: self._is_turn_of(one))
                 self._inside[one] = one.need
                 for other in self._queue:
                     if other is one:

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from hipwright.evaluation.gpu.waits import WAITS
+
 
 class TimingLock:
     """A readers-writer lock of one GPU: timings are exclusive, all other work is shared.
@@ -24,7 +26,8 @@ class TimingLock:
     def shared(self) -> Iterator[None]:
         """A context for work that may overlap with other such work but not with a timing."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._timing and not self._waiting)
+            with WAITS.waiting():
+                self._changed.wait_for(lambda: not self._timing and not self._waiting)
             self._inside += 1
         try:
             yield
@@ -39,7 +42,8 @@ class TimingLock:
         with self._changed:
             self._waiting += 1
             try:
-                self._changed.wait_for(lambda: not self._timing and not self._inside)
+                with WAITS.waiting():
+                    self._changed.wait_for(lambda: not self._timing and not self._inside)
             finally:
                 self._waiting -= 1
             self._timing = True

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain
 from typing import Any
 
 from hipwright.errors import CandidateError, GuardFailed
@@ -121,7 +120,7 @@ class CpuVerification(CpuCases):
 
     def _claimed(self, session: CandidateSession) -> CallReply:
         """The reply on the first workload that no guard refuses, which becomes `main`."""
-        for planned in chain(self.candidates(), self._last_resort()):
+        for planned in self.candidates():
             if self.declines(planned, self.parsed, self.program):
                 continue
             name = planned.workload.name
@@ -135,7 +134,8 @@ class CpuVerification(CpuCases):
             return answer
         raise self.claims_nothing()
 
-    def _last_resort(self) -> Iterator[PlannedWorkload]:
+    def last_resort(self) -> Iterator[PlannedWorkload]:
+        """Those that it can run."""
         for planned in self.oracle.last_resort():
             self.skipped.pop(planned.workload.name, None)
             yield planned
