@@ -215,3 +215,13 @@ def test_replies_outlive_the_session_without_descriptors(zygote):
         kept = [session.call("reply_of", {"mb": 1}, timeout_s=20)[1] for _ in range(20)]
         assert open_files() == before
     assert all(not tensor.to_f64().any() for tensor in kept)
+
+
+def test_processor_time_is_told_apart_from_waiting(session):
+    start = session.cpu_seconds()
+    session.call("sleep", {"s": 0.3}, timeout_s=20)
+    slept = session.cpu_seconds()
+    session.call("hog", {"mb": 512}, timeout_s=60)
+    assert slept - start < 0.15 < session.cpu_seconds() - slept + 0.1
+    session.close()
+    assert session.cpu_seconds() is None

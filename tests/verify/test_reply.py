@@ -62,6 +62,9 @@ class Fake:
             raise self.reply
         return self.reply
 
+    def cpu_seconds(self) -> None:
+        return None
+
     def close(self) -> None:
         pass
 
