@@ -132,3 +132,18 @@ def test_the_steps_end_with_a_program_that_passes(guilty: set[int], count: int, 
     except StopIteration:
         pass
     assert passed and taken <= 24
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_program_that_is_slow_gives_up_its_products_together(named: bool) -> None:
+    """Each takes a share of the time, so that no single one is guilty; what is quick stays."""
+    groups = [frozenset({f"linear_{n}", f"gelu_{n}"}) for n in range(9)] + [frozenset({"softmax_1"})]
+    first = StepOutcome(False, groups[4] if named else frozenset(), "timeout: 40 s", slow=True)
+    ladder = steps(first, groups)
+    step = next(ladder)
+    if named:
+        assert step.given_up == "gelu_4,linear_4"
+        step = ladder.send(StepOutcome(False, groups[7], "timeout: 40 s", slow=True))
+    assert set(step.given_up.split(",")) == frozenset().union(*groups[:9])
+    with pytest.raises(StopIteration):
+        ladder.send(StepOutcome(True))

@@ -17,6 +17,20 @@ from hipwright.search.view import FALLBACK, SearchView, Trial
 
 NAMED, ROUNDS = 6, 3
 """Steps by evidence that names a kernel, and bisections, before all operators are given up."""
+PRODUCTS = (
+    "linear",
+    "mm",
+    "bmm",
+    "addmm",
+    "baddbmm",
+    "addbmm",
+    "matmul",
+    "conv",
+    "scaled_dot_product",
+    "einsum",
+    "dot",
+)
+"""How the names of nodes begin that are sums of products over sizes of the task."""
 Explain = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """choices -> the engine's explanation of the program by them."""
 
@@ -32,22 +46,34 @@ class FallbackStep:
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """What became of a program. guilty: nodes of the kernel that the evidence names; "" in why for one that passed."""
+    """What became of a program. guilty: nodes of the kernel that the evidence names; "" in why for one that passed.
+
+    slow: it took too long.
+    """
 
     passed: bool
     guilty: frozenset[str] = frozenset()
     why: str = ""
+    slow: bool = False
 
 
 def steps(first: StepOutcome, groups: Sequence[frozenset[str]]) -> Generator[FallbackStep, StepOutcome, None]:
-    """Steps until a closing one passes. groups: the nodes of each kernel of the refused program, in order."""
+    """Steps until a closing one passes. groups: the nodes of each kernel of the refused program, in order.
+
+    A program that takes too long where no kernel is named, or one was given up already, is no single group's fault: its
+    products, where its time goes, are given up together.
+    """
     given: set[str] = set()
     outcome = first
-    for _ in range(NAMED):
-        if not outcome.guilty - given:
+    products = frozenset().union(*(group for group in groups if any(map(_is_product, group))))
+    for turn in range(NAMED):
+        more, why = outcome.guilty - given, outcome.why
+        if outcome.slow and (turn or not more) and products - given:
+            more, why = products - given, f"time is the sum of products: {why}"[:300]
+        if not more:
             break
-        given |= outcome.guilty
-        outcome = yield FallbackStep(spelled(given), outcome.why)
+        given |= more
+        outcome = yield FallbackStep(spelled(given), why)
         if outcome.passed:
             return
     for _ in range(ROUNDS):
@@ -67,6 +93,10 @@ def steps(first: StepOutcome, groups: Sequence[frozenset[str]]) -> Generator[Fal
     outcome = yield FallbackStep(EVERY_OPERATOR, "no single group is guilty")
     if not outcome.passed:
         yield FallbackStep(PLAIN_PLAN, f"the library's form is refused too: {outcome.why}"[:200])
+
+
+def _is_product(node: str) -> bool:
+    return node.removeprefix("native_").startswith(PRODUCTS)
 
 
 def spelled(nodes: Collection[str]) -> str:
@@ -107,7 +137,8 @@ class Fallback:
             return StepOutcome(True)
         kernels = dict(self._kernels(trial.proposed.choices))
         why = f"{evaluation.status}: {evaluation.message}"[:300]
-        return StepOutcome(False, kernels.get(named_kernel(evaluation, list(kernels)), frozenset()), why)
+        guilty = kernels.get(named_kernel(evaluation, list(kernels)), frozenset())
+        return StepOutcome(False, guilty, why, slow=evaluation.status == "timeout")
 
     def _kernels(self, choices: Mapping[str, Any]) -> list[tuple[str, frozenset[str]]]:
         """Names of a program's kernels with the graph's nodes that each computes."""
