@@ -161,7 +161,8 @@ def _compare_values(got: HostTensor, rule: Rule) -> OutputComparison:
         ratio = error / rule.element
     if rule.row is not None:
         rows = error.reshape(-1, rule.row_length)
-        row_ratio = np.sqrt(np.mean(rows * rows, axis=1)) / rule.row
+        with np.errstate(over="ignore"):
+            row_ratio = np.sqrt(np.mean(rows * rows, axis=1)) / rule.row
         relief = _row_relief(rule, np.maximum(row_ratio, ratio.reshape(rows.shape).max(axis=1)))
         row_ratio, ratio = row_ratio / relief, (ratio.reshape(rows.shape) / relief[:, None]).reshape(ratio.shape)
     where = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
