@@ -100,6 +100,14 @@ class _Clang(Compiler):
         done = self._run([*self._flags, *self.flags(), *pch, *source.defines, *code])
         return _ERROR.findall(done.stderr) or ([done.stderr[:200] or "no message"] if done.returncode else [])
 
+    def errors_by_line(self, source: Source) -> dict[int, str]:
+        """The first message of each line of the source that has any; nothing is generated."""
+        (self._folder / FILE).write_text(source.text)
+        pch = ["-Xclang", "-include-pch", "-Xclang", "first.pch", "-ferror-limit=0", "-fsyntax-only"]
+        done = self._run([*self._flags, *self.flags(), *pch, *source.defines, FILE])
+        found = re.findall(rf"^{FILE}:(\d+):\d+: (?:fatal )?error: (.*)", done.stderr, re.MULTILINE)
+        return {int(line): said for line, said in reversed(found)}
+
     def close(self) -> None:
         """Ends what was started."""
         shutil.rmtree(self._folder, ignore_errors=True)
