@@ -10,8 +10,8 @@ from benchmarks.headers import sets
 from benchmarks.headers.compilers import Hipcc
 from benchmarks.headers.sources import Source
 from hipwright.program.blanking import blank
+from hipwright.toolchain.amd.rocm_names import rocm_findings
 from hipwright.toolchain.amd.rocm_source import rocm_source
-from hipwright.verify.rocm_names import rocm_findings
 from tests.toolchain import nvrtc_calls
 
 INCLUDES = ("hip/hip_runtime.h", "hip/hip_fp16.h", "hip/hip_bf16.h", "limits", "algorithm", "utility", "cmath")

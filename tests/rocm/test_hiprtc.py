@@ -278,6 +278,9 @@ def test_where_rocm_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert rocm_paths.roots()[0] == tmp_path
     assert rocm_paths.library("amdhip64") == tmp_path / "lib/libamdhip64.so.7"
     assert rocm_paths.headers() == tmp_path / "include"
+    assert rocm_paths.version() == (7, 0)  # by the runtime's name
+    (tmp_path / "include/hip/hip_version.h").write_text("#define HIP_VERSION_MAJOR 6\n#define HIP_VERSION_MINOR 3\n")
+    assert rocm_paths.version() == (6, 3)
     monkeypatch.setenv("ROCM_PATH", str(tmp_path / "absent"))
     assert tmp_path not in rocm_paths.roots()
 

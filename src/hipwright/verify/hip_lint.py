@@ -14,7 +14,7 @@ from hipwright.program import Parsed
 from hipwright.program.blanking import blank
 from hipwright.records import Record
 from hipwright.targets import OFFLINE, TARGETS
-from hipwright.verify.rocm_names import rocm_findings
+from hipwright.toolchain.amd.rocm_names import rocm_findings
 
 Kind = Literal["wave_size", "portability", "resources", "bounds", "host"]
 
