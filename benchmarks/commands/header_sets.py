@@ -20,6 +20,7 @@ from benchmarks.headers import sets
 from benchmarks.headers.compilers import COMPILERS, MODES
 from benchmarks.headers.sources import KINDS, Source, sources
 from hipwright.errors import BadInput, ToolchainError
+from hipwright.targets import OFFLINE
 
 SAMPLE = 10
 ARCHS = ("gfx90a", "gfx942")
@@ -30,7 +31,7 @@ def add_options(options: argparse.ArgumentParser) -> None:
     options.add_argument("--all", action="store_true", help="every source instead of a tenth")
     options.add_argument("--set", nargs="+", default=list(sets.NAMES), choices=sets.NAMES, dest="sets")
     options.add_argument("--mode", nargs="+", default=list(MODES), choices=MODES)
-    options.add_argument("--arch", nargs="+", default=list(ARCHS))
+    options.add_argument("--arch", nargs="+", default=list(ARCHS), choices=list(OFFLINE))
     options.add_argument("--kind", nargs="+", default=list(KINDS), choices=KINDS)
     options.add_argument("--json", type=Path, help="appends a row for each set, mode and architecture")
 

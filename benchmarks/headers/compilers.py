@@ -22,6 +22,7 @@ from benchmarks.headers.elf import built_in_header
 from benchmarks.headers.sets import HeaderSet
 from benchmarks.headers.sources import FILE, Source
 from hipwright.errors import ToolchainError
+from hipwright.targets import OFFLINE
 from hipwright.toolchain import clang
 from hipwright.toolchain.amd.rocm_source import stand_ins
 
@@ -32,7 +33,7 @@ _ERROR = re.compile(r"error: (.*)")
 _COMMON = ("-x", "hip", "--cuda-device-only", "-nogpuinc", "-nogpulib", "-nostdinc", "-nostdinc++", "-std=c++17", "-O3")
 _QUIET = ("-fuse-cuid=none", "-Wno-everything", "-fno-color-diagnostics")
 # the compilers of these releases define the macro; LLVM 22 does not any more
-_OLD_MACROS = ("-D__AMDGCN_WAVEFRONT_SIZE=64", "-D__AMDGCN_WAVEFRONT_SIZE__=64")
+_OLD_MACROS = ("-D__AMDGCN_WAVEFRONT_SIZE", "-D__AMDGCN_WAVEFRONT_SIZE__")
 _RTC = ("-D__HIPCC_RTC__", "-D__HIP_PLATFORM_AMD__=1")
 # the order of hipRTC's built-in header in the neighbouring releases; the macro leaves out what needs C's headers
 _BUILT_IN = (
@@ -72,7 +73,8 @@ class _Clang(Compiler):
         super().__init__(header_set, arch)
         self._folder = Path(tempfile.mkdtemp(prefix="header-set-"))
         self._program = clang.find().program
-        self._flags = [*_COMMON, *_QUIET, f"--offload-arch={arch}", *_OLD_MACROS]
+        self._flags = [*_COMMON, *_QUIET, f"--offload-arch={arch}"]
+        self._flags += [f"{macro}={OFFLINE[arch].wave}" for macro in _OLD_MACROS]
         (self._folder / "first.h").write_text(self.first())
         emit = ["-fsyntax-only", "-Xclang", "-emit-pch", "-Xclang", "-o", "-Xclang", "first.pch", "first.h"]
         done = self._run([*self._flags, *self.first_flags(), *emit])

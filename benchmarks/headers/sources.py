@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
-from benchmarks.common import ROOT, first_graph, task_host
+from benchmarks.common import first_graph, task_host
 from benchmarks.suite.tasks import find as find_tasks
 from hipwright import audit
 from hipwright.engine import write
-from hipwright.llm import knowledge_base
+from hipwright.llm.knowledge_base import pages
 from hipwright.program import parse
 from hipwright.targets import OFFLINE
 from hipwright.toolchain.amd.rocm_source import rocm_source
@@ -54,17 +52,10 @@ def _corpus(every: int, offset: int) -> Iterator[Source]:
 
 
 def _knowledge(every: int, offset: int) -> Iterator[Source]:
-    for page in knowledge_pages()[offset::every]:
-        found = re.findall(r"^```python program\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-        archs = (page.stem,) if page.stem in OFFLINE else ()
-        for text in found:
-            yield from _made("knowledge", page.stem, text, archs)
-
-
-@cache
-def knowledge_pages() -> list[Path]:
-    """The pages of hipwright's knowledge, by name."""
-    return sorted((Path(str(knowledge_base.__file__)).parent / "knowledge").glob("*.md"))
+    for page in sorted(pages(), key=lambda page: page.name)[offset::every]:
+        archs = tuple(target for target in page.targets if target in OFFLINE)
+        for text in page.programs:
+            yield from _made("knowledge", page.name, text, archs)
 
 
 def _made(kind: str, name: str, text: str, archs: tuple[str, ...] = ()) -> Iterator[Source]:
@@ -73,6 +64,3 @@ def _made(kind: str, name: str, text: str, archs: tuple[str, ...] = ()) -> Itera
     if parsed.hip.strip():
         defines = tuple(f"-D{knob}={value}" for knob, value in sorted(parsed.defines().items()))
         yield Source(kind, name, rocm_source(parsed.hip, FILE), defines, archs)
-
-
-__all__ = ["FILE", "KINDS", "ROOT", "Source", "sources"]
