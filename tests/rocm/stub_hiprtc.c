@@ -1,6 +1,7 @@
 /* A stand-in for libhiprtc.so: the calls that hipwright makes, with hipRTC's ABI. It compiles nothing: a source that
- * holds "#error" fails with a log, one that holds "STUB_RESULT n" returns hiprtcResult n, any other "compiles" to the
- * file CODE_FILE (a real code object that the test built). The log of a success tells the options and the headers. */
+ * holds "#error" or "#pragma hipRTC refuses this" fails with a log, one that holds "STUB_RESULT n" returns hiprtcResult
+ * n, any other "compiles" to the file CODE_FILE (a real code object that the test built). The log of a success tells
+ * the options and the headers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,10 @@ int hiprtcCompileProgram(struct program *p, int count, const char **options) {
     if (forced) return atoi(forced + strlen("STUB_RESULT "));
     if (strstr(p->source, "#error")) {
         strcpy(p->log, "/tmp/comgr-1234/input/kernel.hip:2:2: error: no\n1 error generated.\n");
+        return 6;
+    }
+    if (strstr(p->source, "#pragma hipRTC refuses this")) {
+        strcpy(p->log, "/tmp/comgr-1234/input/kernel.hip:4:7: error: no such name\n1 error generated.\n");
         return 6;
     }
     for (int i = 0; i < count; i++) sprintf(p->log + strlen(p->log), "option %s\n", options[i]);

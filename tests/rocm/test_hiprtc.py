@@ -12,7 +12,7 @@ from hipwright.errors import ToolchainError
 from hipwright.records import Build
 from hipwright.sandbox import Zygote
 from hipwright.toolchain import clang
-from hipwright.toolchain.amd import bundle, hiprtc, rocm_paths
+from hipwright.toolchain.amd import bundle, hiprtc, rocm_paths, rocm_source
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.pool import CompilePool
@@ -80,7 +80,7 @@ def test_hiprtc_gets_the_architecture_the_knobs_and_stand_ins_for_its_own_header
         "option -DWIDTH=64",
     ]
     assert [line for line in made.log.splitlines() if line.startswith("header")] == [
-        f"header {name}" for name in sorted(hiprtc.BUILT_IN)
+        f"header {name}" for name in rocm_source.stand_ins()
     ]
 
 
@@ -92,11 +92,13 @@ def test_resources_come_from_the_code_objects_metadata(build: Builder, cache: Bu
     assert [getattr(kernel, name) for name in told] == [getattr(wanted, name) for name in told]
 
 
-def test_with_rocms_headers_the_include_folder_is_passed(build: Builder, rocm: Path) -> None:
+def test_hiprtc_never_sees_rocms_include_folder(build: Builder, rocm: Path) -> None:
     (rocm / "include/hip").mkdir(exist_ok=True)
-    (rocm / "include/hip/hip_runtime.h").write_text("// real\n")
+    (rocm / "include/hip/hip_runtime.h").write_text(
+        "#error hipRTC's own header comes first, so this one redefines it\n"
+    )
     log = build("#include <hip/hip_bf16.h>\n" + SOURCE).log
-    assert f"option -I{rocm}/include" in log and "header" not in log
+    assert "option -I" not in log and "header hip/hip_bf16.h" in log
 
 
 def test_a_build_is_remembered_by_everything_that_decides_it(build: Builder) -> None:
@@ -111,6 +113,41 @@ def test_a_wrong_source_is_data(build: Builder) -> None:
     made = build("#include <hip/hip_runtime.h>\n#error no\n")
     assert not made.ok and made.target == "rocm"
     assert made.log == "kernel.hip:2:2: error: no\n1 error generated."
+
+
+REFUSED = SOURCE.replace("extern", "#pragma hipRTC refuses this\nextern")
+"""A source that the stub refuses and other compilers take: as hipRTC where its header lacks a name."""
+
+
+def test_a_source_that_only_hiprtc_refuses_is_built_by_the_next_route(build: Builder, rocm: Path) -> None:
+    made = build(REFUSED)
+    assert made.ok and made.log.startswith("built by clang, offline; hipRTC refuses the source: no such name")
+    hipcc(rocm, f"cp {rocm}/made.hsaco kernel.hsaco")
+    made = build(REFUSED + "//\n")
+    assert made.ok and made.log == "built by hipcc; hipRTC refuses the source: no such name"
+
+
+def test_what_hipcc_refuses_too_is_the_sources_fault(build: Builder, rocm: Path) -> None:
+    hipcc(rocm, "echo '/build/kernel.hip:3:1: error: hipcc says so' >&2; exit 1")
+    made = build(REFUSED)
+    assert not made.ok and made.log == "kernel.hip:3:1: error: hipcc says so"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "/opt/rocm/include/hip/amd_detail/amd_hip_fp16.h:45:12: error: redefinition of '__half_raw'",
+        "kernel.hip:1:10: fatal error: 'hip/hip_runtime.h' file not found",
+    ],
+)
+def test_headers_of_hipcc_that_fail_are_not_the_sources_fault(build: Builder, rocm: Path, message: str) -> None:
+    hipcc(rocm, f'echo "{message}" >&2; exit 1')
+    made = build("#include <utility>\n" + SOURCE)
+    assert (
+        made.ok
+        and made.log.startswith("built by clang, offline; hipcc: its ")
+        and message.split("error: ")[1] in made.log
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,7 +173,7 @@ def test_code_for_another_gpu_is_not_taken(build: Builder) -> None:
 
 def test_includes_that_hiprtc_does_not_hold_go_to_hipcc(build: Builder, rocm: Path) -> None:
     hipcc(rocm, f'printf "%s\\n" "$@" >&2; cp {rocm}/made.hsaco kernel.hsaco')
-    made = build("#include <cstdint>\n" + SOURCE)
+    made = build("#include <utility>\n" + SOURCE)
     assert made.ok and made.log.splitlines() == [
         "--genco",
         "--no-offload-compress",
@@ -151,7 +188,7 @@ def test_includes_that_hiprtc_does_not_hold_go_to_hipcc(build: Builder, rocm: Pa
 
 
 def test_hipcc_says_whose_fault_it_is(build: Builder, rocm: Path) -> None:
-    source = "#include <cstdint>\n" + SOURCE
+    source = "#include <utility>\n" + SOURCE
     hipcc(rocm, "echo '/build/kernel.hip:3:1: error: what' >&2; exit 1")
     assert build(source).log == "kernel.hip:3:1: error: what"
     hipcc(rocm, "echo 'cannot find clang' >&2; exit 127")
@@ -165,7 +202,7 @@ def test_hipcc_cannot_read_what_is_not_its_own(build: Builder, rocm: Path, tmp_p
     secret = tmp_path / "secret"
     secret.write_text("password")
     hipcc(rocm, f"cat {secret} >&2 || echo error: hidden >&2; exit 1")
-    log = build("#include <cstdint>\n" + SOURCE).log
+    log = build("#include <utility>\n" + SOURCE).log
     assert "password" not in log and "hidden" in log
 
 
@@ -241,6 +278,9 @@ def test_where_rocm_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert rocm_paths.roots()[0] == tmp_path
     assert rocm_paths.library("amdhip64") == tmp_path / "lib/libamdhip64.so.7"
     assert rocm_paths.headers() == tmp_path / "include"
+    assert rocm_paths.version() == (7, 0)  # by the runtime's name
+    (tmp_path / "include/hip/hip_version.h").write_text("#define HIP_VERSION_MAJOR 6\n#define HIP_VERSION_MINOR 3\n")
+    assert rocm_paths.version() == (6, 3)
     monkeypatch.setenv("ROCM_PATH", str(tmp_path / "absent"))
     assert tmp_path not in rocm_paths.roots()
 

@@ -16,6 +16,7 @@ import torch
 from hipwright.program.signature import parse_signatures
 from hipwright.ship.runtime import build, gpu
 from hipwright.ship.torch_op import _param
+from hipwright.toolchain import device_headers
 from tests.rocm.conftest import compile_c
 from tests.ship import subjects
 from tests.ship.shipping import files, write
@@ -72,13 +73,12 @@ def test_hiprtc_gets_the_source_and_only_headers_that_it_has(tmp_path: Path, mon
     monkeypatch.setenv("HIPWRIGHT_OPS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(build, "_hiprtc", lambda: stub)
     monkeypatch.setattr(build, "_hipcc", lambda: None)
-    monkeypatch.setattr(build, "_hip_headers", lambda: None)
-    source = "#include <hip/hip_runtime.h>\n#include <hip/hip_bf16.h>\n"
-    assert build.build(source, {"N": 1}, "gfx942") == b"object"  # no bfloat16 in it, so its header is left out
+    source = "#include <hip/hip_runtime.h>\n#include <hipwright/bfloat16_type.h>\n"
+    assert build.build(device_headers.inlined(source), {"N": 1}, "gfx942") == b"object"
     with pytest.raises(build.BuildError, match="hipRTC refuses"):
         build.build("#error no", {}, "gfx942")
     with pytest.raises(build.BuildError, match="no HIP compiler"):
-        build.build(source + "__hip_bfloat16 x;", {}, "gfx942")
+        build.build(source + "#include <tuple>\n", {}, "gfx942")
 
 
 def test_a_launch_passes_everything_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ def _overloads() -> list[str]:
 def _functions() -> list[str]:
     """Every plain function of the shared headers, with arguments of its own parameter types."""
     found = []
-    for header in ("math.h", "half.h", "bf16.h", "bits.h"):
+    for header in ("math.h", "half.h", "../hipwright/bfloat16_type.h", "bits.h"):
         text = _read(header)
         for name, parameters in re.findall(r"^HW_C?FN [\w ]+? (\w+)\(([^)]*)\)", text, re.MULTILINE):
             if not name.startswith(("hw_", "operator")):

@@ -14,7 +14,7 @@ from hipwright.records import Build
 from hipwright.sandbox import bwrap
 from hipwright.targets import OFFLINE
 from hipwright.toolchain import clang, probe
-from hipwright.toolchain.amd import codeobject, isa, ocml
+from hipwright.toolchain.amd import codeobject, isa, ocml, rocm_paths
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
@@ -217,3 +217,18 @@ def test_an_unusable_ocml_is_left_aside(
 
 def test_isa_version_numbers() -> None:
     assert [ocml.isa_version(name) for name in ("gfx90a", "gfx942", "gfx950", "gfx1100")] == [9010, 9402, 9500, 11000]
+
+
+@pytest.mark.parametrize(("rocm", "abi"), [(None, 3), ((5, 7), 2), ((6, 0), 3), ((7, 2), 3)])
+def test_code_objects_are_of_a_version_that_the_rocm_found_loads(
+    cache: BuildCache, monkeypatch: pytest.MonkeyPatch, rocm: tuple[int, int] | None, abi: int
+) -> None:
+    monkeypatch.setattr(rocm_paths, "version", lambda: rocm)
+    amdgpu.code_object_version.cache_clear()
+    try:
+        source = '#include <hip/hip_runtime.h>\nextern "C" __global__ void k(int* x) { *x = 1; }\n'
+        built = amdgpu.build(source, "gfx942", {}, cache=cache)
+    finally:
+        amdgpu.code_object_version.cache_clear()
+    assert built.ok, built.log
+    assert cache.get(built.blob)[8] == abi  # EI_ABIVERSION: 2 is version 4, 3 is version 5

@@ -8,6 +8,7 @@ from typing import Any
 
 from hipwright.capture.graph import Graph, short
 from hipwright.engine.emit.device_code import headers_for
+from hipwright.engine.emit.header_names import needed_headers
 from hipwright.engine.emit.shared import launched, shared_names
 from hipwright.engine.fuse.column_reductions import fuse_column_reductions
 from hipwright.engine.fuse.groups import Group
@@ -38,7 +39,9 @@ from hipwright.engine.templates.base import fused
 from hipwright.records import Program
 from hipwright.toolchain import device_headers
 
-_INCLUDES = ("#include <hip/hip_runtime.h>", "#include <hip/hip_fp16.h>", "#include <hip/hip_bf16.h>")
+_INCLUDES = ("#include <hip/hip_runtime.h>", "#include <hip/hip_fp16.h>")
+_BY_NAME = {"bfloat16_type", "constants"}
+"""Headers of names that kernels do not note as used: what AMD's compilers do not all define."""
 
 
 class ProgramAssembly:
@@ -141,10 +144,11 @@ class ProgramAssembly:
     def program(self, plan: str = "") -> Program:
         """The program's text and the knobs that differ from their default. plan: another plan than the written one."""
         kernels = [written.kernel for written in self._groups.written]
-        parts = [*_INCLUDES, *device_headers.include_lines(self._headers), ""]
-        parts += dict.fromkeys(text for kernel in kernels for text in kernel.device.values())
+        texts = list(dict.fromkeys(text for kernel in kernels for text in kernel.device.values()))
         own = [kernel for kernel in kernels if kernel.name not in self._shared]
-        parts += [kernel.function.text() if kernel.function else "" for kernel in own]
+        texts += [kernel.function.text() if kernel.function else "" for kernel in own]
+        headers = self._headers | (_BY_NAME & needed_headers("\n".join(texts)))
+        parts = [*_INCLUDES, *device_headers.include_lines(headers), "", *texts]
         lines = ["HIP = r'''\n" + "\n".join(parts).rstrip() + "\n'''", ""]
         for name in sorted(self.decisions.knobs):
             default, options, comment = self.decisions.knob(name)

@@ -17,7 +17,8 @@ from hipwright.program.knobs import text_with_knobs
 from hipwright.records import Program
 from hipwright.toolchain import device_headers
 
-INCLUDES = "#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n#include <hip/hip_bf16.h>\n"
+INCLUDES = "#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n"
+_BFLOAT16 = "#include <hip/hip_bf16.h>\n"  # in programs of version 0.2, where now the type's device header stands
 OPEN, CLOSE = "HIP = r'''\n", "\n'''\n"
 
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
@@ -39,7 +40,7 @@ def shorten(text: str) -> str:
     hip, closed, plan = rest.partition(CLOSE)
     if not opened or not closed:
         return text
-    hip = _without_comments(_without_headers(hip.replace(INCLUDES, "", 1)))
+    hip = _without_comments(_without_headers(_without_includes(hip)))
     around = _KNOB.sub(r"\1 = \2\n", head + "\n" + plan)
     plan = re.sub(r"\n{2,}", "\n", _without_messages(_CONSTANT.sub("", around))).lstrip("\n")
     words = set(_WORD.findall(hip + plan))
@@ -63,7 +64,7 @@ def expand(text: str) -> str:
     if not opened or not closed:
         return text
     words = set(_WORD.findall(hip))
-    hip = with_headers(hip.replace(INCLUDES, "", 1)).lstrip("\n")
+    hip = with_headers(_without_includes(hip)).lstrip("\n")
 
     def knob(found: re.Match[str]) -> str:
         name, value = found.groups()
@@ -74,6 +75,11 @@ def expand(text: str) -> str:
 
 
 # ---------------------------------------------------------------- headers
+
+
+def _without_includes(hip: str) -> str:
+    """The source without the include lines of HIP that the engine writes."""
+    return hip.replace(INCLUDES + _BFLOAT16, "", 1).replace(INCLUDES, "", 1)
 
 
 def _without_headers(hip: str) -> str:

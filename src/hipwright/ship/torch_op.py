@@ -80,7 +80,7 @@ def package(subject: ShippedProgram) -> dict[str, str]:
         f"{here}/plan.py": _plan(subject, found, plain),
         f"{here}/spec.py": _spec(subject, found, plain),
         f"{here}/reference.py": subject.source,
-        f"{here}/kernels.hip": device_headers.inlined(parsed.hip),
+        f"{here}/kernels.hip": device_headers.inlined(device_headers.portable(parsed.hip)),
     }
     files |= {f"{here}/{name}": (RUNTIME / name).read_text(encoding="utf-8") for name in _COPIED}
     return files | {f"{here}/include/{name}": text for name, text in _headers().items()}

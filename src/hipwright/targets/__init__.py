@@ -16,10 +16,13 @@ from hipwright.targets.gfx90a import GFX90A
 from hipwright.targets.gfx942 import GFX942
 from hipwright.targets.gfx950 import GFX950
 from hipwright.targets.gfx1100 import GFX1100
+from hipwright.targets.gfx1151 import GFX1151
+from hipwright.targets.gfx1200 import GFX1200
+from hipwright.targets.gfx1201 import GFX1201
 from hipwright.targets.registry import OfflineArchitectures, TargetList
 from hipwright.targets.rocm import ROCM
 
-TARGETS = TargetList(GFX90A, GFX942, GFX950, GFX1100, CPU, ROCM, CUDA)
+TARGETS = TargetList(GFX90A, GFX942, GFX950, GFX1100, GFX1151, GFX1200, GFX1201, CPU, ROCM, CUDA)
 OFFLINE = OfflineArchitectures(TARGETS)
 """The architecture of each offline target, by the target's name."""
 REPRESENTATIVE = GFX942

@@ -19,6 +19,8 @@ STREAMING = ("streaming_loads", "streaming_stores")
 BEGIN = "// hipwright device headers {id}: {names}"
 END = "// end of hipwright device headers"
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<hipwright/(\w+)\.h>[ \t]*(?://[^\n]*)?\n?", re.MULTILINE)
+BFLOAT16_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<hip/hip_bf16\.h>[^\n]*", re.MULTILINE)
+_CONSTANTS = re.compile(r"\b(?:INFINITY|NAN)\b")
 _STANDARD = re.compile(r"^#include <(?!hipwright/)[^>\n]+>\n", re.MULTILINE)
 _ONCE = re.compile(r"^#pragma once\n", re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -105,6 +107,16 @@ def inlined_for(source: str, file: str) -> str:
     first = next(found for found in _INCLUDED.finditer(source) if found[1] in names())
     line = source.count("\n", 0, first.end()) + 1
     return _with_block(source, f'{_block(known)}#line {line} "{file}"\n', rest="\n")
+
+
+def portable(source: str) -> str:
+    """The source with device headers in place of what AMD's compilers do not all have: HIP's bfloat16 header, and
+    INFINITY and NAN, which hipRTC does not define. One line longer where it uses these.
+    """
+    source = BFLOAT16_INCLUDE.sub("#include <hipwright/bfloat16_type.h>", source)
+    if _CONSTANTS.search(source) and "constants" not in with_dependencies(n for n in included(source) if n in names()):
+        return f"#include <hipwright/constants.h>\n{source}"
+    return source
 
 
 def _with_block(source: str, block: str, rest: str = "") -> str:

@@ -14,6 +14,7 @@ from hipwright.program import Parsed
 from hipwright.program.blanking import blank
 from hipwright.records import Record
 from hipwright.targets import OFFLINE, TARGETS
+from hipwright.toolchain.amd.rocm_names import rocm_findings
 
 Kind = Literal["wave_size", "portability", "resources", "bounds", "host"]
 
@@ -100,7 +101,7 @@ def lint(parsed: Parsed, targets: Sequence[str] = ()) -> list[LintWarning]:
     source = parsed.hip
     code = blank(source)
     wide = any(OFFLINE[name].wave == 64 for name in targets) or not targets
-    found = [*_patterns(code), *_lds(code), *_tails(code), *_headers(source)]
+    found = [*_patterns(code), *_rocm(code), *_lds(code), *_tails(code), *_headers(source)]
     if wide:
         found += _shuffles(code)
     else:
@@ -122,6 +123,12 @@ def _patterns(code: str) -> Iterator[LintWarning]:
         for match in re.finditer(pattern, code):
             name = match.group().rstrip("([ ")
             yield LintWarning(line=_line(code, match.start()), kind=kind, message=message.format(name), fix=fix)
+
+
+def _rocm(code: str) -> Iterator[LintWarning]:
+    """What AMD's own headers do not take."""
+    for at, message, fix in rocm_findings(code):
+        yield LintWarning(line=_line(code, at), kind="portability", message=message, fix=fix)
 
 
 def _shuffles(code: str) -> Iterator[LintWarning]:

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 INCLUDE = Path(__file__).parent / "include"  # HIP's device headers for NVRTC
-HIP_BUILT_IN = {"hip/hip_runtime.h", "hip/hip_fp16.h", "hip/hip_bfloat16.h", "hip/hip_vector_types.h"}
+# built into hipRTC; hip_bf16.h is named for CUDA alone, as the programs bring its type along
+HIP_BUILT_IN = ("hip/hip_bf16.h", "hip/hip_bfloat16.h", "hip/hip_fp16.h", "hip/hip_runtime.h", "hip/hip_vector_types.h")
 _CLASH = re.compile(r'more than one instance of overloaded function "(\w+)" has "C" linkage')
 _INCLUDES = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]*)", re.MULTILINE)
 _SOURCE = "kernels.hip"
@@ -208,11 +209,6 @@ def _hiprtc() -> Path | None:
     return next((f for folder in folders for f in sorted(folder.glob("libhiprtc.so*")) if f.is_file()), None)
 
 
-def _hip_headers() -> Path | None:
-    found = (folder / "include" for folder in _rocm_folders())
-    return next((folder for folder in found if (folder / "hip" / "hip_runtime.h").is_file()), None)
-
-
 def _hipcc() -> str | None:
     return shutil.which("hipcc") or next(
         (str(f / "bin" / "hipcc") for f in _rocm_folders() if (f / "bin" / "hipcc").is_file()), None
@@ -225,15 +221,14 @@ def _hip_identity() -> str:
 
 
 def _by_hip(source: str, defines: Mapping[str, int], arch: str) -> bytes:
-    """Compiles by hipRTC where it has the headers that the source includes, else by hipcc."""
-    library, headers, driver = _hiprtc(), _hip_headers(), _hipcc()
+    """Compiles by hipRTC where it has the headers that the source includes, else by hipcc.
+
+    hipRTC's headers are built in, and ROCm's folder would define the same names again: it is not passed.
+    """
+    library, driver = _hiprtc(), _hipcc()
     flags = [f"--offload-arch={arch}", "-O3", "-std=c++17", *(f"-D{k}={int(v)}" for k, v in sorted(defines.items()))]
-    if "bfloat16" not in _INCLUDES.sub("", source):  # the engine always includes hip_bf16.h, which hipRTC lacks
-        source = source.replace("#include <hip/hip_bf16.h>\n", "\n")
-    if library is not None and (headers is not None or set(_INCLUDES.findall(source)) <= HIP_BUILT_IN):
-        options = [*flags, f"-I{headers}"] if headers else flags
-        known = () if headers else tuple(sorted(HIP_BUILT_IN))
-        ok, log, code = _Rtc(library, "hiprtc", "Code").compile(source, options, known)
+    if library is not None and set(_INCLUDES.findall(source)) <= set(HIP_BUILT_IN):
+        ok, log, code = _Rtc(library, "hiprtc", "Code").compile(source, flags, HIP_BUILT_IN)
         if ok:
             return code
         if driver is None:

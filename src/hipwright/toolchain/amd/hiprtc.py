@@ -2,144 +2,53 @@
 
 Three routes, of which the first that is available and applies is used:
 
-1. hipRTC (libhiprtc.so): a library call in a contained session. HIP's own device headers are built in, but no others:
-   a source that includes more takes the next route.
+1. hipRTC (libhiprtc.so): a library call in a contained session. HIP's own device headers are built in, C's standard
+   headers and a few names are stood in for (rocm_source.py): a source that includes more takes the next route.
 2. hipcc --genco: ROCm's compiler driver, contained, with ROCm's own headers.
 3. The clang of the ziglang wheel, with hipwright's headers (toolchain/amd/offline.py): the same code object as
    for the offline targets. It needs no ROCm beyond the runtime.
 
-A route that fails by itself, not on the source, is skipped, and the build's log says so. None needs a GPU.
+Whose fault a failure is: a route that fails by itself, or whose messages lie in its own headers, is skipped, and the
+build's log says so. A source that hipRTC refuses is given to the next route: if that takes it, hipRTC's headers were at
+fault. What hipcc refuses, or hipRTC and our own clang, is the source's fault. None needs a GPU.
 """
 
 from __future__ import annotations
 
-import ctypes
 import re
 import time
 from collections.abc import Callable, Mapping
-from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import numpy as np
 
 from hipwright.errors import HipwrightError, ToolchainError
 from hipwright.records import Build, content_key
 from hipwright.sandbox import Limits, WorkerTimeout, Zygote, run_tool
 from hipwright.targets import OFFLINE, ROCM
-from hipwright.tensors import HostTensor, Tree
+from hipwright.tensors import HostTensor
 from hipwright.toolchain import device_headers
 from hipwright.toolchain.amd import bundle, codeobject, rocm_paths
 from hipwright.toolchain.amd import offline as amdgpu
+from hipwright.toolchain.amd.hiprtc_service import SOURCE
+from hipwright.toolchain.amd.rocm_source import rocm_source, stand_ins, without_stand_in
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.pool import COMPILE_LIMIT_S, CompilePool
 
-SERVICE = "hipwright.toolchain.amd.hiprtc:HiprtcService"
-SOURCE = "kernel.hip"
-BUILT_IN = {"hip/hip_runtime.h", "hip/hip_fp16.h", "hip/hip_bfloat16.h", "hip/hip_vector_types.h"}
-"""Headers that hipRTC has built in; with ROCm's include folder, every header under hip/ is available."""
+SERVICE = "hipwright.toolchain.amd.hiprtc_service:HiprtcService"
+HIPRTC, HIPCC, CLANG = "hipRTC", "hipcc", "clang, offline"
 _FLAGS = ("-O3", "-std=c++17")
 _HIPCC = ("--genco", "--no-offload-compress", *_FLAGS)
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]*)", re.MULTILINE)
-_COMPILATION = 6  # hiprtcResult: the source is at fault; all other errors are the library's
-_RESULTS = {
-    1: "HIPRTC_ERROR_OUT_OF_MEMORY",
-    2: "HIPRTC_ERROR_PROGRAM_CREATION_FAILURE",
-    3: "HIPRTC_ERROR_INVALID_INPUT",
-    4: "HIPRTC_ERROR_INVALID_PROGRAM",
-    5: "HIPRTC_ERROR_INVALID_OPTION",
-    6: "HIPRTC_ERROR_COMPILATION",
-    7: "HIPRTC_ERROR_BUILTIN_OPERATION_FAILURE",
-    11: "HIPRTC_ERROR_INTERNAL_ERROR",
-    100: "HIPRTC_ERROR_LINKING",
-}
-
-
-class HiprtcService:
-    """The service of a session: hipRTC, loaded once. init: library (path), headers (ROCm's include folder or "")."""
-
-    def __init__(self, init: dict[str, Any], _: Tree) -> None:
-        try:
-            self._rtc = ctypes.CDLL(init["library"])
-            for name, arguments in _ARGUMENTS.items():
-                getattr(self._rtc, name).argtypes = arguments
-        except (OSError, AttributeError) as error:
-            raise ToolchainError(f"cannot use hipRTC: {error}", hint=rocm_paths.FIX) from None
-        self._headers = str(init["headers"])
-
-    def compile(self, header: dict[str, Any], _: Tree) -> tuple[dict[str, Any], Tree]:
-        """header: source, options. ({ok, log}, the code object). ToolchainError where the source is not at fault."""
-        program = c_void_p()
-        self._check(self._create(program, header["source"]), "hiprtcCreateProgram")
-        try:
-            options = [option.encode() for option in header["options"]]
-            options += [f"-I{self._headers}".encode()] if self._headers else []
-            result = self._rtc.hiprtcCompileProgram(program, len(options), (c_char_p * len(options))(*options))
-            log = self._text(program, "hiprtcGetProgramLog").decode(errors="replace")
-            if result == _COMPILATION:
-                return {"ok": False, "log": log}, None
-            self._check(result, f"hiprtcCompileProgram: {log[-300:].strip()}")
-            code = np.frombuffer(self._text(program, "hiprtcGetCode"), np.uint8)
-            return {"ok": True, "log": log}, HostTensor.of(code)
-        finally:
-            self._rtc.hiprtcDestroyProgram(byref(program))
-
-    def version(self, _: dict[str, Any], __: Tree) -> tuple[dict[str, Any], Tree]:
-        """{major, minor} of hipRTC."""
-        major, minor = c_int(), c_int()
-        self._check(self._rtc.hiprtcVersion(byref(major), byref(minor)), "hiprtcVersion")
-        return {"major": major.value, "minor": minor.value}, None
-
-    def _create(self, program: c_void_p, source: str) -> int:
-        texts: list[bytes] = []
-        names: list[bytes] = []
-        if not self._headers:  # the content is built in; the names must resolve
-            names = [name.encode() for name in sorted(BUILT_IN)]
-            texts = [b"#pragma once\n"] * len(names)
-        arrays = [(c_char_p * max(len(part), 1))(*part) for part in (texts, names)]
-        result = self._rtc.hiprtcCreateProgram(byref(program), source.encode(), SOURCE.encode(), len(names), *arrays)
-        return int(result)
-
-    def _text(self, program: c_void_p, what: str) -> bytes:
-        """The bytes of the log or of the code."""
-        size = c_size_t()
-        self._check(getattr(self._rtc, f"{what}Size")(program, byref(size)), f"{what}Size")
-        buffer = ctypes.create_string_buffer(max(size.value, 1))
-        if size.value:
-            self._check(getattr(self._rtc, what)(program, buffer), what)
-        return buffer.raw[: size.value].rstrip(b"\0") if what.endswith("Log") else buffer.raw[: size.value]
-
-    def _check(self, result: int, doing: str) -> None:
-        if result:
-            raise ToolchainError(f"hipRTC failed: {doing}: {_RESULTS.get(result, f'error {result}')}")
-
-
-_ARGUMENTS: dict[str, tuple[Any, ...]] = {
-    "hiprtcVersion": (POINTER(c_int), POINTER(c_int)),
-    "hiprtcCreateProgram": (
-        POINTER(c_void_p),
-        c_char_p,
-        c_char_p,
-        c_int,
-        POINTER(c_char_p),
-        POINTER(c_char_p),
-    ),
-    "hiprtcCompileProgram": (c_void_p, c_int, POINTER(c_char_p)),
-    "hiprtcGetProgramLogSize": (c_void_p, POINTER(c_size_t)),
-    "hiprtcGetProgramLog": (c_void_p, c_char_p),
-    "hiprtcGetCodeSize": (c_void_p, POINTER(c_size_t)),
-    "hiprtcGetCode": (c_void_p, c_char_p),
-    "hiprtcDestroyProgram": (POINTER(c_void_p),),
-}
-
-
-# ---------------------------------------------------------------- in the parent
+_ERROR = re.compile(r"^(?:/\S*/)?([^\s:]+):\d+:\d+: (?:fatal )?error: (.*)", re.MULTILINE)
+_SOURCES = (SOURCE, "CompileSource")  # hipRTC 5 calls every source so
 
 
 def zygote(*, unsafe: bool = False) -> Zygote:
     """A contained process for a CompilePool of hipRTC sessions; it can read ROCm. The caller closes it."""
-    return Zygote(("hipwright.toolchain.amd.hiprtc",), ro=rocm_paths.readable(), unsafe=unsafe, name="hipRTC host")
+    return Zygote(
+        ("hipwright.toolchain.amd.hiprtc_service",), ro=rocm_paths.readable(), unsafe=unsafe, name="hipRTC host"
+    )
 
 
 def build(
@@ -151,53 +60,82 @@ def build(
     when none works, and SandboxMissing where no compiler can be contained.
     """
     base = arch.partition(":")[0]
-    routes = _routes(hip, base, pool, cache, unsafe)
     failures: list[str] = []
-    for name, identity, compile_ in routes:
-        key = content_key(
-            ROCM.name,
-            hip,
-            device_headers.device_headers_id(),
-            base,
-            *(f"{k}={v}" for k, v in sorted(defines.items())),
-            name,
-            identity,
-        )
-        if known := cache.load(key):
-            return known
-        started = time.perf_counter()
+    refusals: dict[str, Build] = {}
+    for route in _routes(hip, base, pool, cache, unsafe):
         try:
-            built, reproducible = compile_(defines)
+            built = _built(route, hip, defines, base, cache, failures)
         except ToolchainError as error:
-            failures.append(f"{name}: {error.message}")
+            failures.append(f"{route.name}: {error.message}")
             continue
-        notes = [f"built by {name}; {line}" for line in failures]
-        log = "\n".join([*notes, built.log]).strip()
-        built = msgspec.structs.replace(built, target=ROCM.name, log=log, seconds=time.perf_counter() - started)
-        if reproducible:
-            cache.store(key, built)
-        return built
+        if built.ok:
+            return built
+        refusals[route.name] = built
+        messages = _ERROR.findall(built.log)
+        if route.name != HIPRTC or not messages:
+            break
+        failures.append(f"{HIPRTC} refuses the source: {messages[0][1]}")  # the next route tells whose fault that is
+    if refusals:
+        return refusals.get(HIPCC) or next(iter(refusals.values()))
     raise ToolchainError(f"no compiler for {base}: {'; '.join(failures) or 'none is installed'}", hint=rocm_paths.FIX)
 
 
-_Compile = Callable[[Mapping[str, int]], tuple[Build, bool]]
-
-
-def _routes(hip: str, arch: str, pool: CompilePool, cache: BuildCache, unsafe: bool) -> list[tuple[str, str, _Compile]]:
-    """(name, tool version, compile) of every available route that applies, best first.
+@dataclass(frozen=True)
+class _Route:
+    """A way to a code object. identity: the tool's version.
 
     compile(defines) returns the build, and whether the same source would always give it.
     """
-    found: list[tuple[str, str, _Compile]] = []
-    whole = device_headers.inlined_for(hip, SOURCE)
-    library, folder, hipcc = rocm_paths.library("hiprtc"), rocm_paths.headers(), rocm_paths.hipcc()
-    if library and (folder or set(_INCLUDE.findall(whole)) <= BUILT_IN):
-        init = {"library": str(library.resolve()), "headers": str(folder or "")}
-        found.append(("hipRTC", _identity(library), lambda d: _by_hiprtc(whole, d, arch, init, pool, cache)))
+
+    name: str
+    identity: str
+    compile: Callable[[Mapping[str, int]], tuple[Build, bool]]
+
+
+def _built(
+    route: _Route, hip: str, defines: Mapping[str, int], arch: str, cache: BuildCache, failures: list[str]
+) -> Build:
+    """The build of one route, from the cache if it is there. failures: of routes before, for the log.
+
+    ToolchainError where the compiler, or the headers that are its own, are at fault.
+    """
+    ids = (device_headers.device_headers_id(), arch, *(f"{k}={v}" for k, v in sorted(defines.items())))
+    key = content_key(ROCM.name, hip, *ids, route.name, route.identity)
+    if known := cache.load(key):
+        return known
+    started = time.perf_counter()
+    built, reproducible = route.compile(defines)
+    if not built.ok and route.name != CLANG:
+        _check_fault(built.log)
+    notes = [f"built by {route.name}; {line}" for line in failures] if built.ok else []
+    log = "\n".join([*notes, built.log]).strip()
+    built = msgspec.structs.replace(built, target=ROCM.name, log=log, seconds=time.perf_counter() - started)
+    if reproducible:
+        cache.store(key, built)
+    return built
+
+
+def _check_fault(log: str) -> None:
+    """ToolchainError where no message of a failed build is about the source, or a header is missing."""
+    messages = _ERROR.findall(log)
+    if missing := next((said for _, said in messages if said.endswith("file not found")), ""):
+        raise ToolchainError(f"its headers are incomplete: {missing}")
+    if messages and not any(file in _SOURCES for file, _ in messages):
+        file, said = messages[0]
+        raise ToolchainError(f"its own headers fail: {file}: {said}")
+
+
+def _routes(hip: str, arch: str, pool: CompilePool, cache: BuildCache, unsafe: bool) -> list[_Route]:
+    """Every available route that applies, best first."""
+    found: list[_Route] = []
+    whole = rocm_source(hip, SOURCE)
+    library, hipcc = rocm_paths.library("hiprtc"), rocm_paths.hipcc()
+    if library and not without_stand_in(whole):
+        found.append(_Route(HIPRTC, _identity(library), lambda d: _by_hiprtc(whole, d, arch, library, pool, cache)))
     if hipcc:
-        found.append(("hipcc", _identity(hipcc), lambda d: _by_hipcc(whole, d, arch, hipcc, cache, unsafe)))
+        found.append(_Route(HIPCC, _identity(hipcc), lambda d: _by_hipcc(whole, d, arch, hipcc, cache, unsafe)))
     if arch in OFFLINE:
-        found.append(("clang, offline", "", lambda d: (amdgpu.build(hip, arch, d, cache=cache, unsafe=unsafe), False)))
+        found.append(_Route(CLANG, "", lambda d: (amdgpu.build(hip, arch, d, cache=cache, unsafe=unsafe), False)))
     return found
 
 
@@ -208,11 +146,12 @@ def _identity(path: Path) -> str:
 
 
 def _by_hiprtc(
-    hip: str, defines: Mapping[str, int], arch: str, init: dict[str, Any], pool: CompilePool, cache: BuildCache
+    hip: str, defines: Mapping[str, int], arch: str, library: Path, pool: CompilePool, cache: BuildCache
 ) -> tuple[Build, bool]:
     options = [f"--offload-arch={arch}", *_FLAGS, *_defined(defines)]
+    header = {"source": hip, "options": options, "headers": stand_ins()}
     try:
-        reply, code = pool.call(SERVICE, init, "compile", {"source": hip, "options": options})
+        reply, code = pool.call(SERVICE, {"library": str(library.resolve())}, "compile", header)
     except WorkerTimeout:
         log = f"the compiler was stopped after {pool.limit_s:.0f} s"
         return Build(target=ROCM.name, ok=False, log=log), False
@@ -269,7 +208,7 @@ def _defined(defines: Mapping[str, int]) -> list[str]:
 
 def _clean(log: str) -> str:
     """The compiler's messages without this machine's paths, cut at LOG_LIMIT."""
-    text = re.sub(r"(?:/[\w.+-]+)+/(?=kernel\.hip)", "", log).strip()
+    text = re.sub(r"(?:/[\w.+-]+)+/(?=kernel\.hip|CompileSource)", "", log).strip()
     return (
         text if len(text) <= amdgpu.LOG_LIMIT else f"{text[: amdgpu.LOG_LIMIT]}\n[{len(text) - amdgpu.LOG_LIMIT} more]"
     )

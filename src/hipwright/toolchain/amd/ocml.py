@@ -56,8 +56,8 @@ def flags(bitcode: Bitcode) -> list[str]:
     return [*linked, "-DHW_OCML=1", "-Wno-linker-warnings"]
 
 
-def constants(architecture: Architecture) -> str:
-    """LLVM IR of the library's constants: IEEE subnormals, no relaxed math, wave, architecture, code object v6."""
+def constants(architecture: Architecture, code_object: int) -> str:
+    """LLVM IR of the library's constants: IEEE subnormals, no relaxed math, wave, architecture, code object version."""
     values = {
         "daz_opt": ("i8", 0),
         "finite_only_opt": ("i8", 0),
@@ -65,7 +65,7 @@ def constants(architecture: Architecture) -> str:
         "correctly_rounded_sqrt32": ("i8", 1),
         "wavefrontsize64": ("i8", int(architecture.wave == 64)),
         "ISA_version": ("i32", isa_version(architecture.isa)),
-        "ABI_version": ("i32", 600),
+        "ABI_version": ("i32", 100 * code_object),
     }
     lines = [
         f"@__oclc_{name} = linkonce_odr hidden local_unnamed_addr addrspace(4) constant {kind} {value}"

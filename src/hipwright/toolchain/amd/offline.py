@@ -7,6 +7,7 @@ device library.
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from hipwright.records import Build, content_key
 from hipwright.sandbox import Limits, ToolResult, run_tool
 from hipwright.targets import OFFLINE, Architecture
 from hipwright.toolchain import clang, pch
-from hipwright.toolchain.amd import codeobject, isa, ocml
+from hipwright.toolchain.amd import codeobject, isa, ocml, rocm_paths
 from hipwright.toolchain.cache import BuildCache
 
 SOURCE = "kernel.hip"
@@ -71,6 +72,16 @@ def compiler_id() -> str:
     return f"{clang.find().id}, headers {clang.headers_id()}, {device_math}"
 
 
+@functools.cache
+def code_object_version() -> int:
+    """The version of the code objects' format: 5, which every loader of ROCm 6 and 7 takes; 4 where ROCm 5 is found.
+
+    clang's own default is 6, which loaders before ROCm 6.3 refuse; LLVM made 5 its default for ROCm 6.
+    """
+    found = rocm_paths.version()
+    return 4 if found and found < (6, 0) else 5
+
+
 def build(source: str, target: str, defines: Mapping[str, int], *, cache: BuildCache, unsafe: bool = False) -> Build:
     """Compile HIP source for one AMD target. `blob` is the code object, `isa_blob` the assembly.
 
@@ -82,7 +93,7 @@ def build(source: str, target: str, defines: Mapping[str, int], *, cache: BuildC
     knobs = tuple(f"-D{name}={value}" for name, value in sorted(defines.items()))
     architecture = OFFLINE[target]
     isa_name = () if architecture.isa == target else (architecture.isa,)
-    flags = "\0".join((*FLAGS, *WARNINGS, *knobs, _SCRIPT, *isa_name))
+    flags = "\0".join((*FLAGS, _format(), *WARNINGS, *knobs, _SCRIPT, *isa_name))
     key = content_key("amdgpu", source, target, flags, compiler_id())
     if known := cache.load(key):
         return known
@@ -92,6 +103,10 @@ def build(source: str, target: str, defines: Mapping[str, int], *, cache: BuildC
     if reproducible:
         cache.store(key, built)
     return built
+
+
+def _format() -> str:
+    return f"-mcode-object-version={code_object_version()}"
 
 
 def _build(
@@ -136,14 +151,14 @@ def _compile(
     found = clang.find()
     files = {SOURCE: source.encode()}
     visible = [Path(found.folder), clang.INCLUDE]
-    common = [*FLAGS, f"--offload-arch={architecture.isa}", *WARNINGS]
+    common = [*FLAGS, _format(), f"--offload-arch={architecture.isa}", *WARNINGS]
     library: list[str] = []
     if cache and not bitcode:
         library, more = pch.flags(source, common, cache, unsafe=unsafe)
         visible += more
         files |= pch.files(source)
     if bitcode:
-        files[ocml.CONSTANTS] = ocml.constants(architecture).encode()
+        files[ocml.CONSTANTS] = ocml.constants(architecture, code_object_version()).encode()
         visible.append(Path(bitcode.folder))
         library = ocml.flags(bitcode)
     front = [*common, *library, *knobs, "-I", str(clang.INCLUDE), "-S", SOURCE, "-o", "kernel.s"]

@@ -48,6 +48,19 @@ def hipcc() -> Path | None:
     return next((place for place in places if os.access(place, os.X_OK)), None)
 
 
+def version() -> tuple[int, int] | None:
+    """(major, minor) of the ROCm found, by its headers or the name of its runtime's file; None without one."""
+    folder = headers()
+    text = (folder / "hip/hip_version.h") if folder else None
+    if text and text.is_file():
+        numbers = dict(re.findall(r"#define HIP_VERSION_(MAJOR|MINOR)\s+(\d+)", text.read_text(errors="replace")))
+        if len(numbers) == 2:
+            return int(numbers["MAJOR"]), int(numbers["MINOR"])
+    runtime = library("amdhip64")
+    named = re.search(r"\.so\.(\d+)(?:\.(\d+))?", runtime.resolve().name) if runtime else None
+    return (int(named[1]), int(named[2] or 0)) if named else None
+
+
 def readable() -> list[Path]:
     """The folders that a hipRTC zygote must be able to read: ROCm's, or the libraries in torch's wheel."""
     found = library("hiprtc")

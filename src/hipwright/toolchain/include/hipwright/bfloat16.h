@@ -1,7 +1,7 @@
 // Rounding to bfloat16.
 #pragma once
-#include <hip/hip_bf16.h>
 #include <hip/hip_runtime.h>
+#include <hipwright/bfloat16_type.h>
 
 __device__ inline float round_bfloat16(float x) {
     return (float)__hip_bfloat16(x);

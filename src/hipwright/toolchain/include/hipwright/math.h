@@ -1,6 +1,7 @@
 // Activation and other functions of floats and doubles.
 #pragma once
 #include <hip/hip_runtime.h>
+#include <hipwright/constants.h>
 #include <hipwright/arithmetic.h>
 
 __device__ inline float sigmoid(float x) {

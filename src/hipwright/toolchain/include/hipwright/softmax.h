@@ -1,6 +1,7 @@
 // The state of an online softmax and its merging.
 #pragma once
 #include <hip/hip_runtime.h>
+#include <hipwright/constants.h>
 #include <hipwright/arithmetic.h>
 
 // The state of an online softmax: the maximum and the sum of exp(x - maximum) (Milakov & Gimelshein 2018). The sum is

@@ -1,7 +1,7 @@
 // Stores of vectors of floats as bfloat16.
 #pragma once
-#include <hip/hip_bf16.h>
 #include <hip/hip_runtime.h>
+#include <hipwright/bfloat16_type.h>
 #include <hipwright/vector_access.h>
 
 // Stores floats as half types. Two are converted by one instruction where the device has it, and pairs are stored as

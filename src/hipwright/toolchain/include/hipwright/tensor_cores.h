@@ -1,8 +1,8 @@
 // Products of half types by NVIDIA's tensor cores, and their LDS layouts.
 #pragma once
 #include <hip/hip_runtime.h>
-#include <hip/hip_bf16.h>
 #include <hip/hip_fp16.h>
+#include <hipwright/bfloat16_type.h>
 
 // Whether kernels use tensor cores for half types.
 #if __CUDA_ARCH__ >= 800 || defined(HW_NVIDIA_SIDE)
