@@ -18,8 +18,9 @@ from hipwright.targets.gfx950 import GFX950
 from hipwright.targets.gfx1100 import GFX1100
 from hipwright.targets.registry import OfflineArchitectures, TargetList
 from hipwright.targets.rocm import ROCM
+from hipwright.targets.simulated import SIMULATED
 
-TARGETS = TargetList(GFX90A, GFX942, GFX950, GFX1100, CPU, ROCM, CUDA)
+TARGETS = TargetList(GFX90A, GFX942, GFX950, GFX1100, CPU, *SIMULATED, ROCM, CUDA)
 OFFLINE = OfflineArchitectures(TARGETS)
 """The architecture of each offline target, by the target's name."""
 REPRESENTATIVE = GFX942
