@@ -114,7 +114,7 @@ FLOAT = [
     Case("v_ldexp_f32 v20, v10, v11", "ns", "f", lanewise(_ldexp, np.float32)),
     Case("v_mov_b32_e32 v20, 1.0", "", "f", lambda: np.full(64, 1, np.float32)),
     Case("v_add_f32_e32 v20, 0.15915494, v10", "n", "f", lambda a: a + np.float32(0.15915494)),
-    Case("v_mul_legacy_f32_e32 v20, v10, v11", "nn", "f", lambda a, b: a * b),
+    Case("v_mul_legacy_f32 v20, v10, v11", "nn", "f", lambda a, b: a * b),
     Case("v_pk_add_f32 v[20:21], v[10:11], v[12:13]", "nnnn", "ff", lambda a, b, c, d: np.stack([a + c, b + d])),
     Case(
         "v_pk_mul_f32 v[20:21], v[10:11], v[12:13] op_sel:[1,0] op_sel_hi:[0,1]",

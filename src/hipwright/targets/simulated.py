@@ -5,6 +5,8 @@ from __future__ import annotations
 from hipwright.targets.base import Target
 from hipwright.targets.gfx90a import GFX90A
 from hipwright.targets.gfx942 import GFX942
+from hipwright.targets.gfx950 import GFX950
+from hipwright.targets.gfx1100 import GFX1100
 
 
 def simulated(target: Target) -> Target:
@@ -19,4 +21,4 @@ def simulated(target: Target) -> Target:
     )
 
 
-SIMULATED = (simulated(GFX90A), simulated(GFX942))
+SIMULATED = tuple(simulated(target) for target in (GFX90A, GFX942, GFX950, GFX1100))

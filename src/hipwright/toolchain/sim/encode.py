@@ -29,6 +29,7 @@ KEEP_HIGH, STORE_COUNTER, FNUZ, IS_F32, IS_F16_F64 = 1, 2, 4, 8, 16
 _HEAD = struct.Struct("<H6B H6B 4B ii IIII 4x Q")
 _SRC = struct.Struct("<4B I Q Q")
 _MFMA = re.compile(r"v_mfma_(f32|i32|f64)_(\d+)x\d+x(\d+)_?(?:\d+b_)?(\w+)$")
+_WMMA = re.compile(r"v_wmma_(f32|i32)_16x16x16_(f16|bf16|iu8)$")
 _ELEMENTS = {"f32": 0, "f16": 1, "bf16": 2, "bf16_1k": 2, "i8": 3, "f64": 4, "fp8": 5, "bf8": 6, "xf32": 7}
 _HWREG = re.compile(r"hwreg\((\w+)(?:,\s*(\d+),\s*(\d+))?\)")
 _DS_DATA = re.compile(r"ds_(?:write|store)|ds_(?:b?permute)")
@@ -130,6 +131,8 @@ class Encoder:
             return self._scalar(name, words, mods)
         if name == "mfma":
             return self._mfma(mnemonic, words, mods)
+        if name == "wmma":
+            return _wmma(mnemonic, words, mods)
         return self._vector(mnemonic, name, words, mods)
 
     # ---------------------------------------------------------------- scalar
@@ -223,6 +226,8 @@ class Encoder:
         op.op_sel_hi = mods.bits("op_sel_hi", (1 << count) - 1 if packed else 0)
         type_of = kind[:3]
         op.flags = IS_F32 if type_of == "f32" else IS_F16_F64 if type_of in ("f16", "f64", "pk1") else 0
+        if name.startswith("v_bitop3"):
+            op.extra = mods.number("bitop3")
         if name == "v_cndmask_b32" and len(op.src) == 2:
             op.src.append(Operand(SGPR, 106, 2))
         return op
@@ -240,6 +245,18 @@ class Encoder:
         return Op(
             "mfma", dst=operands[:1], src=operands[1:], mods=mods, extra=size | depth << 8 | blocks << 16, data=data
         )
+
+
+def _wmma(mnemonic: str, words: list[str], mods: Modifiers) -> Op:
+    found = _WMMA.match(mnemonic.removesuffix("_e64"))
+    if found is None or mods.has("neg_hi") or mods.has("clamp") or (mods.has("neg_lo") and found[2] != "iu8"):
+        raise UnknownOperand(mnemonic)
+    if found[2] == "iu8" and mods.bits("neg_lo", 0) & 3 != 3:  # unsigned bytes
+        raise UnknownOperand(mnemonic)
+    element = {"f16": 1, "bf16": 2, "iu8": 3}[found[2]]
+    operands = [parse(word) for word in words]
+    sums = int(found[1] == "i32")
+    return Op("wmma", dst=operands[:1], src=operands[1:], mods=Modifiers(), data=element | element << 4 | sums << 8)
 
 
 def _private_buffer(op: Op, name: str, operands: list[Operand], mods: Modifiers) -> Op:

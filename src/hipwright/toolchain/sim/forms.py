@@ -11,7 +11,10 @@ TWO_RESULTS = frozenset(
     }
 )
 ACCUMULATES = frozenset(
-    ["v_fmac_f32", "v_fmac_f64", "v_fmac_f16", "v_mac_f32", "v_dot2c_f32_f16", "v_dot4c_i32_i8", "v_pk_fmac_f16"]
+    {
+        *("v_fmac_f32", "v_fmac_f64", "v_fmac_f16", "v_mac_f32", "v_dot2acc_f32_f16", "v_dot2c_f32_f16"),
+        *("v_dot4c_i32_i8", "v_pk_fmac_f16"),
+    }
 )
 """The result is also the last source."""
 IGNORED = frozenset(
@@ -81,7 +84,7 @@ def handler(mnemonic: str) -> str:
         return f"s_load_{_WIDTHS[name[7:]]}"
     if name.startswith("ds_"):
         return _lds(name)
-    return "mfma" if name.startswith("v_mfma_") else name
+    return {"v_mfma_": "mfma", "v_wmma_": "wmma"}.get(name[:7], name)
 
 
 def constant_type(mnemonic: str) -> str:

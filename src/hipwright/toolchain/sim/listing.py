@@ -10,10 +10,11 @@ from typing import Any
 import yaml
 
 from hipwright.errors import ToolchainError
+from hipwright.toolchain.sim import dual
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LABEL = re.compile(r"^\s*([.$\w]+):")
-_INSTRUCTION = re.compile(r"^\s+([a-z]\w*)(?:\s+(.*))?$")
+_INSTRUCTION = re.compile(r"^\s+[a-z]\w*(?:\s|$)")
 _DIRECTIVE = re.compile(r"^\s*\.amdhsa_(\w+)\s+(\S+)")
 _METADATA = re.compile(r"^\s*\.amdgpu_metadata\n(.*?)^\s*\.end_amdgpu_metadata", re.MULTILINE | re.DOTALL)
 _TARGET = re.compile(r'^\s*\.amdgcn_target\s+"amdgcn-amd-amdhsa-\w*-(gfx\w+)', re.MULTILINE)
@@ -93,9 +94,16 @@ def _read_lines(text: str, listing: Listing) -> dict[str, dict[str, int]]:
                 break
         if found := _LABEL.match(line):
             listing.labels[found[1]] = len(listing.instructions)
-        elif code and (found := _INSTRUCTION.match(line)):
-            listing.instructions.append(Instruction(number, found[1], (found[2] or "").strip()))
+        elif code and _INSTRUCTION.match(line):
+            listing.instructions += _instructions(number, line.strip())
     return kernels
+
+
+def _instructions(number: int, text: str) -> list[Instruction]:
+    """The instruction of a line, or the two of a pair."""
+    parts = dual.halves(text) if dual.MARK in text else [text]
+    words = [re.split(r"\s+", part, maxsplit=1) for part in parts]
+    return [Instruction(number, word[0], word[1] if len(word) > 1 else "") for word in words]
 
 
 def _section(line: str, code: bool) -> bool:

@@ -84,3 +84,28 @@ OP(mfma) {
     }
     for (u32 i = 0; i < items * width; i++) put(w, o, out[i].c, o.dst[0].reg + i);
 }
+
+// Waves of 32: lane l and lane l + 16 hold row (column) l mod 16 of A (B), k in order; D has row 2 r + l / 16 in register r.
+OP(wmma) {
+    begin(w);
+    if (w.active != w.all || w.lanes != 32) return fail(w, o, UNSUPPORTED, "a matrix instruction while lanes are inactive, or in a wave of 64");
+    u32 type = o.data & 15, sums = o.data >> 8, words = type == E_I8 ? 4 : 8;
+    for (u32 i = 0; i < words; i++) { use_v(w, o, o.src[0].reg + i); use_v(w, o, o.src[1].reg + i); }
+    if (o.src[2].kind == VGPR) for (u32 i = 0; i < 8; i++) use_v(w, o, o.src[2].reg + i);
+    if (w.undefined & w.active) w.undefined = ~0ull;
+    Row out[8];
+    for (u32 r = 0; r < 8; r++)
+        for (u32 lane = 0; lane < 32; lane++) {
+            u32 i = 2 * r + lane / 16, j = lane % 16, c = o.src[2].kind == VGPR ? word(w, o.src[2].reg + r, lane) : (u32)o.src[2].value;
+            if (sums == 1) {
+                u32 s = c;
+                for (u32 k = 0; k < 16; k++) s += (u32)(i32)(element(w, o.src[0].reg, i, k, type, false) * element(w, o.src[1].reg, j, k, type, false));
+                ((u32 *)out[r].c)[lane] = s;
+            } else {
+                float s = as_float(c);
+                for (u32 k = 0; k < 16; k++) s = (float)(s + element(w, o.src[0].reg, i, k, type, false) * element(w, o.src[1].reg, j, k, type, false));
+                ((u32 *)out[r].c)[lane] = as_word(s);
+            }
+        }
+    for (u32 r = 0; r < 8; r++) put(w, o, out[r].c, o.dst[0].reg + r);
+}

@@ -149,6 +149,11 @@ OP(v_cvt_pk_bf16_f32) {
     const V *p = lanes_f32(w, o, 0, 0), *q = lanes_f32(w, o, 1, 1);
     write_u32(w, o, [&](u32 i) { return to_bf16((VF)p[i]) | (to_bf16((VF)q[i]) << 16); }, o.dst[0].reg);
 }
+OP(v_cvt_pk_f16_f32) {
+    begin(w);
+    const V *p = lanes_f32(w, o, 0, 0), *q = lanes_f32(w, o, 1, 1);
+    write_u32(w, o, [&](u32 i) { return narrow((VF)p[i]) | (narrow((VF)q[i]) << 16); }, o.dst[0].reg);
+}
 OP(v_pack_b32_f16) {
     begin(w);
     const V *p = lanes_f16(w, o, 0, 0), *q = lanes_f16(w, o, 1, 1);
@@ -172,6 +177,18 @@ I16_2(v_max_u16, low16, maxu(a, b))
 I16_2(v_min_u16, low16, minu(a, b))
 I16_2(v_max_i16, low16_signed, maxs(a, b))
 I16_2(v_min_i16, low16_signed, mins(a, b))
+I16_2(v_and_b16, low16, a & b)
+I16_2(v_or_b16, low16, a | b)
+I16_2(v_xor_b16, low16, a ^ b)
+I16_3(v_bitop3_b16, low16, bitop3(a, b, c, o.extra))
+OP(v_mov_b16) { begin(w); const V *p = low16(w, o, 0, 0); write_16(w, o, [&](u32 i) { return p[i]; }); }
+OP(v_not_b16) { begin(w); const V *p = low16(w, o, 0, 0); write_16(w, o, [&](u32 i) { return ~p[i]; }); }
+OP(v_cndmask_b16) {
+    begin(w);
+    u64 mask = lanes_of(w, o, o.src[2].reg);
+    const V *p = low16(w, o, 0, 0), *q = low16(w, o, 1, 1);
+    write_16(w, o, [&](u32 i) { return pick(expand((mask >> (8 * i)) & 255), q[i], p[i]); });
+}
 I16_3(v_mad_u16, low16, a * b + c)
 I16_3(v_mad_legacy_u16, low16, a * b + c)
 
@@ -264,6 +281,7 @@ OP(v_dot2_f32_f16) { // products and sums in float32, each rounded
     write_f32(w, o, [&](u32 i) { return fma8(widen(p[i] >> 16), widen(q[i] >> 16), fma8(widen(p[i]), widen(q[i]), (VF)r[i])); }, o.dst[0].reg);
 }
 REGISTER(v_dot2c_f32_f16, v_dot2_f32_f16)
+REGISTER(v_dot2acc_f32_f16, v_dot2_f32_f16)
 template <bool S, int BITS> INLINE V dot(V a, V b, V c) {
     for (int j = 0; j < 32; j += BITS) {
         V x = (a >> (u32)j) << (32 - BITS), y = (b >> (u32)j) << (32 - BITS);

@@ -119,6 +119,17 @@ INT_3(v_max3_i32, maxs(maxs(a, b), c))
 INT_3(v_min3_i32, mins(mins(a, b), c))
 INT_3(v_med3_i32, maxs(mins(a, b), mins(maxs(a, b), c)))
 INT_3(v_med3_u32, maxu(minu(a, b), minu(maxu(a, b), c)))
+INT_3(v_minmax_u32, maxu(minu(a, b), c))
+INT_3(v_maxmin_u32, minu(maxu(a, b), c))
+INT_3(v_minmax_i32, maxs(mins(a, b), c))
+INT_3(v_maxmin_i32, mins(maxs(a, b), c))
+INLINE V bitop3(V a, V b, V c, u32 table) { // table: the result for a = 0xf0, b = 0xcc, c = 0xaa
+    V r = broadcast(0);
+    for (u32 i = 0; i < 8; i++)
+        if ((table >> i) & 1) r |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
+    return r;
+}
+INT_3(v_bitop3_b32, bitop3(a, b, c, o.extra))
 INT_3(v_sad_u32, pick((V)(a > b), a - b, b - a) + c)
 
 // ---------------------------------------------------------------- 64 bits
@@ -198,7 +209,8 @@ OP(v_subbrev_co_u32) { carry<2>(w, o, true); }
 
 INLINE void put_compared(Wave &w, const Op &o, u64 bits, bool to_exec) {
     bits &= w.active;
-    bool defined = !(w.undefined & w.active);
+    w.undefined &= w.active;
+    bool defined = !w.undefined;
     if (o.dst[0].kind == SGPR) put_lanes(w, o, o.dst[0].reg, bits, defined);
     if (to_exec) { need_defined(w, o, "EXEC"); put_lanes(w, o, EXEC, bits); }
 }
