@@ -28,6 +28,8 @@ COMMANDS = {
     "results": "benchmarks.commands.results",
     "score-rate": "benchmarks.commands.score_rate",
     "session": "benchmarks.commands.session",
+    "sim-compare": "benchmarks.commands.sim_compare",
+    "sim-faults": "benchmarks.commands.sim_faults",
     "suite": "benchmarks.commands.suite",
     "synth-coverage": "benchmarks.commands.synth_coverage",
 }

@@ -100,6 +100,22 @@ def _span(first: int, words: int) -> str:
     return f"v[{first}:{first + words - 1}]" if words > 1 else f"v{first}"
 
 
+def test_a_result_may_overwrite_its_address(simulated: Simulated) -> None:
+    code = """
+    v_lshlrev_b32_e32 v30, 3, v0
+    ds_write_b64 v30, v[10:11]
+    v_mov_b32_e32 v20, v30
+    ds_read2_b32 v[20:21], v20 offset1:1
+    v_mov_b32_e32 v22, s4
+    v_mov_b32_e32 v23, s5
+    global_load_dwordx2 v[22:23], v[22:23], off offset:8
+    s_waitcnt vmcnt(0) lgkmcnt(0)
+    """
+    rows = simulated.run(code, GIVEN, results=4)
+    assert (rows[:2] == GIVEN[:2]).all()
+    assert (rows[2] == LINEAR[2]).all() and (rows[3] == LINEAR[3]).all()
+
+
 def test_scratch(simulated: Simulated) -> None:
     """Each lane has its own."""
     code = """

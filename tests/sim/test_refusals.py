@@ -32,17 +32,13 @@ REFUSED = {
         "s_waitcnt vmcnt(0)\nv_add_u32_e32 v20, 1, v20",
         "v20 is read before the wait",
     ),
-    "undefined value": ("v_add_u32_e32 v20, v40, v10", "a value that is stored depends on a register"),
     "undefined address": (
         "global_load_dword v20, v41, s[4:5]\ns_waitcnt vmcnt(0)",
         "address of a memory access depends",
     ),
     "undefined scalar": ("s_cmp_eq_u32 s30, 0\ns_cbranch_scc1 .Lend\n.Lend:\nv_mov_b32_e32 v20, 0", "a branch depends"),
     "undefined EXEC": ("s_and_saveexec_b64 s[20:21], s[30:31]\nv_mov_b32_e32 v20, 0", "EXEC depends"),
-    "undefined lane": (
-        "s_mov_b64 exec, 0xff\nv_mov_b32_e32 v20, 1\ns_mov_b64 exec, -1",
-        "a value that is stored depends on a register",
-    ),
+    "undefined atomic": ("global_atomic_add v1, v41, s[6:7]", "a value that is stored depends on a register"),
     "past the end": ("global_load_dword v20, v1, s[4:5] offset:4000\ns_waitcnt vmcnt(0)", "outside every buffer"),
     "before the start": ("global_load_dword v20, v1, s[6:7] offset:-4\ns_waitcnt vmcnt(0)", "outside every buffer"),
     "scalar past the end": (
@@ -61,6 +57,33 @@ def test_refused(simulated: Simulated, name: str) -> None:
     with pytest.raises(CandidateError, match=message) as caught:
         simulated.run(snippet, GIVEN)
     assert "of the assembly" in caught.value.message and caught.value.evidence["line"] > 0
+
+
+def test_an_undefined_value_is_stored_as_poison(simulated: Simulated) -> None:
+    """In the lanes where it is undefined: by the register, by a comparison, or by the place in EXEC."""
+    poison = 0x7FF57FF5
+    lanes = np.arange(64)
+    code = """
+    s_mov_b64 exec, 0xff
+    v_mov_b32_e32 v30, 1
+    s_mov_b64 exec, -1
+    v_add_u32_e32 v20, v30, v10
+    v_cmp_eq_u32_e32 vcc, 1, v30
+    v_cndmask_b32_e64 v21, 3, 4, vcc
+    v_mov_b32_e32 v22, 0
+    v_cmp_gt_u32_e64 s[20:21], 16, v0
+    s_and_b64 s[20:21], vcc, s[20:21]
+    s_and_saveexec_b64 s[22:23], s[20:21]
+    v_mov_b32_e32 v22, 5
+    s_mov_b64 exec, s[22:23]
+    ds_write_b32 v1, v20
+    ds_read_b32 v23, v1
+    s_waitcnt lgkmcnt(0)
+    """
+    added, chosen, masked, kept = simulated.run(code, GIVEN, results=4)
+    assert (added == np.where(lanes < 8, GIVEN[0] + 1, poison)).all() and (kept == added).all()
+    assert (chosen == np.where(lanes < 8, 4, poison)).all()
+    assert (masked[:8] == 5).all() and (masked[16:] == 0).all()
 
 
 WAITED = {

@@ -23,7 +23,7 @@ def halves(text: str) -> list[str]:
 
 
 def _result(text: str) -> str:
-    return _REGISTER.findall(text)[0]
+    return str(_REGISTER.findall(text)[0])
 
 
 def _sources(text: str) -> list[str]:

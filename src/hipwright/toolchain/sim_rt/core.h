@@ -24,6 +24,7 @@ INLINE void set_s(Wave &w, const Op &o, u32 reg, u32 value, bool defined) {
     if (__builtin_expect(w.s_pending[reg], 0)) unwaited(w, o, 's', reg, "overwritten");
     w.s[reg] = value;
     w.s_defined[reg] = defined;
+    w.s_lanes[reg] = 0;
 }
 
 // ---------------------------------------------------------------- scalar operands
@@ -50,15 +51,26 @@ INLINE void put64(Wave &w, const Op &o, u64 value, int k = 0) {
 }
 INLINE void put_scc(Wave &w, bool value) { w.scc = value; w.scc_defined = !w.undefined; }
 // A mask of lanes in scalar registers: one register in waves of 32, two in waves of 64.
-INLINE u64 lanes_of(Wave &w, const Op &o, u32 reg) {
+INLINE u64 mask_at(Wave &w, const Op &o, u32 reg) {
     use_s(w, o, reg);
     if (w.lanes == 32) return w.s[reg];
     use_s(w, o, reg + 1);
     return pair(w, reg);
 }
-INLINE void put_lanes(Wave &w, const Op &o, u32 reg, u64 mask, bool defined = true) {
-    set_s(w, o, reg, (u32)mask, defined);
-    if (w.lanes == 64) set_s(w, o, reg + 1, (u32)(mask >> 32), defined);
+// The same for an instruction whose lanes each use their own bit.
+INLINE u64 lanes_of(Wave &w, const Op &o, u32 reg) {
+    u64 mask = mask_at(w, o, reg);
+    w.undefined |= w.s_lanes[reg];
+    return mask;
+}
+// The undefined lanes of a scalar operand, and of what an operation makes of two: a known 0 decides AND, a known 1 OR.
+INLINE u64 unknown(const Wave &w, const Src &s) { return s.kind == SGPR ? w.s_lanes[s.reg] : 0; }
+INLINE u64 unknown_and(u64 a, u64 ua, u64 b, u64 ub) { return (ua | ub) & (a | ua) & (b | ub); }
+INLINE u64 unknown_or(u64 a, u64 ua, u64 b, u64 ub) { return (ua | ub) & (~a | ua) & (~b | ub); }
+INLINE void put_lanes(Wave &w, const Op &o, u32 reg, u64 mask, u64 undefined_lanes = 0) {
+    set_s(w, o, reg, (u32)mask, true);
+    if (w.lanes == 64) set_s(w, o, reg + 1, (u32)(mask >> 32), true);
+    w.s_lanes[reg] = undefined_lanes;
 }
 INLINE void need_defined(Wave &w, const Op &o, const char *what) {
     if (__builtin_expect(w.undefined != 0, 0)) fail(w, o, LAUNCH_ERROR, "%s depends on a register that was never written", what);
@@ -144,7 +156,8 @@ INLINE void lanes_f64(Wave &w, const Op &o, int k, Q *out) {
 
 // ---------------------------------------------------------------- results
 
-INLINE void begin(Wave &w) { w.undefined = 0; w.active = exec(w); }
+// What lanes do whose place in EXEC is undefined is undefined too.
+INLINE void begin(Wave &w) { w.undefined = w.s_lanes[EXEC]; w.active = exec(w); }
 static void make_mask(Wave &w) {
     for (int c = 0; c < 8; c++) w.mask.c[c] = expand((w.active >> (8 * c)) & 255);
     w.mask_of = w.active;

@@ -49,9 +49,7 @@ INLINE bool lds_places(Wave &w, const Op &o, u32 first, u32 bytes, u32 *at) {
     w.launch->counts[COUNT_LDS] += (u64)bytes * __builtin_popcountll(w.active);
     return true;
 }
-template <int WORDS> INLINE void lds_load(Wave &w, const Op &o, u32 offset, u32 reg) {
-    u32 at[64];
-    if (!lds_places(w, o, offset, 4 * WORDS, at)) return;
+template <int WORDS> INLINE void lds_load(Wave &w, const Op &o, const u32 *at, u32 reg) {
     const u8 *lds = w.block->lds;
     for (u64 on = w.active; on; on &= on - 1) {
         u32 l = (u32)__builtin_ctzll(on), x[WORDS];
@@ -63,11 +61,13 @@ template <int WORDS> INLINE void lds_load(Wave &w, const Op &o, u32 offset, u32 
 }
 template <int WORDS> INLINE void lds_store(Wave &w, const Op &o, u32 offset, u32 reg) {
     u32 at[64];
-    if (!lds_places(w, o, offset, 4 * WORDS, at) || !data_defined(w, o, reg, WORDS)) return;
+    if (!lds_places(w, o, offset, 4 * WORDS, at)) return;
+    u64 unclear[WORDS];
+    for (int i = 0; i < WORDS; i++) unclear[i] = undefined_lanes(w, o, reg + i);
     for (u64 on = w.active; on; on &= on - 1) {
         u32 l = (u32)__builtin_ctzll(on), x[WORDS];
         shadowed(w, o, at[l], 4 * WORDS, l, S_WRITE);
-        for (int i = 0; i < WORDS; i++) x[i] = word(w, reg + i, l);
+        for (int i = 0; i < WORDS; i++) x[i] = stored(w, reg + i, l, unclear[i]);
         memcpy(w.block->lds + at[l], x, 4 * WORDS);
     }
 }
@@ -89,22 +89,25 @@ template <class T, int HIGH> INLINE void lds_load_part(Wave &w, const Op &o) {
 }
 template <class T, int SHIFT> INLINE void lds_store_part(Wave &w, const Op &o) {
     u32 at[64], reg = o.src[1].reg;
-    if (!lds_places(w, o, (u32)o.offset, sizeof(T), at) || !data_defined(w, o, reg, 1)) return;
+    if (!lds_places(w, o, (u32)o.offset, sizeof(T), at)) return;
+    u64 unclear = undefined_lanes(w, o, reg);
     for (u64 on = w.active; on; on &= on - 1) {
         u32 l = (u32)__builtin_ctzll(on);
-        T x = (T)(word(w, reg, l) >> SHIFT);
+        T x = (T)(stored(w, reg, l, unclear) >> SHIFT);
         shadowed(w, o, at[l], sizeof(T), l, S_WRITE);
         memcpy(w.block->lds + at[l], &x, sizeof(T));
     }
     issue(w, o, LGKM, true, false, 0, 0, true);
 }
-#define DS_READ(name, n) OP(ds_read_##name) { lds_load<n>(w, o, (u32)o.offset, o.dst[0].reg); issue(w, o, LGKM, true, false, o.dst[0].reg, n); }
+#define DS_READ(name, n) OP(ds_read_##name) { u32 at[64]; if (!lds_places(w, o, (u32)o.offset, 4 * n, at)) return; lds_load<n>(w, o, at, o.dst[0].reg); issue(w, o, LGKM, true, false, o.dst[0].reg, n); }
 #define DS_WRITE(name, n) OP(ds_write_##name) { lds_store<n>(w, o, (u32)o.offset, o.src[1].reg); issue(w, o, LGKM, true, false, 0, 0, true); }
 DS_READ(b32, 1) DS_READ(b64, 2) DS_READ(b96, 3) DS_READ(b128, 4)
 DS_WRITE(b32, 1) DS_WRITE(b64, 2) DS_WRITE(b96, 3) DS_WRITE(b128, 4)
 // Two accesses; offsets are in units of `unit` bytes.
 #define DS_TWO(suffix, n, unit) \
-    OP(ds_read2##suffix) { lds_load<n>(w, o, (u32)o.offset * (unit), o.dst[0].reg); lds_load<n>(w, o, (u32)o.offset2 * (unit), o.dst[0].reg + n); \
+    OP(ds_read2##suffix) { u32 first[64], second[64]; /* both addresses before the result, which may overwrite them */ \
+        if (!lds_places(w, o, (u32)o.offset * (unit), 4 * n, first) || !lds_places(w, o, (u32)o.offset2 * (unit), 4 * n, second)) return; \
+        lds_load<n>(w, o, first, o.dst[0].reg); lds_load<n>(w, o, second, o.dst[0].reg + n); \
         issue(w, o, LGKM, true, false, o.dst[0].reg, 2 * n); } \
     OP(ds_write2##suffix) { lds_store<n>(w, o, (u32)o.offset * (unit), o.src[1].reg); lds_store<n>(w, o, (u32)o.offset2 * (unit), o.src[2].reg); \
         issue(w, o, LGKM, true, false, 0, 0, true); }

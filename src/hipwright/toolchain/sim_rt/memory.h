@@ -215,6 +215,15 @@ template <class T, int HIGH> INLINE void load_part(Wave &w, const Op &o) {
     loaded(w, reg, 1);
     issue(w, o, load_counters(o), o.segment != FLAT, false, reg, 1);
 }
+// An undefined value is stored as poison: programs store what they never use, such as the rest of a padded vector.
+INLINE u64 undefined_lanes(Wave &w, const Op &o, u32 reg) {
+    w.undefined = w.s_lanes[EXEC];
+    use_v(w, o, reg);
+    return w.undefined & w.active;
+}
+INLINE u32 stored(const Wave &w, u32 reg, u32 lane, u64 undefined) {
+    return __builtin_expect((undefined >> lane) & 1, 0) ? (u32)w.launch->poison : word(w, reg, lane);
+}
 INLINE bool data_defined(Wave &w, const Op &o, u32 reg, u32 count) {
     for (u32 i = 0; i < count; i++) use_v(w, o, reg + i);
     if (__builtin_expect((w.undefined & w.active) != 0, 0)) {
@@ -227,10 +236,12 @@ INLINE u32 store_counters(const Op &o) { return (o.segment == FLAT ? LGKM : 0) |
 template <int WORDS> INLINE void store_words(Wave &w, const Op &o) {
     u64 a[64];
     u32 reg = o.src[1].reg;
-    if (!places(w, o, 4 * WORDS, true, a) || !data_defined(w, o, reg, o.segment == SCRATCH ? 0 : WORDS)) return;
+    if (!places(w, o, 4 * WORDS, true, a)) return;
+    u64 unclear[WORDS];
+    for (int i = 0; i < WORDS; i++) unclear[i] = undefined_lanes(w, o, reg + i);
     for (u64 on = w.active; on; on &= on - 1) {
         u32 l = (u32)__builtin_ctzll(on), x[WORDS];
-        for (int i = 0; i < WORDS; i++) x[i] = word(w, reg + i, l);
+        for (int i = 0; i < WORDS; i++) x[i] = stored(w, reg + i, l, unclear[i]);
         memcpy((void *)a[l], x, 4 * WORDS);
     }
     issue(w, o, store_counters(o), o.segment != FLAT, false, 0, 0);
@@ -238,10 +249,11 @@ template <int WORDS> INLINE void store_words(Wave &w, const Op &o) {
 template <class T, int SHIFT> INLINE void store_part(Wave &w, const Op &o) {
     u64 a[64];
     u32 reg = o.src[1].reg;
-    if (!places(w, o, sizeof(T), true, a) || !data_defined(w, o, reg, o.segment == SCRATCH ? 0 : 1)) return;
+    if (!places(w, o, sizeof(T), true, a)) return;
+    u64 unclear = undefined_lanes(w, o, reg);
     for (u64 on = w.active; on; on &= on - 1) {
         u32 l = (u32)__builtin_ctzll(on);
-        T x = (T)(word(w, reg, l) >> SHIFT);
+        T x = (T)(stored(w, reg, l, unclear) >> SHIFT);
         memcpy((void *)a[l], &x, sizeof(T));
     }
     issue(w, o, store_counters(o), o.segment != FLAT, false, 0, 0);

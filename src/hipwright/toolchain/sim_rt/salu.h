@@ -26,17 +26,21 @@ S32_2(s_min_u32, a < b ? a : b, put_scc(w, a < b);)
 S32_2(s_max_u32, a > b ? a : b, put_scc(w, a > b);)
 S32_2(s_min_i32, (i32)a < (i32)b ? a : b, put_scc(w, (i32)a < (i32)b);)
 S32_2(s_max_i32, (i32)a > (i32)b ? a : b, put_scc(w, (i32)a > (i32)b);)
-#define LOGIC(name, expr) S32_2(s_##name##_b32, expr, NONZERO) S64_2(s_##name##_b64, expr, NONZERO)
-LOGIC(and, a & b)
-LOGIC(or, a | b)
-LOGIC(xor, a ^ b)
-LOGIC(andn2, a & ~b)
-LOGIC(orn2, a | ~b)
-LOGIC(and_not1, a & ~b)
-LOGIC(or_not1, a | ~b)
-LOGIC(nand, ~(a & b))
-LOGIC(nor, ~(a | b))
-LOGIC(xnor, ~(a ^ b))
+// a, b: operands, ua, ub: their undefined lanes where they are masks
+#define UNKNOWN(lanes) if (__builtin_expect(ua | ub, 0) && o.dst[0].kind == SGPR) w.s_lanes[o.dst[0].reg] = (lanes);
+#define LOGIC(name, expr, lanes) \
+    S_OP(s_##name##_b32, u32 a = s32(w, o, 0); u32 b = s32(w, o, 1); u64 ua = unknown(w, o.src[0]); u64 ub = unknown(w, o.src[1]); \
+         u32 r = (u32)(expr); put32(w, o, r); UNKNOWN(lanes) NONZERO) \
+    S_OP(s_##name##_b64, u64 a = s64(w, o, 0); u64 b = s64(w, o, 1); u64 ua = unknown(w, o.src[0]); u64 ub = unknown(w, o.src[1]); \
+         u64 r = (expr); put64(w, o, r); UNKNOWN(lanes) NONZERO)
+LOGIC(and, a & b, unknown_and(a, ua, b, ub))
+LOGIC(or, a | b, unknown_or(a, ua, b, ub))
+LOGIC(xor, a ^ b, ua | ub)
+LOGIC(andn2, a & ~b, unknown_and(a, ua, ~(u64)b, ub))
+LOGIC(orn2, a | ~b, unknown_or(a, ua, ~(u64)b, ub))
+LOGIC(nand, ~(a & b), unknown_and(a, ua, b, ub))
+LOGIC(nor, ~(a | b), unknown_or(a, ua, b, ub))
+LOGIC(xnor, ~(a ^ b), ua | ub)
 S32_2(s_lshl_b32, a << (b & 31), NONZERO)
 S32_2(s_lshr_b32, a >> (b & 31), NONZERO)
 S32_2(s_ashr_i32, (i32)a >> (b & 31), NONZERO)
@@ -68,8 +72,8 @@ S_OP(s_cselect_b32, if (!w.scc_defined) w.undefined = 1; u32 r = w.scc ? s32(w, 
 S_OP(s_cselect_b64, if (!w.scc_defined) w.undefined = 1; u64 r = w.scc ? s64(w, o, 0) : s64(w, o, 1); put64(w, o, r);)
 S32_2(s_absdiff_i32, (u32)llabs((i64)(i32)a - (i64)(i32)b), NONZERO)
 
-S32_1(s_mov_b32, a, NO_SCC)
-S64_1(s_mov_b64, a, NO_SCC)
+S_OP(s_mov_b32, u32 a = s32(w, o, 0); u64 ua = unknown(w, o.src[0]); put32(w, o, a); u64 ub = 0; UNKNOWN(ua))
+S_OP(s_mov_b64, u64 a = s64(w, o, 0); u64 ua = unknown(w, o.src[0]); put64(w, o, a); u64 ub = 0; UNKNOWN(ua))
 S32_1(s_movk_i32, a, NO_SCC)
 S_OP(s_cmov_b32, if (w.scc) { u32 a = s32(w, o, 0); put32(w, o, a); })
 S_OP(s_cmov_b64, if (w.scc) { u64 a = s64(w, o, 0); put64(w, o, a); })
@@ -114,25 +118,25 @@ S_OP(s_bitcmp0_b64, u64 a = s64(w, o, 0); u32 b = s32(w, o, 1); put_scc(w, !((a 
 S_OP(s_bitcmp1_b64, u64 a = s64(w, o, 0); u32 b = s32(w, o, 1); put_scc(w, (a >> (b & 63)) & 1);)
 
 // EXEC is combined with a mask, and its old value kept.
-#define SAVEEXEC(name, expr) \
-    OP(s_##name##_saveexec_b64) { w.undefined = 0; u64 a = s64(w, o, 0), e = exec(w); put64(w, o, e); need_defined(w, o, "EXEC"); \
-        u64 r = (expr); put_lanes(w, o, EXEC, r); put_scc(w, r != 0); } \
-    OP(s_##name##_saveexec_b32) { w.undefined = 0; u32 a = s32(w, o, 0), e = w.s[EXEC]; put32(w, o, e); need_defined(w, o, "EXEC"); \
-        u32 r = (u32)(expr); set_s(w, o, EXEC, r, true); put_scc(w, r != 0); }
-SAVEEXEC(and, a & e)
-SAVEEXEC(or, a | e)
-SAVEEXEC(xor, a ^ e)
-SAVEEXEC(andn2, a & ~e)
-SAVEEXEC(and_not1, a & ~e)
-SAVEEXEC(andn1, ~a & e)
-SAVEEXEC(and_not0, ~a & e)
-SAVEEXEC(orn1, ~a | e)
-SAVEEXEC(or_not0, ~a | e)
-SAVEEXEC(orn2, a | ~e)
-SAVEEXEC(or_not1, a | ~e)
-SAVEEXEC(nand, ~(a & e))
-SAVEEXEC(nor, ~(a | e))
-SAVEEXEC(xnor, ~(a ^ e))
+#define SAVEEXEC_OF(name, T, size, read, write, expr, lanes) \
+    OP(s_##name##_saveexec_##size) { w.undefined = 0; T a = read(w, o, 0), e = (T)exec(w); u64 ua = unknown(w, o.src[0]), ub = w.s_lanes[EXEC]; \
+        write(w, o, e); UNKNOWN(ub) need_defined(w, o, "EXEC"); \
+        T r = (T)(expr); put_lanes(w, o, EXEC, r, lanes); put_scc(w, r != 0); }
+#define SAVEEXEC(name, expr, lanes) SAVEEXEC_OF(name, u64, b64, s64, put64, expr, lanes) SAVEEXEC_OF(name, u32, b32, s32, put32, expr, lanes)
+SAVEEXEC(and, a & e, unknown_and(a, ua, e, ub))
+SAVEEXEC(or, a | e, unknown_or(a, ua, e, ub))
+SAVEEXEC(xor, a ^ e, ua | ub)
+SAVEEXEC(andn2, a & ~e, unknown_and(a, ua, ~(u64)e, ub))
+SAVEEXEC(and_not1, a & ~e, unknown_and(a, ua, ~(u64)e, ub))
+SAVEEXEC(andn1, ~a & e, unknown_and(~(u64)a, ua, e, ub))
+SAVEEXEC(and_not0, ~a & e, unknown_and(~(u64)a, ua, e, ub))
+SAVEEXEC(orn1, ~a | e, unknown_or(~(u64)a, ua, e, ub))
+SAVEEXEC(or_not0, ~a | e, unknown_or(~(u64)a, ua, e, ub))
+SAVEEXEC(orn2, a | ~e, unknown_or(a, ua, ~(u64)e, ub))
+SAVEEXEC(or_not1, a | ~e, unknown_or(a, ua, ~(u64)e, ub))
+SAVEEXEC(nand, ~(a & e), unknown_and(a, ua, e, ub))
+SAVEEXEC(nor, ~(a | e), unknown_or(a, ua, e, ub))
+SAVEEXEC(xnor, ~(a ^ e), ua | ub)
 
 // ---------------------------------------------------------------- control flow
 
@@ -140,8 +144,8 @@ INLINE void branch(Wave &w, const Op &o, bool taken) { if (taken) w.pc = o.targe
 S_OP(s_branch, branch(w, o, true);)
 S_OP(s_cbranch_scc0, if (!w.scc_defined) w.undefined = 1; need_defined(w, o, "a branch"); branch(w, o, !w.scc);)
 S_OP(s_cbranch_scc1, if (!w.scc_defined) w.undefined = 1; need_defined(w, o, "a branch"); branch(w, o, w.scc);)
-S_OP(s_cbranch_vccz, u64 m = lanes_of(w, o, VCC); need_defined(w, o, "a branch"); branch(w, o, !m);)
-S_OP(s_cbranch_vccnz, u64 m = lanes_of(w, o, VCC); need_defined(w, o, "a branch"); branch(w, o, m != 0);)
+S_OP(s_cbranch_vccz, u64 m = mask_at(w, o, VCC); need_defined(w, o, "a branch"); branch(w, o, !m);)
+S_OP(s_cbranch_vccnz, u64 m = mask_at(w, o, VCC); need_defined(w, o, "a branch"); branch(w, o, m != 0);)
 S_OP(s_cbranch_execz, branch(w, o, !exec(w));)
 S_OP(s_cbranch_execnz, branch(w, o, exec(w) != 0);)
 S_OP(s_getpc_b64, put64(w, o, o.extra | (u64)o.data << 32);)

@@ -99,6 +99,7 @@ struct Block;
 struct Wave {
     u32 s[128];
     u8 s_defined[128], s_pending[128];
+    u64 s_lanes[128]; // of a mask of lanes that begins at this register: the lanes whose bits are undefined
     Row *v;
     u64 *v_defined;
     u8 *v_pending;

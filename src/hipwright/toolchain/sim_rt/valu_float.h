@@ -172,9 +172,9 @@ OP(v_div_scale_f32) {
         memcpy((char *)out + 4 * l, &x, 4);
         post |= (u64)after << l;
     }
-    u64 clear = w.undefined & w.active;
+    u64 unclear = w.undefined & w.active;
     put(w, o, out, o.dst[0].reg);
-    if (o.dst[1].kind == SGPR) put_lanes(w, o, o.dst[1].reg, post & w.active, !clear);
+    if (o.dst[1].kind == SGPR) put_lanes(w, o, o.dst[1].reg, post & w.active, unclear);
 }
 OP(v_div_fmas_f32) {
     begin(w);
@@ -326,9 +326,9 @@ OP(v_div_scale_f64) {
         memcpy((char *)p + 8 * l, &x, 8);
         post |= (u64)after << l;
     }
-    u64 clear = w.undefined & w.active;
+    u64 unclear = w.undefined & w.active;
     put_q(w, o, p);
-    if (o.dst[1].kind == SGPR) put_lanes(w, o, o.dst[1].reg, post & w.active, !clear);
+    if (o.dst[1].kind == SGPR) put_lanes(w, o, o.dst[1].reg, post & w.active, unclear);
 }
 OP(v_div_fmas_f64) {
     begin(w);

@@ -194,9 +194,9 @@ template <int MODE> INLINE void carry(Wave &w, const Op &o, bool takes) { // MOD
         else { r[i] = a - b - one; over = (V)(a < b) | ((V)(a == b) & (V)(one != 0)); }
         out |= (u64)gather_bits(over) << (8 * i);
     }
-    bool defined = !(w.undefined & w.active);
+    u64 unclear = w.undefined & w.active;
     put(w, o, r, o.dst[0].reg);
-    if (o.dst[1].kind == SGPR) put_lanes(w, o, o.dst[1].reg, out & w.active, defined);
+    if (o.dst[1].kind == SGPR) put_lanes(w, o, o.dst[1].reg, out & w.active, unclear);
 }
 OP(v_add_co_u32) { carry<0>(w, o, false); }
 OP(v_sub_co_u32) { carry<1>(w, o, false); }
@@ -209,10 +209,9 @@ OP(v_subbrev_co_u32) { carry<2>(w, o, true); }
 
 INLINE void put_compared(Wave &w, const Op &o, u64 bits, bool to_exec) {
     bits &= w.active;
-    w.undefined &= w.active;
-    bool defined = !w.undefined;
-    if (o.dst[0].kind == SGPR) put_lanes(w, o, o.dst[0].reg, bits, defined);
-    if (to_exec) { need_defined(w, o, "EXEC"); put_lanes(w, o, EXEC, bits); }
+    u64 unclear = w.undefined & w.active;
+    if (o.dst[0].kind == SGPR) put_lanes(w, o, o.dst[0].reg, bits, unclear);
+    if (to_exec) put_lanes(w, o, EXEC, bits, unclear);
 }
 #define COMPARE(name, get, T, expr) \
     template <bool X> INLINE void any_##name(Wave &w, const Op &o) { begin(w); \
