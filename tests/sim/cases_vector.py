@@ -26,6 +26,7 @@ class Case:
     result: str
     expected: Callable[..., Array]
     ulps: int = 0
+    target: str = "gfx942"
 
     @property
     def mnemonic(self) -> str:

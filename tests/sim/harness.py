@@ -6,6 +6,7 @@ A snippet finds lane l's inputs in v10 to v17, wave-wide ones in s8 to s15, and 
 from __future__ import annotations
 
 import functools
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from hipwright.records import Build
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.sim import build as sim
 from hipwright.toolchain.sim import runtime
+from hipwright.toolchain.sim.program import disassemble
 
 VECTORS, SCALARS, RESULTS = 8, 8, 8
 HEAD = """	.amdgcn_target "amdgcn-amd-amdhsa--{target}"
@@ -118,6 +120,10 @@ class Simulated:
     def launcher(self, text: str, target: str = "gfx942", **options: object) -> SimLauncher:
         """A launcher of an assembly text."""
         built = sim.from_assembly(text, f"{target}@sim", Build(target=target, ok=True), self.cache)
+        if noted := os.environ.get("HIPWRIGHT_SIM_TESTED"):  # benchmarks/simulated/instructions.py
+            names, _ = disassemble(self.cache.get(built.blob))
+            with Path(noted).open("a", encoding="utf-8") as file:
+                file.write("\n".join(names["handlers"]) + "\n")
         signatures = {"snippet": _Signature()}
         return SimLauncher(str(self.library), str(self.cache.path(built.blob)), signatures, **options)  # type: ignore[arg-type]
 

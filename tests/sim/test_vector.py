@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.sim.cases_half import HALVES
 from tests.sim.cases_more import MORE
 from tests.sim.cases_vector import VECTOR, Case
 from tests.sim.harness import Simulated
@@ -14,13 +15,15 @@ SCALARS = np.array([0x070D0400, 0, 0, 0, 0, 0, 0, 0], np.uint32)
 ROWS = {"d": 2, "q": 2}
 
 
-@pytest.mark.parametrize("case", [*VECTOR, *MORE], ids=lambda case: " ".join(case.line.splitlines()[0].split()[:1]))
+@pytest.mark.parametrize(
+    "case", [*VECTOR, *MORE, *HALVES], ids=lambda case: " ".join(case.line.splitlines()[0].split()[:1])
+)
 def test_vector(simulated: Simulated, case: Case) -> None:
     inputs = [words(kind, 7 * i + 1) for i, kind in enumerate(case.kinds)]
     results = {"d": 2, "q": 2, "m": 2, "ff": 2}.get(case.result, 1)
     given = np.concatenate(inputs) if inputs else None
     snippet = "v_mov_b32_e32 v20, 0\nv_mov_b32_e32 v21, 0\n" + case.line
-    found = simulated.run(snippet, given, SCALARS, results=results)
+    found = simulated.run(snippet, given, SCALARS, results=results, target=case.target)
     with np.errstate(all="ignore"):
         expected = case.expected(*(view(rows, kind) for rows, kind in zip(inputs, case.kinds, strict=True)))
     for row, made in zip(found, _rows(expected, case.result), strict=True):

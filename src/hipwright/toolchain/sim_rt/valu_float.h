@@ -139,11 +139,12 @@ template <class T> static T div_scale(T x, T den, T num, bool *post) {
         return x == den ? (T)ldexp((double)x, up) : x;
     }
     if (denormal(den)) return (T)ldexp((double)x, up);
-    if (denormal((T)1 / den) && denormal(num / den)) {
+    bool tiny_inverse = denormal(1.0 / (double)den); // in float64, so never of a float32
+    if (tiny_inverse && denormal(num / den)) { // the documents scale up, which overflows: only down makes the sequence right
         *post = true;
-        return x == den ? (T)ldexp((double)x, up) : x;
+        return x == den ? (T)ldexp((double)x, -up) : x;
     }
-    if (denormal((T)1 / den)) return (T)ldexp((double)x, -up);
+    if (tiny_inverse) return (T)ldexp((double)x, -up);
     if (denormal(num / den)) {
         *post = true;
         return x == num ? (T)ldexp((double)x, up) : x;
@@ -158,6 +159,7 @@ template <class T> static T div_fixup(T q, T den, T num) {
     if ((den == 0 && num == 0) || (isinf(den) && isinf(num))) return -(T)NAN;
     if (den == 0 || isinf(num)) return negative ? -(T)INFINITY : (T)INFINITY;
     if (isinf(den) || num == 0) return negative ? -(T)0 : (T)0;
+    if (exponent_of(num) - exponent_of(den) < (sizeof(T) == 4 ? -150 : -1075)) return negative ? -(T)0 : (T)0; // underflow
     q = isnan(q) ? (T)INFINITY : (T)fabs((double)q);
     return negative ? -q : q;
 }
@@ -180,10 +182,11 @@ OP(v_div_fmas_f32) {
     begin(w);
     const V *p = lanes_f32(w, o, 0, 0), *q = lanes_f32(w, o, 1, 1), *r = lanes_f32(w, o, 2, 2);
     u64 post = lanes_of(w, o, VCC);
-    write_f32(w, o, [&](u32 i) {
+    write_f32(w, o, [&](u32 i) { // sum and scale are rounded once
         VF x = fma8((VF)p[i], (VF)q[i], (VF)r[i]);
+        QF wide = __builtin_elementwise_fma(__builtin_convertvector((VF)p[i], QF), __builtin_convertvector((VF)q[i], QF), __builtin_convertvector((VF)r[i], QF));
         V large = (V)((((V)r[i] >> 23) & 255) > 127);
-        VF scaled = pick(large, x * 0x1p64f, x * 0x1p-64f);
+        VF scaled = pick(large, __builtin_convertvector(wide * 0x1p64, VF), __builtin_convertvector(wide * 0x1p-64, VF));
         return pick(expand((post >> (8 * i)) & 255), scaled, x);
     }, o.dst[0].reg);
 }
@@ -336,8 +339,12 @@ OP(v_div_fmas_f64) {
     lanes_f64(w, o, 0, p); lanes_f64(w, o, 1, q); lanes_f64(w, o, 2, r);
     u64 post = lanes_of(w, o, VCC);
     for (u32 l = 0; l < w.lanes; l++) {
-        double c = ((double *)r)[l], x = fma(((double *)p)[l], ((double *)q)[l], c);
-        if ((post >> l) & 1) x *= exponent64(c) > 1023 ? 0x1p128 : 0x1p-128;
+        double a = ((double *)p)[l], b = ((double *)q)[l], c = ((double *)r)[l], x;
+        if ((post >> l) & 1) { // sum and scale are rounded once: the larger factor is scaled, which is exact
+            double scale = exponent64(c) > 1023 ? 0x1p128 : 0x1p-128;
+            bool first = (exponent64(a) > exponent64(b)) == (scale < 1);
+            x = first ? fma(a * scale, b, c * scale) : fma(a, b * scale, c * scale);
+        } else x = fma(a, b, c);
         memcpy((char *)p + 8 * l, &x, 8);
     }
     put_q(w, o, p);
