@@ -179,6 +179,24 @@ INLINE void put(Wave &w, const Op &o, const V *r, u32 reg) {
         for (u32 c = 0; c < w.chunks; c++) d[c] = (r[c] & w.mask.c[c]) | (d[c] & ~w.mask.c[c]);
     }
 }
+// What is undefined in the low and in the high word of the sources: a low result of sums and moves needs low words only.
+struct Unknown { u64 low, high; };
+INLINE void note_words(Wave &w, const Op &o, int k, Unknown &u) {
+    const Src &s = o.src[k];
+    if (s.kind == VGPR) { u.low |= ~w.v_defined[s.reg]; u.high |= ~w.v_defined[s.reg + 1]; }
+    if (s.kind == SGPR) { if (!w.s_defined[s.reg]) u.low = ~0ull; if (!w.s_defined[s.reg + 1]) u.high = ~0ull; }
+}
+INLINE void put_words(Wave &w, const Op &o, const Q *r, Unknown u, bool carries) {
+    V lo[8], hi[8];
+    for (u32 c = 0; c < w.chunks; c++) {
+        lo[c] = __builtin_convertvector(r[c], V);
+        hi[c] = __builtin_convertvector(r[c] >> 32, V);
+    }
+    w.undefined = u.low | w.s_lanes[EXEC];
+    put(w, o, lo, o.dst[0].reg);
+    w.undefined = u.high | (carries ? u.low : 0) | w.s_lanes[EXEC];
+    put(w, o, hi, o.dst[0].reg + 1);
+}
 INLINE void put_q(Wave &w, const Op &o, const Q *r) {
     V lo[8], hi[8];
     for (u32 c = 0; c < w.chunks; c++) {

@@ -203,7 +203,7 @@ OP(v_div_fixup_f32) {
 // ---------------------------------------------------------------- two float32 at a time
 
 // The rows that the low and the high result read.
-struct Halves { const V *lo, *hi; };
+struct Halves { const V *lo, *hi; u64 low, high; };
 INLINE Halves packed32(Wave &w, const Op &o, int k) {
     const Src &s = o.src[k];
     Halves h;
@@ -212,23 +212,27 @@ INLINE Halves packed32(Wave &w, const Op &o, int k) {
     if (s.kind == VGPR && !(nlo | nhi)) {
         use_v(w, o, s.reg + first);
         use_v(w, o, s.reg + second);
-        return {w.v[s.reg + first].c, w.v[s.reg + second].c};
+        return {w.v[s.reg + first].c, w.v[s.reg + second].c, ~w.v_defined[s.reg + first], ~w.v_defined[s.reg + second]};
     }
+    h.low = s.kind == VGPR ? ~w.v_defined[s.reg + first] : s.kind == SGPR && !w.s_defined[s.reg + first] ? ~0ull : 0;
+    h.high = s.kind == VGPR ? ~w.v_defined[s.reg + second] : s.kind == SGPR && !w.s_defined[s.reg + second] ? ~0ull : 0;
     h.lo = lanes32(w, o, k, 2 * k, s.kind == LITERAL ? 0 : first);
     h.hi = lanes32(w, o, k, 2 * k + 1, s.kind == LITERAL ? 0 : second);
     if (nlo) { for (int c = 0; c < 8; c++) w.t[2 * k].c[c] = h.lo[c] ^ 0x80000000u; h.lo = w.t[2 * k].c; }
     if (nhi) { for (int c = 0; c < 8; c++) w.t[2 * k + 1].c[c] = h.hi[c] ^ 0x80000000u; h.hi = w.t[2 * k + 1].c; }
     return h;
 }
-INLINE void put_two(Wave &w, const Op &o, V *lo, V *hi) {
+INLINE void put_two(Wave &w, const Op &o, V *lo, V *hi, u64 low, u64 high) { // each half has its own undefined lanes
     if (o.clamp) { scale_f32(o, lo); scale_f32(o, hi); }
+    w.undefined = low | w.s_lanes[EXEC];
     put(w, o, lo, o.dst[0].reg);
+    w.undefined = high | w.s_lanes[EXEC];
     put(w, o, hi, o.dst[0].reg + 1);
 }
 #define PK_2(name, expr) OP(name) { begin(w); Halves p = packed32(w, o, 0), q = packed32(w, o, 1); V lo[8], hi[8]; \
     for (u32 i = 0; i < w.chunks; i++) { VF a = (VF)p.lo[i], b = (VF)q.lo[i]; lo[i] = (V)(expr); } \
     for (u32 i = 0; i < w.chunks; i++) { VF a = (VF)p.hi[i], b = (VF)q.hi[i]; hi[i] = (V)(expr); } \
-    put_two(w, o, lo, hi); }
+    put_two(w, o, lo, hi, p.low | q.low, p.high | q.high); }
 PK_2(v_pk_add_f32, a + b)
 PK_2(v_pk_mul_f32, a * b)
 OP(v_pk_fma_f32) {
@@ -239,16 +243,19 @@ OP(v_pk_fma_f32) {
         lo[i] = (V)fma8((VF)p.lo[i], (VF)q.lo[i], (VF)r.lo[i]);
         hi[i] = (V)fma8((VF)p.hi[i], (VF)q.hi[i], (VF)r.hi[i]);
     }
-    put_two(w, o, lo, hi);
+    put_two(w, o, lo, hi, p.low | q.low | r.low, p.high | q.high | r.high);
 }
 OP(v_pk_mov_b32) { // the low result from the first source, the high one from the second
     begin(w);
     u32 first = o.op_sel & 1, second = (o.op_sel >> 1) & 1; // op_sel of the second chooses for the high result
-    const V *p = lanes32(w, o, 0, 0, o.src[0].kind == LITERAL ? 0 : first), *q = lanes32(w, o, 1, 1, o.src[1].kind == LITERAL ? 0 : second);
+    const V *p = lanes32(w, o, 0, 0, o.src[0].kind == LITERAL ? 0 : first);
+    u64 low = w.undefined;
+    w.undefined = 0;
+    const V *q = lanes32(w, o, 1, 1, o.src[1].kind == LITERAL ? 0 : second);
+    u64 high = w.undefined;
     V lo[8], hi[8];
     for (u32 i = 0; i < w.chunks; i++) { lo[i] = p[i]; hi[i] = q[i]; }
-    put(w, o, lo, o.dst[0].reg);
-    put(w, o, hi, o.dst[0].reg + 1);
+    put_two(w, o, lo, hi, low, high);
 }
 
 // ---------------------------------------------------------------- float64

@@ -149,34 +149,45 @@ OP(v_mov_b64) {
     begin(w);
     Q p[8];
     lanes64(w, o, 0, p);
-    put_q(w, o, p);
+    Unknown u = {0, 0};
+    note_words(w, o, 0, u);
+    put_words(w, o, p, u, false);
 }
 OP(v_lshl_add_u64) {
     begin(w);
     Q p[8], q[8], r[8];
     lanes64(w, o, 0, p); wide32(w, o, 1, q); lanes64(w, o, 2, r, 2);
     for (u32 i = 0; i < w.chunks; i++) p[i] = (p[i] << (q[i] & 7)) + r[i];
-    put_q(w, o, p);
+    Unknown u = {0, 0};
+    note_words(w, o, 0, u);
+    note_words(w, o, 2, u);
+    put_words(w, o, p, u, true);
 }
 OP(v_mad_u64_u32) {
     begin(w);
     Q p[8], q[8], r[8];
-    wide32(w, o, 0, p); wide32(w, o, 1, q); lanes64(w, o, 2, r, 2);
+    wide32(w, o, 0, p); wide32(w, o, 1, q);
+    Unknown u = {w.undefined, 0};
+    note_words(w, o, 2, u);
+    lanes64(w, o, 2, r, 2);
     u64 carry = 0;
     for (u32 i = 0; i < w.chunks; i++) {
         p[i] = p[i] * q[i] + r[i];
         for (int l = 0; l < 8; l++) carry |= (u64)(p[i][l] < r[i][l]) << (8 * i + l);
     }
-    put_q(w, o, p);
+    put_words(w, o, p, u, true);
     if (o.dst[1].kind == SGPR) put_lanes(w, o, o.dst[1].reg, carry & w.active);
 }
 OP(v_mad_i64_i32) {
     begin(w);
     Q p[8], q[8], r[8];
-    wide32(w, o, 0, p); wide32(w, o, 1, q); lanes64(w, o, 2, r, 2);
+    wide32(w, o, 0, p); wide32(w, o, 1, q);
+    Unknown u = {w.undefined, 0};
+    note_words(w, o, 2, u);
+    lanes64(w, o, 2, r, 2);
     for (u32 i = 0; i < w.chunks; i++)
         p[i] = (Q)(((QI)(p[i] << 32) >> 32) * ((QI)(q[i] << 32) >> 32)) + r[i];
-    put_q(w, o, p);
+    put_words(w, o, p, u, true);
     if (o.dst[1].kind == SGPR) put_lanes(w, o, o.dst[1].reg, 0);
 }
 
