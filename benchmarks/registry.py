@@ -29,6 +29,9 @@ COMMANDS = {
     "results": "benchmarks.commands.results",
     "score-rate": "benchmarks.commands.score_rate",
     "session": "benchmarks.commands.session",
+    "sim-compare": "benchmarks.simulated.compare",
+    "sim-faults": "benchmarks.simulated.faults",
+    "sim-instructions": "benchmarks.simulated.instructions",
     "suite": "benchmarks.commands.suite",
     "synth-coverage": "benchmarks.commands.synth_coverage",
 }

@@ -104,6 +104,8 @@ def not_measured(targets: Sequence[str], evaluation: Evaluation | None) -> list[
         f"the figures of the {name} target are {describe_device(name, timing)}: no AMD GPU's speed"
         for name, timing in others.items()
     ]
+    if names := [name for name in targets if TARGETS.is_simulated(name)]:
+        lines.append(f"{', '.join(names)}: machine code was executed in software, no AMD GPU: times say nothing of one")
     if CPU.name not in targets and not any(result.verdict for result in results.values()):
         lines.append(f"the {CPU.name} target was left out: nothing ran, so no value was checked")
     return lines + (left_out(evaluation) if evaluation is not None else [])

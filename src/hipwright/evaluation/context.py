@@ -42,8 +42,8 @@ class EvaluationContext:
 
     def __post_init__(self) -> None:
         for name in self.targets:
-            if name not in OFFLINE and not TARGETS.is_host(name) and name not in self.gpus:
-                known = ", ".join([*OFFLINE, CPU.name, *self.gpus])
+            if name not in OFFLINE and not TARGETS.runs_in_software(name) and name not in self.gpus:
+                known = ", ".join([*OFFLINE, CPU.name, *(one.name for one in TARGETS.simulated), *self.gpus])
                 raise BadInput(f"unknown target {name!r}", hint=f"this evaluator knows {known}")
         self._outline: Outline | None = None
         machines = {*self.amd, *(gpu.gpu.architecture for gpu in self.gpus.values())}
@@ -64,6 +64,11 @@ class EvaluationContext:
     def amd(self) -> tuple[str, ...]:
         """The AMD targets among `targets`."""
         return tuple(name for name in self.targets if name in OFFLINE)
+
+    @property
+    def simulated(self) -> tuple[str, ...]:
+        """The simulated targets among `targets`."""
+        return tuple(name for name in self.targets if TARGETS.is_simulated(name))
 
     @property
     def waves(self) -> tuple[int, ...]:

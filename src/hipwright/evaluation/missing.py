@@ -9,6 +9,7 @@ from hipwright.records import Verdict
 
 NOT_RUN = "an offline target: programs are compiled for it, not run on it"
 NOT_TIMED_CPU = "the cpu target proves numerics; its speed says nothing about a GPU"
+NOT_TIMED_SIM = "a simulated target executes machine code in software; its speed says nothing about a GPU"
 NOT_ASKED = "timing was not asked for"
 NOT_BUILT = "a candidate of this form is not compiled for this target on its own"
 NO_ESTIMATE = "no estimate: of this GPU's architecture, or of what it builds, too little is known"

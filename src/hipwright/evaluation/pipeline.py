@@ -20,6 +20,7 @@ from hipwright.evaluation.program_stages import (
     untimed,
     verify_cpu_stage,
     verify_gpu_stage,
+    verify_simulated_stage,
 )
 from hipwright.evaluation.results import Findings
 from hipwright.evaluation.stages import EvaluationState, advance, conclude
@@ -63,6 +64,7 @@ class Evaluator(EvaluationContext):
     ) -> EvaluationState:
         # it detects races and out-of-bounds accesses
         verify = [verify_cpu_stage(self, oracle, gate)] if CPU.name in self.targets else []
+        verify += [verify_simulated_stage(self, name, oracle, gate) for name in self.simulated]
         verify += [verify_gpu_stage(self, name, oracle, gate) for name in self.gpus]
         build = build_stage(build_plan(self, every_wave=thorough, sides=gate == "full"))
         state = advance(state, PARSE, build, *verify, trace_stage(self, oracle))

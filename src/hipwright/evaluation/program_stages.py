@@ -25,6 +25,8 @@ from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
 from hipwright.toolchain.cpu.sides import sides_to_build
+from hipwright.toolchain.sim import build as simulated
+from hipwright.toolchain.sim import runtime
 from hipwright.verify import WORKER, Oracle, checked_trace, verify_cpu
 from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.verification import UNCLAIMED, Gate
@@ -48,14 +50,15 @@ PARSE: EvaluationStage[Parsed] = EvaluationStage("parse", _parse, lambda state, 
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """What a program is compiled for. gpus: by target; amd: offline targets; cpu: (wave size, checked) each; sides:
-    whether the cpu target also compiles the sides of device headers that a program can tell apart.
+    """What a program is compiled for. gpus: by target; amd: offline targets; sim: simulated ones; cpu: (wave size,
+    checked) each; sides: whether the cpu target also compiles the sides of device headers that a program can tell.
     """
 
     cache: BuildCache
     unsafe: bool = False
     gpus: Mapping[str, GpuContext] = field(default_factory=dict)
     amd: tuple[str, ...] = ()
+    sim: tuple[str, ...] = ()
     cpu: tuple[tuple[int, bool], ...] = ()
     sides: bool = False
 
@@ -65,6 +68,7 @@ class BuildPlan:
         gpu = {name: partial(gpu.build, hip, dict(defines)) for name, gpu in self.gpus.items()}
         where: dict[str, Any] = {"cache": self.cache, "unsafe": self.unsafe}
         amd = {name: partial(amdgpu.build, hip, name, defines, **where) for name in self.amd}
+        sim = {name: partial(simulated.build, hip, name, defines, **where) for name in self.sim}
         judged, others = sides_to_build(hip, self.cpu, every=self.sides)
         host = {
             (wave, checked): partial(cpu.build, hip, defines, wave=wave, side=side, checked=checked, **where)
@@ -73,7 +77,7 @@ class BuildPlan:
         sides = {
             one: partial(cpu.build, hip, defines, wave=one.wave, side=one.side, checked=True, **where) for one in others
         }
-        if len(gpu) == 1 and not (amd or host):
+        if len(gpu) == 1 and not (amd or host or sim):
             return Builds(gpu={name: job() for name, job in gpu.items()})
         pool = ThreadPoolExecutor(max_workers=2 + len(self.gpus))
         try:
@@ -81,10 +85,12 @@ class BuildPlan:
             # the build without checks comes last: it finds the front end's work of the checked one
             on_host = {kind: pool.submit(job) for kind, job in host.items() if kind[1]}
             on_sides = {one: pool.submit(job) for one, job in sides.items()}
+            on_sim = {name: pool.submit(job) for name, job in sim.items()}
             on_host |= {kind: pool.submit(job) for kind, job in host.items() if not kind[1]}
             on_amd = PendingBuilds({name: pool.submit(job) for name, job in amd.items()})
             return Builds(
                 cpu={kind: future.result() for kind, future in on_host.items()},
+                sim={name: future.result() for name, future in on_sim.items()},
                 gpu={name: future.result() for name, future in on_gpu.items()},
                 sides={one: future.result() for one, future in on_sides.items()},
                 amd=on_amd,
@@ -104,7 +110,8 @@ def build_plan(context: EvaluationContext, *, every_wave: bool = False, sides: b
         waves = sorted({*context.waves, 32, 64} if every_wave else {*context.waves})
         kinds = [(wave, checked) for wave in waves for checked in (True, False) if checked or wave in context.waves]
     gpus = {name: task.gpu for name, task in context.gpus.items()}
-    return BuildPlan(context.cache, context.unsafe, gpus, context.amd, tuple(kinds), sides and bool(kinds))
+    where = (context.cache, context.unsafe, gpus, context.amd, context.simulated)
+    return BuildPlan(*where, tuple(kinds), sides and bool(kinds))
 
 
 def build_stage(plan: BuildPlan) -> EvaluationStage[Builds]:
@@ -165,6 +172,30 @@ def verify_cpu_stage(context: EvaluationContext, oracle: Oracle, gate: Gate) -> 
         return state if state.end is not None else keep_verdict(CPU.name)(state, verdict)
 
     return EvaluationStage("verify", work, keep)
+
+
+def verify_simulated_stage(
+    context: EvaluationContext, target: str, oracle: Oracle, gate: Gate
+) -> EvaluationStage[Verdict]:
+    """Verifies a built program on a simulated target, by the stages of the cpu target."""
+    wave = TARGETS[target].architecture.wave
+
+    def work(state: EvaluationState) -> Verdict:
+        build = state.found.builds.sim[target]
+        return verify_cpu(
+            _parsed(state),
+            state.program,
+            {(wave, checked): build for checked in (True, False)},
+            oracle,
+            context.candidates,
+            waves=(wave,),
+            limits=context.limits,
+            cache=context.cache,
+            gate=gate,
+            executor=runtime.library(context.cache, unsafe=context.unsafe),
+        )
+
+    return EvaluationStage("verify", work, keep_verdict(target))
 
 
 def verify_gpu_stage(

@@ -13,7 +13,7 @@ from msgspec import structs
 
 import hipwright
 from hipwright.evaluation.features import features
-from hipwright.evaluation.missing import NOT_RUN, NOT_TIMED_CPU, why_missing
+from hipwright.evaluation.missing import NOT_RUN, NOT_TIMED_CPU, NOT_TIMED_SIM, why_missing
 from hipwright.measure.cost import OpCall, total_seconds
 from hipwright.measure.paired_timing import TimingResult
 from hipwright.records import Build, Estimate, Evaluation, Program, TargetResult, Timing, Verdict
@@ -45,12 +45,13 @@ class PendingBuilds(Mapping[str, Build]):
 
 @dataclass(frozen=True)
 class Builds:
-    """One program's builds. amd, gpu: by target; cpu: by (wave size, whether every access is checked).
+    """One program's builds. amd, sim, gpu: by target; cpu: by (wave size, whether every access is checked).
 
     sides: checked builds for the cpu target of the sides that the program can tell apart. amd may be `PendingBuilds`.
     """
 
     amd: Mapping[str, Build] = field(default_factory=dict)
+    sim: Mapping[str, Build] = field(default_factory=dict)
     cpu: Mapping[tuple[int, bool], Build] = field(default_factory=dict)
     gpu: Mapping[str, Build] = field(default_factory=dict)
     sides: Mapping[TargetSide, Build] = field(default_factory=dict)
@@ -58,12 +59,12 @@ class Builds:
     @property
     def runnable(self) -> bool:
         """Whether the builds that run on this machine succeeded."""
-        return all(build.ok for kind in (self.cpu, self.gpu, self.sides) for build in kind.values())
+        return all(build.ok for kind in (self.cpu, self.sim, self.gpu, self.sides) for build in kind.values())
 
     @property
     def first_failed(self) -> Build | None:
         """The first failed build, which rejects the program; None where all succeeded. Waits for pending ones."""
-        kinds: tuple[Mapping[Any, Build], ...] = (self.amd, self.cpu, self.gpu, self.sides)
+        kinds: tuple[Mapping[Any, Build], ...] = (self.amd, self.cpu, self.sim, self.gpu, self.sides)
         return next((build for kind in kinds for build in kind.values() if not build.ok), None)
 
 
@@ -138,6 +139,9 @@ class Findings:
         if TARGETS.is_host(name):
             why = {"timing": NOT_TIMED_CPU, "estimate": NOT_TIMED_CPU}
             return self._with_why(name, self.builds.cpu.get((self.wave, False)), verdict, why, end)
+        if TARGETS.is_simulated(name):
+            why = {"timing": NOT_TIMED_SIM, "estimate": NOT_TIMED_SIM}
+            return self._with_why(name, self.builds.sim.get(name), verdict, why, end)
         if TARGETS.is_gpu(name):
             why = {"timing": self.untimed[name]} if name in self.untimed else {}
             return self._with_why(name, self.builds.gpu.get(name), verdict, why, end)

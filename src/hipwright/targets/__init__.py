@@ -21,8 +21,9 @@ from hipwright.targets.gfx1200 import GFX1200
 from hipwright.targets.gfx1201 import GFX1201
 from hipwright.targets.registry import OfflineArchitectures, TargetList
 from hipwright.targets.rocm import ROCM
+from hipwright.targets.simulated import SIMULATED
 
-TARGETS = TargetList(GFX90A, GFX942, GFX950, GFX1100, GFX1151, GFX1200, GFX1201, CPU, ROCM, CUDA)
+TARGETS = TargetList(GFX90A, GFX942, GFX950, GFX1100, GFX1151, GFX1200, GFX1201, CPU, *SIMULATED, ROCM, CUDA)
 OFFLINE = OfflineArchitectures(TARGETS)
 """The architecture of each offline target, by the target's name."""
 REPRESENTATIVE = GFX942

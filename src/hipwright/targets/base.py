@@ -19,7 +19,7 @@ TORCH_GPU = "cuda"
 TORCH_GPU_0 = f"{TORCH_GPU}:0"
 """torch's name of the first visible GPU: the only one that a contained process sees."""
 
-TargetKind = Literal["offline", "host", "gpu"]
+TargetKind = Literal["offline", "host", "simulated", "gpu"]
 
 
 class Vendor(Record, frozen=True, kw_only=True):
@@ -98,11 +98,11 @@ class Target:
     """What programs are built for. Compared by identity: registries of the layers are keyed by it.
 
     name: in options, records and events. kind: "offline": machine code is built and examined, nothing runs; "host": the
-    source runs on this machine's processors; "gpu": it runs on a GPU of this machine. proves: what a pass is evidence
-    of. architectures: those that are this target's alone; an offline target has one, a GPU runtime none where each
-    architecture is an offline target. waves: lanes of a wavefront that programs may meet. by_default: whether an
-    offline target is built for when no target is named (of the others, the first GPU runtime that has a GPU here, else
-    the host).
+    source runs on this machine's processors; "simulated": machine code for a GPU is executed by software; "gpu": the
+    source runs on a GPU of this machine. proves: what a pass is evidence of. architectures: an offline target has one,
+    a simulated one that of its offline target, a GPU runtime none where each architecture is an offline target. waves:
+    lanes of a wavefront that programs may meet. by_default: whether an offline target is built for when no target is
+    named (of the others, the first GPU runtime that has a GPU here, else the host).
     """
 
     name: str
@@ -125,6 +125,11 @@ class Target:
         return self.kind == "host"
 
     @property
+    def is_simulated(self) -> bool:
+        """Whether machine code for a GPU is executed by software."""
+        return self.kind == "simulated"
+
+    @property
     def is_offline(self) -> bool:
         """Whether programs are only compiled."""
         return self.kind == "offline"
@@ -141,7 +146,7 @@ class Target:
 
     @property
     def architecture(self) -> Architecture:
-        """The one architecture of an offline target."""
+        """The one architecture of an offline or simulated target."""
         (only,) = self.architectures
         return only
 

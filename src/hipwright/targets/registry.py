@@ -41,6 +41,11 @@ class TargetList:
         """Targets that run on a GPU of this machine, the preferred one first."""
         return tuple(target for target in self._targets if target.is_gpu)
 
+    @property
+    def simulated(self) -> tuple[Target, ...]:
+        """Targets whose machine code software executes."""
+        return tuple(target for target in self._targets if target.is_simulated)
+
     def with_wave(self, lanes: int) -> str:
         """The offline targets whose wavefront has that many lanes, as in "gfx90a, gfx942 and gfx950"."""
         names = [target.name for target in self._targets if target.is_offline and target.waves == (lanes,)]
@@ -63,6 +68,14 @@ class TargetList:
     def is_host(self, name: str) -> bool:
         """Whether `name` is a target that runs on the processor; False for a name that is not listed."""
         return any(target.name == name and target.is_host for target in self._targets)
+
+    def is_simulated(self, name: str) -> bool:
+        """Whether software executes the machine code of the target `name`; False for a name that is not listed."""
+        return any(target.name == name and target.is_simulated for target in self._targets)
+
+    def runs_in_software(self, name: str) -> bool:
+        """Whether programs run on this machine's processor, as machine code of it or of a GPU."""
+        return self.is_host(name) or self.is_simulated(name)
 
     def is_amd(self, name: str) -> bool:
         """Whether the target `name` is an AMD one; False for a name that is not listed."""

@@ -66,7 +66,8 @@ BUSY_SHARE = 0.05
 class CandidateSession:
     """A process that runs one build. A context manager.
 
-    so: the built library; None replaces kernels by no-ops. draws: whether the task draws random numbers.
+    so: the built library, or the program that `executor` runs, watched for races where `checked`; None replaces kernels
+    by no-ops. draws: whether the task draws random numbers.
     """
 
     def __init__(
@@ -76,6 +77,8 @@ class CandidateSession:
         state: Tree,
         *,
         so: Path | None,
+        executor: Path | None = None,
+        checked: bool = False,
         wave: int = 64,
         launch_limit_s: float = LAUNCH_LIMIT_S,
         limits: Limits,
@@ -91,7 +94,7 @@ class CandidateSession:
             "draws": draws,
         }
         if so:
-            init["so"] = str(so)
+            init |= {"so": str(so), "executor": str(executor) if executor else "", "checked": checked}
         self._wall = min(limits.wall_s, 10 * launch_limit_s + CALL_MARGIN_S)
         self._counted = so is not None
         self._session: Session = zygote.session(WORKER, init, state, limits=limits)

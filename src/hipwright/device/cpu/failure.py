@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from hipwright.device.cpu import abi
 from hipwright.device.cpu.arguments import BufferArgument, distinct, launch_error
@@ -15,9 +15,22 @@ NULL_REACH = 1 << 32
 _PLACES = {abi.LDS: "LDS", abi.STACK: "stack", abi.MODULE: "module variable"}
 
 
+class FaultyLaunch(Protocol):
+    """What the runtimes of the cpu and the simulated targets tell of a launch that failed."""
+
+    status: int
+    at: abi.Party
+    other: abi.Party
+    address: int
+    alignment: int
+    region: int
+    message: bytes
+    bytes: int
+
+
 def failure(
     kernel: str,
-    launch: abi.LaunchRecord,
+    launch: FaultyLaunch,
     buffers: Sequence[BufferArgument],
     params: Sequence[KernelParam],
     nulls: Sequence[str],
@@ -65,9 +78,7 @@ def check_red_zones(kernel: str, buffers: Sequence[BufferArgument], params: Sequ
             )
 
 
-def _place(
-    launch: abi.LaunchRecord, buffers: Sequence[BufferArgument], params: Sequence[KernelParam]
-) -> dict[str, Any]:
+def _place(launch: FaultyLaunch, buffers: Sequence[BufferArgument], params: Sequence[KernelParam]) -> dict[str, Any]:
     """Evidence of the memory that was accessed: an argument's element, or a kind of memory."""
     if launch.region < 0:
         return {"buffer": _PLACES.get(launch.region, "none")}

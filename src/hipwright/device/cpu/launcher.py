@@ -11,34 +11,20 @@ import ctypes
 import json
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
-
-import torch
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from hipwright.device.cpu import abi
 from hipwright.device.cpu.arguments import distinct, guarded_buffers, launch_error, pack_slots, region_table
 from hipwright.device.cpu.failure import check_red_zones, failure
-from hipwright.device.cpu.memory import GuardedMemory, raw_bytes, write_protected
+from hipwright.device.cpu.guarded import LDS_LIMIT, Dim3, GuardedLauncher, Order
+from hipwright.device.cpu.memory import write_protected
 from hipwright.device.poison import NOISE, pattern
-from hipwright.device.signature import Argument, KernelParam, KernelSignature
-from hipwright.errors import CandidateError
-from hipwright.sandbox import crash_page
-
-Order = Literal["forward", "reverse", "shuffle"]
-LDS_LIMIT = 64 << 10
-"""Bytes of LDS that a block may use: what every AMD target has (gfx950 has 160 KiB)."""
-MAX_THREADS = 1024
-MAX_GRID = (2**31 - 1, 65535, 65535)
+from hipwright.device.signature import Argument, KernelSignature
 
 
-class CpuLauncher:
-    """Runs the kernels of one shared library. One launch at a time; not for several threads.
-
-    order: the order of threads, waves and blocks between barriers; `seed` decides a shuffled one. poison: the byte that
-    marks memory never written (`poison.pattern`). launch_limit_s: processor seconds a launch may take. keep_lds: blocks
-    find in LDS what earlier ones left, instead of poison.
-    """
+class CpuLauncher(GuardedLauncher):
+    """Runs the kernels of one shared library; the other arguments are those of `GuardedLauncher`."""
 
     def __init__(
         self,
@@ -52,52 +38,23 @@ class CpuLauncher:
         launch_limit_s: float = 10.0,
         lds_limit: int = LDS_LIMIT,
     ) -> None:
+        super().__init__(signatures, order, seed, poison, launch_limit_s, lds_limit)
         self._library = ctypes.CDLL(so_path)
         weakref.finalize(self, self._library.hw_release).atexit = False
         self._meta = json.loads(ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(self._library, "hw_meta"))))
         if self._meta["wave"] != wave:
             raise ValueError(f"{so_path} was built for waves of {self._meta['wave']} lanes, not {wave}")
-        self._signatures = signatures
-        self._order, self._seed, self._poison = order, seed, poison
-        self._limit_s, self._lds_limit = launch_limit_s, lds_limit
-        self.keep_lds = False
-        self._memory = GuardedMemory()
-        self._read_only: frozenset[int] = frozenset()  # first bytes of regions
-        self._crash_page = crash_page()
-        self._stats: list[dict[str, Any]] = []
 
     @property
     def checked(self) -> bool:
         """Whether the library checks every access."""
         return bool(self._meta["checked"])
 
-    def empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """A contiguous tensor of poison in guarded memory."""
-        return self._memory.empty(tuple(int(n) for n in shape), dtype, self._poison)
-
-    def guard(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A copy of a tensor's storage in guarded memory, same strides and offset."""
-        return self._memory.copy(tensor, self._poison)
-
-    def keep_unchanged(self, tensors: Iterable[torch.Tensor]) -> None:
-        """A launch that writes to the memory of one of these tensors fails with `input_mutated`, until the next call of
-        this method. Tensors outside guarded memory are ignored.
-        """
-        found = (self._memory.find(tensor.untyped_storage().data_ptr()) for tensor in tensors)
-        self._read_only = frozenset(region.start for region in found if region is not None)
-
-    def stats(self) -> list[dict[str, Any]]:
-        """One entry per finished launch: kernel, grid, block, seconds and the counts of `abi.COUNTS`.
-
-        Bytes are counted by the checked build only. float_atomics: results may differ between orders by rounding.
-        """
-        return list(self._stats)
-
     def launch(
         self,
         kernel: str,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
+        grid: Dim3,
+        block: Dim3,
         lds_bytes: int,
         args: Sequence[Argument],
     ) -> None:
@@ -106,7 +63,7 @@ class CpuLauncher:
         if known is None:
             raise launch_error(kernel, "launch_error", f"no kernel named {kernel}")
         self._check_geometry(kernel, known["lds"], grid, block, lds_bytes)
-        params = self._params(kernel, known["params"], args)
+        params = self._params(kernel, len(known["params"]), args)
         buffers = guarded_buffers(kernel, params, args, self._memory, self._poison)
         slots = pack_slots(kernel, params, args, buffers)
         launch = self._record(kernel, known, grid, block, lds_bytes, slots)
@@ -123,48 +80,15 @@ class CpuLauncher:
             nulls = [param.name for param, arg in zip(params, args, strict=True) if param.pointer and arg is None]
             raise failure(kernel, launch, buffers, params, nulls)
         check_red_zones(kernel, buffers, params)
-        for buffer in buffers:
-            if buffer.original is not None:
-                buffer.original.copy_(raw_bytes(buffer.tensor)[: buffer.region.size])
-        counts = dict(zip(abi.COUNTS, launch.counts, strict=True))
-        self._stats.append({"kernel": kernel, "grid": list(grid), "block": list(block), "seconds": seconds, **counts})
-
-    def _write_crash_page(
-        self, kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int], *, running: bool
-    ) -> None:
-        """Leave the launch in the crash page: the parent reads it as WorkerDied.note if this process is killed."""
-        text = json.dumps({"kernel": kernel, "grid": grid, "block": block, "running": running}).encode() + b"\0"
-        self._crash_page[: len(text)] = text
-
-    def _check_geometry(
-        self, kernel: str, static_lds: int, grid: tuple[int, int, int], block: tuple[int, int, int], lds_bytes: int
-    ) -> None:
-        def refuse(message: str, **evidence: Any) -> CandidateError:
-            return launch_error(kernel, "launch_error", message, grid=list(grid), block_size=list(block), **evidence)
-
-        if any(n < 1 for n in (*grid, *block)):
-            raise refuse(f"grid {grid} and block {block} must be at least 1 in every dimension")
-        if any(n > most for n, most in zip(grid, MAX_GRID, strict=True)):
-            raise refuse(f"grid {grid} is over the limit {MAX_GRID}")
-        threads = block[0] * block[1] * block[2]
-        if threads > MAX_THREADS:
-            raise refuse(f"a block of {threads} threads; the most is {MAX_THREADS}")
-        if lds_bytes < 0 or static_lds + lds_bytes > self._lds_limit:
-            message = f"{static_lds} static + {lds_bytes} dynamic LDS bytes; the limit is {self._lds_limit}"
-            raise refuse(message, lds_bytes=lds_bytes)
-
-    def _params(self, kernel: str, built: Sequence[str], args: Sequence[Argument]) -> Sequence[KernelParam]:
-        params = self._signatures[kernel].params
-        if not len(params) == len(built) == len(args):
-            raise launch_error(kernel, "launch_error", f"{len(args)} arguments for {len(params)} parameters")
-        return params
+        self._return_copies(buffers)
+        self._note(kernel, grid, block, seconds, dict(zip(abi.COUNTS, launch.counts, strict=True)))
 
     def _record(
         self,
         kernel: str,
         known: Mapping[str, Any],
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
+        grid: Dim3,
+        block: Dim3,
         lds_bytes: int,
         slots: ctypes.Array[ctypes.c_char],
     ) -> abi.LaunchRecord:

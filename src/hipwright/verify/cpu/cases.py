@@ -31,7 +31,10 @@ Builds = Mapping[tuple[int, bool], Build]
 
 @dataclass(kw_only=True)
 class CpuCases(Verification):
-    """What one program is run on, and sessions to run it in. ahead: makes cases while others run."""
+    """What one program is run on, and sessions to run it in. executor: of a simulated target, what runs the builds.
+
+    ahead: makes cases while others run.
+    """
 
     parsed: Parsed
     program: Program
@@ -40,6 +43,7 @@ class CpuCases(Verification):
     limits: Limits
     cache: BuildCache
     waves: tuple[int, ...]
+    executor: Path | None = None
     sides: Mapping[TargetSide, Build] = field(default_factory=dict)
     seconds: CallSeconds = field(default_factory=CallSeconds)
     unchecked: UncheckedKernels = field(default_factory=UncheckedKernels)
@@ -124,6 +128,8 @@ class CpuCases(Verification):
             self.program,
             state,
             so=so,
+            executor=self.executor,
+            checked=checked,
             wave=wave or 64,
             limits=self.limits,
             launch_limit_s=launch_limit_s or LAUNCH_LIMIT_S,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 
 from hipwright.config import cache_dir
@@ -34,13 +35,14 @@ def verify_cpu(
     cache: BuildCache | None = None,
     gate: Gate = "full",
     sides: Mapping[TargetSide, Build] = NO_SIDES,
+    executor: Path | None = None,
 ) -> Verdict:
     """Verifies one built program. gate: "fast" runs the checked builds alone, on few families and one unseen shape.
 
     builds: by (wave, checked); every wave of `waves` needs both, and a checked one for 32 that is not in `waves` is run
     for information. sides: checked builds of other sides of the device headers, each of which is judged. cache: the
-    folder of the builds' blobs (default: the shared cache). Raises infrastructure errors; faults of the program or the
-    task are in the Verdict.
+    folder of the builds' blobs (default: the shared cache). executor: what runs the builds of a simulated target.
+    Raises infrastructure errors; faults of the program or the task are in the Verdict.
     """
     problem = oracle.status()
     if problem is not None:
@@ -57,6 +59,7 @@ def verify_cpu(
         cache=store,
         waves=tuple(waves),
         sides=sides,
+        executor=executor,
     )
     try:
         run.run_stages(gate)

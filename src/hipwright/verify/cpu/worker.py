@@ -1,4 +1,4 @@
-"""The candidate's process on the `cpu` target: lowers the plan, loads the kernels, runs. Imports torch.
+"""The candidate's process on the `cpu` and the simulated targets: lowers the plan, runs the kernels. Imports torch.
 
 It holds inputs and parameters, never an expectation. All memory that the plan may access is guarded. A run returns data
 for the parent to judge: outputs, buffers afterwards, which tensors share memory, which were changed.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from hipwright.device.cpu.launcher import CpuLauncher
+from hipwright.device.sim.launcher import SimLauncher
 from hipwright.program import parse
 from hipwright.program.lower.trace import NoopLauncher, trace
 from hipwright.sandbox import lockdown
@@ -20,7 +21,8 @@ from hipwright.verify.worker.watched import RunSetting, WatchedCandidate
 class CpuWorker:
     """Service of a candidate session.
 
-    init: text, knobs, and for kernels that run: so (path), wave, launch_limit_s. mode: "run"; "noop" replaces kernels
+    init: text, knobs, and for kernels that run: so (path), wave, launch_limit_s; on a simulated target executor (path)
+    and checked, and so is the program that it runs. mode: "run"; "noop" replaces kernels
     by nothing; "trace" only traces. draws: whether the task draws random numbers. table: the state table.
     """
 
@@ -62,13 +64,16 @@ class CpuWorker:
         if self.mode == "noop":
             launcher: Any = NoopLauncher(poison=setting.poison)
         else:
-            launcher = CpuLauncher(
-                self._init["so"],
-                self._parsed.signatures,
-                wave=int(self._init["wave"]),
-                order=setting.order,  # type: ignore[arg-type]
+            launcher = self._launcher(
+                order=setting.order,
                 seed=setting.seed,
                 poison=setting.poison,
                 launch_limit_s=float(self._init.get("launch_limit_s", 10.0)),
             )
         return ProgramSubject(self._parsed, self._knobs, table, launcher, draws=bool(self._init.get("draws")))
+
+    def _launcher(self, **options: Any) -> CpuLauncher | SimLauncher:
+        so, signatures = self._init["so"], self._parsed.signatures
+        if executor := self._init.get("executor"):
+            return SimLauncher(executor, so, signatures, checked=bool(self._init["checked"]), **options)
+        return CpuLauncher(so, signatures, wave=int(self._init["wave"]), **options)

@@ -1,0 +1,1 @@
+"""The simulated targets: AMD machine code executed in this process, with guarded memory."""

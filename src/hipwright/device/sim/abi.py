@@ -1,0 +1,57 @@
+"""The structures of toolchain/sim_rt/sim.h for ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_char, c_int32, c_uint32, c_uint64, c_void_p
+
+from hipwright.device.cpu.abi import COUNTS, Party
+from hipwright.device.cpu.abi import STATUS as CPU_STATUS
+
+STATUS = CPU_STATUS
+UNSUPPORTED = 7
+DISPATCH_BYTES = 64
+"""The dispatch packet, which lies behind the arguments."""
+
+
+class KernelRecord(ctypes.Structure):
+    """What the launch ABI says of a kernel; registers are -1 where a value is not passed."""
+
+    _fields_ = (
+        *((name, c_uint32) for name in ("entry", "vgprs", "lds", "scratch", "wave", "mode", "item_ids", "packed_ids")),
+        *((name, c_int32) for name in ("kernarg_sgpr", "dispatch_sgpr", "scratch_sgpr", "group_x", "group_y")),
+        *((name, c_int32) for name in ("group_z", "scratch_offset", "flat_scratch")),
+        *((name, c_uint32) for name in ("preload", "preload_sgpr")),
+    )
+
+
+class SimulatedLaunch(ctypes.Structure):
+    """One launch and its outcome."""
+
+    _fields_ = (
+        ("program", c_void_p),
+        ("kernel", c_void_p),
+        ("kernarg", c_void_p),
+        ("kernarg_bytes", c_uint64),
+        ("grid", c_uint32 * 3),
+        ("block", c_uint32 * 3),
+        ("order", c_uint32),
+        ("lds_dynamic", c_uint32),
+        ("lds_kept", c_uint32),
+        ("checked", c_uint32),
+        ("seed", c_uint64),
+        ("poison", c_uint64),
+        ("limit_us", c_uint64),
+        ("regions", c_void_p),
+        ("region_count", c_uint32),
+        ("status", c_uint32),
+        ("at", Party),
+        ("other", Party),
+        ("address", c_uint64),
+        ("bytes", c_uint32),
+        ("alignment", c_uint32),
+        ("region", c_int32),
+        ("unused", c_uint32),
+        ("counts", c_uint64 * len(COUNTS)),
+        ("message", c_char * 256),
+    )
