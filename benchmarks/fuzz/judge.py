@@ -32,6 +32,7 @@ from hipwright.records import Program
 from hipwright.task.host.state import build as state_table
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu_build
+from hipwright.toolchain.cpu.sides import Side
 
 FLOOR = {torch.float64: 1e-12, torch.float32: 8e-6, torch.float16: 8e-3, torch.bfloat16: 6e-2}
 """Errors, relative to an output's root mean square, that any honest program may make."""
@@ -39,6 +40,7 @@ RESIZED = (1, 2, 5, 31, 33, 64, 129, 257)
 """Sizes that free dimensions get in turn, with the program that was written for the given ones."""
 MOST = 1 << 12
 RESIZES = 3
+AMD_WAVE = 64
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,8 @@ def judged(case: FuzzCase, cache: BuildCache) -> FuzzVerdict:
         except Exception as problem:  # a fault of the engine's own
             return FuzzVerdict(ENGINE_ERROR, f"{type(problem).__name__}: {problem}"[:300])
         defines = parsed.defines(program.knobs)
-        build = cpu_build.build(parsed.hip, defines, wave=case.wave, checked=True, cache=cache, unsafe=True)
+        side: Side = "amd" if case.wave == AMD_WAVE else ""  # the source may ask for whom it is compiled
+        build = cpu_build.build(parsed.hip, defines, wave=case.wave, checked=True, side=side, cache=cache, unsafe=True)
         if not build.ok:
             return FuzzVerdict("compile_error", build.log[:600])
         library = str(cache.path(build.blob))

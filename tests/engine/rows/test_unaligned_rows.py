@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from hipwright.engine import space, write
+from hipwright.toolchain.cpu.sides import Side
 from tests.engine.harness import Op, captured, compare, reference, run
 from tests.engine.rows.test_half_type_rows import twin
 from tests.engine.template_builds import program_builds
@@ -33,6 +34,11 @@ def widened(x: torch.Tensor) -> Any:
     return x.float().log_softmax(-1)
 
 
+def scaled(x: torch.Tensor, y: torch.Tensor) -> Any:
+    """Nothing of an element beyond the row is neutral."""
+    return (x.float() / (y.float() + 2.0) + 40.0).softmax(-1).to(x.dtype)
+
+
 def standard(x: torch.Tensor) -> Any:
     mean = x.float().mean(-1, keepdim=True)
     return ((x - mean) / (x.float().var(-1, keepdim=True, unbiased=False) + 1e-3).sqrt()).to(x.dtype)
@@ -54,13 +60,15 @@ def apart(x: torch.Tensor, y: torch.Tensor) -> Any:
     return (x.float() - y.float()).abs().sum(-1), (x.float() * y.float()).mean(-1)
 
 
-FUNCTIONS = [logs, softmax, widened, standard, first_best, every_third, apart]
+FUNCTIONS = [logs, softmax, scaled, widened, standard, first_best, every_third, apart]
 
 
 def inputs(function: Callable[..., Any], rows: int, length: int, dtype: torch.dtype) -> list[torch.Tensor]:
     draw = torch.Generator().manual_seed(11)
-    found = [torch.randn(rows, length, generator=draw).to(dtype) for _ in range(2 if function is apart else 1)]
-    if function not in (standard, apart):
+    found = [
+        torch.randn(rows, length, generator=draw).to(dtype) for _ in range(2 if function in (scaled, apart) else 1)
+    ]
+    if function not in (scaled, standard, apart):
         found[0][1], found[0][2, length // 2], found[0][3, length - 1] = -INFINITY, INFINITY, float("nan")
     return found
 
@@ -72,18 +80,18 @@ def off(tensor: torch.Tensor, by: int) -> torch.Tensor:
     return held[by:].view(tensor.shape)
 
 
-@pytest.mark.parametrize("wave", [32, 64])
+@pytest.mark.parametrize(("wave", "side"), [(32, ""), (64, ""), (64, "amd")])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
-@pytest.mark.matrix(keep=5)
-def test_values(function: Callable[..., Any], dtype: torch.dtype, wave: int) -> None:
+@pytest.mark.matrix(keep=8)
+def test_values(function: Callable[..., Any], dtype: torch.dtype, wave: int, side: Side) -> None:
     model, given = Op(function), inputs(function, 5, 3001, dtype)
     written = write(captured(model, given))
     assert "load_row_interior<" in written.text and "interior =" in written.text
     cases = [given, [off(x, 3) for x in given], *(inputs(function, 5, n, dtype) for n in LENGTHS)]
     for case in cases:
         expected, native, _ = reference(model, case)
-        got, _ = run(written, model, case, wave=wave)
+        got, _ = run(written, model, case, wave=wave, side=side)
         compare(got, expected, native)
 
 

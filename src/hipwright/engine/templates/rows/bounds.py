@@ -86,7 +86,7 @@ class TileBounds:
             self._outside(keep, "k"),
         )
         cut = f"{length} % {self.vec} != 0"
-        if not self.sweep.known_length.isdigit():
+        if not self.sweep.known_length.isdigit() and not self.k.peeled:  # there no element is tested by itself
             emit.used.add("vector_test_pays")
             pays = f"vector_test_pays({length})"
             vector, cut = f"{pays} && ({vector})", f"(!{pays} || {cut})"
