@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import Any, Literal
 
 import torch
@@ -17,6 +18,8 @@ from hipwright.sandbox import crash_page
 Order = Literal["forward", "reverse", "shuffle"]
 LDS_LIMIT = 64 << 10
 """Bytes of LDS that a block may use: what every AMD target has (gfx950 has 160 KiB)."""
+THREAD_S, MOST_FOR_THREADS = 2e-6, 4.0
+"""Seconds that a launch's limit grows by a thread, and the most of it, in times of the limit itself."""
 MAX_THREADS = 1024
 MAX_GRID = (2**31 - 1, 65535, 65535)
 Dim3 = tuple[int, int, int]
@@ -98,6 +101,11 @@ class GuardedLauncher:
         if lds_bytes < 0 or static_lds + lds_bytes > self._lds_limit:
             message = f"{static_lds} static + {lds_bytes} dynamic LDS bytes; the limit is {self._lds_limit}"
             raise refuse(message, lds_bytes=lds_bytes)
+
+    def _limit_us(self, grid: Dim3, block: Dim3) -> int:
+        """The processor time of a launch: threads cost time here although they compute little."""
+        threads = prod(grid) * prod(block)
+        return int(1e6 * (self._limit_s + min(threads * THREAD_S, MOST_FOR_THREADS * self._limit_s)))
 
     def _params(self, kernel: str, built: int, args: Sequence[Argument]) -> Sequence[KernelParam]:
         params = self._signatures[kernel].params

@@ -107,5 +107,5 @@ class CpuLauncher(GuardedLauncher):
             lds_kept=self.keep_lds,
             seed=self._seed,
             poison=0 if self._poison & NOISE else pattern(self._poison) * 0x0001000100010001,  # of LDS
-            limit_us=int(self._limit_s * 1e6),
+            limit_us=self._limit_us(grid, block),
         )

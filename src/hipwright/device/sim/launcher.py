@@ -120,7 +120,7 @@ class SimLauncher(GuardedLauncher):
             region=-1,
             seed=self._seed,
             poison=poison * 0x0001000100010001,
-            limit_us=int(self._limit_s * 1e6),
+            limit_us=self._limit_us(grid, block),
         )
 
 

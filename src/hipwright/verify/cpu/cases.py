@@ -24,6 +24,8 @@ from hipwright.verify.verification import OWN_FAMILIES, Verification, elements
 
 FULL_SECONDS = 4.0  # predicted kernel seconds above which the task's own shapes are skipped
 ADMITTED_SECONDS = 0.3  # predicted kernel seconds above which a chosen shape is not run
+CHECKED_OPERATIONS = 2e7  # of products a second in a checked build, where each access is
+MOST_LIMITS = 6  # times the usual limit that a launch may have for them
 CHECKED_SLOWDOWN = 10  # of the checked build, which alone runs in the fast gate
 
 Builds = Mapping[tuple[int, bool], Build]
@@ -132,6 +134,18 @@ class CpuCases(Verification):
             checked=checked,
             wave=wave or 64,
             limits=self.limits,
-            launch_limit_s=launch_limit_s or LAUNCH_LIMIT_S,
+            launch_limit_s=max(launch_limit_s or LAUNCH_LIMIT_S, self._launch_limit()),
             draws=self.oracle.side_effects.draws,
         )
+
+    def _launch_limit(self) -> float:
+        """Processor seconds of one launch at the planned shapes: more where these leave large products."""
+        given = self.oracle.handle.task.workloads[0]
+        derived = [p.workload for p in self.oracle.planned() if p.role != "full"]
+        share = max(map(_size, derived), default=1) / max(1, _size(given)) if derived else 1.0
+        operations = self.oracle.handle.operations(given.name) * share
+        return LAUNCH_LIMIT_S + min(operations / CHECKED_OPERATIONS, LAUNCH_LIMIT_S * MOST_LIMITS)
+
+
+def _size(workload: Workload) -> int:
+    return sum(prod(spec.shape) for spec in workload.specs)
