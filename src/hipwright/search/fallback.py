@@ -17,19 +17,7 @@ from hipwright.search.view import FALLBACK, SearchView, Trial
 
 NAMED, ROUNDS = 6, 3
 """Steps by evidence that names a kernel, and bisections, before all operators are given up."""
-PRODUCTS = (
-    "linear",
-    "mm",
-    "bmm",
-    "addmm",
-    "baddbmm",
-    "addbmm",
-    "matmul",
-    "conv",
-    "scaled_dot_product",
-    "einsum",
-    "dot",
-)
+PRODUCTS = ("linear", "mm", "bmm", "addmm", "baddbmm", "addbmm", "matmul", "conv", "scaled_dot_product", "einsum")
 """How the names of nodes begin that are sums of products over sizes of the task."""
 Explain = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """choices -> the engine's explanation of the program by them."""

@@ -50,6 +50,22 @@ class Party(ctypes.Structure):
     _fields_ = (("block", c_uint32 * 3), ("thread", c_uint32 * 3), ("access", c_uint32), ("line", c_uint32))
 
 
+OUTCOME_FIELDS = (
+    ("seed", c_uint64),
+    ("poison", c_uint64),
+    ("limit_us", c_uint64),
+    ("regions", c_void_p),
+    ("region_count", c_uint32),
+    ("status", c_uint32),
+    ("at", Party),
+    ("other", Party),
+    ("address", c_uint64),
+    ("bytes", c_uint32),
+    ("alignment", c_uint32),
+)
+"""What the launch records of every executor have in the same place: how a launch runs, and the access at fault."""
+
+
 class LaunchRecord(ctypes.Structure):
     """One launch and its outcome."""
 
@@ -65,17 +81,7 @@ class LaunchRecord(ctypes.Structure):
         ("loops", c_uint32),
         ("checked", c_uint32),
         ("lds_kept", c_uint32),
-        ("seed", c_uint64),
-        ("poison", c_uint64),
-        ("limit_us", c_uint64),
-        ("regions", c_void_p),
-        ("region_count", c_uint32),
-        ("status", c_uint32),
-        ("at", Party),
-        ("other", Party),
-        ("address", c_uint64),
-        ("bytes", c_uint32),
-        ("alignment", c_uint32),
+        *OUTCOME_FIELDS,
         ("unused", c_uint32),
         ("region", c_int32),
         ("counts", c_uint64 * len(COUNTS)),

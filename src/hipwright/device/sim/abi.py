@@ -5,11 +5,10 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_char, c_int32, c_uint32, c_uint64, c_void_p
 
-from hipwright.device.cpu.abi import COUNTS, Party
-from hipwright.device.cpu.abi import STATUS as CPU_STATUS
+from hipwright.device.cpu.abi import COUNTS, OUTCOME_FIELDS
 
-STATUS = CPU_STATUS
 UNSUPPORTED = 7
+"""A status beside those of `device.cpu.abi.STATUS`."""
 DISPATCH_BYTES = 64
 """The dispatch packet, which lies behind the arguments."""
 
@@ -39,17 +38,7 @@ class SimulatedLaunch(ctypes.Structure):
         ("lds_dynamic", c_uint32),
         ("lds_kept", c_uint32),
         ("checked", c_uint32),
-        ("seed", c_uint64),
-        ("poison", c_uint64),
-        ("limit_us", c_uint64),
-        ("regions", c_void_p),
-        ("region_count", c_uint32),
-        ("status", c_uint32),
-        ("at", Party),
-        ("other", Party),
-        ("address", c_uint64),
-        ("bytes", c_uint32),
-        ("alignment", c_uint32),
+        *OUTCOME_FIELDS,
         ("region", c_int32),
         ("unused", c_uint32),
         ("counts", c_uint64 * len(COUNTS)),
