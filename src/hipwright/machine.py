@@ -158,8 +158,9 @@ def machine(
 
 
 _CPU_COPIES = 18
-"""Bytes that a verification on the cpu target takes at the most for each byte of parameters: four linear layers of 8192 x
-8192 (1.07 GB) took 19.1 GB in all processes together, by `free`, beside what the machine held before."""
+"""Bytes that a verification on the cpu target takes at the most for each byte of parameters: four linear layers of
+8192 x 8192 (1.07 GB) took 19.1 GB in all processes together, by `free`, beside what the machine held before.
+"""
 
 
 def _check_memory(parameter_bytes: int) -> None:
