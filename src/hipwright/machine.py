@@ -93,7 +93,7 @@ class Machine:
         from hipwright.verify.gpu.reference import open_reference
 
         if gpus and CPU.name not in self.targets:
-            handle.delegate(HeldReference(lambda: next(iter(gpus.values())).reference), ON_GPU)
+            handle.delegate(HeldReference(lambda: next(iter(gpus.values())).open_holding()), ON_GPU)
         elif CPU.name in self.targets:
             _check_memory(handle.parameter_bytes)
             own = stack.enter_context(open_reference(handle, self.host, "cpu"))

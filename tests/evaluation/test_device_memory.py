@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hipwright.errors import DeviceError
-from hipwright.evaluation.gpu.memory import PASSES, DeviceMemory, estimated_bytes, learn, learnt_bytes
+from hipwright.evaluation.gpu.memory import PASSES, DeviceMemory, estimated, learn, learnt_bytes
 from hipwright.evaluation.gpu.room import TaskRoom
 from hipwright.records import TensorSpec, Verdict, Workload
 from hipwright.task import Outline
@@ -81,6 +81,52 @@ def test_a_large_task_is_passed_by_a_few_small_ones_and_no_more() -> None:
     assert order[PASSES:] == ["large", "late"]
 
 
+def test_spare_memory_is_waited_for_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = DeviceMemory(int(100 / 0.95) + 1)
+    one, other = memory.reserve(30), memory.reserve(50)
+    paused: list[int] = []
+    with one.spare(20, lambda: paused.append(1)) as more:
+        assert more == 20 and len(paused) == 1
+        entered: list[int] = []
+        late = threading.Thread(target=lambda: entered.append(memory.reserve(20).need), daemon=True)
+        late.start()
+        late.join(0.1)
+        assert not entered  # lent
+    late.join(5)
+    assert entered == [20]
+    threading.Timer(0.2, other.leave).start()
+    with one.spare(40, lambda: paused.append(1)) as more:
+        assert more == 40 and len(paused) > 2
+    monkeypatch.setattr("hipwright.evaluation.gpu.memory.SPARE_S", 0.1)
+    with one.spare(1000, lambda: None) as more:
+        assert more == 50  # what there is
+    assert memory._inside[one] == 30
+
+
+def test_who_waits_for_spare_memory_comes_before_newcomers() -> None:
+    memory = DeviceMemory(int(100 / 0.95) + 1)
+    one, other = memory.reserve(30), memory.reserve(50)
+    order: list[str] = []
+
+    def borrow() -> None:
+        with one.spare(60, lambda: None):
+            order.append("spare")
+
+    def enter() -> None:
+        memory.reserve(20)
+        order.append("new")
+
+    threads = [threading.Thread(target=work, daemon=True) for work in (borrow, enter)]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.1)
+    assert not order
+    other.leave()
+    for thread in threads:
+        thread.join(5)
+    assert order == ["spare", "new"]
+
+
 def test_an_estimate_grows_with_inputs_and_parameters() -> None:
     def outline(rows: int, columns: int) -> Outline:
         def spec(*shape: int) -> TensorSpec:
@@ -91,7 +137,7 @@ def test_an_estimate_grows_with_inputs_and_parameters() -> None:
         state = {"params": {"w": w}, "buffers": {}}
         return Outline(Workload(name="given"), "meta", [op], [x], state, (y,))
 
-    small, tall, wide = (estimated_bytes(outline(*sizes)) for sizes in ((128, 128), (1 << 20, 1024), (128, 16384)))
+    small, tall, wide = (estimated(outline(*sizes)).total for sizes in ((128, 128), (1 << 20, 1024), (128, 16384)))
     assert small < 5 * GB < tall and tall > 2 * 8 * GB and wide > small + 4 * GB
 
 

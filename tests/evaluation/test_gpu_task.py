@@ -43,8 +43,8 @@ class Processor(GpuContext):
     def candidates(self, zygote: Zygote | None = None, profile: Any = "gpu") -> CandidateWorker:
         return CandidateWorker(zygote or self.workers, "cpu", "cpu", self.cache)
 
-    def reference(self, handle: TaskHandle) -> DeviceReference:
-        return open_reference(handle, self.hosts, "cpu")
+    def reference(self, handle: TaskHandle, share: Any = lambda: 0) -> DeviceReference:
+        return open_reference(handle, self.hosts, "cpu", share=share)
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +214,7 @@ def test_a_tasks_processes_start_in_the_background(bench: Evaluator) -> None:
         task.begin()
         reference = task.reference
         assert task.reference is reference and reference.info["name"]
-        task._starting.join()  # type: ignore[union-attr]
+        task._started()
         session = task.worker.session
         assert session is not None and session.alive
     assert not session.alive

@@ -38,3 +38,63 @@ def test_a_timing_is_not_starved_by_newcomers():
     for thread in [first, timer, *late]:
         thread.join()
     assert order[:2] == [0, "timing"]
+
+
+def test_a_timing_goes_between_two_calls_of_work_that_gives_way():
+    lock, order, go = TimingLock(), [], threading.Event()
+
+    def verification(gives_way):
+        with lock.shared(gives_way=gives_way):
+            order.append("begun")
+            go.wait(10)
+            lock.give_way()
+            order.append("ended")
+
+    for gives_way, wanted in ((True, ["begun", "timing", "ended"]), (False, ["begun", "ended", "timing"])):
+        order.clear()
+        go.clear()
+        threads = [threading.Thread(target=verification, args=(gives_way,))]
+        threads[0].start()
+        until(lambda: order == ["begun"])
+
+        def timing():
+            with lock.exclusive():
+                order.append("timing")
+
+        threads.append(threading.Thread(target=timing))
+        threads[1].start()
+        until(lambda: lock._waiting == 1)
+        go.set()
+        for thread in threads:
+            thread.join(10)
+        assert order == wanted
+
+
+def test_work_that_gave_way_is_inside_again():
+    """No second timing starts while the work goes on, also where several wait."""
+    lock, inside, go = TimingLock(), [0], threading.Event()
+    wrong = []
+
+    def verification():
+        with lock.shared(gives_way=True):
+            go.wait(10)
+            for _ in range(200):
+                lock.give_way()
+                inside[0] += 1
+                time.sleep(0.0002)
+                inside[0] -= 1
+
+    def timing():
+        for _ in range(20):
+            with lock.exclusive():
+                wrong.extend([1] * (inside[0] != 0))
+
+    threads = [threading.Thread(target=verification), *(threading.Thread(target=timing) for _ in range(3))]
+    for thread in threads:
+        thread.start()
+    go.set()
+    for thread in threads:
+        thread.join(30)
+    assert not wrong
+    with lock.exclusive():
+        assert lock._inside == 0

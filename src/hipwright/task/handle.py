@@ -171,6 +171,11 @@ class TaskHandle:
         if self.parameter_bytes >= from_.bytes or longest >= from_.operations:
             self._elsewhere, self.slow = elsewhere, from_.slow
 
+    @property
+    def delegated(self) -> bool:
+        """Whether states are made, and the reference runs, elsewhere."""
+        return self._elsewhere is not None
+
     def init_inputs(self, seed: int) -> list[Any]:
         """The arguments that Model is constructed with. Raises TaskError where they are more than plain values."""
         found: list[Any] = self._ask("init_inputs", {"seed": seed})[0]["arguments"]

@@ -59,8 +59,8 @@ class ProcessorGpu(GpuContext):
     def candidates(self, zygote: Zygote | None = None, profile: Any = "gpu") -> CandidateWorker:
         return CandidateWorker(zygote or self.workers, "cpu", "cpu", self.cache, fresh=False)  # as on a GPU
 
-    def reference(self, handle: TaskHandle) -> DeviceReference:
-        return open_reference(handle, self.shared or self.hosts, "cpu")
+    def reference(self, handle: TaskHandle, share: Any = lambda: 0) -> DeviceReference:
+        return open_reference(handle, self.shared or self.hosts, "cpu", share=share)
 
 
 @contextmanager

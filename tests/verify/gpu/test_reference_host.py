@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,28 @@ def test_little_memory_gives_parts_and_then_the_baseline_itself(
     assert reference.inputs("given", 5).digests() == before  # inputs that were nudged in place are drawn again
     to_torch(outputs)[300, 200] *= 1.01
     assert reference.compare(info, specs(got), stream(got)).where == (300, 200)
+
+
+@pytest.mark.parametrize("spare", [0, INPUT_BYTES * 64])
+def test_beside_other_tasks_a_reference_asks_for_spare_memory(
+    reference_zygote: Zygote, tasks: Tasks, tmp_path: Path, spare: int
+) -> None:
+    """Where rows depend on each other, float64 runs in spare memory; without it, the task is tried again alone."""
+    path = tmp_path / "mixing.py"
+    path.write_text(ROWS.format("torch.softmax(x, 0)"))
+    handle, asked, share = tasks.handle(path), [], INPUT_BYTES * 8
+
+    @contextmanager
+    def lent(wanted: int) -> Iterator[int]:
+        asked.append(wanted)
+        yield min(spare, wanted)
+
+    with open_reference(handle, reference_zygote, "cpu", share=lambda: share) as reference:
+        reference.spare, reference.crowded = lent, lambda: True
+        state = handle.init_state(0)
+        with nullcontext() if spare else pytest.raises(Crowded):
+            assert reference.expect("given", 5, state, STRICT).reference == "float64"
+        assert len(asked) == 1 and asked[0] > INPUT_BYTES
 
 
 def test_parts_and_whole_agree(open_on_cpu, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -63,19 +63,28 @@ class GpuContext:
         """A new candidate worker; it starts with its first program."""
         limit = int(CANDIDATES * self.memory_bytes)
         return CandidateWorker(
-            zygote or self.workers, TORCH_GPU_0, self.target.name, self.cache, memory_limit_bytes=limit, profile=profile
+            zygote or self.workers,
+            TORCH_GPU_0,
+            self.target.name,
+            self.cache,
+            memory_limit_bytes=limit,
+            profile=profile,
+            give_way=self.timing_lock.give_way,
         )
 
-    def reference(self, handle: TaskHandle) -> DeviceReference:
-        """A process that runs the task's own code on this GPU."""
+    def reference(self, handle: TaskHandle, share: Callable[[], int] = lambda: 0) -> DeviceReference:
+        """A process that runs the task's own code on this GPU. share(): bytes that it may keep there; 0 for all."""
         limit = int(REFERENCES * self.memory_bytes)
-        return open_reference(
+        found = open_reference(
             handle,
             self.shared or self.hosts,
             TORCH_GPU_0,
             memory_limit_bytes=limit,
             last_level_bytes=last_level_bytes(self.architecture),
+            share=share,
         )
+        found.give_way = self.timing_lock.give_way
+        return found
 
     @contextmanager
     def host_code_worker(self, profile: Literal["gpu", "tools"] = "gpu") -> Iterator[CandidateWorker]:

@@ -10,8 +10,10 @@ import contextlib
 import json
 import os
 import threading
+import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +23,20 @@ from hipwright.records import TensorSpec
 from hipwright.task import Outline
 from hipwright.tensors import leaves
 
-PROCESSES_BYTES = 3 << 30
-"""Of the two processes of a task beside its tensors: contexts, libraries' workspaces, memory that torch keeps."""
+PROCESSES_BYTES = 7 << 29
+"""Of the three processes of a task beside its tensors: contexts, libraries' workspaces, memory that torch keeps."""
 ROTATED_BYTES = 1 << 30
 """Of inputs that rotate, in each of the two."""
 USABLE = 0.95
 """Of the device's memory."""
+EXACT_BYTES = 6 << 30
+"""Of a float64 reference at once, at the most; beyond, it takes what nobody has reserved, or runs in parts."""
 MULTIPLE = 4
 """A candidate that takes more than this many times the reference's memory, alone on the device, is at fault."""
 LEARNT = 1.15
 """Times what a task took before."""
+SPARE_S = 20.0
+"""The longest that a task waits for memory that nobody has reserved."""
 PASSES = 8
 """Tasks that may pass one that waits for more memory than they need."""
 
@@ -43,6 +49,7 @@ class DeviceMemory:
         self._changed = threading.Condition()
         self._inside: dict[Reservation, int] = {}
         self._queue: deque[Reservation] = deque()
+        self._borrowing = 0  # tasks that wait for spare memory
 
     def reserve(self, need: int) -> Reservation:
         """Waits until so much is left, or nobody else is inside; a need above the total is the total.
@@ -71,10 +78,44 @@ class DeviceMemory:
     def _is_turn_of(self, one: Reservation) -> bool:
         before = self._queue.index(one)
         waiting = (self._queue[place] for place in range(before))
-        return self._fits(one.need) and all(other.passed < PASSES for other in waiting)
+        fits = self._fits(one.need) and not (self._borrowing and self._inside)
+        return fits and all(other.passed < PASSES for other in waiting)
 
     def _fits(self, need: int) -> bool:
         return not self._inside or sum(self._inside.values()) + need <= self.total
+
+    @contextlib.contextmanager
+    def spare(self, one: Reservation, wanted: int, pause: Callable[[], None]) -> Iterator[int]:
+        """Up to `wanted` bytes that nobody has reserved, for this task until the block ends.
+
+        Waits up to SPARE_S for others to end, `pause` called again and again meanwhile, then gives what there is. Tasks
+        that wait to get in come after it.
+        """
+        more, until = 0, time.monotonic() + SPARE_S
+        with self._changed:
+            self._borrowing += 1
+        try:
+            with WAITS.waiting():
+                while more < wanted:
+                    pause()
+                    with self._changed:
+                        left = self.total - sum(self._inside.values())
+                        if one in self._inside and (left >= wanted or time.monotonic() > until):
+                            more = min(max(left, 0), wanted)
+                            self._inside[one] += more
+                            break
+                        self._changed.wait(0.05)
+        finally:
+            with self._changed:
+                self._borrowing -= 1
+                self._changed.notify_all()
+        try:
+            yield more
+        finally:
+            with self._changed:
+                if one in self._inside:
+                    self._inside[one] -= more
+                self._changed.notify_all()
 
     def _leave(self, one: Reservation) -> None:
         with self._changed:
@@ -95,6 +136,10 @@ class Reservation:
         """Whether no other task fits beside it."""
         return self.need >= self._memory.total
 
+    def spare(self, wanted: int, pause: Callable[[], None]) -> contextlib.AbstractContextManager[int]:
+        """See `DeviceMemory.spare`."""
+        return self._memory.spare(self, wanted, pause)
+
     def become_alone(self) -> None:
         """Leaves, and comes back once nobody else is inside."""
         self.leave()
@@ -106,30 +151,49 @@ class Reservation:
         self._memory._leave(self)
 
 
-def estimated_bytes(outline: Outline) -> int:
-    """Bytes of device memory of a task's two processes, from specs alone.
+@dataclass(frozen=True)
+class TaskNeed:
+    """Bytes of device memory of a task's processes: the candidate's, the reference's, and that of held parameters."""
 
-    Each holds the rotating inputs and outputs, and what an operator makes beyond them. The reference holds parameters
-    as a template, in two baselines and for a verification, and inputs and outputs of a verification. Its float64 runs
-    take what is left, part by part; a task whose reference cannot be cut, and for which too little is left, is tried
-    again alone.
+    candidate: int
+    reference: int
+    holding: int
+
+    @property
+    def total(self) -> int:
+        """Of all, with what torch does not count."""
+        return PROCESSES_BYTES + self.candidate + self.reference + self.holding
+
+
+def estimated(outline: Outline) -> TaskNeed:
+    """The need of a task, from specs alone.
+
+    Candidate and reference each hold the rotating inputs and outputs, what an operator makes beyond them, and inputs
+    and outputs of a verification. The reference holds parameters as a template, in two baselines and for a
+    verification, and a float64 run up to EXACT_BYTES; the process of held parameters a template, a few states, and
+    models in the task's dtype and float64.
     """
 
     def size(specs: Any) -> int:
         return sum(tensor_bytes(leaf.to_dict()) for leaf in leaves(specs) if isinstance(leaf, TensorSpec))
 
-    inputs, outputs = size(outline.inputs), size(list(outline.outputs))
+    both = size(outline.inputs) + size(list(outline.outputs))
     state = size([outline.state["params"], outline.state["buffers"]])
     largest = max((sum(map(tensor_bytes, (*op["in"], *op["out"]))) for op in outline.ops), default=0)
-    rotated = max(inputs + outputs, min(ROTATED_BYTES, 8 * (inputs + outputs)))
-    made = max(0, largest - inputs - outputs)
-    return PROCESSES_BYTES + 2 * rotated + 6 * state + 2 * (inputs + outputs) + 3 * made
+    rotated = max(both, min(ROTATED_BYTES, 8 * both))
+    made = max(0, largest - both)
+    exact = min(4 * (both + made + state), EXACT_BYTES)
+    return TaskNeed(
+        candidate=rotated + 2 * state + both + made,
+        reference=rotated + 4 * state + both + 2 * made + exact,
+        holding=6 * state,
+    )
 
 
 def learnt_bytes(folder: Path, key: str, estimated: int) -> int:
     """The estimate, or what a task took before, with a margin: where that is less, or the estimate was too little.
 
-    A float64 reference takes what is left, so that a larger figure alone does not say that so much is needed.
+    A float64 reference takes what is spare, so that a larger figure alone does not say that so much is needed.
     """
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         known = json.loads(_file(folder, key).read_text())

@@ -66,8 +66,8 @@ class ProgramTiming(TimedTask):
             first = alone(settings=FULL)
         if not again or first.verdict is not None or first.timing is None:
             return first
-        at = self._renewed(self._measured("full"))
         with self._worker_lock:
+            at = self._renewed(self._measured("full"))
             if at.large:  # the device has no memory for large inputs in two workers
                 self.worker.close()
             return self._remeasured(first, program, build, outline, at)
@@ -87,7 +87,7 @@ class ProgramTiming(TimedTask):
         at = self._measured(gate)
         options = {**JUDGED, **(load_options or {})}
         with self._worker_lock, ExitStack() as stack:
-            with self.gpu.timing_lock.shared():
+            with self.gpu.timing_lock.shared(gives_way=True):
                 loaded = stack.enter_context(worker.load(program, build, at.state, load_options=options))
                 side = self._as_side(loaded, at, own_time=gate == "full" and not at.large)
                 wrong = self._wrong_at_timed_size(loaded, at) if gate == "fast" and not known else None
@@ -99,7 +99,7 @@ class ProgramTiming(TimedTask):
             if result.verdict is not None or gate == "fast" or at.large:
                 return self._with_notes(result, at)
             try:
-                with self.gpu.timing_lock.shared():
+                with self.gpu.timing_lock.shared(gives_way=True):
                     self._reveal_inputs(side, loaded, at)
             except Rejected as rejected:
                 return TimingResult(None, rejected.verdict)
@@ -162,9 +162,12 @@ class ProgramTiming(TimedTask):
         loaded.drop(run)
 
     def _renewed(self, at: TimingContext) -> TimingContext:
-        """The same timing on fresh inputs and another state. Compiled baselines stay, where the inputs fit."""
+        """The same timing on fresh inputs and another state. Compiled baselines stay, where the inputs fit.
+
+        Called with the worker's lock held: no other timing of this task needs its reference meanwhile.
+        """
         seed = secrets.randbits(31)
-        with self._opening, self.gpu.timing_lock.shared():
+        with self._opening, self.gpu.timing_lock.shared(gives_way=True):
             state = self.handle.init_state(seed)
             if renew_baselines(at.baselines, state, seed):
                 fresh = replace(at, state=state, seed=seed, set_name=set_name(seed, "full"), seen=AcceptedDigests())
@@ -182,7 +185,7 @@ class ProgramTiming(TimedTask):
         @contextmanager
         def fresh() -> Iterator[tuple[TimedSide, Sequence[TimedSide]]]:
             with self.gpu.candidates() as worker, ExitStack() as stack:
-                with self.gpu.timing_lock.shared():
+                with self.gpu.timing_lock.shared(gives_way=True):
                     loaded = stack.enter_context(worker.load(program, build, at.state, load_options=JUDGED))
                     side = self._as_side(loaded, at, own_time=not at.large)
                     self._prepare(side, at)

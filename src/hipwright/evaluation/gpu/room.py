@@ -11,7 +11,7 @@ from msgspec import structs
 
 from hipwright.errors import DeviceError, HipwrightError
 from hipwright.evaluation.gpu.context import GpuContext
-from hipwright.evaluation.gpu.memory import MULTIPLE, Reservation, estimated_bytes, figures, learn, learnt_bytes
+from hipwright.evaluation.gpu.memory import MULTIPLE, Reservation, TaskNeed, estimated, figures, learn, learnt_bytes
 from hipwright.measure.paired_timing import TimingResult
 from hipwright.records import Verdict
 from hipwright.task import TaskHandle
@@ -21,6 +21,8 @@ from hipwright.verify.gpu.reference import DeviceReference
 Found = TypeVar("Found", Verdict, TimingResult)
 CONTEXTS_BYTES = 3 << 30
 """Of the two processes, which torch does not count."""
+KEPT_BYTES = 1 << 29
+"""Of a process for draws and results of small shapes."""
 LEAST_BYTES = 1 << 30
 """A reference counts as taking so much, so that small tasks leave candidates room for a workspace."""
 
@@ -34,6 +36,7 @@ class TaskRoom:
     def __init__(self, gpu: GpuContext, handle: TaskHandle, close: Callable[[], None]) -> None:
         self._gpu, self._handle, self._close = gpu, handle, close
         self._reservation: Reservation | None = None
+        self._need: TaskNeed | None = None
         self._ran_out = False
 
     def enter(self) -> None:
@@ -42,24 +45,42 @@ class TaskRoom:
             return
         need = self._gpu.memory.total
         with contextlib.suppress(HipwrightError):  # a task that cannot be traced has the GPU alone
-            need = estimated_bytes(self._handle.outline(self._handle.task.workloads[0].name))
+            self._need = estimated(self._handle.outline(self._handle.task.workloads[0].name))
+            need = self._need.total
         need = learnt_bytes(self._gpu.cache.folder, self._handle.task.key, need)
         self._reservation = self._gpu.memory.reserve(need)
 
-    def learn(self, reference: DeviceReference | None, worker: CandidateWorker) -> None:
+    def learn(
+        self, reference: DeviceReference | None, holding: DeviceReference | None, worker: CandidateWorker
+    ) -> None:
         """Keeps what the processes have taken at the most, for the next time."""
-        if self._reservation is None:
+        if self._reservation is None or reference is None:
             return
         with contextlib.suppress(HipwrightError):
-            taken = [reference.taken() if reference is not None else 0, worker.memory()["reserved"]]
+            taken = [reference.taken(), worker.memory()["reserved"]]
+            held = holding.taken() if holding is not None else 0
             if all(taken):
-                learn(self._gpu.cache.folder, self._handle.task.key, sum(taken) + CONTEXTS_BYTES, ran_out=self._ran_out)
+                total = sum(taken) + held + CONTEXTS_BYTES
+                learn(self._gpu.cache.folder, self._handle.task.key, total, ran_out=self._ran_out)
 
     def leave(self) -> None:
         """Gives the memory back, once the processes have ended."""
         if self._reservation is not None:
             self._reservation.leave()
         self._reservation = None
+
+    def share(self, *, holding: bool = False) -> int:
+        """Bytes that the reference's process, or that of held parameters, may keep; 0 for all that there are."""
+        if self._reservation is None or self._reservation.alone or self._need is None:
+            return 0
+        more = max(0, self._reservation.need - self._need.total)  # by what it took before
+        return more + (self._need.holding if holding else self._need.reference) + KEPT_BYTES
+
+    def spare(self, wanted: int) -> contextlib.AbstractContextManager[int]:
+        """Up to `wanted` bytes beyond its share that a process may use until the block ends."""
+        if self._reservation is None:
+            return contextlib.nullcontext(0)
+        return self._reservation.spare(wanted, self._gpu.timing_lock.give_way)
 
     @property
     def crowded(self) -> bool:

@@ -38,29 +38,28 @@ class GpuTask(ProgramTiming):
 
     def __init__(self, gpu: GpuContext, handle: TaskHandle) -> None:
         super().__init__(gpu, handle)
-        self._starting: threading.Thread | None = None
+        self._starting: list[threading.Thread] = []
         self._room = TaskRoom(gpu, handle, self._close_processes)
 
     def __enter__(self) -> GpuTask:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._starting is not None:
-            self._starting.join()
-        self._room.learn(self._reference, self.worker)
+        self._started()
+        self._room.learn(self._reference, self._holding, self.worker)
         self._close_processes()
         self._room.leave()
 
     def _close_processes(self) -> None:
         """Ends the task's own processes; the next call starts them again."""
-        if self._starting is not None:
-            self._starting.join()
+        self._started()
         with self._worker_lock:
             self.worker.close()
             self._known.clear()
-            if self._reference is not None:
-                with self.gpu.timing_lock.shared():  # freeing memory would disturb a timing
-                    self._reference.close()
+            for process in (self._reference, self._holding):
+                if process is not None:
+                    with self.gpu.timing_lock.shared():  # freeing memory would disturb a timing
+                        process.close()
 
     def begin(self) -> None:
         """Starts the task's own processes and opens its baselines in the background; its graph is captured, and a
@@ -73,14 +72,25 @@ class GpuTask(ProgramTiming):
 
         def start() -> None:
             with suppress(HipwrightError):
-                with self.gpu.timing_lock.shared():
-                    self.worker.open()
-                    self._open_reference()
+                for open_ in (self.worker.open, self._open_reference):
+                    with self.gpu.timing_lock.shared():
+                        open_()
                 if not self.large:
                     self._measured("full")
 
-        self._starting = threading.Thread(target=start, name="GPU task", daemon=True)
-        self._starting.start()
+        def hold() -> None:
+            with suppress(HipwrightError), self.gpu.timing_lock.shared():
+                self.open_holding()
+
+        works = [start, hold] if self.handle.delegated and not self.large else [start]
+        self._starting = [threading.Thread(target=work, name="GPU task", daemon=True) for work in works]
+        for thread in self._starting:
+            thread.start()
+
+    def _started(self) -> None:
+        """Waits for what `begin` started."""
+        for thread in self._starting:
+            thread.join()
 
     @property
     def fingerprint(self) -> str:
@@ -118,7 +128,7 @@ class GpuTask(ProgramTiming):
         if worker is not None:
             with self.gpu.timing_lock.shared():
                 return verify_gpu(parsed, program, build, oracle, reference, worker, gate=gate)
-        with self._worker_lock, self.gpu.timing_lock.shared():
+        with self._worker_lock, self.gpu.timing_lock.shared(gives_way=True):
             return verify_gpu(parsed, program, build, oracle, reference, self.worker, gate=gate)
 
     def verify_own(

@@ -63,6 +63,7 @@ class TimedTask:
         self.gpu = gpu
         self.handle = handle
         self._reference: DeviceReference | None = None
+        self._holding: DeviceReference | None = None
         self._referring = threading.Lock()
 
     @property
@@ -70,12 +71,30 @@ class TimedTask:
         """The task's own code on the device, in a process that starts when it is first needed."""
         return self._open_reference()
 
+    def open_holding(self) -> DeviceReference:
+        """The process of parameters that are held on the device, and of the reference's runs on them.
+
+        One of its own, so that a verification does not wait until a baseline is compiled; the reference's for large
+        inputs, whose baselines are compiled afterwards.
+        """
+        if self.large:
+            return self.reference
+        with self._referring:
+            if self._holding is None:
+                self._holding = self._new_reference(holding=True)
+            return self._holding
+
     def _open_reference(self) -> DeviceReference:
         with self._referring:
             if self._reference is None:
-                self._reference = self.gpu.reference(self.handle)
-                self._reference.crowded = lambda: self._room.crowded
+                self._reference = self._new_reference()
             return self._reference
+
+    def _new_reference(self, *, holding: bool = False) -> DeviceReference:
+        made = self.gpu.reference(self.handle, lambda: self._room.share(holding=holding))
+        made.crowded = lambda: self._room.crowded
+        made.spare = self._room.spare
+        return made
 
     @cached_property
     def ceilings(self) -> Ceilings:

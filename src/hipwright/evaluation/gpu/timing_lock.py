@@ -21,20 +21,46 @@ class TimingLock:
         self._inside = 0
         self._timing = False
         self._waiting = 0
+        self._own = threading.local()
 
     @contextmanager
-    def shared(self) -> Iterator[None]:
-        """A context for work that may overlap with other such work but not with a timing."""
+    def shared(self, *, gives_way: bool = False) -> Iterator[None]:
+        """A context for work that may overlap with other such work but not with a timing.
+
+        gives_way: a timing that waits need not wait for all of it (`give_way`). Not for work that holds, between two
+        calls, a process that a timing may need.
+        """
         with self._changed:
-            with WAITS.waiting():
-                self._changed.wait_for(lambda: not self._timing and not self._waiting)
-            self._inside += 1
+            self._enter()
+        self._own.gives_way = gives_way
         try:
             yield
         finally:
+            self._own.gives_way = False
             with self._changed:
                 self._inside -= 1
                 self._changed.notify_all()
+
+    def give_way(self) -> None:
+        """Called between two calls of processes: lets the timings go first that wait for this thread's work.
+
+        Returns at once outside work that gives way.
+        """
+        if not self._waiting or not getattr(self._own, "gives_way", False):
+            return
+        with self._changed:
+            self._inside -= 1
+            self._changed.notify_all()
+            try:
+                self._enter()
+            except BaseException:
+                self._inside += 1  # which the block's end takes off
+                raise
+
+    def _enter(self) -> None:
+        with WAITS.waiting():
+            self._changed.wait_for(lambda: not self._timing and not self._waiting)
+        self._inside += 1
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

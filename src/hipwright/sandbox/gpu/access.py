@@ -66,6 +66,7 @@ class GpuAccess:
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             "CUDA_MODULE_LOADING": "LAZY",
             "CUDA_CACHE_PATH": "/tmp/cuda-cache",
+            "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # torch asks whether there is a GPU without starting the driver
             "TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor",
             "TORCHINDUCTOR_COMPILE_THREADS": "1",  # its worker processes would outlive a session
             "TRITON_CACHE_DIR": "/tmp/triton",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from hipwright.task.device.held_runs import HeldRuns
 from hipwright.task.device.inputs import Told, is_fault, key_of, phase, spec_of
 from hipwright.task.device.leaf import DeviceLeaf
 from hipwright.task.device.model import ModelCall
+from hipwright.task.device.parts import WantsMemory
 from hipwright.task.device.stream import Incoming
 from hipwright.tensors import Tree
 from hipwright.torchio import NAMES, map_torch
@@ -31,6 +33,8 @@ class Cases(HeldRuns):
     def run(self, header: dict[str, Any], bundle: Tree) -> Told:
         """Computes the expectation header["case"]; returns its leaves, and {"outputs", "buffers"} with specs for
         tensors.
+
+        header["may_ask"]: {"wanted": bytes beyond this process's share} where float64 fits neither whole nor in parts.
         """
         drawn = header["drawn"]
         args, self._current = self._inputs(drawn), header["case"]
@@ -44,7 +48,16 @@ class Cases(HeldRuns):
             room=self._room,
             spoil=lambda: self._drop(drawn),
         )
-        case = making.make(strict=header["strict"])
+        wanted = 0
+        try:
+            case = making.make(strict=header["strict"], may_ask=header.get("may_ask", False))
+        except WantsMemory as wants:
+            wanted = wants.bytes
+        if wanted:
+            del making, args
+            gc.collect()  # see `_make_room`
+            self._empty()
+            return {"wanted": wanted}, None
         outputs, buffers = case.tree
         tree = {"outputs": map_torch(outputs, spec_of), "buffers": map_torch(buffers, spec_of)}
         case.tree = None

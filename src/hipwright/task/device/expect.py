@@ -17,10 +17,18 @@ import torch
 
 from hipwright.digest import digest
 from hipwright.errors import TaskError
-from hipwright.targets import TORCH_GPU
 from hipwright.task.device.leaf import DeviceLeaf, find_gather, ties
-from hipwright.task.device.model import DeviceFile, ModelCall, memory, nudge, widened
-from hipwright.task.device.parts import Cut, LeafSink, cut, kept, leaf_of, same_rows
+from hipwright.task.device.model import (
+    DeviceFile,
+    ModelCall,
+    allocated_bytes,
+    give_back,
+    memory,
+    nudge,
+    peak_bytes,
+    widened,
+)
+from hipwright.task.device.parts import Cut, LeafSink, WantsMemory, cut, kept, leaf_of, same_rows
 from hipwright.task.host import state as states
 from hipwright.task.host.reference import RUN_SEED, named_leaves
 from hipwright.task.host.rounded_sums import RoundedSums
@@ -74,13 +82,14 @@ class Expecting:
         self._generator = torch.Generator(file.device).manual_seed(seed)
         self.notes: list[str] = []
 
-    def make(self, *, strict: bool) -> DeviceExpectation:
-        """The expectation. Raises TaskError where the native reference fails."""
+    def make(self, *, strict: bool, may_ask: bool = False) -> DeviceExpectation:
+        """The expectation. Raises TaskError where native fails; may_ask: or WantsMemory, where float64 fits nowhere."""
+        self._may_ask = may_ask
         model = self.file.model(self.state)
         before = {path: digest(tensor, 0) for path, tensor in self._buffers(model)}
-        held = _allocated(self.file.device)
+        held = allocated_bytes(self.file.device)
         self.native = ModelCall(self.file, model, self.args)
-        self._peak = _peak(self.file.device) - held
+        self._peak = peak_bytes(self.file.device) - held
         random = self.native.drew and self._differs()
         case = DeviceExpectation([], self.native.result, self.native.aliases(), random, self.native.mutated)
         case.seconds = self.native.seconds
@@ -122,6 +131,8 @@ class Expecting:
         for how, attempt in ways:
             if how == "parts" and unable:
                 continue
+            if how == "native" and self._may_ask and not unable:
+                raise WantsMemory(self._need() - self._room())
             try:
                 found = attempt(named)
             except (TaskError, torch.OutOfMemoryError) as error:
@@ -129,7 +140,7 @@ class Expecting:
                     raise
                 self._note(how, error)
                 found, unable = None, not _is_memory(error)
-            _give_back(self.file.device)
+            give_back(self.file.device)
             if found is not None:
                 case.leaves, label, moved = found
                 self._gathers(case.leaves)
@@ -332,19 +343,3 @@ def _is_memory(error: BaseException | None) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or (
         isinstance(error, TaskError) and isinstance(error.__cause__, torch.OutOfMemoryError)
     )
-
-
-def _allocated(device: torch.device) -> int:
-    if device.type != TORCH_GPU:
-        return 0
-    torch.cuda.reset_peak_memory_stats(device)
-    return int(torch.cuda.memory_allocated(device))
-
-
-def _peak(device: torch.device) -> int:
-    return int(torch.cuda.max_memory_allocated(device)) if device.type == TORCH_GPU else 0
-
-
-def _give_back(device: torch.device) -> None:
-    if device.type == TORCH_GPU:
-        torch.cuda.empty_cache()

@@ -26,6 +26,8 @@ from hipwright.torchio import from_torch, map_torch, to_torch
 
 KEPT_SHARE = 8
 """States, and models set to one, may each take this part of the memory of the device, or of the machine on the CPU."""
+SHARED_PARTS = 3
+"""Likewise of the share of a process beside other tasks."""
 
 
 class HeldRuns(Inputs):
@@ -83,6 +85,8 @@ class HeldRuns(Inputs):
     def _kept_bytes(self) -> int:
         if not self._gpu:
             return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // KEPT_SHARE
+        if self._share:
+            return self._share // SHARED_PARTS
         return (self._limit or int(torch.cuda.get_device_properties(self.device).total_memory)) // KEPT_SHARE
 
 

@@ -40,6 +40,7 @@ class Inputs:
         self.device = torch.device(init["device"])
         self._gpu = self.device.type == TORCH_GPU
         self._limit = int(init.get("memory_limit_bytes") or 0)
+        self._share = int(init.get("share_bytes") or 0)
         phase("running the file")
         self.file = self._guard(lambda: DeviceFile(init["name"], init["source"], self.device))
         self._draws: OrderedDict[str, list[Any]] = OrderedDict()
@@ -89,12 +90,12 @@ class Inputs:
 
     def _room(self) -> int:
         """Bytes that are available on the device."""
+        bounds = [bound for bound in (self._limit, self._share) if bound]
         if not self._gpu:
-            return self._limit or _NO_LIMIT
+            return min(bounds, default=_NO_LIMIT)
         self._empty()
         held, free = torch.cuda.memory_allocated(self.device), torch.cuda.mem_get_info(self.device)[0]
-        room = int(_SHARE * free)
-        return min(room, self._limit - held) if self._limit else room
+        return int(min([_SHARE * free, *(bound - held for bound in bounds)]))
 
     def _make_room(self, wanted: int, keep: str = "") -> None:
         """Frees what can be computed again, the oldest first, until `wanted` bytes are available: draws, then
@@ -111,6 +112,13 @@ class Inputs:
             if self._room() >= wanted:
                 return
             del self._cases[case]
+
+    def allow(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """Sets the bytes that this process may keep beside other tasks; frees what is above them and can be."""
+        self._share = int(header["bytes"])
+        self._make_room(0)
+        self._empty()
+        return {}, None
 
     # ---------------------------------------------------------------- inputs
 

@@ -250,6 +250,25 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+def allocated_bytes(device: torch.device) -> int:
+    """Of this process's tensors now; `peak_bytes` counts from here on. 0 on the CPU."""
+    if device.type != TORCH_GPU:
+        return 0
+    torch.cuda.reset_peak_memory_stats(device)
+    return int(torch.cuda.memory_allocated(device))
+
+
+def peak_bytes(device: torch.device) -> int:
+    """Of this process's tensors at the most."""
+    return int(torch.cuda.max_memory_allocated(device)) if device.type == TORCH_GPU else 0
+
+
+def give_back(device: torch.device) -> None:
+    """Returns to the device what torch only keeps."""
+    if device.type == TORCH_GPU:
+        torch.cuda.empty_cache()
+
+
 def _generators(device: torch.device) -> tuple[Any, ...]:
     numpy_state: Any = np.random.get_state(legacy=True)
     own = torch.cuda.get_rng_state(device).numpy().tobytes() if device.type == TORCH_GPU else b""

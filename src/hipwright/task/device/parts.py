@@ -17,6 +17,17 @@ COMPACT = 1 << 24  # elements above which a leaf is stored in the compact form
 # relative rms by which a part may differ from the whole, in units in the last place: less than any budget
 _SAME = {torch.float64: 8.0, torch.float32: 8.0, torch.float16: 2.0, torch.bfloat16: 2.0}
 
+MARGIN = 1 << 28
+"""Bytes of device memory beyond what a run seems to need."""
+
+
+class WantsMemory(Exception):
+    """A float64 run needs about `bytes` more device memory than may be used, at once and in parts."""
+
+    def __init__(self, missing: int) -> None:
+        self.bytes = max(missing, 0) + MARGIN
+        super().__init__(f"{self.bytes} bytes of device memory are missing")
+
 
 class LeafSink:
     """Collects one leaf's expectation, part by part."""

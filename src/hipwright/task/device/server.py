@@ -28,7 +28,8 @@ _CPU_CACHE = 32 << 20  # assumed where the device does not report it
 
 class DeviceHost(Cases):
     """Service of the sandbox. init: {"name", "source", "device": "cuda:0" or "cpu", "memory_limit_bytes": 0 = free,
-    "last_level_bytes": of the architecture's last cache, 0 = as torch says}.
+    "share_bytes": that it may keep beside other tasks, 0 = all, "last_level_bytes": of the architecture's last cache,
+    0 = as torch says}.
 
     Methods take and return (header, bundle) as the sandbox has it; `verify.gpu.reference` documents them.
     """

@@ -41,7 +41,7 @@ from hipwright.torchio import map_torch, tree_from_torch
 # limits of runs on values where a run on shapes alone would suffice or was impossible
 _REAL_ELEMENTS = 1 << 24  # of inputs and parameters
 _REAL_OPERATIONS = 1 << 33  # of products and convolutions: a fraction of a second
-_COSTLY = 1 << 22  # elements of inputs above which other shapes are drawn directly, not sliced
+_COSTLY = 1 << 18  # elements of inputs above which other shapes are drawn directly, not sliced
 _INDEX_DRAWS = 6
 _SMALL = 1 << 16  # elements of a workload that replaces one too large to run
 

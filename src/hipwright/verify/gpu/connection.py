@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import threading
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -60,7 +60,7 @@ class WorkerConnection:
     built for; builds of the host target run on device "cpu". limit_s: wall seconds of one call of a candidate (None: as
     the driver needs). memory_limit_bytes: device memory that candidates may use, 0 for a GPU's usual share
     (verify.gpu.subjects.SHARE). Host code of candidates (the driver "cpu", ModelNew files) gets a process for each
-    program; fresh=False keeps one all the same.
+    program; fresh=False keeps one all the same. give_way(): is called before each call.
     """
 
     zygote: Zygote
@@ -76,6 +76,7 @@ class WorkerConnection:
     recycled: int = 0  # processes that were replaced after a fault
     standby: Standby | None = None  # where new processes come from, if they are started ahead
     canary: Canary | None = None  # decides whether a late call is extended
+    give_way: Callable[[], None] = field(default=lambda: None, repr=False)
     _session: Session | None = field(default=None, repr=False)
     _bridge: Bridge | None = field(default=None, repr=False)
     _program: str = ""
@@ -205,6 +206,7 @@ class WorkerConnection:
 
         Raises GuardFailed, Rejected, or infrastructure errors; ends a broken process.
         """
+        self.give_way()
         with self._lock:
             if self._session is None:
                 raise WorkerError("the candidate's process has been replaced")

@@ -8,7 +8,7 @@ budgets and compares on the device; the numbers that define a budget come from `
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -49,17 +49,19 @@ def open_reference(
     limits: Limits = LIMITS,
     memory_limit_bytes: int = 0,
     last_level_bytes: int = 0,
+    share: Callable[[], int] = lambda: 0,
 ) -> DeviceReference:
     """Starts the host of `handle`'s task on `device` ("cuda:0", "cpu"), in a zygote that runs no candidates or in a
     process shared with tasks that it trusts.
 
     limits.wall_s bounds each call. memory_limit_bytes: device memory the host may fill; 0 for 90 % of what is free when
     it is needed. last_level_bytes: of the architecture's last cache, which torch does not report on every device (the
-    Infinity Cache); 0 where it is not known.
+    Infinity Cache); 0 where it is not known. share(): bytes of device memory that the host may keep beside other tasks,
+    asked when it starts; 0 for all.
     Raises TaskError where the file's code fails, DeviceError where the device does.
     """
     bounds = {"memory_limit_bytes": memory_limit_bytes, "last_level_bytes": last_level_bytes}
-    return DeviceReference(handle, zygote, device, limits, bounds)
+    return DeviceReference(handle, zygote, device, limits, bounds, share)
 
 
 class DeviceReference(DeviceProcess):
@@ -76,9 +78,10 @@ class DeviceReference(DeviceProcess):
         device: str,
         limits: Limits,
         bounds: Mapping[str, int],
+        share: Callable[[], int] = lambda: 0,
     ) -> None:
         init = {"name": f"{handle.task.name}.py", "source": handle.task.source, "device": device, **bounds}
-        super().__init__(zygote, init, limits)
+        super().__init__(zygote, init, limits, share)
         self.handle = handle
         self._ids = itertools.count(1)
         self._known: dict[tuple[Any, ...], Any] = {}
@@ -162,9 +165,20 @@ class DeviceReference(DeviceProcess):
             return self._expected[key]
 
     def _make(self, drawn: InputSetId, state: Tree, policy: TolerancePolicy) -> ExpectationInfo:
+        found = self._made(drawn, state, policy, may_ask=self.share() > 0)
+        if isinstance(found, int):
+            with self.with_spare(found):
+                found = self._made(drawn, state, policy, may_ask=False)
+        assert isinstance(found, ExpectationInfo)
+        return found
+
+    def _made(self, drawn: InputSetId, state: Tree, policy: TolerancePolicy, *, may_ask: bool) -> ExpectationInfo | int:
+        """An expectation; may_ask: or the bytes beyond its share that a float64 run needs."""
         case, strict = next(self._ids), policy.mode == "strict"
         header = {"case": case, "drawn": self.header(drawn), "state": self._state(state), "strict": strict}
-        reply, tree = self.ask("run", header)
+        reply, tree = self.ask("run", {**header, "may_ask": may_ask})
+        if "wanted" in reply:
+            return int(reply["wanted"])
         if reply["short"] and self.crowded():
             raise Crowded(DeviceError("too little for the float64 reference", evidence={"out_of_memory": {}}))
         arguments = self.ask_once("arguments", drawn)[1]
@@ -306,7 +320,7 @@ class DeviceReference(DeviceProcess):
             if number not in self._sent:
                 table = held(state)
                 rest = state if table is None else {**state, "params": {}}
-                self.ask("state", {"state": number, "held": table and table.recipe}, rest)
+                self.ask("state", {"state": number, "held": None if table is None else table.recipe}, rest)
                 self._sent.add(number)
             return number
 

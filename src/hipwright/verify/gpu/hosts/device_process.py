@@ -6,7 +6,8 @@ Does not import torch.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -34,9 +35,17 @@ class DeviceProcess:
 
     init: of `task.device.server.DeviceHost`. generation: counts the sessions; what one held is gone with it. crowded():
     whether other tasks share the device, so that a want of memory is nobody's fault: then it raises Crowded.
+    give_way(): is called before each request, outside the process's lock. share(): bytes of device memory that the
+    process may keep, 0 for all; spare(wanted): bytes beyond them that it may use until the block ends.
     """
 
-    def __init__(self, zygote: Zygote | SharedHosts, init: dict[str, Any], limits: Limits) -> None:
+    def __init__(
+        self,
+        zygote: Zygote | SharedHosts,
+        init: dict[str, Any],
+        limits: Limits,
+        share: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.device = str(init["device"])
         self.generation = 0
         self._zygote, self._init, self._limits = zygote, init, limits
@@ -44,6 +53,9 @@ class DeviceProcess:
         self._lock = threading.RLock()
         self._done_bridges: list[int] = []
         self.crowded: Callable[[], bool] = lambda: False
+        self.give_way: Callable[[], None] = lambda: None
+        self.share = share
+        self.spare: Callable[[int], AbstractContextManager[int]] = lambda wanted: nullcontext(0)
 
     def __enter__(self) -> Self:
         return self
@@ -65,8 +77,22 @@ class DeviceProcess:
         if self._session is None or not self._session.alive:
             self.started_again()
             self.generation += 1
-            self._session = self._zygote.session(_SERVICE, self._init, limits=self._limits)
+            init = {**self._init, "share_bytes": self.share()}
+            self._session = self._zygote.session(_SERVICE, init, limits=self._limits)
         return self._session
+
+    @contextmanager
+    def with_spare(self, wanted: int) -> Iterator[None]:
+        """A context in which the process may use up to so many bytes that nobody has reserved."""
+        share = self.share()
+        with self.spare(wanted) as more:
+            self.ask("allow", {"bytes": share and share + more}, json_only=True)
+            try:
+                yield
+            finally:
+                if self._session is not None and self._session.alive:
+                    with suppress(HipwrightError):
+                        self.ask("allow", {"bytes": share}, json_only=True)
 
     def map_bridge(self, number: int, nbytes: int, fd: int) -> bool:
         """See `bridge.parent.BridgedHost`."""
@@ -91,6 +117,7 @@ class DeviceProcess:
 
         json_only: without tensors; give: with a file descriptor.
         """
+        self.give_way()
         with self._lock:
             try:
                 session = self._alive()
