@@ -6,6 +6,7 @@ The speeds mean nothing; the tests check that the methods work together and that
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +19,7 @@ from hipwright.evaluation.gpu.context import GpuContext
 from hipwright.evaluation.gpu.task import GpuTask
 from hipwright.evaluation.score import BatchScorer
 from hipwright.evaluation.stages import EvaluationState
+from hipwright.held import HeldFrom, held
 from hipwright.program import parse
 from hipwright.records import Build, Program
 from hipwright.sandbox import Zygote
@@ -26,7 +28,8 @@ from hipwright.task import TaskHandle, open_task
 from hipwright.toolchain.cpu import build as cpu
 from hipwright.verify import Oracle
 from hipwright.verify.gpu.client import CandidateWorker
-from hipwright.verify.gpu.connection import GPU_WORKER
+from hipwright.verify.gpu.connection import GPU_WORKER, WorkerConnection
+from hipwright.verify.gpu.hosts.held_reference import HeldReference
 from hipwright.verify.gpu.reference import DeviceReference, open_reference
 from tests import warm
 
@@ -98,6 +101,47 @@ def test_timing_is_alone(bench: Evaluator) -> None:
         later = pool.submit(lambda: (bench.evaluate(program("row_sum_wave"), timed=False), inside.set()))
         assert not inside.wait(1.0)
     assert later.result()[0].passed
+
+
+def test_a_timing_does_not_wait_for_a_whole_verification(bench: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, call, ended = bench.gpus["cuda"].gpu.timing_lock, WorkerConnection.call, threading.Event()
+    monkeypatch.setattr(bench.gpus["cuda"].worker, "give_way", lock.give_way)
+    calls: list[str] = []
+
+    def slow(self: WorkerConnection, method: str, *given: Any, **named: Any) -> Any:
+        calls.append(method)
+        time.sleep(0.1)
+        return call(self, method, *given, **named)
+
+    monkeypatch.setattr(WorkerConnection, "call", slow)
+    with ThreadPoolExecutor(1) as pool:
+        later = pool.submit(lambda: (bench.evaluate(program("row_sum_wave"), timed=False), ended.set()))
+        until = time.monotonic() + 60
+        while not calls and time.monotonic() < until:
+            time.sleep(0.01)
+        with lock.exclusive():
+            assert not ended.is_set()
+            known = len(calls)
+            time.sleep(0.5)
+            assert len(calls) <= known + 1  # one was about to begin
+        assert later.result()[0].passed and len(calls) > known + 3
+
+
+def test_held_parameters_have_a_process_that_no_baseline_blocks(
+    bench: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = bench.gpus["cuda"]
+    with warm.host() as host, open_task(CORPUS / "tasks/layer_norm.py", host) as handle:
+        with GpuTask(own.gpu, handle) as task:
+            handle.delegate(HeldReference(task.open_holding), HeldFrom(0, 0.0))
+            task.begin()
+            assert held(handle.init_state(0)) is not None
+            holding = task.open_holding()
+            assert holding is not task.reference and holding._session is not None
+        assert holding._session is None
+        with GpuTask(own.gpu, handle) as task:
+            monkeypatch.setattr(task, "large", True)
+            assert task.open_holding() is task.reference
 
 
 def test_score_mode_agrees_and_keeps_the_order(bench: Evaluator) -> None:

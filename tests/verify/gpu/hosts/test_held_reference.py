@@ -13,6 +13,7 @@ import pytest
 
 from hipwright.errors import TaskError
 from hipwright.held import HeldFrom, HeldTable, HeldTensor, held
+from hipwright.records import TolerancePolicy
 from hipwright.sandbox import Zygote
 from hipwright.task import TaskHandle, open_task
 from hipwright.tensors import HostTensor, map_tensors, read_bundle, tensor_leaves, write_bundle
@@ -202,3 +203,13 @@ def test_programs_are_judged_as_ever(
     verdict = verdict_of(text_of(kind, name), oracle, worker, reference=reference)
     assert verdict.status == status, verdict.message
     assert held(oracle.state) is not None
+
+
+@pytest.mark.parametrize("task", [PRODUCT, TIED], ids=["no parameters", "parameters"])
+def test_an_expectation_at_the_own_shape_is_made_on_every_held_state(task: str, held_task: Held) -> None:
+    """Both requests that send a state's recipe, "held_run" and "state", take one without parameters too."""
+    handle, reference = held_task(task)
+    state = handle.init_state(11)
+    assert held(state) is not None
+    info = reference.expect("given", 11, state, TolerancePolicy())
+    assert info.counts and info.reference == "float64"
