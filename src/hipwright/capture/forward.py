@@ -26,6 +26,7 @@ from hipwright.capture.graph import Graph, Input, Mutation, Node
 from hipwright.capture.joint import trace
 from hipwright.capture.long_graphs import LONG, needs_no_decomposition
 from hipwright.capture.plain_attributes import attributes_as_buffers
+from hipwright.capture.raising_checks import raising_checks_pass
 from hipwright.capture.random_operators import draws_numbers, layout_guards, without_certain_draws
 from hipwright.capture.recurrent_shapes import steps_unwalked
 from hipwright.capture.time_limit import SECONDS, TraceTooLong, within
@@ -54,9 +55,9 @@ def capture(model: torch.nn.Module, args: Sequence[Any], *, long: int | None = N
         marked, dynamic = attempts[0]
         given = _unmarked(marked)
         try:
-            if below:
-                return trace(model, args, names, dynamic).to_dict()
-            with within(SECONDS if dynamic and free is None else 0):
+            with raising_checks_pass(), within(SECONDS if dynamic and free is None and not below else 0):
+                if below:
+                    return trace(model, args, names, dynamic).to_dict()
                 exported = _export(model, given, free if dynamic else 0, LONG if long is None else long)
             return _Exported(exported, names, args, dynamic).graph().to_dict()
         except TraceTooLong:
