@@ -1,29 +1,42 @@
-"""Shapes of operators that torch cannot trace although their results have a fixed one. Imports torch."""
+"""Operators that torch cannot trace although their results have fixed shapes. Imports torch."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch._subclasses import fake_impls
 
-aten = torch.ops.aten
+from hipwright.program.lower.unshaped import UNSHAPED
 
 
-def _ctc_loss(mode: Any, func: Any, log_probs: Any, targets: Any, *rest: Any, **options: Any) -> tuple[Any, Any]:
-    """Losses, one a sequence, and log_alpha, whose last size is that of the longest target.
+@contextmanager
+def lengths_as_tensors() -> Iterator[None]:
+    """A context in which torch.ctc_loss takes lengths that are lists as tensors: its means read those of lists."""
+    usual = torch.ctc_loss
 
-    Only the size of log_alpha depends on values, and only the gradient reads it: the longest that fits stands for it.
-    """
-    time, batch = (log_probs.shape[0], log_probs.shape[1] if log_probs.dim() == 3 else 1)
-    with mode:
-        return log_probs.new_empty((batch,)), log_probs.new_empty((batch, time, 2 * targets.shape[-1] + 1))
+    def ctc_loss(log_probs: Any, targets: Any, *lengths: Any, **named: Any) -> Any:
+        made = [torch.tensor(one) if isinstance(one, (list, tuple)) else one for one in lengths]
+        listed = {name: torch.tensor(one) if isinstance(one, (list, tuple)) else one for name, one in named.items()}
+        return usual(log_probs, targets, *made, **listed)
 
-
-FAKES = {aten._ctc_loss.default: _ctc_loss, aten._ctc_loss.Tensor: _ctc_loss}
-"""By operator, as torch's own table has them; a further one is a function and a line here."""
+    torch.ctc_loss = ctc_loss
+    try:
+        yield
+    finally:
+        torch.ctc_loss = usual
 
 
 def register() -> None:
-    """Makes torch's tracers use them in this process."""
-    fake_impls.op_implementations_dict.update(FAKES)
+    """Makes torch's tracers use the shapes of `program.lower.unshaped` in this process."""
+    fake_impls.op_implementations_dict.update(
+        {operator: partial(_fake, shaped) for operator, shaped in UNSHAPED.items()}
+    )
+
+
+def _fake(shaped: Any, mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+    with mode:
+        return shaped(*args, **kwargs)

@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from hipwright.capture.assumptions import assumptions, slice_bounds, split_counts
 from hipwright.capture.backward_operators import decompositions
-from hipwright.capture.fake_operators import register
+from hipwright.capture.fake_operators import lengths_as_tensors, register
 from hipwright.capture.fx_nodes import Builder, access_of, nest
 from hipwright.capture.graph import Graph, Input, Mutation, Node
 from hipwright.capture.joint import trace
@@ -55,7 +55,8 @@ def capture(model: torch.nn.Module, args: Sequence[Any], *, long: int | None = N
         marked, dynamic = attempts[0]
         given = _unmarked(marked)
         try:
-            with raising_checks_pass(), within(SECONDS if dynamic and free is None and not below else 0):
+            limit = SECONDS if dynamic and free is None and not below else 0
+            with raising_checks_pass(), lengths_as_tensors(), within(limit):
                 if below:
                     return trace(model, args, names, dynamic).to_dict()
                 exported = _export(model, given, free if dynamic else 0, LONG if long is None else long)

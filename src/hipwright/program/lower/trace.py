@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch.utils._pytree import tree_map
 from hipwright.program.lower.arguments import Argument, Dim3
 from hipwright.program.lower.closures import lower
 from hipwright.program.lower.table import to_device
+from hipwright.program.lower.unshaped import UNSHAPED
 from hipwright.program.parsed import Parsed
 from hipwright.program.updates import Updates
 from hipwright.tensors import Tree
@@ -66,13 +68,14 @@ class OpTrace(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch i
         try:
             out = func(*args, **(kwargs or {}))
         except NotImplementedError:
-            out = _on_zeros(func, args, kwargs or {})
+            shaped: Callable[..., Any] = UNSHAPED.get(func, partial(_on_zeros, func))
+            out = shaped(*args, **(kwargs or {}))
         ins = [spec(t) for t in _tensors((args, kwargs or {}))]
         self.ops.append({"op": str(func), "in": ins, "out": [spec(t) for t in _tensors(out)]})
         return out
 
 
-def _on_zeros(func: Any, args: Any, kwargs: Any) -> Any:
+def _on_zeros(func: Any, *args: Any, **kwargs: Any) -> Any:
     """What an operator without shapes of its own gives on meta tensors: the shapes of its result on zeros.
 
     Raises as the operator does where there are no meta tensors, or too many elements.
