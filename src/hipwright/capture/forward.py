@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 from hipwright.capture.assumptions import assumptions, slice_bounds, split_counts
 from hipwright.capture.backward_operators import decompositions
+from hipwright.capture.causal_masks import masks_unread
 from hipwright.capture.fake_operators import lengths_as_tensors, register
 from hipwright.capture.fx_nodes import Builder, access_of, nest
 from hipwright.capture.graph import Graph, Input, Mutation, Node
@@ -56,7 +57,7 @@ def capture(model: torch.nn.Module, args: Sequence[Any], *, long: int | None = N
         given = _unmarked(marked)
         try:
             limit = SECONDS if dynamic and free is None and not below else 0
-            with raising_checks_pass(), lengths_as_tensors(), within(limit):
+            with raising_checks_pass(), masks_unread(), lengths_as_tensors(), within(limit):
                 if below:
                     return trace(model, args, names, dynamic).to_dict()
                 exported = _export(model, given, free if dynamic else 0, LONG if long is None else long)
