@@ -22,6 +22,8 @@ Shapes = tuple[tuple[int, ...], ...]
 Probe = Callable[[Shapes], int | None]
 """Elements of inputs and outputs together at these shapes; None where the reference refuses them."""
 
+_SMALLEST = (3, 5, 7, 11, 2, 4, 8, 16, 32)
+_FIXED_PART = 64
 _QUESTIONS = 300  # probes per task
 _TIES_UNTIL, _TIED_SIZES = 150, 3  # probes after which ties are not sought, and sizes tried for each
 _DERIVED_ELEMENTS = 1 << 16
@@ -62,19 +64,33 @@ class ShapeSpace:
 
     def smallest(self, limit: int) -> Shapes | None:
         """The smallest other shapes, under `limit` elements or, where a fixed size prevents that, 16, 64 or 256 times
-        as many; else None.
+        as many; else None. Where outputs stay large at every shape, such as gradients of parameters, little more than
+        those have.
 
         No size shrinks to 1 where that can be avoided: along such a dimension many operators do nothing.
         """
         given = self.cost(self.given)
         if given is None or not self.symbols:
             return None
-        for least, factors in ((2, (1, 16, 64)), (1, (1, 16)), (2, (256,)), (1, (64, 256))):
-            for factor in factors:
-                shapes = self.shrink(min(factor * limit, max(given - 1, 1)), least)
+        for least, factors in ((2, (1, 16, 64)), (1, (1, 16)), (2, ()), (2, (256,)), (1, (64, 256))):
+            limits = [factor * limit for factor in factors] or self._above_fixed(limit)
+            for most in limits:
+                shapes = self.shrink(min(most, max(given - 1, 1)), least)
                 if shapes is not None and shapes != self.given:
                     return shapes
         return None
+
+    def _above_fixed(self, limit: int) -> list[int]:
+        """A limit that leaves `limit` elements, or a small part of it, beside those that no size changes."""
+        sizes: dict[SharedSize, int] = {}
+        for symbol in self.symbols:
+            small = (n for n in _SMALLEST if n < symbol.size and n not in sizes.values())
+            tried = (n for n in small if self.cost(self.put({**sizes, symbol: n})) is not None)
+            if (size := next(tried, None)) is not None:
+                sizes[symbol] = size
+        least = self.cost(self.put(sizes))
+        few = sizes and least is not None and least <= 256 * limit
+        return [least + max(limit, least // _FIXED_PART)] if few and least else []
 
     def cost(self, shapes: Shapes) -> int | None:
         """The probe's result, cached; None also after too many probes."""
@@ -193,6 +209,7 @@ class ShapeSpace:
         small = self.smallest(_DERIVED_ELEMENTS)
         if small is None:
             return []
+        least = self.cost(small) or 0
         sizes = {symbol: small[symbol.places[0][0]][symbol.places[0][1]] for symbol in self.symbols}
         ordered = sorted(self.symbols, key=lambda s: min(s.places))
         first, last = ordered[0], ordered[-1]
@@ -203,7 +220,7 @@ class ShapeSpace:
             (last, sizes[last] * 2 + 1),
         ):
             shapes = self.put({**sizes, symbol: up})
-            if (cost := self.cost(shapes)) is not None and cost <= 2 * _DERIVED_ELEMENTS:
+            if (cost := self.cost(shapes)) is not None and cost <= max(2 * _DERIVED_ELEMENTS, 5 * least // 4):
                 choices.append(shapes)
                 break
         valid = [shapes for shapes in choices if self.cost(shapes) is not None and shapes != self.given]

@@ -26,7 +26,7 @@ from hipwright.torchio import from_torch, map_torch, to_torch
 
 KEPT_SHARE = 8
 """States, and models set to one, may each take this part of the memory of the device, or of the machine on the CPU."""
-SHARED_PARTS = 3
+SHARED_PARTS = 2
 """Likewise of the share of a process beside other tasks."""
 
 
