@@ -170,8 +170,8 @@ def estimated(outline: Outline) -> TaskNeed:
 
     Candidate and reference each hold the rotating inputs and outputs, what an operator makes beyond them, and inputs
     and outputs of a verification. The reference holds parameters as a template, in two baselines and for a
-    verification, and a float64 run up to EXACT_BYTES; the process of held parameters half a dozen states, and as much of
-    models set to them, in the task's dtype and float64.
+    verification, and a float64 run up to EXACT_BYTES; the process of held parameters half a dozen states, and as much
+    of models set to them, in the task's dtype and float64.
     """
 
     def size(specs: Any) -> int:
