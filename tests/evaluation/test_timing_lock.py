@@ -4,6 +4,7 @@ import threading
 import time
 
 from hipwright.evaluation.gpu.timing_lock import TimingLock
+from hipwright.evaluation.gpu.waits import WAITS
 
 
 def until(said):
@@ -98,3 +99,15 @@ def test_work_that_gave_way_is_inside_again():
     assert not wrong
     with lock.exclusive():
         assert lock._inside == 0
+
+
+def test_a_wait_within_a_wait_counts_once():
+    WAITS.restart()
+    with WAITS.waiting(), WAITS.waiting():
+        time.sleep(0.05)
+    with WAITS.waiting():
+        time.sleep(0.05)
+    assert 0.1 <= WAITS.seconds() < 5
+    before = WAITS.seconds()
+    time.sleep(0.05)
+    assert WAITS.seconds() == before

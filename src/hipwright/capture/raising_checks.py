@@ -2,7 +2,8 @@
 
 A graph holds no raise, and for inputs that the module takes such a check never fires: while a module is traced, its
 condition is taken to be the one that goes on. A program that comes of it does not raise where the module does. Any
-other condition on values is left to torch.export, which refuses it. Imports torch.
+other condition on values is left to torch.export, which refuses it; so is a check in a `try` that catches. Imports
+torch.
 """
 
 from __future__ import annotations
@@ -10,15 +11,22 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+import hipwright
 from hipwright.syntax import parse
+
+_HERE = f"{Path(hipwright.__file__).parent}{os.sep}"
+_LIBRARIES = (_HERE, f"{Path(torch.__file__).parent}{os.sep}")
 
 
 @contextmanager
@@ -27,11 +35,11 @@ def raising_checks_pass() -> Iterator[None]:
     usual, usual_item = torch.Tensor.__bool__, torch.Tensor.item
 
     def truth(self: torch.Tensor) -> bool:
-        known = _goes_on(*_caller()) if _without_data(self) else None
+        known = _goes_on(sys._getframe(1)) if _without_data(self) else None
         return usual(self) if known is None else known
 
     def item(self: torch.Tensor) -> Any:
-        known = _goes_on(*_caller()) if self.dtype == torch.bool and _without_data(self) else None
+        known = _goes_on(sys._getframe(1)) if self.dtype == torch.bool and _without_data(self) else None
         return usual_item(self) if known is None else known
 
     torch.Tensor.__bool__, torch.Tensor.item = truth, item
@@ -41,23 +49,47 @@ def raising_checks_pass() -> Iterator[None]:
         torch.Tensor.__bool__, torch.Tensor.item = usual, usual_item
 
 
-def _caller() -> tuple[str, int]:
-    """File and line of the statement that asks for a truth value."""
-    frame = sys._getframe(2)
-    return frame.f_code.co_filename, frame.f_lineno
-
-
 def _without_data(tensor: Any) -> bool:
     inner = torch._from_functional_tensor(tensor) if torch._is_functional_tensor(tensor) else tensor
     return isinstance(inner, FakeTensor) or isinstance(getattr(tensor, "elem", None), torch.Tensor)
 
 
-def _goes_on(file: str, line: int) -> bool | None:
-    """The truth value of the operands of the check at a line for which nothing is raised; None where there is none."""
-    for first, last, value in _checks("".join(linecache.getlines(file))):
-        if first <= line <= last:
-            return value
+def _goes_on(frame: FrameType) -> bool | None:
+    """The truth value of the operands of the check that a frame is at, for which nothing is raised; None where it is at
+    none, or what it raises would be caught.
+    """
+    for first, last, value in _checks(_source(frame)):
+        if first <= frame.f_lineno <= last:
+            return None if _caught(frame) else value
     return None
+
+
+def _caught(frame: FrameType | None) -> bool:
+    """Whether the frame, or code outside torch and hipwright that called it, is in a `try` that catches."""
+    direct = frame
+    while frame is not None:
+        if frame is direct or not frame.f_code.co_filename.startswith(_LIBRARIES):
+            if any(first <= frame.f_lineno <= last for first, last in _tries(_source(frame))):
+                return True
+        elif frame.f_code.co_filename.startswith(_HERE):
+            return False  # the capture called the module
+        frame = frame.f_back
+    return False
+
+
+def _source(frame: FrameType) -> str:
+    return "".join(linecache.getlines(frame.f_code.co_filename))
+
+
+@functools.lru_cache(maxsize=16)
+def _tries(source: str) -> list[tuple[int, int]]:
+    """(first line, last line) of what every `try` with handlers runs."""
+    try:
+        tree = parse(source)
+    except (SyntaxError, ValueError):
+        return []
+    tries = [node for node in ast.walk(tree) if isinstance(node, ast.Try) and node.handlers]
+    return [(node.body[0].lineno, node.body[-1].end_lineno or 0) for node in tries]
 
 
 @functools.lru_cache(maxsize=16)

@@ -18,10 +18,15 @@ class Waits:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Counts the block's time as waited by this thread."""
+        """Counts the block's time as waited by this thread, once where blocks are nested."""
         own = threading.get_ident()
         with self._lock:
-            self._since[own] = time.monotonic()
+            outermost = own not in self._since
+            if outermost:
+                self._since[own] = time.monotonic()
+        if not outermost:
+            yield
+            return
         try:
             yield
         finally:
