@@ -114,6 +114,11 @@ def test_an_unknown_instruction_is_no_fault_of_the_program(simulated: Simulated)
     assert (found == 7).all(), "one that does not run is none of ours"
 
 
+def test_a_clamp_that_the_executor_lacks_is_no_fault_of_the_program(simulated: Simulated) -> None:
+    with pytest.raises(DeviceError, match="does not support `v_mad_u32_u24 v20, v10, v11, v10 clamp`"):
+        simulated.run("v_mad_u32_u24 v20, v10, v11, v10 clamp", GIVEN)
+
+
 HALVES = """
 v_lshlrev_b32_e32 v30, 2, v0
 ds_write_b32 v30, v0

@@ -212,17 +212,20 @@ template <class T, int HIGH> INLINE void load_part(Wave &w, const Op &o) {
         if (HIGH == 2) value = (old & 0xffff) | (value << 16);
         set_word(w, reg, l, value);
     }
-    loaded(w, reg, 1);
+    if (HIGH && __builtin_expect(~w.v_defined[reg] != 0, 0)) loaded_beside(w, reg, HIGH == 1 ? 0xffff0000u : 0xffffu);
+    else loaded(w, reg, 1);
     issue(w, o, load_counters(o), o.segment != FLAT, false, reg, 1);
 }
-// An undefined value is stored as poison: programs store what they never use, such as the rest of a padded vector.
+// Undefined bits are stored as poison: programs store what they never use, such as the rest of a padded vector.
 INLINE u64 undefined_lanes(Wave &w, const Op &o, u32 reg) {
     w.undefined = w.s_lanes[EXEC];
     use_v(w, o, reg);
     return w.undefined & w.active;
 }
 INLINE u32 stored(const Wave &w, u32 reg, u32 lane, u64 undefined) {
-    return __builtin_expect((undefined >> lane) & 1, 0) ? (u32)w.launch->poison : word(w, reg, lane);
+    u32 x = word(w, reg, lane);
+    if (__builtin_expect((undefined >> lane) & 1, 0)) { u32 bits = undefined_word(w, reg, lane); x = (x & ~bits) | ((u32)w.launch->poison & bits); }
+    return x;
 }
 INLINE bool data_defined(Wave &w, const Op &o, u32 reg, u32 count) {
     for (u32 i = 0; i < count; i++) use_v(w, o, reg + i);
