@@ -84,7 +84,7 @@ template <class T, int HIGH> INLINE void lds_load_part(Wave &w, const Op &o) {
         if (HIGH == 2) value = (old & 0xffff) | (value << 16);
         set_word(w, reg, l, value);
     }
-    if (HIGH && __builtin_expect(~w.v_defined[reg] != 0, 0)) loaded_beside(w, reg, HIGH == 1 ? 0xffff0000u : 0xffffu);
+    if (HIGH && __builtin_expect((~w.v_defined[reg] & w.active) != 0, 0)) loaded_beside(w, reg, HIGH == 1 ? 0xffff0000u : 0xffffu);
     else loaded(w, reg, 1);
     issue(w, o, LGKM, true, false, reg, 1);
 }
@@ -166,19 +166,24 @@ template <class F> INLINE void from_lanes(Wave &w, const Op &o, u32 data, F sour
     u64 undefined = w.undefined;
     w.undefined = 0;
     use_v(w, o, data);
-    Row in = w.v[data], out, own, bits;
-    bool clear = !(w.undefined | undefined | (w.all & ~w.active));
-    if (!clear) { undefined_row(w, data, (u32 *)own.c); memset(&bits, 0, sizeof bits); }
+    u64 absent = w.undefined | ~w.active, made = undefined;
+    Row in = w.v[data], out;
     u32 poison = (u32)w.launch->poison;
     for (u32 l = 0; l < w.lanes; l++) {
         u32 s = source(l) & (w.lanes - 1);
-        bool on = (w.active >> s) & 1;
-        ((u32 *)out.c)[l] = on ? ((u32 *)in.c)[s] : poison;
-        if (!clear) ((u32 *)bits.c)[l] = !on || (undefined >> l) & 1 ? ~0u : ((u32 *)own.c)[s];
+        ((u32 *)out.c)[l] = (w.active >> s) & 1 ? ((u32 *)in.c)[s] : poison;
+        if ((absent >> s) & 1) made |= 1ull << l;
     }
+    w.undefined = made;
     w.launch->counts[COUNT_WAVE] += (u64)__builtin_popcountll(w.active);
-    if (clear) put(w, o, out.c, o.dst[0].reg);
-    else put_bits(w, o, out.c, bits, o.dst[0].reg);
+    if (any_undefined(w)) {
+        Row bits;
+        for (u32 l = 0; l < w.lanes; l++) {
+            u32 s = source(l) & (w.lanes - 1);
+            ((u32 *)bits.c)[l] = !((w.active >> s) & 1) || ((undefined >> l) & 1) ? ~0u : undefined_word(w, data, s);
+        }
+        put_bits(w, o, out.c, bits, o.dst[0].reg);
+    } else put(w, o, out.c, o.dst[0].reg);
     issue(w, o, LGKM, true, false, o.dst[0].reg, 1);
 }
 OP(ds_bpermute_b32) {

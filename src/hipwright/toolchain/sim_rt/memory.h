@@ -212,7 +212,7 @@ template <class T, int HIGH> INLINE void load_part(Wave &w, const Op &o) {
         if (HIGH == 2) value = (old & 0xffff) | (value << 16);
         set_word(w, reg, l, value);
     }
-    if (HIGH && __builtin_expect(~w.v_defined[reg] != 0, 0)) loaded_beside(w, reg, HIGH == 1 ? 0xffff0000u : 0xffffu);
+    if (HIGH && __builtin_expect((~w.v_defined[reg] & w.active) != 0, 0)) loaded_beside(w, reg, HIGH == 1 ? 0xffff0000u : 0xffffu);
     else loaded(w, reg, 1);
     issue(w, o, load_counters(o), o.segment != FLAT, false, reg, 1);
 }

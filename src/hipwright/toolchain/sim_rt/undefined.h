@@ -4,6 +4,7 @@
 #pragma once
 #include "core.h"
 
+INLINE bool any_undefined(const Wave &w) { return __builtin_expect((w.undefined & w.active) != 0, 0); } // an active lane has undefined sources
 enum { EXACT, UPWARD }; // how a result depends on undefined bits of its sources: bit by bit, or from the lowest on (carries)
 
 // ---------------------------------------------------------------- bits of vector registers
@@ -118,7 +119,7 @@ COLD static void reads_only(Wave &w, const Op &o, int n, const u32 *masks) {
     w.undefined = lanes;
 }
 INLINE void reads_bits(Wave &w, const Op &o, int n, u32 a, u32 b = 0, u32 c = 0) {
-    if (__builtin_expect(w.undefined != 0, 0)) { const u32 masks[3] = {a, b, c}; reads_only(w, o, n, masks); }
+    if (any_undefined(w)) { const u32 masks[3] = {a, b, c}; reads_only(w, o, n, masks); }
 }
 INLINE u32 half_read(const Op &o, int k) { return (o.op_sel >> k) & 1 ? 0xffff0000u : 0xffffu; }
 INLINE void reads_halves(Wave &w, const Op &o, int n) { reads_bits(w, o, n, half_read(o, 0), half_read(o, 1), half_read(o, 2)); }

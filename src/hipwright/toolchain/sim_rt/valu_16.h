@@ -33,7 +33,7 @@ template <bool FLOAT = true, class F> INLINE void write_16(Wave &w, const Op &o,
     if (FLOAT && o.clamp) for (u32 c = 0; c < w.chunks; c++) r[c] = clamp16(r[c]);
     u32 reg = o.dst[0].reg, kept = kept_half(o);
     place_16(w, o, r, reg);
-    if (__builtin_expect((w.undefined | (kept ? ~w.v_defined[reg] : 0)) != 0, 0)) // only the undefined half of a register is
+    if (__builtin_expect(((w.undefined | (kept ? ~w.v_defined[reg] : 0)) & w.active) != 0, 0)) // only the undefined half of a register is
         return put_beside(w, o, r, reg, (o.op_sel >> 3) & 1 ? 0xffff0000u : 0xffffu, kept);
     put(w, o, r, reg);
 }
@@ -139,7 +139,7 @@ COLD static void undefined_halves(Wave &w, const Op &o, u32 a, u32 b, Row &bits)
         ((u32 *)bits.c)[l] = (((u32 *)u[0].c)[l] & a ? 0xffffu : 0) | (((u32 *)u[1].c)[l] & b ? 0xffff0000u : 0);
 }
 template <class F> INLINE void write_halves(Wave &w, const Op &o, F f, u32 a, u32 b) {
-    if (__builtin_expect(w.undefined == 0, 1)) return write_u32(w, o, f, o.dst[0].reg);
+    if (!any_undefined(w)) return write_u32(w, o, f, o.dst[0].reg);
     V r[8];
     Row bits;
     for (u32 c = 0; c < w.chunks; c++) r[c] = (V)f(c);
@@ -201,11 +201,11 @@ template <class F> COLD static void bits_16(Wave &w, const Op &o, F f, int n, co
 }
 #define I16_2(name, get, expr, control, how) OP(name) { begin(w); const V *p = get(w, o, 0, 0), *q = get(w, o, 1, 1); \
     auto f = [&](u32 i) { V a = p[i], b = q[i]; return (V)(expr); }; \
-    if (__builtin_expect(w.undefined != 0, 0)) return bits_16(w, o, f, 2, &p, &q, &q, control, control == 1 ? 15 : 0xffff, how); \
+    if (any_undefined(w)) return bits_16(w, o, f, 2, &p, &q, &q, control, control == 1 ? 15 : 0xffff, how); \
     write_16<false>(w, o, f); }
 #define I16_3(name, get, expr, control, how) OP(name) { begin(w); const V *p = get(w, o, 0, 0), *q = get(w, o, 1, 1), *r = get(w, o, 2, 2); \
     auto f = [&](u32 i) { V a = p[i], b = q[i], c = r[i]; return (V)(expr); }; \
-    if (__builtin_expect(w.undefined != 0, 0)) return bits_16(w, o, f, 3, &p, &q, &r, control, 0xffff, how); \
+    if (any_undefined(w)) return bits_16(w, o, f, 3, &p, &q, &r, control, 0xffff, how); \
     write_16<false>(w, o, f); }
 // Sums and differences of 16 bits, with `clamp` cut to what they hold.
 INLINE V sum_u16(const Op &o, V a, V b) { V r = a + b; return o.clamp ? pick((V)(r > 0xffff), broadcast(0xffff), r) : r; }
@@ -229,7 +229,7 @@ I16_2(v_or_b16, low16, a | b, 0, EXACT)
 I16_2(v_xor_b16, low16, a ^ b, 0, EXACT)
 I16_3(v_bitop3_b16, low16, bitop3(a, b, c, o.extra), 0, EXACT)
 #define I16_1(name, expr) OP(name) { begin(w); const V *p = low16(w, o, 0, 0); auto f = [&](u32 i) { V a = p[i]; return (V)(expr); }; \
-    if (__builtin_expect(w.undefined != 0, 0)) return bits_16(w, o, f, 1, &p, &p, &p, 0, 0, EXACT); \
+    if (any_undefined(w)) return bits_16(w, o, f, 1, &p, &p, &p, 0, 0, EXACT); \
     write_16<false>(w, o, f); }
 I16_1(v_mov_b16, a)
 I16_1(v_not_b16, ~a)
@@ -237,7 +237,7 @@ OP(v_cndmask_b16) {
     begin(w);
     u64 mask = lanes_of(w, o, o.src[2].reg), unclear = w.undefined;
     const V *p = low16(w, o, 0, 0), *q = low16(w, o, 1, 1);
-    if (__builtin_expect(w.undefined != 0, 0)) { // where the mask is undefined, or the chosen half is
+    if (any_undefined(w)) { // where the mask is undefined, or the chosen half is
         u64 lanes[2];
         for (int k = 0; k < 2; k++) { const u32 read[2] = {k == 0 ? half_read(o, 0) : 0, k == 1 ? half_read(o, 1) : 0}; reads_only(w, o, 2, read); lanes[k] = w.undefined; }
         w.undefined = unclear | (mask & lanes[1]) | (~mask & lanes[0]);
@@ -284,7 +284,7 @@ template <int N, bool FLOAT, class F> INLINE void packed(Wave &w, const Op &o, F
         if (FLOAT && o.clamp) { lo = clamp16(lo); hi = clamp16(hi); }
         r[c] = lo | (hi << 16);
     }
-    if (__builtin_expect(w.undefined != 0, 0)) { Row bits; packed_bits(w, o, N, bits); return put_bits(w, o, r, bits, o.dst[0].reg); }
+    if (any_undefined(w)) { Row bits; packed_bits(w, o, N, bits); return put_bits(w, o, r, bits, o.dst[0].reg); }
     put(w, o, r, o.dst[0].reg);
 }
 INLINE V s16(V x) { return (V)((VI)(x << 16) >> 16); }
@@ -344,7 +344,7 @@ template <int HIGH> INLINE void fma_mix_half(Wave &w, const Op &o) {
         x[c] = HIGH ? (h << 16) | (old & 0xffff) : h | (old & 0xffff0000);
     }
     const u32 made = HIGH ? 0xffff0000u : 0xffffu;
-    if (__builtin_expect((w.undefined | ~w.v_defined[reg]) != 0, 0)) return put_beside(w, o, x, reg, made, ~made);
+    if (__builtin_expect(((w.undefined | ~w.v_defined[reg]) & w.active) != 0, 0)) return put_beside(w, o, x, reg, made, ~made);
     put(w, o, x, reg);
 }
 OP(v_fma_mixlo_f16) { fma_mix_half<0>(w, o); }

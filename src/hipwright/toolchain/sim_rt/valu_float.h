@@ -252,7 +252,7 @@ OP(v_pk_mov_b32) { // the low result from the first source, the high one from th
     const V *p = lanes32(w, o, 0, 0, m), *q = lanes32(w, o, 1, 1, n);
     V lo[8], hi[8];
     for (u32 i = 0; i < w.chunks; i++) { lo[i] = p[i]; hi[i] = q[i]; }
-    if (__builtin_expect(w.undefined == 0, 1)) return put_two(w, o, lo, hi, 0, 0);
+    if (!any_undefined(w)) return put_two(w, o, lo, hi, 0, 0);
     Row a, b;
     undefined_bits(w, o, 0, a, m);
     undefined_bits(w, o, 1, b, n);

@@ -57,23 +57,23 @@ INLINE V bfe_signed(V a, V b, V c) {
 // The same, with the undefined bits of the result: `how` and which operands choose (`control`) by which bits (`used`).
 #define BITS_1(name, expr, how) OP(name) { begin(w); const V *p = lanes32(w, o, 0, 0); \
     auto f = [&](u32 i) { V a = p[i]; return expr; }; \
-    if (__builtin_expect(w.undefined != 0, 0)) return write_bits(w, o, f, 1, &p, &p, &p, 0, 0, how); \
+    if (any_undefined(w)) return write_bits(w, o, f, 1, &p, &p, &p, 0, 0, how); \
     write_u32(w, o, f, o.dst[0].reg); }
 #define BITS_2(name, expr, control, used, how) OP(name) { begin(w); const V *p = lanes32(w, o, 0, 0), *q = lanes32(w, o, 1, 1); \
     auto f = [&](u32 i) { V a = p[i], b = q[i]; return expr; }; \
-    if (__builtin_expect(w.undefined != 0, 0)) return write_bits(w, o, f, 2, &p, &q, &q, control, used, how); \
+    if (any_undefined(w)) return write_bits(w, o, f, 2, &p, &q, &q, control, used, how); \
     write_u32(w, o, f, o.dst[0].reg); }
 #define BITS_3(name, expr, control, used, how) OP(name) { begin(w); \
     const V *p = lanes32(w, o, 0, 0), *q = lanes32(w, o, 1, 1), *r = lanes32(w, o, 2, 2); \
     auto f = [&](u32 i) { V a = p[i], b = q[i], c = r[i]; return expr; }; \
-    if (__builtin_expect(w.undefined != 0, 0)) return write_bits(w, o, f, 3, &p, &q, &r, control, used, how); \
+    if (any_undefined(w)) return write_bits(w, o, f, 3, &p, &q, &r, control, used, how); \
     write_u32(w, o, f, o.dst[0].reg); }
 #define SIGNED(x) ((VI)(x))
 OP(v_mov_b32) {
     begin(w);
     const V *p = lanes_f32(w, o, 0, 0);
     auto f = [&](u32 i) { return p[i]; };
-    if (__builtin_expect(w.undefined != 0, 0)) return write_bits(w, o, f, 1, &p, &p, &p, 0, 0, EXACT);
+    if (any_undefined(w)) return write_bits(w, o, f, 1, &p, &p, &p, 0, 0, EXACT);
     write_u32(w, o, f, o.dst[0].reg);
 }
 // Sums and differences: without `clamp`, or cut to the ends of what 32 bits hold.
@@ -198,7 +198,7 @@ template <class F> COLD static void shift_pairs(Wave &w, const Op &o, Q *p, cons
 }
 #define SHIFT_64(name, expr) OP(name) { begin(w); Q p[8], q[8]; wide32(w, o, 0, p); lanes64(w, o, 1, q, 2); \
     auto f = [](Q a, Q b) { return (Q)(expr); }; \
-    if (__builtin_expect(w.undefined != 0, 0)) return shift_pairs(w, o, p, q, f); \
+    if (any_undefined(w)) return shift_pairs(w, o, p, q, f); \
     for (u32 i = 0; i < w.chunks; i++) p[i] = f(p[i] & 63, q[i]); put_q(w, o, p); }
 SHIFT_64(v_lshlrev_b64, b << a)
 SHIFT_64(v_lshrrev_b64, b >> a)
@@ -207,7 +207,7 @@ OP(v_mov_b64) {
     begin(w);
     Q p[8];
     lanes64(w, o, 0, p);
-    if (__builtin_expect(w.undefined == 0, 1)) return put_q(w, o, p);
+    if (!any_undefined(w)) return put_q(w, o, p);
     Q u[8];
     undefined_pairs(w, o, 0, u);
     put_pairs(w, o, p, u);
@@ -286,7 +286,7 @@ INLINE void put_compared(Wave &w, const Op &o, u64 bits, bool to_exec) {
 #define COMPARE(name, get, T, expr, how, mask, sign) \
     template <bool X> INLINE void any_##name(Wave &w, const Op &o) { begin(w); \
         const V *p = get(w, o, 0, 0), *q = get(w, o, 1, 1); u64 bits = 0; \
-        if (__builtin_expect(w.undefined != 0, 0)) \
+        if (any_undefined(w)) \
             w.undefined = undefined_compared(w, o, [](u32 x, u32 y) { T a = (T)broadcast(x), b = (T)broadcast(y); return ((V)(expr))[0] != 0; }, p, q, how, mask, sign); \
         for (u32 i = 0; i < w.chunks; i++) { T a = (T)p[i], b = (T)q[i]; bits |= (u64)gather_bits((V)(expr)) << (8 * i); } \
         put_compared(w, o, bits, X); } \
@@ -365,7 +365,7 @@ OP(v_cndmask_b32) {
     u64 mask = lanes_of(w, o, o.src[2].reg), unclear = w.undefined;
     w.undefined |= before;
     const V *p = lanes_f32(w, o, 0, 0), *q = lanes_f32(w, o, 1, 1);
-    if (__builtin_expect(w.undefined != 0, 0)) return chosen_bits(w, o, mask, unclear, p, q);
+    if (any_undefined(w)) return chosen_bits(w, o, mask, unclear, p, q);
     write_u32(w, o, [&](u32 i) { return pick(expand((mask >> (8 * i)) & 255), q[i], p[i]); }, o.dst[0].reg);
 }
 
@@ -490,6 +490,7 @@ OP(v_swap_b32) {
     use_v(w, o, a);
     use_v(w, o, b);
     Row x = w.v[a], y = w.v[b], ux, uy;
+    if (!any_undefined(w)) { put(w, o, y.c, a); return put(w, o, x.c, b); }
     undefined_row(w, a, (u32 *)ux.c);
     undefined_row(w, b, (u32 *)uy.c);
     put_bits(w, o, y.c, uy, a);
