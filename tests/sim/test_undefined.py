@@ -251,6 +251,28 @@ def test_a_write_under_a_branch_on_an_undefined_value_is_refused(simulated: Simu
         simulated.run(code, np.arange(64, dtype=U32)[None])
 
 
+def test_a_mask_that_was_never_written_is_known_in_active_lanes(simulated: Simulated) -> None:
+    """clang collects what lanes find in a loop so; the first time, the register holds nothing."""
+    code = """
+    v_cmp_gt_u32_e64 s[20:21], 16, v0
+    s_mov_b64 s[22:23], exec
+    s_mov_b64 exec, 0xff
+    s_andn2_b64 s[24:25], s[24:25], exec
+    s_and_b64 s[20:21], s[20:21], exec
+    s_or_b64 s[24:25], s[24:25], s[20:21]
+    v_mov_b32_e32 v21, 0
+    v_cndmask_b32_e64 v20, 3, 4, s[24:25]
+    v_lshlrev_b32_e32 v30, 2, v20
+    ds_write_b32 v30, v0
+    s_mov_b64 exec, s[22:23]
+    v_cndmask_b32_e64 v21, 3, 4, s[24:25]
+    """
+    rows = simulated.run(code, np.zeros((1, 64), U32), results=2)
+    assert (rows[0][:8] == 4).all() and (rows[1][:8] == 4).all() and (rows[1][8:] == 0x7FF57FF5).all()
+    with pytest.raises(CandidateError, match="EXEC depends"):
+        simulated.run("s_and_saveexec_b64 s[20:21], s[30:31]\nv_mov_b32_e32 v20, 0", np.zeros((1, 64), U32))
+
+
 def test_a_mask_and_its_opposite(simulated: Simulated) -> None:
     """x and not x is 0, x or not x is 1, x xor x is 0; x or another is not known."""
     code = """

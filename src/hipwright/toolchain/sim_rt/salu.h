@@ -29,10 +29,23 @@ S32_2(s_max_i32, (i32)a > (i32)b ? a : b, put_scc(w, (i32)a > (i32)b);)
 // a, b: operands, ua, ub: their undefined lanes where they are masks; lanes: the undefined ones by their values alone
 #define UNKNOWN(lanes, expr) if (__builtin_expect(ua | ub, 0) && o.dst[0].kind == SGPR) \
     combine_tables(w, o.dst[0].reg, {a, ua, o.src[0].reg}, {b, ub, o.src[1].reg}, lanes, [](u64 a, u64 b) { (void)a; (void)b; return (u64)(expr); });
+// An operand of a logical operation, and its undefined lanes. A register that was never written and is combined with EXEC
+// is a mask: clang keeps the lanes of one that are not active so (`s_andn2_b64 s[0:1], s[0:1], exec`).
+template <class T> INLINE T mask_source(Wave &w, const Op &o, int k, u64 &lanes) {
+    const Src &s = o.src[k], &other = o.src[1 - k];
+    const bool two = sizeof(T) == 8, with_exec = other.kind == SGPR && other.reg == EXEC && two == (w.lanes == 64);
+    if (__builtin_expect(s.kind == SGPR && with_exec && !(w.s_defined[s.reg] && (!two || w.s_defined[s.reg + 1])), 0)) {
+        lanes = w.all;
+        tables(w).opaque[s.reg] = w.all;
+        return two ? (T)pair(w, s.reg) : (T)w.s[s.reg];
+    }
+    lanes = unknown(w, s);
+    return two ? (T)s64(w, o, k) : (T)s32(w, o, k);
+}
 #define LOGIC(name, expr, lanes) \
-    S_OP(s_##name##_b32, u32 a = s32(w, o, 0); u32 b = s32(w, o, 1); u64 ua = unknown(w, o.src[0]); u64 ub = unknown(w, o.src[1]); \
+    S_OP(s_##name##_b32, u64 ua; u64 ub; u32 a = mask_source<u32>(w, o, 0, ua); u32 b = mask_source<u32>(w, o, 1, ub); \
          u32 r = (u32)(expr); put32(w, o, r); UNKNOWN(lanes, expr) NONZERO) \
-    S_OP(s_##name##_b64, u64 a = s64(w, o, 0); u64 b = s64(w, o, 1); u64 ua = unknown(w, o.src[0]); u64 ub = unknown(w, o.src[1]); \
+    S_OP(s_##name##_b64, u64 ua; u64 ub; u64 a = mask_source<u64>(w, o, 0, ua); u64 b = mask_source<u64>(w, o, 1, ub); \
          u64 r = (expr); put64(w, o, r); UNKNOWN(lanes, expr) NONZERO)
 LOGIC(and, a & b, unknown_and(a, ua, b, ub))
 LOGIC(or, a | b, unknown_or(a, ua, b, ub))
