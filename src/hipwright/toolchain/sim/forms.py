@@ -29,6 +29,8 @@ IGNORED = frozenset(
 NO_RESULT = re.compile(r"s_(cmp|cmpk|bitcmp|branch|cbranch|setpc|barrier|endpgm|sleep|trap|nop)")
 KEEPS_TARGET = frozenset({"s_addk_i32", "s_mulk_i32", "s_bitset0_b32", "s_bitset1_b32"})
 """Scalar instructions whose result is also their source."""
+INTEGER_LAST = ("v_cmp_class_", "v_cmpx_class_", "v_ldexp_")
+"""Instructions on floats of which the last operand is an integer: a constant there is no float."""
 CUT = frozenset(
     {
         *(f"v_{name}_{kind}" for name in ("add", "sub") for kind in ("u32", "i32", "u16", "i16")),

@@ -484,6 +484,38 @@ OP(v_writelane_b32) {
     claim(w, o, o.dst[0].reg);
     ((u32 *)w.v[o.dst[0].reg].c)[lane] = x;
 }
+// Registers by number: M0 is added to that of the result (d) or of the source (s).
+INLINE bool indexed(Wave &w, const Op &o, u32 &reg) {
+    if (!w.s_defined[M0]) { fail(w, o, LAUNCH_ERROR, "the number of a register depends on a register that was never written"); return false; }
+    reg += w.s[M0];
+    if (reg >= w.kernel->vgprs) { fail(w, o, OUT_OF_BOUNDS, "a register of number %u, of %u", reg, w.kernel->vgprs); return false; }
+    return true;
+}
+COLD static void move_bits(Wave &w, const Op &o, const V *p, Row &bits, u32 reg) {
+    Row x;
+    memcpy(x.c, p, sizeof(V) * w.chunks);
+    put_bits(w, o, x.c, bits, reg);
+}
+OP(v_movreld_b32) {
+    begin(w);
+    u32 to = o.dst[0].reg;
+    if (!indexed(w, o, to)) return;
+    const V *p = lanes32(w, o, 0, 0);
+    Row bits;
+    if (!any_undefined(w)) return put(w, o, p, to);
+    undefined_bits(w, o, 0, bits);
+    move_bits(w, o, p, bits, to);
+}
+OP(v_movrels_b32) {
+    begin(w);
+    u32 from = o.src[0].reg;
+    if (!indexed(w, o, from)) return;
+    use_v(w, o, from);
+    Row bits;
+    if (!any_undefined(w)) return put(w, o, w.v[from].c, o.dst[0].reg);
+    undefined_row(w, from, (u32 *)bits.c);
+    move_bits(w, o, w.v[from].c, bits, o.dst[0].reg);
+}
 OP(v_swap_b32) {
     begin(w);
     u32 a = o.dst[0].reg, b = o.src[0].reg;
