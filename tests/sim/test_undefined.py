@@ -179,6 +179,20 @@ def test_a_half_that_is_loaded_leaves_the_other_undefined(simulated: Simulated) 
     assert (rows[4] == (low | U32(poison & 0xFFFF0000))).all()
 
 
+def test_a_first_bit_below_what_is_undefined_is_defined(simulated: Simulated) -> None:
+    """As clang for RDNA counts the zeros of a byte that was loaded into half of a register."""
+    code = """
+    global_load_ubyte_d16 v40, v1, s[4:5]
+    s_waitcnt vmcnt(0)
+    v_ffbl_b32_e32 v20, v40
+    v_min_u32_e32 v21, 3, v40
+    """
+    given = np.arange(64, dtype=U32)[None]
+    rows = simulated.run(code, given, results=2)
+    assert (rows[0][1:] == [(lane & -lane).bit_length() - 1 for lane in range(1, 64)]).all()
+    assert rows[0][0] == 0x7FF57FF5 and (rows[1][3:] == 3).all() and (rows[1][:3] == 0x7FF57FF5).all()
+
+
 COMPARED = {
     "v_cmp_eq_u32_e32 vcc, v10, v11": (np.equal, "u4"),
     "v_cmp_ne_u32_e32 vcc, v10, v11": (np.not_equal, "u4"),

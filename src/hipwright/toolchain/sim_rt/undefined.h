@@ -5,7 +5,7 @@
 #include "core.h"
 
 INLINE bool any_undefined(const Wave &w) { return __builtin_expect((w.undefined & w.active) != 0, 0); } // an active lane has undefined sources
-enum { EXACT, UPWARD }; // how a result depends on undefined bits of its sources: bit by bit, or from the lowest on (carries)
+enum { EXACT, UPWARD, MONOTONE }; // how a result depends on undefined bits: bit by bit, from the lowest on (carries), or whole, between its ends
 
 // ---------------------------------------------------------------- bits of vector registers
 
@@ -95,6 +95,7 @@ template <class F> COLD static void result_bits(Wave &w, const Op &o, F f, int n
     for (u32 l = 0; l < w.lanes; l++) {
         u32 &x = ((u32 *)bits.c)[l];
         if (how == UPWARD) x |= 0 - x;
+        if (how == MONOTONE && x) x = ~0u;
         x |= all[l];
     }
 }

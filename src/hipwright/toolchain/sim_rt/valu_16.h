@@ -244,6 +244,12 @@ OP(v_cndmask_b16) {
     }
     write_16(w, o, [&](u32 i) { return pick(expand((mask >> (8 * i)) & 255), q[i], p[i]); });
 }
+I16_3(v_max3_u16, low16, maxu(maxu(a, b), c), 7, EXACT)
+I16_3(v_min3_u16, low16, minu(minu(a, b), c), 7, EXACT)
+I16_3(v_med3_u16, low16, maxu(minu(a, b), minu(maxu(a, b), c)), 7, EXACT)
+I16_3(v_max3_i16, low16_signed, maxs(maxs(a, b), c), 7, EXACT)
+I16_3(v_min3_i16, low16_signed, mins(mins(a, b), c), 7, EXACT)
+I16_3(v_med3_i16, low16_signed, maxs(mins(a, b), mins(maxs(a, b), c)), 7, EXACT)
 I16_3(v_mad_u16, low16, a * b + c, 0, UPWARD)
 I16_3(v_mad_legacy_u16, low16, a * b + c, 0, UPWARD)
 
