@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.simulated import fuzz, kernel_judge
+from benchmarks.simulated.graph_judge import judged
 from benchmarks.simulated.kernel_judge import KernelJudge
 from benchmarks.simulated.kernel_text import HEAD, GeneratedKernel, generated
 from hipwright import config
@@ -18,9 +19,18 @@ from hipwright.toolchain.sim import build as simulated
 SAMPLE = 12
 
 
+@pytest.mark.slow
+def test_a_sample_of_graphs_ends_as_known(judge: KernelJudge) -> None:
+    """Those of one seed: equal, or different by rounding alone."""
+    verdicts = list(judged("reductions", 0, 2, judge.target, judge.cache, judge.builds))
+    assert len(verdicts) == 2 and {v.status for v in verdicts} <= set(fuzz.KNOWN), verdicts
+    assert any(v.status == "equal" for v in verdicts)
+
+
 @pytest.fixture
-def judge(tmp_path: Path) -> KernelJudge:
-    return KernelJudge("gfx942@sim", BuildCache(config.cache_dir()), BuildCache(tmp_path / "builds"))
+def judge() -> KernelJudge:
+    cache = BuildCache(config.cache_dir())
+    return KernelJudge("gfx942@sim", cache, cache)
 
 
 def test_a_fixed_sample_has_equal_bits(judge: KernelJudge) -> None:
@@ -47,7 +57,7 @@ def test_a_difference_is_shrunk_and_kept(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(kernel_judge.simulated, "from_assembly", wrong)
     monkeypatch.setattr(fuzz, "generated", lambda seed: GeneratedKernel(f"k{seed.rsplit('/', 1)[-1]}", body, 64, 1))
     monkeypatch.setattr(fuzz, "BATCH", 1)
-    options = argparse.Namespace(target="gfx942@sim", count=1, seed=3, out=tmp_path / "out", json=True)
+    options = argparse.Namespace(target="gfx942@sim", count=1, seed=3, out=tmp_path / "out", graphs=False, json=True)
     assert fuzz.run(options) == 1
     row = json.loads((tmp_path / "out/gfx942@sim-3.jsonl").read_text())
     assert row["others"][0]["status"] == "differs"
@@ -70,6 +80,9 @@ def test_a_run_goes_on_where_the_last_one_stopped(
         return {"first": first, "kernels": 50, "others": [], "seconds": 1.0}
 
     monkeypatch.setattr(fuzz, "_batch", one)
-    assert fuzz.run(argparse.Namespace(target="gfx942@sim", count=150, seed=0, out=tmp_path, json=False)) == 0
+    assert (
+        fuzz.run(argparse.Namespace(target="gfx942@sim", count=150, seed=0, out=tmp_path, graphs=False, json=False))
+        == 0
+    )
     assert judged == [50, 100]
     assert "149 of 150 kernels with the cpu target's bits; 1 zero's sign; 4 s" in capsys.readouterr().out
