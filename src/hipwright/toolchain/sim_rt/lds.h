@@ -38,7 +38,7 @@ INLINE bool lds_places(Wave &w, const Op &o, u32 first, u32 bytes, u32 *at) {
     u32 size = w.block->lds_bytes;
     for (u64 on = w.active; on; on &= on - 1) {
         u32 l = (u32)__builtin_ctzll(on);
-        u64 a = (u64)p[l] + first;
+        u64 a = (u32)(p[l] + first); // the sum wraps (LLVM: hasUsableDSOffset), so a register may hold a negative number
         if (__builtin_expect(a + bytes > size, 0)) {
             outside(w, o, a, bytes, false, l);
             w.launch->region = -2;
