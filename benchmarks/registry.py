@@ -31,6 +31,7 @@ COMMANDS = {
     "session": "benchmarks.commands.session",
     "sim-compare": "benchmarks.simulated.compare",
     "sim-faults": "benchmarks.simulated.faults",
+    "sim-fuzz": "benchmarks.simulated.fuzz",
     "sim-instructions": "benchmarks.simulated.instructions",
     "suite": "benchmarks.commands.suite",
     "synth-coverage": "benchmarks.commands.synth_coverage",

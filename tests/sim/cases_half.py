@@ -113,6 +113,21 @@ INTEGER: dict[str, tuple[int, Callable[..., Array]]] = {
     "v_cvt_f32_ubyte2_e32": (1, lambda a: (a >> U32(16) & U32(255)).astype(np.float32).view(U32)),
     "v_alignbyte_b32": (3, lanewise(lambda a, b, c: (a << 32 | b) >> 8 * (c & 3) & 0xFFFFFFFF)),
 }
+THREE: dict[str, Callable[[Array], Array]] = {
+    "max": lambda rows: rows.max(0),
+    "min": lambda rows: rows.min(0),
+    "med": lambda rows: np.sort(rows, 0)[1],
+}
+
+
+def _three(f: Callable[[Array], Array], kind: str) -> Callable[[Array, Array, Array], Array]:
+    def work(*given: Array) -> Array:
+        rows = np.stack([x & LOW if kind == "u" else _s16(x) for x in given])
+        return word(f(rows.astype(np.int64))) & LOW
+
+    return work
+
+
 HALVES = [
     *(Case(f"{name} v20, v10, v11", "ii", "i", f) for name, f in INTEGER_16.items()),
     *(Case(f"{name} v20, v10, v11", "ii", "i", _both(f)) for name, f in PACKED_16.items()),
@@ -120,6 +135,11 @@ HALVES = [
     *(
         Case(f"{name} v20, {', '.join(f'v{10 + i}' for i in range(count))}", "i" * count, "i", f)
         for name, (count, f) in INTEGER.items()
+    ),
+    *(
+        Case(f"v_{name}3_{kind}16 v20, v10, v11, v12", "iii", "i", _three(f, kind))
+        for name, f in THREE.items()
+        for kind in "ui"
     ),
     Case("v_pk_mad_u16 v20, v10, v11, v12", "iii", "i", _both(lambda a, b, c: a * b + c)),
     Case("v_pk_mad_i16 v20, v10, v11, v12", "iii", "i", _both(lambda a, b, c: a * b + c)),

@@ -163,3 +163,35 @@ def test_the_assembler_takes_what_is_tested(tmp_path: Path) -> None:
         [*command, str(source), "-o", str(tmp_path / "all.o")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[:2000]
+
+
+def test_integers_beside_float64_are_no_floats(simulated: Simulated) -> None:
+    """A 32-bit constant of a float64 is its high word; the mask of classes and an exponent are integers."""
+    numbers = np.array([0.0, -0.0, np.inf, -np.inf, 1.0, -2.5, 5e-324, np.nan] * 8)
+    rows = numbers.view(np.uint32).reshape(-1, 2).T
+    code = """
+    v_cmp_class_f64_e64 vcc_lo, v[10:11], 0x260
+    v_cndmask_b32_e64 v20, 0, 1, vcc_lo
+    v_ldexp_f64 v[21:22], v[10:11], 0x7b
+    """
+    found = simulated.run(code, rows, results=3, target="gfx1100", threads=32)
+    expected = (numbers == 0) | (numbers == np.inf)
+    assert (found[0][:32] == expected[:32]).all()
+    made = np.ascontiguousarray(found[1:3].T).view(np.float64).ravel()[:32]
+    assert np.array_equal(made, (numbers * 2.0**123)[:32], equal_nan=True)
+
+
+def test_registers_by_number(simulated: Simulated) -> None:
+    """RDNA's v_movreld and v_movrels: M0 is added to the number of the result, or of the source."""
+    given = np.arange(256, dtype=np.uint32).reshape(4, 64)
+    code = """
+    s_mov_b32 m0, 2
+    v_mov_b32_e32 v20, 0
+    v_mov_b32_e32 v21, 0
+    v_movreld_b32_e32 v19, v10
+    v_movrels_b32_e32 v20, v11
+    """
+    found = simulated.run(code, given, results=2, target="gfx1100", threads=32)
+    assert (found[1][:32] == given[0][:32]).all() and (found[0][:32] == given[3][:32]).all()
+    with pytest.raises(CandidateError, match="a register of number"):
+        simulated.run("s_mov_b32 m0, 0x1000\nv_movrels_b32_e32 v20, v11", given, target="gfx1100", threads=32)

@@ -282,3 +282,16 @@ def test_halves_are_read_by_the_layout() -> None:
     values, registers = _operand(np.random.default_rng(7), 16, 16, 1, "f16")
     lane, register = 16 + 3, registers[1]
     assert halves(register)[lane] == values[0, 3, 6] and re.match("v_mfma", SHAPES[0][0])
+
+
+def test_the_sum_of_an_lds_address_wraps(simulated: Simulated) -> None:
+    """clang makes `a[9 - k]` an offset of 36 from -4 k."""
+    code = """
+    ds_write_b32 v1, v10
+    v_mov_b32_e32 v30, -8
+    s_waitcnt lgkmcnt(0)
+    ds_read_b32 v20, v30 offset:36
+    s_waitcnt lgkmcnt(0)
+    """
+    given = np.arange(64, dtype=np.uint32)[None] + np.uint32(100)
+    assert (simulated.run(code, given)[0] == 107).all()

@@ -102,6 +102,23 @@ WAITED = {
 }
 
 
+def test_flat_loads_of_rdna_come_in_order(simulated: Simulated) -> None:
+    """As LLVM has it (hasFlatLgkmVMemCountInOrder); on gfx9 only a wait for none is one."""
+    code = """
+    v_mov_b32_e32 v30, s4
+    v_mov_b32_e32 v31, s5
+    flat_load_dword v20, v[30:31]
+    flat_load_dword v21, v[30:31]
+    s_waitcnt vmcnt(1) lgkmcnt(1)
+    v_add_u32_e32 v20, 1, v20
+    s_waitcnt vmcnt(0) lgkmcnt(0)
+    """
+    with pytest.raises(CandidateError, match="v20 is read before the wait"):
+        simulated.run(code, GIVEN)
+    text = code.replace("flat_load_dword", "flat_load_b32").replace("v_add_u32_e32", "v_add_nc_u32_e32")
+    simulated.run(text, GIVEN, target="gfx1100")
+
+
 @pytest.mark.parametrize("name", WAITED)
 def test_not_refused(simulated: Simulated, name: str) -> None:
     simulated.run(WAITED[name], GIVEN)
@@ -112,6 +129,11 @@ def test_an_unknown_instruction_is_no_fault_of_the_program(simulated: Simulated)
         simulated.run("v_frobnicate_b32 v20, v10", GIVEN)
     found = simulated.run("v_mov_b32_e32 v20, 7\ns_branch .Lend\nv_frobnicate_b32 v20, v10\n.Lend:", GIVEN)
     assert (found == 7).all(), "one that does not run is none of ours"
+
+
+def test_a_clamp_that_the_executor_lacks_is_no_fault_of_the_program(simulated: Simulated) -> None:
+    with pytest.raises(DeviceError, match="does not support `v_mad_u32_u24 v20, v10, v11, v10 clamp`"):
+        simulated.run("v_mad_u32_u24 v20, v10, v11, v10 clamp", GIVEN)
 
 
 HALVES = """

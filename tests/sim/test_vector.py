@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.sim.cases_clamped import CLAMPED
 from tests.sim.cases_half import HALVES
 from tests.sim.cases_more import MORE
 from tests.sim.cases_vector import VECTOR, Case
@@ -16,7 +17,7 @@ ROWS = {"d": 2, "q": 2}
 
 
 @pytest.mark.parametrize(
-    "case", [*VECTOR, *MORE, *HALVES], ids=lambda case: " ".join(case.line.splitlines()[0].split()[:1])
+    "case", [*VECTOR, *MORE, *HALVES, *CLAMPED], ids=lambda case: " ".join(case.line.splitlines()[0].split()[:1])
 )
 def test_vector(simulated: Simulated, case: Case) -> None:
     inputs = [words(kind, 7 * i + 1) for i, kind in enumerate(case.kinds)]

@@ -211,6 +211,10 @@ class Encoder:
     def _vector(self, mnemonic: str, name: str, words: list[str], mods: Modifiers) -> Op:
         kind = forms.constant_type(mnemonic)
         operands = [parse(word, kind) for word in words]
+        if name.startswith(forms.INTEGER_LAST):
+            operands[-1] = parse(words[-1])
+        if mods.has("clamp") and not forms.clamps(name):
+            raise UnknownOperand(f"clamp of {name}")
         results = 2 if name in forms.TWO_RESULTS else 1
         if name.startswith("v_cmpx_") and len(operands) == 2:
             results = 0

@@ -29,6 +29,16 @@ IGNORED = frozenset(
 NO_RESULT = re.compile(r"s_(cmp|cmpk|bitcmp|branch|cbranch|setpc|barrier|endpgm|sleep|trap|nop)")
 KEEPS_TARGET = frozenset({"s_addk_i32", "s_mulk_i32", "s_bitset0_b32", "s_bitset1_b32"})
 """Scalar instructions whose result is also their source."""
+INTEGER_LAST = ("v_cmp_class_", "v_cmpx_class_", "v_ldexp_")
+"""Instructions on floats of which the last operand is an integer: a constant there is no float."""
+CUT = frozenset(
+    {
+        *(f"v_{name}_{kind}" for name in ("add", "sub") for kind in ("u32", "i32", "u16", "i16")),
+        *(f"v_pk_{name}_{kind}" for name in ("add", "sub") for kind in ("u16", "i16")),
+        *("v_subrev_u32", "v_subrev_u16"),
+    }
+)
+"""Instructions on integers that the executor has with `clamp`, which cuts the result to what its type holds."""
 
 _RENAMED = {
     "v_add_nc_u32": "v_add_u32",
@@ -39,6 +49,10 @@ _RENAMED = {
     "v_subrev_co_ci_u32": "v_subbrev_co_u32",
     "v_add_nc_u16": "v_add_u16",
     "v_sub_nc_u16": "v_sub_u16",
+    "v_add_nc_i16": "v_add_i16",
+    "v_sub_nc_i16": "v_sub_i16",
+    "v_add_nc_i32": "v_add_i32",
+    "v_sub_nc_i32": "v_sub_i32",
     "v_fma_dx9_zero_f32": "v_fma_legacy_f32",
     "v_mul_dx9_zero_f32": "v_mul_legacy_f32",
     "v_mov_b16": "v_mov_b16",
@@ -85,6 +99,12 @@ def handler(mnemonic: str) -> str:
     if name.startswith("ds_"):
         return _lds(name)
     return {"v_mfma_": "mfma", "v_wmma_": "wmma"}.get(name[:7], name)
+
+
+def clamps(name: str) -> bool:
+    """Whether the executor has an instruction's `clamp`: that of results in floating point, and CUT."""
+    types = _TYPE.findall(name)
+    return name in CUT or (bool(types) and types[0] in ("f16", "f32", "f64") and not name.startswith("v_cvt_pk"))
 
 
 def constant_type(mnemonic: str) -> str:

@@ -67,10 +67,21 @@ INLINE u64 lanes_of(Wave &w, const Op &o, u32 reg) {
 INLINE u64 unknown(const Wave &w, const Src &s) { return s.kind == SGPR ? w.s_lanes[s.reg] : 0; }
 INLINE u64 unknown_and(u64 a, u64 ua, u64 b, u64 ub) { return (ua | ub) & (a | ua) & (b | ub); }
 INLINE u64 unknown_or(u64 a, u64 ua, u64 b, u64 ub) { return (ua | ub) & (~a | ua) & (~b | ub); }
-INLINE void put_lanes(Wave &w, const Op &o, u32 reg, u64 mask, u64 undefined_lanes = 0) {
+INLINE void put_mask(Wave &w, const Op &o, u32 reg, u64 mask) {
     set_s(w, o, reg, (u32)mask, true);
     if (w.lanes == 64) set_s(w, o, reg + 1, (u32)(mask >> 32), true);
-    w.s_lanes[reg] = undefined_lanes;
+}
+COLD static void name_unknowns(Wave &w, u32 reg, u64 lanes);
+// The mask that a vector instruction makes.
+INLINE void put_lanes(Wave &w, const Op &o, u32 reg, u64 mask, u64 undefined_lanes = 0) {
+    if (__builtin_expect((undefined_lanes | w.s_lanes[EXEC]) != 0, 0)) {
+        name_unknowns(w, reg, undefined_lanes);
+        u64 unknown = w.s_lanes[reg];
+        put_mask(w, o, reg, mask);
+        w.s_lanes[reg] = unknown;
+        return;
+    }
+    put_mask(w, o, reg, mask);
 }
 INLINE void need_defined(Wave &w, const Op &o, const char *what) {
     if (__builtin_expect(w.undefined != 0, 0)) fail(w, o, LAUNCH_ERROR, "%s depends on a register that was never written", what);
@@ -165,6 +176,7 @@ static void make_mask(Wave &w) {
 INLINE void claim(Wave &w, const Op &o, u32 reg) { // a register is written
     if (__builtin_expect(w.v_pending[reg], 0)) unwaited(w, o, 'v', reg, "overwritten");
     w.v_defined[reg] = (w.v_defined[reg] & ~w.active) | (w.active & ~w.undefined);
+    if (__builtin_expect((w.undefined & w.active) != 0, 0)) w.v_partial[reg] &= ~w.active;
 }
 COLD static void write_part(Wave &w, const Op &o, const V *r, V *d);
 // Write a result to the active lanes of a register.
@@ -179,7 +191,7 @@ INLINE void put(Wave &w, const Op &o, const V *r, u32 reg) {
         for (u32 c = 0; c < w.chunks; c++) d[c] = (r[c] & w.mask.c[c]) | (d[c] & ~w.mask.c[c]);
     }
 }
-// What is undefined in the low and in the high word of the sources: a low result of sums and moves needs low words only.
+// What is undefined in the low and in the high word of the sources: a low result of sums needs low words only.
 struct Unknown { u64 low, high; };
 INLINE void note_words(Wave &w, const Op &o, int k, Unknown &u) {
     const Src &s = o.src[k];

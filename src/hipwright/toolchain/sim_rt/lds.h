@@ -38,7 +38,7 @@ INLINE bool lds_places(Wave &w, const Op &o, u32 first, u32 bytes, u32 *at) {
     u32 size = w.block->lds_bytes;
     for (u64 on = w.active; on; on &= on - 1) {
         u32 l = (u32)__builtin_ctzll(on);
-        u64 a = (u64)p[l] + first;
+        u64 a = (u32)(p[l] + first); // the sum wraps (LLVM: hasUsableDSOffset), so a register may hold a negative number
         if (__builtin_expect(a + bytes > size, 0)) {
             outside(w, o, a, bytes, false, l);
             w.launch->region = -2;
@@ -84,7 +84,8 @@ template <class T, int HIGH> INLINE void lds_load_part(Wave &w, const Op &o) {
         if (HIGH == 2) value = (old & 0xffff) | (value << 16);
         set_word(w, reg, l, value);
     }
-    loaded(w, reg, 1);
+    if (HIGH && __builtin_expect((~w.v_defined[reg] & w.active) != 0, 0)) loaded_beside(w, reg, HIGH == 1 ? 0xffff0000u : 0xffffu);
+    else loaded(w, reg, 1);
     issue(w, o, LGKM, true, false, reg, 1);
 }
 template <class T, int SHIFT> INLINE void lds_store_part(Wave &w, const Op &o) {
@@ -160,7 +161,7 @@ OP(ds_pk_add_bf16) { lds_atomic<A_PKBF16, u32, false>(w, o); }
 
 // ---------------------------------------------------------------- between lanes
 
-// Each active lane takes the value of a lane; of one that is inactive or undefined, an undefined value.
+// Each active lane takes the value of a lane; of one that is inactive, an undefined one.
 template <class F> INLINE void from_lanes(Wave &w, const Op &o, u32 data, F source) {
     u64 undefined = w.undefined;
     w.undefined = 0;
@@ -170,13 +171,19 @@ template <class F> INLINE void from_lanes(Wave &w, const Op &o, u32 data, F sour
     u32 poison = (u32)w.launch->poison;
     for (u32 l = 0; l < w.lanes; l++) {
         u32 s = source(l) & (w.lanes - 1);
-        bool gone = (absent >> s) & 1;
         ((u32 *)out.c)[l] = (w.active >> s) & 1 ? ((u32 *)in.c)[s] : poison;
-        if (gone) made |= 1ull << l;
+        if ((absent >> s) & 1) made |= 1ull << l;
     }
     w.undefined = made;
-    put(w, o, out.c, o.dst[0].reg);
     w.launch->counts[COUNT_WAVE] += (u64)__builtin_popcountll(w.active);
+    if (any_undefined(w)) {
+        Row bits;
+        for (u32 l = 0; l < w.lanes; l++) {
+            u32 s = source(l) & (w.lanes - 1);
+            ((u32 *)bits.c)[l] = !((w.active >> s) & 1) || ((undefined >> l) & 1) ? ~0u : undefined_word(w, data, s);
+        }
+        put_bits(w, o, out.c, bits, o.dst[0].reg);
+    } else put(w, o, out.c, o.dst[0].reg);
     issue(w, o, LGKM, true, false, o.dst[0].reg, 1);
 }
 OP(ds_bpermute_b32) {

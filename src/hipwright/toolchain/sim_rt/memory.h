@@ -177,6 +177,8 @@ INLINE bool places(Wave &w, const Op &o, u32 bytes, bool write, u64 *a) {
     w.launch->counts[write ? COUNT_WRITE : COUNT_READ] += o.segment == SCRATCH ? 0 : (u64)bytes * __builtin_popcountll(w.active);
     return true;
 }
+// Flat accesses may end in any order on gfx9; on RDNA each counter goes down in order (LLVM: hasFlatLgkmVMemCountInOrder).
+INLINE bool in_order(const Op &o) { return o.segment != FLAT || (o.flags & 2); }
 INLINE u32 load_counters(const Op &o) { return o.segment == FLAT ? VM | LGKM : VM; }
 
 // ---------------------------------------------------------------- vector loads and stores
@@ -196,7 +198,7 @@ template <int WORDS> INLINE void load_words(Wave &w, const Op &o) {
         for (int i = 0; i < WORDS; i++) set_word(w, reg + i, l, x[i]);
     }
     loaded(w, reg, WORDS);
-    issue(w, o, load_counters(o), o.segment != FLAT, false, reg, WORDS);
+    issue(w, o, load_counters(o), in_order(o), false, reg, WORDS);
 }
 // HIGH: 0 the whole register, 1 its low half, 2 its high half (the other half stays)
 template <class T, int HIGH> INLINE void load_part(Wave &w, const Op &o) {
@@ -212,17 +214,20 @@ template <class T, int HIGH> INLINE void load_part(Wave &w, const Op &o) {
         if (HIGH == 2) value = (old & 0xffff) | (value << 16);
         set_word(w, reg, l, value);
     }
-    loaded(w, reg, 1);
-    issue(w, o, load_counters(o), o.segment != FLAT, false, reg, 1);
+    if (HIGH && __builtin_expect((~w.v_defined[reg] & w.active) != 0, 0)) loaded_beside(w, reg, HIGH == 1 ? 0xffff0000u : 0xffffu);
+    else loaded(w, reg, 1);
+    issue(w, o, load_counters(o), in_order(o), false, reg, 1);
 }
-// An undefined value is stored as poison: programs store what they never use, such as the rest of a padded vector.
+// Undefined bits are stored as poison: programs store what they never use, such as the rest of a padded vector.
 INLINE u64 undefined_lanes(Wave &w, const Op &o, u32 reg) {
     w.undefined = w.s_lanes[EXEC];
     use_v(w, o, reg);
     return w.undefined & w.active;
 }
 INLINE u32 stored(const Wave &w, u32 reg, u32 lane, u64 undefined) {
-    return __builtin_expect((undefined >> lane) & 1, 0) ? (u32)w.launch->poison : word(w, reg, lane);
+    u32 x = word(w, reg, lane);
+    if (__builtin_expect((undefined >> lane) & 1, 0)) { u32 bits = undefined_word(w, reg, lane); x = (x & ~bits) | ((u32)w.launch->poison & bits); }
+    return x;
 }
 INLINE bool data_defined(Wave &w, const Op &o, u32 reg, u32 count) {
     for (u32 i = 0; i < count; i++) use_v(w, o, reg + i);
@@ -244,7 +249,7 @@ template <int WORDS> INLINE void store_words(Wave &w, const Op &o) {
         for (int i = 0; i < WORDS; i++) x[i] = stored(w, reg + i, l, unclear[i]);
         memcpy((void *)a[l], x, 4 * WORDS);
     }
-    issue(w, o, store_counters(o), o.segment != FLAT, false, 0, 0);
+    issue(w, o, store_counters(o), in_order(o), false, 0, 0);
 }
 template <class T, int SHIFT> INLINE void store_part(Wave &w, const Op &o) {
     u64 a[64];
@@ -256,7 +261,7 @@ template <class T, int SHIFT> INLINE void store_part(Wave &w, const Op &o) {
         T x = (T)(stored(w, reg, l, unclear) >> SHIFT);
         memcpy((void *)a[l], &x, sizeof(T));
     }
-    issue(w, o, store_counters(o), o.segment != FLAT, false, 0, 0);
+    issue(w, o, store_counters(o), in_order(o), false, 0, 0);
 }
 OP(load_dword) { load_words<1>(w, o); }
 OP(load_dwordx2) { load_words<2>(w, o); }
@@ -362,8 +367,8 @@ template <int K, class T> INLINE void memory_atomic(Wave &w, const Op &o) {
     bool returns = o.dst[0].kind == VGPR;
     if (!places(w, o, sizeof(T), true, a) || !data_defined(w, o, data, K == A_CMPSWAP ? 2 * words : words)) return;
     apply<K, T>(w, o, a, data, data + words, returns);
-    if (returns) issue(w, o, load_counters(o), o.segment != FLAT, false, o.dst[0].reg, words);
-    else issue(w, o, store_counters(o), o.segment != FLAT, false, 0, 0);
+    if (returns) issue(w, o, load_counters(o), in_order(o), false, o.dst[0].reg, words);
+    else issue(w, o, store_counters(o), in_order(o), false, 0, 0);
 }
 #define ATOMIC(name, kind) OP(atomic_##name) { memory_atomic<kind, u32>(w, o); } OP(atomic_##name##_x2) { memory_atomic<kind, u64>(w, o); }
 ATOMIC(swap, A_SWAP) ATOMIC(cmpswap, A_CMPSWAP) ATOMIC(add, A_ADD) ATOMIC(sub, A_SUB) ATOMIC(smin, A_SMIN) ATOMIC(umin, A_UMIN)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "core.h"
+#include "undefined.h"
 #include "valu_float.h"
 #include "valu_int.h"
 #include "valu_16.h"
@@ -197,6 +198,8 @@ static Block *make_block(Launch &l) {
         w.v = (Row *)aligned_alloc(64, sizeof(Row) * k.vgprs);
         for (u32 r = 0; r < k.vgprs; r++) for (int c = 0; c < 8; c++) w.v[r].c[c] = broadcast((u32)l.poison);
         w.v_defined = (u64 *)calloc(k.vgprs, 8);
+        w.v_partial = (u64 *)calloc(k.vgprs, 8);
+        w.v_bits = (Row *)aligned_alloc(64, sizeof(Row) * k.vgprs);
         w.v_pending = (u8 *)calloc(k.vgprs, 1);
         w.scratch = (u8 *)calloc(k.scratch + 1, k.wave);
     }
@@ -205,7 +208,7 @@ static Block *make_block(Launch &l) {
 static void free_block(Block *b) {
     for (u32 i = 0; i < b->waves; i++) {
         Wave &w = b->wave[i];
-        free(w.v); free(w.v_defined); free(w.v_pending); free(w.scratch);
+        free(w.v); free(w.v_defined); free(w.v_partial); free(w.v_bits); free(w.tables); free(w.v_pending); free(w.scratch);
     }
     free(b->wave); free(b->lds); free(b->shadow); free(b);
 }

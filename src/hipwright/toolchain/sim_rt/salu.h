@@ -1,6 +1,6 @@
 // Scalar instructions.
 #pragma once
-#include "core.h"
+#include "undefined.h"
 
 #define S_OP(name, body) OP(name) { w.undefined = 0; body }
 #define S32_2(name, expr, scc) S_OP(name, u32 a = s32(w, o, 0); u32 b = s32(w, o, 1); u32 r = (u32)(expr); put32(w, o, r); (void)a; (void)b; scc)
@@ -26,13 +26,27 @@ S32_2(s_min_u32, a < b ? a : b, put_scc(w, a < b);)
 S32_2(s_max_u32, a > b ? a : b, put_scc(w, a > b);)
 S32_2(s_min_i32, (i32)a < (i32)b ? a : b, put_scc(w, (i32)a < (i32)b);)
 S32_2(s_max_i32, (i32)a > (i32)b ? a : b, put_scc(w, (i32)a > (i32)b);)
-// a, b: operands, ua, ub: their undefined lanes where they are masks
-#define UNKNOWN(lanes) if (__builtin_expect(ua | ub, 0) && o.dst[0].kind == SGPR) w.s_lanes[o.dst[0].reg] = (lanes);
+// a, b: operands, ua, ub: their undefined lanes where they are masks; lanes: the undefined ones by their values alone
+#define UNKNOWN(lanes, expr) if (__builtin_expect(ua | ub, 0) && o.dst[0].kind == SGPR) \
+    combine_tables(w, o.dst[0].reg, {a, ua, o.src[0].reg}, {b, ub, o.src[1].reg}, lanes, [](u64 a, u64 b) { (void)a; (void)b; return (u64)(expr); });
+// An operand of a logical operation, and its undefined lanes. A register that was never written and is combined with EXEC
+// is a mask: clang keeps the lanes of one that are not active so (`s_andn2_b64 s[0:1], s[0:1], exec`).
+template <class T> INLINE T mask_source(Wave &w, const Op &o, int k, u64 &lanes) {
+    const Src &s = o.src[k], &other = o.src[1 - k];
+    const bool two = sizeof(T) == 8, with_exec = other.kind == SGPR && other.reg == EXEC && two == (w.lanes == 64);
+    if (__builtin_expect(s.kind == SGPR && with_exec && !(w.s_defined[s.reg] && (!two || w.s_defined[s.reg + 1])), 0)) {
+        lanes = w.all;
+        tables(w).opaque[s.reg] = w.all;
+        return two ? (T)pair(w, s.reg) : (T)w.s[s.reg];
+    }
+    lanes = unknown(w, s);
+    return two ? (T)s64(w, o, k) : (T)s32(w, o, k);
+}
 #define LOGIC(name, expr, lanes) \
-    S_OP(s_##name##_b32, u32 a = s32(w, o, 0); u32 b = s32(w, o, 1); u64 ua = unknown(w, o.src[0]); u64 ub = unknown(w, o.src[1]); \
-         u32 r = (u32)(expr); put32(w, o, r); UNKNOWN(lanes) NONZERO) \
-    S_OP(s_##name##_b64, u64 a = s64(w, o, 0); u64 b = s64(w, o, 1); u64 ua = unknown(w, o.src[0]); u64 ub = unknown(w, o.src[1]); \
-         u64 r = (expr); put64(w, o, r); UNKNOWN(lanes) NONZERO)
+    S_OP(s_##name##_b32, u64 ua; u64 ub; u32 a = mask_source<u32>(w, o, 0, ua); u32 b = mask_source<u32>(w, o, 1, ub); \
+         u32 r = (u32)(expr); put32(w, o, r); UNKNOWN(lanes, expr) NONZERO) \
+    S_OP(s_##name##_b64, u64 ua; u64 ub; u64 a = mask_source<u64>(w, o, 0, ua); u64 b = mask_source<u64>(w, o, 1, ub); \
+         u64 r = (expr); put64(w, o, r); UNKNOWN(lanes, expr) NONZERO)
 LOGIC(and, a & b, unknown_and(a, ua, b, ub))
 LOGIC(or, a | b, unknown_or(a, ua, b, ub))
 LOGIC(xor, a ^ b, ua | ub)
@@ -68,17 +82,23 @@ S_OP(s_bfe_i64, u64 a = s64(w, o, 0); u32 b = s32(w, o, 1); u64 r = field(a, b, 
 S32_2(s_pack_ll_b32_b16, (a & 0xffff) | (b << 16), NO_SCC)
 S32_2(s_pack_lh_b32_b16, (a & 0xffff) | (b & 0xffff0000), NO_SCC)
 S32_2(s_pack_hh_b32_b16, (a >> 16) | (b & 0xffff0000), NO_SCC)
-S_OP(s_cselect_b32, if (!w.scc_defined) w.undefined = 1; u32 r = w.scc ? s32(w, o, 0) : s32(w, o, 1); put32(w, o, r);)
-S_OP(s_cselect_b64, if (!w.scc_defined) w.undefined = 1; u64 r = w.scc ? s64(w, o, 0) : s64(w, o, 1); put64(w, o, r);)
+// A mask that is moved keeps its undefined lanes.
+#define MOVES(name, T, get, put_at) INLINE void name(Wave &w, const Op &o, int source) { T a = get(w, o, source); \
+    const Src &from = o.src[source]; u64 moved = unknown(w, from); put_at(w, o, a); \
+    if (__builtin_expect(moved != 0, 0) && o.dst[0].kind == SGPR) combine_tables(w, o.dst[0].reg, {a, moved, from.reg}, {0, 0, 0}, moved, [](u64 x, u64) { return x; }); }
+MOVES(move32, u32, s32, put32)
+MOVES(move64, u64, s64, put64)
+S_OP(s_cselect_b32, if (!w.scc_defined) w.undefined = 1; move32(w, o, w.scc ? 0 : 1);)
+S_OP(s_cselect_b64, if (!w.scc_defined) w.undefined = 1; move64(w, o, w.scc ? 0 : 1);)
 S32_2(s_absdiff_i32, (u32)llabs((i64)(i32)a - (i64)(i32)b), NONZERO)
 
-S_OP(s_mov_b32, u32 a = s32(w, o, 0); u64 ua = unknown(w, o.src[0]); put32(w, o, a); u64 ub = 0; UNKNOWN(ua))
-S_OP(s_mov_b64, u64 a = s64(w, o, 0); u64 ua = unknown(w, o.src[0]); put64(w, o, a); u64 ub = 0; UNKNOWN(ua))
+S_OP(s_mov_b32, move32(w, o, 0);)
+S_OP(s_mov_b64, move64(w, o, 0);)
 S32_1(s_movk_i32, a, NO_SCC)
-S_OP(s_cmov_b32, if (w.scc) { u32 a = s32(w, o, 0); put32(w, o, a); })
-S_OP(s_cmov_b64, if (w.scc) { u64 a = s64(w, o, 0); put64(w, o, a); })
-S32_1(s_not_b32, ~a, NONZERO)
-S64_1(s_not_b64, ~a, NONZERO)
+S_OP(s_cmov_b32, if (w.scc) move32(w, o, 0);)
+S_OP(s_cmov_b64, if (w.scc) move64(w, o, 0);)
+S_OP(s_not_b32, u32 a = s32(w, o, 0); u32 b = 0; u64 ua = unknown(w, o.src[0]); u64 ub = 0; u32 r = ~a; put32(w, o, r); UNKNOWN(ua, ~a) NONZERO)
+S_OP(s_not_b64, u64 a = s64(w, o, 0); u64 b = 0; u64 ua = unknown(w, o.src[0]); u64 ub = 0; u64 r = ~a; put64(w, o, r); UNKNOWN(ua, ~a) NONZERO)
 S32_1(s_brev_b32, __builtin_bitreverse32(a), NO_SCC)
 S64_1(s_brev_b64, __builtin_bitreverse64(a), NO_SCC)
 S32_1(s_abs_i32, (i32)a < 0 ? 0 - a : a, NONZERO)
@@ -117,11 +137,31 @@ S_OP(s_bitcmp1_b32, u32 a = s32(w, o, 0); u32 b = s32(w, o, 1); put_scc(w, (a >>
 S_OP(s_bitcmp0_b64, u64 a = s64(w, o, 0); u32 b = s32(w, o, 1); put_scc(w, !((a >> (b & 63)) & 1));)
 S_OP(s_bitcmp1_b64, u64 a = s64(w, o, 0); u32 b = s32(w, o, 1); put_scc(w, (a >> (b & 63)) & 1);)
 
-// EXEC is combined with a mask, and its old value kept.
+// EXEC is combined with a mask, and its old value kept. within: the new EXEC is a part of the old one.
+template <class F> COLD static void save_tables(Wave &w, const Op &o, MaskSource a, MaskSource e, u64 rule, F combine) {
+    Tables &t = tables(w);
+    u64 old[64], opaque = t.opaque[EXEC];
+    const bool within = !combine(~0ull, 0) && !combine(0, 0);
+    memcpy(old, t.of[EXEC], sizeof old);
+    combine_tables(w, EXEC, a, e, rule, combine);
+    if (o.dst[0].kind == SGPR) set_tables(w, o.dst[0].reg, e.lanes, opaque, old);
+    for (u64 on = w.s_lanes[EXEC]; on; on &= on - 1) { // what comparisons made becomes one unknown of EXEC
+        u32 l = (u32)__builtin_ctzll(on);
+        if (!((t.opaque[EXEC] >> l) & 1) && support(t.of[EXEC][l]) >> COMPARED << COMPARED == support(t.of[EXEC][l])) continue;
+        u64 part = (e.lanes >> l) & 1 ? old[l] : (e.bits >> l) & 1 ? ~0ull : 0;
+        if ((e.lanes & opaque) >> l & 1) continue;
+        t.of[EXEC][l] = part; // so that none of its unknowns is taken
+        t.opaque[EXEC] &= ~(1ull << l);
+        u64 one = fresh(w, l, true);
+        t.of[EXEC][l] = within ? part & one : one;
+    }
+}
 #define SAVEEXEC_OF(name, T, size, read, write, expr, lanes) \
     OP(s_##name##_saveexec_##size) { w.undefined = 0; T a = read(w, o, 0), e = (T)exec(w); u64 ua = unknown(w, o.src[0]), ub = w.s_lanes[EXEC]; \
-        write(w, o, e); UNKNOWN(ub) need_defined(w, o, "EXEC"); \
-        T r = (T)(expr); put_lanes(w, o, EXEC, r, lanes); put_scc(w, r != 0); }
+        write(w, o, e); need_defined(w, o, "EXEC"); \
+        T r = (T)(expr); put_mask(w, o, EXEC, r); \
+        if (__builtin_expect(ua | ub, 0)) save_tables(w, o, {a, ua, o.src[0].reg}, {e, ub, EXEC}, lanes, [](u64 a, u64 e) { return (u64)(expr); }); \
+        put_scc(w, r != 0); }
 #define SAVEEXEC(name, expr, lanes) SAVEEXEC_OF(name, u64, b64, s64, put64, expr, lanes) SAVEEXEC_OF(name, u32, b32, s32, put32, expr, lanes)
 SAVEEXEC(and, a & e, unknown_and(a, ua, e, ub))
 SAVEEXEC(or, a | e, unknown_or(a, ua, e, ub))

@@ -101,7 +101,9 @@ struct Wave {
     u8 s_defined[128], s_pending[128];
     u64 s_lanes[128]; // of a mask of lanes that begins at this register: the lanes whose bits are undefined
     Row *v;
-    u64 *v_defined;
+    u64 *v_defined, *v_partial; // lanes of each register that are defined; lanes whose undefined bits v_bits has
+    Row *v_bits;
+    struct Tables *tables; // of masks with undefined lanes, see undefined.h
     u8 *v_pending;
     u64 undefined, active, all, mask_of; // active: lanes that the current instruction writes
     Row mask, t[8];

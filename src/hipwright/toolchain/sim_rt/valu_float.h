@@ -1,6 +1,6 @@
 // Vector instructions on float32 and float64.
 #pragma once
-#include "core.h"
+#include "undefined.h"
 
 INLINE V pick(V mask, V yes, V no) { return (yes & mask) | (no & ~mask); }
 INLINE VF pick(V mask, VF yes, VF no) { return (VF)pick(mask, (V)yes, (V)no); }
@@ -248,14 +248,16 @@ OP(v_pk_fma_f32) {
 OP(v_pk_mov_b32) { // the low result from the first source, the high one from the second
     begin(w);
     u32 first = o.op_sel & 1, second = (o.op_sel >> 1) & 1; // op_sel of the second chooses for the high result
-    const V *p = lanes32(w, o, 0, 0, o.src[0].kind == LITERAL ? 0 : first);
-    u64 low = w.undefined;
-    w.undefined = 0;
-    const V *q = lanes32(w, o, 1, 1, o.src[1].kind == LITERAL ? 0 : second);
-    u64 high = w.undefined;
+    u32 m = o.src[0].kind == LITERAL ? 0 : first, n = o.src[1].kind == LITERAL ? 0 : second;
+    const V *p = lanes32(w, o, 0, 0, m), *q = lanes32(w, o, 1, 1, n);
     V lo[8], hi[8];
     for (u32 i = 0; i < w.chunks; i++) { lo[i] = p[i]; hi[i] = q[i]; }
-    put_two(w, o, lo, hi, low, high);
+    if (!any_undefined(w)) return put_two(w, o, lo, hi, 0, 0);
+    Row a, b;
+    undefined_bits(w, o, 0, a, m);
+    undefined_bits(w, o, 1, b, n);
+    put_bits(w, o, lo, a, o.dst[0].reg);
+    put_bits(w, o, hi, b, o.dst[0].reg + 1);
 }
 
 // ---------------------------------------------------------------- float64
