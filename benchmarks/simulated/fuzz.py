@@ -44,7 +44,9 @@ v_min of `x < 0 ? x : 0`: both lose the sign of a zero, and the simulator does w
 def add_options(options: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
     options.add_argument("--target", default="gfx942@sim", choices=[target.name for target in TARGETS.simulated])
-    options.add_argument("--count", type=positive, default=1000, help="kernels, those of earlier runs included")
+    options.add_argument(
+        "--count", type=positive, default=1000, help="kernels, in whole batches, earlier runs included"
+    )
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--graphs", action="store_true", help="graphs of benchmarks/fuzz, as the engine writes them")
     options.add_argument("--out", type=Path, metavar="DIR", help="$HIPWRIGHT_HOME/sim-fuzz without it")
