@@ -35,11 +35,11 @@ def raising_checks_pass() -> Iterator[None]:
     usual, usual_item = torch.Tensor.__bool__, torch.Tensor.item
 
     def truth(self: torch.Tensor) -> bool:
-        known = _goes_on(sys._getframe(1)) if _without_data(self) else None
+        known = _goes_on(sys._getframe(1)) if isinstance(self, FakeTensor) else None
         return usual(self) if known is None else known
 
     def item(self: torch.Tensor) -> Any:
-        known = _goes_on(sys._getframe(1)) if self.dtype == torch.bool and _without_data(self) else None
+        known = _goes_on(sys._getframe(1)) if isinstance(self, FakeTensor) and self.dtype == torch.bool else None
         return usual_item(self) if known is None else known
 
     torch.Tensor.__bool__, torch.Tensor.item = truth, item
@@ -47,11 +47,6 @@ def raising_checks_pass() -> Iterator[None]:
         yield
     finally:
         torch.Tensor.__bool__, torch.Tensor.item = usual, usual_item
-
-
-def _without_data(tensor: Any) -> bool:
-    inner = torch._from_functional_tensor(tensor) if torch._is_functional_tensor(tensor) else tensor
-    return isinstance(inner, FakeTensor) or isinstance(getattr(tensor, "elem", None), torch.Tensor)
 
 
 def _goes_on(frame: FrameType) -> bool | None:
