@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from hipwright.device.cpu.launcher import CpuLauncher
+from hipwright.device.cpu.launcher import LDS_LIMIT, CpuLauncher
 from hipwright.engine import author
 from hipwright.program import parse
 from hipwright.program.lower.closures import lower
@@ -44,13 +44,16 @@ def run(
     checked: bool = True,
     side: Side = "",
     draws: bool = False,
+    lds_limit: int = LDS_LIMIT,
 ) -> tuple[Any, dict[str, Any]]:
-    """(outputs, buffers after) of a program on the cpu target. draws: it may call random operators."""
+    """(outputs, buffers after) of a program on the cpu target. draws: it may call random operators; lds_limit: bytes
+    that a block may have.
+    """
     parsed = parse(program.text)
     how = {"wave": wave, "checked": checked, "side": side}
     build = cpu.build(parsed.hip, parsed.defines(program.knobs), **how, cache=CACHE, unsafe=True)
     assert build.ok, build.log[:3000] + program.text
-    launcher = CpuLauncher(str(CACHE.path(build.blob)), parsed.signatures, wave=wave)
+    launcher = CpuLauncher(str(CACHE.path(build.blob)), parsed.signatures, wave=wave, lds_limit=lds_limit)
     plan = lower(parsed, program.knobs, state_table(model), launcher, draws)
     with torch.no_grad():
         outputs = plan.forward(*inputs)

@@ -85,10 +85,12 @@ def test_defaults(
 
 
 def test_packs_pass_the_caches_where_a_product_is_written_over_and_only_there() -> None:
-    layer = nn.Sequential(nn.Linear(4096, 4096), nn.SiLU())
-    assert chosen(layer, (8192, 4096))["stream"] == "both"
+    layer = nn.Sequential(nn.Linear(4096, 4096), nn.SiLU()).half()
+    assert chosen(layer, (8192, 4096), dtype=HALF)["stream"] == "both"
     beside = Op(lambda x, y: (F.silu(x @ x), y.relu()))
-    assert chosen(beside, (4096, 4096), (4096, 4096))["stream"] == "no", "another kernel streams from memory"
+    assert chosen(beside, (4096, 4096), (4096, 4096), dtype=HALF)["stream"] == "no", (
+        "another kernel streams from memory"
+    )
     assert chosen(Op(lambda x: x.relu()), (4096, 4096))["stream"] == "no"
     assert chosen(Op(lambda x: x.relu()), (8192, 4096))["stream"] == "keep"
 

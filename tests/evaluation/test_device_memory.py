@@ -81,6 +81,24 @@ def test_a_large_task_is_passed_by_a_few_small_ones_and_no_more() -> None:
     assert order[PASSES:] == ["large", "late"]
 
 
+def test_small_tasks_go_on_when_a_large_one_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task inside may compile for minutes."""
+    monkeypatch.setattr("hipwright.evaluation.gpu.memory.PATIENCE_S", 0.3)
+    memory = DeviceMemory(int(100 / 0.95) + 1)
+    inside = memory.reserve(20)
+    large = threading.Thread(target=lambda: memory.reserve(90).leave(), daemon=True)
+    large.start()
+    time.sleep(0.05)
+    started = time.monotonic()
+    for _ in range(2 * PASSES + 1):
+        memory.reserve(10).leave()
+    assert time.monotonic() - started >= 0.6
+    assert large.is_alive()
+    inside.leave()
+    large.join(5)
+    assert not large.is_alive()
+
+
 def test_spare_memory_is_waited_for_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = DeviceMemory(int(100 / 0.95) + 1)
     one, other = memory.reserve(30), memory.reserve(50)

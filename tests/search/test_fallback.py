@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from landscape import SPACE, TASK, Judge, begin, canonical, go_on, write
+from msgspec import structs
 
 from hipwright.archive import Archive, show
-from hipwright.records import Evaluation, Program, TargetResult, Verdict
+from hipwright.records import Evaluation, Program, TargetResult, Timing, Verdict, Versus
 from hipwright.search import EngineSource
 from hipwright.search.fallback import EVERY_OPERATOR, PLAIN_PLAN, Fallback, StepOutcome, steps
 from tests.load import Watch
@@ -51,6 +52,23 @@ class Faulty(Judge):
         said: Any = {"status": "out_of_bounds", "fault": "candidate", "message": "beyond"}
         result = TargetResult(target="cpu", verdict=Verdict(stage="launch", evidence=evidence, **said))
         return Evaluation(task=TASK.key, program=program.key, targets={"cpu": result}, **said)
+
+
+@dataclass
+class Timed(Judge):
+    """A GPU's figures: the speedup over eager by what is given up."""
+
+    speedups: Mapping[str, float] = field(default_factory=dict)
+
+    def evaluate(self, program: Program) -> Evaluation:
+        passed = super().evaluate(program)
+        speedup = self.speedups[json.loads(program.text).get("given_up", "")]
+        interval = (speedup * 0.99, speedup * 1.01)
+        figures: Any = {"samples_ms": (1.0,), "baseline_ms": (speedup,), "pairs": 1}
+        versus = {"eager": Versus(baseline="eager", speedup=speedup, interval=interval, **figures)}
+        timing = Timing(device="a GPU", architecture="sm_90", median_ms=1.0, versus=versus)
+        targets = {"cuda": TargetResult(target="cuda", timing=timing)}
+        return structs.replace(passed, targets=targets, score_kind="measured", score=1.0)
 
 
 def source() -> EngineSource:
@@ -147,3 +165,38 @@ def test_a_program_that_is_slow_gives_up_its_products_together(named: bool) -> N
     assert set(step.given_up.split(",")) == frozenset().union(*groups[:9])
     with pytest.raises(StopIteration):
         ladder.send(StepOutcome(True))
+
+
+PRODUCT_NODES = ("linear", "relu", "conv2d", "add")
+PRODUCTS = "conv2d,linear,relu"
+
+
+def explain_products(choices: Mapping[str, Any]) -> dict[str, Any]:
+    return {"kernels": [{"name": "a", "nodes": ["linear", "relu"]}, {"name": "b", "nodes": ["conv2d"]}]}
+
+
+def explain_both(choices: Mapping[str, Any]) -> dict[str, Any]:
+    return {"kernels": [*explain_products(choices)["kernels"], {"name": "c", "nodes": ["add"]}]}
+
+
+@pytest.mark.parametrize(
+    ("explained", "speedups", "answer", "tried"),
+    [
+        (explain_both, {"": 0.7, PRODUCTS: 1.2}, PRODUCTS, [PRODUCTS]),
+        (explain_both, {"": 0.7, PRODUCTS: 0.6, EVERY_OPERATOR: 1.0}, EVERY_OPERATOR, [PRODUCTS, EVERY_OPERATOR]),
+        (explain_both, {"": 0.95, PRODUCTS: 0.6, EVERY_OPERATOR: 0.9}, "", [PRODUCTS, EVERY_OPERATOR]),
+        (explain_products, {"": 0.5, EVERY_OPERATOR: 1.0}, EVERY_OPERATOR, [EVERY_OPERATOR]),
+        (explain_both, {"": 0.985}, "", []),
+        (explain_both, {"": 1.4}, "", []),
+    ],
+)
+def test_no_answer_is_slower_than_eager(
+    archive: Archive, explained: Any, speedups: dict[str, float], answer: str, tried: list[str]
+) -> None:
+    """The forms that leave products, then all operators, to the library are timed, and the fastest is the answer."""
+    made = EngineSource(SPACE, write, Fallback(explained, PRODUCT_NODES))
+    result = begin(archive, Timed(speedups=speedups), budget=1, source=made)
+    assert result.program is not None
+    assert json.loads(result.program.text).get("given_up", "") == answer
+    trials = show(archive, "latest").trials
+    assert [t.notes["given_up"] for t in trials if t.operator == "fallback"] == tried

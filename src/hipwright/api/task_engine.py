@@ -16,12 +16,14 @@ from hipwright.engine.authoring import Authored, any_length, loop_steps
 from hipwright.engine.knobs import GIVEN_UP, PLAIN_PLAN
 from hipwright.engine.partly import author_partly
 from hipwright.engine.rewrite.loops.repetition import LEAST_STEPS
+from hipwright.engine.templates.gemm.split_precision import STAGES, STAGES_LDS
 from hipwright.engine.tuned import Tuned, TuningCache, estimated_on, tuned_of
 from hipwright.errors import TaskError
 from hipwright.machine import Workbench
 from hipwright.records import Evaluation, Program
 from hipwright.search import EngineSource
 from hipwright.search.fallback import Fallback
+from hipwright.targets import TARGETS
 from hipwright.task.handle import TaskHandle
 from hipwright.task.sizes import SharedSize
 
@@ -82,9 +84,19 @@ def task_engine(bench: Workbench) -> TaskEngine:
     graph = captured_graph(bench)
     made = author_partly(graph)
     fallback = Fallback(partial(explain, graph), [n.name for n in graph.nodes if n.op != "getitem"])
-    base = {GIVEN_UP: made.given_up} if made.given_up else {}
+    base = {**_stages(bench), **({GIVEN_UP: made.given_up} if made.given_up else {})}
     source = EngineSource(made.authored.space, partial(write, graph), fallback, base)
     return TaskEngine(graph, made.authored, source, made.given_up, made.why)
+
+
+def _stages(bench: Workbench) -> dict[str, int]:
+    """The stages of split tiles in LDS, where every target of the run has more than the least."""
+    evaluator = bench.evaluator
+    if set(evaluator.targets) != set(evaluator.gpus):
+        return {}
+    known = [TARGETS.architecture(gpu.gpu.architecture) for gpu in evaluator.gpus.values()]
+    enough = all(one is not None and one.lds_per_block >= STAGES_LDS[3] for one in known)
+    return {STAGES: 3} if enough else {}
 
 
 def with_another_length(handle: TaskHandle, graph: Graph) -> Graph:

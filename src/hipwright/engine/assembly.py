@@ -56,7 +56,8 @@ class ProgramAssembly:
         self._everywhere = self.lowered.everywhere()
         self._names = KernelNames()
         static = StaticShapes(self.lowered, self._names) if self._static_shapes() else None
-        writer = PlanWriter(self.lowered, graph.parameters, static)
+        prepares = bool(choices.get("prepare", True))  # nothing to search for, so not in `space`
+        writer = PlanWriter(self.lowered, graph.parameters, static, prepares=prepares)
         self._groups = self._written(self.lowered, writer)
         used = {use for written in self._groups.written for use in written.kernel.used}
         self._headers = headers_for(used) | streaming_headers(self._stream(used))

@@ -89,7 +89,8 @@ def program(graph: Graph, tangents: Sequence[str], choices: Mapping[str, Mapping
     """
     forward, backward = split(graph, tangents)
     chosen = choices or {}
-    first, second = write(forward, chosen.get("forward")), write(backward, chosen.get("backward"))
+    each = ((forward, "forward"), (backward, "backward"))  # training changes the parameters: nothing is packed
+    first, second = (write(part, {**chosen.get(name, {}), "prepare": False}) for part, name in each)
     parts = [
         merge.rename_apart(parse(first.text), first.knobs, ""),
         merge.rename_apart(parse(second.text), second.knobs, "_back"),

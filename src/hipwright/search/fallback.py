@@ -1,8 +1,10 @@
-"""What the engine gives up when its first answer is refused: groups of operators become library calls, until it passes.
+"""What the engine gives up when its first answer is refused, or slower than eager: operators become library calls.
 
 The kernel that the evidence names is given up first. Where none is named, the guilty group is found by bisection: the
 first groups as kernels, the others as library calls. The last steps are every operator as a library call, and a plan
-written without the engine's lowering. The steps are a function of the run's trials, so a resumed run repeats them.
+written without the engine's lowering. A first answer that a GPU finds slower than eager is followed by its forms with
+products, then all operators, left to the library: the fastest is the answer. The steps are a function of the run's
+trials, so a resumed run repeats them.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from hipwright.search.view import FALLBACK, SearchView, Trial
 
 NAMED, ROUNDS = 6, 3
 """Steps by evidence that names a kernel, and bisections, before all operators are given up."""
+SLOWER = 0.98
+"""The speedup over eager below which a first answer is slower: the upper end of its interval."""
 PRODUCTS = ("linear", "mm", "bmm", "addmm", "baddbmm", "addbmm", "matmul", "conv", "scaled_dot_product", "einsum")
 """How the names of nodes begin that are sums of products over sizes of the task."""
 Explain = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -36,7 +40,7 @@ class FallbackStep:
 class StepOutcome:
     """What became of a program. guilty: nodes of the kernel that the evidence names; "" in why for one that passed.
 
-    slow: it took too long.
+    slow: it took too long, or longer than eager.
     """
 
     passed: bool
@@ -83,6 +87,16 @@ def steps(first: StepOutcome, groups: Sequence[frozenset[str]]) -> Generator[Fal
         yield FallbackStep(PLAIN_PLAN, f"the library's form is refused too: {outcome.why}"[:200])
 
 
+def faster_forms(groups: Sequence[frozenset[str]]) -> Generator[FallbackStep, StepOutcome, None]:
+    """Steps for a program that is right, but slower than eager: until one is not. groups: as for `steps`."""
+    products = frozenset().union(*(group for group in groups if any(map(_is_product, group))))
+    if products and any(group - products for group in groups):
+        outcome = yield FallbackStep(spelled(products), "slower than eager: products", closing=False)
+        if outcome.passed and not outcome.slow:
+            return
+    yield FallbackStep(EVERY_OPERATOR, "slower than eager")
+
+
 def _is_product(node: str) -> bool:
     return node.removeprefix("native_").startswith(PRODUCTS)
 
@@ -102,12 +116,12 @@ class Fallback:
 
     def next(self, view: SearchView) -> FallbackStep | None:
         """The step after those that the view holds; None where nothing is left to give up."""
-        refused = first_refused(view)
-        if refused is None:
+        first = first_refused(view) or first_slower(view)
+        if first is None:
             return None
-        kernels = self._kernels(refused.proposed.choices)
+        kernels = self._kernels(first.proposed.choices)
         groups = list(dict.fromkeys(nodes for _, nodes in kernels if nodes))
-        ladder = steps(self._outcome(refused, view), groups)
+        ladder = faster_forms(groups) if first.passed else steps(self._outcome(first, view), groups)
         try:
             step = next(ladder)
             for trial in view.trials:
@@ -122,7 +136,7 @@ class Fallback:
         if evaluation is None:
             return StepOutcome(False, why=trial.proposed.error)
         if evaluation.passed:
-            return StepOutcome(True)
+            return StepOutcome(True, slow=is_slower(evaluation))
         kernels = dict(self._kernels(trial.proposed.choices))
         why = f"{evaluation.status}: {evaluation.message}"[:300]
         guilty = kernels.get(named_kernel(evaluation, list(kernels)), frozenset())
@@ -161,9 +175,27 @@ def first_refused(view: SearchView) -> Trial | None:
     return found[-1] if found else None
 
 
+def first_slower(view: SearchView) -> Trial | None:
+    """The latest of the engine's first answers, where a GPU found it slower than eager."""
+    found = [t for t in view.trials if t.proposed.expansion.operator == "default" and t.evaluation is not None]
+    return found[-1] if found and found[-1].evaluation and is_slower(found[-1].evaluation) else None
+
+
+def is_slower(evaluation: Evaluation) -> bool:
+    """Whether a verified program is certainly slower than eager."""
+    timings = [result.timing for result in evaluation.targets.values() if result.timing is not None]
+    eager = [timing.versus["eager"] for timing in timings if "eager" in timing.versus]
+    return evaluation.passed and any(versus.speedup < SLOWER and versus.interval[1] < 1 for versus in eager)
+
+
 def owed(view: SearchView) -> bool:
-    """Whether a right program is owed: nothing passed, the engine's first answer was refused, and steps are left."""
+    """Whether an answer is owed: the engine's first one was refused and nothing passed, or it is slower than eager and
+    so is what was tried since; and steps are left.
+    """
     taken = [t for t in view.trials if t.proposed.expansion.operator == FALLBACK]
+    if first_refused(view) is None and first_slower(view) is not None:
+        found = any(t.evaluation is not None and t.passed and not is_slower(t.evaluation) for t in view.trials)
+        return not found and EVERY_OPERATOR not in (t.proposed.notes.get(GIVEN_UP) for t in taken)
     if any(t.passed for t in view.trials if t not in taken) or first_refused(view) is None:
         return False
     if not taken:

@@ -30,6 +30,7 @@ class LoweringContext:
         self.origin = ""
         self.names: set[str] = set()
         self._reduced: dict[Any, Tensor] = {}
+        self.parameters: set[str] = set()  # the model's, which no call changes
         self.stored_operands: dict[Any, Tensor] = {}  # operands of call templates that are stored
         self._probes: dict[tuple[int, str], Ix] = {}
         self.wide = False  # keep half and bfloat16 in float32 between kernels

@@ -63,6 +63,7 @@ class Lowering(LoweringState):
             return
         self.out.tensors[tensor.name] = tensor
         self.out.metas[tensor.name] = tensor.meta
+        self.c.parameters |= {tensor.name} if tensor.kind == "param" else set()
         self.values[tensor.name] = self.c.stored(tensor.name, tensor.meta.dtype, shape)
 
     def _constant(self, tensor: Input, shape: list[Ix]) -> Tensor:

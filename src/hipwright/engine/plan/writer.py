@@ -1,4 +1,4 @@
-"""The launch plan as text: allocations, launches, library calls and guards of one program."""
+"""The launch plan as text: allocations, launches, library calls and guards of one program, and `prepare`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from hipwright.capture.graph import Meta, short
 from hipwright.engine.emit.builder import cname
 from hipwright.engine.emit.tree import Statement, printed, words
 from hipwright.engine.fuse.recompute import ITEM_BYTES
-from hipwright.engine.ir.index import Ix, ix, nonneg, product
+from hipwright.engine.ir.index import Ix, nonneg, product
 from hipwright.engine.ir.index_text import to_python
-from hipwright.engine.ir.shapes import strides
 from hipwright.engine.lower.values import LibraryCall, LoweredItem
 from hipwright.engine.partition.channels_last import TO_CHANNELS_LAST
 from hipwright.engine.partition.state import LoopCall, Lowered, PlanView
 from hipwright.engine.plan import static_shapes
+from hipwright.engine.plan.preparation import Preparation, allocation, row_major
 from hipwright.engine.plan.spelling import PYTHON_NAMES, library_name, returned, self_path, spell
 from hipwright.engine.plan.static_shapes import StaticShapes
 from hipwright.engine.templates.base import INT_LIMIT, EmittedKernel
@@ -26,7 +26,7 @@ FLAT_RESULT = {"mm", "bmm", "addmm", "baddbmm", "dot", "mv"}
 
 
 class PlanWriter:
-    """Writes `def forward`."""
+    """Writes `def forward`, and before it `def prepare` where kernels pack parameters."""
 
     def __init__(
         self,
@@ -34,9 +34,11 @@ class PlanWriter:
         parameters: Sequence[str],
         static: StaticShapes | None = None,
         outer: PlanWriter | None = None,
+        *,
+        prepares: bool = True,
     ) -> None:
         """static: makes the kernels' static-shape variants; None where there are to be none. outer: the writer of the
-        plan in which this one writes a loop's body.
+        plan in which this one writes a loop's body. prepares: whether parameters are packed in `prepare`.
         """
         self.lowered = lowered
         self._static, self._outer = static, outer
@@ -44,6 +46,8 @@ class PlanWriter:
         self.parameters = parameters
         self.statements: list[Statement] = []
         self.names: dict[str, str] = {}
+        wanted = prepares and outer is None
+        self._preparation = Preparation(lowered.tensors, self.names, self.name, wanted=wanted)
         self._taken: set[str] = outer._taken if outer else set(parameters)
         self.temporaries: set[str] = set()
         self.limits: list[Ix] = outer.limits if outer else []  # sizes that the kernels count in int
@@ -94,7 +98,7 @@ class PlanWriter:
                 self._line(f"{self.name(buffer)} = {tensor.access}.contiguous()")
             elif tensor.kind == "input" and not tensor.access.isidentifier():
                 self._line(f"{self.name(buffer)} = {tensor.access}")
-            elif buffer in read_by_kernels and not _row_major(tensor.meta.shape, tensor.meta.stride):
+            elif buffer in read_by_kernels and not row_major(tensor.meta.shape, tensor.meta.stride):
                 path = self.name(buffer)
                 self.names[buffer] = self._local(cname(buffer))
                 self._line(f"{self.names[buffer]} = {path}.contiguous()")
@@ -138,9 +142,7 @@ class PlanWriter:
             self._line(f"{self.name(buffer)} = {self.collected[buffer]}")
             self.zeroed |= {buffer} if maker == "zeros" else set()
             return
-        sizes = ", ".join(to_python(s) for s in shape)
-        comma = "," if len(shape) == 1 else ""
-        self._line(f"{self.name(buffer)} = torch.{maker}(({sizes}{comma}), dtype=torch.{dtype})")
+        self._line(f"{self.name(buffer)} = {allocation(shape, dtype, maker)}")
 
     def launch(self, kernel: EmittedKernel, allocate: Mapping[str, tuple[list[Ix], str]]) -> None:
         """Allocations of what a kernel writes, and its launch."""
@@ -154,9 +156,15 @@ class PlanWriter:
     ) -> None:
         """The kernels of one call, and before them what they write: results and memory between them."""
         self.temporaries |= set(allocate)
-        for buffer in dict.fromkeys(b for k in kernels for b in [*k.reads, *k.writes, *k.scratch] if b in allocate):
-            self.allocate(buffer, *allocate[buffer], maker="zeros" if buffer in zeroed else "empty")
-        for kernel in kernels:
+        packing = [kernel for kernel in kernels if self._preparation.takes(kernel)]
+        for kernel in packing:
+            self._preparation.add(kernel, allocate)
+        own = [kernel for kernel in kernels if kernel not in packing]
+        made = {b for kernel in own for b in [*kernel.writes, *kernel.scratch]}
+        for buffer in dict.fromkeys(b for k in own for b in [*k.reads, *k.writes, *k.scratch] if b in allocate):
+            if buffer in made:
+                self.allocate(buffer, *allocate[buffer], maker="zeros" if buffer in zeroed else "empty")
+        for kernel in own:
             known = self.known_buffers
             arguments = [self._argument(a, kernel) if a in known else a for a in kernel.arguments]
             lds = f", {kernel.lds}" if kernel.lds else ""
@@ -245,7 +253,7 @@ class PlanWriter:
         statements = [Statement(text) for text in self._captured_line()] + self.statements
         head = self._head(frozenset().union(*(s.names for s in statements)))
         body = "\n".join(printed([*(Statement(text) for text in head), *statements], 1))
-        return f"def forward({', '.join(['self', *self.parameters])}):\n{body}\n"
+        return f"{self._preparation.text()}def forward({', '.join(['self', *self.parameters])}):\n{body}\n"
 
     def _head(self, names: frozenset[str]) -> list[str]:
         """Sizes and shape guards of a body that uses these names."""
@@ -304,10 +312,3 @@ def _trimmed(args: Sequence[Any]) -> list[Any]:
     while len(out) > 1 and out[-1] is None:
         out.pop()
     return out
-
-
-def _row_major(shape: Sequence[Any], stride: Sequence[Any]) -> bool:
-    if any(isinstance(s, str) for s in (*shape, *stride)):
-        return False
-    expected = [s.value for s in strides([ix(int(n)) for n in shape])]
-    return all(n == 1 or a == b for n, a, b in zip(shape, expected, stride, strict=True))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from hipwright.engine.ir.operators import ATTENTION, RECURRENT_LAYER
 from hipwright.engine.lower.values import NotLowered
 from hipwright.engine.templates.attention import split, tiled
-from hipwright.engine.templates.conv import adaptive_pool, implicit_gemm, one_by_one, stencil_calls
+from hipwright.engine.templates.conv import adaptive_pool, implicit_gemm, one_by_one, split_conv, stencil_calls
 from hipwright.engine.templates.gemm import contraction, grouped, products
 from hipwright.engine.templates.offers import KernelCall, Offer
 from hipwright.engine.templates.recurrent import layer
@@ -26,8 +26,10 @@ REGISTERED: tuple[tuple[Template, Sequence[str]], ...] = (
     (products.gemv_product, _PRODUCTS),
     (products.direct_product, _PRODUCTS),
     (products.full_k_product, _PRODUCTS),
+    (products.split_product, _PRODUCTS),
     (products.tiled_product, _PRODUCTS),
     (grouped.grouped, ("_grouped_mm",)),
+    (split_conv.split_convolution, _CONVOLUTIONS),
     (stencil_calls.convolution, _CONVOLUTIONS),
     (stencil_calls.max_pool, _MAXIMA),
     (stencil_calls.avg_pool, ("avg_pool1d", "avg_pool2d", "avg_pool3d")),

@@ -38,7 +38,9 @@ LEARNT = 1.15
 SPARE_S = 20.0
 """The longest that a task waits for memory that nobody has reserved."""
 PASSES = 8
-"""Tasks that may pass one that waits for more memory than they need."""
+"""Tasks that may pass one that waits for more memory than they need, before they wait for it in turn."""
+PATIENCE_S = 20.0
+"""The longest that they do: a task inside may compile for minutes, and the device would idle."""
 
 
 class DeviceMemory:
@@ -54,7 +56,7 @@ class DeviceMemory:
     def reserve(self, need: int) -> Reservation:
         """Waits until so much is left, or nobody else is inside; a need above the total is the total.
 
-        Smaller tasks pass a larger one that waits, `PASSES` of them at the most.
+        Smaller tasks pass a larger one that waits, `PASSES` of them, and again as many whenever PATIENCE_S have gone.
         """
         found = Reservation(self, min(need, self.total))
         self._wait(found)
@@ -65,12 +67,13 @@ class DeviceMemory:
             self._queue.append(one)
             try:
                 with WAITS.waiting():
-                    self._changed.wait_for(lambda: self._is_turn_of(one))
+                    while not self._is_turn_of(one):
+                        self._changed.wait(1.0)
                 self._inside[one] = one.need
                 for other in self._queue:
                     if other is one:
                         break
-                    other.passed += 1
+                    other.let_pass()
             finally:
                 self._queue.remove(one)
                 self._changed.notify_all()
@@ -79,7 +82,7 @@ class DeviceMemory:
         before = self._queue.index(one)
         waiting = (self._queue[place] for place in range(before))
         fits = self._fits(one.need) and not (self._borrowing and self._inside)
-        return fits and all(other.passed < PASSES for other in waiting)
+        return fits and not any(other.holds_up() for other in waiting)
 
     def _fits(self, need: int) -> bool:
         return not self._inside or sum(self._inside.values()) + need <= self.total
@@ -128,13 +131,25 @@ class Reservation:
 
     def __init__(self, memory: DeviceMemory, need: int) -> None:
         self.need = need
-        self.passed = 0  # while it waits
+        self._passed, self._until = 0, 0.0  # while it waits
         self._memory = memory
 
     @property
     def alone(self) -> bool:
         """Whether no other task fits beside it."""
         return self.need >= self._memory.total
+
+    def let_pass(self) -> None:
+        """Notes that another went first."""
+        self._passed += 1
+        if self._passed == PASSES:
+            self._until = time.monotonic() + PATIENCE_S
+
+    def holds_up(self) -> bool:
+        """Whether those behind it wait for it."""
+        if self._passed >= PASSES and time.monotonic() >= self._until:
+            self._passed = 0
+        return self._passed >= PASSES
 
     def spare(self, wanted: int, pause: Callable[[], None]) -> contextlib.AbstractContextManager[int]:
         """See `DeviceMemory.spare`."""
@@ -143,7 +158,7 @@ class Reservation:
     def become_alone(self) -> None:
         """Leaves, and comes back once nobody else is inside."""
         self.leave()
-        self.need, self.passed = self._memory.total, 0
+        self.need, self._passed = self._memory.total, 0
         self._memory._wait(self)
 
     def leave(self) -> None:

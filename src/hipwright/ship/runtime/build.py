@@ -22,6 +22,7 @@ from typing import Any
 INCLUDE = Path(__file__).parent / "include"  # HIP's device headers for NVRTC
 # built into hipRTC; hip_bf16.h is named for CUDA alone, as the programs bring its type along
 HIP_BUILT_IN = ("hip/hip_bf16.h", "hip/hip_bfloat16.h", "hip/hip_fp16.h", "hip/hip_runtime.h", "hip/hip_vector_types.h")
+_SPECIFIC = {"sm_90": "sm_90a"}  # with the instructions of that architecture alone
 _CLASH = re.compile(r'more than one instance of overloaded function "(\w+)" has "C" linkage')
 _INCLUDES = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]*)", re.MULTILINE)
 _SOURCE = "kernels.hip"
@@ -168,7 +169,7 @@ def _by_nvrtc(source: str, defines: Mapping[str, int], arch: str) -> bytes:
     library, include = nvrtc()
     compiler = _Rtc(library, "nvrtc", "CUBIN")
     options = [
-        f"-arch={arch}",
+        f"-arch={_SPECIFIC.get(arch, arch)}",
         "-std=c++17",
         "-default-device",
         "--device-int128",

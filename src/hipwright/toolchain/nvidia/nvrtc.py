@@ -35,6 +35,8 @@ SERVICE = "hipwright.toolchain.nvidia.nvrtc_service:NvrtcService"
 FIX = "pip install nvidia-cuda-nvrtc nvidia-cuda-runtime, or install torch for CUDA"
 LOG_LIMIT = 6000  # characters
 _RETRY = "try again; report it if it stays"
+_SPECIFIC = {"sm_90": "sm_90a"}
+"""Architectures whose code may use instructions of that one alone: code is built for the GPU at hand."""
 OWN = "hw_"  # prefix of a kernel whose name is a CUDA function's too
 
 # CUDA's precise math: no --use_fast_math. No warnings of unused variables and of CUDA's own deprecations.
@@ -121,7 +123,7 @@ def build(
     if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
         raise BadInput(f"unknown NVIDIA architecture {arch!r}", hint='write it as "sm_90"')
     knobs = "".join(f"#define {name} {value}\n" for name, value in sorted(defines.items()))
-    key = content_key("cuda 2", hip, knobs, arch, "\0".join((*_FLAGS, *_PREFIX)), compiler_id())
+    key = content_key("cuda 3", hip, knobs, arch, "\0".join((*_FLAGS, *_PREFIX)), compiler_id())
     if known := cache.load(key):
         return known
     started = time.perf_counter()
@@ -208,7 +210,7 @@ def _call(method: str, hip: str, knobs: str, arch: str, pool: CompilePool) -> tu
 
 def _init(arch: str) -> dict[str, Any]:
     found = find()
-    options = [f"-arch={arch}", *_FLAGS, f"-I{clang.INCLUDE}", f"-I{found.include}"]
+    options = [f"-arch={_SPECIFIC.get(arch, arch)}", *_FLAGS, f"-I{clang.INCLUDE}", f"-I{found.include}"]
     prefix = "".join(f"#include <{name}>\n" for name in _PREFIX)
     return {"library": found.library, "builtins": found.builtins, "options": options, "prefix": prefix}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 
 from hipwright.engine.ir.index import Ix, divide, ix, product
 from hipwright.engine.lower.conv import ConvAxis
@@ -68,3 +68,8 @@ class Window(GemmSpec):
 def phase_positions(axes: Sequence[ConvAxis]) -> list[Ix]:
     """Positions of the largest phase along each axis."""
     return [a.out if a.phases == 1 else divide(a.out + (a.phases - 1), ix(a.phases)) for a in axes]
+
+
+def taps_of(axis: ConvAxis) -> int:
+    """The taps of a phase along an axis, the most."""
+    return ceil(axis.kernel / axis.phases)

@@ -9,7 +9,7 @@ from math import ceil
 
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.lower.values import Tensor
-from hipwright.engine.templates.gemm import direct, full_k, gemv_plan
+from hipwright.engine.templates.gemm import direct, full_k, gemv_plan, split_precision
 from hipwright.engine.templates.gemm.contraction import MatrixProduct
 from hipwright.engine.templates.gemm.tiling import CACHE_RATE, COMPUTE_UNITS, LAUNCH, ProductShape, choose, seconds
 from hipwright.engine.templates.offers import KernelCall, probe
@@ -87,3 +87,13 @@ class ProductCost:
         """Tiles on the vector units. Only CDNA uses matrix units for float32; they are left out."""
         shape = ProductShape(self.batch, self.m, self.n, self.k, self.p.dtype)
         return max(seconds(shape, choose(shape)), LAUNCH + self.bytes / LIBRARY_READ_RATE)
+
+    def split(self) -> float:
+        """Half parts on matrix units."""
+        packed = (self._is_parameter(self.p.a), self._is_parameter(self.p.b))
+        return split_precision.seconds(ProductShape(self.batch, self.m, self.n, self.k, self.p.dtype), packed)
+
+    def _is_parameter(self, t: Tensor) -> bool:
+        """Whether `prepare` packs the operand."""
+        e = probe(self.c, t)
+        return e.op == "load" and e.attr[0] in self.c.parameters

@@ -1,8 +1,8 @@
 """Matrix products as call templates: what each operator is offered, and which offer is the default.
 
-`gemv` (few rows or columns), `tiny` (no LDS), `whole` (a short k, all of it in LDS) and `gemm` (tiles). The default is
-the least of the estimated times (cost.py) of these and of the library: the library keeps large products, which
-computation bounds; templates take what memory or launches bound.
+`gemv` (few rows or columns), `tiny` (no LDS), `whole` (a short k, all of it in LDS), `gemm` (tiles) and `split` (large
+float32 products on matrix units of half types). The default is the least of the estimated times (cost.py) of these and
+of the library, which keeps large products of half types.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from hipwright.engine.ir.index import ZERO
-from hipwright.engine.templates.gemm import direct, full_k, gemv_kernel, gemv_plan, sliced_k
+from hipwright.engine.templates.gemm import direct, full_k, gemv_kernel, gemv_plan, sliced_k, split_precision
 from hipwright.engine.templates.gemm.contraction import product_of
 from hipwright.engine.templates.gemm.cost import MARGIN, ProductCost
 from hipwright.engine.templates.gemm.scope import GemmSpec
@@ -76,3 +76,16 @@ def tiled_product(call: KernelCall) -> Offer | None:
     data: Any = GemmSpec(p.space, p.k, p.dtype)
     default = costs.gemm() < MARGIN * costs.library()
     return Offer("gemm", sliced_k.write, [p.a, p.b], [p.output], default, p.finish, data=data)
+
+
+def split_product(call: KernelCall) -> Offer | None:
+    """Large float32 products on matrix units of half types (split_precision.py)."""
+    p = product_of(call)
+    if p is None or ZERO in p.space or p.dtype != "float32":
+        return None
+    costs = ProductCost(call, p)
+    if min(costs.m, costs.n) < split_precision.MIN_SIDE or costs.k < split_precision.MIN_DEPTH:
+        return None
+    data: Any = GemmSpec(p.space, p.k, p.dtype)
+    default = costs.split() < min(costs.gemm(), MARGIN * costs.library())
+    return Offer("split", split_precision.write, [p.a, p.b], [p.output], default, p.finish, data=data)

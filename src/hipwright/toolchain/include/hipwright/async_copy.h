@@ -16,6 +16,23 @@ __device__ __forceinline__ void cp_async_16(T* destination, const T* source) {
 #endif
 }
 
+// The same where `valid`, else 16 bytes of zeros; then the source is not read.
+template <typename T>
+__device__ __forceinline__ void cp_async_16_or_zero(T* destination, const T* source, bool valid) {
+#ifdef __CUDA_ARCH__
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"((unsigned)__cvta_generic_to_shared(destination)), "l"(__cvta_generic_to_global(source)),
+                   "r"(valid ? 16 : 0)
+                 : "memory");
+#else
+    if (valid)
+        __builtin_memcpy(destination, source, 16);
+    else
+        __builtin_memset(destination, 0, 16);
+#endif
+}
+
 __device__ __forceinline__ void cp_async_commit() {
 #ifdef __CUDA_ARCH__
     asm volatile("cp.async.commit_group;" : : : "memory");

@@ -1,0 +1,359 @@
+// Products of floats by matrix units of half types: operands in two parts, and a block's tile of their product.
+#pragma once
+#include <hip/hip_runtime.h>
+#include <hip/hip_fp16.h>
+#include <hipwright/async_copy.h>
+#include <hipwright/matrix_cores.h>
+#include <hipwright/tensor_cores.h>
+#include <hipwright/warpgroups.h>
+
+// The parts of 32 neighbouring numbers of a row lie side by side: 32 high parts, then 32 low parts, 128 bytes.
+constexpr int SPLIT_CHUNK = 32;
+
+// 2^exponent; both are normal.
+__device__ __forceinline__ float power_of_two(int exponent) {
+    const int bits = (exponent + 127) << 23;
+    float out;
+    __builtin_memcpy(&out, &bits, 4);
+    return out;
+}
+
+// The exponent of the power of two that scales numbers up to `largest` below 2^15; 0 if it is not finite.
+__device__ __forceinline__ int split_exponent(float largest) {
+    int bits;
+    __builtin_memcpy(&bits, &largest, 4);
+    const int exponent = (bits >> 23 & 255) - 127;
+    return exponent == 128 ? 0 : 14 - (exponent < -110 ? -110 : exponent);
+}
+
+// Raises a number in memory, at first zero, to a block's largest magnitude; every thread of 256 calls it.
+__device__ __forceinline__ void publish_largest(int* where, float largest) {
+    __shared__ float found[8];
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) largest = fmaxf(largest, __shfl_xor(largest, distance));
+    if (threadIdx.x % 32 == 0) found[threadIdx.x / 32] = largest;
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+#pragma unroll
+    for (int i = 1; i < 8; ++i) largest = fmaxf(largest, found[i]);
+    atomicMax(where, __float_as_int(largest));  // of numbers that are not negative, the order of their bits
+}
+
+// x = high + low / 2048: 11 bits each, rounded to nearest (Ootomo and Yokota, 2022), for |x| < 2^15.
+__device__ __forceinline__ void split_parts(float x, __half& high, __half& low) {
+    high = __float2half(x);
+    low = __float2half((x - __half2float(high)) * 2048.0f);
+}
+
+// A sum of products of scaled numbers, times 2^-exponent.
+__device__ __forceinline__ float split_unscaled(float sum, int exponent) {
+    const int half_way = -exponent >> 1;
+    return sum * power_of_two(half_way) * power_of_two(-exponent - half_way);
+}
+
+__device__ __forceinline__ bool split_is_finite(float x) {
+    return __builtin_fabsf(x) <= 3.402823466e38f;
+}
+
+// Index of part k (0 to 63) of row r in an LDS tile: vectors of 8 are swizzled by the row, as the 128-byte swizzle of
+// warpgroup instructions does, so that the 8 rows of an ldmatrix lie on different banks.
+__device__ __forceinline__ int split_index(int r, int k) {
+    return r * 64 + ((k / 8 ^ r % 8) * 8) + k % 8;
+}
+
+// A tile of 128 x WIDTH of a product, by a block of 256 threads, in STAGES * (128 + WIDTH) * 128 bytes of LDS, aligned
+// to 1024; chunks are loaded STAGES - 1 ahead. `multiply` adds the products of high parts, and of high and low parts, of so many chunks of k.
+// load_a(l, r, chunk) is the address of row r of A, the l-th that the thread loads, or null for zeros; load_b the same
+// of B. Sums of high parts start anew in every chunk and are added as floats, since matrix units add roughly. Then a
+// thread has sums[i][j] of row(i), and of GN neighbouring columns from column(j / GN) on.
+template <int WIDTH, int STAGES>
+struct SplitTile {
+    static constexpr int ROWS = 128, STAGE = (ROWS + WIDTH) * 64;
+#if GEMM_WARPGROUPS
+    static constexpr int WAVES_N = 1, WM = 1, WN = WIDTH / 8, TM = 2, TN = WIDTH / 4, GN = 4;
+#elif GEMM_MMA
+    static constexpr int WAVES_N = 4, WM = 4, WN = WIDTH / 32, TM = 8, TN = WIDTH / 16, GN = 4;
+#elif GEMM_MFMA
+    static constexpr int WM = 4, WN = WIDTH / 32, TM = 16, TN = WIDTH / 32, GN = 1;
+#else
+    static constexpr int TM = 8, TN = WIDTH / 16, GN = 4;
+#endif
+    float sums[TM][TN];
+
+    __device__ static int row(int i) {
+        const int thread = threadIdx.x;
+#if GEMM_MMA
+        return (thread / 32 / WAVES_N * WM + i / 2) * 16 + i % 2 * 8 + thread % 32 / 4;
+#elif GEMM_MFMA
+        return (thread / 128 * WM + i / 4) * 16 + thread % 64 / 16 * 4 + i % 4;
+#else
+        return (i / 4 * 16 + thread / 16) * 4 + i % 4;
+#endif
+    }
+
+    __device__ static int column(int j) {
+        const int thread = threadIdx.x;
+#if GEMM_MMA
+        return thread / 32 % WAVES_N * (WN * 8) + j * 16 + thread % 2 * 8 + thread % 4 / 2 * 4;
+#elif GEMM_MFMA
+        return (thread / 64 % 2 * WN + j) * 16 + thread % 16;
+#else
+        return (j * 16 + thread % 16) * 4;
+#endif
+    }
+
+    template <typename LoadA, typename LoadB>
+    __device__ __forceinline__ void multiply(unsigned char* lds, int chunks, LoadA load_a, LoadB load_b) {
+        __half* const tiles = reinterpret_cast<__half*>(lds);
+        const int first = threadIdx.x / 8, vector = threadIdx.x % 8 * 8;
+#if GEMM_MMA
+        const auto load = [&](int chunk, int stage) {
+            __half* const tile = tiles + stage * STAGE;
+#pragma unroll
+            for (int l = 0; l < ROWS / 32; ++l)
+                split_copy(tile + split_index(first + l * 32, vector), load_a(l, first + l * 32, chunk), vector);
+#pragma unroll
+            for (int l = 0; l < WIDTH / 32; ++l)
+                split_copy(tile + split_index(ROWS + first + l * 32, vector), load_b(l, first + l * 32, chunk), vector);
+        };
+        begin();
+#pragma unroll
+        for (int stage = 0; stage < STAGES - 1; ++stage) {
+            if (stage < chunks) load(stage, stage);
+            cp_async_commit();
+        }
+        int stage = 0, next = STAGES - 1;
+#pragma unroll 1
+        for (int chunk = 0; chunk < chunks; ++chunk) {
+            cp_async_wait_group<STAGES - 2>();
+            finish_chunk();
+            __syncthreads();  // this chunk is complete, and the last is no longer read
+            if (STAGES > 2) start(tiles + stage * STAGE);
+            if (chunk + STAGES - 1 < chunks) load(chunk + STAGES - 1, next);
+            cp_async_commit();
+            if (STAGES == 2) start(tiles + stage * STAGE);  // the next chunk is waited for: its loads go first
+            add(tiles + stage * STAGE);
+            stage = stage + 1 == STAGES ? 0 : stage + 1;
+            next = next + 1 == STAGES ? 0 : next + 1;
+        }
+        end();
+#else
+        struct alignas(16) Vector {
+            __half parts[8];
+        };
+        Vector next_a[ROWS / 32], next_b[WIDTH / 32];
+        const auto read = [&](int chunk) {
+#pragma unroll
+            for (int l = 0; l < ROWS / 32; ++l) {
+                const __half* const from = load_a(l, first + l * 32, chunk);
+                next_a[l] = from ? *reinterpret_cast<const Vector*>(from + vector) : Vector{};
+            }
+#pragma unroll
+            for (int l = 0; l < WIDTH / 32; ++l) {
+                const __half* const from = load_b(l, first + l * 32, chunk);
+                next_b[l] = from ? *reinterpret_cast<const Vector*>(from + vector) : Vector{};
+            }
+        };
+        const auto store = [&](int chunk) {
+            __half* const tile = tiles + (chunk & 1) * STAGE;
+#pragma unroll
+            for (int l = 0; l < ROWS / 32; ++l)
+                *reinterpret_cast<Vector*>(tile + split_index(first + l * 32, vector)) = next_a[l];
+#pragma unroll
+            for (int l = 0; l < WIDTH / 32; ++l)
+                *reinterpret_cast<Vector*>(tile + split_index(ROWS + first + l * 32, vector)) = next_b[l];
+        };
+        begin();
+        read(0);
+        store(0);
+#pragma unroll 1
+        for (int chunk = 0; chunk < chunks; ++chunk) {
+            __syncthreads();
+            if (chunk + 1 < chunks) read(chunk + 1);
+            add(tiles + (chunk & 1) * STAGE);
+            if (chunk + 1 < chunks) store(chunk + 1);
+        }
+#endif
+    }
+
+private:
+#if GEMM_WARPGROUPS
+    float high[WIDTH / 2], cross[WIDTH / 2];
+#endif
+
+#if GEMM_MMA
+    // Copies 8 parts to LDS, zeros from null.
+    __device__ static __forceinline__ void split_copy(__half* destination, const __half* source, int vector) {
+        cp_async_16_or_zero(destination, source + vector, source != nullptr);
+    }
+#endif
+
+    __device__ __forceinline__ void begin() {
+#pragma unroll
+        for (int i = 0; i < TM; ++i) {
+#pragma unroll
+            for (int j = 0; j < TN; ++j) sums[i][j] = 0.0f;
+        }
+#if GEMM_WARPGROUPS
+#pragma unroll
+        for (int i = 0; i < WIDTH / 2; ++i) high[i] = cross[i] = 0.0f;
+#endif
+    }
+
+#if GEMM_MMA
+    // What must have ended before a barrier after which the tile of the last chunk is overwritten.
+    __device__ __forceinline__ void finish_chunk() {
+#if GEMM_WARPGROUPS
+        asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+        asm volatile("wgmma.wait_group.sync.aligned 0;" : : : "memory");
+        pin_registers(cross);
+#endif
+    }
+
+    __device__ __forceinline__ void end() {
+        const int lane = threadIdx.x % 32;
+#if GEMM_WARPGROUPS
+        finish_chunk();
+#pragma unroll
+        for (int j = 0; j < WN; ++j) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) sums[e / 2][j * 2 + e % 2] += cross[j * 4 + e] * (1.0f / 2048.0f);
+        }
+#endif
+        exchange_neighbours(sums, lane);
+    }
+#endif
+
+#if GEMM_WARPGROUPS
+    // Starts the products of a chunk, which run while the next one is loaded. The sums of products with low parts run on
+    // over all chunks: their roughness is 2048 times smaller.
+    __device__ __forceinline__ void start(const __half* tile) {
+        const unsigned long long a = warpgroup_descriptor(tile + threadIdx.x / 128 * (64 * 64));
+        const unsigned long long b = warpgroup_descriptor(tile + ROWS * 64);
+        pin_registers(high);
+        pin_registers(cross);
+        asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
+        warpgroup_mma(high, a, b, 0);
+        warpgroup_mma(high, a + 2, b + 2, 1);
+        asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
+        warpgroup_mma(cross, a + 4, b, 1);
+        warpgroup_mma(cross, a + 6, b + 2, 1);
+        warpgroup_mma(cross, a, b + 4, 1);
+        warpgroup_mma(cross, a + 2, b + 6, 1);
+        asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
+    }
+
+    __device__ __forceinline__ void add(const __half*) {
+        asm volatile("wgmma.wait_group.sync.aligned 1;" : : : "memory");
+        pin_registers(high);
+#pragma unroll
+        for (int j = 0; j < WN; ++j) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) sums[e / 2][j * 2 + e % 2] += high[j * 4 + e];
+        }
+    }
+#elif GEMM_MMA
+    __device__ __forceinline__ void start(const __half*) {}
+
+    // Products with low parts come first; their sum is scaled, and the high parts are added to it.
+    __device__ __forceinline__ void add(const __half* tile) {
+        const int lane = threadIdx.x % 32, wave = threadIdx.x / 32;
+        const int row_a = wave / 4 * (WM * 16) + lane % 16, k_a = lane / 16 * 8;
+        const int row_b = ROWS + wave % 4 * (WN * 8) + lane / 16 * 8 + lane % 8, k_b = lane / 8 % 2 * 8;
+        unsigned high_a[2][WM][4], high_b[2][WN / 2][4];
+        float part[TM][TN] = {};
+        const auto product = [&](const unsigned (&a)[WM][4], const unsigned (&b)[WN / 2][4]) {
+#pragma unroll
+            for (int i = 0; i < WM; ++i) {
+#pragma unroll
+                for (int j = 0; j < WN; ++j)
+                    mma_m16n8k16_half(part[2 * i][2 * j], part[2 * i][2 * j + 1], part[2 * i + 1][2 * j],
+                                      part[2 * i + 1][2 * j + 1], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1],
+                                      lane);
+            }
+        };
+#pragma unroll
+        for (int q = 0; q < 2; ++q) {
+            unsigned low_a[WM][4], low_b[WN / 2][4];
+#pragma unroll
+            for (int i = 0; i < WM; ++i) {
+                ldmatrix_x4<false>(high_a[q][i], tile, split_index(row_a + i * 16, k_a + q * 16), lane);
+                ldmatrix_x4<false>(low_a[i], tile, split_index(row_a + i * 16, k_a + q * 16 + 32), lane);
+            }
+#pragma unroll
+            for (int j = 0; j < WN / 2; ++j) {
+                ldmatrix_x4<false>(high_b[q][j], tile, split_index(row_b + j * 16, k_b + q * 16), lane);
+                ldmatrix_x4<false>(low_b[j], tile, split_index(row_b + j * 16, k_b + q * 16 + 32), lane);
+            }
+            product(low_a, high_b[q]);
+            product(high_a[q], low_b);
+        }
+#pragma unroll
+        for (int i = 0; i < TM; ++i) {
+#pragma unroll
+            for (int j = 0; j < TN; ++j) part[i][j] *= 1.0f / 2048.0f;
+        }
+        product(high_a[0], high_b[0]);
+        product(high_a[1], high_b[1]);
+#pragma unroll
+        for (int i = 0; i < TM; ++i) {
+#pragma unroll
+            for (int j = 0; j < TN; ++j) sums[i][j] += part[i][j];
+        }
+    }
+#elif GEMM_MFMA
+    __device__ __forceinline__ void add(const __half* tile) {
+        const int lane = threadIdx.x % 64, wave = threadIdx.x / 64;
+        const int row_a = wave / 2 * (WM * 16) + lane % 16, row_b = ROWS + wave % 2 * (WN * 16) + lane % 16;
+        Accumulator high[WM][WN] = {}, cross[WM][WN] = {};
+#pragma unroll
+        for (int q = 0; q < SPLIT_CHUNK; q += 16) {
+            const int k = q + lane / 16 * 4;
+            HalfFragment high_a[WM], low_a[WM];
+#pragma unroll
+            for (int i = 0; i < WM; ++i) {
+                __builtin_memcpy(&high_a[i], tile + split_index(row_a + i * 16, k), 8);
+                __builtin_memcpy(&low_a[i], tile + split_index(row_a + i * 16, k + 32), 8);
+            }
+#pragma unroll
+            for (int j = 0; j < WN; ++j) {
+                HalfFragment high_b, low_b;
+                __builtin_memcpy(&high_b, tile + split_index(row_b + j * 16, k), 8);
+                __builtin_memcpy(&low_b, tile + split_index(row_b + j * 16, k + 32), 8);
+#pragma unroll
+                for (int i = 0; i < WM; ++i) {
+                    cross[i][j] = __builtin_amdgcn_mfma_f32_16x16x16f16(low_a[i], high_b, cross[i][j], 0, 0, 0);
+                    cross[i][j] = __builtin_amdgcn_mfma_f32_16x16x16f16(high_a[i], low_b, cross[i][j], 0, 0, 0);
+                    high[i][j] = __builtin_amdgcn_mfma_f32_16x16x16f16(high_a[i], high_b, high[i][j], 0, 0, 0);
+                }
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < TM; ++i) {
+#pragma unroll
+            for (int j = 0; j < TN; ++j)
+                sums[i][j] += high[i / 4][j][i % 4] + cross[i / 4][j][i % 4] * (1.0f / 2048.0f);
+        }
+    }
+#else
+    __device__ __forceinline__ void add(const __half* tile) {
+#pragma unroll 4
+        for (int k = 0; k < SPLIT_CHUNK; ++k) {
+            float x[TM], y[TN];
+#pragma unroll
+            for (int i = 0; i < TM; ++i) x[i] = joined(tile, row(i), k);
+#pragma unroll
+            for (int j = 0; j < TN; ++j) y[j] = joined(tile, ROWS + column(j / GN) + j % GN, k);
+#pragma unroll
+            for (int i = 0; i < TM; ++i) {
+#pragma unroll
+                for (int j = 0; j < TN; ++j) sums[i][j] += x[i] * y[j];
+            }
+        }
+    }
+
+    __device__ static float joined(const __half* tile, int r, int k) {
+        return (float)tile[split_index(r, k)] + (float)tile[split_index(r, k + 32)] * (1.0f / 2048.0f);
+    }
+#endif
+};
