@@ -175,7 +175,7 @@ def _by_hipcc(
         [str(hipcc), *_HIPCC, f"--offload-arch={arch}", *_defined(defines), SOURCE, "-o", "kernel.hsaco"],
         files={SOURCE: hip.encode()},
         outputs=["kernel.hsaco"],
-        ro=[*rocm_paths.roots(), root],
+        ro=[*rocm_paths.readable(), root],
         env={"ROCM_PATH": str(root), "HIP_PLATFORM": "amd"},
         limits=Limits(wall_s=COMPILE_LIMIT_S),
         unsafe=unsafe,
