@@ -63,7 +63,7 @@ def test_a_search_says_everywhere_that_the_gpu_is_simulated(run: Callable[..., A
 )
 def test_verdicts(run: Callable[..., Any], name: str, status: str, said: str) -> None:
     programs = HERE / "programs"
-    done = run("eval", programs / "twice.py", programs / f"{name}.py", "--target", "rocm", "--json")
+    done = run("eval", HERE / "tasks/twice.py", programs / f"{name}.py", "--target", "rocm", "--json")
     found = json.loads(done.stdout)
     assert found["status"] == status and said in found["message"], found["message"]
 

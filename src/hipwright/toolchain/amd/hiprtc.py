@@ -80,6 +80,15 @@ def build(
     raise ToolchainError(f"no compiler for {base}: {'; '.join(failures) or 'none is installed'}", hint=rocm_paths.FIX)
 
 
+def build_by(name: str, hip: str, *, arch: str, pool: CompilePool, cache: BuildCache, unsafe: bool = False) -> Build:
+    """Compile by one route (HIPRTC, HIPCC, CLANG). Raises ToolchainError where it is not there, or fails by itself."""
+    base = arch.partition(":")[0]
+    route = next((one for one in _routes(hip, base, pool, cache, unsafe) if one.name == name), None)
+    if route is None:
+        raise ToolchainError(f"{name} is not on this machine", hint=rocm_paths.FIX)
+    return _built(route, hip, {}, base, cache, [])
+
+
 @dataclass(frozen=True)
 class _Route:
     """A way to a code object. identity: the tool's version.
