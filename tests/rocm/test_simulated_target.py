@@ -68,6 +68,15 @@ def test_verdicts(run: Callable[..., Any], name: str, status: str, said: str) ->
     assert found["status"] == status and said in found["message"], found["message"]
 
 
+@pytest.mark.slow
+def test_a_task_that_keeps_state_is_timed(run: Callable[..., Any]) -> None:
+    """Its late inputs are judged by a first call's result (found here: right programs were refused on every GPU)."""
+    corpus = HERE.parents[1] / "src/hipwright/audit/corpus"
+    done = run("eval", corpus / "tasks/ema.py", corpus / "program/honest/ema_buffer.py", "--target", "rocm", "--json")
+    found = json.loads(done.stdout)
+    assert found["status"] == "pass" and found["targets"]["rocm"]["timing"]["median_ms"] > 0, found["message"]
+
+
 def test_doctor_promises_no_speed(run: Callable[..., Any]) -> None:
     checks = {check["name"]: check for check in json.loads(run("doctor", "--json").stdout)["checks"]}
     said = checks["amd gpu"]["detail"]
