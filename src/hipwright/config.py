@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 from hipwright.errors import BadInput
+
+SIMULATED_ROCM = "simulated-gpu.json"
+"""The file that marks a folder made by `hipwright.toolchain.sim_rocm.folder`."""
 
 
 def home() -> Path:
@@ -31,3 +37,18 @@ def outage_seconds() -> float:
     if not seconds >= 0:
         raise BadInput(f"HIPWRIGHT_OUTAGE_SECONDS={text} is not a number of seconds")
     return seconds
+
+
+def simulated_rocm() -> Path | None:
+    """The ROCm whose GPU is software: $ROCM_PATH where that is such a folder (docs/rocm-target.md), else None."""
+    named = os.environ.get("ROCM_PATH")
+    return Path(named) if named and (Path(named) / SIMULATED_ROCM).is_file() else None
+
+
+def simulated_gpu() -> dict[str, Any]:
+    """{"architecture", "reads": folders that its compilers need} of `simulated_rocm`; {} without one."""
+    folder = simulated_rocm()
+    if folder is not None:
+        with contextlib.suppress(OSError, ValueError):
+            return dict(json.loads((folder / SIMULATED_ROCM).read_text()))
+    return {}

@@ -236,12 +236,11 @@ class Versus(Record, frozen=True, kw_only=True):
 
 
 class Timing(Record, frozen=True, kw_only=True):
-    """One program timed on a real device. Milliseconds for one call.
+    """One program timed on a device. Milliseconds for one call.
 
-    policy: how calls were launched, the same on both sides ("graph" or "stream"). median_ms: device time; latency_ms:
-    end to end by the host's clock, no graph. clock_gap: relative disagreement of the device's and the host's clock.
-    floor_ms: the roofline of the counted bytes and operations over the measured ceilings; roofline_fraction: floor /
-    median. own_time: share of device time in the program's own kernels. prepare_ms: packing weights, timed separately.
+    policy: how calls were launched, the same on both sides. median_ms: device time; latency_ms: end to end by the
+    host's clock. clock_gap: relative difference of the device's and the host's clock. floor_ms: the roofline (see
+    measure.roofline); own_time: share of device time in the program's own kernels. prepare_ms: packing weights.
     """
 
     device: str
@@ -258,6 +257,11 @@ class Timing(Record, frozen=True, kw_only=True):
     prepare_ms: float | None = None
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the device is software, and the times this machine's (docs/rocm-target.md)."""
+        return self.device.endswith("(simulated)")
 
 
 class TargetResult(Record, frozen=True, kw_only=True):
@@ -288,7 +292,7 @@ class Evaluation(Record, frozen=True, kw_only=True):
     library: dict[str, float] = {}
     own_time: float | None = None
     score: float | None = None
-    score_kind: Literal["estimate", "measured", "none"] = "none"
+    score_kind: Literal["estimate", "measured", "simulated", "none"] = "none"
     features: dict[str, float] = {}
     seconds: float = 0.0
     environment: str = ""

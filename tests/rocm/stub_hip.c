@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../src/hipwright/toolchain/sim_rocm_rt/properties.h"
+
 #define MAX_PARAMS 64
 #define SEGMENT 4096
 
@@ -110,32 +112,7 @@ int hipDeviceGetAttribute(int *value, int attribute, int index) {
     return 0;
 }
 
-struct properties { /* hipDeviceProp_tR0600, every field by name */
-    char name[256]; char uuid[16]; char luid[8]; unsigned luidDeviceNodeMask;
-    size_t totalGlobalMem, sharedMemPerBlock; int regsPerBlock, warpSize; size_t memPitch;
-    int maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3], clockRate; size_t totalConstMem; int major, minor;
-    size_t textureAlignment, texturePitchAlignment; int deviceOverlap, multiProcessorCount, kernelExecTimeoutEnabled;
-    int integrated, canMapHostMemory, computeMode, maxTexture1D, maxTexture1DMipmap, maxTexture1DLinear;
-    int maxTexture2D[2], maxTexture2DMipmap[2], maxTexture2DLinear[3], maxTexture2DGather[2], maxTexture3D[3];
-    int maxTexture3DAlt[3], maxTextureCubemap, maxTexture1DLayered[2], maxTexture2DLayered[3];
-    int maxTextureCubemapLayered[2], maxSurface1D, maxSurface2D[2], maxSurface3D[3], maxSurface1DLayered[2];
-    int maxSurface2DLayered[3], maxSurfaceCubemap, maxSurfaceCubemapLayered[2]; size_t surfaceAlignment;
-    int concurrentKernels, ECCEnabled, pciBusID, pciDeviceID, pciDomainID, tccDriver, asyncEngineCount;
-    int unifiedAddressing, memoryClockRate, memoryBusWidth, l2CacheSize, persistingL2CacheMaxSize;
-    int maxThreadsPerMultiProcessor, streamPrioritiesSupported, globalL1CacheSupported, localL1CacheSupported;
-    size_t sharedMemPerMultiprocessor; int regsPerMultiprocessor, managedMemory, isMultiGpuBoard, multiGpuBoardGroupID;
-    int hostNativeAtomicSupported, singleToDoublePrecisionPerfRatio, pageableMemoryAccess, concurrentManagedAccess;
-    int computePreemptionSupported, canUseHostPointerForRegisteredMem, cooperativeLaunch, cooperativeMultiDeviceLaunch;
-    size_t sharedMemPerBlockOptin; int pageableMemoryAccessUsesHostPageTables, directManagedMemAccessFromHost;
-    int maxBlocksPerMultiProcessor, accessPolicyMaxWindowSize; size_t reservedSharedMemPerBlock;
-    int hostRegisterSupported, sparseHipArraySupported, hostRegisterReadOnlySupported;
-    int timelineSemaphoreInteropSupported, memoryPoolsSupported, gpuDirectRDMASupported;
-    unsigned gpuDirectRDMAFlushWritesOptions; int gpuDirectRDMAWritesOrdering; unsigned memoryPoolSupportedHandleTypes;
-    int deferredMappingHipArraySupported, ipcEventSupported, clusterLaunch, unifiedFunctionPointers, reserved[63];
-    int hipReserved[32]; char gcnArchName[256]; size_t maxSharedMemoryPerMultiProcessor; int clockInstructionRate;
-    unsigned arch; unsigned *hdpMemFlushCntl, *hdpRegFlushCntl; int cooperative[4], isLargeBar, asicRevision;
-};
-int hipGetDevicePropertiesR0600(struct properties *out, int index) {
+int hipGetDevicePropertiesR0600(DeviceProperties *out, int index) {
     ENTER();
     memset(out, 0, sizeof *out);
     strcpy(out->name, index ? "Stub GPU 1" : "Stub GPU 0"); strcpy(out->gcnArchName, architecture);
@@ -144,7 +121,7 @@ int hipGetDevicePropertiesR0600(struct properties *out, int index) {
     out->asicRevision = 7;
     return 0;
 }
-size_t stub_properties_size(void) { return sizeof(struct properties); }
+size_t stub_properties_size(void) { return sizeof(DeviceProperties); }
 
 int hipModuleLoadData(void **module, const void *image) {
     ENTER();

@@ -206,7 +206,8 @@ def describe_score(evaluation: Evaluation) -> str:
     """The score with its kind, such as "4.78 us by static estimate"."""
     if evaluation.score is None:
         return "no figure"
-    return f"{evaluation.score:.4g} us {'measured' if evaluation.score_kind == 'measured' else 'by static estimate'}"
+    how = {"measured": "measured", "simulated": "in simulation"}.get(evaluation.score_kind, "by static estimate")
+    return f"{evaluation.score:.4g} us {how}"
 
 
 def _score(evaluation: Evaluation) -> Iterator[str]:

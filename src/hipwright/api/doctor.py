@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hipwright import config
-from hipwright.targets import CPU, TARGETS, Target
+from hipwright.targets import CPU, ROCM, TARGETS, Target
 
 if TYPE_CHECKING:
     from hipwright.toolchain.probe import ToolCheck
@@ -125,7 +125,8 @@ def _gpus(target: Target) -> Found:
         return False, f"no {target.maker} GPU here: no speed is measured on one", target.gpu_runtime.install
     named = {(gpu.name, gpu.architecture, gpu.memory_bytes >> 30) for gpu in found}
     models = ", ".join(f"{name} ({architecture}, {memory} GiB)" for name, architecture, memory in sorted(named))
-    return True, f"{len(found)} found, {models}: --target {target.name} gives {target.proves}", ""
+    proves = "numerics, in software, no speed" if target is ROCM and config.simulated_rocm() else target.proves
+    return True, f"{len(found)} found, {models}: --target {target.name} gives {proves}", ""
 
 
 def _profiler() -> Found:

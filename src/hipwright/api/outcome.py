@@ -91,7 +91,7 @@ def not_measured(targets: Sequence[str], evaluation: Evaluation | None) -> list[
 
     results = evaluation.targets if evaluation else {}
     timed = {name: result.timing for name, result in results.items() if result.timing}
-    amd = next((timed[target.name] for target in TARGETS.gpus if target.is_amd and target.name in timed), None)
+    amd = next((t for name, t in timed.items() if TARGETS.is_amd(name) and not t.simulated), None)
     here = amd.architecture if amd else ""
     why = f"the AMD GPU here is {here}" if here else "no AMD GPU was used"
     lines = [
@@ -103,6 +103,11 @@ def not_measured(targets: Sequence[str], evaluation: Evaluation | None) -> list[
     lines += [
         f"the figures of the {name} target are {describe_device(name, timing)}: no AMD GPU's speed"
         for name, timing in others.items()
+    ]
+    lines += [
+        f"the {name} target's device is {timing.device}: its times are those of software, and no AMD GPU's speed"
+        for name, timing in timed.items()
+        if timing.simulated
     ]
     if names := [name for name in targets if TARGETS.is_simulated(name)]:
         lines.append(f"{', '.join(names)}: machine code was executed in software, no AMD GPU: times say nothing of one")

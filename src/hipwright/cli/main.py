@@ -23,6 +23,7 @@ from hipwright.cli import (
     backward,
     bench,
     combine,
+    contact,
     dataset,
     doctor,
     evaluate,
@@ -51,6 +52,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("doctor")(doctor.doctor)
+app.command("contact")(contact.contact)
 app.command("optimize")(optimize.optimize)
 app.command("eval")(evaluate.evaluate)
 app.command("backward")(backward.backward)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from hipwright.measure.profiling.profile import Profile
     from hipwright.measure.profiling.profiler import ProfileReport
 
-TARGET_HELP = f"{TARGETS.gpu_choices()}. Without it: what this machine has."
+TARGET_HELP = f"{TARGETS.gpu_choices()}, or {TARGETS.simulated[0].name} and the like for estimates without a GPU. \
+Without it: what this machine has."
 COLUMNS = {
     "duration_us": "µs",
     "dram_throughput_pct": "DRAM %",
@@ -63,6 +64,9 @@ def _print(output: CommandOutput, report: ProfileReport) -> None:
     from hipwright.cli.display.tables import plain_table
 
     out = output.console()
+    simulated = next((profile.basis for profile in report.profiles if profile.basis != "counters"), "")
+    if simulated:
+        out.print(f"{simulated}: {report.profiles[0].device}", style="bold")
     heads = ["", "kernel", "blocks x threads", *COLUMNS.values()]
     rows = [
         [str(p.number), _name(p), _geometry(p), *(_shown(getattr(p, name)) for name in COLUMNS)]
@@ -72,8 +76,17 @@ def _print(output: CommandOutput, report: ProfileReport) -> None:
     for profile in report.profiles:
         if profile.bottleneck is not None:
             out.print(f"{profile.number} {_name(profile)}: {clean(profile.bottleneck.text)}")
+        if profile.instructions:
+            waits = ", ".join(f"{cause} {count:,}" for cause, count in profile.waits.items()) or "none"
+            out.print(f"  {sum(profile.instructions.values()):,} instructions: {_mix(profile)}; waits: {waits}")
     for note in report.notes:
         out.print(f"note: {clean(note)}", style="yellow")
+
+
+def _mix(profile: Profile) -> str:
+    from hipwright.measure.profiling.simulated import mix_text
+
+    return mix_text(profile.instructions)
 
 
 def _name(profile: Profile) -> str:

@@ -13,12 +13,15 @@ import tempfile
 from array import array
 from typing import Any
 
+from hipwright import config
 from hipwright.device.amd.driver import RocmDriver, check_signatures
 from hipwright.device.gpu.pack import ArgumentLayout
-from hipwright.errors import DeviceError, HipwrightError
+from hipwright.errors import DeviceError, HipwrightError, ToolchainError
 from hipwright.records import Record
+from hipwright.toolchain.amd import hiprtc
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.pool import CompilePool
 
 KERNEL = "trial"
 SOURCE = f"""#include <hip/hip_runtime.h>
@@ -127,14 +130,27 @@ def _to_device(driver: RocmDriver, address: int, values: array[float]) -> None:
     driver.hip.call("hipMemcpy", address, source, COUNT * 4, 1, doing="copying to the device")
 
 
+def trial_code(architecture: str, cache: BuildCache) -> bytes:
+    """The code object of `SOURCE`: built offline, for a simulated GPU by its own compilers.
+
+    Raises ToolchainError where it cannot be built.
+    """
+    if config.simulated_rocm() is None:
+        build = amdgpu.build(SOURCE, architecture, {}, cache=cache)
+    else:
+        with hiprtc.zygote() as host, CompilePool(host, 1) as pool:
+            build = hiprtc.build(SOURCE, {}, arch=architecture, pool=pool, cache=cache)
+    if not build.ok:
+        raise ToolchainError(f"the trial kernel does not compile: {build.log[:300]}", hint="see `hipwright doctor`")
+    return cache.get(build.blob)
+
+
 def main(arguments: list[str]) -> int:
-    """Build the kernel offline for GPU `arguments[0]` (0 without) and check it; prints JSON."""
+    """Build the kernel for GPU `arguments[0]` (0 without) and check it; prints JSON."""
     try:
         driver = RocmDriver(int(arguments[0]) if arguments else 0)
         with tempfile.TemporaryDirectory(prefix="hipwright-check-") as folder:
-            cache = BuildCache(folder)
-            build = amdgpu.build(SOURCE, driver.arch, {}, cache=cache)
-            found = self_check(driver, cache.get(build.blob))
+            found = self_check(driver, trial_code(driver.arch, BuildCache(folder)))
     except HipwrightError as error:
         print(json.dumps({"ok": False, "fault": error.fault, "error": error.message, "hint": error.hint}))
         return error.exit_code

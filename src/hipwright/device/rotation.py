@@ -77,6 +77,10 @@ class Rotation:
         self._graphs, self._round, self.why = [], None, why
         self.outputs = [None] * self._slots
 
+    def restart(self) -> None:
+        """The next call is on slot 0."""
+        self._next = 0
+
     def block(self, calls: int) -> dict[str, float]:
         """{"calls", "device_ms", "host_ms"} of at least `calls` calls back to back; a graph of all slots runs whole."""
         count = -(-calls // self._slots) * self._slots if self._round else calls

@@ -9,13 +9,28 @@ import os
 import re
 from collections.abc import Callable
 
+from hipwright import config
 from hipwright.device.amd import kfd
 from hipwright.device.gpu_info import GpuInfo
 from hipwright.device.nvidia import nvml
 from hipwright.errors import BadInput, DeviceError
 from hipwright.targets import CUDA, ROCM, TARGETS, Target
 
-FINDERS: dict[Target, Callable[[], list[GpuInfo]]] = {CUDA: nvml.gpus, ROCM: kfd.gpus}
+
+def _amd_gpus() -> list[GpuInfo]:
+    """The simulated GPU where $ROCM_PATH is such a ROCm, else AMD's GPUs."""
+    architecture = config.simulated_gpu().get("architecture", "")
+    known = TARGETS.architecture(architecture)
+    if known is None:
+        return kfd.gpus()
+    name = f"{architecture} (simulated)"
+    memory = known.memory_bytes
+    return [
+        GpuInfo(index=0, kind=ROCM.name, name=name, architecture=architecture, memory_bytes=memory, units=known.cus)
+    ]
+
+
+FINDERS: dict[Target, Callable[[], list[GpuInfo]]] = {CUDA: nvml.gpus, ROCM: _amd_gpus}
 """The registry of this layer: the finder of each GPU runtime, in the order in which GPUs are listed."""
 
 

@@ -240,7 +240,8 @@ def kernel_text(kernel: dict[str, Any]) -> str:
 
     figure = "no figure"
     if kernel["microseconds"] is not None:
-        how = "measured" if kernel["score_kind"] == "measured" else "by static estimate"
+        known = {"measured": "measured", "simulated": "in simulation"}
+        how = known.get(kernel["score_kind"], "by static estimate")
         figure = f"{kernel['microseconds']:.4g} us {how}"
     knobs = ", ".join(f"{name} = {value}" for name, value in sorted(kernel["knobs"].items()))
     return f"{kernel['task_name']}: {figure}" + (f", knobs {knobs}" if knobs else "") + "\n" + fence(kernel["program"])

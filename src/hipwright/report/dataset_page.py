@@ -100,7 +100,7 @@ def render_dataset(page: DatasetPage) -> str:
 
 
 def _on_amd(figures: Mapping[str, Any]) -> int:
-    return sum(count for device, count in figures["timed"].items() if "(gfx" in device)
+    return sum(count for device, count in figures["timed"].items() if "(gfx" in device and "(simulated)" not in device)
 
 
 def _in_order(counts: Mapping[str, int], order: Sequence[str]) -> dict[str, int]:

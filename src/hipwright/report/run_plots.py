@@ -84,9 +84,10 @@ def score_plot(proposals: Sequence[TrialDetail]) -> ScorePlot | None:
     Measured and estimated scores never share an axis: if anything was measured, only measurements are drawn.
     """
     scored = [p for p in proposals if p.score is not None and p.score > 0 and p.status == "pass"]
-    kind = "measured" if any(p.score_kind == "measured" for p in scored) else "estimate"
-    if kind == "measured":
-        scored = [p for p in scored if p.score_kind == "measured"]
+    kinds = {p.score_kind for p in scored}
+    kind = next((kind for kind in ("measured", "simulated") if kind in kinds), "estimate")
+    if kind != "estimate":
+        scored = [p for p in scored if p.score_kind == kind]
     if not scored:
         return None
     last = max(p.number for p in proposals)

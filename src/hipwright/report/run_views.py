@@ -129,6 +129,7 @@ def timing_view(target: str, timing: Timing) -> dict[str, Any]:
     rows = [_versus_row(versus) for versus in timing.versus.values()]
     return {
         "where": describe_device(target, timing),
+        "kind": "simulated" if timing.simulated else "measured",
         "architecture": timing.architecture,
         "facts": facts,
         "rows": rows,

@@ -8,7 +8,7 @@ from hipwright.sandbox.limits import Limits
 from hipwright.sandbox.oneshot import OneShotPool
 from hipwright.sandbox.session import Session
 from hipwright.sandbox.tool import ToolResult, run_tool
-from hipwright.sandbox.zygote import Zygote
+from hipwright.sandbox.zygote import Zygote, python_folders, python_paths
 
 __all__ = [
     "SANDBOX_HINT",
@@ -28,5 +28,7 @@ __all__ = [
     "given_fd",
     "gpu_count",
     "lockdown",
+    "python_folders",
+    "python_paths",
     "run_tool",
 ]

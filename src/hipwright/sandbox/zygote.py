@@ -223,16 +223,13 @@ class Zygote:
         self._generation += 1
 
     def _command(self, control_fd: int) -> list[str]:
-        paths = _import_paths()
+        paths = python_paths()
         argument = json.dumps([control_fd, self._preload, [str(path) for path in paths]])
         python = os.path.realpath(sys.executable)
         argv = [python, "-I", "-S", "-B", "-c", _BOOT, argument]
         if self.unsafe:
             return argv
-        # of a checkout only the package is shown; an installed package lies beside the others, which are needed
-        source = _source() if _source().name in _PACKAGES else _source() / "hipwright"
-        visible = [path for path in paths if path != _source()] + [source, *_python_home()]
-        visible += [*self._ro, *(self.gpu.paths() if self.gpu else [])]
+        visible = [*python_folders(), *self._ro, *(self.gpu.paths() if self.gpu else [])]
         devices = self.gpu.mounts() if self.gpu else []
         return bwrap.command(argv, ro=visible, env=self._env, devices=devices, tmp_mb=self._tmp_mb)
 
@@ -256,7 +253,14 @@ def _source() -> Path:
     return Path(__file__).absolute().parents[2]
 
 
-def _import_paths() -> list[Path]:
+def python_folders() -> list[Path]:
+    """What a contained Python must be able to read: the interpreter, and the packages of `python_paths`."""
+    # of a checkout only the package is shown; an installed package lies beside the others, which are needed
+    source = _source() if _source().name in _PACKAGES else _source() / "hipwright"
+    return [*(path for path in python_paths() if path != _source()), source, *_interpreter()]
+
+
+def python_paths() -> list[Path]:
     """sys.path of a contained Python: hipwright and the installed packages, never the working directory."""
     paths = [_source()]
     paths += [Path(entry).absolute() for entry in sys.path if entry.endswith(_PACKAGES)]
@@ -267,7 +271,7 @@ def _import_paths() -> list[Path]:
     return [path for path in dict.fromkeys(paths) if path.is_dir()]
 
 
-def _python_home() -> list[Path]:
+def _interpreter() -> list[Path]:
     """The folders of the interpreter and its standard library, by every path that leads to them."""
     base = Path(sys.base_prefix)
     return list(dict.fromkeys([base.absolute(), base.resolve(), Path(os.path.realpath(sys.executable)).parent]))

@@ -30,7 +30,7 @@ class Score:
     """Lower is faster.
 
     estimate: microseconds, low == high. measured: time relative to the baseline's, with its 95 % interval; basis then
-    names the target and the baseline.
+    names the target and the baseline, and the device where it is simulated.
     """
 
     value: float
@@ -44,7 +44,7 @@ def score(evaluation: Evaluation | None) -> Score | None:
     """Returns the score of a program that passed, else None."""
     if evaluation is None or not evaluation.passed:
         return None
-    if evaluation.score_kind == "measured":
+    if evaluation.score_kind in ("measured", "simulated"):
         return _measured(evaluation)
     if evaluation.score is None:
         return None
@@ -81,5 +81,6 @@ def _measured(evaluation: Evaluation) -> Score | None:
             continue
         low, high = versus[name].interval
         if 0 < low <= high:
-            return Score(1.0 / versus[name].speedup, 1.0 / high, 1.0 / low, "measured", f"{target} against {name}")
+            on = timed[target].device if timed[target].simulated else target
+            return Score(1.0 / versus[name].speedup, 1.0 / high, 1.0 / low, "measured", f"{on} against {name}")
     return None

@@ -40,7 +40,8 @@ class Architecture(Record, frozen=True, kw_only=True):
     compute units (NVIDIA: SMs). lds_per_cu, lds_per_block, lds_granule: bytes. vgprs_per_simd: registers each lane of a
     SIMD shares among its resident waves; vgpr_granule: registers a wave is given at a time. bandwidth: bytes/s of
     device memory. flops: dense operations/s by torch dtype, by matrix instructions where there are any. l2_bytes: all
-    of it; last_level_bytes: the Infinity Cache, 0 without. mfma: whether CDNA's matrix instructions are there.
+    of it; last_level_bytes: the Infinity Cache, 0 without. l1_bytes: the vector cache of a CU; line_bytes: of a cache
+    line; dies: that share the L2 among them; lds_banks: of 4 bytes. mfma: whether CDNA's matrix instructions are there.
     elf_machine: EF_AMDGPU_MACH of the ELF header's e_flags. memory_counter: prefix of the hardware counters of requests
     from L2 to memory, "" where rocprofv3 has none; counts_128_byte_reads: whether TCC_BUBBLE counts reads of 128 bytes.
     """
@@ -64,6 +65,10 @@ class Architecture(Record, frozen=True, kw_only=True):
     memory_bytes: int
     l2_bytes: int
     last_level_bytes: int
+    l1_bytes: int = 16 * KIB
+    line_bytes: int = 128
+    dies: int = 1
+    lds_banks: int = 32
     flops: dict[str, float]
     mfma: bool = False
     elf_machine: int = 0

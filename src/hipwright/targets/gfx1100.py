@@ -27,6 +27,7 @@ GFX1100 = offline_amd(
         memory_bytes=24 * GIB,
         l2_bytes=6 * MIB,
         last_level_bytes=96 * MIB,
+        l1_bytes=32 * KIB,
         flops={
             "float64": 1.9e12,
             "float32": 61.4e12,

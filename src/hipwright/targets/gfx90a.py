@@ -27,6 +27,7 @@ GFX90A = offline_amd(
         memory_bytes=64 * GIB,
         l2_bytes=8 * MIB,
         last_level_bytes=0,
+        l1_bytes=16 * KIB,
         flops={
             "float64": 45.3e12,
             "float32": 45.3e12,

@@ -1,7 +1,8 @@
 """gfx942 (CDNA 3), by the figures of the Instinct MI300X.
 
 MI300X datasheet: 304 CUs, 2100 MHz, 192 GB at 5.3 TB/s, 256 MB Infinity Cache, FP64 matrix 163.4, FP32 163.4, FP16/BF16
-1307.4, FP8/INT8 2614.9 (dense). L2 is 4 MB on each of 8 XCDs (CDNA 3 white paper).
+1307.4, FP8/INT8 2614.9 (dense). L2 is 4 MB on each of 8 XCDs, L1
+32 KB a CU with lines of 128 bytes (CDNA 3 white paper).
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ GFX942 = offline_amd(
         memory_bytes=192 * GIB,
         l2_bytes=32 * MIB,
         last_level_bytes=256 * MIB,
+        l1_bytes=32 * KIB,
+        dies=8,
         flops={
             "float64": 163.4e12,
             "float32": 163.4e12,

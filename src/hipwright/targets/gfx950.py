@@ -27,6 +27,8 @@ GFX950 = offline_amd(
         memory_bytes=288 * GIB,
         l2_bytes=32 * MIB,
         last_level_bytes=256 * MIB,
+        l1_bytes=32 * KIB,
+        dies=8,
         flops={
             "float64": 72.1e12,
             "float32": 144.2e12,

@@ -64,6 +64,29 @@ def test_a_timed_call_that_hands_out_old_results_is_caught(tasks: Any, worker: C
                 judge_outputs(late, read_whole(loaded, side.timed_output(2))["outputs"], "in a timed call, ")
 
 
+@pytest.mark.parametrize("program", ["ema_buffer", "ema_in_the_plan"])
+def test_late_inputs_of_a_task_that_keeps_state_meet_the_state_of_a_first_call(
+    tasks: Any, worker: CandidateWorker, program: str
+) -> None:
+    oracle = tasks.oracle("ema")
+    name = oracle.planned()[0].workload.name
+    slots = [oracle.case(name, family).inputs for family in ("given", "normal", "uniform")]
+    late = oracle.case(name, "outliers")
+    _, parsed, build = built(text_of("honest", program), worker.cache)
+    with worker.load(parsed, build, oracle.state) as loaded:
+        loaded.place("timed", HostSource(slots), 3)
+        side = GpuSide(loaded, "timed", graph=True)
+        side.prepare(4)
+        side.block(4)
+        side.reveal(0, HostSource([late.inputs]), restart=True)
+        side.block(3)
+        judge_outputs(late, read_whole(loaded, side.timed_output(0))["outputs"], "in a timed call, ")
+        side.reveal(0, HostSource([late.inputs]))  # the average is that of many calls
+        side.block(3)
+        with pytest.raises(Exception, match="in a timed call"):
+            judge_outputs(late, read_whole(loaded, side.timed_output(0))["outputs"], "in a timed call, ")
+
+
 def test_one_who_writes_to_resident_inputs_is_caught_and_they_are_filled_anew(
     tasks: Any, workers: Zygote, cache: BuildCache
 ) -> None:

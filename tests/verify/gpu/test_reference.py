@@ -184,3 +184,10 @@ def test_a_family_the_reference_cannot_take_is_rejected_not_an_error(open_on_cpu
     state = handle.init_state(0)
     assert "too large" in reference.expect("given", 1, state, STRICT, family="outliers").rejected
     assert reference.expect("given", 1, state, STRICT, family="normal").counts
+
+
+@pytest.mark.parametrize(("task", "writes"), [("ema", True), ("batch_norm_eval", False), ("softmax", False)])
+def test_whether_forward_writes_to_buffers(open_on_cpu, task: str, writes: bool) -> None:
+    handle, reference = open_on_cpu(task)
+    expected = reference.expect("given", 3, handle.init_state(3), handle.task.tolerance)
+    assert expected.writes_state is writes

@@ -115,11 +115,15 @@ def resource_table(evaluation: Evaluation) -> Table:
 
 
 def print_timing(out: Console, target: str, timing: Timing) -> None:
-    """A measured target: whose machine, the facts in one line, a row for each baseline, and the notes."""
+    """A timed target: whose machine, the facts in one line, a row for each baseline, and the notes."""
     view = timing_view(target, timing)
     out.print(
-        Text.assemble(("MEASURED", "bold"), f"  {target}: {clean(view['where'])} ({clean(view['architecture'])})")
+        Text.assemble(
+            (view["kind"].upper(), "bold"), f"  {target}: {clean(view['where'])} ({clean(view['architecture'])})"
+        )
     )
+    if timing.simulated:
+        out.print("times of a simulation on this machine's processor; they say nothing of an AMD GPU's speed")
     out.print("; ".join(f"{name} {clean(text)}" for name, text in view["facts"]))
     heads = ("against", "speedup (95 % interval)", "baseline ms", "latency speedup", "pairs", "sampling ended")
     rows = [

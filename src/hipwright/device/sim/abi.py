@@ -13,6 +13,12 @@ DISPATCH_BYTES = 64
 """The dispatch packet, which lies behind the arguments."""
 
 
+class CacheModel(ctypes.Structure):
+    """The caches of a profiled launch in bytes; l2_bytes: of one die; banks: of the LDS."""
+
+    _fields_ = tuple((name, c_uint32) for name in ("line", "l1_bytes", "l2_bytes", "dies", "banks"))
+
+
 class KernelRecord(ctypes.Structure):
     """What the launch ABI says of a kernel; registers are -1 where a value is not passed."""
 
@@ -43,4 +49,5 @@ class SimulatedLaunch(ctypes.Structure):
         ("unused", c_uint32),
         ("counts", c_uint64 * len(COUNTS)),
         ("message", c_char * 256),
+        ("profile", c_void_p),
     )

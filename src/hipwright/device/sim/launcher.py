@@ -17,7 +17,9 @@ from hipwright.device.poison import NOISE, pattern
 from hipwright.device.signature import Argument, KernelSignature
 from hipwright.device.sim import kernarg
 from hipwright.device.sim.abi import UNSUPPORTED, KernelRecord, SimulatedLaunch
+from hipwright.device.sim.counters import Counters
 from hipwright.errors import DeviceError
+from hipwright.targets import Architecture
 from hipwright.toolchain.sim.program import disassemble
 
 
@@ -35,9 +37,13 @@ class Executor:
         self._lib.sim_free.argtypes = (ctypes.c_void_p,)
         names = [name.encode() for name in self.description["handlers"]]
         table = (ctypes.c_char_p * len(names))(*names)
-        count = len(code) // int(self._lib.sim_op_bytes())
-        self.program = self._lib.sim_load(code, count, ctypes.addressof(table), len(names))
+        self._count = len(code) // int(self._lib.sim_op_bytes())
+        self.program = self._lib.sim_load(code, self._count, ctypes.addressof(table), len(names))
         weakref.finalize(self, self._lib.sim_free, self.program).atexit = False
+
+    def counters(self, architecture: Architecture) -> Counters:
+        """Counts for one launch, which the caller closes."""
+        return Counters(self._lib, self.program, self._count, architecture)
 
     def run(self, launch: SimulatedLaunch) -> None:
         """Runs a launch to its end or its first fault."""
@@ -47,7 +53,8 @@ class Executor:
 class SimLauncher(GuardedLauncher):
     """Runs the kernels of one program on the simulated GPU; the other arguments are those of `GuardedLauncher`.
 
-    checked: LDS is watched for races.
+    checked: LDS is watched for races. profiled: each launch is counted, with the caches of this architecture, and
+    `counted` grows by a dictionary: kernel, grid, block, lds_bytes, and what `Counters.read` gives.
     """
 
     def __init__(
@@ -62,12 +69,15 @@ class SimLauncher(GuardedLauncher):
         poison: int = 0xA5,
         launch_limit_s: float = 10.0,
         lds_limit: int = LDS_LIMIT,
+        profiled: Architecture | None = None,
     ) -> None:
         super().__init__(signatures, order, seed, poison, launch_limit_s, lds_limit)
         self._executor = Executor(library, program)
         self._kernels: Mapping[str, Any] = self._executor.description["kernels"]
         self._text: Mapping[str, str] = self._executor.description["text"]
         self.checked = checked
+        self._profiled = profiled
+        self.counted: list[dict[str, Any]] = []
 
     def launch(self, kernel: str, grid: Dim3, block: Dim3, lds_bytes: int, args: Sequence[Argument]) -> None:
         """Run a kernel to its end. Raises CandidateError with evidence when it fails.
@@ -88,7 +98,13 @@ class SimLauncher(GuardedLauncher):
         launch.regions, launch.region_count = ctypes.addressof(regions), len(distinct(buffers))
         self._write_crash_page(kernel, grid, block, running=True)
         started = time.perf_counter()
+        counters = self._executor.counters(self._profiled) if self._profiled is not None else None
+        launch.profile = counters.address if counters is not None else None
         self._executor.run(launch)
+        if counters is not None:
+            shape = {"kernel": kernel, "grid": list(grid), "block": list(block), "lds_bytes": lds_bytes}
+            self.counted.append({**shape, **counters.read(self._text)})
+            counters.close()
         seconds = time.perf_counter() - started
         self._write_crash_page(kernel, grid, block, running=False)
         if launch.status:

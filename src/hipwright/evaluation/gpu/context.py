@@ -16,7 +16,7 @@ from hipwright.evaluation.gpu.memory import DeviceMemory
 from hipwright.evaluation.gpu.timing_lock import TimingLock
 from hipwright.records import Build
 from hipwright.sandbox import GpuAccess, OneShotPool, Zygote
-from hipwright.targets import TARGETS, TORCH_GPU_0, Target
+from hipwright.targets import CPU, TARGETS, TORCH_GPU_0, Target
 from hipwright.task import TaskHandle
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.gpu_compilers import GPU_COMPILERS
@@ -32,6 +32,7 @@ CANDIDATES, REFERENCES = 0.4325, 0.5475
 A candidate holds its inputs and outputs; the reference holds the same, and 2 bytes of honest error for each float of an
 output.
 """
+SIMULATED_LIMIT_S = 90.0  # wall seconds of a candidate's call on a simulated GPU
 SWITCH_S = 0.0005  # the longest that a thread keeps the interpreter while others wait for it
 
 
@@ -41,7 +42,7 @@ class GpuContext:
 
     memory_bytes: of the device, for all processes together; 0 for all of it. shared: the processes of the references of
     tasks that trust each other; None: a process for each. memory: what tasks reserve;
-    None where its size is not known.
+    None where its size is not known. simulated: the name of a GPU that is software, "" for a real one.
     """
 
     target: Target
@@ -57,19 +58,27 @@ class GpuContext:
     timing_lock: TimingLock = field(default_factory=TimingLock)
     spares: OneShotPool | None = None
     memory: DeviceMemory | None = None
+    simulated: str = ""
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def device(self) -> str:
+        """torch's name of the device: a simulated GPU's memory is the processor's."""
+        return CPU.name if self.simulated else TORCH_GPU_0
 
     def candidates(self, zygote: Zygote | None = None, profile: Literal["gpu", "tools"] = "gpu") -> CandidateWorker:
         """A new candidate worker; it starts with its first program."""
         limit = int(CANDIDATES * self.memory_bytes)
         return CandidateWorker(
             zygote or self.workers,
-            TORCH_GPU_0,
+            self.device,
             self.target.name,
             self.cache,
             memory_limit_bytes=limit,
             profile=profile,
+            limit_s=SIMULATED_LIMIT_S if self.simulated else None,
             give_way=self.timing_lock.give_way,
+            simulated=self.simulated,
         )
 
     def reference(self, handle: TaskHandle, share: Callable[[], int] = lambda: 0) -> DeviceReference:
@@ -78,9 +87,10 @@ class GpuContext:
         found = open_reference(
             handle,
             self.shared or self.hosts,
-            TORCH_GPU_0,
+            self.device,
             memory_limit_bytes=limit,
             last_level_bytes=last_level_bytes(self.architecture),
+            simulated=self.simulated,
             share=share,
         )
         found.give_way = self.timing_lock.give_way
@@ -164,8 +174,9 @@ def open_gpu(
         gpu = GpuContext(
             target, found.index, found.architecture, cache, pool, hosts, workers, unsafe, memory_bytes, shared
         )
+        gpu.simulated = found.name if access.simulated_rocm else ""
         total = memory_bytes or found.memory_bytes
-        gpu.memory = DeviceMemory(total) if total else None
+        gpu.memory = DeviceMemory(total) if total and not gpu.simulated else None
         stack.callback(gpu.close)
         yield gpu
 

@@ -227,7 +227,7 @@ def _profile(
     figures["lds_bytes"] = _number(row.get("LDS_Block_Size", ""))
     figures["scratch_bytes"] = _number(row.get("Scratch_Size", ""))
     figures["duration_us"] = durations[len(durations) // 2] if durations else None
-    figures |= _residency(architecture, figures, grid, block)
+    figures |= residency(architecture, figures, grid, block)
     moved, took = _plus(figures["dram_read_bytes"], figures["dram_write_bytes"]), figures["duration_us"]
     if architecture is not None and moved is not None and took:
         figures["dram_throughput_pct"] = 100.0 * moved / (took * 1e-6) / architecture.bandwidth
@@ -251,7 +251,7 @@ def _duration_us(run: Dispatch) -> float | None:
     return (end - start) / 1000.0 if start is not None and end is not None and end > start else None
 
 
-def _residency(
+def residency(
     architecture: Architecture | None,
     figures: Mapping[str, float | None],
     grid: tuple[int, int, int],

@@ -117,7 +117,7 @@ def _latency_remarks(p: Profile) -> list[str]:
 
 
 def _unit_name(p: Profile) -> str:
-    vendor = TARGETS.gpu(p.target).vendor
+    vendor = TARGETS[p.target].vendor
     return vendor.unit if vendor else AMD.unit
 
 

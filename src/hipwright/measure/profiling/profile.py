@@ -27,7 +27,9 @@ class Profile(Record, frozen=True, kw_only=True):
     """One launch of one kernel under a profiler; units and meanings of the figures are in `metrics.METRICS`.
 
     own: whether the kernel is the program's, not a library's. number: the launch's index in the call. grid in blocks,
-    block in threads. stalls: share (percent) of the waves' time by cause. units: CUs or SMs of the device.
+    block in threads. stalls: share (percent) of the waves' time by cause. units: CUs or SMs of the device. basis:
+    "ESTIMATE (SIMULATED)" where no hardware counted: then instructions holds the executed instructions by class, and
+    waits the number of waits by cause.
     """
 
     kernel: str
@@ -67,6 +69,9 @@ class Profile(Record, frozen=True, kw_only=True):
     lds_bank_conflicts: float | None = None
     lds_conflict_pct: float | None = None
     stalls: dict[str, float] = msgspec.field(default_factory=dict)
+    instructions: dict[str, int] = msgspec.field(default_factory=dict)
+    waits: dict[str, int] = msgspec.field(default_factory=dict)
+    basis: str = "counters"
     bottleneck: KernelBottleneck | None = None
 
     @property

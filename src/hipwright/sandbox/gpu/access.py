@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from hipwright import config
 from hipwright.errors import DeviceError
 from hipwright.sandbox.gpu.amd import AmdFiles
 from hipwright.sandbox.gpu.driver_files import DriverFiles
@@ -29,8 +30,15 @@ class GpuAccess:
     def _files(self) -> DriverFiles:
         return DRIVER_FILES[self.target]
 
+    @property
+    def simulated_rocm(self) -> Path | None:
+        """The folder of the ROCm whose GPU this is, where that is software."""
+        return config.simulated_rocm() if self.target is ROCM else None
+
     def nodes(self) -> list[Path]:
-        """The device nodes to show. Raises DeviceError where the GPU has none."""
+        """The device nodes to show; none for a simulated GPU. Raises DeviceError where the GPU has none."""
+        if self.simulated_rocm is not None:
+            return []
         found, missing = self._files.nodes(self.index, Path("/dev"))
         if missing:
             raise DeviceError(
@@ -51,7 +59,8 @@ class GpuAccess:
 
     def paths(self) -> list[Path]:
         """Files and folders outside /usr that must be readable."""
-        roots = [Path(root) for root in self._files.roots]
+        simulated = self.simulated_rocm
+        roots = [simulated] if simulated else [Path(root) for root in self._files.roots]
         found = [*self.libraries(), *roots, *(root.resolve() for root in roots)]
         return [path for path in dict.fromkeys(found) if path.is_dir()]
 
@@ -75,6 +84,8 @@ class GpuAccess:
         }
         if Path(folder).is_dir():
             settings[home] = folder
+        if (simulated := self.simulated_rocm) is not None:
+            settings["ROCM_PATH"] = str(simulated)
         if libraries := self.libraries():
             settings["LD_LIBRARY_PATH"] = ":".join(map(str, libraries))
         return settings
@@ -82,6 +93,8 @@ class GpuAccess:
 
 def gpu_count(target: Target, dev: Path = Path("/dev"), sys: Path = Path("/sys")) -> int:
     """GPUs of that runtime on this machine, counted without starting it (a fork after CUDA has started is useless)."""
+    if target is ROCM and config.simulated_rocm() is not None:
+        return 1
     return DRIVER_FILES[target].count(dev, sys)
 
 

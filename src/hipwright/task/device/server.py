@@ -29,7 +29,7 @@ _CPU_CACHE = 32 << 20  # assumed where the device does not report it
 class DeviceHost(Cases):
     """Service of the sandbox. init: {"name", "source", "device": "cuda:0" or "cpu", "memory_limit_bytes": 0 = free,
     "share_bytes": that it may keep beside other tasks, 0 = all, "last_level_bytes": of the architecture's last cache,
-    0 = as torch says}.
+    0 = as torch says, "simulated": the name of a GPU that is software, "" for none}.
 
     Methods take and return (header, bundle) as the sandbox has it; `verify.gpu.reference` documents them.
     """
@@ -44,6 +44,7 @@ class DeviceHost(Cases):
         self._sides: dict[int, Turning] = {}
         self._pool = GraphPool(init["device"])
         self._last_level = int(init.get("last_level_bytes") or 0)
+        self._simulated = str(init.get("simulated") or "")
 
     # ---------------------------------------------------------------- the device
 
@@ -61,6 +62,8 @@ class DeviceHost(Cases):
                 "memory_bytes": properties.total_memory,
             }
         reply["llc_bytes"] = max(reply["llc_bytes"], self._last_level)
+        if self._simulated:
+            reply |= {"name": self._simulated, "uuid": "simulated", "llc_bytes": 0}
         return reply, None
 
     def memory(self, header: dict[str, Any], bundle: Tree) -> Told:

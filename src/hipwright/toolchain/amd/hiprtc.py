@@ -80,6 +80,15 @@ def build(
     raise ToolchainError(f"no compiler for {base}: {'; '.join(failures) or 'none is installed'}", hint=rocm_paths.FIX)
 
 
+def build_by(name: str, hip: str, *, arch: str, pool: CompilePool, cache: BuildCache, unsafe: bool = False) -> Build:
+    """Compile by one route (HIPRTC, HIPCC, CLANG). Raises ToolchainError where it is not there, or fails by itself."""
+    base = arch.partition(":")[0]
+    route = next((one for one in _routes(hip, base, pool, cache, unsafe) if one.name == name), None)
+    if route is None:
+        raise ToolchainError(f"{name} is not on this machine", hint=rocm_paths.FIX)
+    return _built(route, hip, {}, base, cache, [])
+
+
 @dataclass(frozen=True)
 class _Route:
     """A way to a code object. identity: the tool's version.
@@ -175,7 +184,7 @@ def _by_hipcc(
         [str(hipcc), *_HIPCC, f"--offload-arch={arch}", *_defined(defines), SOURCE, "-o", "kernel.hsaco"],
         files={SOURCE: hip.encode()},
         outputs=["kernel.hsaco"],
-        ro=[*rocm_paths.roots(), root],
+        ro=[*rocm_paths.readable(), root],
         env={"ROCM_PATH": str(root), "HIP_PLATFORM": "amd"},
         limits=Limits(wall_s=COMPILE_LIMIT_S),
         unsafe=unsafe,

@@ -93,7 +93,7 @@ def build(source: str, target: str, defines: Mapping[str, int], *, cache: BuildC
     knobs = tuple(f"-D{name}={value}" for name, value in sorted(defines.items()))
     architecture = OFFLINE[target]
     isa_name = () if architecture.isa == target else (architecture.isa,)
-    flags = "\0".join((*FLAGS, _format(), *WARNINGS, *knobs, _SCRIPT, *isa_name))
+    flags = "\0".join((*FLAGS, code_object_format(), *WARNINGS, *knobs, _SCRIPT, *isa_name))
     key = content_key("amdgpu", source, target, flags, compiler_id())
     if known := cache.load(key):
         return known
@@ -105,7 +105,8 @@ def build(source: str, target: str, defines: Mapping[str, int], *, cache: BuildC
     return built
 
 
-def _format() -> str:
+def code_object_format() -> str:
+    """clang's option for `code_object_version`."""
     return f"-mcode-object-version={code_object_version()}"
 
 
@@ -151,7 +152,7 @@ def _compile(
     found = clang.find()
     files = {SOURCE: source.encode()}
     visible = [Path(found.folder), clang.INCLUDE]
-    common = [*FLAGS, _format(), f"--offload-arch={architecture.isa}", *WARNINGS]
+    common = [*FLAGS, code_object_format(), f"--offload-arch={architecture.isa}", *WARNINGS]
     library: list[str] = []
     if cache and not bitcode:
         library, more = pch.flags(source, common, cache, unsafe=unsafe)

@@ -12,6 +12,8 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
+from hipwright import config
+
 FIX = "install ROCm 6 or later, or torch's ROCm wheel (pip install torch --index-url .../whl/rocm6.4)"
 _WHEELS = ("_rocm_sdk_core", "_rocm_sdk_devel")
 
@@ -26,7 +28,9 @@ def roots() -> list[Path]:
 
 def library(stem: str) -> Path | None:
     """The file of lib<stem>.so: of torch's wheel, else of an install, else the system's; None without one."""
-    folders = [place / "lib" for place in _package("torch")]
+    simulated = config.simulated_rocm()
+    folders = [simulated / "lib"] if simulated else []
+    folders += [place / "lib" for place in _package("torch")]
     folders += [root / lib for root in roots() for lib in ("lib", "lib64")]
     folders += sorted(Path("/usr/lib").glob("*-linux-gnu"))
     for folder in folders:
@@ -62,9 +66,10 @@ def version() -> tuple[int, int] | None:
 
 
 def readable() -> list[Path]:
-    """The folders that a hipRTC zygote must be able to read: ROCm's, or the libraries in torch's wheel."""
+    """The folders that ROCm's compilers must be able to read: ROCm's, or the libraries in torch's wheel."""
     found = library("hiprtc")
-    return [*roots(), *([found.resolve().parent] if found else [])]
+    simulated = map(Path, config.simulated_gpu().get("reads", ()))
+    return [*roots(), *([found.resolve().parent] if found else []), *simulated]
 
 
 def _package(name: str) -> list[Path]:

@@ -12,7 +12,8 @@ from hipwright.sandbox import Limits, run_tool
 from hipwright.toolchain import clang
 from hipwright.toolchain.cache import BuildCache
 
-_RUNTIME = Path(__file__).parents[1] / "sim_rt"
+RUNTIME = Path(__file__).parents[1] / "sim_rt"
+"""The executor's text."""
 _LIMITS = Limits(wall_s=240.0, cpu_s=240.0, memory_mb=4096)
 _FLAGS = (
     *("-x", "c++", "-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti"),
@@ -33,7 +34,7 @@ def library(cache: BuildCache, *, unsafe: bool = False) -> Path:
         with contextlib.suppress(KeyError):
             cache.get(known.blob)
             return cache.path(known.blob)
-    data = _compile(unsafe)
+    data = shared_library(RUNTIME / "run.cc", unsafe=unsafe)
     blob = cache.put(data)
     cache.store(key, Build(target=NAME, ok=True, blob=blob))
     return cache.path(blob)
@@ -41,10 +42,14 @@ def library(cache: BuildCache, *, unsafe: bool = False) -> Path:
 
 def fingerprint() -> str:
     """A key of all that determines the executor."""
-    return content_key(platform.machine(), clang.find().id, clang.digest(_RUNTIME), *_FLAGS, *_LINK, _SCRIPT)
+    return content_key(platform.machine(), clang.find().id, clang.digest(RUNTIME), *_FLAGS, *_LINK, _SCRIPT)
 
 
-def _compile(unsafe: bool) -> bytes:
+def shared_library(source: Path, flags: tuple[str, ...] = (), *, unsafe: bool = False) -> bytes:
+    """A shared library of one C++ source, or of another language that `flags` name. It may include the executor's text.
+
+    Raises ToolchainError where it cannot be built.
+    """
     machine = platform.machine()
     if machine not in _MACHINES or platform.system() != "Linux":
         raise ToolchainError(f"the simulator runs on x86-64 and aarch64 Linux, not on {platform.system()} {machine}")
@@ -53,13 +58,13 @@ def _compile(unsafe: bool) -> bytes:
     headers = Path(found.folder) / "lib"
     libc = [f"{short}-linux-gnu", "generic-glibc", f"{short}-linux-any", "any-linux-any"]
     includes = [str(headers / "include"), *(str(headers / "libc/include" / name) for name in libc)]
-    argv = ["-target", f"{machine}-linux-gnu", *march, *_FLAGS]
+    argv = ["-target", f"{machine}-linux-gnu", *march, *_FLAGS, *flags]
     argv += [word for path in includes for word in ("-isystem", path)]
     result = run_tool(
-        ["/bin/sh", "-c", _SCRIPT.format(" ".join(_LINK)), found.program, *argv, str(_RUNTIME / "run.cc")],
+        ["/bin/sh", "-c", _SCRIPT.format(" ".join(_LINK)), found.program, *argv, str(source)],
         files={},
         outputs=["sim.so"],
-        ro=[Path(found.folder), _RUNTIME],
+        ro=[Path(found.folder), RUNTIME, source.parent],
         env={"ZIG_GLOBAL_CACHE_DIR": "zig-cache", "ZIG_LOCAL_CACHE_DIR": "zig-cache"},
         limits=_LIMITS,
         unsafe=unsafe,

@@ -47,6 +47,7 @@ INLINE bool lds_places(Wave &w, const Op &o, u32 first, u32 bytes, u32 *at) {
         at[l] = (u32)a;
     }
     w.launch->counts[COUNT_LDS] += (u64)bytes * __builtin_popcountll(w.active);
+    if (__builtin_expect(w.launch->profile != nullptr, 0)) count_lds(w, o, bytes, at);
     return true;
 }
 template <int WORDS> INLINE void lds_load(Wave &w, const Op &o, const u32 *at, u32 reg) {

@@ -1,5 +1,6 @@
 // Memory: waits, bounds, scalar, global, flat, scratch and LDS instructions, atomics.
 #pragma once
+#include "profile.h"
 #include "valu_16.h"
 
 enum { GLOBAL, FLAT, SCRATCH };
@@ -46,6 +47,11 @@ static void wait_for(Wave &w, u32 counter, u32 n) {
     }
 }
 OP(s_waitcnt) { // extra, data, target: what vmcnt, lgkmcnt and vscnt may be at most, 255 for any
+    if (__builtin_expect(w.launch->profile != nullptr, 0)) {
+        count_wait(w, o, VM, o.extra);
+        count_wait(w, o, LGKM, o.data);
+        count_wait(w, o, VS, o.target);
+    }
     if (o.extra < 255) wait_for(w, VM, o.extra);
     if (o.data < 255) wait_for(w, LGKM, o.data);
     if (o.target < 255) wait_for(w, VS, o.target);
@@ -107,6 +113,7 @@ INLINE void scalar_load(Wave &w, const Op &o, u32 words) {
         set_s(w, o, reg + i, x, true);
     }
     w.launch->counts[COUNT_READ] += args ? 0 : 4 * words;
+    if (__builtin_expect(w.launch->profile != nullptr, 0)) count_scalar(w, o, a, 4 * words);
     issue(w, o, LGKM, false, true, reg, words);
 }
 OP(s_load_dword) { scalar_load(w, o, 1); }
@@ -175,6 +182,7 @@ INLINE bool places(Wave &w, const Op &o, u32 bytes, bool write, u64 *a) {
         hint = r;
     }
     w.launch->counts[write ? COUNT_WRITE : COUNT_READ] += o.segment == SCRATCH ? 0 : (u64)bytes * __builtin_popcountll(w.active);
+    if (__builtin_expect(w.launch->profile != nullptr, 0) && o.segment != SCRATCH) count_memory(w, o, bytes, write, a);
     return true;
 }
 // Flat accesses may end in any order on gfx9; on RDNA each counter goes down in order (LLVM: hasFlatLgkmVMemCountInOrder).

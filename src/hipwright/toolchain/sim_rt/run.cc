@@ -104,10 +104,21 @@ static void run_mode(Wave &w, u32 budget) {
     w.executed += budget;
 }
 #endif
+static void run_profiled(Wave &w, u32 budget) {
+    for (u32 n = 0; n < budget && !w.stop; n++) {
+        count_run(w, w.ops[w.pc]);
+#ifdef __x86_64__
+        run_mode(w, 1);
+#else
+        run_default(w, 1);
+#endif
+    }
+}
 static void run_wave(Wave &w, u32 budget) {
     w.state = RUNNING;
     do { // s_setreg stops it, so that a new MODE counts from then on
         w.stop = 0;
+        if (__builtin_expect(w.launch->profile != nullptr, 0)) { run_profiled(w, budget); continue; }
 #ifdef __x86_64__
         if ((w.mode & 0xff) != 0xf0) { run_mode(w, budget); continue; }
 #endif
@@ -222,6 +233,7 @@ static void start_block(Block &b, u64 number, bool keep_lds) {
     b.epoch++;
     if (!keep_lds) for (u32 i = 0; i + 8 <= b.lds_bytes + 16; i += 8) memcpy(b.lds + i, &l.poison, 8);
     for (u32 i = 0; i < b.waves; i++) start_wave(b.wave[i], b, i);
+    if (l.profile) begin_block(*l.profile, b.waves);
 }
 static u64 next_random(u64 &state) {
     state = state * 6364136223846793005ull + 1442695040888963407ull;
@@ -322,4 +334,29 @@ EXPORT void sim_run(Launch *launch) {
     }
     for (u32 i = 0; i < count; i++) free_block(resident[i]);
     if (spare) free_block(spare);
+    if (l.profile) flush(*l.profile);
+}
+
+// ---------------------------------------------------------------- profiles
+
+EXPORT Profile *sim_profile(const Program *program, const CacheModel *model) {
+    Profile *p = (Profile *)calloc(1, sizeof(Profile));
+    p->model = *model;
+    p->ops = program->count;
+    p->op = (u64 *)calloc((size_t)program->count * P_FIELDS, 8);
+    make_cache(p->l1, model->l1_bytes, model->line, L1_WAYS);
+    make_cache(p->scalar, SCALAR_BYTES, model->line, SCALAR_WAYS);
+    p->l2 = (Cache *)calloc(model->dies, sizeof(Cache));
+    for (u32 d = 0; d < model->dies; d++) make_cache(p->l2[d], model->l2_bytes, model->line, L2_WAYS);
+    return p;
+}
+EXPORT const u64 *sim_profile_ops(const Profile *p) { return p->op; }
+EXPORT const u64 *sim_profile_totals(const Profile *p) { return p->total; }
+EXPORT void sim_profile_free(Profile *p) {
+    free_cache(p->l1);
+    free_cache(p->scalar);
+    for (u32 d = 0; d < p->model.dies; d++) free_cache(p->l2[d]);
+    free(p->l2);
+    free(p->op);
+    free(p);
 }

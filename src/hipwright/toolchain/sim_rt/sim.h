@@ -79,6 +79,7 @@ struct Launch { // mirrored by device/sim/abi.py
     u32 pad;
     u64 counts[COUNTS];
     char message[256];
+    struct Profile *profile; // null unless the launch is profiled
 };
 
 struct Kernel { // the properties of a kernel, as its directives say; sgprs are -1 where they are not passed

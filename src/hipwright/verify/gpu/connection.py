@@ -77,6 +77,7 @@ class WorkerConnection:
     standby: Standby | None = None  # where new processes come from, if they are started ahead
     canary: Canary | None = None  # decides whether a late call is extended
     give_way: Callable[[], None] = field(default=lambda: None, repr=False)
+    simulated: str = ""  # the name of a GPU that is software, whose memory is device "cpu"
     _session: Session | None = field(default=None, repr=False)
     _bridge: Bridge | None = field(default=None, repr=False)
     _program: str = ""
@@ -161,6 +162,11 @@ class WorkerConnection:
                     # the process has ended, and its memory with it
                     with contextlib.suppress(Rejected, WorkerError, DeviceError, CandidateError):
                         self.call("set_free", {"set": name}, limit_s=BULK_LIMIT_S)
+
+    @property
+    def judged_on(self) -> str:
+        """The device, for records: "cuda:0", "cpu", "gfx942 (simulated)"."""
+        return self.simulated or self.device
 
     @property
     def session(self) -> Session | None:

@@ -122,7 +122,7 @@ class LargeShapeVerification(Verification):
         reference, policy = self.reference, self.oracle.policy
         assert reference is not None and policy is not None
         self.skipped |= self.oracle.skipped
-        self.checks |= {"device": self.worker.device, "gate": "fast"}
+        self.checks |= {"device": self.worker.judged_on, "gate": "fast"}
         with self.loaded(self.build, timed.state) as session, self.timed("large"):
             session.place(timed.set_name, reference.inputs(timed.workload, timed.seed), timed.slots)
             expected = reference.expect(timed.workload, timed.seed, timed.state, policy)

@@ -49,6 +49,7 @@ def open_reference(
     limits: Limits = LIMITS,
     memory_limit_bytes: int = 0,
     last_level_bytes: int = 0,
+    simulated: str = "",
     share: Callable[[], int] = lambda: 0,
 ) -> DeviceReference:
     """Starts the host of `handle`'s task on `device` ("cuda:0", "cpu"), in a zygote that runs no candidates or in a
@@ -56,11 +57,13 @@ def open_reference(
 
     limits.wall_s bounds each call. memory_limit_bytes: device memory the host may fill; 0 for 90 % of what is free when
     it is needed. last_level_bytes: of the architecture's last cache, which torch does not report on every device (the
-    Infinity Cache); 0 where it is not known. share(): bytes of device memory that the host may keep beside other tasks,
-    asked when it starts; 0 for all.
+    Infinity Cache); 0 where it is not known. simulated: the name of a GPU that is software, whose memory is the
+    processor's: the reference runs there, and inputs are not rotated. share(): bytes of device memory that the host may
+    keep beside other tasks, asked when it starts; 0 for all.
     Raises TaskError where the file's code fails, DeviceError where the device does.
     """
-    bounds = {"memory_limit_bytes": memory_limit_bytes, "last_level_bytes": last_level_bytes}
+    bounds: dict[str, int | str] = {"memory_limit_bytes": memory_limit_bytes, "last_level_bytes": last_level_bytes}
+    bounds["simulated"] = simulated
     return DeviceReference(handle, zygote, device, limits, bounds, share)
 
 
@@ -77,7 +80,7 @@ class DeviceReference(DeviceProcess):
         zygote: Zygote | SharedHosts,
         device: str,
         limits: Limits,
-        bounds: Mapping[str, int],
+        bounds: Mapping[str, int | str],
         share: Callable[[], int] = lambda: 0,
     ) -> None:
         init = {"name": f"{handle.task.name}.py", "source": handle.task.source, "device": device, **bounds}

@@ -67,6 +67,11 @@ class ExpectationInfo:
         """Whether the case is evidence."""
         return not (self.rejected or self.degenerate)
 
+    @property
+    def writes_state(self) -> bool:
+        """Whether the reference writes to a buffer, on which outputs of later calls may depend."""
+        return any(f"buffer {path}" not in self.unchanged for path in self.tree["buffers"])
+
 
 class ReferenceHost(BridgedHost, Protocol):
     """The `DeviceReference` that returned the handles, as they use it."""

@@ -69,10 +69,14 @@ class GpuSide:
         """Milliseconds of single calls."""
         return numbers(self._ask("time_latency", {"calls": calls}), "ms")
 
-    def reveal(self, slot: int, source: ChunkSource, poison: int = POISON_B) -> None:
-        """Writes new values to a slot and poison to where outputs lie; the outputs of the next block are kept."""
+    def reveal(self, slot: int, source: ChunkSource, poison: int = POISON_B, *, restart: bool = False) -> None:
+        """Writes new values to a slot and poison to where outputs lie; the outputs of the next block are kept.
+
+        restart: the next block begins with slot 0 and the state's own buffers, for a task whose outputs depend on what
+        earlier calls wrote to them.
+        """
         self._loaded.fill(self.set_name, slot, source)
-        self._ask("time_reveal", {"poison": poison})
+        self._ask("time_reveal", {"poison": poison, "restart": restart})
 
     def timed_output(self, slot: int) -> RunInfo:
         """The outputs of the last timed call on a slot."""

@@ -7,7 +7,7 @@ block runs on values that nobody could know before, over outputs that hold poiso
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ import torch
 from hipwright.device.poison import pattern
 from hipwright.device.rotation import Rotation
 from hipwright.errors import CandidateError
-from hipwright.verify.worker.trees import address, tensors_of
+from hipwright.verify.worker.trees import address, refill, tensors_of
 from hipwright.verify.worker.watched import CallableSubject
 
 
@@ -78,6 +78,11 @@ class SubjectTimer:
             for tensor in tensors_of(outputs):
                 if address(tensor) not in given:  # other memory is not the program's own
                     _poison(tensor, byte)
+
+    def restart(self, buffers: Mapping[str, Any]) -> None:
+        """Restores the buffers to these values, and calls slot 0 next: its output is that of a first call."""
+        refill(self.subject.buffers, {path: buffers[path] for path in self.subject.buffers})
+        self._rotation.restart()
 
     def outputs(self, slot: int) -> Any:
         """The outputs of the last call on a slot. Raises CandidateError if none were kept."""

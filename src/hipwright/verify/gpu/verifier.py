@@ -129,7 +129,7 @@ class GpuVerification(LargeShapeVerification):
     def run_stages(self, gate: Gate) -> None:
         """Runs all stages in order."""
         self.skipped |= self.oracle.skipped
-        self.checks |= {"device": self.worker.device, "gate": gate}
+        self.checks |= {"device": self.worker.judged_on, "gate": gate}
         with self.timed("load"):
             session = self.loaded(self.build, self.oracle.state)
         with session:

@@ -281,9 +281,13 @@ class GpuWorker:
             return {"ms": timer.latency(int(header["calls"]))}, None
 
     def time_reveal(self, header: dict[str, Any], _: Tree) -> Answer:
-        """A slot has been given new values: poisons the outputs' memory, and keeps outputs from now on."""
+        """A slot has been given new values: poisons the outputs' memory, and keeps outputs from now on. restart: as
+        `SubjectTimer.restart`, with the table's buffers.
+        """
         with self._timing(header) as timer:
             timer.poison(int(header["poison"]))
+            if header["restart"]:
+                timer.restart(self._programs[int(header["program"])].live.table["buffers"])
         return {}, None
 
     def time_output(self, header: dict[str, Any], _: Tree) -> Answer:
