@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("src", "benchmarks", "scripts", "tests")
 DATA = (
     "src/hipwright/audit/corpus",
+    "benchmarks/arithmetic",
     "benchmarks/kernels",
     "benchmarks/large",
     "benchmarks/real",

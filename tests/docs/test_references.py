@@ -15,7 +15,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("src", "tests", "benchmarks", "scripts", "docs", "examples")
-DATA = ("src/hipwright/audit/corpus/", "benchmarks/kernels/", "benchmarks/real/", "tests/bad_input/")  # no modules
+DATA = (
+    "src/hipwright/audit/corpus/",
+    "benchmarks/arithmetic/",
+    "benchmarks/kernels/",
+    "benchmarks/real/",
+    "tests/bad_input/",
+)  # no modules
 OTHER_PROJECTS = ("torch/",)
 WRITTEN_BY_COMMANDS = (
     "program.py model_new.py verified.py gradient_task.py calls.jsonl rows.jsonl pairs.jsonl outcomes.jsonl "
