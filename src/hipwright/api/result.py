@@ -18,6 +18,7 @@ from hipwright.errors import HipwrightError
 from hipwright.events import Listener, silent
 from hipwright.records import Evaluation, Program, Record, Task
 from hipwright.search import SearchResult
+from hipwright.search.fallback import SLOWER_WHY
 
 FILES = ("program.py", "model_new.py", "result.json", "report.html")
 
@@ -67,7 +68,7 @@ class Result(Record, frozen=True, kw_only=True):
 
     @property
     def given_up(self) -> list[dict[str, Any]]:
-        """What the program leaves to the library because kernels of it were refused: {operators, why}, in turn."""
+        """What the program leaves to the library, its kernels refused or slower: {operators, why}, in turn."""
         return given_up(self.detail.trials, self.search.number)
 
     @property
@@ -88,7 +89,9 @@ class Result(Record, frozen=True, kw_only=True):
         if self.search.interrupted:
             return "The search was interrupted: this is the best program so far, and it was not verified a second time."
         names = ", ".join(name for one in self.given_up for name in one["operators"])
-        return f"Left to the library, because programs with kernels for it were refused: {names}." if names else ""
+        slower = all(one["why"].startswith(SLOWER_WHY) for one in self.given_up)
+        why = SLOWER_WHY if slower else "refused"
+        return f"Left to the library, because programs with kernels for it were {why}: {names}." if names else ""
 
     def summary(self, out: Path | None = None) -> dict[str, Any]:
         """The object that `optimize --json` prints. out: the folder of the files, for the program's path."""

@@ -61,7 +61,7 @@ class BenchRow(Record, frozen=True, kw_only=True):
 
     correct: by the rule of the benchmark's mode; strict: the strict rule's status, in KernelBench's mode. targets: the
     status on each. timed_on: the target of `speedups`, "" where nothing was timed and `not_timed` says why. left_out:
-    what was not judged, a sentence each. given_up: operators left to the library because kernels for them were refused.
+    what was not judged, a sentence each. given_up: operators left to the library, kernels for them refused or slower.
     seconds: of work; waited: seconds beside them for the GPU's memory, or for another task's timing on it.
     asked: only in a model's rows.
     """

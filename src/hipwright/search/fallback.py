@@ -19,6 +19,8 @@ from hipwright.search.view import FALLBACK, SearchView, Trial
 
 NAMED, ROUNDS = 6, 3
 """Steps by evidence that names a kernel, and bisections, before all operators are given up."""
+SLOWER_WHY = "slower than eager"
+"""How the reason of such a step begins."""
 SLOWER = 0.98
 """The speedup over eager below which a first answer is slower: the upper end of its interval."""
 PRODUCTS = ("linear", "mm", "bmm", "addmm", "baddbmm", "addbmm", "matmul", "conv", "scaled_dot_product", "einsum")
@@ -91,10 +93,10 @@ def faster_forms(groups: Sequence[frozenset[str]]) -> Generator[FallbackStep, St
     """Steps for a program that is right, but slower than eager: until one is not. groups: as for `steps`."""
     products = frozenset().union(*(group for group in groups if any(map(_is_product, group))))
     if products and any(group - products for group in groups):
-        outcome = yield FallbackStep(spelled(products), "slower than eager: products", closing=False)
+        outcome = yield FallbackStep(spelled(products), f"{SLOWER_WHY}: products")
         if outcome.passed and not outcome.slow:
             return
-    yield FallbackStep(EVERY_OPERATOR, "slower than eager")
+    yield FallbackStep(EVERY_OPERATOR, SLOWER_WHY)
 
 
 def _is_product(node: str) -> bool:

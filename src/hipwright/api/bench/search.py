@@ -80,7 +80,7 @@ class SearchedProgram:
     """The best program, or the last rejection where nothing passed; evaluations spent; the models' spending.
 
     judged: the program's evaluation on inputs drawn after it was fixed, timed in a fresh process; None where it is
-    still to be made. given_up: operators left to the library because kernels for them were refused.
+    still to be made. given_up: operators left to the library, kernels for them refused or slower.
     """
 
     program: Program | Evaluation
