@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from hipwright.engine import space
+from hipwright.engine.authoring import author
+from hipwright.engine.knobs import SPLIT
 from tests.engine.harness import captured
 
 TASKS = sorted((Path(__file__).parents[2] / "benchmarks/arithmetic").glob("*.py"))
@@ -29,10 +30,16 @@ def test_the_default_is_split(path: Path) -> None:
     with torch.device("meta"):
         module = opened(path)
         model, inputs = module.Model(), module.get_inputs()
-    choices = space(captured(model, inputs))
-    (call,) = (choice.default for key, choice in choices.items() if key.startswith("call:") and key.count(":") == 1)
+    graph = captured(model, inputs)
+
+    def default(wanted: bool) -> str:
+        choices = author(graph, {SPLIT: wanted}).space.items()
+        (call,) = (choice.default for key, choice in choices if key.startswith("call:") and key.count(":") == 1)
+        return str(call)
+
     # a product of 1 x 1 windows of few channels is bound by memory: the library keeps it
-    assert call == ("library" if path.stem.startswith("conv1x1") else "split")
+    assert default(True) == ("library" if path.stem.startswith("conv1x1") else "split")
+    assert default(False) != "split"  # of other targets than NVIDIA's GPUs
 
 
 def test_there_are_products_and_convolutions() -> None:

@@ -12,8 +12,8 @@ import msgspec
 
 from hipwright.capture.graph import Graph
 from hipwright.engine import explain, write
-from hipwright.engine.authoring import Authored, any_length, loop_steps
-from hipwright.engine.knobs import GIVEN_UP, PLAIN_PLAN
+from hipwright.engine.authoring import Authored, any_length, author, loop_steps
+from hipwright.engine.knobs import GIVEN_UP, PLAIN_PLAN, SPLIT
 from hipwright.engine.partly import author_partly
 from hipwright.engine.rewrite.loops.repetition import LEAST_STEPS
 from hipwright.engine.templates.gemm.split_precision import STAGES, STAGES_LDS
@@ -23,7 +23,7 @@ from hipwright.machine import Workbench
 from hipwright.records import Evaluation, Program
 from hipwright.search import EngineSource
 from hipwright.search.fallback import Fallback
-from hipwright.targets import TARGETS
+from hipwright.targets import NVIDIA, TARGETS
 from hipwright.task.handle import TaskHandle
 from hipwright.task.sizes import SharedSize
 
@@ -82,21 +82,25 @@ def captured_graph(bench: Workbench) -> Graph:
 def task_engine(bench: Workbench) -> TaskEngine:
     """The engine on the task of a workbench."""
     graph = captured_graph(bench)
-    made = author_partly(graph)
+    measured = _measured_choices(bench)
+    made = author_partly(graph, lambda graph, choices: author(graph, {**measured, **choices}))
     fallback = Fallback(partial(explain, graph), [n.name for n in graph.nodes if n.op != "getitem"])
-    base = {**_stages(bench), **({GIVEN_UP: made.given_up} if made.given_up else {})}
+    base = {**measured, **({GIVEN_UP: made.given_up} if made.given_up else {})}
     source = EngineSource(made.authored.space, partial(write, graph), fallback, base)
     return TaskEngine(graph, made.authored, source, made.given_up, made.why)
 
 
-def _stages(bench: Workbench) -> dict[str, int]:
-    """The stages of split tiles in LDS, where every target of the run has more than the least."""
+def _measured_choices(bench: Workbench) -> dict[str, Any]:
+    """Choices of programs for GPUs on which they are measured: split products, and their stages in LDS.
+
+    Every target of the run must be a GPU at hand with an architecture of NVIDIA's and the LDS for three stages.
+    """
     evaluator = bench.evaluator
     if set(evaluator.targets) != set(evaluator.gpus):
         return {}
     known = [TARGETS.architecture(gpu.gpu.architecture) for gpu in evaluator.gpus.values()]
-    enough = all(one is not None and one.lds_per_block >= STAGES_LDS[3] for one in known)
-    return {STAGES: 3} if enough else {}
+    enough = all(one and one.vendor == NVIDIA and one.lds_per_block >= STAGES_LDS[3] for one in known)
+    return {SPLIT: True, STAGES: 3} if enough else {}
 
 
 def with_another_length(handle: TaskHandle, graph: Graph) -> Graph:

@@ -13,6 +13,7 @@ from math import ceil, inf, prod
 from hipwright.engine.ir.expr import E
 from hipwright.engine.ir.index import ONE, ZERO, Ix, divide, ix, modulo, product
 from hipwright.engine.ir.shapes import flatten, unflatten
+from hipwright.engine.knobs import SPLIT
 from hipwright.engine.lower.conv import Convolution, add_bias, read_convolution
 from hipwright.engine.lower.values import Index, NotLowered, Tensor
 from hipwright.engine.templates.conv import split_conv_kernel
@@ -55,7 +56,7 @@ def split_convolution(call: KernelCall) -> Offer | None:
         split_conv_kernel.write,
         [_weights(call, conv, window), x],
         [Output(window.shape)],
-        _beats_library(call, conv, window),
+        bool(call.choices.get(SPLIT)) and _beats_library(call, conv, window),
         finish,
         store_above=(NEVER_STORED, 16),
         data=window,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from hipwright.engine.ir.index import ZERO
+from hipwright.engine.knobs import SPLIT
 from hipwright.engine.templates.gemm import direct, full_k, gemv_kernel, gemv_plan, sliced_k, split_precision
 from hipwright.engine.templates.gemm.contraction import product_of
 from hipwright.engine.templates.gemm.cost import MARGIN, ProductCost
@@ -87,5 +88,5 @@ def split_product(call: KernelCall) -> Offer | None:
     if min(costs.m, costs.n) < split_precision.MIN_SIDE or costs.k < split_precision.MIN_DEPTH:
         return None
     data: Any = GemmSpec(p.space, p.k, p.dtype)
-    default = costs.split() < min(costs.gemm(), MARGIN * costs.library())
+    default = bool(call.choices.get(SPLIT)) and costs.split() < min(costs.gemm(), MARGIN * costs.library())
     return Offer("split", split_precision.write, [p.a, p.b], [p.output], default, p.finish, data=data)

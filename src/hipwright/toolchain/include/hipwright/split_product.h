@@ -105,8 +105,9 @@ struct SplitTile {
     template <typename LoadA, typename LoadB>
     __device__ __forceinline__ void multiply(unsigned char* lds, int chunks, LoadA load_a, LoadB load_b) {
         __half* const tiles = reinterpret_cast<__half*>(lds);
-        const int first = threadIdx.x / 8, vector = threadIdx.x % 8 * 8;
+        const int first = threadIdx.x / 8;
 #if GEMM_MMA
+        const int vector = threadIdx.x % 8 * 8;
         const auto load = [&](int chunk, int stage) {
             __half* const tile = tiles + stage * STAGE;
 #pragma unroll
@@ -138,30 +139,19 @@ struct SplitTile {
         }
         end();
 #else
-        struct alignas(16) Vector {
-            __half parts[8];
-        };
-        Vector next_a[ROWS / 32], next_b[WIDTH / 32];
+        Loaded next_a[ROWS / 32], next_b[WIDTH / 32];
         const auto read = [&](int chunk) {
 #pragma unroll
-            for (int l = 0; l < ROWS / 32; ++l) {
-                const __half* const from = load_a(l, first + l * 32, chunk);
-                next_a[l] = from ? *reinterpret_cast<const Vector*>(from + vector) : Vector{};
-            }
+            for (int l = 0; l < ROWS / 32; ++l) next_a[l] = loaded(load_a(l, first + l * 32, chunk));
 #pragma unroll
-            for (int l = 0; l < WIDTH / 32; ++l) {
-                const __half* const from = load_b(l, first + l * 32, chunk);
-                next_b[l] = from ? *reinterpret_cast<const Vector*>(from + vector) : Vector{};
-            }
+            for (int l = 0; l < WIDTH / 32; ++l) next_b[l] = loaded(load_b(l, first + l * 32, chunk));
         };
         const auto store = [&](int chunk) {
             __half* const tile = tiles + (chunk & 1) * STAGE;
 #pragma unroll
-            for (int l = 0; l < ROWS / 32; ++l)
-                *reinterpret_cast<Vector*>(tile + split_index(first + l * 32, vector)) = next_a[l];
+            for (int l = 0; l < ROWS / 32; ++l) keep(tile, first + l * 32, next_a[l]);
 #pragma unroll
-            for (int l = 0; l < WIDTH / 32; ++l)
-                *reinterpret_cast<Vector*>(tile + split_index(ROWS + first + l * 32, vector)) = next_b[l];
+            for (int l = 0; l < WIDTH / 32; ++l) keep(tile, ROWS + first + l * 32, next_b[l]);
         };
         begin();
         read(0);
@@ -177,6 +167,42 @@ struct SplitTile {
     }
 
 private:
+#if !GEMM_MMA
+    // What a thread loads of a row: 8 parts for matrix units; without these 4 numbers, which LDS holds whole.
+    struct alignas(16) Loaded {
+#if GEMM_MFMA
+        __half parts[8];
+#else
+        float numbers[4];
+#endif
+    };
+
+    // From the parts of a row, or zeros from null.
+    __device__ static Loaded loaded(const __half* from) {
+        Loaded out = {};
+        if (from == nullptr) return out;
+#if GEMM_MFMA
+        __builtin_memcpy(&out, from + threadIdx.x % 8 * 8, 16);
+#else
+        for (int k = 0; k < 4; ++k) {
+            const __half* const high = from + threadIdx.x % 8 * 4 + k;
+            out.numbers[k] = (float)high[0] + (float)high[SPLIT_CHUNK] * (1.0f / 2048.0f);
+        }
+#endif
+        return out;
+    }
+
+    // Stores them to row r of a tile in LDS, whose numbers lie [k][row].
+    __device__ static void keep(__half* tile, int r, const Loaded& from) {
+#if GEMM_MFMA
+        __builtin_memcpy(tile + split_index(r, threadIdx.x % 8 * 8), &from, 16);
+#else
+        float* const numbers = reinterpret_cast<float*>(tile);
+        for (int k = 0; k < 4; ++k) numbers[(threadIdx.x % 8 * 4 + k) * (ROWS + WIDTH) + r] = from.numbers[k];
+#endif
+    }
+#endif
+
 #if GEMM_WARPGROUPS
     float high[WIDTH / 2], cross[WIDTH / 2];
 #endif
@@ -337,23 +363,20 @@ private:
     }
 #else
     __device__ __forceinline__ void add(const __half* tile) {
+        const float* const numbers = reinterpret_cast<const float*>(tile);
 #pragma unroll 4
         for (int k = 0; k < SPLIT_CHUNK; ++k) {
             float x[TM], y[TN];
 #pragma unroll
-            for (int i = 0; i < TM; ++i) x[i] = joined(tile, row(i), k);
+            for (int i = 0; i < TM; ++i) x[i] = numbers[k * (ROWS + WIDTH) + row(i)];
 #pragma unroll
-            for (int j = 0; j < TN; ++j) y[j] = joined(tile, ROWS + column(j / GN) + j % GN, k);
+            for (int j = 0; j < TN; ++j) y[j] = numbers[k * (ROWS + WIDTH) + ROWS + column(j / GN) + j % GN];
 #pragma unroll
             for (int i = 0; i < TM; ++i) {
 #pragma unroll
                 for (int j = 0; j < TN; ++j) sums[i][j] += x[i] * y[j];
             }
         }
-    }
-
-    __device__ static float joined(const __half* tile, int r, int k) {
-        return (float)tile[split_index(r, k)] + (float)tile[split_index(r, k + 32)] * (1.0f / 2048.0f);
     }
 #endif
 };
