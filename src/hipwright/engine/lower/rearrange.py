@@ -169,7 +169,7 @@ def select_scatter(c: LoweringContext, meta: Meta, x: Tensor, source: Tensor, di
 
     def element(i: Index) -> E:
         inside = c.arena.compare(i[d], "==", position)
-        return c.arena.guard(inside, c.to(source.at([*i[:d], *i[d + 1 :]]), x.dtype), x.at(i))
+        return c.arena.guard(inside, c.to(source.at([*i[:d], *i[d + 1 :]]), x.dtype), x.at(i), before=True)
 
     return c.tensor(x.dtype, x.shape, element)
 
@@ -198,7 +198,7 @@ def slice_scatter(
         if step != 1:
             tests.append(c.arena.compare(offset % step, "==", ZERO))
         index = [offset // step if j == d else k for j, k in enumerate(i)]
-        return c.arena.guard(c.arena.both(*tests), c.to(source.at(index), x.dtype), x.at(i))
+        return c.arena.guard(c.arena.both(*tests), c.to(source.at(index), x.dtype), x.at(i), before=True)
 
     return c.tensor(x.dtype, x.shape, element)
 
