@@ -17,7 +17,7 @@ from hipwright.engine.lower.views import remap, select_position, slice_start
 @op("flip")
 def flip(c: LoweringContext, meta: Meta, x: Tensor, dims: Sequence[int]) -> Tensor:
     """Reversed along dimensions."""
-    turned = dims_of(list(dims), x.rank)
+    turned = dims_of(list(dims), x.rank) if dims else []
     return remap(c, x, x.shape, lambda i: [x.shape[j] - 1 - k if j in turned else k for j, k in enumerate(i)])
 
 

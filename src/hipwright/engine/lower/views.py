@@ -37,7 +37,8 @@ def unsqueeze(c: LoweringContext, meta: Meta, x: Tensor, dim: int) -> Tensor:
 @op("squeeze.dim", "squeeze.dims", "squeeze")
 def squeeze(c: LoweringContext, meta: Meta, x: Tensor, dims: Any = None) -> Tensor:
     """Without dimensions of size 1."""
-    return c.squeeze(x, [d for d in dims_of(dims, x.rank) if x.shape[d] == ONE])
+    axes = [] if dims in ([], ()) else dims_of(dims, x.rank)
+    return c.squeeze(x, [d for d in axes if x.shape[d] == ONE])
 
 
 @op(
