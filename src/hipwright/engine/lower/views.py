@@ -46,18 +46,31 @@ def squeeze(c: LoweringContext, meta: Meta, x: Tensor, dims: Any = None) -> Tens
     "transpose.int",
     "t",
     "numpy_T",
-    "mT",
-    "movedim.int",
     "swapaxes",
     "swapdims",
-    "adjoint",
-    "movedim.intlist",
 )
 def permute(c: LoweringContext, meta: Meta, x: Tensor, *args: Any) -> Tensor:
     """Dimensions in another order."""
     order = permutation(x.rank, args)
     inverse = [order.index(k) for k in range(x.rank)]
     return remap(c, x, [x.shape[k] for k in order], lambda i: [i[k] for k in inverse])
+
+
+@op("mT", "adjoint")
+def matrix_transpose(c: LoweringContext, meta: Meta, x: Tensor) -> Tensor:
+    """The last two dimensions exchanged."""
+    return permute(c, meta, x, -2, -1)
+
+
+@op("movedim.int", "movedim.intlist", "moveaxis.int", "moveaxis.intlist")
+def movedim(c: LoweringContext, meta: Meta, x: Tensor, source: Any, destination: Any) -> Tensor:
+    """Dimensions moved to other places; those that are not named keep their order."""
+    taken, placed = ([d] if isinstance(d, int) else list(d) for d in (source, destination))
+    moved = dict(sorted((b % x.rank, a % x.rank) for a, b in zip(taken, placed, strict=True)))
+    order = [d for d in range(x.rank) if d not in moved.values()]
+    for place, dim in moved.items():
+        order.insert(place, dim)
+    return permute(c, meta, x, order)
 
 
 def permutation(rank: int, args: Sequence[Any]) -> list[int]:
