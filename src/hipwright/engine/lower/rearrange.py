@@ -165,7 +165,7 @@ op("triu")(_triangle("triu"))
 def select_scatter(c: LoweringContext, meta: Meta, x: Tensor, source: Tensor, dim: int, at: Any) -> Tensor:
     """x with one slice replaced."""
     d = dim % x.rank
-    position = select_position(at, x.shape[d])
+    position = select_position(c, at, x.shape[d])
 
     def element(i: Index) -> E:
         inside = c.arena.compare(i[d], "==", position)
@@ -187,7 +187,7 @@ def slice_scatter(
 ) -> Tensor:
     """x with x[start:end:step] replaced."""
     d = dim % x.rank
-    first = slice_start(start, x.shape[d])
+    first = slice_start(c, start, x.shape[d])
     count = source.shape[d]
     if first == ZERO and count == x.shape[d] and step == 1:
         return c.cast(source, x.dtype)

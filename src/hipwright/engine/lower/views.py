@@ -125,14 +125,14 @@ def repeat_interleave(
 def select(c: LoweringContext, meta: Meta, x: Tensor, dim: int, at: Any) -> Tensor:
     """One slice, without its dimension."""
     d = dim % x.rank
-    position = select_position(at, x.shape[d])
+    position = select_position(c, at, x.shape[d])
     return remap(c, x, c.shape(meta), lambda i: [*i[:d], position, *i[d:]])
 
 
-def select_position(at: Any, size: Ix) -> Ix:
+def select_position(c: LoweringContext, at: Any, size: Ix) -> Ix:
     """The index that `select` takes, counted from the front."""
     if isinstance(at, Ix):
-        return at
+        return size + at if c.captured(at) < 0 else at  # the capture fixes the sign
     return ix(at) if at >= 0 else size + at
 
 
@@ -143,16 +143,18 @@ def slice_(
     """x[start:end:step] along one dimension."""
     d = dim % x.rank
     shape = c.shape(meta)
-    first = slice_start(start, x.shape[d])
+    first = slice_start(c, start, x.shape[d])
     return remap(c, x, shape, lambda i: [first + k * step if j == d else k for j, k in enumerate(i)])
 
 
-def slice_start(start: Any, size: Ix) -> Ix:
+def slice_start(c: LoweringContext, start: Any, size: Ix) -> Ix:
     """A slice's start counted from the front."""
     if start is None:
         return ZERO
-    if isinstance(start, Ix):
-        return start
+    if isinstance(start, Ix):  # the capture fixes the sign
+        if c.captured(start) >= 0:
+            return start
+        return size + start if c.captured(size + start) >= 0 else ZERO
     if start >= 0:
         return ix(min(start, size.value) if size.value is not None else start)
     if size.value is not None:
