@@ -95,17 +95,17 @@ def key_of(recipe: Recipe) -> str:
 class HeldFrom:
     """From which bytes of parameters, or operations of a forward, on the reference runs in the device host.
 
-    slow: whether a run on so many parameters takes seconds there too.
+    slow: from which bytes on every run takes seconds there too.
     """
 
     bytes: int
     operations: float
-    slow: bool = False
+    slow: float = inf
 
 
 ON_GPU = HeldFrom(32 << 20, float(1 << 30))
 """On a GPU: so many operations take seconds in float64 on two processors, milliseconds there."""
-ON_CPU = HeldFrom(256 << 20, inf, slow=True)
+ON_CPU = HeldFrom(256 << 20, inf, slow=128 << 20)
 """In a process on the CPU: a parent that changes five tables of gigabytes itself fills a laptop's memory."""
 
 

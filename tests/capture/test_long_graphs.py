@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import time
 from typing import Any
 
 import pytest
+import sympy
 import torch
 from torch import nn
 
@@ -106,3 +108,20 @@ def test_a_trace_that_takes_too_long_has_fewer_free_sizes(monkeypatch: pytest.Mo
     assert graph["nodes"][0]["outs"][0]["shape"][1] == 4 and isinstance(graph["nodes"][0]["outs"][0]["shape"][0], str)
     with time_limit.within(0):
         pass
+
+
+def test_a_trace_that_is_mostly_in_sympy_ends_earlier(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_limit, "SYMBOLIC_SECONDS", 0.3)
+    n = sympy.Symbol("n", integer=True)
+
+    def expanded() -> None:
+        sympy.expand((n + 1) ** 12 * (n - 2) ** 9)
+        sympy.core.cache.clear_cache()
+
+    with pytest.raises(time_limit.TraceTooLong), time_limit.within(60):
+        while True:
+            expanded()
+    with time_limit.within(60):  # as long, but for its many operators
+        end = time.process_time() + 0.6
+        while time.process_time() < end:
+            sum(range(1000))

@@ -7,7 +7,9 @@ import re
 import torch
 
 from hipwright.engine import explain, write
-from hipwright.engine.emit.shared import launched
+from hipwright.engine.emit.function import KernelFunction, KernelParameter
+from hipwright.engine.emit.shared import launched, shared_names
+from hipwright.engine.emit.tree import Statement
 from tests.engine.harness import captured, compare, reference, run
 
 
@@ -57,3 +59,22 @@ def test_only_launches_are_renamed() -> None:
     plan = "def forward(self, relu_2):\n    relu_2[4, 64](relu_2, x)\n    relu_20[4, 64](relu_2)\n    return relu_2"
     assert launched(plan, {"relu_2": "relu"}) == plan.replace("    relu_2[4", "    relu[4")
     assert launched(plan, {}) == plan
+
+
+def kernel(name: str, *lines: str) -> KernelFunction:
+    parameters = [KernelParameter("float*", "out"), KernelParameter("const float*", f"{name}_in")]
+    return KernelFunction(name, f"{name}: title", "BLOCK", parameters, [Statement(line) for line in lines])
+
+
+def test_names_of_locals_make_no_other_kernel() -> None:
+    first = kernel("a", "const float add_1 = a_in[0];", "float best_1 = sqrtf(add_1);", "out[0] = best_1 + add_1;")
+    same = kernel("b", "const float add_9 = b_in[0];", "float best = sqrtf(add_9);", "out[0] = best + add_9;")
+    swapped = kernel("c", "const float add_9 = c_in[0];", "float best = sqrtf(add_9);", "out[0] = add_9 + best;")
+    assert shared_names([first, same, swapped]) == {"b": "a"}
+
+
+def test_what_is_no_local_keeps_its_name() -> None:
+    members = [kernel(f"k{n}", f"const int {n} = 3;", f"out[{n}] = threadIdx.{n};") for n in "xy"]
+    calls = [kernel(f"k{n}", f"const float {n} = 1.0f;", f"out[0] = {n}({n});") for n in ("sinf", "cosf")]
+    knobs = [kernel(f"k{n}", f"const float t = k{n}_in[{n}];", "out[0] = t;") for n in ("ROWS", "COLS")]
+    assert shared_names([*members, *calls, *knobs]) == {}

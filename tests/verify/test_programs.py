@@ -128,6 +128,16 @@ def test_the_other_wave_is_reported_and_does_not_fail(tasks: Any, candidates: Zy
     assert verdict.passed and verdict.checks["wave32"].startswith("fail")
 
 
+def test_the_other_wave_is_not_run_where_it_takes_long(
+    tasks: Any, candidates: Zygote, cache: BuildCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hipwright.verify.cpu.cpu_verification.OTHER_WAVE_SECONDS", 0.0)
+    text = honest("masked_logsumexp")
+    builds, oracle = build(text, cache, other_wave=True), tasks.oracle("masked_fill")
+    verdict = verify_cpu(parse(text), Program(text=text), builds, oracle, candidates, waves=(64,), cache=cache)
+    assert verdict.passed and verdict.checks["wave32"].startswith("not run: its kernels take about")
+
+
 def test_both_waves_can_be_required(tasks: Any, candidates: Zygote, cache: BuildCache) -> None:
     text = honest("row_sum_wave")
     kinds = [(wave, checked) for wave in (64, 32) for checked in (True, False)]

@@ -215,3 +215,10 @@ def test_each_case_has_its_own_seed(made: Machine) -> None:
         cases = [oracle.case(name, family) for family in oracle.families(name)[:4]]
         assert len({case.draw for case in cases}) == len({case.expected.generator for case in cases}) == 4
         assert oracle.status() is None
+
+
+@pytest.mark.parametrize("drawn", ["F.dropout(x, 0.5)", "torch.multinomial(x.abs(), 3)"])
+def test_a_generator_that_the_forward_seeds_and_puts_back_is_told(made: Machine, drawn: str) -> None:
+    body = f"with torch.random.fork_rng([]):\n            torch.manual_seed(3)\n            return {drawn}"
+    with pytest.raises(TaskError, match="a generator that the forward seeds and puts back"):
+        judged(made, task("", body, ROWS))

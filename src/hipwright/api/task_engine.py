@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from hipwright.capture.graph import Graph
+from hipwright.capture.random_operators import draws_numbers
 from hipwright.engine import explain, write
 from hipwright.engine.authoring import Authored, any_length, author, loop_steps
 from hipwright.engine.knobs import GIVEN_UP, PLAIN_PLAN, SPLIT
@@ -74,8 +75,15 @@ class TaskEngine:
 
 
 def captured_graph(bench: Workbench) -> Graph:
-    """The graph of the task's first workload. Raises TaskError where it cannot be captured."""
+    """The graph of the task's first workload. Raises TaskError where it cannot be captured, and where it draws numbers
+    that the generator does not show."""
     graph = Graph.from_dict(bench.handle.capture(bench.handle.task.workloads[0].name))
+    drawing = next((node.op for node in graph.nodes if draws_numbers(node)), None)
+    if drawing is not None and not bench.evaluator.oracle.side_effects.draws:
+        raise TaskError(
+            f"{drawing} draws from a generator that the forward seeds and puts back: no program draws the same numbers",
+            hint="draw from torch's generator as it is, or take the numbers as an input",
+        )
     return with_another_length(bench.handle, graph)
 
 

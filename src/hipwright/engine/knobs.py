@@ -45,7 +45,7 @@ Its value is their names joined by commas, or one of the next two.
 EVERY_OPERATOR = "every operator"
 PLAIN_PLAN = "a plan of library calls"
 SPLIT = "split"
-"""The choice, true or false, whether float32 products and convolutions may be written in half parts by default. Its rule
+"""The choice, true or false, whether float32 products and convolutions are written in half parts by default. Its rule
 is measured on NVIDIA GPUs alone, and a processor computes such a program slowly, so runs for them alone say true.
 """
 """A plan that is written without the lowering (plan/library.py)."""

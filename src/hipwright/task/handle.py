@@ -168,8 +168,9 @@ class TaskHandle:
         Not for a task that draws random numbers, as another device draws others, nor for one that does not run there.
         """
         longest = max((many or 0.0 for many in self._operations.values()), default=0.0)
+        self.slow = self.parameter_bytes >= from_.slow
         if self.parameter_bytes >= from_.bytes or longest >= from_.operations:
-            self._elsewhere, self.slow = elsewhere, from_.slow
+            self._elsewhere = elsewhere
 
     @property
     def delegated(self) -> bool:

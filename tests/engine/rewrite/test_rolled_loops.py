@@ -46,6 +46,14 @@ def stacked(m: Cells, x: torch.Tensor, h: torch.Tensor) -> Any:
     return torch.stack(seen, 1), h
 
 
+def stacked_last(m: Cells, x: torch.Tensor, h: torch.Tensor) -> Any:
+    seen = []
+    for row in x:
+        h = cell(m, row, h)
+        seen.append(h)
+    return torch.stack(seen, -1)
+
+
 def both_ways(m: Cells, x: torch.Tensor, h: torch.Tensor) -> Any:
     there, back, g = [], [], h
     for t in range(x.shape[0]):
@@ -155,6 +163,7 @@ def back_and_first(m: Cells, x: torch.Tensor, h: torch.Tensor) -> Any:
 
 ROLLED = {
     stacked: 1,
+    stacked_last: 1,
     both_ways: 2,
     joined: 1,
     without_a_state: 1,

@@ -87,3 +87,13 @@ def test_an_indexed_row_is_loaded_in_vectors(width: int, dtype: torch.dtype, wav
         rows = {key: "rows" for key, choice in made.items() if key.startswith("map:") and "rows" in choice.options}
         text = check(Op(function), [tokens, table, places], choices=rows, wave=wave)
         assert "x_1_tile = load_" in text, text
+
+
+@pytest.mark.parametrize("wave", [32, 64])
+def test_a_row_that_an_index_selects_once_for_all_rows_is_read_once(wave: int) -> None:
+    """Each row of the table is weighted several times, and the weights' dimension is reduced."""
+
+    def mixed(weights: torch.Tensor, table: torch.Tensor, tokens: torch.Tensor) -> Any:
+        return (weights[..., None] * table[tokens][:, None]).sum(1)
+
+    check(Op(mixed), [draw(30, 4), draw(9, 64), indices(30, most=9)], wave=wave)

@@ -10,7 +10,10 @@ from collections.abc import Iterable
 
 from hipwright.engine.emit.function import KernelFunction
 
-_TOKEN = re.compile(r"[A-Za-z_]\w*(?=(?P<called>[(<])?)")
+_TOKEN = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?=(?P<called>[(<])?)")
+_DECLARED = re.compile(
+    r"\b(?:bool|char|short|int|long|unsigned|float|double|auto|\w+<[^;=()]*>)[*& ]+(\w+)(?= = |[;\[]|\s*\{)"
+)
 
 
 def shared_names(functions: Iterable[KernelFunction]) -> dict[str, str]:
@@ -35,23 +38,20 @@ def launched(plan: str, names: dict[str, str]) -> str:
 
 
 def _anonymous(function: KernelFunction) -> str:
-    """The text without its title, in which the kernel and its parameters, and locals named after them, have numbers.
+    """The text without its title, in which the kernel, its parameters and its locals have numbers.
 
-    What is called keeps its name unless it is the kernel's own.
+    What is called keeps its name unless it is the kernel's own; members of structures keep theirs.
     """
+    text = function.text().partition("\n")[2]
     own = {function.name: "@", f"{function.name}_body": "@_body"}
     if function.variant is not None:
         own[function.variant.name] = "@_variant"
-    parameters = {parameter.name: f"@{number}" for number, parameter in enumerate(function.parameters)}
-    longest = sorted(parameters, key=len, reverse=True)
+    own |= {parameter.name: f"@{number}" for number, parameter in enumerate(function.parameters)}
+    for name in _DECLARED.findall(text):
+        own.setdefault(name, f"@@{len(own)}")
 
     def renamed(match: re.Match[str]) -> str:
         word = match[0]
-        if word in own or word in parameters:
-            return own.get(word) or parameters[word]
-        if match["called"]:
-            return word
-        first = next((name for name in longest if word.startswith(f"{name}_")), None)
-        return word if first is None else parameters[first] + word[len(first) :]
+        return own.get(word, word) if not match["called"] or word.startswith(function.name) else word
 
-    return re.sub(r"\s+", " ", _TOKEN.sub(renamed, function.text().partition("\n")[2]))
+    return re.sub(r"\s+", " ", _TOKEN.sub(renamed, text))

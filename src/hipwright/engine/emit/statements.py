@@ -251,6 +251,8 @@ class Emitter(StatementBuilder):
     def _guard(self, e: E) -> tuple[str, int]:
         test, yes, no = e.args
         condition = self._operand(test, TERNARY + 1)
+        if e.attr and self.shared.get(no.id, 0) > 1:
+            self.bind(no)
         if self._inline(yes) and self._inline(no):
             return f"{condition} ? {self._in_place(yes)} : {self._in_place(no)}", TERNARY
         name = self.fresh(e.label or "t")

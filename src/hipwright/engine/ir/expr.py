@@ -149,11 +149,20 @@ class ExprArena:
             return a if condition.attr else b
         return a if a is b else self.make("sel", (condition, a, b), a.ctype)
 
-    def guard(self, condition: E, a: E, b: E) -> E:
-        """a where condition, else b; a's loads run only under the condition."""
+    def guard(self, condition: E, a: E, b: E, before: bool = False) -> E:
+        """a where condition, else b; a's loads run only under the condition.
+
+        before: b can be evaluated everywhere, and is evaluated before the branch where a reads it too.
+        """
         if condition.op == "const":
             return a if condition.attr else b
-        return self.make("guard", (condition, a, b), a.ctype)
+        if b.op == "guard" and b.args[0] is condition:
+            b = b.args[2]
+        if before and a is b:
+            return a
+        if before and a.op == "guard" and a.args[2] is b and not any(e.op == "load" for e in walk([a.args[0]])):
+            return self.guard(self.both(condition, a.args[0]), a.args[1], b, before)  # b[p][q] = c
+        return self.make("guard", (condition, a, b), a.ctype, "before" if before else None)
 
     def both(self, *conditions: E | None) -> E:
         """All conditions at once; true for none."""
@@ -229,7 +238,8 @@ class ExprArena:
         if all(a is b for a, b in zip(args, e.args, strict=True)):
             return e
         if e.op == "guard":
-            return self.guard(*args)
+            condition, a, b = args
+            return self.guard(condition, a, b, before=e.attr is not None)
         if e.op == "sel":
             return self.select(*args)
         if e.op == "bin" and e.attr == "<" and all(a.op in ("index", "const") and a.ctype == "long" for a in args):

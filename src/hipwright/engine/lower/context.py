@@ -228,7 +228,11 @@ class LoweringContext:
 
     def hint(self, value: Ix) -> int:
         """The number that a size had at capture, at least 1."""
-        return max(int(evaluate(value, self.hints)), 1)
+        return max(self.captured(value), 1)
+
+    def captured(self, value: Ix) -> int:
+        """What a place or a size was at capture."""
+        return int(evaluate(value, self.hints))
 
     def numel_hint(self, shape: Sequence[Ix]) -> int:
         """The number of elements at capture."""

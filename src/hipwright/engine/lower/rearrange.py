@@ -17,7 +17,7 @@ from hipwright.engine.lower.views import remap, select_position, slice_start
 @op("flip")
 def flip(c: LoweringContext, meta: Meta, x: Tensor, dims: Sequence[int]) -> Tensor:
     """Reversed along dimensions."""
-    turned = dims_of(list(dims), x.rank)
+    turned = dims_of(list(dims), x.rank) if dims else []
     return remap(c, x, x.shape, lambda i: [x.shape[j] - 1 - k if j in turned else k for j, k in enumerate(i)])
 
 
@@ -165,11 +165,11 @@ op("triu")(_triangle("triu"))
 def select_scatter(c: LoweringContext, meta: Meta, x: Tensor, source: Tensor, dim: int, at: Any) -> Tensor:
     """x with one slice replaced."""
     d = dim % x.rank
-    position = select_position(at, x.shape[d])
+    position = select_position(c, at, x.shape[d])
 
     def element(i: Index) -> E:
         inside = c.arena.compare(i[d], "==", position)
-        return c.arena.guard(inside, c.to(source.at([*i[:d], *i[d + 1 :]]), x.dtype), x.at(i))
+        return c.arena.guard(inside, c.to(source.at([*i[:d], *i[d + 1 :]]), x.dtype), x.at(i), before=True)
 
     return c.tensor(x.dtype, x.shape, element)
 
@@ -187,7 +187,7 @@ def slice_scatter(
 ) -> Tensor:
     """x with x[start:end:step] replaced."""
     d = dim % x.rank
-    first = slice_start(start, x.shape[d])
+    first = slice_start(c, start, x.shape[d])
     count = source.shape[d]
     if first == ZERO and count == x.shape[d] and step == 1:
         return c.cast(source, x.dtype)
@@ -198,7 +198,7 @@ def slice_scatter(
         if step != 1:
             tests.append(c.arena.compare(offset % step, "==", ZERO))
         index = [offset // step if j == d else k for j, k in enumerate(i)]
-        return c.arena.guard(c.arena.both(*tests), c.to(source.at(index), x.dtype), x.at(i))
+        return c.arena.guard(c.arena.both(*tests), c.to(source.at(index), x.dtype), x.at(i), before=True)
 
     return c.tensor(x.dtype, x.shape, element)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, FLOATING, E
-from hipwright.engine.ir.index import Ix, ix, product
+from hipwright.engine.ir.index import ONE, ZERO, Ix, ix, product
 from hipwright.engine.ir.shapes import unflatten
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.table import dims_of, op
@@ -156,7 +157,8 @@ for _kind in ("max", "min"):
 
 def _boolean(kind: str) -> Callable[..., Tensor]:
     def handler(c: LoweringContext, meta: Meta, x: Tensor, dims: Any = None, keep: bool = False) -> Tensor:
-        return c.cast(c.reduce(kind, c.cast(x, "bool"), dims_of(dims, x.rank), keep=keep), meta.dtype)
+        axes = dims_of(dims, x.rank) if dims is None or isinstance(dims, int) or len(dims) else []
+        return c.cast(c.reduce(kind, c.cast(x, "bool"), axes, keep=keep), meta.dtype)
 
     return handler
 
@@ -201,7 +203,9 @@ def _variance_and_mean(root: bool) -> Callable[..., tuple[Tensor, Tensor]]:
     def handler(c: LoweringContext, metas: Sequence[Meta], x: Tensor, *args: Any, **kw: Any) -> tuple[Tensor, Tensor]:
         m, dims = Math(c, metas[1].dtype), None if not args or isinstance(args[0], bool) else args[0]
         axes = dims_of(dims, x.rank)
-        mean = m.moments(m.of(x), axes)[2]  # of the same values as the variance: one state
+        mean, n = m.moments(m.of(x), axes)[2], m.count(x, axes)  # of the same values as the variance: one state
+        if not n or isinstance(n, Ix):  # of no values, NaN: the state's is 0
+            mean = m.fn("+", mean, m.fn("/", _constant(c, ZERO, m.dtype), n))
         keep = len(metas[1].shape) == x.rank
         return spread(c, metas[0], x, *args, **kw), c.cast(mean if keep else c.squeeze(mean, axes), metas[1].dtype)
 
@@ -281,13 +285,15 @@ def logsumexp(c: LoweringContext, meta: Meta, x: Tensor, dims: Any, keep: bool =
 
 @op("cosine_similarity")
 def cosine_similarity(c: LoweringContext, meta: Meta, a: Tensor, b: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """a . b / (max(|a|, eps) max(|b|, eps))."""
+    """a . b / (max(|a|, eps) max(|b|, eps)), with the norms of what is broadcast along the dimension."""
     m = Math(c, meta.dtype)
-    rank = max(a.rank, b.rank)
-    axes = [dim % rank]
     if a.rank != b.rank:
         raise NotLowered("operands of different rank")
-    x, y = m.of(a), m.of(b)
+    axis = dim % a.rank
+    axes, size = [axis], b.shape[axis] if a.shape[axis] == ONE else a.shape[axis]
+    x, y = (
+        remap(c, v, [*v.shape[:axis], size, *v.shape[axis + 1 :]], partial(c.broadcast, v)) for v in (m.of(a), m.of(b))
+    )
     dot = m.sum(m.fn("*", x, y), axes, "dot")
     xx, yy = (m.fn("nan_max", m.fn("sqrt", m.sum(m.fn("square", v), axes, n)), eps) for v, n in ((x, "aa"), (y, "bb")))
     return c.cast(c.squeeze(m.fn("/", m.fn("/", dot, xx), yy), axes), meta.dtype)

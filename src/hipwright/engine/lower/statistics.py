@@ -71,6 +71,6 @@ def scatter(c: LoweringContext, meta: Meta, x: Tensor, dim: int, index: Tensor, 
         hit = arena.binary("==", arena.cast(index.at(row), "long"), arena.index(i[axis]), "bool")
         new = arena.cast(value.at(row), kind) if isinstance(value, Tensor) else arena.const(value, kind)
         within = arena.both(*(arena.compare(i[k], "<", index.shape[k]) for k in fewer))
-        return arena.guard(within, arena.select(hit, new, x.at(i)), x.at(i))
+        return arena.guard(within, arena.select(hit, new, x.at(i)), x.at(i), before=True)
 
     return c.tensor(meta.dtype, x.shape, at)

@@ -37,7 +37,8 @@ def unsqueeze(c: LoweringContext, meta: Meta, x: Tensor, dim: int) -> Tensor:
 @op("squeeze.dim", "squeeze.dims", "squeeze")
 def squeeze(c: LoweringContext, meta: Meta, x: Tensor, dims: Any = None) -> Tensor:
     """Without dimensions of size 1."""
-    return c.squeeze(x, [d for d in dims_of(dims, x.rank) if x.shape[d] == ONE])
+    axes = [] if dims in ([], ()) else dims_of(dims, x.rank)
+    return c.squeeze(x, [d for d in axes if x.shape[d] == ONE])
 
 
 @op(
@@ -45,18 +46,31 @@ def squeeze(c: LoweringContext, meta: Meta, x: Tensor, dims: Any = None) -> Tens
     "transpose.int",
     "t",
     "numpy_T",
-    "mT",
-    "movedim.int",
     "swapaxes",
     "swapdims",
-    "adjoint",
-    "movedim.intlist",
 )
 def permute(c: LoweringContext, meta: Meta, x: Tensor, *args: Any) -> Tensor:
     """Dimensions in another order."""
     order = permutation(x.rank, args)
     inverse = [order.index(k) for k in range(x.rank)]
     return remap(c, x, [x.shape[k] for k in order], lambda i: [i[k] for k in inverse])
+
+
+@op("mT", "adjoint")
+def matrix_transpose(c: LoweringContext, meta: Meta, x: Tensor) -> Tensor:
+    """The last two dimensions exchanged."""
+    return permute(c, meta, x, -2, -1)
+
+
+@op("movedim.int", "movedim.intlist", "moveaxis.int", "moveaxis.intlist")
+def movedim(c: LoweringContext, meta: Meta, x: Tensor, source: Any, destination: Any) -> Tensor:
+    """Dimensions moved to other places; those that are not named keep their order."""
+    taken, placed = ([d] if isinstance(d, int) else list(d) for d in (source, destination))
+    moved = dict(sorted((b % x.rank, a % x.rank) for a, b in zip(taken, placed, strict=True)))
+    order = [d for d in range(x.rank) if d not in moved.values()]
+    for place, dim in moved.items():
+        order.insert(place, dim)
+    return permute(c, meta, x, order)
 
 
 def permutation(rank: int, args: Sequence[Any]) -> list[int]:
@@ -111,14 +125,14 @@ def repeat_interleave(
 def select(c: LoweringContext, meta: Meta, x: Tensor, dim: int, at: Any) -> Tensor:
     """One slice, without its dimension."""
     d = dim % x.rank
-    position = select_position(at, x.shape[d])
+    position = select_position(c, at, x.shape[d])
     return remap(c, x, c.shape(meta), lambda i: [*i[:d], position, *i[d:]])
 
 
-def select_position(at: Any, size: Ix) -> Ix:
+def select_position(c: LoweringContext, at: Any, size: Ix) -> Ix:
     """The index that `select` takes, counted from the front."""
     if isinstance(at, Ix):
-        return at
+        return size + at if c.captured(at) < 0 else at  # the capture fixes the sign
     return ix(at) if at >= 0 else size + at
 
 
@@ -129,16 +143,18 @@ def slice_(
     """x[start:end:step] along one dimension."""
     d = dim % x.rank
     shape = c.shape(meta)
-    first = slice_start(start, x.shape[d])
+    first = slice_start(c, start, x.shape[d])
     return remap(c, x, shape, lambda i: [first + k * step if j == d else k for j, k in enumerate(i)])
 
 
-def slice_start(start: Any, size: Ix) -> Ix:
+def slice_start(c: LoweringContext, start: Any, size: Ix) -> Ix:
     """A slice's start counted from the front."""
     if start is None:
         return ZERO
-    if isinstance(start, Ix):
-        return start
+    if isinstance(start, Ix):  # the capture fixes the sign
+        if c.captured(start) >= 0:
+            return start
+        return size + start if c.captured(size + start) >= 0 else ZERO
     if start >= 0:
         return ix(min(start, size.value) if size.value is not None else start)
     if size.value is not None:

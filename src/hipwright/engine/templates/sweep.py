@@ -192,6 +192,10 @@ class Sweep:
         selected = [a for a in atoms if isinstance(a, Ind)]
         if not selected or any(depends(a.value, {"col", "v"}, memo) for a in selected):
             return None
+        if not any(isinstance(a, Var) and a.name in self.inner for a in atoms):
+            along = dict[int, bool]()
+            if not any(depends(a.value, self.inner, along) for a in selected):  # the same in every row: read once
+                return None
         nested = (b for a in atoms if isinstance(a, Fn) for b in a.a.atoms() | a.b.atoms())
         return None if any(isinstance(b, Ind) for b in nested) else across[1]
 

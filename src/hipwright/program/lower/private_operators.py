@@ -4,6 +4,7 @@ PRIVATE_OPERATORS = frozenset(
     {
         "_adaptive_avg_pool2d",
         "_adaptive_avg_pool3d",
+        "_batch_norm_with_update_functional",
         "_cdist_forward",
         "_conj_physical",
         "_ctc_loss",
@@ -23,6 +24,7 @@ PRIVATE_OPERATORS = frozenset(
         "_linalg_svd",
         "_log_softmax",
         "_logcumsumexp",
+        "_lu_with_info",
         "_masked_softmax",
         "_native_batch_norm_legit",
         "_native_batch_norm_legit_functional",

@@ -29,6 +29,7 @@ from hipwright.verify.verification import Gate, elements
 FULL_LAUNCH_S = 20.0  # CPU seconds of one launch at the task's own shapes
 CHECKED_SECONDS = 0.2  # predicted kernel seconds above which kernels that ran unchecked alone stay so
 OWN_SECONDS = 0.15  # predicted kernel seconds of the adversarial families at the task's own shapes together
+OTHER_WAVE_SECONDS = 1.5  # predicted kernel seconds above which waves of 32 are not tried for information
 INTERLEAVED_SEED = 2
 OWN_MEMORY: tuple[dict[str, Any], ...] = ({"poison": POISON_A}, {"memory": "left"}, {"poison": POISON_C})
 """What calls at own shapes find in their memory in turn: poison, what the last call left, plausible values."""
@@ -141,9 +142,12 @@ class CpuVerification(CpuCases):
             yield planned
 
     def other_wave(self) -> None:
-        """Runs the smallest workload on waves of 32 where no target has them, for information only."""
+        """Runs the smallest workload on waves of 32 where no target has them and it is short, for information only."""
         build = self.builds.get((32, True))
         if 32 in self.waves or build is None:
+            return
+        if (expected := self.predicted(self.main_case("given"))) > OTHER_WAVE_SECONDS:
+            self.checks["wave32"] = f"not run: its kernels take about {expected:.1f} s without checks"
             return
         if not build.ok:
             self.checks["wave32"] = "fail: it does not compile"

@@ -139,10 +139,10 @@ def _select_last(c: LoweringContext, x: Tensor, source: Tensor | float, last: Te
         named = arena.cast(last.at(i), "long")
         hit = arena.binary(">", named, arena.const(0, "long"), "bool")
         if not isinstance(source, Tensor):
-            return arena.guard(hit, arena.const(source, kind), x.at(i))
+            return arena.guard(hit, arena.const(source, kind), x.at(i), before=True)
         place = ix(Ind(arena.binary("-", named, arena.const(1, "long"))))
         new = source.at([place if d == a.dim else p for d, p in enumerate(i)])
-        return arena.guard(hit, arena.cast(new, kind), x.at(i))
+        return arena.guard(hit, arena.cast(new, kind), x.at(i), before=True)
 
     return c.tensor(x.dtype, list(x.shape), at)
 
