@@ -13,6 +13,7 @@ from hipwright.targets.base import GIB, KIB, MIB, NVIDIA, Architecture, GpuRunti
 
 SM_90 = Architecture(
     name="sm_90",
+    compiler_name="sm_90a",  # with instructions of that architecture alone: code is built for the GPU at hand
     vendor=NVIDIA,
     product="H200 SXM",
     wave=32,

@@ -35,8 +35,6 @@ SERVICE = "hipwright.toolchain.nvidia.nvrtc_service:NvrtcService"
 FIX = "pip install nvidia-cuda-nvrtc nvidia-cuda-runtime, or install torch for CUDA"
 LOG_LIMIT = 6000  # characters
 _RETRY = "try again; report it if it stays"
-_SPECIFIC = {"sm_90": "sm_90a"}
-"""Architectures whose code may use instructions of that one alone: code is built for the GPU at hand."""
 OWN = "hw_"  # prefix of a kernel whose name is a CUDA function's too
 
 # CUDA's precise math: no --use_fast_math. No warnings of unused variables and of CUDA's own deprecations.
@@ -209,8 +207,9 @@ def _call(method: str, hip: str, knobs: str, arch: str, pool: CompilePool) -> tu
 
 
 def _init(arch: str) -> dict[str, Any]:
-    found = find()
-    options = [f"-arch={_SPECIFIC.get(arch, arch)}", *_FLAGS, f"-I{clang.INCLUDE}", f"-I{found.include}"]
+    found, known = find(), TARGETS.architecture(arch)
+    isa = known.isa if known is not None and known.name == arch else arch
+    options = [f"-arch={isa}", *_FLAGS, f"-I{clang.INCLUDE}", f"-I{found.include}"]
     prefix = "".join(f"#include <{name}>\n" for name in _PREFIX)
     return {"library": found.library, "builtins": found.builtins, "options": options, "prefix": prefix}
 
