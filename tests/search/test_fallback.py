@@ -59,6 +59,7 @@ class Timed(Judge):
     """A GPU's figures: the speedup over eager by what is given up."""
 
     speedups: Mapping[str, float] = field(default_factory=dict)
+    device: str = "a GPU"
 
     def evaluate(self, program: Program) -> Evaluation:
         passed = super().evaluate(program)
@@ -66,7 +67,7 @@ class Timed(Judge):
         interval = (speedup * 0.99, speedup * 1.01)
         figures: Any = {"samples_ms": (1.0,), "baseline_ms": (speedup,), "pairs": 1}
         versus = {"eager": Versus(baseline="eager", speedup=speedup, interval=interval, **figures)}
-        timing = Timing(device="a GPU", architecture="sm_90", median_ms=1.0, versus=versus)
+        timing = Timing(device=self.device, architecture="sm_90", median_ms=1.0, versus=versus)
         targets = {"cuda": TargetResult(target="cuda", timing=timing)}
         return structs.replace(passed, targets=targets, score_kind="measured", score=1.0)
 
@@ -200,3 +201,11 @@ def test_no_answer_is_slower_than_eager(
     assert json.loads(result.program.text).get("given_up", "") == answer
     trials = show(archive, "latest").trials
     assert [t.notes["given_up"] for t in trials if t.operator == "fallback"] == tried
+
+
+def test_times_of_a_simulated_gpu_give_nothing_up(archive: Archive) -> None:
+    made = EngineSource(SPACE, write, Fallback(explain_both, PRODUCT_NODES))
+    judge = Timed(speedups={"": 0.1}, device="gfx942 (simulated)")
+    result = begin(archive, judge, budget=1, source=made)
+    assert result.program is not None and not json.loads(result.program.text).get("given_up")
+    assert not [t for t in show(archive, "latest").trials if t.operator == "fallback"]

@@ -160,10 +160,10 @@ class PlanWriter:
         for kernel in packing:
             self._preparation.add(kernel, allocate)
         own = [kernel for kernel in kernels if kernel not in packing]
-        made = {b for kernel in own for b in [*kernel.writes, *kernel.scratch]}
-        for buffer in dict.fromkeys(b for k in own for b in [*k.reads, *k.writes, *k.scratch] if b in allocate):
-            if buffer in made:
-                self.allocate(buffer, *allocate[buffer], maker="zeros" if buffer in zeroed else "empty")
+        packed = {buffer for kernel in packing for buffer in kernel.writes}
+        wanted = [b for k in own for b in [*k.reads, *k.writes, *k.scratch] if b in allocate and b not in packed]
+        for buffer in dict.fromkeys(wanted):
+            self.allocate(buffer, *allocate[buffer], maker="zeros" if buffer in zeroed else "empty")
         for kernel in own:
             known = self.known_buffers
             arguments = [self._argument(a, kernel) if a in known else a for a in kernel.arguments]

@@ -1,10 +1,10 @@
 """Float32 products by matrix units of half types: three products of operands in two parts (split_parts.py).
 
 a b = high high + (high low + low high) / 2048, with both operands scaled by rows; the product of the low parts is
-below float32's own rounding. A block of 256 threads computes a tile of 128 x SPLIT_N from LDS, 32 deep, two stages:
-by warpgroup instructions or `mma.sync` on NVIDIA, by MFMA on CDNA (split_product.h). Matrix units add roughly, so sums
-of high parts are added as floats every 32 products: the error is that of 11 + 11 bits, below the library's
-own (docs/results). A sum that is not finite is computed again from the operands themselves: splitting loses infinities.
+below float32's own rounding. A block of 256 threads computes a tile of 128 x SPLIT_N from LDS, 32 deep, in SPLIT_STAGES
+stages: by warpgroup instructions or `mma.sync` on NVIDIA, by MFMA on CDNA (split_product.h). Matrix units add roughly,
+so sums of high parts are added as floats every 32 products: the error is that of 11 + 11 bits. A sum that is not finite
+is computed again from the operands themselves, as splitting loses infinities.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from hipwright.engine.templates.gemm.tiling import COMPUTE_UNITS, LAUNCH, Produc
 ROWS = 128
 COLUMNS = (64, 128)
 STAGES = "SPLIT_STAGES"
-"""The knob of the chunks in LDS at once: two, in 64 KiB, which every GPU has; three where a run's targets have 96 KiB
-(api/task_engine.py): 128e12 operations a second in place of 114e12, measured on an H100 of 4096 x 4096 x 4096.
+"""The knob of the chunks in LDS at once: two, in 64 KiB, which every GPU has; three where all of a run's targets have
+96 KiB (api/task_engine.py), so that a chunk's loads have two others to arrive in.
 """
 STAGES_LDS = {2: 64 << 10, 3: 96 << 10, 4: 128 << 10}
 """Bytes of LDS by stages, at most."""
 CHUNK_SECONDS = {64: 0.95e-6, 128: 1.25e-6}
-"""Measured on an H100: a chunk of 32 of a tile of 128 rows and so many columns, one block on a multiprocessor."""
+"""Round figures of an H100: a chunk of 32 of a tile of 128 rows and so many columns, one block on a multiprocessor."""
 START_CHUNKS = 4
 """Chunks that a block's start and end count for."""
 SPLIT_RATE = 1.8e12
