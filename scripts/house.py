@@ -29,6 +29,7 @@ DATA = (
     "benchmarks/arithmetic",
     "benchmarks/kernels",
     "benchmarks/large",
+    "benchmarks/operators",
     "benchmarks/real",
     "benchmarks/tasks",
     "tests/acceptance/tasks",

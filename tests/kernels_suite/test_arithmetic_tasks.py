@@ -37,8 +37,7 @@ def test_the_default_is_split(path: Path) -> None:
         (call,) = (choice.default for key, choice in choices if key.startswith("call:") and key.count(":") == 1)
         return str(call)
 
-    # a product of 1 x 1 windows of few channels is bound by memory: the library keeps it
-    assert default(True) == ("library" if path.stem.startswith("conv1x1") else "split")
+    assert default(True) == "split"
     assert default(False) != "split"  # of other targets than NVIDIA's GPUs
 
 

@@ -14,7 +14,7 @@ from hipwright.capture.graph import Graph
 from hipwright.capture.random_operators import draws_numbers
 from hipwright.engine import explain, write
 from hipwright.engine.authoring import Authored, any_length, author, loop_steps
-from hipwright.engine.knobs import GIVEN_UP, PLAIN_PLAN, SPLIT
+from hipwright.engine.knobs import DEFAULT, GIVEN_UP, PLAIN_PLAN, SPLIT
 from hipwright.engine.partly import author_partly
 from hipwright.engine.rewrite.loops.repetition import LEAST_STEPS
 from hipwright.engine.templates.gemm.split_precision import STAGES, STAGES_LDS
@@ -108,7 +108,7 @@ def _measured_choices(bench: Workbench) -> dict[str, Any]:
         return {}
     known = [TARGETS.architecture(gpu.gpu.architecture) for gpu in evaluator.gpus.values()]
     enough = all(one and one.vendor == NVIDIA and one.lds_per_block >= STAGES_LDS[3] for one in known)
-    return {SPLIT: True, STAGES: 3} if enough else {}
+    return {SPLIT: True, f"{DEFAULT}{STAGES}": 3} if enough else {}
 
 
 def with_another_length(handle: TaskHandle, graph: Graph) -> Graph:

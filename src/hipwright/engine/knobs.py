@@ -44,8 +44,10 @@ Its value is their names joined by commas, or one of the next two.
 """
 EVERY_OPERATOR = "every operator"
 PLAIN_PLAN = "a plan of library calls"
+"""A plan that is written without the lowering (plan/library.py)."""
 SPLIT = "split"
 """The choice, true or false, whether float32 products and convolutions are written in half parts by default. Its rule
 is measured on NVIDIA GPUs alone, and a processor computes such a program slowly, so runs for them alone say true.
 """
-"""A plan that is written without the lowering (plan/library.py)."""
+DEFAULT = "default:"
+"""Before the name of a template's knob: the choice of another default for it, which is in no space either."""

@@ -88,3 +88,17 @@ def test_infinities_are_those_of_float32() -> None:
 def test_every_gpu_compiles_it(layer: nn.Module) -> None:
     x = torch.empty(8, 64, 32, 32)
     program_builds(write(captured(layer, [x]), chosen(layer, [x], "split")), lambda target: 1)
+
+
+@pytest.mark.parametrize(("wave", "side"), SIDES)
+@pytest.mark.parametrize("layer", [nn.Conv2d(40, 70, 3, padding=1), nn.ConvTranspose2d(128, 70, 4, stride=2)])
+def test_slices_of_channels_and_taps(layer: nn.Module, wave: int, side: Side) -> None:
+    """Blocks share a tile of windows, with uneven slices, phases and groups."""
+    model, x = nn.Sequential(layer, nn.GELU()), draw(2, layer.in_channels, 7, 9)
+    graph = captured(model, [x])
+    choices = chosen(model, [x], "split", SPLIT_N=64)
+    written = write(graph, {**choices, "call:conv2d:slices": 2, "call:conv_transpose2d:slices": 2})
+    assert "product.combine" in written.text
+    got, _ = run(written, model, [x], wave=wave, side=side)
+    expected, native, _ = reference(model, [x])
+    compare(got, expected, native)

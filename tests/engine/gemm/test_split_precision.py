@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from hipwright.engine import write
+from hipwright.engine import author, write
 from hipwright.engine.templates.gemm.split_precision import STAGES_LDS
 from hipwright.program import parse
 from hipwright.toolchain.cpu.sides import Side
@@ -50,6 +50,32 @@ def test_more_stages_in_lds(stages: int, k: int) -> None:
     knobs = {"SPLIT_N": 64, "SPLIT_STAGES": stages}
     written = write(captured(model, LIKE), chosen(model, LIKE, "split", **knobs))
     got, _ = run(written, model, inputs, wave=32, side="nvidia", lds_limit=STAGES_LDS[stages])
+    expected, native, _ = reference(model, inputs)
+    compare(got, expected, native)
+
+
+@pytest.mark.parametrize(("wave", "side"), UNITS)
+def test_slices_of_k_add_up(wave: int, side: Side) -> None:
+    """Blocks that share a tile, with uneven slices, several tiles and an epilogue, in batches."""
+    model = Of(lambda x, w: F.gelu(x @ w.transpose(1, 2)) + 1)
+    like = [torch.empty(2, 256, 4096), torch.empty(2, 256, 4096)]
+    inputs = [draw(2, 130, 230), draw(2, 70, 230)]
+    graph = captured(model, like)
+    choices = chosen(model, like, "split", SPLIT_N=64)
+    (key,) = (name for name in author(graph, choices).space.items() if name[0].endswith(":slices"))
+    written = write(graph, {**choices, key[0]: 4})
+    assert "product.combine" in written.text
+    got, _ = run(written, model, inputs, wave=wave, side=side)
+    expected, native, _ = reference(model, inputs)
+    compare(got, expected, native)
+
+
+@pytest.mark.parametrize("k", [300, 1030, 9000])
+def test_rows_that_a_block_splits(k: int) -> None:
+    """Rows of one wave, of a block that holds them, and of one that reads them twice."""
+    model, inputs = Of(F.linear), [draw(20, k), draw(70, k)]
+    written = write(captured(model, inputs), chosen(model, [torch.empty(256, k), torch.empty(256, k)], "split"))
+    got, _ = run(written, model, inputs, wave=32, side="nvidia")
     expected, native, _ = reference(model, inputs)
     compare(got, expected, native)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from hipwright.engine.knobs import KNOBS, Choice, Value
+from hipwright.engine.knobs import DEFAULT, KNOBS, Choice, Value
 
 
 class Decisions:
@@ -40,8 +40,9 @@ class Decisions:
         return chosen if chosen in options else default
 
     def own_knob(self, name: str, default: int, options: Sequence[int], comment: str) -> str:
-        """A call template's knob; kernels that want the same share it."""
-        wanted = (default, tuple(options), comment)
+        """A call template's knob; kernels that want the same share it. The choice `default:NAME` is another default."""
+        given = self.choices.get(f"{DEFAULT}{name}")
+        wanted = (given if isinstance(given, int) and given in options else default, tuple(options), comment)
         unique, count = name, 1
         while unique in KNOBS or self._own.get(unique, wanted) != wanted:
             count += 1

@@ -31,6 +31,8 @@ LEAST_CHANNELS, LEAST_OUTPUTS = 12, 24
 """Of a group: with fewer, most of a chunk or a tile is empty."""
 IMAGE_RATE = 2.0e12
 """Bytes a second of the kernels that split images: read twice, written once."""
+SMALL_RATE, LARGE_WORK = 28e12, 8e9
+"""Operations a second that the library reaches (19e12 to 28e12 measured on an H100) in layers of fewer than so many."""
 NEVER_STORED = 1 << 20
 
 
@@ -125,7 +127,7 @@ def _beats_library(call: KernelCall, conv: Convolution, window: Window) -> bool:
     made = call.c.numel_hint(call.shape(0))
     work = 2.0 * made * conv.channels * prod(a.kernel / a.phases for a in conv.axes)
     known = library_rate(conv)
-    rate = LIBRARY_RATE["float32"] if known == inf else known
+    rate = (LIBRARY_RATE["float32"] if work >= LARGE_WORK else SMALL_RATE) if known == inf else known
     follower = 8.0 * made / MEMORY_RATE if call.read_by_pointwise else 0.0
     return here < MARGIN * (LAUNCH + max(work / rate, 4.0 * (numel + made) / MEMORY_RATE) + follower)
 

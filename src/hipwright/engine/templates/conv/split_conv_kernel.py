@@ -12,7 +12,7 @@ from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.conv.split_image import SplitImage
 from hipwright.engine.templates.conv.window import Window, taps_of
-from hipwright.engine.templates.gemm.split_parts import CHUNK, SplitOperand
+from hipwright.engine.templates.gemm.split_parts import BLOCK, CHUNK, SplitOperand
 from hipwright.engine.templates.gemm.split_precision import ROWS, tile_knobs
 from hipwright.engine.templates.gemm.tiling import ProductShape
 
@@ -20,7 +20,7 @@ LOADS = ROWS // 32
 """Rows of a tile that a thread loads."""
 _NAMES = """lds tile tiles_m tiles_n b row0 col0 row col at p v i j l r chunk product exact value exponents
 column_exponents Tile GN first position image origin group phase0 phase1 phase2 input0 input1 input2 tap channel o0
-o1 o2 inside offset place0 place1 place2"""
+o1 o2 inside offset place0 place1 place2 slice from count sum"""
 
 
 def write(body: CallBody) -> list[EmittedKernel]:
@@ -34,9 +34,11 @@ class _SplitConvolution:
     def __init__(self, body: CallBody) -> None:
         self.body = body
         self.window: Window = body.data
-        groups, outputs, positions = (body.hint(s) for s in self.window.space)
-        shape = ProductShape(groups, positions, outputs, body.hint(self.window.k), "float32")
-        self.tile = tile_knobs(body, shape)
+        groups, outputs, positions = self.window.space
+        space = (groups, positions, outputs)
+        batch, rows, columns = map(body.hint, space)
+        shape = ProductShape(batch, rows, columns, body.hint(self.window.k), "float32")
+        self.tile = tile_knobs(body, shape, space)
         self.columns = self.tile.columns
         weights, x = (t for t in body.operands if t is not None)
         self.weights, self.x = SplitOperand(body, "w", weights), SplitImage(body, x)
@@ -57,20 +59,22 @@ class _SplitConvolution:
         self._locate()
         self._windows()
         k.line("Tile product;")
-        k.line(f"product.multiply(lds, {w.k.value} / {CHUNK},")
+        count = self.tile.emit_slice(k, str((w.k.value or 0) // CHUNK))
+        k.line(f"product.multiply(lds, {count},")
         self._image_loader()
         self._weight_loader()
+        self.tile.emit_end(k, f"blockIdx.x / {self.tile.slices}")
         self._store()
         total = w.groups * w.phases
         grid = f"cdiv({to_python(w.positions)}, {ROWS}) * cdiv({w.outputs}, {self.columns})"
-        grid += f" * {total}" if total > 1 else ""
+        grid += (f" * {total}" if total > 1 else "") + self.tile.factor
         title = f"windows by tiles of {ROWS} x {self.columns}, {CHUNK} deep, in two parts"
         return k.finish(grid, "256", "256, 1", title, self.tile.lds)
 
     def _locate(self) -> None:
         """Declares the tile: outputs fastest, then groups and phases, since those read the same inputs."""
         k, w = self.k, self.window
-        k.line("unsigned tile = blockIdx.x;")
+        k.line(f"unsigned tile = {self.tile.block};")
         k.line(f"const unsigned tiles_n = ({w.outputs} + {self.columns} - 1) / {self.columns};")
         k.line(f"const {self.kind} col0 = tile % tiles_n * {self.columns};")
         k.line("tile /= tiles_n;")
@@ -153,7 +157,7 @@ class _SplitConvolution:
         total = (w.k.value or 0) // CHUNK
         k.line(f"return {k.pointer(self.weights.parts)} + (({self._line('at')}) * {total} + chunk) * {2 * CHUNK};")
         k.close()
-        k.line(");")
+        k.line(",")
 
     def _line(self, output: str) -> str:
         """The row of the weights of an output, as C text."""
@@ -162,26 +166,26 @@ class _SplitConvolution:
     # ------------------------------------------------------------ results
 
     def _store(self) -> None:
+        """Emits the epilogue: a thread takes a row of the tile, lanes neighbouring positions."""
         k, w = self.k, self.window
-        k.line("constexpr int GN = Tile::GN;")
-        k.line("#pragma unroll")
-        k.open("for (int i = 0; i < Tile::TM; ++i)")
-        k.line(f"const {self.kind} row = row0 + Tile::row(i);")
-        k.line(f"if (row >= {self.count}) continue;")
+        k.line("product.template publish_sums<true>(lds);")
+        k.line(f"const int r = threadIdx.x % {ROWS};")
+        k.line(f"const {self.kind} row = row0 + r;")
+        k.line(f"if (row >= {self.count}) return;")
         place = self._output_place()
         k.line(f"const int exponents = {self.x.exponent(k, 'image')};")
-        k.line("#pragma unroll")
-        k.open("for (int j = 0; j < Tile::TN; ++j)")
-        k.line(f"const {self.kind} col = col0 + Tile::column(j / GN) + j % GN;")
-        k.line(f"if (col >= {w.outputs}) continue;")
+        k.line("#pragma unroll 2")
+        k.open(f"for (int j = threadIdx.x / {ROWS}; j < {self.columns}; j += {BLOCK // ROWS})")
+        k.line(f"const {self.kind} col = col0 + j;")
+        k.line(f"if (col >= {w.outputs}) break;")
         exponent = f"exponents + {k.pointer(self.weights.exponents)}[{self._line('col')}]"
-        k.line(f"float value = split_unscaled(product.sums[i][j], {exponent});")
+        k.line("const float sum = reinterpret_cast<const float*>(lds)[Tile::template sum_index<true>(r, j)];")
+        k.line(f"float value = split_unscaled(sum, {exponent});")
         k.open("if (!split_is_finite(value))")
         self._exact()
         k.close()
         channel = ix(Var("group", ix(w.groups))) * w.outputs if w.groups > 1 else ZERO
         k.epilogue("value", [place[0], channel + ix(Var("col", ix(w.outputs))), *place[1:]])
-        k.close()
         k.close()
 
     def _output_place(self) -> list[Ix]:
@@ -199,7 +203,7 @@ class _SplitConvolution:
             phase = ix(Var(f"phase{number}")) if axis.phases > 1 else ZERO
             k.line(f"const {self.kind} o{number} = {to_c(step * axis.phases + phase)};")
             if axis.phases > 1:
-                k.line(f"if (o{number} >= {k.size(axis.out)}) continue;")
+                k.line(f"if (o{number} >= {k.size(axis.out)}) return;")
             found.append(_named(f"o{number}", axis.out))
         return found
 

@@ -8,6 +8,7 @@ IJHPCA 2022). The parts of 32 neighbouring k lie side by side, 128 bytes: split_
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import ceil
 
 from hipwright.engine.ir.index import ONE, Ix, divide, ix, product
 from hipwright.engine.ir.index_text import to_python
@@ -18,8 +19,10 @@ from hipwright.engine.templates.call_kernel import CallKernel, factor
 
 CHUNK = 32
 BLOCK = 256
+LANES_DEPTH, BLOCK_DEPTH = 1024, 8192
+"""The most numbers of a row that 32 lanes hold, and that a block holds: a longer row is read twice."""
 _NAMES = """lane group line tile b row p p0 at largest scale exponent x v high low found found_parts distance parts part
-turned"""
+turned held step"""
 
 
 def chunks_of(k: Ix) -> Ix:
@@ -59,48 +62,80 @@ class SplitOperand:
     # ------------------------------------------------------------ neighbouring lanes take neighbouring k
 
     def _lanes_along_k(self, k: CallKernel) -> str:
-        depth, rows, total = k.size(self.k), k.size(self.rows), k.size(product([self.batch, self.rows]))
-        k.line("const int lane = threadIdx.x % 32;")
-        k.line(f"const {k.kind} line = blockIdx.x * ({k.kind}){BLOCK // 32} + threadIdx.x / 32;")
-        k.line(f"if (line >= {total}) return;")
+        depth, rows, total = self.k.value, k.size(self.rows), k.size(product([self.batch, self.rows]))
+        lanes = 32 if depth is not None and depth <= LANES_DEPTH else BLOCK
+        k.line(f"const int lane = threadIdx.x % {lanes};")
+        k.line(f"const {k.kind} line = blockIdx.x * ({k.kind}){BLOCK // lanes} + threadIdx.x / {lanes};")
+        if lanes < BLOCK:
+            k.line(f"if (line >= {total}) return;")
         k.line(f"const {k.kind} b = line / {rows}, row = line % {rows};")
         k.line("float largest = 0.0f;")
-        k.open(f"for ({k.kind} p = lane * 4; p < {depth}; p += 128)")
-        k.line("float x[4];")
-        self._load(k, 4)
+        steps = 0 if depth is None or depth > BLOCK_DEPTH else ceil(depth / (8 * lanes))
+        whole = f"{k.size(chunks_of(self.k))} * {CHUNK}"
+        if steps:
+            k.line(f"float held[{steps}][8];  // the row is read once")
+            k.line("#pragma unroll")
+            k.open(f"for (int step = 0; step < {steps}; ++step)")
+            k.line(f"const {k.kind} p = (step * {lanes} + lane) * 8;")
+            self._load(k, 8, "held[step]")
+        else:
+            k.line("#pragma unroll 2")
+            k.open(f"for ({k.kind} p = lane * 8; p < {k.size(self.k)}; p += {8 * lanes})")
+            k.line("float x[8];")
+            self._load(k, 8)
         k.line("#pragma unroll")
-        k.line("for (int v = 0; v < 4; ++v) largest = fmaxf(largest, fabsf(x[v]));")
+        k.line(f"for (int v = 0; v < 8; ++v) largest = fmaxf(largest, fabsf({'held[step]' if steps else 'x'}[v]));")
         k.close()
+        self._largest_of_row(k, lanes)
+        k.line("const int exponent = split_exponent(largest);")
+        k.line("const float scale = power_of_two(exponent);")
+        k.line(f"if (lane == 0) {k.pointer(self.exponents)}[line] = exponent;")
+        if steps:
+            k.line("#pragma unroll")
+            k.open(f"for (int step = 0; step < {steps}; ++step)")
+            k.line(f"const {k.kind} p = (step * {lanes} + lane) * 8;")
+            k.open(f"if (p < {whole})")
+            k.line("const float(&x)[8] = held[step];")
+        else:
+            k.line("#pragma unroll 2")
+            k.open(f"for ({k.kind} p = lane * 8; p < {whole}; p += {8 * lanes})")
+            k.line("float x[8];")
+            self._load(k, 8)
+        emit_store(k, self.parts, "line", k.size(chunks_of(self.k)))
+        k.close()
+        if steps:
+            k.close()
+        return f"cdiv({to_python(product([self.batch, self.rows]))}, {BLOCK // lanes})"
+
+    def _largest_of_row(self, k: CallKernel, lanes: int) -> None:
+        """Emits the largest number of all lanes of a row."""
         k.line("#pragma unroll")
         k.open("for (int distance = 16; distance > 0; distance /= 2)")
         k.line("largest = fmaxf(largest, __shfl_xor(largest, distance));")
         k.close()
-        k.line("const int exponent = split_exponent(largest);")
-        k.line("const float scale = power_of_two(exponent);")
-        k.line(f"if (lane == 0) {k.pointer(self.exponents)}[line] = exponent;")
-        k.open(f"for ({k.kind} p = lane * 8; p < {k.size(chunks_of(self.k))} * {CHUNK}; p += 256)")
-        k.line("float x[8];")
-        self._load(k, 8)
-        emit_store(k, self.parts, "line", k.size(chunks_of(self.k)))
-        k.close()
-        return f"cdiv({to_python(product([self.batch, self.rows]))}, {BLOCK // 32})"
+        if lanes == BLOCK:
+            k.line("__shared__ float found[8];")
+            k.line("if (lane % 32 == 0) found[lane / 32] = largest;")
+            k.line("__syncthreads();")
+            k.line("#pragma unroll")
+            k.line("for (int v = 0; v < 8; ++v) largest = fmaxf(largest, found[v]);")
 
-    def _load(self, k: CallKernel, width: int) -> None:
-        """Loads x[v] of row and p + v, zero beyond k."""
+    def _load(self, k: CallKernel, width: int, into: str = "x") -> None:
+        """Loads into[v] of row and p + v, zero beyond k."""
         k.open(f"if (p + {width} <= {k.size(self.k)})")
-        k.vector(self.tensor, ["b", "row", "p"], "p", str(width), "x")
+        k.vector(self.tensor, ["b", "row", "p"], "p", str(width), into)
         k.close()
         k.open("else")
-        self._load_each(k, width)
+        self._load_each(k, width, into)
         k.close()
 
-    def _load_each(self, k: CallKernel, width: int) -> None:
+    def _load_each(self, k: CallKernel, width: int, into: str = "x") -> None:
         k.line("#pragma unroll")
         k.open(f"for (int v = 0; v < {width}; ++v)")
         k.line(f"const {k.kind} at = p + v;")
-        k.line("x[v] = 0.0f;")
+        k.line(f"{into}[v] = 0.0f;")
         k.open(f"if (at < {k.size(self.k)})")
-        k.line(f"x[v] = {k.load(self.tensor, ['b', 'row', 'at'])};")
+        k.line(f"{into}[v] = {k.load(self.tensor, ['b', 'row', 'at'])};")
         k.close()
         k.close()
 

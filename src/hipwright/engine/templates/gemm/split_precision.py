@@ -9,53 +9,63 @@ is computed again from the operands themselves, as splitting loses infinities.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from hipwright.engine.ir.index import ONE
+from hipwright.engine.ir.index import ONE, Ix, divide, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
-from hipwright.engine.templates.call_kernel import factor
+from hipwright.engine.templates.call_kernel import CallKernel, factor
 from hipwright.engine.templates.gemm.scope import GemmSpec
-from hipwright.engine.templates.gemm.split_parts import CHUNK, SplitOperand, chunks_of
-from hipwright.engine.templates.gemm.tiling import COMPUTE_UNITS, LAUNCH, ProductShape
+from hipwright.engine.templates.gemm.split_parts import BLOCK, CHUNK, SplitOperand, chunks_of
+from hipwright.engine.templates.gemm.tiling import CACHE_RATE, COMPUTE_UNITS, LAUNCH, ProductShape
 
 ROWS = 128
 COLUMNS = (64, 128)
+SLICES = (1, 2, 4, 8, 16)
+"""Blocks that may share a tile, each with a part of k; the last one to come adds up their sums in order."""
+LEAST_CHUNKS = 8
+"""Of a slice of k."""
 STAGES = "SPLIT_STAGES"
-"""The knob of the chunks in LDS at once: two, in 64 KiB, which every GPU has; three where all of a run's targets have
-96 KiB (api/task_engine.py), so that a chunk's loads have two others to arrive in.
+"""The knob of the LDS of a block, in tiles of 128 columns: two, in 64 KiB, which every GPU has; three where all of a
+run's targets have 96 KiB (api/task_engine.py), so that a chunk's loads have two others to arrive in.
 """
 STAGES_LDS = {2: 64 << 10, 3: 96 << 10, 4: 128 << 10}
 """Bytes of LDS by stages, at most."""
-CHUNK_SECONDS = {64: 0.95e-6, 128: 1.25e-6}
+CHUNK_SECONDS = {64: 0.52e-6, 128: 0.7e-6}
 """Round figures of an H100: a chunk of 32 of a tile of 128 rows and so many columns, one block on a multiprocessor."""
-START_CHUNKS = 4
-"""Chunks that a block's start and end count for."""
-SPLIT_RATE = 1.8e12
+TILE_SECONDS, COLD_SECONDS = 4e-6, 5e-6
+"""A tile's first loads and its end, without another block beside it; and what the first tiles wait for more."""
+SPLIT_RATE = 2.2e12
 """Bytes a second of operands and parts in the kernels that split them."""
 MIN_SIDE, MIN_DEPTH = 96, 128
 """The least rows and columns, and the least k, of a product for which it is offered."""
 _NAMES = """lds tile tiles_m tiles_n per_batch strip height b row0 col0 row col at p v i j r chunk chunks product exact
-value exponents column_exponents Tile GN"""
+value exponents column_exponents Tile GN slice from count width sums exponent place"""
 
 
 def seconds(shape: ProductShape, packed: tuple[bool, bool] = (False, False)) -> float:
     """The estimated time: whole waves of tiles, and the kernels that split operands. packed: those of parameters."""
     sides = [side for side, done in zip((shape.m, shape.n), packed, strict=True) if not done]
     splitting = sum(LAUNCH + 8.0 * shape.batch * side * shape.k / SPLIT_RATE for side in sides)
-    return _tiles_seconds(shape, columns_for(shape)) + splitting
+    return _tiles_seconds(shape, *tiling_for(shape)) + splitting
 
 
-def columns_for(shape: ProductShape) -> int:
-    """The columns of a tile: those of the least estimate."""
-    return min(COLUMNS, key=lambda columns: (_tiles_seconds(shape, columns), -columns))
+def tiling_for(shape: ProductShape) -> tuple[int, int]:
+    """(the columns of a tile, the slices of k): those of the least estimate."""
+    chunks = ceil(shape.k / CHUNK)
+    slices = [s for s in SLICES if s == 1 or chunks >= s * LEAST_CHUNKS]
+    every = [(columns, s) for columns in COLUMNS for s in slices]
+    return min(every, key=lambda one: (_tiles_seconds(shape, *one), one[1], -one[0]))
 
 
-def _tiles_seconds(shape: ProductShape, columns: int) -> float:
+def _tiles_seconds(shape: ProductShape, columns: int, slices: int) -> float:
     tiles = shape.batch * ceil(shape.m / ROWS) * ceil(shape.n / columns)
-    return LAUNCH + ceil(tiles / COMPUTE_UNITS) * (ceil(shape.k / CHUNK) + START_CHUNKS) * CHUNK_SECONDS[columns]
+    waves, chunks = ceil(tiles * slices / COMPUTE_UNITS), ceil(ceil(shape.k / CHUNK) / slices)
+    sums = 8.0 * tiles * slices * ROWS * columns / CACHE_RATE + 3 * LAUNCH if slices > 1 else 0.0
+    return LAUNCH + COLD_SECONDS + waves * (chunks * CHUNK_SECONDS[columns] + TILE_SECONDS) + sums
 
 
 def write(body: CallBody) -> list[EmittedKernel]:
@@ -70,7 +80,7 @@ class _SplitProduct:
         self.body, self.spec = body, body.data
         spec: GemmSpec = body.data
         batch, m, n, k = (body.hint(s) for s in (*spec.space, spec.k))
-        self.tile = tile_knobs(body, ProductShape(batch, m, n, k, spec.dtype))
+        self.tile = tile_knobs(body, ProductShape(batch, m, n, k, spec.dtype), spec.space)
         self.columns = self.tile.columns
         a, b = (t for t in body.operands if t is not None)
         self.a, self.b = SplitOperand(body, "a", a), SplitOperand(body, "b", b)
@@ -87,13 +97,16 @@ class _SplitProduct:
         self._locate()
         k.line("Tile product;")
         k.line(f"const int chunks = {k.size(chunks_of(self.spec.k))};")
-        k.line("product.multiply(lds, chunks,")
-        for operand, start, end in ((self.a, "row0", ","), (self.b, "col0", ");")):
-            self._loader(operand, start, end)
+        count = self.tile.emit_slice(k, "chunks")
+        k.line(f"product.multiply(lds, {count},")
+        for operand, start in ((self.a, "row0"), (self.b, "col0")):
+            self._loader(operand, start)
+        self.tile.emit_end(k, f"blockIdx.x / {self.tile.slices}")
         self._store()
         batch, m, n = self.spec.space
         grid = f"cdiv({to_python(m)}, {ROWS}) * cdiv({to_python(n)}, {self.columns})"
         grid += "" if batch == ONE else f" * {factor(batch)}"
+        grid += self.tile.factor
         title = f"tiles of {ROWS} x {self.columns}, {CHUNK} deep, in two parts"
         return k.finish(grid, "256", "256, 1", title, self.tile.lds)
 
@@ -103,45 +116,41 @@ class _SplitProduct:
         m, n = (k.size(s) for s in self.spec.space[1:])
         k.line(f"const unsigned tiles_m = ({m} + {ROWS - 1}) / {ROWS};")
         k.line(f"const unsigned tiles_n = ({n} + {self.columns} - 1) / {self.columns};")
-        k.line("const unsigned per_batch = tiles_m * tiles_n, tile = blockIdx.x % per_batch;")
+        block = self.tile.block
+        k.line(f"const unsigned per_batch = tiles_m * tiles_n, tile = {block} % per_batch;")
         k.line("const unsigned strip = tile / (8 * tiles_n);")
         k.line("const unsigned height = tiles_m - strip * 8 < 8 ? tiles_m - strip * 8 : 8;")
-        k.line(f"const {k.kind} b = blockIdx.x / per_batch;")
+        k.line(f"const {k.kind} b = {block} / per_batch;")
         k.line(f"const {k.kind} row0 = (strip * 8 + tile % (8 * tiles_n) % height) * {ROWS};")
         k.line(f"const {k.kind} col0 = tile % (8 * tiles_n) / height * {self.columns};")
 
-    def _loader(self, operand: SplitOperand, start: str, end: str) -> None:
+    def _loader(self, operand: SplitOperand, start: str) -> None:
         """Emits the function that finds a row's parts; rows beyond the last give the last one's."""
         k, rows = self.k, self.k.size(operand.rows)
         k.open("[&](int, int r, int chunk)")
         k.line(f"const {k.kind} row = {start} + r < {rows} ? {start} + r : {rows} - 1;")
         k.line(f"return {k.pointer(operand.parts)} + ((b * {rows} + row) * chunks + chunk) * {2 * CHUNK};")
         k.close()
-        k.line(end)
+        k.line(",")
 
     def _store(self) -> None:
+        """Emits the epilogue: a thread takes four columns of the tile, neighbouring lanes the next ones."""
         k = self.k
         m, n = (k.size(s) for s in self.spec.space[1:])
-        k.line("constexpr int GN = Tile::GN;")
-        k.line("int exponents[Tile::TM];")
-        k.line("#pragma unroll")
-        k.open("for (int i = 0; i < Tile::TM; ++i)")
-        k.line(f"const {k.kind} row = row0 + Tile::row(i);")
-        k.line(f"exponents[i] = row < {m} ? {k.pointer(self.a.exponents)}[b * {m} + row] : 0;")
-        k.close()
-        k.line("#pragma unroll")
-        k.open("for (int j = 0; j < Tile::TN / GN; ++j)")
-        k.line(f"const {k.kind} col = col0 + Tile::column(j);")
-        k.line(f"if (col >= {n}) continue;")
+        k.line("product.template publish_sums<false>(lds);")
+        k.line(f"constexpr int GN = 4, width = {self.columns} / GN;")
+        k.line(f"const {k.kind} j = threadIdx.x % width * GN, col = col0 + j;")
+        k.line(f"if (col >= {n}) return;")
         k.line("int column_exponents[GN];")
         k.line("#pragma unroll")
         k.open("for (int v = 0; v < GN; ++v)")
         k.line(f"column_exponents[v] = col + v < {n} ? {k.pointer(self.b.exponents)}[b * {n} + col + v] : 0;")
         k.close()
-        k.line("#pragma unroll")
-        k.open("for (int i = 0; i < Tile::TM; ++i)")
-        k.line(f"const {k.kind} row = row0 + Tile::row(i);")
-        k.line(f"if (row >= {m}) continue;")
+        k.line("#pragma unroll 1")
+        k.open(f"for (int r = threadIdx.x / width; r < {ROWS}; r += {BLOCK} / width)")
+        k.line(f"const {k.kind} row = row0 + r;")
+        k.line(f"if (row >= {m}) break;")
+        k.line(f"const int exponent = {k.pointer(self.a.exponents)}[b * {m} + row];")
         self._values(n)
         k.open(f"if (col + GN <= {n})")
         k.epilogue_vector("value[v]", ["b", "row", "col"], "col", "GN")
@@ -152,16 +161,20 @@ class _SplitProduct:
         k.line(f"const {k.kind} at = col + v;")
         k.line(f"if (at >= {n}) continue;")
         k.epilogue("value[v]", ["b", "row", "at"])
-        for _ in range(4):
+        for _ in range(3):
             k.close()
 
     def _values(self, n: str) -> None:
         """Declares value[v], the products of `row` and columns col + v."""
         k = self.k
+        k.use("WideVector", "load_wide")
+        k.line("const int place = Tile::template sum_index<false>(r, j);")
+        k.line("const auto sums = load_wide<GN>(reinterpret_cast<const float*>(lds) + place);")
         k.line("float value[GN];")
         k.line("#pragma unroll")
+        k.line("for (int v = 0; v < GN; ++v) value[v] = split_unscaled(sums.v[v], exponent + column_exponents[v]);")
+        k.line("#pragma unroll")
         k.open("for (int v = 0; v < GN; ++v)")
-        k.line("value[v] = split_unscaled(product.sums[i][j * GN + v], exponents[i] + column_exponents[v]);")
         k.line(f"if (split_is_finite(value[v]) || col + v >= {n}) continue;")
         k.line(f"const {k.kind} at = col + v;")
         k.line("float exact = 0.0f;")
@@ -174,11 +187,14 @@ class _SplitProduct:
 
 
 @dataclass(frozen=True)
-class TileKnobs:
-    """The knobs of a split tile: their names."""
+class SplitTiling:
+    """The knobs of a split tile, by their names, and the slices of k; with them, the buffers of their sums."""
 
     columns: str
     stages: str
+    slices: int
+    partials: str = ""
+    arrived: str = ""
 
     @property
     def tile(self) -> str:
@@ -188,10 +204,50 @@ class TileKnobs:
     @property
     def lds(self) -> str:
         """Bytes of LDS, as plan text."""
-        return f"{self.stages} * ({4 * CHUNK * ROWS} + {4 * CHUNK} * {self.columns})"
+        return f"{self.stages} * {8 * CHUNK * ROWS}"
+
+    @property
+    def block(self) -> str:
+        """The number of a block's tile, as C text."""
+        return "blockIdx.x" if self.slices == 1 else f"(blockIdx.x / {self.slices})"
+
+    @property
+    def factor(self) -> str:
+        """What multiplies the grid, as plan text."""
+        return "" if self.slices == 1 else f" * {self.slices}"
+
+    def emit_slice(self, k: CallKernel, chunks: str) -> str:
+        """Declares the block's chunks `from` and `count` where k is sliced; returns how many there are, as C text."""
+        if self.slices == 1:
+            return chunks
+        k.line(f"const int slice = blockIdx.x % {self.slices}, from = {chunks} * slice / {self.slices};")
+        k.line(f"const int count = {chunks} * (slice + 1) / {self.slices} - from;")
+        return "count"
+
+    def emit_end(self, k: CallKernel, tile: str) -> None:
+        """Ends the call of `multiply`; the last block of a tile goes on with all sums. tile: its number, as C text."""
+        if self.slices == 1:
+            k.line("0);")
+            return
+        k.line("from);")
+        k.written |= {self.partials, self.arrived}
+        partials, arrived = k.pointer(self.partials), k.pointer(self.arrived)
+        start = f"({k.kind})({tile}) * {self.slices * ROWS} * {self.columns}"
+        arguments = f"lds, {partials} + {start}, {arrived} + {tile}, slice, {self.slices}"
+        k.line(f"if (!product.combine({arguments})) return;")
 
 
-def tile_knobs(body: CallBody, shape: ProductShape) -> TileKnobs:
-    """The knobs with their defaults for a shape."""
-    columns = body.knob("SPLIT_N", columns_for(shape), COLUMNS, "columns of a block's tile")
-    return TileKnobs(columns, body.knob(STAGES, 2, (2, 3, 4), "stages in LDS"))
+def tile_knobs(body: CallBody, shape: ProductShape, space: Sequence[Ix]) -> SplitTiling:
+    """The tiling with its defaults for a shape. space: (batch, rows, columns)."""
+    columns, slices = tiling_for(shape)
+    width = body.knob("SPLIT_N", columns, COLUMNS, "columns of a block's tile")
+    stages = body.knob(STAGES, 2, (2, 3, 4), "tiles of 128 columns in LDS")
+    found = [s for s in SLICES if s == 1 or shape.k >= s * LEAST_CHUNKS * CHUNK]
+    slices = int(body.choose("slices", found, slices))
+    if slices == 1:
+        return SplitTiling(width, stages, 1)
+    batch, m, n = space
+    rows, wide, narrow = (divide(size + (part - 1), ix(part)) for size, part in ((m, ROWS), (n, 128), (n, 64)))
+    sums = body.temporary("sums", [batch, rows, wide, ix(slices * ROWS * 128)], "float32")
+    arrived = body.temporary("arrived", [product([batch, rows, narrow])], "int32", zero=True)
+    return SplitTiling(width, stages, slices, sums, arrived)

@@ -61,14 +61,15 @@ __device__ __forceinline__ int split_index(int r, int k) {
     return r * 64 + ((k / 8 ^ r % 8) * 8) + k % 8;
 }
 
-// A tile of 128 x WIDTH of a product, by a block of 256 threads, in STAGES * (128 + WIDTH) * 128 bytes of LDS, aligned
-// to 1024; chunks are loaded STAGES - 1 ahead. `multiply` adds the products of high parts, and of high and low parts, of so many chunks of k.
-// load_a(l, r, chunk) is the address of row r of A, the l-th that the thread loads, or null for zeros; load_b the same
-// of B. Sums of high parts start anew in every chunk and are added as floats, since matrix units add roughly. Then a
-// thread has sums[i][j] of row(i), and of GN neighbouring columns from column(j / GN) on.
-template <int WIDTH, int STAGES>
+// A tile of 128 x WIDTH of a product, by a block of 256 threads, in TILES_128 * 32 KiB of LDS, aligned to 1024: so many
+// stages of 128 columns, or more of fewer. Chunks are loaded STAGES - 1 ahead. `multiply` adds the products of high parts,
+// and of high and low parts, of `chunks` chunks of k from `from` on. load_a(l, r, chunk) is the address of row r of A,
+// the l-th that the thread loads, or null for zeros; load_b the same of B. Sums of high parts start anew in every chunk
+// and are added as floats, since matrix units add roughly. Then a thread has sums[i][j] of row(i), and of GN
+// neighbouring columns from column(j / GN) on.
+template <int WIDTH, int TILES_128>
 struct SplitTile {
-    static constexpr int ROWS = 128, STAGE = (ROWS + WIDTH) * 64;
+    static constexpr int ROWS = 128, STAGE = (ROWS + WIDTH) * 64, STAGES = TILES_128 * 256 / (ROWS + WIDTH);
 #if GEMM_WARPGROUPS
     static constexpr int WAVES_N = 1, WM = 1, WN = WIDTH / 8, TM = 2, TN = WIDTH / 4, GN = 4;
 #elif GEMM_MMA
@@ -103,7 +104,7 @@ struct SplitTile {
     }
 
     template <typename LoadA, typename LoadB>
-    __device__ __forceinline__ void multiply(unsigned char* lds, int chunks, LoadA load_a, LoadB load_b) {
+    __device__ __forceinline__ void multiply(unsigned char* lds, int chunks, LoadA load_a, LoadB load_b, int from = 0) {
         __half* const tiles = reinterpret_cast<__half*>(lds);
         const int first = threadIdx.x / 8;
 #if GEMM_MMA
@@ -112,10 +113,10 @@ struct SplitTile {
             __half* const tile = tiles + stage * STAGE;
 #pragma unroll
             for (int l = 0; l < ROWS / 32; ++l)
-                split_copy(tile + split_index(first + l * 32, vector), load_a(l, first + l * 32, chunk), vector);
+                split_copy(tile + split_index(first + l * 32, vector), load_a(l, first + l * 32, from + chunk), vector);
 #pragma unroll
             for (int l = 0; l < WIDTH / 32; ++l)
-                split_copy(tile + split_index(ROWS + first + l * 32, vector), load_b(l, first + l * 32, chunk), vector);
+                split_copy(tile + split_index(ROWS + first + l * 32, vector), load_b(l, first + l * 32, from + chunk), vector);
         };
         begin();
 #pragma unroll
@@ -142,9 +143,9 @@ struct SplitTile {
         Loaded next_a[ROWS / 32], next_b[WIDTH / 32];
         const auto read = [&](int chunk) {
 #pragma unroll
-            for (int l = 0; l < ROWS / 32; ++l) next_a[l] = loaded(load_a(l, first + l * 32, chunk));
+            for (int l = 0; l < ROWS / 32; ++l) next_a[l] = loaded(load_a(l, first + l * 32, from + chunk));
 #pragma unroll
-            for (int l = 0; l < WIDTH / 32; ++l) next_b[l] = loaded(load_b(l, first + l * 32, chunk));
+            for (int l = 0; l < WIDTH / 32; ++l) next_b[l] = loaded(load_b(l, first + l * 32, from + chunk));
         };
         const auto store = [&](int chunk) {
             __half* const tile = tiles + (chunk & 1) * STAGE;
@@ -164,6 +165,63 @@ struct SplitTile {
             if (chunk + 1 < chunks) store(chunk + 1);
         }
 #endif
+    }
+
+    // Adds up the sums of `slices` blocks that share a tile, each of other chunks, in the order of the slices. True in the
+    // block that comes last, which has them. partials: slices * 128 * WIDTH floats of the tile; arrived: at first zero.
+    __device__ bool combine(unsigned char* lds, float* partials, int* arrived, int slice, int slices) {
+        const auto place = [&](int i, int j) { return (i * TN + j) * 256 + (int)threadIdx.x; };
+#pragma unroll
+        for (int i = 0; i < TM; ++i) {
+#pragma unroll
+            for (int j = 0; j < TN; ++j) partials[slice * (ROWS * WIDTH) + place(i, j)] = sums[i][j];
+        }
+        int* const last = reinterpret_cast<int*>(lds) + 1;  // static LDS would be beyond the limit
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            __threadfence();
+            *last = atomicAdd(arrived, 1) == slices - 1;
+        }
+        __syncthreads();
+        if (!*last) return false;
+        __threadfence();
+#pragma unroll
+        for (int i = 0; i < TM; ++i) {
+#pragma unroll
+            for (int j = 0; j < TN; ++j) sums[i][j] = partials[place(i, j)];
+        }
+        for (int other = 1; other < slices; ++other) {
+#pragma unroll
+            for (int i = 0; i < TM; ++i) {
+#pragma unroll
+                for (int j = 0; j < TN; ++j) sums[i][j] += partials[other * (ROWS * WIDTH) + place(i, j)];
+            }
+        }
+        return true;
+    }
+
+    // Where LDS has the sum of row r and column c: columns of neighbouring rows, or rows of neighbouring columns. Both are
+    // swizzled, so that the lanes of a matrix unit's result, 8 rows by 4 groups of columns, are on different banks.
+    template <bool COLUMNS>
+    __device__ static int sum_index(int r, int c) {
+        return COLUMNS ? c * ROWS + (r ^ c / 4 % 4 * 8) : r * WIDTH + (c ^ r % 2 * 16);
+    }
+
+    // Stores all sums to LDS, where every thread may read them.
+    template <bool COLUMNS>
+    __device__ void publish_sums(unsigned char* lds) {
+        float* const tile = reinterpret_cast<float*>(lds);
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < TM; ++i) {
+#pragma unroll
+            for (int j = 0; j < TN; j += GN) {
+                float* const to = tile + sum_index<COLUMNS>(row(i), column(j / GN));
+#pragma unroll
+                for (int v = 0; v < GN; ++v) to[COLUMNS ? v * ROWS : v] = sums[i][j + v];
+            }
+        }
+        __syncthreads();
     }
 
 private:

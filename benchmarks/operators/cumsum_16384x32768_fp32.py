@@ -1,0 +1,13 @@
+"""Cumulative sums of long rows."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.cumsum(x, dim=1)
+
+
+def get_inputs():
+    return [torch.randn(16384, 32768)]
