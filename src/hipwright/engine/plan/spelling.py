@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import keyword
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -105,5 +104,12 @@ def returned(output: Any, names: Mapping[str, str]) -> str:
 
 
 def self_path(access: str) -> str:
-    """`self.net.0.weight` -> `self.net[0].weight`."""
-    return re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", access)
+    """`self.net.0.weight` -> `self.net[0].weight`; `self.net.block1-0.weight` -> `self.net['block1-0'].weight`."""
+    head, *names = access.split(".") if access.startswith("self.") else [access]
+    return head + "".join(_member(name) for name in names)
+
+
+def _member(name: str) -> str:
+    if name.isdigit():
+        return f"[{name}]"
+    return f".{name}" if name.isidentifier() and not keyword.iskeyword(name) else f"[{name!r}]"

@@ -231,6 +231,14 @@ class _Rewrite(PlanStatements):
             return ast.Subscript(ast.Name(self.prepared, ast.Load()), ast.Constant(node.attr), ast.Load())
         return self.generic_visit(node)
 
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """self.net["block1-0"] -> getattr(self.net, "block1-0")."""
+        self.generic_visit(node)
+        key = node.slice
+        if isinstance(key, ast.Constant) and isinstance(key.value, str) and is_self_path(node.value):
+            return ast.Call(ast.Name("getattr", ast.Load()), [node.value, key], [])
+        return node
+
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """kernel[grid, block](...) -> _kernels.launch_kernel(...); torch.zeros(n) -> torch.zeros(n, device=...)."""
         self.generic_visit(node)
