@@ -197,6 +197,7 @@ class WorkerPlan:
     """Which machines to start. gpus: one machine each; without any, one for each worker.
 
     workers: on each GPU, or in all; None for as many as the processors allow. jobs: how many there are.
+    baseline_s: as of `machine`.
     """
 
     targets: tuple[str, ...]
@@ -204,6 +205,7 @@ class WorkerPlan:
     workers: int | None = None
     jobs: int = 1
     unsafe: bool = False
+    baseline_s: float = 0.0
 
 
 @contextmanager
@@ -220,7 +222,8 @@ def open_workers(
     with ExitStack() as stack:
         workers: list[TaskWorker] = []
         for gpu in plan.gpus:
-            made = stack.enter_context(machine(plan.targets, unsafe=plan.unsafe, gpu=gpu.index))
+            opening = machine(plan.targets, unsafe=plan.unsafe, gpu=gpu.index, baseline_s=plan.baseline_s)
+            made = stack.enter_context(opening)
             names = [f"{gpu.kind} {gpu.index} worker {number}" for number in range(each)]
             workers += [TaskWorker(name, made, measurement, seed=seed) for name in names]
         for number in range(0 if plan.gpus else min(each, plan.jobs)):

@@ -42,7 +42,8 @@ class GpuContext:
 
     memory_bytes: of the device, for all processes together; 0 for all of it. shared: the processes of the references of
     tasks that trust each other; None: a process for each. memory: what tasks reserve;
-    None where its size is not known. simulated: the name of a GPU that is software, "" for a real one.
+    None where its size is not known. simulated: the name of a GPU that is software, "" for a real one. baseline_s: wall
+    seconds in which torch.compile must give a baseline; 0 for no limit of its own.
     """
 
     target: Target
@@ -59,6 +60,7 @@ class GpuContext:
     spares: OneShotPool | None = None
     memory: DeviceMemory | None = None
     simulated: str = ""
+    baseline_s: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -94,6 +96,7 @@ class GpuContext:
             share=share,
         )
         found.give_way = self.timing_lock.give_way
+        found.compile_s = self.baseline_s
         return found
 
     @contextmanager
@@ -146,13 +149,15 @@ def open_gpu(
     memory_bytes: int = 0,
     shared_hosts: int = 0,
     compile_s: float | None = None,
+    baseline_s: float = 0.0,
 ) -> Iterator[GpuContext]:
     """Starts what a GPU needs, until the block ends. Raises DeviceError where the GPU does not work.
 
     index: its number on the machine; None for the first that the environment (CUDA_VISIBLE_DEVICES) allows. compilers:
     warm compile sessions; 0 for one on all but a few processors. memory_bytes: of the device that all processes
     together may use; 0 for all. shared_hosts: processes that the references of all tasks share, which must trust each
-    other; 0: one for each task. compile_s: wall seconds of one compile; None for the default limit.
+    other; 0: one for each task. compile_s: wall seconds of one compile; None for the default limit. baseline_s: as in
+    GpuContext.
     """
     from hipwright.device import topology
 
@@ -174,6 +179,7 @@ def open_gpu(
         gpu = GpuContext(
             target, found.index, found.architecture, cache, pool, hosts, workers, unsafe, memory_bytes, shared
         )
+        gpu.baseline_s = baseline_s
         gpu.simulated = found.name if access.simulated_rocm else ""
         total = memory_bytes or found.memory_bytes
         gpu.memory = DeviceMemory(total) if total and not gpu.simulated else None
