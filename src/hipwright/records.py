@@ -241,6 +241,7 @@ class Timing(Record, frozen=True, kw_only=True):
     policy: how calls were launched, the same on both sides. median_ms: device time; latency_ms: end to end by the
     host's clock. clock_gap: relative difference of the device's and the host's clock. floor_ms: the roofline (see
     measure.roofline); own_time: share of device time in the program's own kernels. prepare_ms: packing weights.
+    missing: baselines that there are none of, with the reason.
     """
 
     device: str
@@ -249,6 +250,7 @@ class Timing(Record, frozen=True, kw_only=True):
     median_ms: float
     latency_ms: float | None = None
     versus: dict[str, Versus] = {}
+    missing: dict[str, str] = {}
     clock_gap: float | None = None
     floor_ms: float | None = None
     bound: Literal["memory", "compute", ""] = ""

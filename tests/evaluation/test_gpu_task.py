@@ -9,17 +9,20 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hipwright.evaluation import Evaluator, score
+from hipwright.evaluation.gpu.baselines import Baselines
 from hipwright.evaluation.gpu.context import GpuContext
 from hipwright.evaluation.gpu.task import GpuTask
 from hipwright.evaluation.score import BatchScorer
 from hipwright.evaluation.stages import EvaluationState
 from hipwright.held import HeldFrom, held
+from hipwright.measure.paired_timing import TimingResult
 from hipwright.program import parse
 from hipwright.records import Build, Program
 from hipwright.sandbox import Zygote
@@ -214,6 +217,35 @@ def test_large_inputs_lie_in_one_worker(bench: Evaluator, monkeypatch: pytest.Mo
     assert found.passed and opened == [True], (found.message, opened)
     timing = found.targets["cuda"].timing
     assert timing is not None and timing.own_time is None and "second measurement" in " ".join(timing.notes)
+
+
+def test_a_candidate_wrong_only_in_timed_calls_is_refused_where_inputs_are_large_too(
+    bench: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first call is right: only new values in the slot of a timed call show that it hands out an old result."""
+    monkeypatch.setattr("hipwright.evaluation.gpu.timing_context.BIG_BYTES", 0)
+    gpu = bench.gpus["cuda"].gpu
+    with open_task(CORPUS / "tasks/linear.py", warm.host()) as handle, GpuTask(gpu, handle) as task:
+        assert task.large
+
+        def timed(kind: str, name: str) -> TimingResult:
+            one = program(name, kind)
+            parsed = parse(one.text)
+            build = gpu.build(parsed.hip, dict(parsed.defines(one.knobs)))
+            return task.time(one, build, gate="full", outline=handle.outline(), again=False)
+
+        honest, wrong = timed("honest", "linear_packed"), timed("broken", "first_result")
+        assert honest.verdict is None and honest.timing is not None
+        assert not any("not verified" in note for note in honest.timing.notes)
+        assert wrong.verdict is not None and wrong.verdict.fault == "candidate"
+        assert "in a timed call" in wrong.verdict.message and wrong.verdict.status == "wrong_value"
+        at = task._known["full"]
+        lost = Baselines(at.baselines.sides, {"compile": "torch.compile gives none within 60 s, the limit of this run"})
+        task._known["full"] = replace(at, late=False, baselines=lost)
+        unseen = timed("broken", "first_result")
+        assert unseen.timing is not None and unseen.timing.missing == lost.missing
+        assert any("outputs of timed calls were not verified" in note for note in unseen.timing.notes)
+        assert "no compile baseline: torch.compile gives none within 60 s" in " ".join(unseen.timing.notes)
 
 
 def test_a_winner_is_measured_again_on_fresh_values_and_warm_baselines(

@@ -25,6 +25,8 @@ from hipwright.events import Listener, silent
 from hipwright.machine import Machine, Workbench, machine
 
 GPU_WORKERS = 4  # tasks at a time on one GPU, if there are four processors for each, as opening one takes seconds
+AHEAD = 2
+"""Idle processes of each kind on a GPU, started while earlier tasks are judged."""
 HANG_S = 600.0  # an evaluation takes less, as each of its steps has a limit
 LEAVE_S = 10.0  # after the deadline, for ending what was aborted
 
@@ -222,7 +224,8 @@ def open_workers(
     with ExitStack() as stack:
         workers: list[TaskWorker] = []
         for gpu in plan.gpus:
-            opening = machine(plan.targets, unsafe=plan.unsafe, gpu=gpu.index, baseline_s=plan.baseline_s)
+            ahead = AHEAD if plan.jobs > 1 else 0
+            opening = machine(plan.targets, unsafe=plan.unsafe, gpu=gpu.index, baseline_s=plan.baseline_s, ahead=ahead)
             made = stack.enter_context(opening)
             names = [f"{gpu.kind} {gpu.index} worker {number}" for number in range(each)]
             workers += [TaskWorker(name, made, measurement, seed=seed) for name in names]

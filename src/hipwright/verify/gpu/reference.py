@@ -16,15 +16,14 @@ from typing import Any
 from hipwright.errors import DeviceError, TaskError
 from hipwright.held import held
 from hipwright.records import TensorSpec, TolerancePolicy
-from hipwright.sandbox import Limits, WorkerTimeout, Zygote
+from hipwright.sandbox import Limits, WorkerTimeout
 from hipwright.task import TaskHandle
 from hipwright.tensors import Tree, leaves
 from hipwright.verify.compare import check_structure
 from hipwright.verify.comparison import OutputComparison
 from hipwright.verify.expectation import NATIVE_SLACK, alias_pairs
 from hipwright.verify.gpu import budget as rules
-from hipwright.verify.gpu.hosts.device_process import Crowded, DeviceProcess
-from hipwright.verify.gpu.hosts.shared_hosts import SharedHosts
+from hipwright.verify.gpu.hosts.device_process import Crowded, DeviceProcess, Hosts
 from hipwright.verify.gpu.reference_handles import (
     COMPLEX,
     DRAWS,
@@ -44,7 +43,7 @@ LIMITS = Limits(wall_s=600.0, cpu_s=24 * 3600.0, memory_mb=16384)
 
 def open_reference(
     handle: TaskHandle,
-    zygote: Zygote | SharedHosts,
+    zygote: Hosts,
     device: str,
     *,
     limits: Limits = LIMITS,
@@ -78,7 +77,7 @@ class DeviceReference(DeviceProcess):
     def __init__(
         self,
         handle: TaskHandle,
-        zygote: Zygote | SharedHosts,
+        zygote: Hosts,
         device: str,
         limits: Limits,
         bounds: Mapping[str, int | str],

@@ -15,8 +15,11 @@ from typing import Any, Self
 from hipwright.errors import DeviceError, HipwrightError, TaskError
 from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
 from hipwright.tensors import Tree
+from hipwright.verify.gpu.hosts.ready_hosts import ReadyHosts
 from hipwright.verify.gpu.hosts.shared_hosts import HostedTask, SharedHosts
 
+Hosts = Zygote | SharedHosts | ReadyHosts
+"""Where device hosts are opened."""
 _SERVICE = "hipwright.task.device.server:DeviceHost"
 
 
@@ -42,7 +45,7 @@ class DeviceProcess:
 
     def __init__(
         self,
-        zygote: Zygote | SharedHosts,
+        zygote: Hosts,
         init: dict[str, Any],
         limits: Limits,
         share: Callable[[], int] = lambda: 0,
