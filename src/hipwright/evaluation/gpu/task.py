@@ -27,6 +27,7 @@ from hipwright.verify import Oracle
 from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.large_shapes import TimedInputs
 from hipwright.verify.gpu.loaded import LoadedProgram
+from hipwright.verify.gpu.reference import DeviceReference
 from hipwright.verify.gpu.verifier import verify_gpu, verify_timed
 from hipwright.verify.verification import Gate
 
@@ -82,10 +83,20 @@ class GpuTask(ProgramTiming):
             with suppress(HipwrightError), self.gpu.timing_lock.shared():
                 self.open_holding()
 
-        works = [start, hold] if self.handle.delegated and not self.large else [start]
+        works = [start, hold] if self._judges_apart and not self.large else [start]
         self._starting = [threading.Thread(target=work, name="GPU task", daemon=True) for work in works]
         for thread in self._starting:
             thread.start()
+
+    @property
+    def _judges_apart(self) -> bool:
+        """Whether results are judged in another process than the baselines': where it is needed or soon there."""
+        return self.handle.delegated or self.gpu.ahead is not None
+
+    @property
+    def judging(self) -> DeviceReference:
+        """The process that judges results at the task's own shapes: one that does not wait for torch.compile."""
+        return self.open_holding() if self._judges_apart else self.reference
 
     def _started(self) -> None:
         """Waits for what `begin` started."""
@@ -124,7 +135,7 @@ class GpuTask(ProgramTiming):
     ) -> Verdict:
         if oracle.status() is None:
             oracle.prepare(every=gate == "full")  # the expectations are computed before the GPU is used
-        reference = self.reference if gate == "full" else None
+        reference = self.judging if gate == "full" else None
         if worker is not None:
             with self.gpu.timing_lock.shared():
                 return verify_gpu(parsed, program, build, oracle, reference, worker, gate=gate)

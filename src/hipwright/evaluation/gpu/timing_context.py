@@ -75,7 +75,8 @@ class TimedTask:
         return self._open_reference()
 
     def open_holding(self) -> DeviceReference:
-        """The process of parameters that are held on the device, and of the reference's runs on them.
+        """The process of parameters that are held on the device, of the reference's runs on them, and of what results
+        at the task's own shapes are judged with.
 
         One of its own, so that a verification does not wait until a baseline is compiled; the reference's for large
         inputs, whose baselines are compiled afterwards.
