@@ -25,7 +25,7 @@ from hipwright.records import Build, Program, Verdict, content_key
 from hipwright.task import Outline, TaskHandle
 from hipwright.verify import Oracle
 from hipwright.verify.gpu.client import CandidateWorker
-from hipwright.verify.gpu.large_shapes import TimedInputs
+from hipwright.verify.gpu.large_shapes import FAMILIES, TimedInputs
 from hipwright.verify.gpu.loaded import LoadedProgram
 from hipwright.verify.gpu.reference import DeviceReference
 from hipwright.verify.gpu.verifier import verify_gpu, verify_timed
@@ -40,6 +40,7 @@ class GpuTask(ProgramTiming):
     def __init__(self, gpu: GpuContext, handle: TaskHandle) -> None:
         super().__init__(gpu, handle)
         self._starting: list[threading.Thread] = []
+        self._made_for: Oracle | None = None
         self._room = TaskRoom(gpu, handle, self._close_processes)
 
     def __enter__(self) -> GpuTask:
@@ -102,6 +103,36 @@ class GpuTask(ProgramTiming):
         """Waits for what `begin` started."""
         for thread in self._starting:
             thread.join()
+
+    def make_cases(self, oracle: Oracle) -> None:
+        """Makes what the full gate judges with in the background, while a program is built.
+
+        What fails here raises in the verification.
+        """
+        if self._made_for is oracle:
+            return
+        self._made_for = oracle
+
+        def make() -> None:
+            with suppress(HipwrightError):
+                if oracle.status() is None:
+                    oracle.prepare()
+                    self._expect_own(oracle)
+
+        thread = threading.Thread(target=make, name="GPU cases", daemon=True)
+        self._starting.append(thread)
+        thread.start()
+
+    def _expect_own(self, oracle: Oracle) -> None:
+        """The expectations at the task's own shapes that the device alone holds, of the families that are judged."""
+        if self.large or oracle.policy is None:
+            return
+        reference = self.judging
+        for name in (w.name for w in self.handle.task.workloads if w.name in oracle.skipped):
+            seed = oracle.seed_of("device", name)
+            for family in FAMILIES:
+                with self.gpu.timing_lock.shared(gives_way=True):
+                    reference.expect(name, seed, oracle.state, oracle.policy, family=family)
 
     @property
     def fingerprint(self) -> str:
