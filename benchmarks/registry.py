@@ -29,6 +29,7 @@ COMMANDS = {
     "results": "benchmarks.commands.results",
     "score-rate": "benchmarks.commands.score_rate",
     "session": "benchmarks.commands.session",
+    "side-by-side": "benchmarks.commands.side_by_side",
     "sim-compare": "benchmarks.simulated.compare",
     "sim-faults": "benchmarks.simulated.faults",
     "sim-fuzz": "benchmarks.simulated.fuzz",

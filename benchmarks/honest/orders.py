@@ -29,6 +29,8 @@ PARTS = {
 `rewritten` besides has powers of two for exponentials, products with reciprocals for quotients, and the bias first."""
 ORDERS = tuple(PARTS)
 BLOCK = 32
+MOST_PARTS = 1024
+"""Of a sum of many terms, whose parts are then longer than BLOCK."""
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
 _DECOMPOSED = get_decompositions(
@@ -81,14 +83,14 @@ class Reordered(TorchDispatchMode):
 
     def parts(self, count: int) -> list[Tensor]:
         """The places of `count` terms, in the parts that are added one after the other."""
-        places = torch.arange(count)
+        places = torch.arange(count, device="cpu")
         if self.order.startswith("permuted"):
-            places = torch.randperm(count, generator=torch.Generator().manual_seed(self._seed + count))
+            places = torch.randperm(count, generator=torch.Generator().manual_seed(self._seed + count), device="cpu")
         if self.order == "reversed":
             places = places.flip(0)
         if self.order == "lanes":
             return [places[lane::BLOCK] for lane in range(min(BLOCK, count))]
-        length = BLOCK if PARTS[self.order] == 0 else -(-count // PARTS[self.order])
+        length = max(BLOCK, count // MOST_PARTS) if PARTS[self.order] == 0 else -(-count // PARTS[self.order])
         return list(places.split(max(length, 1)))
 
     def total(self, values: Tensor, product: Callable[[Tensor, Tensor], Tensor], count: int) -> Tensor:
@@ -97,7 +99,7 @@ class Reordered(TorchDispatchMode):
         for places in self.parts(count):
             part = product(values, places)
             found = part if found is None else found + part
-        return product(values, torch.arange(0)) if found is None else found
+        return product(values, torch.arange(0, device="cpu")) if found is None else found
 
     def sum_last(self, values: Tensor) -> Tensor:
         """The sum over the last dimension, [..., K] to [...]."""

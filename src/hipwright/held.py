@@ -95,16 +95,19 @@ def key_of(recipe: Recipe) -> str:
 class HeldFrom:
     """From which bytes of parameters, or operations of a forward, on the reference runs in the device host.
 
-    slow: from which bytes on every run takes seconds there too.
+    slow: from which bytes on every run takes seconds there too. outputs: elements of outputs above which the task's own
+    workloads are judged there alone.
     """
 
     bytes: int
     operations: float
     slow: float = inf
+    outputs: float = inf
 
 
-ON_GPU = HeldFrom(32 << 20, float(1 << 30))
-"""On a GPU: so many operations take seconds in float64 on two processors, milliseconds there."""
+ON_GPU = HeldFrom(32 << 20, float(1 << 30), outputs=float(1 << 21))
+"""On a GPU: so many operations take seconds in float64 on two processors, milliseconds there. Six results of so many
+elements, in float64, and their budgets fill 150 MB of the parent for each case."""
 ON_CPU = HeldFrom(256 << 20, inf, slow=128 << 20)
 """In a process on the CPU: a parent that changes five tables of gigabytes itself fills a laptop's memory."""
 

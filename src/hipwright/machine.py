@@ -116,13 +116,15 @@ def machine(
     gpu_memory_gb: float = 0.0,
     shared_hosts: int = 0,
     compile_s: float | None = None,
+    baseline_s: float = 0.0,
+    ahead: int = 0,
     cache: Path | None = None,
 ) -> Iterator[Machine]:
     """A Machine, whose processes end with the block.
 
     gpu: the number of the one that GPU targets use; None for the first that the environment (CUDA_VISIBLE_DEVICES)
-    allows. gpu_memory_gb: 10^9 bytes of it that all processes together may use; 0 for all. shared_hosts, compile_s: as
-    in `open_gpu`. cache: another folder of builds than the user's.
+    allows. gpu_memory_gb: 10^9 bytes of it that all processes together may use; 0 for all. shared_hosts, compile_s,
+    baseline_s, ahead: as in `open_gpu`. cache: another folder of builds than the user's.
     """
     from hipwright.sandbox import Zygote
     from hipwright.targets import TARGETS
@@ -152,6 +154,8 @@ def machine(
                 memory_bytes=limit,
                 shared_hosts=shared_hosts,
                 compile_s=compile_s,
+                baseline_s=baseline_s,
+                ahead=ahead,
             )
             found.gpus[name] = opened(opening)
         yield found

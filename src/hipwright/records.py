@@ -238,10 +238,9 @@ class Versus(Record, frozen=True, kw_only=True):
 class Timing(Record, frozen=True, kw_only=True):
     """One program timed on a device. Milliseconds for one call.
 
-    policy: how calls were launched, the same on both sides. median_ms: device time; latency_ms: end to end by the
-    host's clock. clock_gap: relative difference of the device's and the host's clock. floor_ms: the roofline (see
-    measure.roofline); own_time: share of device time in the program's own kernels. prepare_ms: packing weights.
-    """
+    policy: how calls were launched, on both sides. median_ms: device time; latency_ms: end to end by the host's clock;
+    clock_gap: the two clocks' relative difference. floor_ms: the roofline (see measure.roofline); own_time: share of
+    device time in the program's own kernels. prepare_ms: packing weights."""
 
     device: str
     architecture: str
@@ -249,6 +248,7 @@ class Timing(Record, frozen=True, kw_only=True):
     median_ms: float
     latency_ms: float | None = None
     versus: dict[str, Versus] = {}
+    missing: dict[str, str] = {}  # baselines that it has not, and why
     clock_gap: float | None = None
     floor_ms: float | None = None
     bound: Literal["memory", "compute", ""] = ""

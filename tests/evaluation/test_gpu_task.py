@@ -9,17 +9,20 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hipwright.evaluation import Evaluator, score
+from hipwright.evaluation.gpu.baselines import Baselines
 from hipwright.evaluation.gpu.context import GpuContext
 from hipwright.evaluation.gpu.task import GpuTask
 from hipwright.evaluation.score import BatchScorer
 from hipwright.evaluation.stages import EvaluationState
 from hipwright.held import HeldFrom, held
+from hipwright.measure.paired_timing import TimingResult
 from hipwright.program import parse
 from hipwright.records import Build, Program
 from hipwright.sandbox import Zygote
@@ -138,10 +141,53 @@ def test_held_parameters_have_a_process_that_no_baseline_blocks(
             assert held(handle.init_state(0)) is not None
             holding = task.open_holding()
             assert holding is not task.reference and holding._session is not None
+            assert task.judging is holding and own.judging is own.reference
         assert holding._session is None
         with GpuTask(own.gpu, handle) as task:
             monkeypatch.setattr(task, "large", True)
             assert task.open_holding() is task.reference
+
+
+def test_a_verification_does_not_wait_until_a_baseline_is_compiled(
+    bench: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where processes are started ahead, results at the task's own shapes are judged beside the baselines' process."""
+    gpu = bench.gpus["cuda"].gpu
+    monkeypatch.setattr(gpu, "ahead", object())
+    one = program("row_sum_wave")
+    parsed = parse(one.text)
+    build = gpu.build(parsed.hip, dict(parsed.defines(one.knobs)))
+    compiling, done = threading.Event(), threading.Event()
+    with warm.host() as host, open_task(CORPUS / "tasks/row_sum.py", host) as handle, GpuTask(gpu, handle) as task:
+
+        def compile_baseline() -> None:
+            with task.reference._lock:  # as while a request runs
+                compiling.set()
+                done.wait(120)
+
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(compile_baseline)
+            try:
+                assert compiling.wait(60)
+                verdict = task.verify(parsed, one, build, Oracle(handle, seed=3, full_elements=1))
+            finally:
+                done.set()
+        assert verdict.passed and "given" in verdict.workloads and "given/given" in verdict.checks["large"]
+
+
+def test_cases_are_made_while_a_program_is_built(bench: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, build, waited = threading.Event(), Processor.build, []
+    oracle = Oracle(bench.handle, seed=11, listener=lambda kind, data: made.set(), full_elements=1)
+
+    def slow(self: Processor, hip: str, defines: dict[str, int]) -> Build:
+        waited.append(made.wait(60))
+        return build(self, hip, defines)
+
+    monkeypatch.setattr(Processor, "build", slow)
+    found = bench.evaluate(program("row_sum_wave"), oracle, timed=False)
+    assert found.passed and waited == [True]
+    verdict = found.targets["cuda"].verdict
+    assert verdict is not None and set(verdict.checks["large"]) == {"given/given", "given/normal"}
 
 
 def test_score_mode_agrees_and_keeps_the_order(bench: Evaluator) -> None:
@@ -214,6 +260,35 @@ def test_large_inputs_lie_in_one_worker(bench: Evaluator, monkeypatch: pytest.Mo
     assert found.passed and opened == [True], (found.message, opened)
     timing = found.targets["cuda"].timing
     assert timing is not None and timing.own_time is None and "second measurement" in " ".join(timing.notes)
+
+
+def test_a_candidate_wrong_only_in_timed_calls_is_refused_where_inputs_are_large_too(
+    bench: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first call is right: only new values in the slot of a timed call show that it hands out an old result."""
+    monkeypatch.setattr("hipwright.evaluation.gpu.timing_context.BIG_BYTES", 0)
+    gpu = bench.gpus["cuda"].gpu
+    with open_task(CORPUS / "tasks/linear.py", warm.host()) as handle, GpuTask(gpu, handle) as task:
+        assert task.large
+
+        def timed(kind: str, name: str) -> TimingResult:
+            one = program(name, kind)
+            parsed = parse(one.text)
+            build = gpu.build(parsed.hip, dict(parsed.defines(one.knobs)))
+            return task.time(one, build, gate="full", outline=handle.outline(), again=False)
+
+        honest, wrong = timed("honest", "linear_packed"), timed("broken", "first_result")
+        assert honest.verdict is None and honest.timing is not None
+        assert not any("not verified" in note for note in honest.timing.notes)
+        assert wrong.verdict is not None and wrong.verdict.fault == "candidate"
+        assert "in a timed call" in wrong.verdict.message and wrong.verdict.status == "wrong_value"
+        at = task._known["full"]
+        lost = Baselines(at.baselines.sides, {"compile": "torch.compile gives none within 60 s, the limit of this run"})
+        task._known["full"] = replace(at, late=False, baselines=lost)
+        unseen = timed("broken", "first_result")
+        assert unseen.timing is not None and unseen.timing.missing == lost.missing
+        assert any("outputs of timed calls were not verified" in note for note in unseen.timing.notes)
+        assert "no compile baseline: torch.compile gives none within 60 s" in " ".join(unseen.timing.notes)
 
 
 def test_a_winner_is_measured_again_on_fresh_values_and_warm_baselines(

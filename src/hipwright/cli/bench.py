@@ -73,6 +73,15 @@ Workers = Annotated[
         min=1, max=64, help="Tasks at a time: on each GPU [default: 2], or where none is used [default: cores / 2]."
     ),
 ]
+CompileLimit = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        metavar="S",
+        help="Seconds in which torch.compile must give a task's baseline, else the row has none and says so. 0: any. "
+        "[default: 60 with --budget 1, else 0]",
+    ),
+]
 MeasuredLlm = Annotated[
     list[str] | None,
     typer.Option(
@@ -105,6 +114,7 @@ def bench(
     budget: Budget = 8,
     seed: Seed = None,
     workers: Workers = None,
+    compile_limit: CompileLimit = None,
     llm: MeasuredLlm = None,
     samples: Samples = 1,
     agent: AgentChoice = Agent.single_shot,
@@ -134,6 +144,7 @@ def bench(
         seed=seed,
         workers=workers,
         unsafe=unsafe,
+        compile_limit=compile_limit,
         models=_models(candidates, llm, samples, agent, form, max_usd, max_tokens, price, temperature, replay),
     )
     return _run(CommandOutput(json_mode=json_mode), request)

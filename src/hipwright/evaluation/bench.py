@@ -62,6 +62,7 @@ class BenchRow(Record, frozen=True, kw_only=True):
     correct: by the rule of the benchmark's mode; strict: the strict rule's status, in KernelBench's mode. targets: the
     status on each. timed_on: the target of `speedups`, "" where nothing was timed and `not_timed` says why. left_out:
     what was not judged, a sentence each. given_up: operators left to the library, kernels for them refused or slower.
+    missing_baselines: what the program was not compared with, and why.
     seconds: of work; waited: seconds beside them for the GPU's memory, or for another task's timing on it.
     asked: only in a model's rows.
     """
@@ -91,6 +92,7 @@ class BenchRow(Record, frozen=True, kw_only=True):
     roofline_fraction: float | None = None
     bound: str = ""
     speedups: dict[str, Speedup] = msgspec.field(default_factory=dict)
+    missing_baselines: dict[str, str] = msgspec.field(default_factory=dict)
     not_timed: str = ""
     left_out: tuple[str, ...] = ()
     given_up: tuple[str, ...] = ()
@@ -185,6 +187,7 @@ def _timed(timing: Timing) -> dict[str, Any]:
         "median_ms": timing.median_ms,
         "floor_ms": timing.floor_ms,
         "speedups": speedups,
+        "missing_baselines": timing.missing,
         "roofline_fraction": timing.roofline_fraction,
         "bound": timing.bound,
     }

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -105,12 +106,14 @@ class TaskHandle:
         self._numbers = count()
         self.slow = False
         """Whether every run of the reference takes seconds for its parameters alone."""
+        self.most_outputs = inf  # elements of outputs above which a workload of its own is judged on a device alone
         self._elsewhere: ReferenceElsewhere | None = None
         self._runs_elsewhere = False  # whether a run there has succeeded
         try:
             reply = self._ask("describe")[0]
             found = reply["workloads"]
             self._operations: dict[str, float | None] = reply["operations"]
+            self._outputs: dict[str, int] = reply["outputs"]
             self.parameter_bytes = int(reply["parameter_bytes"])
             with contextlib.suppress(TaskError):  # too slow for trying other shapes
                 found = found + self._ask("derived")[0]["workloads"]
@@ -169,6 +172,7 @@ class TaskHandle:
         """
         longest = max((many or 0.0 for many in self._operations.values()), default=0.0)
         self.slow = self.parameter_bytes >= from_.slow
+        self.most_outputs = from_.outputs
         if self.parameter_bytes >= from_.bytes or longest >= from_.operations:
             self._elsewhere = elsewhere
 
@@ -314,6 +318,10 @@ class TaskHandle:
     def operations(self, workload: str) -> float:
         """Arithmetic operations of the products and convolutions in one forward; 0 where unknown."""
         return self._operations.get(workload) or 0.0
+
+    def output_elements(self, workload: str) -> int:
+        """Elements of all outputs of one forward; 0 for a derived workload."""
+        return self._outputs.get(workload, 0)
 
     # ---------------------------------------------------------------- the host
 

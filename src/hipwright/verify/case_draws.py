@@ -15,8 +15,9 @@ from hipwright.records import TolerancePolicy
 from hipwright.task import TaskHandle
 from hipwright.tensors import Tree, tensor_leaves
 from hipwright.verify import inputs as draws
+from hipwright.verify.blockwise.screen import finite_part
 from hipwright.verify.expectation import Expectations
-from hipwright.verify.expected import Expected, rules
+from hipwright.verify.expected import Expected, Rule, rules
 from hipwright.verify.tolerance import LARGEST, NEAR_CONSTANT, UNIT
 
 MUTATED = "mutated"  # new inputs and new parameters, for a second call in the same process
@@ -267,18 +268,24 @@ class CaseDraws:
         for rule in rules(expected.tree) if family != "given" else ():
             if rule.element is None or not rule.expected.size:
                 continue
-            finite = np.isfinite(rule.expected)
-            large = np.abs(rule.expected[finite])
-            if large.size and large.max() > _range(rule.spec.dtype) and not infinite:
+            finite, largest = finite_part(rule.expected)
+            if largest > _range(rule.spec.dtype) and not infinite:
                 return f"the reference leaves the range of {rule.spec.dtype}"
-            if finite.mean() < 0.1:
+            if finite < 0.1:
                 return "the reference gives NaN or Inf nearly everywhere"
             if rule.judged is not None and rule.judged.mean() < (0.9 if infinite else 0.99):
                 return "the honest baseline overflows"
-            shown = large > 0
-            if family == "large" and shown.any() and np.median(rule.element[finite][shown] - LOST * large[shown]) > 0:
+            if family == "large" and _lost(rule):
                 return "the honest baseline loses the result"
         return ""
+
+
+def _lost(rule: Rule) -> bool:
+    """Whether the budgets of most elements exceed `LOST` of them."""
+    assert rule.element is not None
+    large = np.abs(rule.expected)
+    shown = np.isfinite(large) & (large > 0)
+    return bool(shown.any() and np.median(rule.element[shown] - LOST * large[shown]) > 0)
 
 
 def _range(dtype: str) -> float:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from hipwright.records import TensorSpec
 from hipwright.tensors import HostTensor, Tree
+from hipwright.verify.blockwise.screen import worst_within
 from hipwright.verify.comparison import OutputComparison
 from hipwright.verify.expected import F64, LUCKY_SHARE, Expected, Mask, Rule
 
@@ -145,10 +146,10 @@ def compare_leaf(got: HostTensor, rule: Rule) -> OutputComparison:
 def _compare_values(got: HostTensor, rule: Rule) -> OutputComparison:
     if rule.element is None:
         return _compare_exact(got, rule)
-    values, judged = got.to_f64(), rule.judged
-    within = _compare_finite(values, rule)
+    within = worst_within(got, rule)
     if within is not None:
-        return within
+        return _within(rule, *within)
+    values, judged = got.to_f64(), rule.judged
     wrong_mask = _mask_mismatch(values, rule.expected)
     if judged is not None:
         wrong_mask &= judged
@@ -177,24 +178,20 @@ def _compare_values(got: HostTensor, rule: Rule) -> OutputComparison:
     return _judged(values, rule, where, worst, wrong, by_row)
 
 
-def _compare_finite(values: F64, rule: Rule) -> OutputComparison | None:
-    """The comparison of a leaf that is finite and within every budget, as nearly all are; None for any other leaf."""
-    if rule.judged is not None or rule.element is None:
-        return None
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        error = np.subtract(values, rule.expected, out=np.empty_like(values))
-        np.abs(error, out=error)
-        ratio = np.divide(error, rule.element, out=np.empty_like(error))
-        at = int(ratio.argmax())  # of a NaN, where there is one
-        worst = float(ratio.flat[at])
-        if not worst <= 1.0:
-            return None
-        if rule.row is not None:
-            rows = error.reshape(-1, rule.row_length)
-            square = np.einsum("ij,ij->i", rows, rows) / rule.row_length
-            if not bool((square <= rule.row * rule.row).all()):
-                return None
-    return _judged(values, rule, np.unravel_index(at, ratio.shape), worst, 0, False)
+def _within(rule: Rule, flat: int, worst: float, got: float) -> OutputComparison:
+    """The comparison of a leaf that is finite and within every budget. flat: the place of its worst element."""
+    where = np.unravel_index(flat, rule.expected.shape)
+    assert rule.element is not None
+    place = tuple(map(int, where))
+    return OutputComparison(
+        worst_error=worst,
+        path=rule.path,
+        where=place,
+        expected=float(rule.expected[place]),
+        got=got,
+        budget=float(rule.element[place]),
+        total=rule.expected.size,
+    )
 
 
 def _row_relief(rule: Rule, worst: F64) -> F64:

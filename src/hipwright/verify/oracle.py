@@ -24,6 +24,7 @@ from hipwright.verify.admitted.task_sizes import TaskSizes
 from hipwright.verify.case_draws import MUTATED, TRIALS, USUAL, WHOLE, CaseDraws, VerificationCase
 from hipwright.verify.cpu.skipped import too_many
 from hipwright.verify.degenerate import MIN_DISCRIMINATING, TRIVIAL, case_evidence_of
+from hipwright.verify.expected import rules
 from hipwright.verify.sequences.call_sequence import SequencedCall, call_sequence
 
 __all__ = ["MUTATED", "TRIALS", "Oracle", "PlannedWorkload", "VerificationCase"]
@@ -35,6 +36,9 @@ LAST_ELEMENTS = 1 << 30  # likewise, where no other shapes can be had
 LAST_OPERATIONS = float(1 << 37)
 LAST_FAMILIES = ("given", "offset", "normal", "scales")
 """What runs there beside secret inputs: a reference of 2^37 operations takes a minute for each."""
+LONG_OUTPUTS = 1 << 22
+"""Elements of one call's outputs from which few families run too, such as gradients of all parameters: six results of a
+case, and its budgets, are 300 MB."""
 Role = Literal["families", "full", "unseen"]
 
 
@@ -119,6 +123,13 @@ class Oracle(CaseDraws):
                 self._families[workload] = draws.applicable(base, self._domain(workload), self.special)
             return self._families[workload]
 
+    def takes_long(self, workload: str) -> bool:
+        """Whether a case of these shapes takes seconds, so that `LAST_FAMILIES` alone run beside secret inputs."""
+        if workload in self.last or self.handle.slow:
+            return True
+        outputs = rules(self.case(workload, self.families(workload)[0]).expected.tree)
+        return not self.kernelbench and sum(rule.expected.size for rule in outputs) >= LONG_OUTPUTS
+
     def _plan(self) -> list[PlannedWorkload]:
         own = [w for w in self.handle.task.workloads if w.origin != "derived"]
         first = self.handle.derive(self.small_elements)
@@ -134,6 +145,8 @@ class Oracle(CaseDraws):
                 self.skipped[workload.name] = too_many(f"{size} elements")
             elif operations > FULL_OPERATIONS:
                 self.skipped[workload.name] = too_many(f"{operations:.2g} operations")
+            elif (outputs := self.handle.output_elements(workload.name)) > self.handle.most_outputs:
+                self.skipped[workload.name] = too_many(f"{outputs} elements of outputs")
             else:
                 full.append(PlannedWorkload(workload, "full"))
         if not small and full:
@@ -290,9 +303,11 @@ class Oracle(CaseDraws):
         """Computes the cases of a verification now instead of on first use. every: those of the full gate."""
         for planned in self.planned():
             name = planned.workload.name
-            known = self.families(name)
-            wanted = known if every and planned.role == "families" else known[:2]
-            for family in (*wanted, MUTATED) if planned.role == "families" else wanted:
+            known, main = self.families(name), planned.role == "families"
+            wanted = known if every and main else known[:2]
+            if wanted is known and self.takes_long(name):
+                wanted = tuple(family for family in known if family in LAST_FAMILIES)
+            for family in (*wanted, MUTATED) if main else wanted:
                 self.case(name, family)
 
 

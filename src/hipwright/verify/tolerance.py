@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hipwright.records import TensorSpec
-from hipwright.task.nudges import NUDGES
 from hipwright.tensors import BITS, COMPLEX, HostTensor
+from hipwright.verify.blockwise.rows import element_budgets, honest_rows
 from hipwright.verify.expected import F64, IndexRule, Mask, Rule
 
 _E4M3 = ("float8_e4m3fn", "float8_e4m3fnuz")
@@ -109,17 +109,13 @@ def strict_rule(
     """
     if not native.is_float:
         return _exact_rule(path, native, exact, nudged)
-    want, base = exact.to_f64(), native.to_f64()
-    if not want.size:
+    if not exact.numel:
+        want = exact.to_f64()
         return Rule(path=path, spec=native.spec, expected=want, element=want)
     least = SMALLEST[native.dtype]
-    honest = _honest_error(base, want, nudged, redrawn)
-    finite = np.isfinite(want) & np.isfinite(base)
-    judged = finite | (_kind(want) == _kind(base))
-    usable = finite & np.isfinite(honest)
-    length = row_length(want.shape)
-    scale = _row_rms(np.where(usable, want, 0.0), length)
-    spent = _row_rms(np.where(usable, honest, 0.0), length)
+    length = row_length(exact.values_shape)
+    found = honest_rows(native, exact, nudged, redrawn, length)
+    scale, spent = found.scale, found.spent
     typical = np.median(spent[scale > 0] / scale[scale > 0]) if (scale > 0).any() else 0.0
     few = 1.0 + 2.0 / length
     lowest = floor(native.dtype, reduction, near_constant=near_constant)
@@ -127,37 +123,23 @@ def strict_rule(
     with np.errstate(over="ignore", invalid="ignore"):  # near the largest numbers a budget may be infinite
         # a row may have been exact by chance, or its terms cancel: then the median row's error sets the budget
         row = np.maximum(c * few * np.maximum(spent, np.median(spent)), least_relative * scale) + least
-        # an element far above its row's rms may lose the floor's share of itself
-        own = np.where(usable, c * honest + lowest * np.abs(want), 0.0)
-        by_row = np.repeat(row, length).reshape(want.shape)
-        # where a decision goes the other way, the element has its row's error besides
-        element = np.maximum(ELEMENT * by_row, own + by_row)
         worst = float((spent[scale > 0] / scale[scale > 0]).max(initial=0.0))
         usual_worst = c * few * np.minimum(worst * scale, spent.max()) + least
-        lift = np.where(np.isfinite(row), np.maximum(usual_worst / row, 1.0), 1.0)
+        lift = np.maximum(usual_worst / row, 1.0)
+    lift = np.where(np.isfinite(lift), lift, 1.0)
+    # an element far above its row's rms may lose the floor's share of itself; where a decision goes the other way, the
+    # element has its row's error besides
+    element = element_budgets(found, row, c=c, lowest=lowest, element=ELEMENT)
     return Rule(
         path=path,
         spec=native.spec,
-        expected=want,
+        expected=found.want,
         element=element,
         row=row,
         row_length=length,
         lift=lift,
-        judged=None if judged.all() else judged,
+        judged=found.judged,
     )
-
-
-def _honest_error(base: F64, want: F64, nudged: Sequence[HostTensor], redrawn: F64 | None) -> F64:
-    """The largest of the baseline's error, what the nudges move, and the errors of other draws (see `strict_rule`).
-
-    A nudged result that is not finite says nothing.
-    """
-    with np.errstate(invalid="ignore", over="ignore"):
-        honest = np.abs(base - want)
-        for nudge, moved in zip(NUDGES, nudged, strict=False):
-            change = np.abs(moved.to_f64() - want) / abs(nudge.size)
-            honest = np.fmax(honest, np.where(np.isinf(change), np.nan, change))
-        return honest if redrawn is None else np.maximum(honest, redrawn)
 
 
 def exact_rule(path: str, native: HostTensor, exact: HostTensor, total: HostTensor) -> Rule:
@@ -197,19 +179,6 @@ def _exact_rule(path: str, native: HostTensor, exact: HostTensor, nudged: Sequen
         judged = judged & (want == moved.bits().astype(want.dtype))
     want = np.where(judged, want, native.bits())  # a choice among equals is marked in the others (task/host/ties.py)
     return Rule(path=path, spec=native.spec, expected=want, judged=None if judged.all() else judged)
-
-
-def _row_rms(values: F64, length: int) -> F64:
-    rows = values.reshape(-1, length)
-    largest = np.max(np.abs(rows), axis=1, initial=0.0)
-    safe = np.where(largest > 0, largest, 1.0)  # squares of fp64 extremes would overflow
-    out: F64 = largest * np.sqrt(np.mean((rows / safe[:, None]) ** 2, axis=1))
-    return out
-
-
-def _kind(values: F64) -> npt.NDArray[np.int8]:
-    """0 finite, 1 NaN, 2 +Inf, 3 -Inf."""
-    return np.isnan(values) + np.int8(2) * np.isposinf(values) + np.int8(3) * np.isneginf(values)
 
 
 # ---------------------------------------------------------------- selections

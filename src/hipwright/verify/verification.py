@@ -28,7 +28,7 @@ LARGE_WORKLOAD_FAMILIES = ("given", "normal", "shifted", "outliers", "zeros90", 
 OWN_FAMILIES = (*MIXED_AXES, "exact", *SPECIAL, "masks_off")
 """The families that run at the task's own shapes beside the first: one run of a mixed family shows there what each
 adversarial one would, so that a program cannot take another path at the given size."""
-LONG_RUNS = "a run of the reference takes seconds at any shape that could be had: inputs are drawn from few families"
+LONG_RUNS = "a case takes seconds at any shape that could be had (large parameters or outputs): few families are drawn"
 FEWER_FAMILIES = f"inputs of more than {LARGE_ELEMENTS} elements are drawn from fewer families"
 FAST_GATE_FAMILIES = ("outliers", "shifted", "mantissa", "strided", "tiny", "large", *SPECIAL[:3])
 """The families of the fast gate beside given and normal; each finds faults that no other does."""
@@ -142,7 +142,7 @@ class Verification:
         known = self.oracle.families(name)
         kept: tuple[str, ...] = (*LARGE_WORKLOAD_FAMILIES, *OWN_FAMILIES, *LAYOUTS)
         why = FEWER_FAMILIES
-        if name in self.oracle.last or self.oracle.handle.slow:
+        if self.oracle.takes_long(name):
             kept, why = LAST_FAMILIES, LONG_RUNS
         elif elements(self.main_case("given")) <= LARGE_ELEMENTS:
             return [f for f in known if f not in MIXED_AXES]
@@ -172,9 +172,9 @@ class Verification:
 
         The third has all magnitudes: the code for an end of a row or of a buffer may run at these shapes alone.
         """
-        pairs = product(
-            self._unseen_shapes(), ("scales",) if self.oracle.handle.slow else ("normal", "given", "scales")
-        )
+        assert self.main is not None
+        few = self.oracle.takes_long(self.main.workload.name)
+        pairs = product(self._unseen_shapes(), ("scales",) if few else ("normal", "given", "scales"))
         return list(dict.fromkeys(self._unseen(*pair) for pair in pairs))
 
     def _unseen_shapes(self) -> list[PlannedWorkload]:

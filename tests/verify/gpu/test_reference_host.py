@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hipwright.errors import TaskError
+from hipwright.evaluation.gpu.baselines import open_baselines
 from hipwright.sandbox import Zygote
 from hipwright.torchio import to_torch
 from hipwright.verify.gpu.hosts.device_process import Crowded
@@ -126,6 +127,26 @@ def test_a_model_that_does_not_compile_has_no_such_baseline(open_on_cpu, tmp_pat
     with pytest.raises(BaselineMissing, match=r"no compile baseline: .*not this one"):
         reference.side("compile", "given", state=state, seed=1)
     assert reference.side("eager", "given", state=state, seed=1).prepare(1).call_ms > 0
+
+
+def test_a_baseline_that_takes_too_long_to_compile_is_left_out(open_on_cpu, tmp_path: Path) -> None:
+    """The others are opened again in a new host, and the one that took too long is not tried once more."""
+    path = tmp_path / "long.py"
+    path.write_text(
+        "import time, torch\ndef slow(*a, **k): time.sleep(600)\n"
+        "class Model(torch.nn.Module):\n    def forward(self, x):\n        return x.exp()\n"
+        "def get_inputs():\n    torch.compile = slow\n    return [torch.randn(64)]\n"
+    )
+    handle, reference = open_on_cpu(path)
+    reference.compile_s = 1.5
+    state, generation = handle.init_state(0), reference.generation
+    found = open_baselines(reference, "given", state, 1, 2)
+    assert found.missing == {"compile": "torch.compile gives none within 1.5 s, the limit of this run"}
+    assert [side.name for side in found.sides] == ["eager"]
+    assert found.sides[0].prepare(2).call_ms > 0 and reference.generation == generation + 1
+    with pytest.raises(BaselineMissing, match=r"no compile baseline: torch.compile gives none within 1.5 s"):
+        reference.side("compile", "given", state=state, seed=2)
+    assert found.sides[0].block(2).calls == 2
 
 
 def test_a_host_that_dies_is_replaced(open_on_cpu, tmp_path: Path) -> None:

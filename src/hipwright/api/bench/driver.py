@@ -25,6 +25,8 @@ from hipwright.events import Listener, silent
 from hipwright.machine import Machine, Workbench, machine
 
 GPU_WORKERS = 4  # tasks at a time on one GPU, if there are four processors for each, as opening one takes seconds
+AHEAD = 2
+"""Idle processes of each kind on a GPU, started while earlier tasks are judged."""
 HANG_S = 600.0  # an evaluation takes less, as each of its steps has a limit
 LEAVE_S = 10.0  # after the deadline, for ending what was aborted
 
@@ -197,6 +199,7 @@ class WorkerPlan:
     """Which machines to start. gpus: one machine each; without any, one for each worker.
 
     workers: on each GPU, or in all; None for as many as the processors allow. jobs: how many there are.
+    baseline_s: as of `machine`.
     """
 
     targets: tuple[str, ...]
@@ -204,6 +207,7 @@ class WorkerPlan:
     workers: int | None = None
     jobs: int = 1
     unsafe: bool = False
+    baseline_s: float = 0.0
 
 
 @contextmanager
@@ -220,7 +224,9 @@ def open_workers(
     with ExitStack() as stack:
         workers: list[TaskWorker] = []
         for gpu in plan.gpus:
-            made = stack.enter_context(machine(plan.targets, unsafe=plan.unsafe, gpu=gpu.index))
+            ahead = AHEAD if plan.jobs > 1 else 0
+            opening = machine(plan.targets, unsafe=plan.unsafe, gpu=gpu.index, baseline_s=plan.baseline_s, ahead=ahead)
+            made = stack.enter_context(opening)
             names = [f"{gpu.kind} {gpu.index} worker {number}" for number in range(each)]
             workers += [TaskWorker(name, made, measurement, seed=seed) for name in names]
         for number in range(0 if plan.gpus else min(each, plan.jobs)):

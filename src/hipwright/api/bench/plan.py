@@ -20,6 +20,8 @@ from hipwright.records import Program, content_key
 from hipwright.targets import TARGETS
 
 Mode = Literal["strict", "kernelbench"]
+FIRST_ANSWER_COMPILE_S = 60.0
+"""The limit of torch.compile where the engine's first answers are measured (`--budget 1`)."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class BenchRequest:
     candidates: a folder of programs named like their tasks; models: language models whose samples are judged; without
     both the engine searches with `budget` evaluations a task. gpus: "all" or numbers like "0,1". out: the folder of
     rows and programs; resume: continues in it. workers: tasks at a time, on each GPU or in all without one.
+    compile_limit: seconds for a compiled baseline, 0 for any time; None for the default (`baseline_s`).
     """
 
     suite: Path
@@ -44,7 +47,17 @@ class BenchRequest:
     seed: int | None = None
     workers: int | None = None
     unsafe: bool = False
+    compile_limit: float | None = None
     models: MeasuredModels | None = None
+
+    @property
+    def baseline_s(self) -> float:
+        """Wall seconds in which torch.compile must give a task's baseline; 0: no limit of its own.
+
+        A first answer is judged in seconds, and one baseline must not hold a worker for minutes.
+        """
+        first = self.budget == 1 and not self.programs_given
+        return (FIRST_ANSWER_COMPILE_S if first else 0.0) if self.compile_limit is None else self.compile_limit
 
     @property
     def programs_given(self) -> bool:

@@ -115,6 +115,8 @@ class BenchmarkReport:
             arguments += _model_options(request.models, request.budget)
         else:
             arguments += ["--budget", str(request.budget)]
+        if request.compile_limit is not None:
+            arguments += ["--compile-limit", f"{request.compile_limit:g}"]
         if request.level is not None:
             arguments += ["--level", str(request.level)]
         arguments += [

@@ -33,11 +33,11 @@ class StaticShapes:
         self._constants: set[str] = set()  # sizes that some variant has as constants
 
     def add(self, kernel: EmittedKernel, buffers: Collection[str]) -> tuple[str, list[bool]] | None:
-        """Give a kernel a variant: (its name, for each argument whether it stays one); None where no size is known, or
-        the entry point is device code. buffers: the arguments that are tensors.
+        """Give a kernel a variant: (its name, for each argument whether it stays one); None where no size is known, the
+        entry point is device code, or the kernel is `single`. buffers: the arguments that are tensors.
         """
         values = [None if a in buffers else self._hints.get(a) for a in kernel.arguments]
-        if kernel.function is None or all(value is None for value in values):
+        if kernel.function is None or kernel.single or all(value is None for value in values):
             return None
         name = self._names.static_variant(kernel.name)
         kernel.function.variant = StaticShapeVariant(name, values, kernel.static_bounds)

@@ -43,6 +43,7 @@ class EmittedKernel:
     scratch: dict[str, tuple[list[Ix], str]] = field(default_factory=dict)  # memory of its own: name -> shape, dtype
     zeroed: set[str] = field(default_factory=set)
     unaligned_rows: bool = False  # whether its rows begin at unaligned addresses
+    single: bool = False  # whether it has no static-shape variant: sizes cost it little, and a build of it seconds
     packs: bool = False  # whether it only packs an operand: `prepare` launches it if that is a parameter
 
 

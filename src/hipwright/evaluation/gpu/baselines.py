@@ -143,7 +143,7 @@ def open_baselines(
         try:
             kept.open()
         except BaselineMissing as error:
-            missing[name] = error.message
+            missing[name] = error.message.removeprefix(f"no {name} baseline: ")
             continue
         sides.append(kept)
     return Baselines(tuple(sides), missing)

@@ -168,11 +168,16 @@ class Reservation:
 
 @dataclass(frozen=True)
 class TaskNeed:
-    """Bytes of device memory of a task's processes: the candidate's, the reference's, and that of held parameters."""
+    """Bytes of device memory of a task's processes: the candidate's, the reference's, and that of held parameters.
+
+    case: what one expectation takes, in the process of held parameters while the baselines are compiled, in the
+    reference's when they are timed; counted once.
+    """
 
     candidate: int
     reference: int
     holding: int
+    case: int = 0
 
     @property
     def total(self) -> int:
@@ -202,6 +207,7 @@ def estimated(outline: Outline) -> TaskNeed:
         candidate=rotated + 2 * state + both + made,
         reference=rotated + 4 * state + both + 2 * made + exact,
         holding=12 * state,
+        case=both + made + exact,
     )
 
 

@@ -70,7 +70,7 @@ class ProgramTiming(TimedTask):
             at = self._renewed(self._measured("full"))
             if at.large:  # the device has no memory for large inputs in two workers
                 self.worker.close()
-            return self._remeasured(first, program, build, outline, at)
+            return self._with_notes(self._remeasured(first, program, build, outline, at), at)
 
     def _time_alone(
         self,
@@ -96,7 +96,7 @@ class ProgramTiming(TimedTask):
                 self._prepare(side, at)
             with self.gpu.timing_lock.exclusive():
                 result = self._pairs(side, program, outline, at, settings or (FULL if gate == "full" else SCORE))
-            if result.verdict is not None or gate == "fast" or at.large:
+            if result.verdict is not None or gate == "fast" or not at.late:
                 return self._with_notes(result, at)
             try:
                 with self.gpu.timing_lock.shared(gives_way=True):
@@ -162,6 +162,8 @@ class ProgramTiming(TimedTask):
         run = side.timed_output(slot)
         judge_on_device(loaded, run, at.reference, expected, "in a timed call, ")
         loaded.drop(run)
+        if at.large:  # a timing needs the memory
+            at.reference.free("expectations")
 
     def _renewed(self, at: TimingContext) -> TimingContext:
         """The same timing on fresh inputs and another state. Compiled baselines stay, where the inputs fit.

@@ -74,7 +74,7 @@ class TaskRoom:
         if self._reservation is None or self._reservation.alone or self._need is None:
             return 0
         more = max(0, self._reservation.need - self._need.total)  # by what it took before
-        return more + (self._need.holding if holding else self._need.reference) + KEPT_BYTES
+        return more + (self._need.holding + self._need.case if holding else self._need.reference) + KEPT_BYTES
 
     def spare(self, wanted: int) -> contextlib.AbstractContextManager[int]:
         """Up to `wanted` bytes beyond its share that a process may use until the block ends."""

@@ -25,8 +25,9 @@ from hipwright.records import Build, Program, Verdict, content_key
 from hipwright.task import Outline, TaskHandle
 from hipwright.verify import Oracle
 from hipwright.verify.gpu.client import CandidateWorker
-from hipwright.verify.gpu.large_shapes import TimedInputs
+from hipwright.verify.gpu.large_shapes import FAMILIES, TimedInputs
 from hipwright.verify.gpu.loaded import LoadedProgram
+from hipwright.verify.gpu.reference import DeviceReference
 from hipwright.verify.gpu.verifier import verify_gpu, verify_timed
 from hipwright.verify.verification import Gate
 
@@ -39,6 +40,7 @@ class GpuTask(ProgramTiming):
     def __init__(self, gpu: GpuContext, handle: TaskHandle) -> None:
         super().__init__(gpu, handle)
         self._starting: list[threading.Thread] = []
+        self._made_for: Oracle | None = None
         self._room = TaskRoom(gpu, handle, self._close_processes)
 
     def __enter__(self) -> GpuTask:
@@ -82,15 +84,55 @@ class GpuTask(ProgramTiming):
             with suppress(HipwrightError), self.gpu.timing_lock.shared():
                 self.open_holding()
 
-        works = [start, hold] if self.handle.delegated and not self.large else [start]
+        works = [start, hold] if self._judges_apart and not self.large else [start]
         self._starting = [threading.Thread(target=work, name="GPU task", daemon=True) for work in works]
         for thread in self._starting:
             thread.start()
+
+    @property
+    def _judges_apart(self) -> bool:
+        """Whether results are judged in another process than the baselines': where it is needed or soon there."""
+        return self.handle.delegated or self.gpu.ahead is not None
+
+    @property
+    def judging(self) -> DeviceReference:
+        """The process that judges results at the task's own shapes: one that does not wait for torch.compile."""
+        return self.open_holding() if self._judges_apart else self.reference
 
     def _started(self) -> None:
         """Waits for what `begin` started."""
         for thread in self._starting:
             thread.join()
+
+    def make_cases(self, oracle: Oracle) -> None:
+        """Makes what the full gate judges with in the background, while a program is built.
+
+        What fails here raises in the verification.
+        """
+        if self._made_for is oracle:
+            return
+        self._made_for = oracle
+
+        def make() -> None:
+            with suppress(HipwrightError):
+                if oracle.status() is None:
+                    oracle.prepare()
+                    self._expect_own(oracle)
+
+        thread = threading.Thread(target=make, name="GPU cases", daemon=True)
+        self._starting.append(thread)
+        thread.start()
+
+    def _expect_own(self, oracle: Oracle) -> None:
+        """The expectations at the task's own shapes that the device alone holds, of the families that are judged."""
+        if self.large or oracle.policy is None:
+            return
+        reference = self.judging
+        for name in (w.name for w in self.handle.task.workloads if w.name in oracle.skipped):
+            seed = oracle.seed_of("device", name)
+            for family in FAMILIES:
+                with self.gpu.timing_lock.shared(gives_way=True):
+                    reference.expect(name, seed, oracle.state, oracle.policy, family=family)
 
     @property
     def fingerprint(self) -> str:
@@ -124,7 +166,7 @@ class GpuTask(ProgramTiming):
     ) -> Verdict:
         if oracle.status() is None:
             oracle.prepare(every=gate == "full")  # the expectations are computed before the GPU is used
-        reference = self.reference if gate == "full" else None
+        reference = self.judging if gate == "full" else None
         if worker is not None:
             with self.gpu.timing_lock.shared():
                 return verify_gpu(parsed, program, build, oracle, reference, worker, gate=gate)

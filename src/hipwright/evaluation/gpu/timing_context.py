@@ -27,6 +27,7 @@ from hipwright.verify.gpu.reference import BASELINES, DeviceReference
 from hipwright.verify.verification import Gate
 
 SCORE_SLOTS = 4
+LATE_SHARE = 0.8  # of the device's memory, for timed inputs, late ones and their expectation
 SHARE = 4  # inputs may take a quarter of the device's memory in each of the processes
 
 
@@ -34,8 +35,9 @@ SHARE = 4  # inputs may take a quarter of the device's memory in each of the pro
 class TimingContext:
     """What timings share: the reference, the model's state, the slots of inputs, the baselines.
 
-    large: there is no memory for late inputs beside the timed ones. graphs: whether calls are captured. bytes: of a
-    slot and its outputs. memory: of the open baselines, as far as it is known. seen: expectations for the first slot.
+    large: inputs are in one slot alone, and no other process may hold them. late: whether late inputs and their
+    expectation have room beside the timed ones. graphs: whether calls are captured. bytes: of a slot and its outputs.
+    memory: of the open baselines, as far as it is known. seen: expectations for the first slot.
     """
 
     reference: DeviceReference
@@ -47,6 +49,7 @@ class TimingContext:
     large: bool
     graphs: bool
     bytes: int
+    late: bool = True
     memory: Memory = field(default_factory=dict)
     seen: AcceptedDigests = field(default_factory=AcceptedDigests)
 
@@ -72,7 +75,8 @@ class TimedTask:
         return self._open_reference()
 
     def open_holding(self) -> DeviceReference:
-        """The process of parameters that are held on the device, and of the reference's runs on them.
+        """The process of parameters that are held on the device, of the reference's runs on them, and of what results
+        at the task's own shapes are judged with.
 
         One of its own, so that a verification does not wait until a baseline is compiled; the reference's for large
         inputs, whose baselines are compiled afterwards.
@@ -127,16 +131,19 @@ class TimedTask:
         if large:
             reference.free("all")  # a timing needs the memory
         outputs = _spec_bytes(self.handle.outline(self.workload).outputs)
-        room = (self.gpu.memory_bytes or int(reference.info["memory_bytes"])) // SHARE
+        total = self.gpu.memory_bytes or int(reference.info["memory_bytes"])
+        room = total // SHARE
         slots = rotation(inputs + outputs, int(reference.info["llc_bytes"]), max(room, 1))
         slots = 1 if large else min(slots, SCORE_SLOTS) if gate == "fast" else slots
         graphs = inputs + outputs <= BIG_BYTES  # a graph keeps its outputs, and long calls do not get faster by it
+        # both processes hold inputs and outputs, and the reference late inputs, other outputs and what is expected
+        late = not large or not total or 3 * inputs + 6 * outputs <= LATE_SHARE * total
         # the fast gate compares with the first only
         names = (*BASELINES, *self.extra_sides) if gate == "full" else BASELINES[:1]
         moved = self.traffic.bytes if self.traffic is not None and "copy" in names else 0
         baselines = open_baselines(reference, self.workload, state, seed, slots, names, moved, graphs=graphs)
         return TimingContext(
-            reference, state, seed, slots, set_name(seed, gate), baselines, large, graphs, inputs + outputs
+            reference, state, seed, slots, set_name(seed, gate), baselines, large, graphs, inputs + outputs, late
         )
 
     def _terms(self, program: Program, outline: Outline, slots: int) -> dict[str, Any]:
@@ -151,11 +158,12 @@ class TimedTask:
         """The result with the reasons for missing baselines."""
         notes = [f"no {name} baseline: {why}" for name, why in at.baselines.missing.items()]
         notes += [f"{side.name}: {note}" for side in at.baselines.sides for note in side.notes]
-        if at.large:
+        if not at.late:
             notes.append("inputs this large leave no room for late values: outputs of timed calls were not verified")
         if result.timing is None or not notes:
             return result
-        return replace(result, timing=structs.replace(result.timing, notes=(*result.timing.notes, *notes)))
+        said = {"notes": (*result.timing.notes, *notes), "missing": at.baselines.missing}
+        return replace(result, timing=structs.replace(result.timing, **said))
 
     def _floor(self, outline: Outline, slots: int) -> Floor | None:
         """The roofline time of this workload; None where the reference could only be traced at other shapes."""

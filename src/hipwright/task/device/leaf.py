@@ -128,7 +128,8 @@ class DeviceLeaf:
         own = n["factor"] * spent.clamp(min=median(spent))
         row = torch.maximum(own, least_relative * scale) + n["least"]
         usual_worst = n["factor"] * (worst * scale).clamp(max=float(spent.max())) + n["least"]
-        return row, (usual_worst / row).clamp(min=1.0)
+        lift = (usual_worst / row).clamp(min=1.0)
+        return row, torch.where(lift.isfinite(), lift, 1.0)
 
 
 def pieces(start: int, stop: int, length: int, limit: int | None = None) -> Iterator[tuple[int, int]]:

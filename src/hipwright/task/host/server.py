@@ -20,15 +20,7 @@ from hipwright.sandbox import crash_page, lockdown
 from hipwright.task import sizes
 from hipwright.task.host import draw
 from hipwright.task.host import state as states
-from hipwright.task.host.leaves import (
-    elements_of,
-    finite_share,
-    may_index,
-    plain,
-    reshaped,
-    shapes_of,
-    spec_of,
-)
+from hipwright.task.host.leaves import elements_of, finite_share, may_index, plain, reshaped, shapes_of, spec_of
 from hipwright.task.host.load import SUPPORTED, TaskModule
 from hipwright.task.host.meta_model import HOW, MetaModel, without_data
 from hipwright.task.host.prepared import KeptStates
@@ -64,6 +56,7 @@ class TaskHost:
         self.meta_model = MetaModel(init["name"], init["source"])
         self._first: list[Any] | None = None  # the first workload's inputs without data
         self._space: sizes.ShapeSpace | None = None
+        self._drew = False  # whether a run drew random numbers
         self._finite = 1.0  # half the share of finite numbers that the file's own inputs give
 
     # ---------------------------------------------------------------- workloads
@@ -71,21 +64,24 @@ class TaskHost:
     def describe(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
         """The file's own workloads, each run once; on shapes alone where a run is costly.
 
-        {"workloads": [records], "operations": {name: of its products, None where unknown}, "parameter_bytes"}.
+        {"workloads": [records], "operations": {name: of its products or None}, "outputs": {name: elements; 0
+        where they are complex or drawn}, "parameter_bytes"}.
         """
         own = [Workload(name="given")] if self.file.given else []
         own += [Workload(name=f"group{i}", origin="group", index=i) for i in range(self.file.groups)]
         if not own:
             raise TaskError(f"{self.file.name}: get_input_groups() is empty")
-        described, operations = [], {}
+        described, operations, outputs = [], {}, {}
         for workload in own:
             inputs = self._sketch(workload)
             if workload.name == own[0].name:
                 self._first = map_torch(inputs, without_data)
             specs = tuple(spec_of(tensor) for _, tensor in named_leaves("inputs", inputs))
-            operations[workload.name] = self._check(inputs)
+            operations[workload.name], made = self._check(inputs)
+            apart = self._drew or any(leaf.is_complex() for leaf in made)
+            outputs[workload.name] = 0 if apart else sum(leaf.numel() for leaf in made)
             described.append(Workload(name=workload.name, origin=workload.origin, index=workload.index, specs=specs))
-        told = {"operations": operations, "parameter_bytes": self._parameter_bytes}
+        told = {"operations": operations, "outputs": outputs, "parameter_bytes": self._parameter_bytes}
         return {**told, "workloads": [workload.to_dict() for workload in described]}, None
 
     def derived(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
@@ -204,32 +200,30 @@ class TaskHost:
         shapes = space.smallest(_SMALL)
         return shapes is not None and self._workload(shapes) is not None
 
-    def _check(self, inputs: list[Any]) -> float | None:
-        """Runs forward once and checks that its outputs can be compared; returns its operations, None where unknown."""
-        try:
-            tree_from_torch(map_torch(inputs, lambda t: torch.empty(0, dtype=t.dtype)))
-        except TypeError as error:
-            why = f"{self.file.name}: an input is not supported: {error}"
-            raise TaskError(why, hint=f"supported: {SUPPORTED}") from None
+    def _check(self, inputs: list[Any]) -> tuple[float | None, list[torch.Tensor]]:
+        """Runs forward once and checks its outputs; returns its operations, None where unknown, and the outputs."""
+        self._require_supported(inputs, "an input")
         _phase("forward")
         operations, outputs = None, None
         with contextlib.suppress(TaskError):
             operations, outputs = self.meta_model.operations(inputs)
-        if self.affordable(inputs, operations):
+        if self.affordable([inputs, outputs], operations):
             outputs = self.forward(inputs)
             self._finite = min(self._finite, finite_share(outputs) / 2)
         elif outputs is None:
             outputs = self._costly_outputs(inputs)
-        leaves = map_torch(plain(outputs), lambda t: torch.empty(0, dtype=t.dtype))
-        try:
-            tree_from_torch(leaves)
-        except TypeError as error:
-            why = f"{self.file.name}: an output is not supported: {error}"
-            raise TaskError(why, hint=f"supported: {SUPPORTED}") from None
+        self._require_supported(plain(outputs), "an output")
         if not any(True for _ in named_leaves("output", outputs)) and not isinstance(outputs, (bool, int, float)):
             why = f"{self.file.name}: forward returns nothing that can be compared"
             raise TaskError(why, hint=f"return {SUPPORTED}")
-        return operations
+        return operations, [leaf for _, leaf in named_leaves("output", outputs)]
+
+    def _require_supported(self, values: Any, what: str) -> None:
+        try:
+            tree_from_torch(map_torch(values, lambda t: torch.empty(0, dtype=t.dtype)))
+        except TypeError as error:
+            why = f"{self.file.name}: {what} is not supported: {error}"
+            raise TaskError(why, hint=f"supported: {SUPPORTED}") from None
 
     def affordable(self, inputs: list[Any], operations: float | None) -> bool:
         """Whether forward may run on values at these shapes."""
@@ -255,9 +249,11 @@ class TaskHost:
     def forward(self, inputs: list[Any]) -> Any:
         """The outputs of a new model on these inputs. Raises TaskError."""
         _phase("forward")
-        model = self.reference.model()
+        model, before = self.reference.model(), torch.get_rng_state()
         with torch.no_grad(), values_checked():
-            return self.file.guarded(lambda: model(*inputs), "forward")
+            outputs = self.file.guarded(lambda: model(*inputs), "forward")
+        self._drew |= not torch.equal(before, torch.get_rng_state())
+        return outputs
 
     # ---------------------------------------------------------------- data
 

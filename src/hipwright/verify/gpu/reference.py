@@ -10,20 +10,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from hipwright.errors import DeviceError, TaskError
 from hipwright.held import held
 from hipwright.records import TensorSpec, TolerancePolicy
-from hipwright.sandbox import Limits, Zygote
+from hipwright.sandbox import Limits, WorkerTimeout
 from hipwright.task import TaskHandle
 from hipwright.tensors import Tree, leaves
 from hipwright.verify.compare import check_structure
 from hipwright.verify.comparison import OutputComparison
 from hipwright.verify.expectation import NATIVE_SLACK, alias_pairs
 from hipwright.verify.gpu import budget as rules
-from hipwright.verify.gpu.hosts.device_process import Crowded, DeviceProcess
-from hipwright.verify.gpu.hosts.shared_hosts import SharedHosts
+from hipwright.verify.gpu.hosts.device_process import Crowded, DeviceProcess, Hosts
 from hipwright.verify.gpu.reference_handles import (
     COMPLEX,
     DRAWS,
@@ -43,7 +43,7 @@ LIMITS = Limits(wall_s=600.0, cpu_s=24 * 3600.0, memory_mb=16384)
 
 def open_reference(
     handle: TaskHandle,
-    zygote: Zygote | SharedHosts,
+    zygote: Hosts,
     device: str,
     *,
     limits: Limits = LIMITS,
@@ -77,7 +77,7 @@ class DeviceReference(DeviceProcess):
     def __init__(
         self,
         handle: TaskHandle,
-        zygote: Zygote | SharedHosts,
+        zygote: Hosts,
         device: str,
         limits: Limits,
         bounds: Mapping[str, int | str],
@@ -86,7 +86,9 @@ class DeviceReference(DeviceProcess):
         init = {"name": f"{handle.task.name}.py", "source": handle.task.source, "device": device, **bounds}
         super().__init__(zygote, init, limits, share)
         self.handle = handle
+        self.compile_s = 0.0  # wall seconds in which torch.compile must give a baseline; 0: those of any request
         self._ids = itertools.count(1)
+        self._too_long: set[str] = set()
         self._known: dict[tuple[Any, ...], Any] = {}
         self._states: dict[int, tuple[Tree, int]] = {}
         self._sent: set[int] = set()
@@ -276,15 +278,29 @@ class DeviceReference(DeviceProcess):
         """The baseline on slots 0 .. slots-1 of the inputs under `seed`; "compile" and "max-autotune" are compiled
         here. "copy" moves `moved` bytes a call over as many slots.
 
-        Raises BaselineMissing where torch.compile fails, TaskError where the model itself does.
+        Raises BaselineMissing where torch.compile fails or takes longer than `compile_s`, after which the host ends,
+        TaskError where the model itself does.
         """
         drawn = [self.header(self._drawn(workload, seed, "given", slot)) for slot in range(slots)]
         side = next(self._ids)
         header = {"side": side, "name": name, "drawn": drawn, "graph": graph, "moved": moved}
-        reply = self.ask("side", {**header, "state": self._state(state)})[0]
+        reply = self._opened(name, {**header, "state": self._state(state)})
         if reply.get("missing"):
             raise BaselineMissing(f"no {name} baseline: {reply['missing']}", evidence={"baseline": name})
         return ReferenceSide(self, name, side, self.generation, tuple(reply["notes"]))
+
+    def _opened(self, name: str, header: dict[str, Any]) -> dict[str, Any]:
+        """The host's reply about a new side, or why there is none; what took too long is not tried again."""
+        limit_s = self.compile_s if name not in ("eager", "copy") and self.compile_s else inf
+        if name not in self._too_long:
+            try:
+                return self.ask("side", header, limit_s=limit_s)[0]
+            except TaskError as error:
+                if limit_s == inf or not isinstance(error.__cause__, WorkerTimeout):
+                    raise
+                self._too_long.add(name)
+                self._alive()  # a new host: sides of the old one are known to be gone
+        return {"missing": f"torch.compile gives none within {limit_s:g} s, the limit of this run"}
 
     def renew(
         self, sides: Iterable[ReferenceSide], workload: str, slots: int, *, old: int, new: int, state: Tree

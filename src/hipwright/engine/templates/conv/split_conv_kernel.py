@@ -216,9 +216,11 @@ class _SplitConvolution:
             scaled = step if axis.transposed else step * axis.stride
             k.line(f"const {self.kind} place{number} = {to_c(scaled)} + {self._first(number, axis)[0]};")
         k.line("float exact = 0.0f;")
+        k.line("#pragma unroll 1")
         k.open(f"for (int tap = 0; tap < {self.taps}; ++tap)")
         self._inputs("place{}")
         k.line(f"if (!({self._is_inside()})) continue;")
+        k.line("#pragma unroll 1")
         k.open(f"for (int channel = 0; channel < {w.channels}; ++channel)")
         group = ix(Var("group", ix(w.groups))) * w.channels if w.groups > 1 else ZERO
         flat = flatten([a.size for a in w.axes], [_named(f"input{n}", a.size) for n, a in enumerate(w.axes)])

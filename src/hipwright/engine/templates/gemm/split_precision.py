@@ -108,7 +108,9 @@ class _SplitProduct:
         grid += "" if batch == ONE else f" * {factor(batch)}"
         grid += self.tile.factor
         title = f"tiles of {ROWS} x {self.columns}, {CHUNK} deep, in two parts"
-        return k.finish(grid, "256", "256, 1", title, self.tile.lds)
+        made = k.finish(grid, "256", "256, 1", title, self.tile.lds)
+        made.single = True
+        return made
 
     def _locate(self) -> None:
         """Declares b, row0 and col0: eight rows of tiles at a time, so that blocks that run together share operands."""
@@ -178,6 +180,7 @@ class _SplitProduct:
         k.line(f"if (split_is_finite(value[v]) || col + v >= {n}) continue;")
         k.line(f"const {k.kind} at = col + v;")
         k.line("float exact = 0.0f;")
+        k.line("#pragma unroll 1")  # once for each of a thread's sums: unrolled it is most of the code
         k.open(f"for ({k.kind} p = 0; p < {k.size(self.spec.k)}; ++p)")
         x, y = k.load(self.a.tensor, ["b", "row", "p"]), k.load(self.b.tensor, ["b", "at", "p"])
         k.line(f"exact += ({x}) * ({y});")

@@ -8,14 +8,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from math import inf
 from types import TracebackType
 from typing import Any, Self
 
 from hipwright.errors import DeviceError, HipwrightError, TaskError
 from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
 from hipwright.tensors import Tree
+from hipwright.verify.gpu.hosts.ready_hosts import ReadyHosts
 from hipwright.verify.gpu.hosts.shared_hosts import HostedTask, SharedHosts
 
+Hosts = Zygote | SharedHosts | ReadyHosts
+"""Where device hosts are opened."""
 _SERVICE = "hipwright.task.device.server:DeviceHost"
 
 
@@ -41,7 +45,7 @@ class DeviceProcess:
 
     def __init__(
         self,
-        zygote: Zygote | SharedHosts,
+        zygote: Hosts,
         init: dict[str, Any],
         limits: Limits,
         share: Callable[[], int] = lambda: 0,
@@ -112,18 +116,20 @@ class DeviceProcess:
         *,
         json_only: bool = False,
         give: int | None = None,
+        limit_s: float = inf,
     ) -> tuple[dict[str, Any], Tree]:
         """A request to the host, started where it is not running. Raises TaskError, DeviceError.
 
-        json_only: without tensors; give: with a file descriptor.
+        json_only: without tensors; give: with a file descriptor; limit_s: wall seconds for this one, after which the
+        host ends. The error's cause is then a WorkerTimeout.
         """
         self.give_way()
         with self._lock:
             try:
-                session = self._alive()
+                session, wall_s = self._alive(), min(self._limits.wall_s, limit_s)
                 if json_only:
-                    return session.call_json(method, header or {}, timeout_s=self._limits.wall_s, give=give), None
-                return session.call(method, header, bundle, timeout_s=self._limits.wall_s)
+                    return session.call_json(method, header or {}, timeout_s=wall_s, give=give), None
+                return session.call(method, header, bundle, timeout_s=wall_s)
             except (WorkerDied, WorkerTimeout, RemoteFailure) as error:
                 raise self._blame(error) from error
             except HipwrightError as error:
