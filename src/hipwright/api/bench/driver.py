@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from hipwright.device.gpu_info import GpuInfo
 from hipwright.errors import WorkerError
+from hipwright.evaluation.figures import BASELINES
 from hipwright.evaluation.pool import Dispatcher, JobOutcome
 from hipwright.evaluation.schedule import EvaluationJob
 from hipwright.events import Listener, silent
@@ -196,7 +197,8 @@ class JobsLeft:
 class WorkerPlan:
     """Which machines to start. gpus: one machine each; without any, one for each worker.
 
-    workers: on each GPU, or in all; None for as many as the processors allow. jobs: how many there are.
+    workers: on each GPU, or in all; None for as many as the processors allow. jobs: how many there are. baselines: what
+    programs are timed against.
     """
 
     targets: tuple[str, ...]
@@ -204,6 +206,7 @@ class WorkerPlan:
     workers: int | None = None
     jobs: int = 1
     unsafe: bool = False
+    baselines: tuple[str, ...] = BASELINES
 
 
 @contextmanager
@@ -221,6 +224,8 @@ def open_workers(
         workers: list[TaskWorker] = []
         for gpu in plan.gpus:
             made = stack.enter_context(machine(plan.targets, unsafe=plan.unsafe, gpu=gpu.index))
+            for context in made.gpus.values():
+                context.baselines = plan.baselines
             names = [f"{gpu.kind} {gpu.index} worker {number}" for number in range(each)]
             workers += [TaskWorker(name, made, measurement, seed=seed) for name in names]
         for number in range(0 if plan.gpus else min(each, plan.jobs)):

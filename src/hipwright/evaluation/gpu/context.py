@@ -24,7 +24,7 @@ from hipwright.toolchain.pool import COMPILE_LIMIT_S, CompilePool
 from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.connection import GPU_WORKER, MODELNEW_PRELOAD
 from hipwright.verify.gpu.hosts.shared_hosts import SharedHosts
-from hipwright.verify.gpu.reference import DeviceReference, open_reference
+from hipwright.verify.gpu.reference import BASELINES, DeviceReference, open_reference
 
 CANDIDATES, REFERENCES = 0.4325, 0.5475
 """Shares of a limit on device memory; the rest is for the driver's memory of each process.
@@ -43,6 +43,7 @@ class GpuContext:
     memory_bytes: of the device, for all processes together; 0 for all of it. shared: the processes of the references of
     tasks that trust each other; None: a process for each. memory: what tasks reserve;
     None where its size is not known. simulated: the name of a GPU that is software, "" for a real one.
+    baselines: what a full timing compares with, eager first.
     """
 
     target: Target
@@ -59,6 +60,7 @@ class GpuContext:
     spares: OneShotPool | None = None
     memory: DeviceMemory | None = None
     simulated: str = ""
+    baselines: tuple[str, ...] = BASELINES
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property

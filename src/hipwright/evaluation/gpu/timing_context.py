@@ -132,7 +132,7 @@ class TimedTask:
         slots = 1 if large else min(slots, SCORE_SLOTS) if gate == "fast" else slots
         graphs = inputs + outputs <= BIG_BYTES  # a graph keeps its outputs, and long calls do not get faster by it
         # the fast gate compares with the first only
-        names = (*BASELINES, *self.extra_sides) if gate == "full" else BASELINES[:1]
+        names = (*self.gpu.baselines, *self.extra_sides) if gate == "full" else BASELINES[:1]
         moved = self.traffic.bytes if self.traffic is not None and "copy" in names else 0
         baselines = open_baselines(reference, self.workload, state, seed, slots, names, moved, graphs=graphs)
         return TimingContext(
