@@ -22,6 +22,7 @@ from benchmarks.corpora.corpus import Corpus, require, sample_of
 from benchmarks.corpora.judged import CorpusReport, judge
 from hipwright.cli.display.bench import BenchProgress
 from hipwright.errors import BadInput, HipwrightError
+from hipwright.evaluation.figures import BASELINES
 
 CORPORA = {
     "opinfo": ("benchmarks.corpora.opinfo", "Operators"),
@@ -29,6 +30,7 @@ CORPORA = {
     "torchvision": ("benchmarks.corpora.torchvision_models", "TorchvisionModels"),
     "timm": ("benchmarks.corpora.timm_models", "TimmModels"),
     "transformers": ("benchmarks.corpora.transformers_models", "TransformersModels"),
+    "networks": ("benchmarks.corpora.sampled_networks", "SampledNetworks"),
     "diffusers": ("benchmarks.corpora.diffusers_blocks", "DiffusersBlocks"),
 }
 
@@ -64,6 +66,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: out/corpora/NAME")
     parser.add_argument("--real", action="store_true", help="at the sizes that users run, for a GPU")
     parser.add_argument("--target", action="append", metavar="T", help="default: cpu; may be repeated")
+    parser.add_argument(
+        "--baseline",
+        action="append",
+        choices=BASELINES[1:],
+        metavar="B",
+        help=f"what programs are timed against on a GPU beside eager: {', '.join(BASELINES[1:])}",
+    )
     parser.add_argument("--workers", type=positive, metavar="N", help="tasks at a time")
     parser.add_argument("--seed", type=int, metavar="N", help="draws the inputs; default: a secret one, drawn now")
     parser.add_argument("--list", action="store_true", help="print the names of the tasks and judge none")
@@ -85,7 +94,8 @@ def _judged(options: argparse.Namespace) -> CorpusReport:
         return CorpusReport(options.name, {}, tuple(tasks), versions, False)
     out = options.out or Path("out/corpora") / options.name
     targets = tuple(options.target or ("cpu",))
-    how = {"targets": targets, "workers": options.workers, "seed": options.seed}
+    baselines = (BASELINES[0], *dict.fromkeys(options.baseline or ()))
+    how = {"targets": targets, "baselines": baselines, "workers": options.workers, "seed": options.seed}
     return judge(options.name, tasks, versions, out, listener=BenchProgress(), **how)
 
 
@@ -102,6 +112,9 @@ def _print(report: CorpusReport) -> None:
     table.add_row("families with own HIP", f"{summary['families_with_own_hip']} of {summary['families_judged']}")
     if summary["median_coverage"] is not None:
         table.add_row("median coverage of the verified", f"{summary['median_coverage']:.2f}")
+    for name, speed in summary["speedups"].items():
+        told = f"{speed['geometric_mean']:.2f} ({speed['not_slower']} of {speed['timed']} not slower)"
+        table.add_row(f"times {name}, geometric mean", told)
     table.add_row("seconds", f"{summary['seconds']} (median {summary['median_seconds']})")
     console.print(table)
     for reason, count in summary["reasons"].items():

@@ -64,9 +64,11 @@ def write_tasks(tasks: Sequence[CorpusTask], folder: Path) -> None:
 
 
 def file_name(*words: str) -> str:
-    """Words joined to a name of a file: letters, digits and underscores."""
+    """Words joined to a name of a file: letters, digits and underscores, none of these first, which would hide it from
+    suites."""
     joined = "_".join(word for word in words if word)
-    return "".join(letter if letter.isalnum() else "_" for letter in joined)
+    name = "".join(letter if letter.isalnum() else "_" for letter in joined)
+    return f"op{name}" if name.startswith("_") else name
 
 
 def _hash(text: str) -> str:

@@ -15,7 +15,10 @@ from hipwright.api.bench.plan import BenchRequest
 from hipwright.api.bench.run import run_benchmark
 from hipwright.api.files import prepare_folder
 from hipwright.evaluation.bench import BenchRow
+from hipwright.evaluation.figures import BASELINES, results
 from hipwright.events import Listener
+from hipwright.measure.fastp import geometric_mean
+from hipwright.search.fallback import SLOWER
 
 Kind = Literal["verified", "nothing to prove", "refused", "failed"]
 
@@ -63,6 +66,7 @@ class CorpusReport:
             "families_with_own_hip": len(own),
             "families_judged": len({family[name] for name in self.rows}),
             "median_coverage": median(row.coverage or 0.0 for row in verified) if verified else None,
+            "speedups": {name: speeds for name in BASELINES if (speeds := _speeds(verified, name))},
             "median_seconds": round(median(row.seconds for row in self.rows.values()), 1) if self.rows else None,
             "seconds": round(sum(row.seconds for row in self.rows.values())),
             "statuses": dict(Counter(row.status for row in self.rows.values())),
@@ -80,13 +84,14 @@ def judge(
     out: Path,
     *,
     targets: tuple[str, ...],
+    baselines: tuple[str, ...] = BASELINES,
     workers: int | None,
     listener: Listener,
     seed: int | None = None,
 ) -> CorpusReport:
     """Judges the tasks that have no row in `out` yet: one evaluation each, and the winner's verification.
 
-    seed: draws the inputs; None draws a secret one.
+    baselines: what is timed against on a GPU, eager first; seed: draws the inputs; None draws a secret one.
     """
     prepare_folder(out)
     folder = out / "tasks"
@@ -95,7 +100,9 @@ def judge(
     for stale in folder.glob("*.py"):
         if stale.stem not in chosen:
             stale.unlink()
-    request = BenchRequest(folder, targets, out=out, resume=True, budget=1, workers=workers, seed=seed)
+    request = BenchRequest(
+        folder, targets, out=out, resume=True, budget=1, workers=workers, seed=seed, baselines=baselines
+    )
     report = run_benchmark(request, listener=listener)
     rows = {row.task: row for row in report.rows}
     found = CorpusReport(corpus, rows, tuple(tasks), packages, report.interrupted)
@@ -108,6 +115,17 @@ def reason(row: BenchRow) -> str:
     text = re.sub(r"^\S+\.py(:\d+)?: ", "", row.message.splitlines()[0] if row.message else row.status)
     text = re.sub(r"line \d+: `.*?`: ", "", text)
     return re.sub(r"\d+", "N", re.sub(r"'[^']*'|`[^`]*`", "…", text))[:110]
+
+
+def _speeds(rows: Sequence[BenchRow], baseline: str) -> dict[str, Any]:
+    """Of the rows that were timed against a baseline: their number, those not slower, and the mean of `figures`; {} for
+    none."""
+    found = [result for result in results(rows, baseline) if result.speedup is not None]
+    mean = geometric_mean(found)
+    if mean is None:
+        return {}
+    not_slower = sum((result.speedup or 0.0) >= SLOWER for result in found)
+    return {"timed": len(found), "not_slower": not_slower, "geometric_mean": round(mean.value, 3)}
 
 
 def _keep_failures(report: CorpusReport, folder: Path) -> None:

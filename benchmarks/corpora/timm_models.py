@@ -26,7 +26,9 @@ class TimmModels:
     packages = ("torch", "torchvision", "timm")
 
     def tasks(self, real: bool = False) -> Iterator[CorpusTask]:
-        """All tasks. real: 8 images of each model's own size; else 2 of 64 x 64, where the model takes that."""
+        """All tasks. real: 16 images of each model's own size, or 4 where that is larger than 384; else 2 of 64 x 64,
+        where the model takes that.
+        """
         exec(TORCHVISION, {})
         import timm
 
@@ -43,7 +45,7 @@ def _shape(name: str, config: Any, real: bool) -> tuple[int, ...]:
     """The shape of a model's input. config: timm's entry of its pretrained weights, None where there is none."""
     own = tuple(config.input_size) if config is not None else (3, 224, 224)
     if real:
-        return (8, *own)
+        return (16 if own[-1] <= 384 else 4, *own)
     if config is not None and config.fixed_input_size:
         return (1, *own)
     size = INCEPTION if name.startswith("inception") else SIZE

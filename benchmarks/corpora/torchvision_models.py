@@ -24,7 +24,7 @@ class TorchvisionModels:
     packages = ("torch", "torchvision")
 
     def tasks(self, real: bool = False) -> Iterator[CorpusTask]:
-        """All tasks. real: 224 x 224 and 8 images (video: 112 x 112 and 2 clips of 16 frames)."""
+        """All tasks. real: 16 images of 224 x 224 (video: 2 clips of 16 frames, most of 112 x 112; flow: 360 x 496)."""
         scope: dict[str, object] = {}
         exec(TORCHVISION, scope)
         for name in scope["torchvision"].models.list_models():  # type: ignore[attr-defined]
@@ -38,8 +38,9 @@ def _family(name: str) -> str:
 
 
 def _text(name: str, mode: str, real: bool) -> str:
-    size = 224 if real else next((SIZES[key] for key in sorted(SIZES, key=len)[::-1] if name.startswith(key)), SIZE)
-    batch, extra = (8 if real else 2), ""
+    size = next((SIZES[key] for key in sorted(SIZES, key=len)[::-1] if name.startswith(key)), SIZE)
+    size = max(size, 224) if real else size
+    batch, extra = (16 if real else 2), ""
     frames = next((VIDEO[key] for key in VIDEO if name.startswith(key)), 0)
     shapes: list[tuple[int, ...]] = [(batch, 3, size, size)]
     if name.startswith("vit_"):
@@ -47,9 +48,9 @@ def _text(name: str, mode: str, real: bool) -> str:
     if name.startswith("mvit"):
         shapes = [(1, 3, 16, 224, 224)]
     elif frames:
-        shapes = [(2, 3, 16 if real else frames, *((112, 112) if real else (size, size)))]
+        shapes = [(2, 3, 16 if real else frames, *((112, 112) if real and name != "s3d" else (size, size)))]
     elif name.startswith("raft"):
-        extra, shapes = ", num_flow_updates=3" if not real else "", [(1, 3, 128, 128)] * 2
+        extra, shapes = ", num_flow_updates=3" if not real else "", [(1, 3, 360, 496) if real else (1, 3, 128, 128)] * 2
     elif name.startswith(("deeplab", "fcn", "lraspp")):
         extra = ", weights_backbone=None"
     build = f'torchvision.models.get_model("{name}", weights=None{extra})'

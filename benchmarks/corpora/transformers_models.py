@@ -142,7 +142,7 @@ class TransformersModels:
     packages = ("torch", "transformers")
 
     def tasks(self, real: bool = False) -> Iterator[CorpusTask]:
-        """All tasks. real: the wide models of every width, with 512 tokens and 4 texts."""
+        """All tasks. real: wide models of every width, with 4 texts of up to 512 tokens, 16 images, 4 s of sound."""
         exec(TORCHVISION, {})
         import transformers
 
@@ -151,13 +151,25 @@ class TransformersModels:
         known = transformers.CONFIG_MAPPING  # other versions than the pinned one have fewer families
         for kind, families in kinds.items():
             for family in (name for name in families.split() if name in known):
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    config = transformers.AutoConfig.for_model(family)
+                config = _default_config(family)
+                if config is None:
+                    continue
                 if not real:
                     yield _task(family, kind, config, "small", list(SMALL), real)
                 if real or getattr(config, "hidden_size", WIDEST + 1) <= WIDEST:
                     yield _task(family, kind, config, "wide", SHALLOW, real)
+
+
+def _default_config(family: str) -> Any:
+    """A family's configuration; None where the installed version cannot make one without arguments or packages."""
+    import transformers
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return transformers.AutoConfig.for_model(family)
+        except (ImportError, TypeError, ValueError, OSError):
+            return None
 
 
 def _task(family: str, kind: str, config: Any, size: str, names: list[str], real: bool) -> CorpusTask:
@@ -175,7 +187,7 @@ def _task(family: str, kind: str, config: Any, size: str, names: list[str], real
         call += ", use_cache=False"
         if config.is_encoder_decoder:
             call += ", decoder_input_ids=x1"
-            inputs.append("torch.randint(3, 200, (2, 8))")
+            inputs.append(f"torch.randint(3, 200, {(4, 128) if real else (2, 8)})")
     text = TEXT.format(
         family=family,
         size=size,
@@ -195,8 +207,15 @@ def _shrinks(config: Any, name: str) -> bool:
 
 def _input(kind: str, size: Any, config: Any, real: bool) -> str:
     if kind == "input_ids":
-        return f"torch.randint(3, 200, {(4, 512) if real else (2, 16)})"
+        return f"torch.randint(3, 200, {(4, _tokens(config)) if real else (2, 16)})"
     if kind == "input_values":
-        return f"torch.rand(2, {16000 if real else 4000})"
-    side = size if isinstance(size, int) else 64
-    return f"torch.rand(2, {getattr(config, 'num_channels', 3)}, {side}, {side})"
+        return f"torch.rand(2, {64000 if real else 4000})"
+    side = size if isinstance(size, int) else 224 if real else 64
+    images = (16 if side <= 512 else 1) if real else 2
+    return f"torch.rand({images}, {getattr(config, 'num_channels', 3)}, {side}, {side})"
+
+
+def _tokens(config: Any) -> int:
+    """At most half of the positions that a model has: some families number them from an offset."""
+    positions = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]
+    return min([512, *(one // 2 for one in positions if type(one) is int and one > 1)])

@@ -17,8 +17,9 @@ from benchmarks.__main__ import main as benchmark
 from benchmarks.corpora.__main__ import CORPORA, corpus, main
 from benchmarks.corpora.corpus import CorpusTask, file_name, require, sample_of, write_tasks
 from benchmarks.corpora.judged import CorpusReport, kind_of, reason
+from hipwright.api.bench.plan import BenchRequest, plan_benchmark
 from hipwright.errors import BadInput
-from hipwright.evaluation.bench import BenchRow
+from hipwright.evaluation.bench import BenchRow, Speedup
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-corpora/bin/python"
@@ -68,6 +69,37 @@ def test_a_wrong_program_is_a_failure_and_a_task_at_fault_is_none() -> None:
     assert (summary["verified"], summary["given_up"], summary["failed"]) == (2, 1, 2)
     assert summary["families_with_own_hip"] == 1 and summary["families_judged"] == 4
     assert summary["reasons"] == {"cannot capture: N things": 1} and reason(rows[3]) == "cannot capture: N things"
+
+
+def test_names_of_operators_with_underscores_are_not_hidden_from_suites() -> None:
+    assert file_name("__radd__", "", "float32") == "op__radd___float32"
+
+
+def test_the_summary_has_the_speeds_of_what_was_timed() -> None:
+    def speeds(eager: float, *others: float) -> dict[str, Speedup]:
+        names = zip(("eager", "compile"), (eager, *others), strict=False)
+        return {name: Speedup(speedup=speed, interval=(speed, speed)) for name, speed in names}
+
+    rows = [
+        row("a_0", "pass", correct=True, coverage=1.0, speedups=speeds(4.0, 1.0)),
+        row("b_0", "pass", correct=True, coverage=1.0, speedups=speeds(0.25)),
+        row("b_1", "pass", correct=True, coverage=1.0),
+        row("c_0", "wrong_value", "candidate", speedups=speeds(9.0)),
+    ]
+    summary = CorpusReport("x", {one.task: one for one in rows}, tuple(TASKS), {}, False).summary()
+    assert summary["speedups"] == {
+        "eager": {"timed": 2, "not_slower": 1, "geometric_mean": 1.0},
+        "compile": {"timed": 1, "not_slower": 1, "geometric_mean": 1.0},
+    }
+
+
+def test_rows_against_other_baselines_are_other_rows(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("")
+    keys = [
+        plan_benchmark(BenchRequest(tmp_path, ("cpu",), **more)).entries[0].key  # type: ignore[arg-type]
+        for more in ({}, {"baselines": ("eager", "compile")}, {"baselines": ("eager",)})
+    ]
+    assert keys[0] == keys[1] != keys[2]
 
 
 @pytest.mark.parametrize("name", ["opinfo", "modules"])

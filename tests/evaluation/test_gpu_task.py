@@ -83,6 +83,15 @@ def test_a_program_is_built_verified_and_timed(bench: Evaluator) -> None:
     assert result.verdict.checks["noop_right"] is False
 
 
+def test_programs_are_timed_against_the_baselines_that_were_asked_for(
+    bench: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = bench.gpus["cuda"].gpu
+    monkeypatch.setattr(gpu, "baselines", ("eager",))
+    with GpuTask(gpu, bench.handle) as task:
+        assert [side.name for side in task._measured("full").baselines.sides] == ["eager"]
+
+
 def test_a_wrong_program_is_never_timed(bench: Evaluator) -> None:
     found = bench.evaluate(program("tail_read", "broken"))
     assert found.fault == "candidate" and not found.passed

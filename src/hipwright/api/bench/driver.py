@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from hipwright.device.gpu_info import GpuInfo
 from hipwright.errors import WorkerError
+from hipwright.evaluation.figures import BASELINES
 from hipwright.evaluation.pool import Dispatcher, JobOutcome
 from hipwright.evaluation.schedule import EvaluationJob
 from hipwright.events import Listener, silent
@@ -199,7 +200,7 @@ class WorkerPlan:
     """Which machines to start. gpus: one machine each; without any, one for each worker.
 
     workers: on each GPU, or in all; None for as many as the processors allow. jobs: how many there are.
-    baseline_s: as of `machine`.
+    baseline_s: as of `machine`. baselines: what programs are timed against.
     """
 
     targets: tuple[str, ...]
@@ -208,6 +209,7 @@ class WorkerPlan:
     jobs: int = 1
     unsafe: bool = False
     baseline_s: float = 0.0
+    baselines: tuple[str, ...] = BASELINES
 
 
 @contextmanager
@@ -227,6 +229,8 @@ def open_workers(
             ahead = AHEAD if plan.jobs > 1 else 0
             opening = machine(plan.targets, unsafe=plan.unsafe, gpu=gpu.index, baseline_s=plan.baseline_s, ahead=ahead)
             made = stack.enter_context(opening)
+            for context in made.gpus.values():
+                context.baselines = plan.baselines
             names = [f"{gpu.kind} {gpu.index} worker {number}" for number in range(each)]
             workers += [TaskWorker(name, made, measurement, seed=seed) for name in names]
         for number in range(0 if plan.gpus else min(each, plan.jobs)):

@@ -15,6 +15,7 @@ from hipwright.device import topology
 from hipwright.device.gpu_info import GpuInfo
 from hipwright.errors import BadInput
 from hipwright.evaluation.bench import BenchRow, ModelSample, RowStore
+from hipwright.evaluation.figures import BASELINES
 from hipwright.evaluation.suite import BenchTask, CandidateFile, find_tasks, match_candidates
 from hipwright.records import Program, content_key
 from hipwright.targets import TARGETS
@@ -32,7 +33,8 @@ class BenchRequest:
     candidates: a folder of programs named like their tasks; models: language models whose samples are judged; without
     both the engine searches with `budget` evaluations a task. gpus: "all" or numbers like "0,1". out: the folder of
     rows and programs; resume: continues in it. workers: tasks at a time, on each GPU or in all without one.
-    compile_limit: seconds for a compiled baseline, 0 for any time; None for the default (`baseline_s`).
+    compile_limit: seconds for a compiled baseline, 0 for any time; None for the default (`baseline_s`). baselines: what
+    programs are timed against, eager first.
     """
 
     suite: Path
@@ -49,6 +51,7 @@ class BenchRequest:
     unsafe: bool = False
     compile_limit: float | None = None
     models: MeasuredModels | None = None
+    baselines: tuple[str, ...] = BASELINES
 
     @property
     def baseline_s(self) -> float:
@@ -185,5 +188,6 @@ def _samples(request: BenchRequest, models: MeasuredModels, where: str, task: Be
 
 def _key(request: BenchRequest, where: str, task: BenchTask, text: str, *program: str) -> str:
     """A hash of everything that determines a row, including the GPUs, as a time on another model is another figure."""
-    settings = (hipwright.__version__, request.mode, ",".join(request.targets), str(request.seed), where)
+    settings = [hipwright.__version__, request.mode, ",".join(request.targets), str(request.seed), where]
+    settings += request.baselines if request.baselines != BASELINES else ()
     return content_key("bench", *settings, task.name, text, *program)

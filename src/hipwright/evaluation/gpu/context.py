@@ -25,7 +25,7 @@ from hipwright.toolchain.pool import COMPILE_LIMIT_S, CompilePool
 from hipwright.verify.gpu.client import CandidateWorker
 from hipwright.verify.gpu.connection import GPU_WORKER, MODELNEW_PRELOAD
 from hipwright.verify.gpu.hosts.shared_hosts import SharedHosts
-from hipwright.verify.gpu.reference import DeviceReference, open_reference
+from hipwright.verify.gpu.reference import BASELINES, DeviceReference, open_reference
 
 CANDIDATES, REFERENCES = 0.4325, 0.5475
 """Shares of a limit on device memory; the rest is for the driver's memory of each process.
@@ -45,7 +45,7 @@ class GpuContext:
     tasks that trust each other; None: a process for each. memory: what tasks reserve;
     None where its size is not known. simulated: the name of a GPU that is software, "" for a real one. baseline_s: wall
     seconds in which torch.compile must give a baseline; 0 for no limit of its own. ahead: processes that are started
-    before a task needs them.
+    before a task needs them. baselines: what a full timing compares with, eager first.
     """
 
     target: Target
@@ -64,6 +64,7 @@ class GpuContext:
     simulated: str = ""
     baseline_s: float = 0.0
     ahead: ProcessesAhead | None = None
+    baselines: tuple[str, ...] = BASELINES
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property

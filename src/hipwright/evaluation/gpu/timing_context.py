@@ -139,7 +139,7 @@ class TimedTask:
         # both processes hold inputs and outputs, and the reference late inputs, other outputs and what is expected
         late = not large or not total or 3 * inputs + 6 * outputs <= LATE_SHARE * total
         # the fast gate compares with the first only
-        names = (*BASELINES, *self.extra_sides) if gate == "full" else BASELINES[:1]
+        names = (*self.gpu.baselines, *self.extra_sides) if gate == "full" else BASELINES[:1]
         moved = self.traffic.bytes if self.traffic is not None and "copy" in names else 0
         baselines = open_baselines(reference, self.workload, state, seed, slots, names, moved, graphs=graphs)
         return TimingContext(
