@@ -2,22 +2,11 @@
 // one lane, A[b][i][k] is element k mod KL of lane i + M * (b + blocks * (k / KL)), B the same with j.
 #pragma once
 #include "lds.h"
+#include "valu_8.h"
 
 enum { E_F32, E_F16, E_BF16, E_I8, E_F64, E_FP8, E_BF8, E_XF32, E_FP6, E_BF6, E_FP4 };
 enum { SCALED = 4, INTERLEAVED = 8 };
 
-static double small_float(u32 x, int exponent_bits, int mantissa_bits, bool fnuz) {
-    int e = (x >> mantissa_bits) & ((1 << exponent_bits) - 1), m = x & ((1 << mantissa_bits) - 1);
-    int bias = (1 << (exponent_bits - 1)) - 1 + fnuz;
-    double sign = x >> (exponent_bits + mantissa_bits) & 1 ? -1 : 1;
-    if (fnuz && x == 0x80) return NAN;
-    if (!fnuz && exponent_bits + mantissa_bits == 7) { // those of 6 and 4 bits have no NaN and no infinity
-        if (exponent_bits == 5 && e == 31) return m ? NAN : sign * INFINITY;
-        if (exponent_bits == 4 && (x & 0x7f) == 0x7f) return NAN;
-    }
-    double v = e ? 1 + (double)m / (1 << mantissa_bits) : (double)m / (1 << mantissa_bits);
-    return sign * ldexp(v, (e ? e : 1) - bias);
-}
 // Some bits of a lane's registers, counted from the first register's lowest.
 static u32 bits(const Wave &w, u32 reg, u32 lane, u32 at, u32 count) {
     u64 both = word(w, reg + at / 32, lane);
