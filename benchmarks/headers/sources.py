@@ -1,22 +1,38 @@
-"""HIP sources that must compile with AMD's headers: the suite's first programs, honest candidates, knowledge pages."""
+"""HIP sources that must compile with AMD's headers: the suite's first programs, those of tasks bound by arithmetic in
+split precision, honest candidates, knowledge pages, device headers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from benchmarks.common import first_graph, task_host
+from benchmarks.common import ROOT, first_graph, task_host
 from benchmarks.suite.tasks import find as find_tasks
 from hipwright import audit
 from hipwright.engine import write
+from hipwright.engine.knobs import SPLIT
 from hipwright.llm.knowledge_base import pages
 from hipwright.program import parse
 from hipwright.targets import OFFLINE
 from hipwright.toolchain.amd.rocm_source import rocm_source
+from hipwright.toolchain.device_headers import names
 
 FILE = "kernel.hip"
-KINDS = ("suite", "corpus", "knowledge")
+KINDS = ("suite", "arithmetic", "corpus", "knowledge", "headers")
+USED = {
+    "float8": "".join(
+        f"""
+extern "C" __global__ void convert{number}(const float* x, unsigned char* y, float* z) {{
+    y[threadIdx.x] = float_to_float8<{number}, {saturates}>(x[threadIdx.x]);
+    z[threadIdx.x] = float8_to_float<{number}>(y[threadIdx.x]);
+}}
+"""
+        for number, saturates in enumerate(("true", "false", "true", "false"))
+    )
+}
+"""Kernels that use templates of a device header which no program of the other kinds uses."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +48,31 @@ class Source:
 
 def sources(kinds: Sequence[str] = KINDS, every: int = 1, offset: int = 0) -> Iterator[Source]:
     """The sources of the kinds, in a fixed order; each `every`-th of a kind from `offset` on."""
-    makers = {"suite": _suite, "corpus": _corpus, "knowledge": _knowledge}
+    makers = {
+        "suite": _suite,
+        "arithmetic": _arithmetic,
+        "corpus": _corpus,
+        "knowledge": _knowledge,
+        "headers": _headers,
+    }
     for kind in kinds:
         yield from makers[kind](every, offset)
 
 
 def _suite(every: int, offset: int) -> Iterator[Source]:
-    tasks = find_tasks()[offset::every]
+    yield from _written("suite", [(task.name, task.path) for task in find_tasks()[offset::every]], {})
+
+
+def _arithmetic(every: int, offset: int) -> Iterator[Source]:
+    """Products and convolutions of float32 in two parts (split_product.h)."""
+    files = sorted((ROOT / "benchmarks/arithmetic").rglob("*.py"))[offset::every]
+    yield from _written("arithmetic", [(path.stem, path) for path in files], {SPLIT: True})
+
+
+def _written(kind: str, tasks: Sequence[tuple[str, Path]], choices: Mapping[str, Any]) -> Iterator[Source]:
     with task_host() as host:
-        for task in tasks:
-            program = write(first_graph(task.path, host), {})
-            yield from _made("suite", task.name, program.text)
+        for name, path in tasks:
+            yield from _made(kind, name, write(first_graph(path, host), choices).text)
 
 
 def _corpus(every: int, offset: int) -> Iterator[Source]:
@@ -56,6 +86,12 @@ def _knowledge(every: int, offset: int) -> Iterator[Source]:
         archs = tuple(target for target in page.targets if target in OFFLINE)
         for text in page.programs:
             yield from _made("knowledge", page.name, text, archs)
+
+
+def _headers(every: int, offset: int) -> Iterator[Source]:
+    for name in names()[offset::every]:
+        text = f"#include <hip/hip_runtime.h>\n#include <hipwright/{name}.h>\n{USED.get(name, '')}"
+        yield Source("headers", name, rocm_source(text, FILE), ())
 
 
 def _made(kind: str, name: str, text: str, archs: tuple[str, ...] = ()) -> Iterator[Source]:

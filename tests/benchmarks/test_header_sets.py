@@ -57,7 +57,9 @@ def messages(compiler: Compiler, chosen: list[Source]) -> dict[str, list[str]]:
 @pytest.fixture(scope="module")
 def sample() -> list[Source]:
     """A few of each kind: what a test run compiles of them by default."""
-    return [*sources(("suite",), 40, 3), *sources(("corpus",), 25, 4), *sources(("knowledge",), 6, 2)]
+    parts = (("suite", 40, 3), ("arithmetic", 12, 3), ("corpus", 25, 4), ("knowledge", 6, 2))
+    chosen = [one for kind, every, offset in parts for one in sources((kind,), every, offset)]
+    return [*chosen, *(one for one in sources(("headers",)) if one.name == "float8")]
 
 
 @pytest.mark.slow

@@ -74,8 +74,8 @@ INSTRUCTIONS = [
     parse("f64_16x16x4f64", 1, "float64", d="float64"),
     parse("f64_4x4x4f64", 4, "float64", d="float64"),
     *(
-        parse(n, 1, "int8", d="int32")
-        for n in ("i32_32x32x16_i8", "i32_16x16x32_i8", "i32_32x32x8i8", "i32_16x16x16i8")
+        parse(f"i32_{n}", 1, "int8", d="int32")
+        for n in ("32x32x16_i8", "16x16x32_i8", "32x32x8i8", "16x16x16i8", "32x32x32_i8", "16x16x64_i8")
     ),
     *(
         parse(f"f32_{s}_{a}_{b}", 1, a, b)

@@ -1,6 +1,7 @@
 """Runs snippets of AMD assembly on a simulated target: registers in, registers out, under the real launch ABI.
 
-A snippet finds lane l's inputs in v10 to v17, wave-wide ones in s8 to s15, and leaves results in v20 to v27.
+A snippet finds lane l's inputs in v10 to v17, wave-wide ones in s8 to s15, further inputs of `more` from v40 on, and
+leaves results in v20 to v27.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from hipwright.toolchain.sim import runtime
 from hipwright.toolchain.sim.program import disassemble
 
 VECTORS, SCALARS, RESULTS = 8, 8, 8
+MORE = VECTORS * 64 + 64
+"""The first word of further inputs."""
 HEAD = """	.amdgcn_target "amdgcn-amd-amdhsa--{target}"
 	.text
 	.globl	snippet
@@ -95,10 +98,22 @@ class _Signature:
 
 
 def assembly(
-    snippet: str, *, target: str = "gfx942", inputs: int = VECTORS, results: int = 1, lds: int = 4096, mode: str = ""
+    snippet: str,
+    *,
+    target: str = "gfx942",
+    inputs: int = VECTORS,
+    results: int = 1,
+    lds: int = 4096,
+    mode: str = "",
+    more: int = 0,
 ) -> str:
-    """The text of a kernel around a snippet. mode: further directives."""
+    """The text of a kernel around a snippet. mode: further directives; more: further inputs, from v40 on."""
     loads = [f"\tglobal_load_dword v{10 + i}, v1, s[4:5] offset:{256 * i}" for i in range(inputs)]
+    for i in range(more):
+        loads += [
+            f"\tv_add_u32_e32 v2, {(MORE + 64 * i) * 4:#x}, v1",
+            f"\tglobal_load_dword v{40 + i}, v2, s[4:5]",
+        ]
     stores = [f"\tglobal_store_dword v1, v{20 + i}, s[6:7] offset:{256 * i}" for i in range(results)]
     body = ["\t" + line.strip() for line in snippet.strip().splitlines()]
     lines = [*loads, "\ts_waitcnt vmcnt(0) lgkmcnt(0)", *body, *stores]
@@ -137,16 +152,22 @@ class Simulated:
         threads: int = 64,
         target: str = "gfx942",
         mode: str = "",
+        more: np.ndarray | None = None,
         **options: object,
     ) -> np.ndarray:
-        """The results as uint32 of shape (results, 64). vectors: (at most 8, 64) words; scalars: at most 8 words."""
-        given = np.zeros(VECTORS * 64 + 64, np.uint32)
+        """The results as uint32 of shape (results, 64). vectors: (at most 8, 64) words; scalars: at most 8 words; more:
+        (any, 64) words.
+        """
+        further = 0 if more is None else len(more)
+        given = np.zeros(MORE + 64 * further, np.uint32)
+        if more is not None:
+            given[MORE:] = more.astype(np.uint32).ravel()
         if vectors is not None:
             given[: vectors.size] = vectors.astype(np.uint32).ravel()
         if scalars is not None:
             given[512 : 512 + scalars.size] = scalars.astype(np.uint32)
         inputs = VECTORS if vectors is None else max(len(vectors), 1)
-        text = assembly(snippet, target=target, inputs=inputs, results=results, mode=mode)
+        text = assembly(snippet, target=target, inputs=inputs, results=results, mode=mode, more=further)
         made = torch.zeros(RESULTS * 64, dtype=torch.int32)
         launcher = self.launcher(text, target, **options)
         launcher.launch("snippet", (1, 1, 1), (threads, 1, 1), 0, (torch.from_numpy(given.view(np.int32)), made))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from hipwright.targets import TARGETS
-from hipwright.toolchain.sim import forms, modifiers
+from hipwright.toolchain.sim import forms, matrices, modifiers
 from hipwright.toolchain.sim.listing import Instruction
 from hipwright.toolchain.sim.modifiers import Modifiers
 from hipwright.toolchain.sim.operands import (
@@ -28,9 +28,6 @@ GLOBAL, FLAT, SCRATCH = range(3)
 KEEP_HIGH, STORE_COUNTER, FNUZ, IS_F32, IS_F16_F64 = 1, 2, 4, 8, 16
 _HEAD = struct.Struct("<H6B H6B 4B ii IIII 4x Q")
 _SRC = struct.Struct("<4B I Q Q")
-_MFMA = re.compile(r"v_mfma_(f32|i32|f64)_(\d+)x\d+x(\d+)_?(?:\d+b_)?(\w+)$")
-_WMMA = re.compile(r"v_wmma_(f32|i32)_16x16x16_(f16|bf16|iu8)$")
-_ELEMENTS = {"f32": 0, "f16": 1, "bf16": 2, "bf16_1k": 2, "i8": 3, "f64": 4, "fp8": 5, "bf8": 6, "xf32": 7}
 _HWREG = re.compile(r"hwreg\((\w+)(?:,\s*(\d+),\s*(\d+))?\)")
 _DS_DATA = re.compile(r"ds_(?:write|store)|ds_(?:b?permute)")
 
@@ -129,10 +126,8 @@ class Encoder:
             return self._lds(name, words, mods)
         if mnemonic.startswith("s_"):
             return self._scalar(name, words, mods)
-        if name == "mfma":
-            return self._mfma(mnemonic, words, mods)
-        if name == "wmma":
-            return _wmma(mnemonic, words, mods)
+        if name in ("mfma", "wmma"):
+            return Op(name, **matrices.fields(mnemonic, words, mods))
         return self._vector(mnemonic, name, words, mods)
 
     # ---------------------------------------------------------------- scalar
@@ -178,13 +173,15 @@ class Encoder:
         family = mnemonic.split("_", 1)[0]
         if mods.has("lds") or mods.has("idxen") or mods.has("addr64"):
             raise UnknownOperand(mnemonic)
+        if name.startswith("load_lds_") and family != "global":
+            raise UnknownOperand(mnemonic)
         op = Op(name, segment={"global": GLOBAL, "flat": FLAT}.get(family, SCRATCH), offset=mods.number("offset"))
         operands = [parse(word) for word in words]
         if family == "buffer":
             return _private_buffer(op, name, operands, mods)
         store = name.startswith("store")
         returns = name.startswith("atomic") and (mods.has("sc0") or mods.has("glc"))
-        has_result = name.startswith("load") or returns
+        has_result = (name.startswith("load") and not name.startswith("load_lds_")) or returns
         if has_result:
             op.dst, operands = operands[:1], operands[1:]
         address, *rest = operands
@@ -235,32 +232,6 @@ class Encoder:
         if name == "v_cndmask_b32" and len(op.src) == 2:
             op.src.append(Operand(SGPR, 106, 2))
         return op
-
-    def _mfma(self, mnemonic: str, words: list[str], mods: Modifiers) -> Op:
-        found = _MFMA.match(mnemonic.removesuffix("_e64"))
-        if found is None or any(mods.number(name) for name in ("cbsz", "abid", "blgp")):
-            raise UnknownOperand(mnemonic)
-        out, size, depth, types = found[1], int(found[2]), int(found[3]), found[4]
-        first, second = types.split("_") if types in ("fp8_fp8", "fp8_bf8", "bf8_fp8", "bf8_bf8") else (types, types)
-        sums = {"f32": 0, "i32": 1, "f64": 2}[out]
-        operands = [parse(word, "f64" if sums == 2 else "b32") for word in words]
-        blocks = operands[0].count * 64 // (size * size * (2 if sums == 2 else 1))
-        data = _ELEMENTS[first] | _ELEMENTS[second] << 4 | sums << 8
-        return Op(
-            "mfma", dst=operands[:1], src=operands[1:], mods=mods, extra=size | depth << 8 | blocks << 16, data=data
-        )
-
-
-def _wmma(mnemonic: str, words: list[str], mods: Modifiers) -> Op:
-    found = _WMMA.match(mnemonic.removesuffix("_e64"))
-    if found is None or mods.has("neg_hi") or mods.has("clamp") or (mods.has("neg_lo") and found[2] != "iu8"):
-        raise UnknownOperand(mnemonic)
-    if found[2] == "iu8" and mods.bits("neg_lo", 0) & 3 != 3:  # unsigned bytes
-        raise UnknownOperand(mnemonic)
-    element = {"f16": 1, "bf16": 2, "iu8": 3}[found[2]]
-    operands = [parse(word) for word in words]
-    sums = int(found[1] == "i32")
-    return Op("wmma", dst=operands[:1], src=operands[1:], mods=Modifiers(), data=element | element << 4 | sums << 8)
 
 
 def _private_buffer(op: Op, name: str, operands: list[Operand], mods: Modifiers) -> Op:

@@ -27,6 +27,19 @@ INLINE void shadowed(Wave &w, const Op &o, u32 at, u32 bytes, u32 lane, int kind
         else s.writer = now;
     }
 }
+// Whether bytes of LDS are still loaded by this wave's own loads to LDS, which no counter has waited for.
+COLD static bool still_loaded(Wave &w, const Op &o, u32 at, u32 bytes) {
+    for (u32 i = 0; i < w.outstanding; i++) {
+        const Pending &p = w.queue[i];
+        for (u64 on = p.bytes ? p.lanes : 0; on; on &= on - 1) {
+            u32 from = p.lds + (u32)__builtin_ctzll(on) * p.bytes;
+            if (at + bytes <= from || at >= from + p.bytes) continue;
+            fail(w, o, LAUNCH_ERROR, "byte %u of LDS is used before the wait for the load of assembly line %u", at, p.line);
+            return true;
+        }
+    }
+    return false;
+}
 // Byte offsets in LDS of the active lanes; false after a fault. extent: bytes from the address that are accessed.
 INLINE bool lds_places(Wave &w, const Op &o, u32 first, u32 bytes, u32 *at) {
     begin(w);
@@ -44,6 +57,7 @@ INLINE bool lds_places(Wave &w, const Op &o, u32 first, u32 bytes, u32 *at) {
             w.launch->region = -2;
             return false;
         }
+        if (__builtin_expect(w.direct != 0, 0) && still_loaded(w, o, (u32)a, bytes)) return false;
         at[l] = (u32)a;
     }
     w.launch->counts[COUNT_LDS] += (u64)bytes * __builtin_popcountll(w.active);
@@ -60,6 +74,29 @@ template <int WORDS> INLINE void lds_load(Wave &w, const Op &o, const u32 *at, u
     }
     loaded(w, reg, WORDS);
 }
+// Loads from global memory to LDS: lane l's words go to LDS_base + M0 + offset + l * size (CDNA 3 ISA, "LDS_ADDR").
+template <int WORDS> INLINE void load_to_lds(Wave &w, const Op &o) {
+    u64 a[64];
+    if (!places(w, o, 4 * WORDS, false, a)) return;
+    w.undefined = 0;
+    use_s(w, o, M0);
+    need_defined(w, o, "the LDS address of a load");
+    u32 first = (w.s[M0] & 0x3ffff) + (u32)o.offset;
+    for (u64 on = w.active; on; on &= on - 1) {
+        u32 l = (u32)__builtin_ctzll(on), at = first + l * 4 * WORDS;
+        if (at + 4 * WORDS > w.block->lds_bytes) { outside(w, o, at, 4 * WORDS, true, l); w.launch->region = -2; return; }
+        shadowed(w, o, at, 4 * WORDS, l, S_WRITE);
+        memcpy(w.block->lds + at, (const void *)a[l], 4 * WORDS);
+    }
+    w.launch->counts[COUNT_LDS] += 4ull * WORDS * __builtin_popcountll(w.active);
+    issue(w, o, VM, true, false, 0, 0, true);
+    Pending &p = w.queue[w.outstanding - 1];
+    p.lds = first, p.bytes = 4 * WORDS, p.lanes = w.active;
+    w.direct++;
+}
+OP(load_lds_dword) { load_to_lds<1>(w, o); }
+OP(load_lds_dwordx3) { load_to_lds<3>(w, o); }
+OP(load_lds_dwordx4) { load_to_lds<4>(w, o); }
 template <int WORDS> INLINE void lds_store(Wave &w, const Op &o, u32 offset, u32 reg) {
     u32 at[64];
     if (!lds_places(w, o, offset, 4 * WORDS, at)) return;

@@ -154,7 +154,7 @@ static void start_wave(Wave &w, Block &b, u32 number) {
     w.number = number;
     w.pc = k.entry;
     w.mode = k.mode;
-    w.scc = w.scc_defined = w.outstanding = w.lds_writes = w.undefined = 0;
+    w.scc = w.scc_defined = w.outstanding = w.lds_writes = w.direct = w.undefined = 0;
     w.executed = 0;
     w.mask_of = 0;
     memset(&w.mask, 0, sizeof w.mask);

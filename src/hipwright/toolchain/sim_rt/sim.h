@@ -94,7 +94,12 @@ struct Program {
     Row *rows;
 };
 
-struct Pending { u8 counters, ordered, scalar, count; u16 reg, lds_write; u32 line; };
+struct Pending { // lanes, lds, bytes: a load to LDS of `bytes` for each lane, from byte `lds` on
+    u8 counters, ordered, scalar, count;
+    u16 reg, lds_write;
+    u32 line, lds, bytes;
+    u64 lanes;
+};
 
 struct Block;
 struct Wave {
@@ -108,7 +113,7 @@ struct Wave {
     u8 *v_pending;
     u64 undefined, active, all, mask_of; // active: lanes that the current instruction writes
     Row mask, t[8];
-    u32 scc, scc_defined, pc, chunks, lanes, number, state, mode, outstanding, lds_writes, epoch;
+    u32 scc, scc_defined, pc, chunks, lanes, number, state, mode, outstanding, lds_writes, direct, epoch;
     u32 stop, first_thread, barrier_pc, last_unwaited;
     Pending queue[80];
     u8 *scratch;

@@ -44,4 +44,25 @@ HW_MFMA(29, f32_32x32x16_fp8_bf8, 8, 8, 64)
 HW_MFMA(30, f32_16x16x32_fp8_bf8, 8, 8, 16)
 HW_MFMA(31, f32_32x32x16_bf8_fp8, 8, 8, 64)
 HW_MFMA(32, f32_16x16x32_bf8_fp8, 8, 8, 16)
+HW_MFMA(33, i32_32x32x32_i8, 16, 16, 64)
+HW_MFMA(34, i32_16x16x64_i8, 16, 16, 16)
 #undef HW_MFMA
+
+// Scaled products of gfx950: `cbsz` and `blgp` are the types of A and B (fp8, bf8, fp6, bf6, fp4, as OCP has them), a
+// scale is E8M0, byte `opsel` of its word. Two words of 0 are no scales, as where clang sees constants.
+#define HW_MFMA_SCALE(NUMBER, NAME, C_BYTES)                                                                           \
+    template <class HwA, class HwB, class HwC>                                                                         \
+    HW_FN HwC __builtin_amdgcn_mfma_scale_##NAME(HwA a, HwB b, HwC c, int cbsz, int blgp, int opsel_a, int scale_a,    \
+                                                 int opsel_b, int scale_b) {                                           \
+        static_assert(sizeof(HwA) == 32 && sizeof(HwB) == 32 && sizeof(HwC) == C_BYTES, "operands of " #NAME);         \
+        if ((unsigned)cbsz > 4 || (unsigned)blgp > 4 || (cbsz < 2) != (blgp < 2)) hw_w_unsupported(0);                 \
+        HwC d;                                                                                                         \
+        const bool plain = (scale_a | scale_b) == 0;                                                                   \
+        const unsigned byte_a = plain ? 127 : (unsigned)scale_a >> 8 * (opsel_a & 3) & 255;                            \
+        const unsigned byte_b = plain ? 127 : (unsigned)scale_b >> 8 * (opsel_b & 3) & 255;                            \
+        hw_w_mfma(0, NUMBER | (unsigned)cbsz << 8 | (unsigned)blgp << 12 | byte_a << 16 | byte_b << 24, &a, &b, &c, &d); \
+        return d;                                                                                                      \
+    }
+HW_MFMA_SCALE(35, f32_16x16x128_f8f6f4, 16)
+HW_MFMA_SCALE(36, f32_32x32x64_f8f6f4, 64)
+#undef HW_MFMA_SCALE
