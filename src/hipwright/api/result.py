@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from hipwright.api.files import write_files
+from hipwright.api.files import prepare_folder, write_files
 from hipwright.api.models import command_options
 from hipwright.api.outcome import given_up, not_measured, result_object
 from hipwright.api.plain import finite
 from hipwright.archive import RunDetail
 from hipwright.errors import HipwrightError
 from hipwright.events import Listener, silent
-from hipwright.records import Evaluation, Program, Record, Task
+from hipwright.records import Evaluation, Program, Record, TargetResult, Task
 from hipwright.search import SearchResult
 from hipwright.search.fallback import SLOWER_WHY
 
@@ -55,6 +55,27 @@ class Result(Record, frozen=True, kw_only=True):
     def passed(self) -> bool:
         """Whether there is a verified program."""
         return self.program is not None
+
+    @property
+    def source(self) -> str:
+        """The text of program.py: the winner's, with its knobs' values and the guards that its verdicts name.
+
+        Of the unproven program where nothing was verified; "" without one.
+        """
+        from hipwright.program.knobs import text_with_knobs
+        from hipwright.verify.admitted.stage import narrowed
+
+        chosen = self.program or self.unproven
+        if chosen is None:
+            return ""
+        verdicts = [result.verdict for result in self.program_targets.values()]
+        text = narrowed(chosen.text, [verdict.checks for verdict in verdicts if verdict is not None])
+        return text_with_knobs(msgspec.structs.replace(chosen, text=text))
+
+    @property
+    def program_targets(self) -> dict[str, TargetResult]:
+        """The evaluation's results by target; {} where nothing was evaluated."""
+        return self.evaluation.targets if self.evaluation else {}
 
     @property
     def run(self) -> str:
@@ -140,21 +161,30 @@ class Result(Record, frozen=True, kw_only=True):
         )
         return render(data)
 
+    def save(self, folder: str | Path) -> Path:
+        """`write`, and the task's own file beside the four. Returns the folder."""
+        folder = Path(folder)
+        prepare_folder(folder)
+        self.write(folder)
+        write_files(folder, {"task.py": self.task.source})
+        return folder
+
+    def _repr_html_(self) -> str:
+        from hipwright.report.notebook import notebook_html
+
+        state = "verified" if self.passed else self.note
+        title = f"{self.task.name}: {state} (run {self.run}, {self.evaluations} evaluations)"
+        return notebook_html(title, self.program_targets, self.not_measured, self.source)
+
     def _program_files(self, listener: Listener) -> dict[str, str]:
         from hipwright.program import parse
-        from hipwright.program.knobs import text_with_knobs
         from hipwright.program.modelnew import export as modelnew
-        from hipwright.verify.admitted.stage import narrowed
 
-        chosen = self.program or self.unproven
-        if chosen is None:
+        if not (text := self.source):
             return {}
-        verdicts = [result.verdict for result in self.evaluation.targets.values()] if self.evaluation else []
-        text = narrowed(chosen.text, [verdict.checks for verdict in verdicts if verdict is not None])
-        program = msgspec.structs.replace(chosen, text=text)
-        files = {"program.py": text_with_knobs(program)}
+        files = {"program.py": text}
         try:
-            files["model_new.py"] = modelnew.export(program, parse(text), self.task.source)
+            files["model_new.py"] = modelnew.export(Program(text=text), parse(text), self.task.source)
         except HipwrightError as error:  # the program is valid without its KernelBench form
             listener("note", {"text": f"no model_new.py: {error.message}"})
         return files

@@ -75,6 +75,31 @@ def capture(model: torch.nn.Module, args: Sequence[Any], *, long: int | None = N
     raise refused
 
 
+def exported(model: torch.nn.Module, args: Sequence[torch.Tensor]) -> tuple[ExportedProgram, Graph]:
+    """`model(*args)` as torch.export's program and as the engine's graph of it, whose guards say where both hold.
+
+    args: tensors. Sizes are free where export allows. Raises TaskError where it cannot be captured, and where the
+    forward takes gradients itself.
+    """
+    register()
+    if _takes_gradients(model):
+        raise TaskError("cannot capture: the forward asks autograd for gradients", hint="give it as a task file")
+    names, problem = _parameter_names(model, len(args)), None
+    attempts: list[int | None] = [None, 1, 0]
+    for free in attempts:
+        limit = SECONDS if free is None else 0
+        try:
+            with masks_unread(), lengths_as_tensors(), within(limit):
+                program = _export(model, _unmarked(tuple(args)), free, LONG)
+            return program, _Exported(program, names, args, free != 0).graph()
+        except TraceTooLong:
+            continue
+        except Exception as error:  # as in `capture`
+            problem = error
+    assert problem is not None
+    raise _refused(problem, model)
+
+
 def _refused(problem: Exception, model: torch.nn.Module) -> TaskError:
     if isinstance(problem, TaskError):
         return problem
