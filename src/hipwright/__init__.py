@@ -14,6 +14,8 @@ from typing import Any
 __version__ = "0.2.0"
 
 _HOMES = {
+    "backend": "hipwright.api.dynamo.entry",
+    "compiled_graphs": "hipwright.api.dynamo.entry",
     "Evaluation": "hipwright.records",
     "Program": "hipwright.records",
     "Result": "hipwright.api.result",
@@ -23,7 +25,18 @@ _HOMES = {
     "load": "hipwright.api.library",
     "optimize": "hipwright.api.library",
 }
-__all__ = ["Evaluation", "Program", "Result", "Task", "evaluate", "kernel", "load", "optimize"]
+__all__ = [
+    "Evaluation",
+    "Program",
+    "Result",
+    "Task",
+    "backend",
+    "compiled_graphs",
+    "evaluate",
+    "kernel",
+    "load",
+    "optimize",
+]
 
 
 def __getattr__(name: str) -> Any:

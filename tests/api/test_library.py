@@ -14,6 +14,7 @@ import pytest
 import hipwright
 from hipwright import Evaluation, Program, Result, Task, evaluate, optimize, records
 from hipwright.api import inputs, library
+from hipwright.api.dynamo import entry
 from hipwright.errors import BadInput
 from tests import warm
 
@@ -56,6 +57,8 @@ def test_every_public_name_is_there_and_keeps_its_meaning() -> None:
         "Program": Program,
         "Result": Result,
         "Task": Task,
+        "backend": entry.backend,
+        "compiled_graphs": entry.compiled_graphs,
         "evaluate": evaluate,
         "kernel": library.kernel,
         "load": library.load,
@@ -67,7 +70,7 @@ def test_every_public_name_is_there_and_keeps_its_meaning() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["optimize", "evaluate", "load", "kernel"])
+@pytest.mark.parametrize("name", ["optimize", "evaluate", "load", "kernel", "backend", "compiled_graphs"])
 def test_examples_of_the_docstrings(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "examples").symlink_to(REPO / "examples")
     monkeypatch.chdir(tmp_path)

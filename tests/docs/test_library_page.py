@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests import warm
 
@@ -33,12 +34,14 @@ def blocks(page: str, heading: str = "") -> list[str]:
 
 
 @pytest.mark.slow
-def test_examples_of_the_page() -> None:
-    shown = [block for block in blocks("docs/library.md") if block.startswith(">>>")]
+@pytest.mark.parametrize("page", ["docs/library.md", "docs/torch-compile.md"])
+def test_examples_of_the_page(page: str) -> None:
+    torch._dynamo.reset()
+    shown = [block for block in blocks(page) if block.startswith(">>>")]
     assert shown
     scope: dict[str, Any] = {}
     for block in shown:
-        test = doctest.DocTestParser().get_doctest(block, scope, "library.md", None, 0)
+        test = doctest.DocTestParser().get_doctest(block, scope, page, None, 0)
         runner = doctest.DocTestRunner()
         runner.run(test, clear_globs=False)
         assert not runner.failures

@@ -22,7 +22,7 @@ from hipwright.capture.assumptions import assumptions, slice_bounds, split_count
 from hipwright.capture.backward_operators import decompositions
 from hipwright.capture.causal_masks import masks_unread
 from hipwright.capture.fake_operators import lengths_as_tensors, register
-from hipwright.capture.fx_nodes import Builder, access_of, nest
+from hipwright.capture.fx_nodes import Builder, access_of, calls_of, nest
 from hipwright.capture.graph import Graph, Input, Mutation, Node
 from hipwright.capture.joint import trace
 from hipwright.capture.long_graphs import LONG, needs_no_decomposition
@@ -208,7 +208,7 @@ class _Exported(Builder):
     """Turns one ExportedProgram into a Graph."""
 
     def __init__(self, exported: ExportedProgram, names: Sequence[str], args: Sequence[Any], dynamic: bool) -> None:
-        super().__init__(names, dynamic)
+        super().__init__(names, dynamic, calls_of(exported.graph))
         self.exported = exported
         self.args = args
 

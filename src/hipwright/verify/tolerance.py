@@ -120,7 +120,8 @@ def strict_rule(
     length = row_length(want.shape)
     scale = _row_rms(np.where(usable, want, 0.0), length)
     spent = _row_rms(np.where(usable, honest, 0.0), length)
-    typical = np.median(spent[scale > 0] / scale[scale > 0]) if (scale > 0).any() else 0.0
+    with np.errstate(over="ignore"):  # the scale of a row may be the smallest number
+        typical = np.median(spent[scale > 0] / scale[scale > 0]) if (scale > 0).any() else 0.0
     few = 1.0 + 2.0 / length
     lowest = floor(native.dtype, reduction, near_constant=near_constant)
     least_relative = max(c * few * float(typical), lowest)

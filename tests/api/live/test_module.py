@@ -56,6 +56,17 @@ def test_a_local_class_from_memory_to_a_folder_and_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_callers_generators_are_left_alone(tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    layer = torch.nn.Linear(3, 2).eval()
+    torch.set_rng_state(before)
+    result = hipwright.optimize(layer, torch.ones(2, 3), target="cpu", budget=1)
+    hipwright.load(result.save(tmp_path / "saved"), layer)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.slow
 def test_buffers_that_a_program_writes() -> None:
     module, twin = torch.nn.BatchNorm1d(6), torch.nn.BatchNorm1d(6)
     result = hipwright.optimize(module, torch.randn(9, 6), target="cpu", budget=1)

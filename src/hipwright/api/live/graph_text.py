@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import re
 import types
 from collections.abc import Mapping, Sequence
@@ -21,17 +23,20 @@ _PLACE = ("device", "pin_memory")
 def statements(graph: Graph, roles: Mapping[str, str], outputs: Sequence[Node]) -> tuple[list[str], list[str]]:
     """(statements that compute the outputs, then the names of the outputs; import lines).
 
-    roles: of each placeholder by its name the task's input, `self.NAME` or `INPUT.shape[DIM]`. Devices are left out: a
-    task's tensors are where its inputs are. Raises TaskError for a call that a file cannot make.
+    roles: of each placeholder by its name the task's input, `self.NAME`, `INPUT.shape[DIM]` or a number. Devices
+    are left out: a task's tensors are where its inputs are. Raises TaskError for a call that a file cannot make.
     """
-    copied, made, inputs = Graph(), dict[Node, Node](), dict[str, Node]()
+    copied, made, inputs = Graph(), dict[Node, Any](), dict[str, Node]()
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     for node in placeholders:
         if roles[node.name].isidentifier():
             made[node] = inputs[roles[node.name]] = copied.placeholder(roles[node.name])
+            made[node].meta.update(node.meta)
     for node in placeholders:
         if node not in made and node.users:
             made[node] = _held(copied, roles[node.name], inputs)
+            if isinstance(made[node], Node):
+                made[node].meta.update(node.meta)
     for node in graph.nodes:
         if node.op in ("output", "placeholder") or _is_check(node):
             continue
@@ -55,8 +60,11 @@ def _returned(graph: Graph) -> list[str]:
     return [node.name for node in last.args[0]]
 
 
-def _held(graph: Graph, role: str, inputs: Mapping[str, Node]) -> Node:
-    """The node of a state tensor, or of a size of an input."""
+def _held(graph: Graph, role: str, inputs: Mapping[str, Node]) -> Node | float:
+    """The node of a state tensor, or of a size of an input; or a number."""
+    with contextlib.suppress(ValueError, SyntaxError):
+        number: float = ast.literal_eval(role)
+        return number
     if role.startswith("self."):
         return graph.get_attr(role.removeprefix("self."))
     owner, _, dim = role.removesuffix("]").partition(".shape[")

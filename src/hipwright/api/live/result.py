@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
-from hipwright.api.live.contained import ContainedProgram
+from hipwright.api.live.callable import program_of
 from hipwright.api.live.exported import LiveTask
-from hipwright.api.live.module import OptimizedModule, ProgramCall
-from hipwright.api.live.packaged import PackagedProgram
+from hipwright.api.live.module import OptimizedModule
 from hipwright.api.result import Result
 from hipwright.records import Evaluation, Program
-from hipwright.targets import CPU, TARGETS
-from hipwright.task.host.load import TaskModule
-from hipwright.task.host.state import build as state_table
 
 AGREES = {torch.float16: 1e-2, torch.bfloat16: 5e-2}
 """Root mean square differences from the original at the example arguments, as shares of its own; others 1e-3."""
@@ -86,33 +83,15 @@ class ModuleResult:
 
 def module_result(original: Any, live: LiveTask, result: Result, args: tuple[Any, ...], kwargs: Any) -> ModuleResult:
     """The result with its drop-in, whose program was compared with the original at the example arguments."""
-    program, why = callable_program(live, result, args, kwargs)
+    program, why = program_of(live.task, result)
     module = OptimizedModule(original, live, program, why)
     if program is not None and not (live.task.writes or live.task.draws):
         module = _compared(module, live, args, kwargs)
     return ModuleResult(module, result, live)
 
 
-def callable_program(live: LiveTask, result: Result, args: Any, kwargs: Any) -> tuple[ProgramCall | None, str]:
-    """The program of a result where it can be called from here, else why it cannot."""
-    if result.program is None:
-        return None, f"no program was verified ({result.evaluation.message if result.evaluation else 'none was tried'})"
-    shown = Program(text=result.source)
-    passed = {name for name, one in result.program_targets.items() if one.verdict is not None and one.verdict.passed}
-    if any(name in passed for name in (target.name for target in TARGETS.gpus)):
-        file = TaskModule("task.py", live.task.text)
-        return PackagedProgram(shown, live.task.text, file.inputs(0), state_table(file.model(0))), ""
-    if set(result.detail.run.targets) == {CPU.name}:
-        if live.task.draws:
-            return None, "it draws random numbers, which a contained process draws for itself"
-        return ContainedProgram(shown, state_table(TaskModule("task.py", live.task.text).model(0))), ""
-    return None, 'there is no GPU here on which the program was verified (target="cpu" runs it on the processor)'
-
-
 def _compared(module: OptimizedModule, live: LiveTask, args: tuple[Any, ...], kwargs: Any) -> OptimizedModule:
     """The module, without its program where the two differ at the example arguments."""
-    from torch.utils import _pytree as pytree
-
     with torch.no_grad():
         leaves, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
         if module.refusal(structure, leaves):

@@ -11,13 +11,13 @@ import torch
 from torch.utils import _pytree as pytree
 
 from hipwright.api.files import prepare_folder, read_text, write_files
+from hipwright.api.live.callable import callable_program
 from hipwright.api.live.exported import InputName, LiveTask, live_task, title_of
-from hipwright.api.live.module import OptimizedModule, tensor_at
+from hipwright.api.live.module import OptimizedModule, ProgramCall, tensor_at
+from hipwright.api.live.task_file import TaskFile, task_file
 from hipwright.api.live.traced import TracedTask
 from hipwright.errors import BadInput
 from hipwright.records import Program
-from hipwright.targets import CPU, TARGETS
-from hipwright.task.host.load import TaskModule
 
 FORMAT = 1
 FILE, WEIGHTS = "module.json", "weights.pt"
@@ -77,20 +77,20 @@ def load_module(folder: Path, module: object) -> OptimizedModule:
     if plain.get("format") != FORMAT:
         raise BadInput(f"{folder / FILE} has format {plain.get('format')}", hint=f"this version reads {FORMAT}")
     text = read_text(folder / "task.py", "task")
-    file = TaskModule("task.py", text)
+    file = task_file(text)
     weights = torch.load(folder / WEIGHTS, weights_only=True)
     live = _live(plain, text, file, weights)
     if module is None:
-        original: Any = TracedModule(live, file.model(0), weights)
+        original: Any = TracedModule(live, file.model, weights)
         live = _of_traced(live)
     else:
         original = module
         _check_same(original, live, file)
-    program, why = _program(plain, live, file, folder)
+    program, why = _program(plain, live, folder)
     return OptimizedModule(original, live, program, why)
 
 
-def _live(plain: dict[str, Any], text: str, file: TaskModule, weights: dict[str, torch.Tensor]) -> LiveTask:
+def _live(plain: dict[str, Any], text: str, file: TaskFile, weights: dict[str, torch.Tensor]) -> LiveTask:
     task = TracedTask(
         name=plain["name"],
         text=text,
@@ -100,7 +100,7 @@ def _live(plain: dict[str, Any], text: str, file: TaskModule, weights: dict[str,
         writes=tuple(plain["writes"]),
         draws=plain["draws"],
     )
-    tensors = file.inputs(0)
+    tensors = file.inputs
     return LiveTask(
         task=task,
         arguments=pytree.treespec_loads(plain["arguments"]),
@@ -122,9 +122,9 @@ def _of_traced(live: LiveTask) -> LiveTask:
     return replace(live, task=task, state_types=types, constants={})
 
 
-def _check_same(module: Any, live: LiveTask, file: TaskModule) -> None:
+def _check_same(module: Any, live: LiveTask, file: TaskFile) -> None:
     """Traces the module anew, and compares the texts of the two tasks."""
-    given = dict(zip(live.task.inputs, file.inputs(0), strict=True))
+    given = dict(zip(live.task.inputs, file.inputs, strict=True))
     leaves = [given[one.name] if isinstance(one, InputName) else one for one in live.leaves]
     args, kwargs = pytree.tree_unflatten(leaves, live.arguments)
     own = live_task(module, args, kwargs, title_of(module)).task.text
@@ -132,19 +132,11 @@ def _check_same(module: Any, live: LiveTask, file: TaskModule) -> None:
         raise BadInput("the folder is of another module: their graphs differ", hint="optimize this one")
 
 
-def _program(plain: dict[str, Any], live: LiveTask, file: TaskModule, folder: Path) -> tuple[Any, str]:
-    from hipwright.api.live.contained import ContainedProgram
-    from hipwright.api.live.packaged import PackagedProgram
-    from hipwright.task.host.state import build as state_table
-
+def _program(plain: dict[str, Any], live: LiveTask, folder: Path) -> tuple[ProgramCall | None, str]:
     if not plain["targets"] or not (folder / "program.py").exists():
         return None, "no program was verified"
     program = Program(text=read_text(folder / "program.py", "program"))
-    if any(target.name in plain["targets"] for target in TARGETS.gpus):
-        return PackagedProgram(program, live.task.text, file.inputs(0), state_table(file.model(0))), ""
-    if plain["searched"] == [CPU.name] and not live.task.draws:
-        return ContainedProgram(program, state_table(file.model(0))), ""
-    return None, 'the program was verified on no GPU (target="cpu" runs it on the processor)'
+    return callable_program(live.task, program, plain["targets"], plain["searched"])
 
 
 class TracedModule(torch.nn.Module):  # type: ignore[misc]

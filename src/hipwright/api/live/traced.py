@@ -10,11 +10,14 @@ from typing import Any, Literal
 import torch
 from torch.fx import Graph, Node
 
+from hipwright.api.live.attention import dropped_share
 from hipwright.api.live.drawn import TABLE, drawn, parameter
 from hipwright.api.live.graph_text import statements
+from hipwright.capture import graph
+from hipwright.capture.random_operators import draws_numbers
 from hipwright.errors import TaskError
 
-Kind = Literal["input", "parameter", "buffer", "constant", "size"]
+Kind = Literal["input", "parameter", "buffer", "constant", "size", "number"]
 
 
 @dataclass(frozen=True)
@@ -22,11 +25,13 @@ class Placeholder:
     """What a placeholder of a graph is.
 
     input: a tensor among the arguments; parameter, buffer, constant: state, at `path` of the live module; size: the
-    dimension `dim` of the input `of`. value: a tensor like those that the program is given.
+    dimension `dim` of the input `of`; number: the `number` that it is at every call. value: a tensor like those that
+    the program is given.
     """
 
     kind: Kind
     value: torch.Tensor | None = None
+    number: float = 0
     path: str = ""
     of: str = ""
     dim: int = 0
@@ -73,7 +78,7 @@ def get_inputs():
 
 def traced_task(
     title: str,
-    graph: Graph,
+    calls: Graph,
     roles: Mapping[str, Placeholder],
     results: Sequence[Any],
     *,
@@ -81,22 +86,22 @@ def traced_task(
     conditions: Sequence[str] = (),
     training: bool = False,
 ) -> TracedTask:
-    """The task of a graph. roles: of each placeholder, by name. results: nodes, None and numbers, in order.
+    """The task of a graph of calls. roles: of each placeholder, by name. results: nodes, None and numbers, in order.
 
     writes: (path, node) of buffers that the call overwrites. conditions: on the inputs' shapes, under which the graph
     is the module. Raises TaskError for a graph that no task can be, and BadInput for a dtype that no program has.
     """
-    used = {node.name for node in graph.nodes if node.op == "placeholder" and node.users}
+    used = {node.name for node in calls.nodes if node.op == "placeholder" and node.users}
     roles = {name: role for name, role in roles.items() if not role.path or name in used}
     state = _state_names(roles)
-    expressions = {node.name: "" for node in graph.nodes if node.op == "placeholder"}
+    expressions = {node.name: "" for node in calls.nodes if node.op == "placeholder"}
     expressions |= {name: _expression(name, role, state) for name, role in roles.items()}
     outputs, computed = _outputs(results)
     if not computed and not writes:
         raise TaskError(
             "the graph computes nothing: its results are its inputs", hint="there is nothing to make faster"
         )
-    body, imports = statements(graph, expressions, [*computed, *(node for _, node in writes)])
+    body, imports = statements(calls, expressions, [*computed, *(node for _, node in writes)])
     count = len(computed) + len(writes)
     body, names = body[: len(body) - count], body[len(body) - count :]
     body += [
@@ -104,7 +109,7 @@ def traced_task(
     ]
     body.append(f"return ({', '.join(names[: len(computed)])}{',' if len(computed) == 1 else ''})")
     inputs = tuple(name for name, role in roles.items() if role.kind == "input")
-    learnt = {node.name for node in graph.nodes if node.op == "placeholder" and _is_learnt(node)}
+    learnt = {node.name for node in calls.nodes if node.op == "placeholder" and _is_learnt(node)}
     declared = {state[r.path]: _declaration(state[r.path], r, name in learnt) for name, r in roles.items() if r.path}
     given = [drawn(_value(roles[name])) for name in inputs]
     helpers = f"{TABLE}\n\n" if any("table(" in one for one in (*declared.values(), *given)) else ""
@@ -125,7 +130,7 @@ def traced_task(
         state={role.path: state[role.path] for role in roles.values() if role.path},
         outputs=tuple(outputs),
         writes=tuple(path for path, _ in writes),
-        draws=any(_draws(node) for node in graph.nodes),
+        draws=any(_draws(node) for node in calls.nodes),
     )
 
 
@@ -148,6 +153,8 @@ def _state_names(roles: Mapping[str, Placeholder]) -> dict[str, str]:
 def _expression(name: str, role: Placeholder, state: Mapping[str, str]) -> str:
     if role.kind == "input":
         return name
+    if role.kind == "number":
+        return repr(role.number)
     return f"{role.of}.shape[{role.dim}]" if role.kind == "size" else f"self.{state[role.path]}"
 
 
@@ -195,5 +202,11 @@ def _import_lines(found: Sequence[str], helpers: str) -> list[str]:
 
 
 def _draws(node: Node) -> bool:
-    tags = getattr(node.target, "tags", ())
-    return node.op == "call_function" and torch.Tag.nondeterministic_seeded in tags
+    """Whether a call takes numbers from a generator."""
+    if node.op != "call_function":
+        return False
+    if (dropped := dropped_share(node)) is not None:
+        return bool(dropped)
+    plain: list[Any] = [arg if isinstance(arg, (bool, int, float)) else {} for arg in node.args]
+    options = {name: arg for name, arg in node.kwargs.items() if isinstance(arg, (bool, int, float))}
+    return draws_numbers(graph.Node(name=node.name, op=str(node.target), args=tuple(plain), kwargs=options, outs=()))
