@@ -62,15 +62,16 @@ class Result(Record, frozen=True, kw_only=True):
 
         Of the unproven program where nothing was verified; "" without one.
         """
-        from hipwright.program.knobs import text_with_knobs
-        from hipwright.verify.admitted.stage import narrowed
-
         chosen = self.program or self.unproven
-        if chosen is None:
-            return ""
-        verdicts = [result.verdict for result in self.program_targets.values()]
-        text = narrowed(chosen.text, [verdict.checks for verdict in verdicts if verdict is not None])
-        return text_with_knobs(msgspec.structs.replace(chosen, text=text))
+        return written(chosen, self.evaluation) if chosen is not None else ""
+
+    @property
+    def program_key(self) -> str:
+        """The program's name wherever it goes: the key of program.py; "" without one.
+
+        The archive's own key of the winner is that of its text before knobs and guards were written into it.
+        """
+        return Program(text=self.source).key if self.source else ""
 
     @property
     def program_targets(self) -> dict[str, TargetResult]:
@@ -124,7 +125,7 @@ class Result(Record, frozen=True, kw_only=True):
             task=self.task.name,
             program=str(out / "program.py") if out is not None and (found.program or self.unproven) else None,
             unproven=self.unproven is not None,
-            program_key=found.best or None,
+            program_key=self.program_key or None,
             knobs=found.program.knobs if found.program else {},
             evaluations=found.evaluations,
             seconds=detail.costs.get("wall_seconds", 0.0),
@@ -207,3 +208,13 @@ class Result(Record, frozen=True, kw_only=True):
             ]
             arguments += command_options(run)
         return shlex.join(arguments + (["--out", str(out)] if out is not None else []))
+
+
+def written(program: Program, evaluation: Evaluation | None) -> str:
+    """A program's text with its knobs' values, and the guards that the verdicts of its evaluation name."""
+    from hipwright.program.knobs import text_with_knobs
+    from hipwright.verify.admitted.stage import narrowed
+
+    results = evaluation.targets.values() if evaluation is not None else ()
+    text = narrowed(program.text, [one.verdict.checks for one in results if one.verdict is not None])
+    return text_with_knobs(msgspec.structs.replace(program, text=text))

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from hipwright import config
 from hipwright.api.optimize import TEXT_KEY, SearchRequest, run_search, text_key
 from hipwright.api.result import Result
+from hipwright.api.runs.results import result_of
 from hipwright.archive import Archive, RunDetail, show
 from hipwright.errors import BadInput
 from hipwright.evaluation.results import environment
 from hipwright.events import Listener, silent
 from hipwright.machine import Machine
-from hipwright.search import SearchResult
 
 
 def answer(
@@ -41,21 +41,6 @@ def archived(request: SearchRequest) -> Result | None:
             return result_of(archive, best, request.task.shown)
     except BadInput:  # there is no archive yet
         return None
-
-
-def result_of(archive: Archive, detail: RunDetail, path: str) -> Result:
-    """The result of an archived run, as its search gave it."""
-    summary = detail.summary
-    search = SearchResult(
-        run=summary.id,
-        reason=summary.reason or summary.status,
-        program=detail.program,
-        evaluation=detail.best,
-        number=summary.best_number,
-        evaluations=summary.evaluations,
-        confirmed=summary.confirmed,
-    )
-    return Result(path=path, task=archive.task(detail.run.task), search=search, detail=detail)
 
 
 def _answers(detail: RunDetail, request: SearchRequest) -> bool:
