@@ -33,6 +33,7 @@ ZYGOTE_MODULES = (
     "api.ship.package",
     "api.profile",
     "evaluation.modelnew_stages",
+    "api.live.contained",
 )
 # the modules that hipwright.machine preloads
 HOST = ("torch", "hipwright.task.host.warm")

@@ -1,6 +1,7 @@
 """hipwright: fast, verified HIP kernels for AMD GPUs from PyTorch code.
 
-`optimize` searches for a program, `evaluate` judges one (docs/api.md). Importing this package takes less than 0.2 s
+`optimize` puts a verified program in place of a module, `evaluate` judges a program, `load` reads what was saved, and
+`kernel` decorates a function (docs/library.md). Importing this package takes less than 0.2 s
 and imports neither torch nor an LLM library: each public name is imported when it is first used. Type checkers read
 `__init__.pyi`.
 """
@@ -13,14 +14,29 @@ from typing import Any
 __version__ = "0.2.0"
 
 _HOMES = {
+    "backend": "hipwright.api.dynamo.entry",
+    "compiled_graphs": "hipwright.api.dynamo.entry",
     "Evaluation": "hipwright.records",
     "Program": "hipwright.records",
     "Result": "hipwright.api.result",
     "Task": "hipwright.records",
     "evaluate": "hipwright.api.evaluate",
-    "optimize": "hipwright.api.optimize",
+    "kernel": "hipwright.api.library",
+    "load": "hipwright.api.library",
+    "optimize": "hipwright.api.library",
 }
-__all__ = ["Evaluation", "Program", "Result", "Task", "evaluate", "optimize"]
+__all__ = [
+    "Evaluation",
+    "Program",
+    "Result",
+    "Task",
+    "backend",
+    "compiled_graphs",
+    "evaluate",
+    "kernel",
+    "load",
+    "optimize",
+]
 
 
 def __getattr__(name: str) -> Any:

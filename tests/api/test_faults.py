@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hipwright.api.optimize import optimize
+from hipwright.api.library import optimize
 from hipwright.api.runs.faults import check_faults, keep_run_faults, list_faults, shown_by, write_faults
 from hipwright.api.task_engine import TaskEngine, task_engine
 from hipwright.archive import Archive, EngineFault, Reproducer, check, export, list_runs

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hipwright.api import targets as known_targets
-from hipwright.api.inputs import TaskSource, program_from, task_source
+from hipwright.api.inputs import TaskSource, is_live, no_inputs, program_from, task_source
 from hipwright.api.outcome import not_measured
 from hipwright.api.workbench import open_workbench
 from hipwright.errors import ProgramError
@@ -34,6 +34,8 @@ def evaluate(
     program: Program | str | Path,
     targets: Sequence[str] | None = None,
     *,
+    example_inputs: object = None,
+    example_kwargs: Mapping[str, Any] | None = None,
     seed: int | None = None,
     unsafe: bool = False,
     gpu_memory_gb: float = 0.0,
@@ -41,7 +43,8 @@ def evaluate(
 ) -> Evaluation:
     """Compiles, verifies and estimates (on a GPU: times) one program for one task.
 
-    task: a task file or its source text. program: a Program, a file or its text, in either candidate form. targets:
+    task: a task file or its source text; or a module or function with the arguments of one call, as `optimize` takes
+    them. program: a Program, a file or its text, in either candidate form. targets:
     gfx942, gfx950 and cpu, or the GPU of this machine, without it. seed: of the verification inputs; a secret one,
     drawn after the program was read, without it. gpu_memory_gb: device memory for all processes, 10^9 bytes; 0: all.
 
@@ -54,7 +57,14 @@ def evaluate(
     >>> hipwright.evaluate("examples/bias_gelu.py", program, targets=["cpu"]).fault
     'candidate'
     """
-    source, candidate = task_source(task), program_from(program)
+    candidate = program_from(program)
+    if is_live(task):
+        from hipwright.api.live.optimize import live_source
+
+        source = live_source(task, example_inputs, example_kwargs or {})
+    else:
+        no_inputs(example_inputs if example_kwargs is None else example_kwargs)
+        source = task_source(task)
     chosen = known_targets.choose(targets)
     return judge_program(
         source, candidate, chosen, seed=seed, unsafe=unsafe, gpu_memory_gb=gpu_memory_gb, listener=listener

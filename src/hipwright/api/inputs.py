@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hipwright.api.files import read_text
+from hipwright.errors import BadInput
 from hipwright.machine import existing_file
 from hipwright.records import Program
 
@@ -43,7 +44,7 @@ class TaskSource:
 def task_source(given: object) -> TaskSource:
     """A path, or the text of a task file, as a TaskSource. A string with a line break is text.
 
-    Raises BadInput for a file that does not exist; TypeError for a module in memory and anything else.
+    Raises BadInput for a file that does not exist; TypeError for anything else.
     """
     if isinstance(given, TaskSource):
         return given
@@ -53,19 +54,17 @@ def task_source(given: object) -> TaskSource:
         path = Path(given)
         existing_file(path, "task")
         return TaskSource(path.stem, path)
-    if _is_module(given):
-        raise TypeError(
-            "modules in memory cannot be optimised yet: pass the path or the source text of a task file that defines "
-            "Model, get_inputs() and get_init_inputs() (docs/tasks.md)"
-        )
     raise TypeError(f"a task is a path or source text, not {type(given).__name__}")
 
 
-def _is_module(given: object) -> bool:
-    """Whether this is a torch module, or a class of them; does not import torch."""
-    module = getattr(sys.modules.get("torch"), "nn", None)
-    kind = given if isinstance(given, type) else type(given)
-    return module is not None and issubclass(kind, module.Module)
+def is_live(given: object) -> bool:
+    """Whether this is a torch module, or a function. Raises BadInput for a class of modules. Imports no torch."""
+    base = getattr(getattr(sys.modules.get("torch"), "nn", None), "Module", None)
+    if isinstance(given, type):
+        if base is not None and issubclass(given, base):
+            raise BadInput(f"{given.__name__} is a class", hint="give a module: an instance, with its parameters")
+        return False
+    return callable(given)
 
 
 def program_from(given: Program | str | Path) -> Program:
@@ -89,4 +88,4 @@ def program_of(text: str, knobs: dict[str, int] | None = None) -> Program:
 def no_inputs(inputs: object) -> None:
     """Raises TypeError where inputs are given with a task file, which has its own."""
     if inputs is not None:
-        raise TypeError("a task file brings its own inputs (get_inputs); inputs belong to modules in memory")
+        raise TypeError("a task file brings its own inputs (get_inputs); example_inputs belong to modules in memory")

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from hipwright import config, search
 from hipwright.api import models, targets
-from hipwright.api.files import prepare_folder
-from hipwright.api.inputs import TaskSource, no_inputs, task_source
+from hipwright.api.inputs import TaskSource
 from hipwright.api.models import ModelOptions
 from hipwright.api.outcome import last_rejection
 from hipwright.api.result import Result
 from hipwright.api.runs.faults import keep_run_faults
 from hipwright.api.task_engine import TaskEngine, task_engine
-from hipwright.api.workbench import open_workbench
+from hipwright.api.workbench import open_on, open_workbench
 from hipwright.archive import Archive, show
 from hipwright.engine.tuned import Tuned, TuningCache
 from hipwright.errors import BadInput
 from hipwright.events import Listener, silent
-from hipwright.machine import Workbench
-from hipwright.records import Evaluation, Program, Run, Task
+from hipwright.machine import Machine, Workbench
+from hipwright.records import Evaluation, Program, Run, Task, content_key
 from hipwright.verify import Oracle
 
 BUDGET, POLICY, SEED = 40, "islands", 0
+TEXT_KEY = "task_text"
+"""The setting of a run by which it is found without opening its task: the key of the task's text."""
 
 
 @dataclass(frozen=True)
@@ -48,70 +48,9 @@ class SearchRequest:
     unsafe: bool = False
 
 
-def optimize(
-    module_or_path: object,
-    inputs: object = None,
-    *,
-    budget: int | None = None,
-    targets: Sequence[str] | None = None,
-    policy: str | None = None,
-    seed: int | None = None,
-    llm: str | Sequence[str] | None = None,
-    llm_share: float | None = None,
-    max_usd: float | None = None,
-    max_tokens: int | None = None,
-    prices: Sequence[str] = (),
-    without: Sequence[str] = (),
-    out: str | Path | None = None,
-    max_minutes: float | None = None,
-    workers: int = 1,
-    resume: str | None = None,
-    replay: str | None = None,
-    unsafe: bool = False,
-    listener: Listener = silent,
-) -> Result:
-    """Searches for a fast, verified HIP program for one task.
-
-    module_or_path: a task file in the KernelBench form (docs/tasks.md), or its source text. budget: evaluations at
-    most (40). targets: gfx942, gfx950 and cpu, or the GPU of this machine, without it. llm: models that write
-    programs beside the engine, as `--llm` takes them. out: a folder for program.py, model_new.py, result.json and
-    report.html. The other options are those of `hipwright optimize` (docs/cli.md).
-
-    Raises BadInput, TaskError and InfrastructureError (`hipwright.errors`); TypeError for a module in memory. A
-    search in which nothing passed returns a Result without a program.
-
-    >>> import hipwright
-    >>> result = hipwright.optimize("examples/rmsnorm_swiglu.py", budget=2, targets=["gfx942", "cpu"])
-    >>> result.passed, result.evaluations, round(result.evaluation.coverage, 2)
-    (True, 2, 1.0)
-    >>> "__global__" in result.program.text
-    True
-    """
-    no_inputs(inputs)
-    request = SearchRequest(
-        task=task_source(module_or_path),
-        targets=_targets(targets, resume or replay),
-        budget=budget,
-        policy=policy_name(policy),
-        seed=seed,
-        resume=resume,
-        replay=replay,
-        models=ModelOptions.of(llm, llm_share, max_usd, max_tokens, prices, without),
-        max_minutes=max_minutes,
-        workers=workers,
-        unsafe=unsafe,
-    )
-    if out is None:
-        return run_search(request, listener=listener)
-    prepare_folder(Path(out))
-    result = run_search(request, listener=listener)
-    result.write(Path(out), listener=listener)
-    return result
-
-
-def _targets(names: Sequence[str] | None, earlier: str | None) -> tuple[str, ...] | None:
-    """The chosen targets; None for those of the earlier run."""
-    return targets.choose(names) if names or not earlier else None
+def text_key(text: str) -> str:
+    """The key of a task's text."""
+    return content_key("task text", text)
 
 
 def policy_name(given: str | None) -> str | None:
@@ -123,15 +62,20 @@ def policy_name(given: str | None) -> str | None:
     return name
 
 
-def run_search(request: SearchRequest, *, listener: Listener = silent) -> Result:
+def run_search(request: SearchRequest, *, on: Machine | None = None, listener: Listener = silent) -> Result:
     """Runs, resumes or repeats a search. Every evaluation is in the archive as soon as it ends.
 
-    Events for the listener: first "planned" {task, budget, targets}, then those listed in docs/search.md.
+    on: the machine that judges, of the request's targets; without it one is started for this search alone. Events for
+    the listener: first "planned" {task, budget, targets}, then those listed in docs/search.md.
     """
     with Archive(config.home(), create=request.resume is None) as archive:
         plan = _plan(archive, request)
         listener("planned", {"task": request.task.shown, "budget": plan.budget, "targets": list(plan.targets)})
-        opening = open_workbench(request.task, plan.targets, seed=plan.seed, unsafe=request.unsafe, listener=listener)
+        how: dict[str, Any] = {"seed": plan.seed, "listener": listener}
+        if on is None:
+            opening = open_workbench(request.task, plan.targets, unsafe=request.unsafe, **how)
+        else:
+            opening = open_on(on, request.task, **how)
         with opening as bench:
             return _search(archive, bench, request, plan, listener)
 
@@ -244,6 +188,7 @@ def _new_run(archive: Archive, task: Task, request: SearchRequest, plan: _Plan, 
             raise BadInput(f"run {plan.like.id} was of another task, or another version of {task.name}")
     else:
         settings = models.run_settings(request.models, archive, task, plan.targets, tuned)
+        settings[TEXT_KEY] = text_key(task.source)
     return search.new_run(
         task, plan.targets, budget=plan.budget, policy_name=plan.policy, seed=plan.seed, settings=settings
     )

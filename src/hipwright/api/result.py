@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from hipwright.api.files import write_files
+from hipwright.api.files import prepare_folder, write_files
 from hipwright.api.models import command_options
 from hipwright.api.outcome import given_up, not_measured, result_object
 from hipwright.api.plain import finite
 from hipwright.archive import RunDetail
 from hipwright.errors import HipwrightError
 from hipwright.events import Listener, silent
-from hipwright.records import Evaluation, Program, Record, Task
+from hipwright.records import Evaluation, Program, Record, TargetResult, Task
 from hipwright.search import SearchResult
 from hipwright.search.fallback import SLOWER_WHY
 
@@ -55,6 +55,28 @@ class Result(Record, frozen=True, kw_only=True):
     def passed(self) -> bool:
         """Whether there is a verified program."""
         return self.program is not None
+
+    @property
+    def source(self) -> str:
+        """The text of program.py: the winner's, with its knobs' values and the guards that its verdicts name.
+
+        Of the unproven program where nothing was verified; "" without one.
+        """
+        chosen = self.program or self.unproven
+        return written(chosen, self.evaluation) if chosen is not None else ""
+
+    @property
+    def program_key(self) -> str:
+        """The program's name wherever it goes: the key of program.py; "" without one.
+
+        The archive's own key of the winner is that of its text before knobs and guards were written into it.
+        """
+        return Program(text=self.source).key if self.source else ""
+
+    @property
+    def program_targets(self) -> dict[str, TargetResult]:
+        """The evaluation's results by target; {} where nothing was evaluated."""
+        return self.evaluation.targets if self.evaluation else {}
 
     @property
     def run(self) -> str:
@@ -103,7 +125,7 @@ class Result(Record, frozen=True, kw_only=True):
             task=self.task.name,
             program=str(out / "program.py") if out is not None and (found.program or self.unproven) else None,
             unproven=self.unproven is not None,
-            program_key=found.best or None,
+            program_key=self.program_key or None,
             knobs=found.program.knobs if found.program else {},
             evaluations=found.evaluations,
             seconds=detail.costs.get("wall_seconds", 0.0),
@@ -140,21 +162,30 @@ class Result(Record, frozen=True, kw_only=True):
         )
         return render(data)
 
+    def save(self, folder: str | Path) -> Path:
+        """`write`, and the task's own file beside the four. Returns the folder."""
+        folder = Path(folder)
+        prepare_folder(folder)
+        self.write(folder)
+        write_files(folder, {"task.py": self.task.source})
+        return folder
+
+    def _repr_html_(self) -> str:
+        from hipwright.report.notebook import notebook_html
+
+        state = "verified" if self.passed else self.note
+        title = f"{self.task.name}: {state} (run {self.run}, {self.evaluations} evaluations)"
+        return notebook_html(title, self.program_targets, self.not_measured, self.source)
+
     def _program_files(self, listener: Listener) -> dict[str, str]:
         from hipwright.program import parse
-        from hipwright.program.knobs import text_with_knobs
         from hipwright.program.modelnew import export as modelnew
-        from hipwright.verify.admitted.stage import narrowed
 
-        chosen = self.program or self.unproven
-        if chosen is None:
+        if not (text := self.source):
             return {}
-        verdicts = [result.verdict for result in self.evaluation.targets.values()] if self.evaluation else []
-        text = narrowed(chosen.text, [verdict.checks for verdict in verdicts if verdict is not None])
-        program = msgspec.structs.replace(chosen, text=text)
-        files = {"program.py": text_with_knobs(program)}
+        files = {"program.py": text}
         try:
-            files["model_new.py"] = modelnew.export(program, parse(text), self.task.source)
+            files["model_new.py"] = modelnew.export(Program(text=text), parse(text), self.task.source)
         except HipwrightError as error:  # the program is valid without its KernelBench form
             listener("note", {"text": f"no model_new.py: {error.message}"})
         return files
@@ -177,3 +208,13 @@ class Result(Record, frozen=True, kw_only=True):
             ]
             arguments += command_options(run)
         return shlex.join(arguments + (["--out", str(out)] if out is not None else []))
+
+
+def written(program: Program, evaluation: Evaluation | None) -> str:
+    """A program's text with its knobs' values, and the guards that the verdicts of its evaluation name."""
+    from hipwright.program.knobs import text_with_knobs
+    from hipwright.verify.admitted.stage import narrowed
+
+    results = evaluation.targets.values() if evaluation is not None else ()
+    text = narrowed(program.text, [one.verdict.checks for one in results if one.verdict is not None])
+    return text_with_knobs(msgspec.structs.replace(program, text=text))

@@ -9,7 +9,7 @@ from pathlib import Path
 from hipwright.api.inputs import TaskSource, task_source
 from hipwright.errors import SandboxMissing
 from hipwright.events import Listener, silent
-from hipwright.machine import Workbench, machine
+from hipwright.machine import Machine, Workbench, machine
 
 
 @contextmanager
@@ -24,13 +24,24 @@ def open_workbench(
 ) -> Iterator[Workbench]:
     """A task on processes of its own, which end with the block; see `hipwright.machine`."""
     source = task_source(task)
-    with machine(targets, unsafe=unsafe, gpu_memory_gb=gpu_memory_gb) as made:
-        if source.path is not None:
-            opening = made.open(source.path, seed=seed, listener=listener)
-        else:
-            opening = made.open_text(source.name, source.text, seed=seed, listener=listener)
-        with opening as bench:
-            yield bench
+    with (
+        machine(targets, unsafe=unsafe, gpu_memory_gb=gpu_memory_gb) as made,
+        open_on(made, source, seed=seed, listener=listener) as bench,
+    ):
+        yield bench
+
+
+@contextmanager
+def open_on(
+    made: Machine, source: TaskSource, *, seed: int | None = None, listener: Listener = silent
+) -> Iterator[Workbench]:
+    """A task on a machine that runs already."""
+    if source.path is not None:
+        opening = made.open(source.path, seed=seed, listener=listener)
+    else:
+        opening = made.open_text(source.name, source.text, seed=seed, listener=listener)
+    with opening as bench:
+        yield bench
 
 
 def require_sandbox(unsafe: bool) -> None:

@@ -22,7 +22,7 @@ from hipwright.capture.assumptions import assumptions, slice_bounds, split_count
 from hipwright.capture.backward_operators import decompositions
 from hipwright.capture.causal_masks import masks_unread
 from hipwright.capture.fake_operators import lengths_as_tensors, register
-from hipwright.capture.fx_nodes import Builder, access_of, nest
+from hipwright.capture.fx_nodes import Builder, access_of, calls_of, nest
 from hipwright.capture.graph import Graph, Input, Mutation, Node
 from hipwright.capture.joint import trace
 from hipwright.capture.long_graphs import LONG, needs_no_decomposition
@@ -73,6 +73,31 @@ def capture(model: torch.nn.Module, args: Sequence[Any], *, long: int | None = N
         with contextlib.suppress(Exception):  # a module may ask whether it is exported, and do then what it cannot
             return trace(model, args, names, False).to_dict()
     raise refused
+
+
+def exported(model: torch.nn.Module, args: Sequence[torch.Tensor]) -> tuple[ExportedProgram, Graph]:
+    """`model(*args)` as torch.export's program and as the engine's graph of it, whose guards say where both hold.
+
+    args: tensors. Sizes are free where export allows. Raises TaskError where it cannot be captured, and where the
+    forward takes gradients itself.
+    """
+    register()
+    if _takes_gradients(model):
+        raise TaskError("cannot capture: the forward asks autograd for gradients", hint="give it as a task file")
+    names, problem = _parameter_names(model, len(args)), None
+    attempts: list[int | None] = [None, 1, 0]
+    for free in attempts:
+        limit = SECONDS if free is None else 0
+        try:
+            with masks_unread(), lengths_as_tensors(), within(limit):
+                program = _export(model, _unmarked(tuple(args)), free, LONG)
+            return program, _Exported(program, names, args, free != 0).graph()
+        except TraceTooLong:
+            continue
+        except Exception as error:  # as in `capture`
+            problem = error
+    assert problem is not None
+    raise _refused(problem, model)
 
 
 def _refused(problem: Exception, model: torch.nn.Module) -> TaskError:
@@ -183,7 +208,7 @@ class _Exported(Builder):
     """Turns one ExportedProgram into a Graph."""
 
     def __init__(self, exported: ExportedProgram, names: Sequence[str], args: Sequence[Any], dynamic: bool) -> None:
-        super().__init__(names, dynamic)
+        super().__init__(names, dynamic, calls_of(exported.graph))
         self.exported = exported
         self.args = args
 

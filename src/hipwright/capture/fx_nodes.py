@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -27,11 +27,15 @@ where the package opt_einsum is installed and no program can give.
 
 
 class Builder:
-    """Turns fx nodes into those of a Graph. symbols and guards grow as inputs are bound."""
+    """Turns fx nodes into those of a Graph. symbols and guards grow as inputs are bound.
 
-    def __init__(self, names: Sequence[str], dynamic: bool) -> None:
+    taken: names of nodes, which no symbol may have.
+    """
+
+    def __init__(self, names: Sequence[str], dynamic: bool, taken: Iterable[str] = ()) -> None:
         self.names = names
         self.dynamic = dynamic
+        self.taken = {*names, *taken}
         self.rename: dict[str, str] = {}
         self.symbols: list[Symbol] = []
         self.guards: list[str] = []
@@ -73,6 +77,8 @@ class Builder:
             text = str(size.node.expr)
             if text.isidentifier() and text not in self.rename:
                 name = f"{re.sub(r'[^0-9a-zA-Z]+', '_', access).strip('_')}_{i}"
+                while name in self.taken:
+                    name += "_"
                 self.rename[text] = name
                 self.symbols.append(Symbol(name=name, access=spelled, hint=int(leaf.shape[i])))
             else:
@@ -149,6 +155,11 @@ class Builder:
                 hint="draw from torch's default generator",
             )
         raise ValueError(f"an argument that cannot be written: {type(value).__name__}")
+
+
+def calls_of(graph: torch.fx.Graph) -> list[str]:
+    """The names of a graph's calls."""
+    return [node.name for node in graph.nodes if node.op == "call_function"]
 
 
 def named(dtype: torch.dtype) -> str:

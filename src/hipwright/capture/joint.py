@@ -19,7 +19,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 from torch.utils import _pytree as pytree
 
 from hipwright.capture.backward_operators import STATEFUL, decompositions
-from hipwright.capture.fx_nodes import Builder, access_of, nest
+from hipwright.capture.fx_nodes import Builder, access_of, calls_of, nest
 from hipwright.capture.graph import Graph, Input, Mutation
 from hipwright.errors import TaskError
 
@@ -71,7 +71,7 @@ class _Traced(Builder):
     """Turns one traced module into a Graph."""
 
     def __init__(self, module: torch.fx.GraphModule, names: Sequence[str], dynamic: bool) -> None:
-        super().__init__(names, dynamic)
+        super().__init__(names, dynamic, calls_of(module.graph))
         self.module = module
 
     def graph_of(

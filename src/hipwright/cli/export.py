@@ -12,12 +12,16 @@ from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
+    from hipwright.api.inputs import TaskSource
     from hipwright.api.ship.package import ShipFormat
 
 
 def export(
     what: Annotated[
-        str, typer.Argument(help="A run (its id, the start of it, or `latest`), or a task.", metavar="RUN|TASK")
+        str,
+        typer.Argument(
+            help="A run (its id, the start of it, or `latest`), a program's key, or a task.", metavar="RUN|KEY|TASK"
+        ),
     ],
     program: Annotated[Path | None, typer.Argument(help="A program for the task.", metavar="PROGRAM")] = None,
     canonical: Annotated[
@@ -37,28 +41,45 @@ def export(
     ] = None,
     json_mode: Json = False,
 ) -> int:
-    """Write a run as JSON lines, or a program as something that PyTorch code can import (docs/ship.md)."""
+    """Write a run as JSON lines, or its program as something that PyTorch code can import (docs/ship.md)."""
     if program is None and form is None:
         from hipwright.cli.runs import queries
 
         return queries.export(what, canonical=canonical, records=records, out=out, json_mode=json_mode)
-    if program is None or canonical or records:
-        raise BadInput("a program is exported as TASK PROGRAM --format F; --canonical and --records are for runs")
+    if canonical or records:
+        raise BadInput("--canonical and --records are for runs, without --format")
     from hipwright.api.ship.package import FORMATS
 
     if form not in FORMATS or out is None:
         raise BadInput(f"--format is one of {', '.join(FORMATS)}, and --out says where to")
-    return _ship(CommandOutput(json_mode=json_mode), Path(what), program, cast("ShipFormat", form), name, out)
+    output, chosen = CommandOutput(json_mode=json_mode), cast("ShipFormat", form)
+    if program is None:
+        return _ship_archived(output, what, chosen, name, out)
+    return _ship(output, Path(what), program, chosen, name, out)
+
+
+def _ship_archived(output: CommandOutput, what: str, form: ShipFormat, name: str | None, out: Path) -> int:
+    from hipwright.api.inputs import TaskSource
+    from hipwright.api.runs.results import named
+
+    found = named(what)
+    task = TaskSource(found.task.name, text=found.task.source)
+    return _written(output, task, found.source, form, name, out)
 
 
 def _ship(output: CommandOutput, task: Path, path: Path, form: ShipFormat, name: str | None, out: Path) -> int:
     from hipwright.api.files import read_text
     from hipwright.api.inputs import task_source
-    from hipwright.api.ship.package import ship_program
 
-    source = task_source(task)
-    files = ship_program(source, read_text(path, "program"), form, out, name=name)
-    output.say(f"wrote {len(files)} files to {out}")
+    return _written(output, task_source(task), read_text(path, "program"), form, name, out)
+
+
+def _written(output: CommandOutput, task: TaskSource, text: str, form: ShipFormat, name: str | None, out: Path) -> int:
+    from hipwright.api.ship.package import ship_program
+    from hipwright.records import Program
+
+    files, key = ship_program(task, text, form, out, name=name), Program(text=text).key
+    output.say(f"wrote {len(files)} files of program {key} to {out}")
     if output.json_mode:
-        output.result({"out": str(out), "format": form, "files": files})
+        output.result({"out": str(out), "format": form, "program_key": key, "files": files})
     return 0

@@ -116,7 +116,8 @@ def strict_rule(
     length = row_length(exact.values_shape)
     found = honest_rows(native, exact, nudged, redrawn, length)
     scale, spent = found.scale, found.spent
-    typical = np.median(spent[scale > 0] / scale[scale > 0]) if (scale > 0).any() else 0.0
+    with np.errstate(over="ignore"):  # the scale of a row may be the smallest number
+        typical = np.median(spent[scale > 0] / scale[scale > 0]) if (scale > 0).any() else 0.0
     few = 1.0 + 2.0 / length
     lowest = floor(native.dtype, reduction, near_constant=near_constant)
     least_relative = max(c * few * float(typical), lowest)

@@ -65,13 +65,16 @@ def show(run: RunName, json_mode: Json = False) -> int:
     """One run: its winner, how the search came to it, and what it cost."""
     from hipwright.api.outcome import not_measured
     from hipwright.api.runs.queries import run_detail
+    from hipwright.api.runs.results import key_of
 
     output = CommandOutput(json_mode=json_mode)
     detail, models, damaged = run_detail(run)
+    key = key_of(detail)
     say_damaged(output, damaged)
     notes = not_measured(detail.run.targets, detail.best)
     if json_mode:
-        output.result({**detail.to_dict(), "models": models, "not_measured": notes, "damaged": plain_rows(damaged)})
+        more = {"program_key": key or None, "models": models, "not_measured": notes, "damaged": plain_rows(damaged)}
+        output.result({**detail.to_dict(), **more})
         return 0
     from hipwright.cli.display.tables import models_line, plain_table, print_evaluation
 
@@ -80,6 +83,7 @@ def show(run: RunName, json_mode: Json = False) -> int:
     out.print()
     if detail.best is not None:
         print_evaluation(out, detail.summary.task, detail.best, notes)
+        out.print(f"program {key}: `hipwright export {detail.run.id} --format torch-op|modelnew --out DIR`")
         out.print()
     heads = ("#", "operator", "program", "status", "µs", "", "decision", "reason")
     out.print(plain_table(heads, [_trial_row(trial) for trial in detail.trials], right=("#", "µs")))

@@ -68,15 +68,18 @@ _LOADER = "from torch.utils.cpp_extension import load_inline\n"
 
 _BUILD = """_options = {{"no_implicit_headers": True}}  # no torch headers in the kernel source; old versions lack it
 _options = {{k: v for k, v in _options.items() if k in inspect.signature(load_inline).parameters}}
-_kernels = load_inline(
-    name={name!r},
-    cpp_sources=[TORCH_SOURCE],
-    cuda_sources=[HIP_SOURCE],
-    functions={functions!r},
-    extra_cflags=["-O2"],
-    extra_cuda_cflags={flags!r},
-    **_options,
-)
+try:
+    _kernels = load_inline(
+        name={name!r},
+        cpp_sources=[TORCH_SOURCE],
+        cuda_sources=[HIP_SOURCE],
+        functions={functions!r},
+        extra_cflags=["-O2"],
+        extra_cuda_cflags={flags!r},
+        **_options,
+    )
+except OSError:  # load_inline finds neither toolkit
+    raise ImportError("its kernels are built on import, which takes nvcc or hipcc, and neither is here") from None
 """
 
 _HELPERS = '''

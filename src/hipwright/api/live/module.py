@@ -1,0 +1,158 @@
+"""A module in whose place a verified program runs, where a call is one that it was verified for."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch.utils import _pytree as pytree
+
+from hipwright.api.live.exported import InputName, LiveTask
+from hipwright.api.live.guards import SourceGuards, refusal
+from hipwright.errors import GuardFailed, HipwrightError
+
+
+class FallbackWarning(UserWarning):
+    """A call was the original's and not the program's; the message says why. Given once for each module."""
+
+
+class ProgramCall(Protocol):
+    """A verified program that can be called. device: the type of its tensors' device, "cpu" or "cuda"."""
+
+    device: str
+
+    def __call__(
+        self, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]
+    ) -> tuple[Sequence[torch.Tensor], dict[str, torch.Tensor]]:
+        """(outputs, new values of buffers). Raises GuardFailed for shapes that the program declines."""
+
+
+class OptimizedModule(torch.nn.Module):  # type: ignore[misc]
+    """A drop-in for a module or function: its parameters, buffers and parts are the original's own.
+
+    A call runs the program where its arguments, modes and sizes are what the program was verified for, no gradient is
+    asked for, and the tensors are where the program runs. Any other call is the original's: the first says so by a
+    FallbackWarning, and `fallbacks` counts them by reason.
+    """
+
+    def __init__(self, original: Any, live: LiveTask, program: ProgramCall | None, why: str = "") -> None:
+        super().__init__()
+        own = self.__dict__
+        own["original"], own["_live"], own["_program"], own["_why"] = original, live, program, why
+        own["_guards"] = SourceGuards(original)
+        own["_default_dtype"] = torch.get_default_dtype()
+        own["fallbacks"] = Counter[str]()
+        own["program_calls"] = 0
+        if isinstance(original, torch.nn.Module):
+            own |= {name: vars(original)[name] for name in ("_parameters", "_buffers", "_modules")}
+            own["_non_persistent_buffers_set"] = original._non_persistent_buffers_set
+            own["training"] = original.training
+            functools.update_wrapper(self, original.forward, assigned=("__doc__",), updated=())
+        else:
+            functools.update_wrapper(self, original, updated=())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["original"], name)
+
+    def train(self, mode: bool = True) -> OptimizedModule:
+        """Sets the mode of the original, whose parts these are."""
+        if isinstance(self.original, torch.nn.Module):
+            self.original.train(mode)
+        self.training = mode
+        return self
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The program's outputs, or the original's."""
+        if torch.compiler.is_compiling():
+            return self.original(*args, **kwargs)
+        leaves, structure = pytree.tree_flatten((args, kwargs))
+        why = self.refusal(structure, leaves)
+        if not why:
+            try:
+                return self._run(leaves)
+            except GuardFailed as error:
+                why = f"the program declines these sizes: {error.message}"
+            except HipwrightError as error:
+                why = f"the program failed: {error.message}"
+                self.__dict__["_program"], self.__dict__["_why"] = None, why
+        self._fall_back(why)
+        return self.original(*args, **kwargs)
+
+    def refusal(self, structure: Any, leaves: list[Any]) -> str:
+        """Why a call is the original's, as far as it is known before the program looks at sizes; "" where it is not."""
+        program = self.__dict__["_program"]
+        if program is None:
+            return str(self.__dict__["_why"])
+        why = _surroundings(self.__dict__["_default_dtype"]) or refusal(self._live, structure, leaves, program.device)
+        why = why or self._guards.changed() or self._state_refusal()
+        if why or not torch.is_grad_enabled():
+            return why
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        wanted = any(tensor.requires_grad for tensor in (*tensors, *self._state().values()))
+        hint = 'call it under torch.no_grad(), or train with torch.compile(module, backend="hipwright")'
+        return f"gradients are wanted: {hint}" if wanted else ""
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        """The live state by the task's names."""
+        live = self._live
+        return {name: tensor_at(self.original, path, live.constants) for path, name in live.task.state.items()}
+
+    def _state_refusal(self) -> str:
+        program, state = self.__dict__["_program"], self._state()
+        for path, (shape, dtype) in self._live.state_types.items():
+            tensor = state[self._live.task.state[path]]
+            if tuple(tensor.shape) != shape or tensor.dtype != dtype or tensor.device.type != program.device:
+                return f"{path} is {tensor.dtype} {tuple(tensor.shape)} on {tensor.device}"
+        return ""
+
+    def _run(self, leaves: Sequence[Any]) -> Any:
+        live, program = self._live, self.__dict__["_program"]
+        pairs = zip(live.leaves, leaves, strict=True)
+        given = {known.name: leaf for known, leaf in pairs if isinstance(known, InputName)}
+        state = self._state()
+        with torch.no_grad():
+            outputs, buffers = program([given[name] for name in live.task.inputs], state)
+            for path in live.task.writes:
+                name = live.task.state[path]
+                state[name].copy_(buffers[name])
+        found = [outputs[one] if isinstance(one, int) else given.get(str(one)) for one in live.task.outputs]
+        self.__dict__["program_calls"] += 1
+        return pytree.tree_unflatten(found, live.result)
+
+    def _fall_back(self, why: str) -> None:
+        if not self.fallbacks:
+            name = getattr(self.original, "__name__", type(self.original).__name__)
+            warnings.warn(f"{name} runs as it was: {why}", FallbackWarning, stacklevel=5)
+        self.fallbacks[why] += 1
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OptimizedModule:
+        own = self.__dict__
+        return OptimizedModule(copy.deepcopy(own["original"], memo), own["_live"], own["_program"], own["_why"])
+
+    def __repr__(self) -> str:
+        return f"OptimizedModule({self.original!r})"
+
+
+def _surroundings(default_dtype: torch.dtype) -> str:
+    """Modes of torch under which a call does something else than its operators say; "" where there are none."""
+    if any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):
+        return "autocast is on"
+    if torch._C._functorch.maybe_current_level() is not None:
+        return "a transform of torch.func is on"
+    if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+        return "a mode of torch is on"
+    return "" if torch.get_default_dtype() == default_dtype else "the default dtype has changed"
+
+
+def tensor_at(original: Any, path: str, constants: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """The tensor of that path: the module's, as it is now, or a constant of the trace."""
+    try:
+        found = functools.reduce(getattr, path.split("."), original)
+    except AttributeError:
+        return constants[path]
+    return found if isinstance(found, torch.Tensor) else constants[path]

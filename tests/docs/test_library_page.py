@@ -1,0 +1,71 @@
+"""The examples of the page on the library, of the README, and of the notebook give what they show."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests import warm
+
+REPO = Path(__file__).parents[2]
+BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+NOTEBOOKS = sorted((REPO / "examples").rglob("*.ipynb"))
+
+
+@pytest.fixture(autouse=True)
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("HIPWRIGHT_HOME", str(tmp_path / "archive"))
+    monkeypatch.chdir(tmp_path)
+    with warm.zygotes():
+        yield
+
+
+def blocks(page: str, heading: str = "") -> list[str]:
+    text = (REPO / page).read_text(encoding="utf-8")
+    return BLOCK.findall(text[text.index(heading) :])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["docs/library.md", "docs/torch-compile.md"])
+def test_examples_of_the_page(page: str) -> None:
+    torch._dynamo.reset()
+    shown = [block for block in blocks(page) if block.startswith(">>>")]
+    assert shown
+    scope: dict[str, Any] = {}
+    for block in shown:
+        test = doctest.DocTestParser().get_doctest(block, scope, page, None, 0)
+        runner = doctest.DocTestRunner()
+        runner.run(test, clear_globs=False)
+        assert not runner.failures
+        scope = test.globs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page, heading", [("README.md", "## From Python"), ("docs/library.md", "# A module in memory")]
+)
+def test_first_lines(page: str, heading: str) -> None:
+    scope: dict[str, Any] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        exec(blocks(page, heading)[0], scope)
+    assert scope["result"].passed and scope["y"].shape == (16, 128)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
+def test_notebooks_run_from_top_to_bottom(path: Path) -> None:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert code
+    for number, text in enumerate(code):
+        exec(compile(text, f"{path.name}, cell {number}", "exec"), scope)
