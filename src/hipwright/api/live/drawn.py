@@ -58,13 +58,17 @@ def _values(tensor: torch.Tensor, fixed: bool) -> str:
     return text if tensor.dtype == torch.float32 else f"({text}).to({tensor.dtype})"
 
 
-def parameter(tensor: torch.Tensor) -> str:
-    """As `drawn`, for a parameter: of the scale that its shape calls for, whatever it was trained to."""
+def parameter(tensor: torch.Tensor, least: float = 0.25) -> str:
+    """As `drawn`, for a parameter: of the scale that its shape calls for, whatever it was trained to.
+
+    least: a vector stays positive, as a norm's weight is, where no element is smaller.
+    """
+    tensor = tensor.detach()
     if not tensor.is_floating_point() or not tensor.numel() or tensor.ndim == 0:
         return drawn(tensor, fixed=tensor.ndim > 0)
     if tensor.ndim > 1:
         text = f"torch.randn({_shape(tensor)}) * {_short(tensor[0].numel() ** -0.5)}"
-    elif _positive(tensor):
+    elif float(tensor.min()) >= least and float(tensor.max()) > 0.0:
         text = f"torch.rand({_shape(tensor)}) + 0.5"
     else:
         text = f"torch.randn({_shape(tensor)}) * 0.25"
@@ -121,10 +125,6 @@ def _scale(value: float) -> str:
 
 def _short(value: float) -> str:
     return f"{value:.3g}"
-
-
-def _positive(tensor: torch.Tensor) -> bool:
-    return float(tensor.detach().min()) >= 0.0 and float(tensor.detach().max()) > 0.0
 
 
 def _shape(tensor: torch.Tensor) -> str:

@@ -186,7 +186,11 @@ def _declaration(name: str, role: Placeholder, learnt: bool) -> str:
     if role.kind == "parameter" and floating:
         return f"self.{name} = torch.nn.Parameter({parameter(value)})"
     counts = not floating and value.ndim == 0 and value.dtype != torch.bool
-    text = parameter(value) if learnt and floating else drawn(value.new_zeros(()) if counts else value, fixed=True)
+    text = (
+        parameter(value, least=0.0)
+        if learnt and floating
+        else drawn(value.new_zeros(()) if counts else value, fixed=True)
+    )
     return f'self.register_buffer("{name}", {text})'
 
 
