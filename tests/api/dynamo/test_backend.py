@@ -204,6 +204,26 @@ def test_a_size_that_no_input_has_is_fixed() -> None:
     assert [one.argument for one in made.results] == [None, 1, None, 0]
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+def test_sizes_that_are_multiples_stay_free() -> None:
+    layer = torch.nn.Linear(8, 8)
+
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        y = layer(x).view(x.shape[0] * 2, 4).tanh()
+        return (y * y).reshape(x.shape[0], 8)
+
+    before = len(hipwright.compiled_graphs())
+    fast = torch.compile(halves, backend=hipwright.backend, options={"target": "cpu"}, dynamic=True)
+    for rows in (5, 7, 9):
+        given = [torch.ones(rows, 8, requires_grad=True) for _ in range(2)]
+        for way, x in zip((fast, halves), given, strict=True):
+            way(x).sum().backward()
+        assert close(given[0].grad, given[1].grad)
+    made = new_graphs(before)
+    assert [graph.program_calls for graph in made] == [3, 3] and not any(graph.fallbacks for graph in made), made
+
+
 ALL = pytest.mark.exhaustive
 MODELS = [
     pytest.param("vit", False),

@@ -64,6 +64,12 @@ def test_scales_are_kept_roughly_and_texts_do_not_depend_on_training() -> None:
     assert value(parameter(torch.ones(9))).min() >= 0.5, "a norm's weight stays positive"
 
 
+def test_constants_and_few_numbers_are_drawn() -> None:
+    """Else a verdict would hold for these values alone: tangents of a sum are all 1."""
+    for tensor in (torch.ones(40), torch.zeros(40), torch.full((40,), -3.0), torch.tensor([0.0, 1.0]).repeat(30)):
+        assert len(torch.unique(value(drawn(tensor)))) > 30
+
+
 def test_a_long_table_is_drawn_anew() -> None:
     text = drawn(torch.randn(1 << 19), fixed=True)
     assert len(text) < 100

@@ -119,24 +119,29 @@ def _conditions(nodes: Sequence[Node], roles: Mapping[str, Placeholder]) -> list
             text, known = f"{node.name}.shape[{dim}]", _known(size)
             if isinstance(known, int):
                 found.append(f"{text} == {known}")
-            elif first.setdefault(known, text) != text:
+                continue
+            if first.setdefault(known, text) != text:
                 found.append(f"{text} == {first[known]}")
     return found
 
 
 def _size(node: Node, value: Any, nodes: Sequence[Node], roles: Mapping[str, Placeholder]) -> Placeholder:
-    """A size of one of the inputs; a number where no input has it."""
+    """A size of one of the inputs, or a multiple of one; a number where no input has it."""
     expression = _expression(node.meta.get("val"))
-    if expression is not None:
-        for other in nodes:
-            role = roles.get(other.name)
-            if role is not None and role.kind == "input" and isinstance(other.meta.get("val"), torch.Tensor):
-                for dim, size in enumerate(other.meta["val"].shape):
-                    if _expression(size) == expression:
-                        return Placeholder("size", of=other.name, dim=dim)
+    inputs = [n for n in nodes if n.name in roles and roles[n.name].kind == "input"]
+    sizes = [(n.name, dim, _expression(size)) for n in inputs for dim, size in enumerate(n.meta["val"].shape)]
+    for name, dim, size in sorted(sizes, key=lambda one: not getattr(one[2], "is_Symbol", False)):  # free ones first
+        if expression is not None and (times := _times(expression, size)):
+            return Placeholder("size", of=name, dim=dim, times=times)
     if not isinstance(value, (bool, int, float)):
         raise TaskError(f"an argument of the graph is a {type(value).__name__}")
     return Placeholder("number", number=value)
+
+
+def _times(expression: Any, size: Any) -> int:
+    """How many times a size an expression is; 0 where it is no multiple of it."""
+    ratio = expression / size if size is not None else None
+    return int(ratio) if ratio is not None and ratio.is_Integer and ratio > 0 else 0
 
 
 def _result(one: Any, outputs: Mapping[Node, Any], places: Mapping[str, int], count: int) -> GraphResult:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from hipwright.errors import BadInput, TaskError
 from hipwright.machine import Machine, machine
 
 IDLE_S = 30.0
@@ -34,6 +35,8 @@ class KeptMachine:
                 self._found = targets, unsafe, self._stack.enter_context(machine(targets, unsafe=unsafe))
             try:
                 yield self._found[2]
+            except (TaskError, BadInput):  # the graph's fault: the processes are sound
+                raise
             except BaseException:
                 self.close()
                 raise

@@ -2,7 +2,7 @@
 
 A text must not depend on a model's training, so that the archive knows its task again: what is drawn keeps a tensor's
 shape, dtype, order of strides, sign and rough scale. Tables keep their values: booleans, sorted integers, and floats
-that hold infinities or few distinct numbers, as masks do.
+that hold infinities, as masks do.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ TABLE = '''def table(text, dtype, shape):
 
 _MOST_TEXT = 1 << 18
 """Characters of a table in a text."""
-_FEW = 16
-"""Distinct floats of a table."""
 _LONGEST_ORDERED = 1 << 16
 
 
@@ -60,13 +58,17 @@ def _values(tensor: torch.Tensor, fixed: bool) -> str:
     return text if tensor.dtype == torch.float32 else f"({text}).to({tensor.dtype})"
 
 
-def parameter(tensor: torch.Tensor) -> str:
-    """As `drawn`, for a parameter: of the scale that its shape calls for, whatever it was trained to."""
+def parameter(tensor: torch.Tensor, least: float = 0.25) -> str:
+    """As `drawn`, for a parameter: of the scale that its shape calls for, whatever it was trained to.
+
+    least: a vector stays positive, as a norm's weight is, where no element is smaller.
+    """
+    tensor = tensor.detach()
     if not tensor.is_floating_point() or not tensor.numel() or tensor.ndim == 0:
         return drawn(tensor, fixed=tensor.ndim > 0)
     if tensor.ndim > 1:
         text = f"torch.randn({_shape(tensor)}) * {_short(tensor[0].numel() ** -0.5)}"
-    elif _positive(tensor):
+    elif float(tensor.min()) >= least and float(tensor.max()) > 0.0:
         text = f"torch.rand({_shape(tensor)}) + 0.5"
     else:
         text = f"torch.randn({_shape(tensor)}) * 0.25"
@@ -76,12 +78,8 @@ def parameter(tensor: torch.Tensor) -> str:
 def _is_table(tensor: torch.Tensor) -> bool:
     if tensor.ndim == 0 or tensor.is_complex() or tensor.dtype == torch.bool:
         return True
-    if tensor.is_floating_point():
-        wide = tensor.float()
-        if not bool(torch.isfinite(wide).all()):
-            return True
-        sample = wide.reshape(-1)[: 1 << 16]
-        return sample.numel() > 2 * _FEW and len(torch.unique(sample)) <= _FEW
+    if tensor.is_floating_point():  # one of few finite numbers is drawn: a verdict would hold for these alone
+        return not bool(torch.isfinite(tensor.float()).all())
     return tensor.numel() <= _LONGEST_ORDERED and bool((tensor.diff(dim=-1) >= 0).all())
 
 
@@ -115,7 +113,7 @@ def _rounded(value: int) -> int:
 def _floats(tensor: torch.Tensor) -> str:
     wide = tensor.double()
     low, high = float(wide.min()), float(wide.max())
-    if low >= 0.0:
+    if low >= 0.0 and high > low:
         return f"torch.rand({_shape(tensor)})" + (f" * {_scale(high)}" if high > 1.0 else "")
     scale = float(wide.abs().mean()) * 1.25
     return f"torch.randn({_shape(tensor)})" + ("" if 0.2 < scale < 5.0 else f" * {_scale(scale)}")
@@ -127,10 +125,6 @@ def _scale(value: float) -> str:
 
 def _short(value: float) -> str:
     return f"{value:.3g}"
-
-
-def _positive(tensor: torch.Tensor) -> bool:
-    return float(tensor.detach().min()) >= 0.0 and float(tensor.detach().max()) > 0.0
 
 
 def _shape(tensor: torch.Tensor) -> str:

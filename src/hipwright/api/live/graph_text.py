@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import operator
 import re
 import types
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ _PLACE = ("device", "pin_memory")
 def statements(graph: Graph, roles: Mapping[str, str], outputs: Sequence[Node]) -> tuple[list[str], list[str]]:
     """(statements that compute the outputs, then the names of the outputs; import lines).
 
-    roles: of each placeholder by its name the task's input, `self.NAME`, `INPUT.shape[DIM]` or a number. Devices
+    roles: of each placeholder by its name the task's input, `self.NAME`, `INPUT.shape[DIM]*TIMES` or a number. Devices
     are left out: a task's tensors are where its inputs are. Raises TaskError for a call that a file cannot make.
     """
     copied, made, inputs = Graph(), dict[Node, Any](), dict[str, Node]()
@@ -69,8 +70,10 @@ def _held(graph: Graph, role: str, inputs: Mapping[str, Node]) -> Node | float:
         return number
     if role.startswith("self."):
         return graph.get_attr(role.removeprefix("self."))
-    owner, _, dim = role.removesuffix("]").partition(".shape[")
-    return graph.call_function(torch.ops.aten.sym_size.int, (inputs[owner], int(dim)))
+    size, _, times = role.partition("*")
+    owner, _, dim = size.removesuffix("]").partition(".shape[")
+    found = graph.call_function(torch.ops.aten.sym_size.int, (inputs[owner], int(dim)))
+    return graph.call_function(operator.mul, (found, int(times))) if times != "1" else found
 
 
 def _is_check(node: Node) -> bool:

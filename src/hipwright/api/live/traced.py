@@ -25,8 +25,8 @@ class Placeholder:
     """What a placeholder of a graph is.
 
     input: a tensor among the arguments; parameter, buffer, constant: state, at `path` of the live module; size: the
-    dimension `dim` of the input `of`; number: the `number` that it is at every call. value: a tensor like those that
-    the program is given.
+    dimension `dim` of the input `of`, `times` so large; number: the `number` that it is at every call. value: a tensor
+    like those that the program is given.
     """
 
     kind: Kind
@@ -35,6 +35,7 @@ class Placeholder:
     path: str = ""
     of: str = ""
     dim: int = 0
+    times: int = 1
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def _expression(name: str, role: Placeholder, state: Mapping[str, str]) -> str:
         return name
     if role.kind == "number":
         return repr(role.number)
-    return f"{role.of}.shape[{role.dim}]" if role.kind == "size" else f"self.{state[role.path]}"
+    return f"{role.of}.shape[{role.dim}]*{role.times}" if role.kind == "size" else f"self.{state[role.path]}"
 
 
 def _outputs(results: Sequence[Any]) -> tuple[list[int | str | None], list[Node]]:
@@ -185,7 +186,11 @@ def _declaration(name: str, role: Placeholder, learnt: bool) -> str:
     if role.kind == "parameter" and floating:
         return f"self.{name} = torch.nn.Parameter({parameter(value)})"
     counts = not floating and value.ndim == 0 and value.dtype != torch.bool
-    text = parameter(value) if learnt and floating else drawn(value.new_zeros(()) if counts else value, fixed=True)
+    text = (
+        parameter(value, least=0.0)
+        if learnt and floating
+        else drawn(value.new_zeros(()) if counts else value, fixed=True)
+    )
     return f'self.register_buffer("{name}", {text})'
 
 
