@@ -12,7 +12,6 @@ from hipwright.program import parse
 from hipwright.program.modelnew.export import export
 from tests.engine.harness import captured, compare, reference, run
 
-
 TASK = """
 import torch
 

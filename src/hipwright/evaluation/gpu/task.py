@@ -41,6 +41,7 @@ class GpuTask(ProgramTiming):
         super().__init__(gpu, handle)
         self._starting: list[threading.Thread] = []
         self._made_for: Oracle | None = None
+        self._making: threading.Thread | None = None
         self._room = TaskRoom(gpu, handle, self._close_processes)
 
     def __enter__(self) -> GpuTask:
@@ -119,14 +120,14 @@ class GpuTask(ProgramTiming):
                     oracle.prepare()
                     self._expect_own(oracle)
 
-        thread = threading.Thread(target=make, name="GPU cases", daemon=True)
-        self._starting.append(thread)
-        thread.start()
+        self._making = threading.Thread(target=make, name="GPU cases", daemon=True)
+        self._starting.append(self._making)
+        self._making.start()
 
     def _expect_own(self, oracle: Oracle) -> None:
         """The expectations at the task's own shapes that the device alone holds, of the families that are judged."""
-        if self.large or oracle.policy is None:
-            return
+        if self.large or oracle.policy is None or not self._judges_apart:
+            return  # a process that compiles a baseline would hold up the timings that wait for this
         reference = self.judging
         for name in (w.name for w in self.handle.task.workloads if w.name in oracle.skipped):
             seed = oracle.seed_of("device", name)
@@ -164,6 +165,8 @@ class GpuTask(ProgramTiming):
         gate: Gate,
         worker: CandidateWorker | None,
     ) -> Verdict:
+        if self._making is not None:  # it may give way to a timing while it holds the process that this would wait for
+            self._making.join()
         if oracle.status() is None:
             oracle.prepare(every=gate == "full")  # the expectations are computed before the GPU is used
         reference = self.judging if gate == "full" else None
