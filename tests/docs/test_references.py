@@ -19,6 +19,7 @@ DATA = (
     "src/hipwright/audit/corpus/",
     "benchmarks/arithmetic/",
     "benchmarks/kernels/",
+    "benchmarks/operators/",
     "benchmarks/real/",
     "tests/bad_input/",
 )  # no modules
