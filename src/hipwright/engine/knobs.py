@@ -37,6 +37,10 @@ KNOBS: dict[str, tuple[int, tuple[int, ...], str]] = {
 }
 
 
+CDNA4 = "cdna4"
+"""The choice, true or false, whether products have the options that gfx950 alone has an instruction for: 32 of k at
+once, and loads from global memory to LDS. True for runs whose GPUs are all gfx950; its programs run everywhere.
+"""
 GIVEN_UP = "given_up"
 """The choice that is in no space: the nodes that stay library calls because a program of theirs was refused.
 
@@ -44,8 +48,8 @@ Its value is their names joined by commas, or one of the next two.
 """
 EVERY_OPERATOR = "every operator"
 PLAIN_PLAN = "a plan of library calls"
+"""A plan that is written without the lowering (plan/library.py)."""
 SPLIT = "split"
 """The choice, true or false, whether float32 products and convolutions are written in half parts by default. Its rule
 is measured on NVIDIA GPUs alone, and a processor computes such a program slowly, so runs for them alone say true.
 """
-"""A plan that is written without the lowering (plan/library.py)."""

@@ -14,6 +14,7 @@ from math import ceil
 
 from hipwright.engine.ir.index import ONE
 from hipwright.engine.ir.index_text import to_python
+from hipwright.engine.knobs import CDNA4
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import factor
@@ -179,11 +180,13 @@ class TileKnobs:
 
     columns: str
     stages: str
+    direct: str = ""
 
     @property
     def tile(self) -> str:
         """The type of the tile, as C text."""
-        return f"SplitTile<{self.columns}, {self.stages}>"
+        more = f", {self.direct}" if self.direct else ""
+        return f"SplitTile<{self.columns}, {self.stages}{more}>"
 
     @property
     def lds(self) -> str:
@@ -194,4 +197,8 @@ class TileKnobs:
 def tile_knobs(body: CallBody, shape: ProductShape) -> TileKnobs:
     """The knobs with their defaults for a shape."""
     columns = body.knob("SPLIT_N", columns_for(shape), COLUMNS, "columns of a block's tile")
-    return TileKnobs(columns, body.knob(STAGES, 2, (2, 3, 4), "stages in LDS"))
+    stages = body.knob(STAGES, 2, (2, 3, 4), "stages in LDS")
+    direct = ""
+    if body.call.choices.get(CDNA4):
+        direct = body.knob("SPLIT_DIRECT", 0, (0, 1), "loads from global memory to LDS without registers, on gfx950")
+    return TileKnobs(columns, stages, direct)
