@@ -10,14 +10,19 @@ from typing import Any
 
 import torch
 
+from hipwright import config
 from hipwright.device.cpu.launcher import LDS_LIMIT, CpuLauncher
+from hipwright.device.sim.launcher import SimLauncher
 from hipwright.engine import author
 from hipwright.program import parse
 from hipwright.program.lower.closures import lower
 from hipwright.task.host.state import build as state_table
+from hipwright.toolchain.amd import offline
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
 from hipwright.toolchain.cpu.sides import Side
+from hipwright.toolchain.sim import build as sim
+from hipwright.toolchain.sim import runtime
 from tests.engine.capturing import captured
 
 CACHE = BuildCache(Path(tempfile.gettempdir()) / "hipwright-engine-tests")
@@ -45,19 +50,35 @@ def run(
     side: Side = "",
     draws: bool = False,
     lds_limit: int = LDS_LIMIT,
+    simulated: str = "",
 ) -> tuple[Any, dict[str, Any]]:
-    """(outputs, buffers after) of a program on the cpu target. draws: it may call random operators; lds_limit: bytes
-    that a block may have.
+    """(outputs, buffers after) of a program on the cpu target, or where its machine code is executed for an AMD
+    architecture (`simulated`). draws: it may call random operators; lds_limit: bytes that a block may have.
     """
     parsed = parse(program.text)
+    if simulated:
+        machine = _simulated(parsed, program, simulated)
+        return _forward(lower(parsed, program.knobs, state_table(model), machine, draws), inputs)
     how = {"wave": wave, "checked": checked, "side": side}
     build = cpu.build(parsed.hip, parsed.defines(program.knobs), **how, cache=CACHE, unsafe=True)
     assert build.ok, build.log[:3000] + program.text
     launcher = CpuLauncher(str(CACHE.path(build.blob)), parsed.signatures, wave=wave, lds_limit=lds_limit)
-    plan = lower(parsed, program.knobs, state_table(model), launcher, draws)
+    return _forward(lower(parsed, program.knobs, state_table(model), launcher, draws), inputs)
+
+
+def _forward(plan: Any, inputs: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
     with torch.no_grad():
         outputs = plan.forward(*inputs)
     return outputs, plan.tensors
+
+
+def _simulated(parsed: Any, program: Any, target: str) -> SimLauncher:
+    """A launcher of a program's machine code."""
+    made = offline.build(parsed.hip, target, parsed.defines(program.knobs), cache=CACHE, unsafe=True)
+    assert made.ok, made.log[:3000] + program.text
+    built = sim.from_assembly(CACHE.get(made.isa_blob).decode(), f"{target}@sim", made, CACHE)
+    executor = runtime.library(BuildCache(config.cache_dir()), unsafe=True)
+    return SimLauncher(str(executor), str(CACHE.path(built.blob)), parsed.signatures)
 
 
 def reference(model: torch.nn.Module, inputs: Sequence[Any]) -> tuple[Any, Any, dict[str, Any]]:

@@ -184,21 +184,6 @@ def test_a_verification_does_not_wait_until_a_baseline_is_compiled(
         assert verdict.passed and "given" in verdict.workloads and "given/given" in verdict.checks["large"]
 
 
-def test_cases_are_made_while_a_program_is_built(bench: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, build, waited = threading.Event(), Processor.build, []
-    oracle = Oracle(bench.handle, seed=11, listener=lambda kind, data: made.set(), full_elements=1)
-
-    def slow(self: Processor, hip: str, defines: dict[str, int]) -> Build:
-        waited.append(made.wait(60))
-        return build(self, hip, defines)
-
-    monkeypatch.setattr(Processor, "build", slow)
-    found = bench.evaluate(program("row_sum_wave"), oracle, timed=False)
-    assert found.passed and waited == [True]
-    verdict = found.targets["cuda"].verdict
-    assert verdict is not None and set(verdict.checks["large"]) == {"given/given", "given/normal"}
-
-
 def test_score_mode_agrees_and_keeps_the_order(bench: Evaluator) -> None:
     names = [("row_sum_tree", "honest"), ("tail_write", "broken"), ("row_sum_wave", "honest"), ("lds_index", "broken")]
     with BatchScorer(bench, workers=2) as scorer:

@@ -14,17 +14,18 @@ from hipwright.capture.graph import Graph
 from hipwright.capture.random_operators import draws_numbers
 from hipwright.engine import explain, write
 from hipwright.engine.authoring import Authored, any_length, author, loop_steps
-from hipwright.engine.knobs import DEFAULT, GIVEN_UP, PLAIN_PLAN, SPLIT
+from hipwright.engine.knobs import CDNA4, DEFAULT, GIVEN_UP, PLAIN_PLAN, SPLIT
 from hipwright.engine.partly import author_partly
 from hipwright.engine.rewrite.loops.repetition import LEAST_STEPS
 from hipwright.engine.templates.gemm.split_precision import STAGES, STAGES_LDS
 from hipwright.engine.tuned import Tuned, TuningCache, estimated_on, tuned_of
 from hipwright.errors import TaskError
+from hipwright.evaluation import Evaluator
 from hipwright.machine import Workbench
 from hipwright.records import Evaluation, Program
 from hipwright.search import EngineSource
 from hipwright.search.fallback import Fallback
-from hipwright.targets import NVIDIA, TARGETS
+from hipwright.targets import CPU, NVIDIA, TARGETS
 from hipwright.task.handle import TaskHandle
 from hipwright.task.sizes import SharedSize
 
@@ -99,16 +100,27 @@ def task_engine(bench: Workbench) -> TaskEngine:
 
 
 def _measured_choices(bench: Workbench) -> dict[str, Any]:
-    """Choices of programs for GPUs on which they are measured: split products, and their stages in LDS.
+    """Choices of programs for GPUs on which they are measured: split products, and their stages in LDS; and of programs
+    for gfx950 alone, which no measurement stands behind.
 
-    Every target of the run must be a GPU at hand with an architecture of NVIDIA's and the LDS for three stages.
+    Every target of the run must be a GPU at hand with an architecture of NVIDIA's and the LDS for three stages; or be
+    gfx950, simulated or not, or the processor.
     """
     evaluator = bench.evaluator
+    if _architectures(evaluator) == {"gfx950"}:
+        return {CDNA4: True}
     if set(evaluator.targets) != set(evaluator.gpus):
         return {}
     known = [TARGETS.architecture(gpu.gpu.architecture) for gpu in evaluator.gpus.values()]
     enough = all(one and one.vendor == NVIDIA and one.lds_per_block >= STAGES_LDS[3] for one in known)
     return {SPLIT: True, f"{DEFAULT}{STAGES}": 3} if enough else {}
+
+
+def _architectures(evaluator: Evaluator) -> set[str]:
+    """The architectures of a run's targets, the processor left out; "" for a GPU that nothing is known of."""
+    found = {name: {one.name for one in TARGETS[name].architectures} for name in evaluator.targets if name != CPU.name}
+    found |= {name: {gpu.gpu.architecture} for name, gpu in evaluator.gpus.items()}
+    return set().union(*(one or {""} for one in found.values()))
 
 
 def with_another_length(handle: TaskHandle, graph: Graph) -> Graph:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hipwright.engine.ir.expr import STORAGE
 from hipwright.engine.ir.index import Ix
+from hipwright.engine.knobs import CDNA4
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.gemm.split_k import SplitKPartials
@@ -18,10 +19,13 @@ MFMA = {
     "bfloat16": ("BfloatFragment", "f32_16x16x16bf16_1k", 16),
 }
 """dtype: (a lane's fragment of an operand, the MFMA instruction, the k of one instruction)."""
+FRAGMENTS = {"float16": "HalfFragments", "bfloat16": "BfloatFragments"}
+"""dtype: the template of fragments by k, for types of which gfx950 multiplies 32 of k at once."""
 NAMES = """TM TN GM GN WM WN AV BV tile_a tile_b tile tiles_m tiles_n row0 col0 b k0 step steps next_a next_b acc
 load_buffer load_step load_tiles stage STAGES x y i j l q v e wave lane aligned_a aligned_b frag_row_a
 frag_row_b frag_a frag_b row col p vec vec_index r kk has_next T Accumulator HalfFragment BfloatFragment
-PAD ty tx buffer at destination split all_steps split_steps first_step"""
+PAD MFMA_K HalfFragments BfloatFragments matrix_product ty tx buffer at destination split all_steps
+split_steps first_step"""
 """Identifiers that the emitted kernel declares."""
 
 
@@ -60,6 +64,14 @@ class GemmScope:
         self.batch, self.m, self.n = (self.k.size(s) for s in self.spec.space)
         self.depth = self.k.size(self.spec.k)
         self.tensors = [t for t in body.operands if t is not None]
+        self.mfma_k = ""  # the knob of the k of one instruction, where it is one
+        if self.spec.dtype in FRAGMENTS and body.call.choices.get(CDNA4):
+            self.mfma_k = body.knob("GEMM_MFMA_K", 32, (16, 32), "k of a matrix instruction of AMD's")
+
+    def declare_mfma_depth(self) -> None:
+        """Declares MFMA_K where it is a knob, at most the depth of the tiles in LDS."""
+        if self.mfma_k:
+            self.k.line(f"constexpr int MFMA_K = {self.mfma_k} < {self.bk} ? {self.mfma_k} : {self.bk};")
 
     def knobs(self, body: CallBody) -> tuple[str, str, str]:
         """Rows, columns and depth of the block tile, as C text."""
@@ -76,13 +88,19 @@ class GemmScope:
     def emit_template(self, text: str, **more: str) -> None:
         """Emits a text template, with tile sizes and the matrix instruction in place of its @MARKS@."""
         fragment, instruction, depth = MFMA[self.spec.dtype]
+        product = f"__builtin_amdgcn_mfma_{instruction}(frag_a[i], frag_b[j], acc[i][j], 0, 0, 0)"
+        if self.mfma_k:
+            fragment, product = (
+                f"{FRAGMENTS[self.spec.dtype]}<MFMA_K>",
+                "matrix_product(frag_a[i], frag_b[j], acc[i][j])",
+            )
         known = {
             "BM": self.bm,
             "BN": self.bn,
             "BK": self.bk,
-            "DEPTH": str(depth),
+            "DEPTH": "MFMA_K" if self.mfma_k else str(depth),
             "FRAGMENT": fragment,
-            "INSTRUCTION": instruction,
+            "PRODUCT": product,
             **more,
         }
         for name, value in known.items():

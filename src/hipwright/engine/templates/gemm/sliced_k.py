@@ -74,6 +74,7 @@ class SlicedKGemm(LargeTileGemm):
             shapes[f"SHAPE_{operand.name.upper()}"] = (
                 row if operand.row_major else f"[2][{self.bk}][{operand.size} + VECTOR]"
             )
+        self.declare_mfma_depth()
         self.emit_template(_CONSTANTS, **shapes)
 
     def multiply(self, operands: list[ProductOperand]) -> None:
@@ -164,7 +165,7 @@ for (int q = 0; q < @BK@ / SLICES; q += @DEPTH@) {
     for (int i = 0; i < WM; ++i) {
         #pragma unroll
         for (int j = 0; j < WN; ++j)
-            acc[i][j] = __builtin_amdgcn_mfma_@INSTRUCTION@(frag_a[i], frag_b[j], acc[i][j], 0, 0, 0);
+            acc[i][j] = @PRODUCT@;
     }
 }
 #else

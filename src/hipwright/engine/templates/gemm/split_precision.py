@@ -15,6 +15,7 @@ from math import ceil
 
 from hipwright.engine.ir.index import ONE, Ix, divide, ix, product
 from hipwright.engine.ir.index_text import to_python
+from hipwright.engine.knobs import CDNA4
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel, factor
@@ -198,11 +199,13 @@ class SplitTiling:
     slices: int
     partials: str = ""
     arrived: str = ""
+    direct: str = ""
 
     @property
     def tile(self) -> str:
         """The type of the tile, as C text."""
-        return f"SplitTile<{self.columns}, {self.stages}>"
+        more = f", {self.direct}" if self.direct else ""
+        return f"SplitTile<{self.columns}, {self.stages}{more}>"
 
     @property
     def lds(self) -> str:
@@ -245,12 +248,15 @@ def tile_knobs(body: CallBody, shape: ProductShape, space: Sequence[Ix]) -> Spli
     columns, slices = tiling_for(shape)
     width = body.knob("SPLIT_N", columns, COLUMNS, "columns of a block's tile")
     stages = body.knob(STAGES, 2, (2, 3, 4), "tiles of 128 columns in LDS")
+    direct = ""
+    if body.call.choices.get(CDNA4):
+        direct = body.knob("SPLIT_DIRECT", 0, (0, 1), "loads from global memory to LDS without registers, on gfx950")
     found = [s for s in SLICES if s == 1 or shape.k >= s * LEAST_CHUNKS * CHUNK]
     slices = int(body.choose("slices", found, slices))
     if slices == 1:
-        return SplitTiling(width, stages, 1)
+        return SplitTiling(width, stages, 1, direct=direct)
     batch, m, n = space
     rows, wide, narrow = (divide(size + (part - 1), ix(part)) for size, part in ((m, ROWS), (n, 128), (n, 64)))
     sums = body.temporary("sums", [batch, rows, wide, ix(slices * ROWS * 128)], "float32")
     arrived = body.temporary("arrived", [product([batch, rows, narrow])], "int32", zero=True)
-    return SplitTiling(width, stages, slices, sums, arrived)
+    return SplitTiling(width, stages, slices, sums, arrived, direct)

@@ -101,6 +101,7 @@ class Gemm(GemmScope):
         k.use("GEMM_MFMA")
         k.line(f"using T = {self.storage};")
         k.emit.directive("#if GEMM_MFMA")
+        self.declare_mfma_depth()
         k.line(f"constexpr int WM = {m} / 32, WN = {n} / 32, PAD = 16 / sizeof(T);  // 16 x 16 tiles of each wave")
         k.line(
             f"__shared__ __attribute__((aligned(16))) T tile_a[2][{m}][{depth} + PAD], tile_b[2][{n}][{depth} + PAD];"
@@ -242,7 +243,7 @@ for (int q = 0; q < @BK@; q += @DEPTH@) {
     for (int i = 0; i < WM; ++i) {
         #pragma unroll
         for (int j = 0; j < WN; ++j)
-            acc[i][j] = __builtin_amdgcn_mfma_@INSTRUCTION@(frag_a[i], frag_b[j], acc[i][j], 0, 0, 0);
+            acc[i][j] = @PRODUCT@;
     }
 }
 #else

@@ -66,8 +66,8 @@ __device__ __forceinline__ int split_index(int r, int k) {
 // and of high and low parts, of `chunks` chunks of k from `from` on. load_a(l, r, chunk) is the address of row r of A,
 // the l-th that the thread loads, or null for zeros; load_b the same of B. Sums of high parts start anew in every chunk
 // and are added as floats, since matrix units add roughly. Then a thread has sums[i][j] of row(i), and of GN
-// neighbouring columns from column(j / GN) on.
-template <int WIDTH, int TILES_128>
+// neighbouring columns from column(j / GN) on. DIRECT: chunks are loaded without registers by AMD's GPUs that can.
+template <int WIDTH, int TILES_128, bool DIRECT = false>
 struct SplitTile {
     static constexpr int ROWS = 128, STAGE = (ROWS + WIDTH) * 64, STAGES = TILES_128 * 256 / (ROWS + WIDTH);
 #if GEMM_WARPGROUPS
@@ -140,6 +140,12 @@ struct SplitTile {
         }
         end();
 #else
+#if GEMM_MFMA
+        if constexpr (DIRECT) {
+            multiply_direct(tiles, chunks, load_a, load_b, from);
+            return;
+        }
+#endif
         Loaded next_a[ROWS / 32], next_b[WIDTH / 32];
         const auto read = [&](int chunk) {
 #pragma unroll
@@ -225,6 +231,39 @@ struct SplitTile {
     }
 
 private:
+#if GEMM_MFMA
+    // Lane l of a wave copies to the l-th 16 bytes of 8 rows: which of a row's vectors these are, the swizzle says.
+    template <typename LoadA, typename LoadB>
+    __device__ __forceinline__ void multiply_direct(__half* tiles, int chunks, LoadA load_a, LoadB load_b, int from) {
+        const int first = threadIdx.x / 8, place = threadIdx.x % 8 * 8, vector = (threadIdx.x % 8 ^ first % 8) * 8;
+        const auto copy = [&](int chunk) __attribute__((always_inline)) {  // else captures stay in memory
+            __half* const tile = tiles + (chunk & 1) * STAGE + first * 64 + place;
+            bool outside[(ROWS + WIDTH) / 32];
+#pragma unroll
+            for (int l = 0; l < (ROWS + WIDTH) / 32; ++l) {
+                const int r = first + l * 32;
+                const __half* const source =
+                    r < ROWS ? load_a(l, r, from + chunk) : load_b(l - ROWS / 32, r - ROWS, from + chunk);
+                outside[l] = source == nullptr;
+                direct_copy_16(tile + l * 32 * 64, source + vector, !outside[l]);
+            }
+#pragma unroll
+            for (int l = 0; l < (ROWS + WIDTH) / 32; ++l) {  // behind all loads, as compilers let them wait for such stores
+                if (outside[l]) __builtin_memset(tile + l * 32 * 64, 0, 16);
+            }
+        };
+        begin();
+        copy(0);
+#pragma unroll 1
+        for (int chunk = 0; chunk < chunks; ++chunk) {
+            wait_for_direct_copies();
+            __syncthreads();
+            if (chunk + 1 < chunks) copy(chunk + 1);
+            add(tiles + (chunk & 1) * STAGE);
+        }
+    }
+#endif
+
 #if !GEMM_MMA
     // What a thread loads of a row: 8 parts for matrix units; without these 4 numbers, which LDS holds whole.
     struct alignas(16) Loaded {
@@ -390,26 +429,22 @@ private:
         const int lane = threadIdx.x % 64, wave = threadIdx.x / 64;
         const int row_a = wave / 2 * (WM * 16) + lane % 16, row_b = ROWS + wave % 2 * (WN * 16) + lane % 16;
         Accumulator high[WM][WN] = {}, cross[WM][WN] = {};
+        const int k = lane / 16 * 8;
+        HalfFragments<SPLIT_CHUNK> high_a[WM], low_a[WM];
 #pragma unroll
-        for (int q = 0; q < SPLIT_CHUNK; q += 16) {
-            const int k = q + lane / 16 * 4;
-            HalfFragment high_a[WM], low_a[WM];
+        for (int i = 0; i < WM; ++i) {
+            __builtin_memcpy(&high_a[i], tile + split_index(row_a + i * 16, k), 16);
+            __builtin_memcpy(&low_a[i], tile + split_index(row_a + i * 16, k + 32), 16);
+        }
+#pragma unroll
+        for (int j = 0; j < WN; ++j) {
+            HalfFragments<SPLIT_CHUNK> high_b, low_b;
+            __builtin_memcpy(&high_b, tile + split_index(row_b + j * 16, k), 16);
+            __builtin_memcpy(&low_b, tile + split_index(row_b + j * 16, k + 32), 16);
 #pragma unroll
             for (int i = 0; i < WM; ++i) {
-                __builtin_memcpy(&high_a[i], tile + split_index(row_a + i * 16, k), 8);
-                __builtin_memcpy(&low_a[i], tile + split_index(row_a + i * 16, k + 32), 8);
-            }
-#pragma unroll
-            for (int j = 0; j < WN; ++j) {
-                HalfFragment high_b, low_b;
-                __builtin_memcpy(&high_b, tile + split_index(row_b + j * 16, k), 8);
-                __builtin_memcpy(&low_b, tile + split_index(row_b + j * 16, k + 32), 8);
-#pragma unroll
-                for (int i = 0; i < WM; ++i) {
-                    cross[i][j] = __builtin_amdgcn_mfma_f32_16x16x16f16(low_a[i], high_b, cross[i][j], 0, 0, 0);
-                    cross[i][j] = __builtin_amdgcn_mfma_f32_16x16x16f16(high_a[i], low_b, cross[i][j], 0, 0, 0);
-                    high[i][j] = __builtin_amdgcn_mfma_f32_16x16x16f16(high_a[i], high_b, high[i][j], 0, 0, 0);
-                }
+                cross[i][j] = matrix_product(high_a[i], low_b, matrix_product(low_a[i], high_b, cross[i][j]));
+                high[i][j] = matrix_product(high_a[i], high_b, high[i][j]);
             }
         }
 #pragma unroll

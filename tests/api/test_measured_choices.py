@@ -1,0 +1,37 @@
+"""Choices that the targets of a run decide: split products on NVIDIA's GPUs, gfx950's options in runs for it alone."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hipwright.api.task_engine import _measured_choices
+from hipwright.engine.knobs import CDNA4, SPLIT
+
+
+def bench(targets: list[str], gpus: dict[str, str]) -> Any:
+    """A workbench of these targets; gpus: the architecture of each GPU at hand."""
+    found = {name: SimpleNamespace(gpu=SimpleNamespace(architecture=one)) for name, one in gpus.items()}
+    return SimpleNamespace(evaluator=SimpleNamespace(targets=targets, gpus=found))
+
+
+@pytest.mark.parametrize(
+    ("targets", "gpus", "choice"),
+    [
+        (["gfx950@sim"], {}, CDNA4),
+        (["gfx950", "cpu"], {}, CDNA4),
+        (["rocm", "cpu"], {"rocm": "gfx950"}, CDNA4),
+        (["rocm"], {"rocm": "gfx942"}, ""),
+        (["rocm"], {"rocm": "gfx1234"}, ""),
+        (["gfx950@sim", "gfx942"], {}, ""),
+        (["gfx950", "rocm"], {"rocm": "gfx942"}, ""),
+        (["cpu"], {}, ""),
+        (["cuda"], {"cuda": "sm_90"}, SPLIT),
+        (["cuda", "gfx950"], {"cuda": "sm_90"}, ""),
+    ],
+)
+def test_what_targets_choose(targets: list[str], gpus: dict[str, str], choice: str) -> None:
+    found = _measured_choices(bench(targets, gpus))
+    assert ({CDNA4, SPLIT} & set(found)) == ({choice} if choice else set())
