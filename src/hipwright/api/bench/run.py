@@ -61,7 +61,15 @@ def _judge(bench: BenchmarkRun, todo: list[BenchEntry], listener: Listener) -> N
         if models is not None:
             logged = stack.enter_context(open_client(models.access, request.out, listener))
         measurement = CandidateMeasurement(request, archive, logged)
-        plan = WorkerPlan(request.targets, bench.gpus, request.workers, len(todo), request.unsafe, request.baselines)
+        plan = WorkerPlan(
+            request.targets,
+            bench.gpus,
+            request.workers,
+            len(todo),
+            request.unsafe,
+            baselines=request.baselines,
+            imported=request.imported,
+        )
         workers = stack.enter_context(open_workers(plan, measurement, seed=request.seed))
         if logged is not None and models is not None and models.agent == "single-shot":
             listener("note", {"text": f"asking for {len(todo)} samples"})
