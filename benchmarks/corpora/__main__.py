@@ -18,8 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.common import positive
-from benchmarks.corpora.corpus import Corpus, require, sample_of
+from benchmarks.corpora.corpus import Corpus, listed_tasks, require, sample_of
 from benchmarks.corpora.judged import CorpusReport, judge
+from hipwright import config
 from hipwright.cli.display.bench import BenchProgress
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.evaluation.figures import BASELINES
@@ -84,7 +85,8 @@ def _judged(options: argparse.Namespace) -> CorpusReport:
     source = corpus(options.name)
     versions = require(source.packages)
     print(f"{options.name}: {', '.join(f'{name} {version}' for name, version in versions.items())}", file=sys.stderr)
-    tasks = [task for task in source.tasks(options.real) if not options.only or options.only in task.name]
+    found = listed_tasks(source, versions, options.real, config.cache_dir() / "corpora")
+    tasks = [task for task in found if not options.only or options.only in task.name]
     tasks = sample_of(tasks, options.sample)
     if not tasks:
         raise BadInput(f"no task of {options.name} has {options.only!r} in its name", hint="--list names them all")
@@ -95,7 +97,13 @@ def _judged(options: argparse.Namespace) -> CorpusReport:
     out = options.out or Path("out/corpora") / options.name
     targets = tuple(options.target or ("cpu",))
     baselines = (BASELINES[0], *dict.fromkeys(options.baseline or ()))
-    how = {"targets": targets, "baselines": baselines, "workers": options.workers, "seed": options.seed}
+    how = {
+        "targets": targets,
+        "baselines": baselines,
+        "workers": options.workers,
+        "seed": options.seed,
+        "imported": source.imported,
+    }
     return judge(options.name, tasks, versions, out, listener=BenchProgress(), **how)
 
 
@@ -109,7 +117,9 @@ def _print(report: CorpusReport) -> None:
     for kind in ("verified", "given_up", "nothing_to_prove", "refused", "failed"):
         name = {"given_up": "  of these, kernels given up"}.get(kind, kind.replace("_", " "))
         table.add_row(name, str(summary[kind]))
-    table.add_row("families with own HIP", f"{summary['families_with_own_hip']} of {summary['families_judged']}")
+    table.add_row(
+        "families with own HIP", f"{summary['families_with_own_hip']} of {summary['families_verified']} verified"
+    )
     if summary["median_coverage"] is not None:
         table.add_row("median coverage of the verified", f"{summary['median_coverage']:.2f}")
     for name, speed in summary["speedups"].items():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
+import json
+import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -22,9 +25,13 @@ class CorpusTask:
 
 
 class Corpus(Protocol):
-    """One kind of source. packages: what has to be installed, by the names of distributions."""
+    """One kind of source.
+
+    packages: what has to be installed, by the names of distributions; imported: modules that every task imports.
+    """
 
     packages: tuple[str, ...]
+    imported: tuple[str, ...]
 
     def tasks(self, real: bool) -> Iterator[CorpusTask]:
         """All tasks, in a fixed order. real: at the sizes that users run, for a GPU, where the corpus has others."""
@@ -40,6 +47,23 @@ def require(packages: Sequence[str]) -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             raise BadInput(f"{name} is not installed", hint="pip install -e '.[corpora]'") from None
     return found
+
+
+def listed_tasks(source: Corpus, versions: dict[str, str], real: bool, folder: Path) -> list[CorpusTask]:
+    """All tasks of a corpus, from a file in `folder` where they were listed before: torch's operators have tens of
+    thousands of sample inputs, which take a minute. Another version of a package, or of this code, lists them again.
+    """
+    written = [path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py"))]
+    kept = folder / f"{_hash(json.dumps([type(source).__name__, versions, real, written]))}.json"
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return [CorpusTask(**task) for task in json.loads(kept.read_text(encoding="utf-8"))]
+    tasks = list(source.tasks(real))
+    with contextlib.suppress(OSError):  # a folder that cannot be written keeps nothing
+        folder.mkdir(parents=True, exist_ok=True)
+        part = kept.with_suffix(f".{os.getpid()}")
+        part.write_text(json.dumps(list(map(asdict, tasks))), encoding="utf-8")
+        part.replace(kept)
+    return tasks
 
 
 def sample_of(tasks: Sequence[CorpusTask], size: int | None) -> list[CorpusTask]:

@@ -168,6 +168,7 @@ class DiffusersBlocks:
     """One task for each block, in evaluation mode."""
 
     packages = ("torch", "diffusers")
+    imported: tuple[str, ...] = ()
 
     def tasks(self, real: bool = False) -> Iterator[CorpusTask]:
         """All tasks. real: 640 channels, 32 x 32 or 1,024 tokens; else 64, 8 x 8 and 32."""

@@ -20,6 +20,8 @@ from hipwright.events import Listener
 from hipwright.measure.fastp import geometric_mean
 from hipwright.search.fallback import SLOWER
 
+KERNEL = "__global__"
+
 Kind = Literal["verified", "nothing to prove", "refused", "failed"]
 
 
@@ -35,23 +37,28 @@ def kind_of(row: BenchRow) -> Kind:
 
 @dataclass(frozen=True)
 class CorpusReport:
-    """The rows of a corpus. names: of the tasks that were chosen, in their order."""
+    """The rows of a corpus by task, and its tasks.
+
+    with_kernels: those whose programs have kernels of their own; coverage counts floating-point operations, of which
+    integers and copies have none.
+    """
 
     corpus: str
     rows: dict[str, BenchRow]
     tasks: tuple[CorpusTask, ...]
     packages: dict[str, str]
     interrupted: bool
+    with_kernels: frozenset[str] = frozenset()
 
     def of(self, kind: Kind) -> list[BenchRow]:
         """The rows of one kind."""
         return [row for row in self.rows.values() if kind_of(row) == kind]
 
     def summary(self) -> dict[str, Any]:
-        """The object that `--json` prints. own_hip: families with a verified program that has kernels of its own."""
+        """The object that `--json` prints. families_with_own_hip: those with a verified program that has kernels."""
         verified = self.of("verified")
         family = {task.name: task.family for task in self.tasks}
-        own = {family[row.task] for row in verified if row.coverage}
+        own = {family[row.task] for row in verified if row.task in self.with_kernels}
         return {
             "corpus": self.corpus,
             "packages": self.packages,
@@ -64,6 +71,7 @@ class CorpusReport:
             "refused": len(self.of("refused")),
             "failed": len(self.of("failed")),
             "families_with_own_hip": len(own),
+            "families_verified": len({family[row.task] for row in verified}),
             "families_judged": len({family[name] for name in self.rows}),
             "median_coverage": median(row.coverage or 0.0 for row in verified) if verified else None,
             "speedups": {name: speeds for name in BASELINES if (speeds := _speeds(verified, name))},
@@ -88,10 +96,12 @@ def judge(
     workers: int | None,
     listener: Listener,
     seed: int | None = None,
+    imported: tuple[str, ...] = (),
 ) -> CorpusReport:
     """Judges the tasks that have no row in `out` yet: one evaluation each, and the winner's verification.
 
     baselines: what is timed against on a GPU, eager first; seed: draws the inputs; None draws a secret one.
+    imported: modules that every task imports.
     """
     prepare_folder(out)
     folder = out / "tasks"
@@ -101,11 +111,20 @@ def judge(
         if stale.stem not in chosen:
             stale.unlink()
     request = BenchRequest(
-        folder, targets, out=out, resume=True, budget=1, workers=workers, seed=seed, baselines=baselines
+        folder,
+        targets,
+        out=out,
+        resume=True,
+        budget=1,
+        workers=workers,
+        seed=seed,
+        baselines=baselines,
+        imported=imported,
     )
     report = run_benchmark(request, listener=listener)
     rows = {row.task: row for row in report.rows}
-    found = CorpusReport(corpus, rows, tuple(tasks), packages, report.interrupted)
+    own = frozenset(path.stem for path in (out / "programs").glob("*.py") if KERNEL in path.read_text(encoding="utf-8"))
+    found = CorpusReport(corpus, rows, tuple(tasks), packages, report.interrupted, own)
     _keep_failures(found, out / "failures")
     return found
 

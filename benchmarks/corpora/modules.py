@@ -51,6 +51,7 @@ class Modules:
     """One task for each module, dtype, mode and `INPUTS` inputs. Inputs of constructors that raise are left out."""
 
     packages = ("torch", "expecttest")
+    imported = ("hipwright.task.host.databases",)
 
     def tasks(self, real: bool = False) -> Iterator[CorpusTask]:
         """All tasks; the inputs have one size each, so `real` changes nothing."""

@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 OP = next(op for op in op_db if (op.name, op.variant_test_name) == ({name!r}, {variant!r}))
 random.seed(0)
 torch.manual_seed(0)
-SAMPLES = list(OP.sample_inputs("cpu", {dtype}, requires_grad=False))[{first} : {last} + 1]
+{unseeded}SAMPLES = list(OP.sample_inputs("cpu", {dtype}, requires_grad=False))[{first} : {last} + 1]
 LEAVES, SPEC = tree_flatten([(sample.input, sample.args, sample.kwargs) for sample in SAMPLES])
 PLACES = [place for place, leaf in enumerate(LEAVES) if isinstance(leaf, torch.Tensor)]
 
@@ -32,7 +32,7 @@ class Model(torch.nn.Module):
     def forward(self, {names}):
         leaves = list(LEAVES)
         for place, tensor in zip(PLACES, ({names},), strict=True):
-            leaves[place] = tensor
+            leaves[place] = tensor{copied}
         return [OP.op(first, *args, **kwargs) for first, args, kwargs in tree_unflatten(leaves, SPEC)]
 
 
@@ -41,10 +41,24 @@ def get_inputs():
 '''
 
 
+UNSEEDED = """import torch.testing._internal.common_methods_invocations as database
+
+# the database seeds torch around a random operator; here it draws from the seed that the verifier gives
+database.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
+"""
+
+WRITING = {
+    *("cauchy", "exponential", "geometric", "log_normal", "normal", "uniform"),
+    *("nn.functional.embedding", "nn.functional.embedding_bag", "nn.functional.instance_norm"),
+}
+"""Operators of which a sample writes to an argument: they get copies, as a task's forward leaves its inputs alone."""
+
+
 class Operators:
     """One task for each operator, dtype and `SAMPLES` sample inputs. Samples without a dense tensor are left out."""
 
     packages = ("torch", "expecttest")
+    imported = ("hipwright.task.host.databases",)
 
     def tasks(self, real: bool = False) -> Iterator[CorpusTask]:
         """All tasks; the samples have one size each, so `real` changes nothing."""
@@ -86,6 +100,8 @@ def _tasks(op: Any, dtype: Any) -> Iterator[CorpusTask]:
             variant=op.variant_test_name,
             variant_text=f" ({op.variant_test_name})" if op.variant_test_name else "",
             dtype=dtype,
+            unseeded=UNSEEDED if _is_seeded(op.op) else "",
+            copied=".clone()" if op.name in WRITING else "",
             first=first,
             last=last,
             names=", ".join(f"x{number}" for number in range(len(tensors))),
@@ -100,3 +116,8 @@ def _tensors(samples: list[Any]) -> list[Any]:
 
     leaves = tree_leaves([(sample.input, sample.args, sample.kwargs) for sample in samples])
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _is_seeded(function: Any) -> bool:
+    code = getattr(function, "__code__", None)  # a builtin has none
+    return code is not None and "wrapper_set_seed" in code.co_names

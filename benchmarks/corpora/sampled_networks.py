@@ -17,6 +17,7 @@ class SampledNetworks:
     """Twenty of torchvision, 25 of timm and 15 of transformers, named TIMM_..., and each a family of its own."""
 
     packages = ("torch", "torchvision", "timm", "transformers")
+    imported: tuple[str, ...] = ()
 
     def tasks(self, real: bool = False) -> Iterator[CorpusTask]:
         """All tasks. real: at the sizes that users run."""

@@ -24,6 +24,7 @@ class TimmModels:
     """One task for each chosen architecture."""
 
     packages = ("torch", "torchvision", "timm")
+    imported: tuple[str, ...] = ()
 
     def tasks(self, real: bool = False) -> Iterator[CorpusTask]:
         """All tasks. real: 16 images of each model's own size, or 4 where that is larger than 384; else 2 of 64 x 64,

@@ -22,6 +22,7 @@ class TorchvisionModels:
     """One task for each architecture and mode, with random weights."""
 
     packages = ("torch", "torchvision")
+    imported: tuple[str, ...] = ()
 
     def tasks(self, real: bool = False) -> Iterator[CorpusTask]:
         """All tasks. real: 16 images of 224 x 224 (video: 2 clips of 16 frames, most of 112 x 112; flow: 360 x 496)."""

@@ -140,6 +140,7 @@ class TransformersModels:
     """Two tasks for each family: a small model of two layers, and one of its own width with one layer."""
 
     packages = ("torch", "transformers")
+    imported: tuple[str, ...] = ()
 
     def tasks(self, real: bool = False) -> Iterator[CorpusTask]:
         """All tasks. real: wide models of every width, with 4 texts of up to 512 tokens, 16 images, 4 s of sound."""

@@ -119,12 +119,14 @@ def machine(
     baseline_s: float = 0.0,
     ahead: int = 0,
     cache: Path | None = None,
+    imported: tuple[str, ...] = (),
 ) -> Iterator[Machine]:
     """A Machine, whose processes end with the block.
 
     gpu: the number of the one that GPU targets use; None for the first that the environment (CUDA_VISIBLE_DEVICES)
     allows. gpu_memory_gb: 10^9 bytes of it that all processes together may use; 0 for all. shared_hosts, compile_s,
-    baseline_s, ahead: as in `open_gpu`. cache: another folder of builds than the user's.
+    baseline_s, ahead: as in `open_gpu`. cache: another folder of builds than the user's. imported: modules that all
+    tasks import, imported once for them; what they run at import is trusted by every task.
     """
     from hipwright.sandbox import Zygote
     from hipwright.targets import TARGETS
@@ -138,7 +140,7 @@ def machine(
         opened = stack.enter_context
         on_gpu = [name for name in targets if TARGETS.is_gpu(name)]
         late = ("hipwright.capture.warm",) if on_gpu else ()  # with enough processors, imported before it is needed
-        host = opened(Zygote(("torch", "hipwright.task.host.warm", *late), unsafe=unsafe, name="task host"))
+        host = opened(Zygote(("torch", "hipwright.task.host.warm", *late, *imported), unsafe=unsafe, name="task host"))
         candidates = opened(Zygote(preload, unsafe=unsafe, name="candidate worker", ro=(cache_folder,)))
         candidates.start()  # imports torch while the task opens
         found = Machine(host, candidates, BuildCache(cache_folder), targets, unsafe)

@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ import pytest
 from benchmarks import registry
 from benchmarks.__main__ import main as benchmark
 from benchmarks.corpora.__main__ import CORPORA, corpus, main
-from benchmarks.corpora.corpus import CorpusTask, file_name, require, sample_of, write_tasks
+from benchmarks.corpora.corpus import CorpusTask, file_name, listed_tasks, require, sample_of, write_tasks
 from benchmarks.corpora.judged import CorpusReport, kind_of, reason
+from hipwright.api.bench import plan
 from hipwright.api.bench.plan import BenchRequest, plan_benchmark
+from hipwright.device.gpu_info import GpuInfo
 from hipwright.errors import BadInput
 from hipwright.evaluation.bench import BenchRow, Speedup
 
@@ -33,6 +36,26 @@ def test_a_sample_takes_families_in_turn_and_is_the_same_every_time() -> None:
     assert {task.family for task in five} == set("abcde")
     assert sample_of(list(reversed(TASKS)), 5) == five and sample_of(TASKS, 9)[:5] == five
     assert sample_of(TASKS, None) == TASKS == sample_of(TASKS, 10_000)
+
+
+class Counted:
+    packages, imported = (), ()
+    made = 0
+
+    def tasks(self, real: bool = False) -> Iterator[CorpusTask]:
+        self.made += 1
+        yield from TASKS
+
+
+def test_a_corpus_is_listed_once_for_its_versions(tmp_path: Path) -> None:
+    source = Counted()
+    for versions in ({"torch": "1"}, {"torch": "1"}, {"torch": "2"}):
+        assert listed_tasks(source, versions, False, tmp_path) == TASKS
+    assert source.made == 2
+    for kept in tmp_path.iterdir():
+        kept.write_text("[{]")
+    assert listed_tasks(source, {"torch": "2"}, False, tmp_path) == TASKS and source.made == 3
+    assert listed_tasks(source, {}, False, Path("/proc/nothing")) == TASKS
 
 
 def test_a_missing_package_is_named_with_what_installs_it() -> None:
@@ -65,9 +88,11 @@ def test_a_wrong_program_is_a_failure_and_a_task_at_fault_is_none() -> None:
     ]
     kinds = ["verified", "verified", "nothing to prove", "refused", "failed", "failed"]
     assert list(map(kind_of, rows)) == kinds
-    summary = CorpusReport("x", {one.task: one for one in rows}, tuple(TASKS), {}, False).summary()
+    with_kernels = frozenset({"a_0", "c_1"})
+    summary = CorpusReport("x", {one.task: one for one in rows}, tuple(TASKS), {}, False, with_kernels).summary()
     assert (summary["verified"], summary["given_up"], summary["failed"]) == (2, 1, 2)
     assert summary["families_with_own_hip"] == 1 and summary["families_judged"] == 4
+    assert summary["families_verified"] == 2
     assert summary["reasons"] == {"cannot capture: N things": 1} and reason(rows[3]) == "cannot capture: N things"
 
 
@@ -93,13 +118,18 @@ def test_the_summary_has_the_speeds_of_what_was_timed() -> None:
     }
 
 
-def test_rows_against_other_baselines_are_other_rows(tmp_path: Path) -> None:
+def test_rows_against_other_baselines_are_other_rows_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.py").write_text("")
-    keys = [
-        plan_benchmark(BenchRequest(tmp_path, ("cpu",), **more)).entries[0].key  # type: ignore[arg-type]
-        for more in ({}, {"baselines": ("eager", "compile")}, {"baselines": ("eager",)})
-    ]
-    assert keys[0] == keys[1] != keys[2]
+
+    def keys() -> list[str]:
+        each: list[dict[str, Any]] = [{}, {"baselines": ("eager", "compile")}, {"baselines": ("eager",)}]
+        return [plan_benchmark(BenchRequest(tmp_path, ("cpu",), **more)).entries[0].key for more in each]
+
+    assert len(set(keys())) == 1, "nothing is timed on the cpu target"
+    monkeypatch.setattr(
+        plan, "chosen_gpus", lambda request: [GpuInfo(kind="cuda", index=0, name="a GPU", architecture="sm_90")]
+    )
+    assert keys()[0] == keys()[1] != keys()[2]
 
 
 @pytest.mark.parametrize("name", ["opinfo", "modules"])

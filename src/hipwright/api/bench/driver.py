@@ -200,7 +200,7 @@ class WorkerPlan:
     """Which machines to start. gpus: one machine each; without any, one for each worker.
 
     workers: on each GPU, or in all; None for as many as the processors allow. jobs: how many there are.
-    baseline_s: as of `machine`. baselines: what programs are timed against.
+    baseline_s, imported: as of `machine`. baselines: what programs are timed against.
     """
 
     targets: tuple[str, ...]
@@ -210,6 +210,7 @@ class WorkerPlan:
     unsafe: bool = False
     baseline_s: float = 0.0
     baselines: tuple[str, ...] = BASELINES
+    imported: tuple[str, ...] = ()
 
 
 @contextmanager
@@ -223,18 +224,19 @@ def open_workers(
     cores = os.cpu_count() or 2
     default = max(2, min(GPU_WORKERS, cores // (4 * len(plan.gpus)))) if plan.gpus else max(1, cores // 2)
     each = plan.workers or default
+    options: dict[str, Any] = {"unsafe": plan.unsafe, "imported": plan.imported}
     with ExitStack() as stack:
         workers: list[TaskWorker] = []
         for gpu in plan.gpus:
             ahead = AHEAD if plan.jobs > 1 else 0
-            opening = machine(plan.targets, unsafe=plan.unsafe, gpu=gpu.index, baseline_s=plan.baseline_s, ahead=ahead)
+            opening = machine(plan.targets, gpu=gpu.index, baseline_s=plan.baseline_s, ahead=ahead, **options)
             made = stack.enter_context(opening)
             for context in made.gpus.values():
                 context.baselines = plan.baselines
             names = [f"{gpu.kind} {gpu.index} worker {number}" for number in range(each)]
             workers += [TaskWorker(name, made, measurement, seed=seed) for name in names]
         for number in range(0 if plan.gpus else min(each, plan.jobs)):
-            made = stack.enter_context(machine(plan.targets, unsafe=plan.unsafe))
+            made = stack.enter_context(machine(plan.targets, **options))
             workers.append(TaskWorker(f"cpu worker {number}", made, measurement, seed=seed))
         for worker in workers:
             stack.callback(worker.close)

@@ -34,7 +34,7 @@ class BenchRequest:
     both the engine searches with `budget` evaluations a task. gpus: "all" or numbers like "0,1". out: the folder of
     rows and programs; resume: continues in it. workers: tasks at a time, on each GPU or in all without one.
     compile_limit: seconds for a compiled baseline, 0 for any time; None for the default (`baseline_s`). baselines: what
-    programs are timed against, eager first.
+    programs are timed against, eager first. imported: modules that all tasks import, which saves seconds a task.
     """
 
     suite: Path
@@ -52,6 +52,7 @@ class BenchRequest:
     compile_limit: float | None = None
     models: MeasuredModels | None = None
     baselines: tuple[str, ...] = BASELINES
+    imported: tuple[str, ...] = ()
 
     @property
     def baseline_s(self) -> float:
@@ -189,5 +190,5 @@ def _samples(request: BenchRequest, models: MeasuredModels, where: str, task: Be
 def _key(request: BenchRequest, where: str, task: BenchTask, text: str, *program: str) -> str:
     """A hash of everything that determines a row, including the GPUs, as a time on another model is another figure."""
     settings = [hipwright.__version__, request.mode, ",".join(request.targets), str(request.seed), where]
-    settings += request.baselines if request.baselines != BASELINES else ()
+    settings += request.baselines if where and request.baselines != BASELINES else ()
     return content_key("bench", *settings, task.name, text, *program)

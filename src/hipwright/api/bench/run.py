@@ -69,6 +69,7 @@ def _judge(bench: BenchmarkRun, todo: list[BenchEntry], listener: Listener) -> N
             request.unsafe,
             request.baseline_s,
             request.baselines,
+            request.imported,
         )
         workers = stack.enter_context(open_workers(plan, measurement, seed=request.seed))
         if logged is not None and models is not None and models.agent == "single-shot":

@@ -310,7 +310,7 @@ class Emitter(StatementBuilder):
             token = ">" if attr.kind == "argmax" else "<"
             self.open(f"if ({name} < 0 || {value} {token} {top} || ({value} != {value} && {top} == {top}))")
             self.line(f"{top} = {value};")
-            self.line(f"{name} = {self._window_position(attr)};")
+            self.line(f"{name} = {_window_position(attr, [high for _, high in bounds])};")
             self.close()
         else:
             self.line(accumulate(attr.kind, name, self.text(body)[0], self.used))
@@ -320,11 +320,12 @@ class Emitter(StatementBuilder):
         self.scopes[-1][e.id] = name
         return name
 
-    def _window_position(self, attr: SerialLoop) -> str:
-        text = ""
-        for variable, (_, high) in zip(attr.variables, attr.bounds, strict=True):
-            text = f"({text}) * {to_c(high)} + {variable.name}" if text else variable.name
-        return text
+
+def _window_position(attr: SerialLoop, highs: Sequence[str]) -> str:
+    text = ""
+    for variable, high in zip(attr.variables, highs, strict=True):
+        text = f"({text}) * {_factor(high)} + {variable.name}" if text else variable.name
+    return text
 
 
 def accumulate(kind: str, name: str, value: str, used: set[str]) -> str:

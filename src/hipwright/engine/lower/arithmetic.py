@@ -7,7 +7,7 @@ from typing import Any
 
 from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, E
-from hipwright.engine.ir.index import ZERO
+from hipwright.engine.ir.index import ONE, ZERO
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.table import op
 from hipwright.engine.lower.values import Index, Tensor
@@ -46,6 +46,12 @@ def mul(c: LoweringContext, meta: Meta, a: Any, b: Any) -> Tensor:
     """a * b."""
     token = "&&" if meta.dtype == "bool" else "*"
     return c.map(lambda x, y: c.arena.binary(token, x, y), a, b, dtype=meta.dtype, shape=c.shape(meta))
+
+
+@op("outer", "ger")
+def outer(c: LoweringContext, meta: Meta, a: Tensor, b: Tensor) -> Tensor:
+    """The product of every element of a vector with every one of another."""
+    return mul(c, meta, c.tensor(a.dtype, [a.shape[0], ONE], lambda i: a.at(i[:1])), b)
 
 
 @op("div.Tensor", "div.Scalar", "true_divide.Tensor", "div.Tensor_mode", "div.Scalar_mode")

@@ -39,7 +39,9 @@ def embedding(c: LoweringContext, meta: Meta, weight: Tensor, index: Tensor, *re
 
 @op("index_select")
 def index_select(c: LoweringContext, meta: Meta, x: Tensor, dim: int, index: Tensor) -> Tensor:
-    """Slices picked along a dimension."""
+    """Slices picked along a dimension; of a scalar, the scalar."""
+    if not x.rank:
+        return x
     d = dim % x.rank
 
     def at(i: Index) -> E:
@@ -56,6 +58,8 @@ def gather(c: LoweringContext, meta: Meta, x: Tensor, dim: Any, index: Any, **kw
         dim, index = index, dim
     if dim is None:
         raise NotLowered("it flattens first")
+    if not x.rank:
+        return c.tensor(x.dtype, c.shape(meta), lambda i: x.at([]))
     d = dim % x.rank
 
     def at(i: Index) -> E:
@@ -105,12 +109,14 @@ def one_hot(c: LoweringContext, meta: Meta, x: Tensor, classes: int = -1) -> Ten
 @op("index_fill.int_Scalar")
 def index_fill(c: LoweringContext, meta: Meta, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """Chosen slices set to a value: a slice is chosen when any index equals it."""
-    d = dim % x.rank
-    count = index.shape[0]
+    d = dim % max(x.rank, 1)
+    count = index.shape[0] if index.rank else ix(1)
     k = c.arena.var("k", count)
+    size = x.shape[d] if x.rank else ix(1)
 
     def at(i: Index) -> E:
-        same = c.arena.binary("==", c.arena.index(position(c, index, [ix(k)], x.shape[d])), c.arena.index(i[d]), "bool")
+        place = position(c, index, [ix(k)] if index.rank else [], size)
+        same = c.arena.binary("==", c.arena.index(place), c.arena.index(i[d] if x.rank else ix(0)), "bool")
         chosen = c.arena.loop("any", [k], [(ix(0), count)], same)
         return c.arena.select(chosen, c.arena.const(value, COMPUTE[x.dtype]), x.at(i))
 

@@ -21,6 +21,18 @@ def flip(c: LoweringContext, meta: Meta, x: Tensor, dims: Sequence[int]) -> Tens
     return remap(c, x, x.shape, lambda i: [x.shape[j] - 1 - k if j in turned else k for j, k in enumerate(i)])
 
 
+@op("flipud")
+def flipud(c: LoweringContext, meta: Meta, x: Tensor) -> Tensor:
+    """Reversed along the first dimension."""
+    return flip(c, meta, x, [0])
+
+
+@op("fliplr")
+def fliplr(c: LoweringContext, meta: Meta, x: Tensor) -> Tensor:
+    """Reversed along the second dimension."""
+    return flip(c, meta, x, [1])
+
+
 @op("roll")
 def roll(c: LoweringContext, meta: Meta, x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
     """Rotated along dimensions."""
@@ -78,6 +90,42 @@ def stack(c: LoweringContext, meta: Meta, tensors: Sequence[Tensor], dim: int = 
     return cat(c, meta, rows, d)
 
 
+def _at_least(c: LoweringContext, x: Tensor, rank: int) -> Tensor:
+    """With dimensions of size 1, as torch.atleast_2d and atleast_3d add them: in front, the third one behind."""
+    while x.rank < rank:
+        behind = x.rank == 2
+        shape = [*x.shape, ONE] if behind else [ONE, *x.shape]
+        x = remap(c, x, shape, _but_the_last if behind else _but_the_first)
+    return x
+
+
+def _but_the_last(i: Index) -> Sequence[Ix]:
+    return i[:-1]
+
+
+def _but_the_first(i: Index) -> Sequence[Ix]:
+    return i[1:]
+
+
+@op("hstack")
+def hstack(c: LoweringContext, meta: Meta, tensors: Sequence[Tensor]) -> Tensor:
+    """Joined along the second dimension, vectors along their only one."""
+    parts = [_at_least(c, x, 1) for x in tensors]
+    return cat(c, meta, parts, 0 if parts[0].rank == 1 else 1)
+
+
+@op("vstack")
+def vstack(c: LoweringContext, meta: Meta, tensors: Sequence[Tensor]) -> Tensor:
+    """Joined along the first dimension; vectors are rows."""
+    return cat(c, meta, [_at_least(c, x, 2) for x in tensors], 0)
+
+
+@op("dstack")
+def dstack(c: LoweringContext, meta: Meta, tensors: Sequence[Tensor]) -> Tensor:
+    """Joined along the third dimension."""
+    return cat(c, meta, [_at_least(c, x, 3) for x in tensors], 2)
+
+
 @op("constant_pad_nd", "pad")
 def pad(c: LoweringContext, meta: Meta, x: Tensor, amounts: Sequence[Any], *rest: Any, **kwargs: Any) -> Tensor:
     """Padded with a value (mode constant only for `pad`)."""
@@ -101,7 +149,7 @@ def _constant_pad(c: LoweringContext, meta: Meta, x: Tensor, amounts: Sequence[A
         tests = []
         for d in before:
             tests.append(c.arena.compare(i[d], ">=", before[d]) if before[d] != ZERO else None)
-            if x.shape[d] != shape[d]:
+            if x.shape[d] + before[d] != shape[d]:  # (-1, 1) moves: the sizes are equal, and the last is padding
                 tests.append(c.arena.compare(inside[d], "<", x.shape[d]))
         return c.arena.guard(c.arena.both(*tests), x.at(inside), c.arena.const(value, COMPUTE[x.dtype]))
 

@@ -65,6 +65,8 @@ def matrix_transpose(c: LoweringContext, meta: Meta, x: Tensor) -> Tensor:
 @op("movedim.int", "movedim.intlist", "moveaxis.int", "moveaxis.intlist")
 def movedim(c: LoweringContext, meta: Meta, x: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions moved to other places; those that are not named keep their order."""
+    if not x.rank:
+        return x
     taken, placed = ([d] if isinstance(d, int) else list(d) for d in (source, destination))
     moved = dict(sorted((b % x.rank, a % x.rank) for a, b in zip(taken, placed, strict=True)))
     order = [d for d in range(x.rank) if d not in moved.values()]
@@ -75,7 +77,7 @@ def movedim(c: LoweringContext, meta: Meta, x: Tensor, source: Any, destination:
 
 def permutation(rank: int, args: Sequence[Any]) -> list[int]:
     """The order of dimensions for the arguments of permute, transpose or t."""
-    if not args:
+    if not args or not rank:  # a scalar takes dimensions 0 and -1, as if it had one
         return list(range(rank))[::-1]
     if len(args) == 1:
         return [as_int(d) % rank for d in args[0]]

@@ -150,6 +150,12 @@ def _overlap(start: Ix, length: int, size: Ix) -> Ix:
     return ix(Fn("min", start + length, size)) - ix(Fn("max", start, ix(0)))
 
 
+def _unflatten(where: Ix, sizes: Sequence[Ix]) -> list[Ix]:
+    """The indices of a flat position in row-major order."""
+    inner = [product(sizes[j + 1 :]) for j in range(len(sizes))]
+    return [modulo(divide(where, inner[j]), size) if j else divide(where, inner[0]) for j, size in enumerate(sizes)]
+
+
 def _adaptive(n: int, kind: str) -> Callable[..., Any]:
     def handler(c: LoweringContext, meta: Any, x: Tensor, size: Any) -> Any:
         first = meta[0] if isinstance(meta, (list, tuple)) else meta
@@ -169,6 +175,8 @@ def _adaptive(n: int, kind: str) -> Callable[..., Any]:
                 index[d] = ix(variables[j])
                 count = count * (high - low)
             total = c.arena.loop(what, variables, bounds, c.arena.cast(x.at(index), compute))
+            if what == "argmax":  # ((k0 * high1) + k1) * high2 + k2, as the loop counts from each window's start
+                return c.arena.index(flatten(x.shape[x.rank - n :], _unflatten(ix(Ind(total)), [b for _, b in bounds])))
             if what == "sum":
                 return c.arena.binary("/", total, c.arena.cast(c.arena.index(count), compute))
             return total
@@ -176,7 +184,7 @@ def _adaptive(n: int, kind: str) -> Callable[..., Any]:
         value = c.tensor(first.dtype, shape, lambda i: at(i, kind))
         if first is meta:
             return value
-        return value, None
+        return value, c.tensor("int64", shape, lambda i: at(i, "argmax"))
 
     return handler
 

@@ -38,7 +38,6 @@ HEAVY = {
     "mv",
     "addmv",
     "addbmm",
-    "outer",
     "chain_matmul",
     "tensordot",
     "inner",
