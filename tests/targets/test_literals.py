@@ -14,6 +14,7 @@ ARCHITECTURES = {one.name for target in TARGETS for one in target.architectures}
 LITERALS = {*(target.name for target in TARGETS.gpus), *ARCHITECTURES, TORCH_GPU, TORCH_GPU_0}
 ALLOWED = {
     "targets/*": "where they are defined",
+    "api/live/*": "torch's names of devices",
     "ship/runtime/*": "copied into users' packages, which do not have hipwright",
     "dataset/export/card.py": "tags of a dataset card",
     "device/nvidia/driver.py": "the key of an error's evidence",

@@ -25,7 +25,7 @@ from hipwright.machine import Workbench
 from hipwright.records import Evaluation, Program
 from hipwright.search import EngineSource
 from hipwright.search.fallback import Fallback
-from hipwright.targets import CPU, NVIDIA, TARGETS
+from hipwright.targets import CPU, GFX950, NVIDIA, TARGETS
 from hipwright.task.handle import TaskHandle
 from hipwright.task.sizes import SharedSize
 
@@ -107,7 +107,7 @@ def _measured_choices(bench: Workbench) -> dict[str, Any]:
     gfx950, simulated or not, or the processor.
     """
     evaluator = bench.evaluator
-    if _architectures(evaluator) == {"gfx950"}:
+    if _architectures(evaluator) == {GFX950.name}:
         return {CDNA4: True}
     if set(evaluator.targets) != set(evaluator.gpus):
         return {}
