@@ -162,6 +162,7 @@ SAMPLES = {
     "torchvision": ["--only", "squeezenet1_1_eval"],
     "timm": ["--only", "ghostnet_050"],
     "transformers": ["--sample", "2"],
+    "networks": ["--only", "squeezenet1_1"],
     "diffusers": ["--sample", "4"],
 }
 
