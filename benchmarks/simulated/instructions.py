@@ -29,7 +29,7 @@ FAMILIES = {
     "vector comparisons": ("v_cmp",),
     "vector float32": ("f32",),
     "vector float64": ("f64",),
-    "vector 16 bits": ("f16", "16"),
+    "vector 16 and 8 bits": ("f16", "16", "fp8", "bf8"),
     "vector integers, bits, lanes": ("v_",),
     "LDS and lanes": ("ds_",),
     "global, flat, scratch": ("load_", "store_", "atomic_"),
@@ -38,8 +38,9 @@ FAMILIES = {
 HEAD = """# Instructions of the simulator
 
 Written by `python -m benchmarks sim-instructions`, which runs `tests/sim`. Names are those of gfx9 without encoding;
-`load_`, `store_` and `atomic_` stand for global, flat and scratch, `mfma` for all dense shapes of float32, float16,
-bfloat16, float64, int8 and 8-bit floats, `wmma` for 16x16x16 with float32 or int32 sums. **Tested**: a snippet executes
+`load_`, `store_` and `atomic_` stand for global, flat and scratch (`load_lds_` for global alone), `mfma` for all dense
+shapes of float32, float16, bfloat16, float64, int8 and 8-bit floats, and gfx950's scaled ones of 8, 6 and 4 bits,
+`wmma` for 16x16x16 with float32 or int32 sums. **Tested**: a snippet executes
 it, and the result is compared with what NumPy or Python computes by the ISA documents. *Untested* ones are written from
 the same documents and run where a program has them; any other instruction is refused by name
 ([sim-target.md](sim-target.md)).

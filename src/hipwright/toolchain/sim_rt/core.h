@@ -24,6 +24,7 @@ INLINE void set_s(Wave &w, const Op &o, u32 reg, u32 value, bool defined) {
     if (__builtin_expect(w.s_pending[reg], 0)) unwaited(w, o, 's', reg, "overwritten");
     w.s[reg] = value;
     w.s_defined[reg] = defined;
+    w.s_bits[reg] = defined ? 0 : ~0u;
     w.s_lanes[reg] = 0;
 }
 

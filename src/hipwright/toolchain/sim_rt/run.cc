@@ -145,6 +145,7 @@ static void start_wave(Wave &w, Block &b, u32 number) {
     for (u32 i = 0; i < 128; i++) w.s[i] = (u32)l.poison;
     memset(w.s_defined, 0, sizeof w.s_defined);
     memset(w.s_pending, 0, sizeof w.s_pending);
+    memset(w.s_bits, 255, sizeof w.s_bits);
     memset(w.s_lanes, 0, sizeof w.s_lanes);
     memset(w.v_defined, 0, 8 * k.vgprs);
     memset(w.v_pending, 0, k.vgprs);

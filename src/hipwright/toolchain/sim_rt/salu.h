@@ -4,22 +4,33 @@
 
 #define S_OP(name, body) OP(name) { w.undefined = 0; body }
 #define S32_2(name, expr, scc) S_OP(name, u32 a = s32(w, o, 0); u32 b = s32(w, o, 1); u32 r = (u32)(expr); put32(w, o, r); (void)a; (void)b; scc)
+// The same where undefined bits of the operands, ua and ub, leave bits of the result defined.
+#define S32_BITS(name, expr, bits, scc) S_OP(name, u32 a = s32(w, o, 0); u32 b = s32(w, o, 1); u32 r = (u32)(expr); \
+    if (__builtin_expect(w.undefined != 0, 0)) { u32 ua = scalar_bits(w, o, 0); u32 ub = scalar_bits(w, o, 1); put_scalar_bits(w, o, r, (u32)(bits)); } \
+    else put32(w, o, r); scc)
+#define S32_SUM(name, expr, scc) S_OP(name, u32 a = s32(w, o, 0); u32 b = s32(w, o, 1); u32 r = (u32)(expr); \
+    if (__builtin_expect(w.undefined != 0, 0)) { put_scalar_bits(w, o, r, ABOVE(scalar_bits(w, o, 0) | scalar_bits(w, o, 1))); w.undefined = ~0ull; } \
+    else put32(w, o, r); scc)
+#define ABOVE(x) ((x) | (0 - (x))) // of sums and products: the lowest undefined bit and all above
+#define BY(x) (ub ? ~0u : (u32)(x)) // the second operand must be defined
 #define S64_2(name, expr, scc) S_OP(name, u64 a = s64(w, o, 0); u64 b = s64(w, o, 1); u64 r = (u64)(expr); put64(w, o, r); (void)a; (void)b; scc)
 #define S32_1(name, expr, scc) S_OP(name, u32 a = s32(w, o, 0); u32 r = (u32)(expr); put32(w, o, r); scc)
 #define S64_1(name, expr, scc) S_OP(name, u64 a = s64(w, o, 0); u64 r = (u64)(expr); put64(w, o, r); scc)
+#define S32_1_BITS(name, expr, bits, scc) S_OP(name, u32 a = s32(w, o, 0); u32 r = (u32)(expr); \
+    if (__builtin_expect(w.undefined != 0, 0)) { u32 ua = scalar_bits(w, o, 0); put_scalar_bits(w, o, r, (u32)(bits)); } else put32(w, o, r); scc)
 #define NO_SCC
 #define NONZERO put_scc(w, r != 0);
-S32_2(s_add_u32, a + b, put_scc(w, r < a);)
-S32_2(s_sub_u32, a - b, put_scc(w, a < b);)
-S32_2(s_add_i32, a + b, put_scc(w, (i32)((a ^ r) & (b ^ r)) < 0);)
-S32_2(s_sub_i32, a - b, put_scc(w, (i32)((a ^ b) & (a ^ r)) < 0);)
+S32_SUM(s_add_u32, a + b, put_scc(w, r < a);)
+S32_SUM(s_sub_u32, a - b, put_scc(w, a < b);)
+S32_SUM(s_add_i32, a + b, put_scc(w, (i32)((a ^ r) & (b ^ r)) < 0);)
+S32_SUM(s_sub_i32, a - b, put_scc(w, (i32)((a ^ b) & (a ^ r)) < 0);)
 S_OP(s_addc_u32, u32 a = s32(w, o, 0); u32 b = s32(w, o, 1); if (!w.scc_defined) w.undefined = 1;
      u64 r = (u64)a + b + w.scc; put32(w, o, (u32)r); put_scc(w, (r >> 32) != 0);)
 S_OP(s_subb_u32, u32 a = s32(w, o, 0); u32 b = s32(w, o, 1); if (!w.scc_defined) w.undefined = 1;
      u64 r = (u64)a - b - w.scc; put32(w, o, (u32)r); put_scc(w, (r >> 32) != 0);)
 S64_2(s_add_u64, a + b, NO_SCC)
 S64_2(s_sub_u64, a - b, NO_SCC)
-S32_2(s_mul_i32, a * b, NO_SCC)
+S32_BITS(s_mul_i32, a * b, ABOVE(ua | ub), NO_SCC)
 S32_2(s_mul_hi_u32, ((u64)a * b) >> 32, NO_SCC)
 S32_2(s_mul_hi_i32, ((i64)(i32)a * (i32)b) >> 32, NO_SCC)
 S32_2(s_min_u32, a < b ? a : b, put_scc(w, a < b);)
@@ -44,7 +55,10 @@ template <class T> INLINE T mask_source(Wave &w, const Op &o, int k, u64 &lanes)
 }
 #define LOGIC(name, expr, lanes) \
     S_OP(s_##name##_b32, u64 ua; u64 ub; u32 a = mask_source<u32>(w, o, 0, ua); u32 b = mask_source<u32>(w, o, 1, ub); \
-         u32 r = (u32)(expr); put32(w, o, r); UNKNOWN(lanes, expr) NONZERO) \
+         u32 r = (u32)(expr); \
+         if (__builtin_expect(w.undefined != 0 && !(ua | ub), 0)) { u64 ua = scalar_bits(w, o, 0); u64 ub = scalar_bits(w, o, 1); put_scalar_bits(w, o, r, (u32)(lanes)); } \
+         else put32(w, o, r); \
+         UNKNOWN(lanes, expr) NONZERO) \
     S_OP(s_##name##_b64, u64 ua; u64 ub; u64 a = mask_source<u64>(w, o, 0, ua); u64 b = mask_source<u64>(w, o, 1, ub); \
          u64 r = (expr); put64(w, o, r); UNKNOWN(lanes, expr) NONZERO)
 LOGIC(and, a & b, unknown_and(a, ua, b, ub))
@@ -55,9 +69,9 @@ LOGIC(orn2, a | ~b, unknown_or(a, ua, ~(u64)b, ub))
 LOGIC(nand, ~(a & b), unknown_and(a, ua, b, ub))
 LOGIC(nor, ~(a | b), unknown_or(a, ua, b, ub))
 LOGIC(xnor, ~(a ^ b), ua | ub)
-S32_2(s_lshl_b32, a << (b & 31), NONZERO)
-S32_2(s_lshr_b32, a >> (b & 31), NONZERO)
-S32_2(s_ashr_i32, (i32)a >> (b & 31), NONZERO)
+S32_BITS(s_lshl_b32, a << (b & 31), BY(ua << (b & 31)), NONZERO)
+S32_BITS(s_lshr_b32, a >> (b & 31), BY(ua >> (b & 31)), NONZERO)
+S32_BITS(s_ashr_i32, (i32)a >> (b & 31), BY((i32)ua >> (b & 31)), NONZERO)
 S_OP(s_lshl_b64, u64 a = s64(w, o, 0); u32 b = s32(w, o, 1); u64 r = a << (b & 63); put64(w, o, r); NONZERO)
 S_OP(s_lshr_b64, u64 a = s64(w, o, 0); u32 b = s32(w, o, 1); u64 r = a >> (b & 63); put64(w, o, r); NONZERO)
 S_OP(s_ashr_i64, u64 a = s64(w, o, 0); u32 b = s32(w, o, 1); u64 r = (u64)((i64)a >> (b & 63)); put64(w, o, r); NONZERO)
@@ -75,24 +89,30 @@ static u64 field(u64 a, u32 b, u32 width_of_all, bool is_signed) {
     if (is_signed && ((x >> (width - 1)) & 1) && width < 64) x |= ~0ull << width;
     return x;
 }
-S32_2(s_bfe_u32, field(a, b, 32, false), NONZERO)
-S32_2(s_bfe_i32, field(a, b, 32, true), NONZERO)
+S32_BITS(s_bfe_u32, field(a, b, 32, false), BY(field(ua, b, 32, false)), NONZERO)
+S32_BITS(s_bfe_i32, field(a, b, 32, true), BY(field(ua, b, 32, true)), NONZERO)
 S_OP(s_bfe_u64, u64 a = s64(w, o, 0); u32 b = s32(w, o, 1); u64 r = field(a, b, 64, false); put64(w, o, r); NONZERO)
 S_OP(s_bfe_i64, u64 a = s64(w, o, 0); u32 b = s32(w, o, 1); u64 r = field(a, b, 64, true); put64(w, o, r); NONZERO)
-S32_2(s_pack_ll_b32_b16, (a & 0xffff) | (b << 16), NO_SCC)
-S32_2(s_pack_lh_b32_b16, (a & 0xffff) | (b & 0xffff0000), NO_SCC)
-S32_2(s_pack_hh_b32_b16, (a >> 16) | (b & 0xffff0000), NO_SCC)
+S32_BITS(s_pack_ll_b32_b16, (a & 0xffff) | (b << 16), (ua & 0xffff) | (ub << 16), NO_SCC)
+S32_BITS(s_pack_lh_b32_b16, (a & 0xffff) | (b & 0xffff0000), (ua & 0xffff) | (ub & 0xffff0000), NO_SCC)
+S32_BITS(s_pack_hh_b32_b16, (a >> 16) | (b & 0xffff0000), (ua >> 16) | (ub & 0xffff0000), NO_SCC)
 // A mask that is moved keeps its undefined lanes.
 #define MOVES(name, T, get, put_at) INLINE void name(Wave &w, const Op &o, int source) { T a = get(w, o, source); \
     const Src &from = o.src[source]; u64 moved = unknown(w, from); put_at(w, o, a); \
     if (__builtin_expect(moved != 0, 0) && o.dst[0].kind == SGPR) combine_tables(w, o.dst[0].reg, {a, moved, from.reg}, {0, 0, 0}, moved, [](u64 x, u64) { return x; }); }
 MOVES(move32, u32, s32, put32)
 MOVES(move64, u64, s64, put64)
-S_OP(s_cselect_b32, if (!w.scc_defined) w.undefined = 1; move32(w, o, w.scc ? 0 : 1);)
+// What is known of the bits of a moved register stays known.
+INLINE void move_bits(Wave &w, const Op &o, int source) {
+    u32 bits = scalar_bits(w, o, source);
+    move32(w, o, source);
+    if (__builtin_expect(bits != 0, 0) && o.dst[0].kind == SGPR) put_scalar_bits(w, o, w.s[o.dst[0].reg], bits);
+}
+S_OP(s_cselect_b32, if (w.scc_defined) return move_bits(w, o, w.scc ? 0 : 1); w.undefined = 1; move32(w, o, w.scc ? 0 : 1);)
 S_OP(s_cselect_b64, if (!w.scc_defined) w.undefined = 1; move64(w, o, w.scc ? 0 : 1);)
 S32_2(s_absdiff_i32, (u32)llabs((i64)(i32)a - (i64)(i32)b), NONZERO)
 
-S_OP(s_mov_b32, move32(w, o, 0);)
+S_OP(s_mov_b32, move_bits(w, o, 0);)
 S_OP(s_mov_b64, move64(w, o, 0);)
 S32_1(s_movk_i32, a, NO_SCC)
 S_OP(s_cmov_b32, if (w.scc) move32(w, o, 0);)
@@ -102,13 +122,13 @@ S_OP(s_not_b64, u64 a = s64(w, o, 0); u64 b = 0; u64 ua = unknown(w, o.src[0]); 
 S32_1(s_brev_b32, __builtin_bitreverse32(a), NO_SCC)
 S64_1(s_brev_b64, __builtin_bitreverse64(a), NO_SCC)
 S32_1(s_abs_i32, (i32)a < 0 ? 0 - a : a, NONZERO)
-S32_1(s_sext_i32_i8, (i32)(int8_t)a, NO_SCC)
-S32_1(s_sext_i32_i16, (i32)(i16)a, NO_SCC)
+S32_1_BITS(s_sext_i32_i8, (i32)(int8_t)a, (i32)(int8_t)ua, NO_SCC)
+S32_1_BITS(s_sext_i32_i16, (i32)(i16)a, (i32)(i16)ua, NO_SCC)
 S32_1(s_bcnt1_i32_b32, __builtin_popcount(a), NONZERO)
 S_OP(s_bcnt1_i32_b64, u32 r = (u32)__builtin_popcountll(s64(w, o, 0)); put32(w, o, r); NONZERO)
 S32_1(s_bcnt0_i32_b32, __builtin_popcount(~a), NONZERO)
 S_OP(s_bcnt0_i32_b64, u32 r = (u32)__builtin_popcountll(~s64(w, o, 0)); put32(w, o, r); NONZERO)
-S32_1(s_ff1_i32_b32, a ? __builtin_ctz(a) : -1, NO_SCC)
+S32_1_BITS(s_ff1_i32_b32, a ? __builtin_ctz(a) : -1, (a & ~ua) && !(ua & ((1u << __builtin_ctz(a & ~ua)) - 1)) ? 0 : ~0u, NO_SCC)
 S_OP(s_ff1_i32_b64, u64 a = s64(w, o, 0); put32(w, o, a ? (u32)__builtin_ctzll(a) : ~0u);)
 S32_1(s_ff0_i32_b32, ~a ? __builtin_ctz(~a) : -1, NO_SCC)
 S32_1(s_flbit_i32_b32, a ? __builtin_clz(a) : -1, NO_SCC)

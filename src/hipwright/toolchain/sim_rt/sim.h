@@ -105,6 +105,7 @@ struct Block;
 struct Wave {
     u32 s[128];
     u8 s_defined[128], s_pending[128];
+    u32 s_bits[128]; // of a scalar register that is not defined: its undefined bits
     u64 s_lanes[128]; // of a mask of lanes that begins at this register: the lanes whose bits are undefined
     Row *v;
     u64 *v_defined, *v_partial; // lanes of each register that are defined; lanes whose undefined bits v_bits has

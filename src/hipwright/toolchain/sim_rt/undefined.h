@@ -22,7 +22,10 @@ COLD static void undefined_bits(Wave &w, const Op &o, int k, Row &out, u32 more 
     u32 *bits = (u32 *)out.c;
     memset(&out, 0, sizeof out);
     if (s.kind == VGPR) undefined_row(w, s.reg + more, bits);
-    if ((s.kind == SGPR && !w.s_defined[s.reg + more]) || (s.kind == SCC && !w.scc_defined)) memset(&out, 255, sizeof out);
+    if (s.kind == SGPR || s.kind == SCC) {
+        u32 x = s.kind == SCC ? (w.scc_defined ? 0 : ~0u) : w.s_defined[s.reg + more] ? 0 : w.s_bits[s.reg + more];
+        for (u32 l = 0; l < w.lanes; l++) bits[l] = x;
+    }
     if (o.dpp && k == 0) {
         Row own = out;
         for (u32 l = 0; l < w.lanes; l++) {
@@ -37,6 +40,20 @@ COLD static void undefined_bits(Wave &w, const Op &o, int k, Row &out, u32 more 
             bits[l] = s.mods & SEXT ? (u32)((i32)x >> (32 - width)) : x >> (32 - width);
         }
     }
+}
+// The same of a scalar instruction's operand.
+INLINE u32 scalar_bits(const Wave &w, const Op &o, int k) {
+    const Src &s = o.src[k];
+    if (s.kind == SCC) return w.scc_defined ? 0 : ~0u;
+    return s.kind == SGPR && !w.s_defined[s.reg] ? w.s_bits[s.reg] : 0;
+}
+// A scalar result with its undefined bits; then w.undefined says whether it is known to be zero or not.
+COLD static void put_scalar_bits(Wave &w, const Op &o, u32 value, u32 bits) {
+    if (o.dst[0].kind == SGPR) {
+        set_s(w, o, o.dst[0].reg, value, bits == 0);
+        w.s_bits[o.dst[0].reg] = bits;
+    }
+    w.undefined = bits && !(value & ~bits) ? ~0ull : 0;
 }
 // A result with its undefined bits; bits: changed where the result reaches a part of the register.
 COLD static void put_bits(Wave &w, const Op &o, const V *r, Row &bits, u32 reg) {
@@ -98,6 +115,23 @@ template <class F> COLD static void result_bits(Wave &w, const Op &o, F f, int n
         if (how == MONOTONE && x) x = ~0u;
         x |= all[l];
     }
+}
+// A product and sum of 64 bits: the low word is undefined from the lowest undefined bit of the operands on.
+COLD static void put_product(Wave &w, const Op &o, const Q *r, Unknown unknown) {
+    Row bits, other[2];
+    undefined_bits(w, o, 0, bits);
+    undefined_bits(w, o, 1, other[0]);
+    undefined_bits(w, o, 2, other[1]);
+    V low[8], high[8];
+    for (u32 c = 0; c < w.chunks; c++) {
+        V x = bits.c[c] | other[0].c[c] | other[1].c[c];
+        bits.c[c] = x | (0 - x);
+        low[c] = __builtin_convertvector(r[c], V);
+        high[c] = __builtin_convertvector(r[c] >> 32, V);
+    }
+    put_bits(w, o, low, bits, o.dst[0].reg);
+    w.undefined = unknown.low | unknown.high | w.s_lanes[EXEC];
+    put(w, o, high, o.dst[0].reg + 1);
 }
 static const u32 UNSHIFTED[3] = {0, 0, 0};
 template <class F> COLD static void write_bits(Wave &w, const Op &o, F f, int n, const V **p, const V **q, const V **r, u32 control,

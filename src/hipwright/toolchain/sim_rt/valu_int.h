@@ -234,7 +234,8 @@ OP(v_mad_u64_u32) {
         p[i] = p[i] * q[i] + r[i];
         for (int l = 0; l < 8; l++) carry |= (u64)(p[i][l] < r[i][l]) << (8 * i + l);
     }
-    put_words(w, o, p, u, true);
+    if (__builtin_expect(((u.low | u.high) & w.active) != 0, 0)) put_product(w, o, p, u);
+    else put_words(w, o, p, u, true);
     if (o.dst[1].kind == SGPR) put_lanes(w, o, o.dst[1].reg, carry & w.active);
 }
 OP(v_mad_i64_i32) {
@@ -468,6 +469,7 @@ OP(v_readfirstlane_b32) {
     use_v(w, o, reg);
     w.undefined = (w.undefined >> lane) & 1;
     put32(w, o, ((u32 *)w.v[reg].c)[lane]);
+    if (__builtin_expect(w.undefined != 0, 0)) put_scalar_bits(w, o, ((u32 *)w.v[reg].c)[lane], undefined_word(w, reg, lane));
 }
 OP(v_readlane_b32) {
     w.undefined = 0;
@@ -476,6 +478,7 @@ OP(v_readlane_b32) {
     use_v(w, o, reg);
     w.undefined = before | ((w.undefined >> lane) & 1);
     put32(w, o, ((u32 *)w.v[reg].c)[lane]);
+    if (__builtin_expect(w.undefined != 0 && !before, 0)) put_scalar_bits(w, o, ((u32 *)w.v[reg].c)[lane], undefined_word(w, reg, lane));
 }
 OP(v_writelane_b32) {
     w.undefined = 0;
