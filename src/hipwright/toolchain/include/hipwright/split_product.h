@@ -208,13 +208,13 @@ struct SplitTile {
 
     // Where LDS has the sum of row r and column c: columns of neighbouring rows, or rows of neighbouring columns. Both are
     // swizzled, so that the lanes of a matrix unit's result, 8 rows by 4 groups of columns, are on different banks.
-    template <bool COLUMNS>
+    template <bool BY_COLUMNS>
     __device__ static int sum_index(int r, int c) {
-        return COLUMNS ? c * ROWS + (r ^ c / 4 % 4 * 8) : r * WIDTH + (c ^ r % 2 * 16);
+        return BY_COLUMNS ? c * ROWS + (r ^ c / 4 % 4 * 8) : r * WIDTH + (c ^ r % 2 * 16);
     }
 
     // Stores all sums to LDS, where every thread may read them.
-    template <bool COLUMNS>
+    template <bool BY_COLUMNS>
     __device__ void publish_sums(unsigned char* lds) {
         float* const tile = reinterpret_cast<float*>(lds);
         __syncthreads();
@@ -222,9 +222,9 @@ struct SplitTile {
         for (int i = 0; i < TM; ++i) {
 #pragma unroll
             for (int j = 0; j < TN; j += GN) {
-                float* const to = tile + sum_index<COLUMNS>(row(i), column(j / GN));
+                float* const to = tile + sum_index<BY_COLUMNS>(row(i), column(j / GN));
 #pragma unroll
-                for (int v = 0; v < GN; ++v) to[COLUMNS ? v * ROWS : v] = sums[i][j + v];
+                for (int v = 0; v < GN; ++v) to[BY_COLUMNS ? v * ROWS : v] = sums[i][j + v];
             }
         }
         __syncthreads();
