@@ -25,18 +25,7 @@ _HOMES = {
     "load": "hipwright.api.library",
     "optimize": "hipwright.api.library",
 }
-__all__ = [
-    "Evaluation",
-    "Program",
-    "Result",
-    "Task",
-    "backend",
-    "compiled_graphs",
-    "evaluate",
-    "kernel",
-    "load",
-    "optimize",
-]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -117,7 +117,6 @@ def machine(
     shared_hosts: int = 0,
     compile_s: float | None = None,
     baseline_s: float = 0.0,
-    ahead: int = 0,
     cache: Path | None = None,
     imported: tuple[str, ...] = (),
 ) -> Iterator[Machine]:
@@ -125,7 +124,7 @@ def machine(
 
     gpu: the number of the one that GPU targets use; None for the first that the environment (CUDA_VISIBLE_DEVICES)
     allows. gpu_memory_gb: 10^9 bytes of it that all processes together may use; 0 for all. shared_hosts, compile_s,
-    baseline_s, ahead: as in `open_gpu`. cache: another folder of builds than the user's. imported: modules that all
+    baseline_s: as in `open_gpu`. cache: another folder of builds than the user's. imported: modules that all
     tasks import, imported once for them; what they run at import is trusted by every task.
     """
     from hipwright.sandbox import Zygote
@@ -157,7 +156,6 @@ def machine(
                 shared_hosts=shared_hosts,
                 compile_s=compile_s,
                 baseline_s=baseline_s,
-                ahead=ahead,
             )
             found.gpus[name] = opened(opening)
         yield found

@@ -157,33 +157,6 @@ def test_held_parameters_have_a_process_that_no_baseline_blocks(
             assert task.open_holding() is task.reference
 
 
-def test_a_verification_does_not_wait_until_a_baseline_is_compiled(
-    bench: Evaluator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where processes are started ahead, results at the task's own shapes are judged beside the baselines' process."""
-    gpu = bench.gpus["cuda"].gpu
-    monkeypatch.setattr(gpu, "ahead", object())
-    one = program("row_sum_wave")
-    parsed = parse(one.text)
-    build = gpu.build(parsed.hip, dict(parsed.defines(one.knobs)))
-    compiling, done = threading.Event(), threading.Event()
-    with warm.host() as host, open_task(CORPUS / "tasks/row_sum.py", host) as handle, GpuTask(gpu, handle) as task:
-
-        def compile_baseline() -> None:
-            with task.reference._lock:  # as while a request runs
-                compiling.set()
-                done.wait(120)
-
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(compile_baseline)
-            try:
-                assert compiling.wait(60)
-                verdict = task.verify(parsed, one, build, Oracle(handle, seed=3, full_elements=1))
-            finally:
-                done.set()
-        assert verdict.passed and "given" in verdict.workloads and "given/given" in verdict.checks["large"]
-
-
 def test_score_mode_agrees_and_keeps_the_order(bench: Evaluator) -> None:
     names = [("row_sum_tree", "honest"), ("tail_write", "broken"), ("row_sum_wave", "honest"), ("lds_index", "broken")]
     with BatchScorer(bench, workers=2) as scorer:

@@ -11,10 +11,8 @@ from hipwright.sandbox import Zygote
 from hipwright.task import TaskHandle
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify.gpu.client import CandidateWorker
-from hipwright.verify.gpu.hosts.device_process import Hosts
-from hipwright.verify.gpu.hosts.ready_hosts import ReadyHosts
 from hipwright.verify.gpu.hosts.shared_hosts import SharedHosts
-from hipwright.verify.gpu.reference import LIMITS, DeviceReference, open_reference
+from hipwright.verify.gpu.reference import DeviceReference, open_reference
 from tests.verify.conftest import TASKS, Tasks
 
 
@@ -33,15 +31,11 @@ def worker(workers: Zygote, cache: BuildCache) -> Iterator[CandidateWorker]:
         yield found
 
 
-@pytest.fixture(scope="module", params=["a host each", "shared hosts", "ready hosts"])
-def reference_zygote(request: pytest.FixtureRequest) -> Iterator[Hosts]:
-    """Where device references open their hosts: one process for each, two that they share, or one started ahead."""
-    with (
-        Zygote(("torch", "hipwright.task.device.server"), name="reference host") as it,
-        SharedHosts(it, 2) as shared,
-        ReadyHosts(it, "cpu", 1, LIMITS) as ready,
-    ):
-        yield {"a host each": it, "shared hosts": shared, "ready hosts": ready}[request.param]
+@pytest.fixture(scope="module", params=["a host each", "shared hosts"])
+def reference_zygote(request: pytest.FixtureRequest) -> Iterator[Zygote | SharedHosts]:
+    """Where device references open their hosts: one process for each, or two that they share."""
+    with Zygote(("torch", "hipwright.task.device.server"), name="reference host") as it, SharedHosts(it, 2) as shared:
+        yield it if request.param == "a host each" else shared
 
 
 @pytest.fixture(scope="module")

@@ -26,8 +26,6 @@ from hipwright.events import Listener, silent
 from hipwright.machine import Machine, Workbench, machine
 
 GPU_WORKERS = 4  # tasks at a time on one GPU, if there are four processors for each, as opening one takes seconds
-AHEAD = 0
-"""Idle processes of each kind on a GPU, started while earlier tasks are judged. None, until a GPU has shown a gain."""
 HANG_S = 600.0  # an evaluation takes less, as each of its steps has a limit
 LEAVE_S = 10.0  # after the deadline, for ending what was aborted
 
@@ -228,8 +226,7 @@ def open_workers(
     with ExitStack() as stack:
         workers: list[TaskWorker] = []
         for gpu in plan.gpus:
-            ahead = AHEAD if plan.jobs > 1 else 0
-            opening = machine(plan.targets, gpu=gpu.index, baseline_s=plan.baseline_s, ahead=ahead, **options)
+            opening = machine(plan.targets, gpu=gpu.index, baseline_s=plan.baseline_s, **options)
             made = stack.enter_context(opening)
             for context in made.gpus.values():
                 context.baselines = plan.baselines

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Literal
 
 from hipwright.errors import InfrastructureError
-from hipwright.evaluation.gpu.ahead import ProcessesAhead
 from hipwright.evaluation.gpu.memory import DeviceMemory
 from hipwright.evaluation.gpu.timing_lock import TimingLock
 from hipwright.records import Build
@@ -44,8 +43,8 @@ class GpuContext:
     memory_bytes: of the device, for all processes together; 0 for all of it. shared: the processes of the references of
     tasks that trust each other; None: a process for each. memory: what tasks reserve;
     None where its size is not known. simulated: the name of a GPU that is software, "" for a real one. baseline_s: wall
-    seconds in which torch.compile must give a baseline; 0 for no limit of its own. ahead: processes that are started
-    before a task needs them. baselines: what a full timing compares with, eager first.
+    seconds in which torch.compile must give a baseline; 0 for no limit of its own. baselines: what a full timing
+    compares with, eager first.
     """
 
     target: Target
@@ -63,7 +62,6 @@ class GpuContext:
     memory: DeviceMemory | None = None
     simulated: str = ""
     baseline_s: float = 0.0
-    ahead: ProcessesAhead | None = None
     baselines: tuple[str, ...] = BASELINES
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -75,7 +73,6 @@ class GpuContext:
     def candidates(self, zygote: Zygote | None = None, profile: Literal["gpu", "tools"] = "gpu") -> CandidateWorker:
         """A new candidate worker; it starts with its first program."""
         limit = int(CANDIDATES * self.memory_bytes)
-        ahead = self.ahead.workers if self.ahead is not None and zygote is None and profile == "gpu" else None
         return CandidateWorker(
             zygote or self.workers,
             self.device,
@@ -86,7 +83,6 @@ class GpuContext:
             limit_s=SIMULATED_LIMIT_S if self.simulated else None,
             give_way=self.timing_lock.give_way,
             simulated=self.simulated,
-            standby=ahead,
         )
 
     def reference(self, handle: TaskHandle, share: Callable[[], int] = lambda: 0) -> DeviceReference:
@@ -94,7 +90,7 @@ class GpuContext:
         limit = int(REFERENCES * self.memory_bytes)
         found = open_reference(
             handle,
-            self.shared or (self.ahead.hosts if self.ahead is not None else self.hosts),
+            self.shared or self.hosts,
             self.device,
             memory_limit_bytes=limit,
             last_level_bytes=last_level_bytes(self.architecture),
@@ -120,9 +116,7 @@ class GpuContext:
             yield worker
 
     def close(self) -> None:
-        """Ends the standby workers for candidates with host code, and idle processes."""
-        if self.ahead is not None:
-            self.ahead.close()
+        """Ends the standby workers for candidates with host code."""
         if self.spares is not None:
             self.spares.close()
 
@@ -158,7 +152,6 @@ def open_gpu(
     shared_hosts: int = 0,
     compile_s: float | None = None,
     baseline_s: float = 0.0,
-    ahead: int = 0,
 ) -> Iterator[GpuContext]:
     """Starts what a GPU needs, until the block ends. Raises DeviceError where the GPU does not work.
 
@@ -166,7 +159,7 @@ def open_gpu(
     warm compile sessions; 0 for one on all but a few processors. memory_bytes: of the device that all processes
     together may use; 0 for all. shared_hosts: processes that the references of all tasks share, which must trust each
     other; 0: one for each task. compile_s: wall seconds of one compile; None for the default limit. baseline_s: as in
-    GpuContext. ahead: processes of each kind that are kept ready for the next tasks.
+    GpuContext.
     """
     from hipwright.device import topology
 
@@ -191,9 +184,6 @@ def open_gpu(
         gpu.baseline_s = baseline_s
         gpu.simulated = found.name if access.simulated_rocm else ""
         total = memory_bytes or found.memory_bytes
-        if ahead and not (shared_hosts or gpu.simulated):
-            gpu.ahead = ProcessesAhead(hosts, gpu.device, gpu.candidates(), ahead, gpu.timing_lock.shared)
-            total = max(total - ProcessesAhead.nbytes(ahead), 0)
         gpu.memory = DeviceMemory(total) if total and not gpu.simulated else None
         stack.callback(gpu.close)
         yield gpu

@@ -85,20 +85,15 @@ class GpuTask(ProgramTiming):
             with suppress(HipwrightError), self.gpu.timing_lock.shared():
                 self.open_holding()
 
-        works = [start, hold] if self._judges_apart and not self.large else [start]
+        works = [start, hold] if self.handle.delegated and not self.large else [start]
         self._starting = [threading.Thread(target=work, name="GPU task", daemon=True) for work in works]
         for thread in self._starting:
             thread.start()
 
     @property
-    def _judges_apart(self) -> bool:
-        """Whether results are judged in another process than the baselines': where it is needed or soon there."""
-        return self.handle.delegated or self.gpu.ahead is not None
-
-    @property
     def judging(self) -> DeviceReference:
         """The process that judges results at the task's own shapes: one that does not wait for torch.compile."""
-        return self.open_holding() if self._judges_apart else self.reference
+        return self.open_holding() if self.handle.delegated else self.reference
 
     def _started(self) -> None:
         """Waits for what `begin` started."""
@@ -126,7 +121,7 @@ class GpuTask(ProgramTiming):
 
     def _expect_own(self, oracle: Oracle) -> None:
         """The expectations at the task's own shapes that the device alone holds, of the families that are judged."""
-        if self.large or oracle.policy is None or not self._judges_apart:
+        if self.large or oracle.policy is None or not self.handle.delegated:
             return  # a process that compiles a baseline would hold up the timings that wait for this
         reference = self.judging
         for name in (w.name for w in self.handle.task.workloads if w.name in oracle.skipped):

@@ -17,13 +17,9 @@ from hipwright.tensors import Tree
 
 
 class SharedDeviceHost:
-    """Service of the sandbox: a DeviceHost for each task, by number. init: {"device"} of a process that is started
-    ahead, whose libraries are started too.
-    """
+    """Service of the sandbox: a DeviceHost for each task, by number."""
 
     def __init__(self, init: dict[str, Any], bundle: Tree) -> None:
-        if init.get("device", "cpu") != "cpu":
-            _start_libraries(init["device"])
         self._tasks: dict[int, DeviceHost] = {}
 
     def open(self, header: dict[str, Any], bundle: Tree) -> Told:
@@ -43,11 +39,3 @@ class SharedDeviceHost:
             if torch.cuda.is_initialized():
                 torch.cuda.empty_cache()
         return {}, None
-
-
-def _start_libraries(device: str) -> None:
-    """Starts the driver and the library of products, and loads a few kernels, before any code of a task runs."""
-    for dtype in (torch.float32, torch.float64):
-        some = torch.ones(32, 32, dtype=dtype, device=device)
-        (some @ some).exp().sum().item()
-    torch.rand(32, device=device).sort().values.double().isfinite().all().item()

@@ -32,7 +32,7 @@ LEAST_CHANNELS, LEAST_OUTPUTS = 12, 24
 IMAGE_RATE = 2.0e12
 """Bytes a second of the kernels that split images: read twice, written once."""
 SMALL_RATE, LARGE_WORK = 28e12, 8e9
-"""Operations a second that the library reaches (19e12 to 28e12 measured on an H100) in layers of fewer than so many."""
+"""Operations a second that the library reaches in layers of fewer than so many: round figures of an H100."""
 NEVER_STORED = 1 << 20
 
 

@@ -24,16 +24,21 @@ __device__ inline void cooperative_barrier(int* arrived, int expected) {
     __threadfence();
 }
 
-// Whether this block is the last of `blocks` cooperative blocks to arrive. What the others wrote is then visible to it.
-__device__ inline bool is_last_block(int* arrived, int blocks) {
-    __shared__ bool last;
+// Whether this block is the last of `blocks` cooperative blocks to arrive. What the others' first threads wrote, and what
+// all wrote before a barrier, is then visible to it. last: memory in LDS for the answer.
+__device__ inline bool is_last_block(int* arrived, int blocks, int* last) {
     if (threadIdx.x == 0) {
         __threadfence();
-        last = atomicAdd(arrived, 1) == blocks - 1;
+        *last = atomicAdd(arrived, 1) == blocks - 1;
     }
     __syncthreads();
     __threadfence();
-    return last;
+    return *last;
+}
+
+__device__ inline bool is_last_block(int* arrived, int blocks) {
+    __shared__ int last;
+    return is_last_block(arrived, blocks, &last);
 }
 
 // Combines the partials of cooperative blocks, in the same order in every group of 32 lanes, without a barrier.

@@ -3,6 +3,7 @@
 #include <hip/hip_runtime.h>
 #include <hip/hip_fp16.h>
 #include <hipwright/async_copy.h>
+#include <hipwright/cooperative.h>
 #include <hipwright/matrix_cores.h>
 #include <hipwright/tensor_cores.h>
 #include <hipwright/warpgroups.h>
@@ -182,15 +183,8 @@ struct SplitTile {
 #pragma unroll
             for (int j = 0; j < TN; ++j) partials[slice * (ROWS * WIDTH) + place(i, j)] = sums[i][j];
         }
-        int* const last = reinterpret_cast<int*>(lds) + 1;  // static LDS would be beyond the limit
         __syncthreads();
-        if (threadIdx.x == 0) {
-            __threadfence();
-            *last = atomicAdd(arrived, 1) == slices - 1;
-        }
-        __syncthreads();
-        if (!*last) return false;
-        __threadfence();
+        if (!is_last_block(arrived, slices, reinterpret_cast<int*>(lds) + 1)) return false;  // no static LDS is left
 #pragma unroll
         for (int i = 0; i < TM; ++i) {
 #pragma unroll

@@ -15,10 +15,9 @@ from typing import Any, Self
 from hipwright.errors import DeviceError, HipwrightError, TaskError
 from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
 from hipwright.tensors import Tree
-from hipwright.verify.gpu.hosts.ready_hosts import ReadyHosts
 from hipwright.verify.gpu.hosts.shared_hosts import HostedTask, SharedHosts
 
-Hosts = Zygote | SharedHosts | ReadyHosts
+Hosts = Zygote | SharedHosts
 """Where device hosts are opened."""
 _SERVICE = "hipwright.task.device.server:DeviceHost"
 

@@ -15,7 +15,7 @@ from hipwright.errors import DeviceError, HipwrightError, WorkerError
 from hipwright.sandbox import Limits, Session, Zygote
 from hipwright.tensors import Tree
 
-SHARED_SERVICE = "hipwright.task.device.shared_host:SharedDeviceHost"
+_SERVICE = "hipwright.task.device.shared_host:SharedDeviceHost"
 _CLOSE_S = 60.0
 
 
@@ -27,7 +27,7 @@ class SharedHosts:
     """
 
     def __init__(self, zygote: Zygote, count: int) -> None:
-        self._processes = [HostProcess(zygote) for _ in range(max(1, count))]
+        self._processes = [_HostProcess(zygote) for _ in range(max(1, count))]
         self._lock = threading.Lock()
 
     def session(self, service: str, init: dict[str, Any], *, limits: Limits) -> HostedTask:
@@ -53,7 +53,7 @@ class SharedHosts:
             process.close()
 
 
-class HostProcess:
+class _HostProcess:
     """One process, started with its first task and restarted after it died. Serves one call at a time."""
 
     def __init__(self, zygote: Zygote) -> None:
@@ -71,18 +71,11 @@ class HostProcess:
                 self._session.close()
                 self._session = None
 
-    def ended(self, number: int, session: Session) -> None:
-        """Closes a task of a session, with the lock held."""
-        self.tasks.discard(number)
-        if session.alive:
-            with contextlib.suppress(HipwrightError):
-                session.call("close", {"task": number}, timeout_s=_CLOSE_S)
-
     def open(self, init: dict[str, Any], limits: Limits) -> HostedTask:
         """See `SharedHosts.session`."""
         with self.lock:
             if self._session is None or not self._session.alive:
-                self._session = self._zygote.session(SHARED_SERVICE, {}, limits=limits)
+                self._session = self._zygote.session(_SERVICE, {}, limits=limits)
                 self.tasks.clear()
             task = HostedTask(self, self._session, next(self._numbers))
             with task.closing_on_fault():
@@ -97,7 +90,7 @@ class HostedTask:
     A fault of the device ends the process, with all of its tasks.
     """
 
-    def __init__(self, process: HostProcess, session: Session, number: int) -> None:
+    def __init__(self, process: _HostProcess, session: Session, number: int) -> None:
         self.number = number
         self._process, self._session = process, session
         self._open = True
@@ -122,11 +115,14 @@ class HostedTask:
             return self._session.call_json("call", self._request(method, header), timeout_s=timeout_s, give=give)
 
     def close(self) -> None:
-        """Closes the task; a shared process stays."""
+        """Closes the task; the process stays."""
         with self._process.lock:
             if self._open:
                 self._open = False
-                self._process.ended(self.number, self._session)
+                self._process.tasks.discard(self.number)
+                if self._session.alive:
+                    with contextlib.suppress(HipwrightError):
+                        self._session.call("close", {"task": self.number}, timeout_s=_CLOSE_S)
 
     @contextlib.contextmanager
     def closing_on_fault(self) -> Iterator[None]:
