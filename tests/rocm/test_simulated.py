@@ -51,7 +51,7 @@ import ctypes
 driver = RocmDriver()
 function = driver.function(driver.load(Path(sys.argv[1]).read_bytes()), sys.argv[2])
 with driver.hip.memory(4096) as x:
-    values = [ctypes.c_void_p(x), ctypes.c_longlong(1 << 20)]
+    values = [ctypes.c_void_p(x), ctypes.c_longlong(1024)]  # the page behind is nobody's
     params = (ctypes.c_void_p * 2)(*(ctypes.addressof(value) for value in values))
     driver.launch(function, (1, 1, 1), (256, 1, 1), 0, 0, params)
     print("launched")
