@@ -78,11 +78,16 @@ def map_torch(value: Any, fn: Callable[[torch.Tensor], Any]) -> Any:
     return fn(value) if isinstance(value, torch.Tensor) else value
 
 
+_UNFROZEN = torch.backends.disable_global_flags.__globals__["__allow_nonbracketed_mutation"]
+
+
 def full_precision() -> None:
     """float32 means float32 in this process: no TF32 in products, convolutions and recurrent layers.
 
     torch allows cuDNN TF32 by default, whose 10-bit mantissas no verification of float32 lets pass. Candidates and
-    baselines run under the same setting; a task file may ask for more speed, for its baseline alone.
+    baselines run under the same setting; a task file may ask for more speed, for its baseline alone. torch's own test
+    modules freeze such settings for a process that imports them: this function sets them there too.
     """
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
+    with _UNFROZEN():
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False

@@ -23,6 +23,7 @@ from hipwright.task.host.random_draws import DrawForm, DrawRecorder, NotedDraws
 from hipwright.task.host.rounded_sums import RoundedSums
 from hipwright.task.host.special import SpecialValues
 from hipwright.task.host.ties import TieMarker
+from hipwright.task.host.undefined import FILLS, MAKING, FilledMemory, check_defined
 from hipwright.task.host.value_checks import values_checked
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.torchio import from_torch, map_torch, tree_from_torch, tree_to_torch
@@ -79,6 +80,9 @@ class ReferenceModel:
         if special:
             recorder = SpecialValues(self.file.source)
             run = _Run(start, exact=False, mode=recorder)
+            if recorder.names & MAKING:
+                filled = [_Run(start, exact=False, mode=FilledMemory(number)) for number in FILLS]
+                check_defined(self.file.name, *(one.outputs() for one in filled))
             return run.outputs(), run.buffers(), {"special": recorder.told()}
         if dtype == "native":
             return self._run(start, seed, exact=False)

@@ -36,6 +36,8 @@ MOST = 8  # numbers of a kind
 class SpecialValues(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
     """A context that records what is passed to torch's functions beside tensors. source: the task file's text, in which
     a keyword such as `ignore_index` must occur: its default says nothing about the task.
+
+    names: of the functions that were called.
     """
 
     def __init__(self, source: str) -> None:
@@ -43,7 +45,7 @@ class SpecialValues(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # t
         self._source = source
         self._integers: dict[int, None] = {}
         self._floats: dict[float, None] = {}
-        self._names: set[str] = set()
+        self.names: set[str] = set()
         self._nonfinite = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -59,12 +61,12 @@ class SpecialValues(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # t
             "integers": list(self._integers)[:MOST],
             "floats": [n for n in self._floats if math.isfinite(n)][:MOST],
             "nonfinite": self._nonfinite,
-            "arithmetic": bool(self._names) and self._names <= ARITHMETIC,
+            "arithmetic": bool(self.names) and self.names <= ARITHMETIC,
         }
 
     def _record(self, name: str, args: Any, kwargs: dict[str, Any]) -> None:
         if name != "get":  # the attributes of a tensor
-            self._names.add(name)
+            self.names.add(name)
         tensors = [value for value in _flat((*args, *kwargs.values())) if isinstance(value, torch.Tensor)]
         self._nonfinite |= name in NONFINITE or (name == "ne" and len(tensors) == 2 and tensors[0] is tensors[1])
         numbers = list(_numbers(args)) if name in COMPARISONS else []
