@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hipwright.engine.fuse.concatenated import parts_of
 from hipwright.engine.fuse.dimensions import merge_dimensions, split_dimensions
-from hipwright.engine.fuse.groups import Group, GroupMember
+from hipwright.engine.fuse.groups import Group, GroupMember, base_name
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import ZERO, Ix, product
 from hipwright.engine.layout.decisions import Decisions
@@ -17,13 +17,14 @@ from hipwright.engine.partition.state import Lowered
 from hipwright.engine.plan.in_place import ReusableTensor, overwritten
 from hipwright.engine.plan.naming import KernelNames
 from hipwright.engine.plan.writer import PlanWriter
-from hipwright.engine.templates.base import Body, EmittedKernel, Need, use_reciprocals
+from hipwright.engine.templates.base import Body, EmittedKernel, Need
 from hipwright.engine.templates.call import CallBody, TemplateOptions
 from hipwright.engine.templates.pointwise.elementwise import elementwise
 from hipwright.engine.templates.pointwise.inner import inner
 from hipwright.engine.templates.pointwise.rows import plain_rows
 from hipwright.engine.templates.pointwise.sliding import sliding
 from hipwright.engine.templates.pointwise.transpose import transpose
+from hipwright.engine.templates.reciprocals import use_reciprocals
 from hipwright.engine.templates.rows.kernel import rows
 from hipwright.engine.templates.scan.kernel import scan
 
@@ -63,7 +64,7 @@ class GroupKernels:
         if group.kind == "call":
             self._call(group, stored)
             return
-        members = {m.item.name: m for m in group.members if m.item.name in stored}
+        members = {m.item.name: m for m in group.members if base_name(m.item.name) in stored}
         if not members:
             return
         if ZERO in group.outer:  # there is nothing to compute
@@ -76,7 +77,7 @@ class GroupKernels:
             split_dimensions(self.c, group)
         merge_dimensions(self.c, group)
         over = overwritten(group, list(members.values()), reusable) if pointwise else {}
-        stores = {name: (m.item.target or over.get(name, name), m.item.dtype) for name, m in members.items()}
+        stores = {name: (m.item.target or over.get(name, base_name(name)), m.item.dtype) for name, m in members.items()}
         name = self.names.kernel(self.lowered, group)
         by_parts = not over and self._by_parts(group, stores, name)
         self.plan.replaces(over)
@@ -90,7 +91,7 @@ class GroupKernels:
 
     def _kernel(self, group: Group, name: str, need: Need, *, by_parts: bool) -> tuple[EmittedKernel, str]:
         """The kernel of a scan, of reductions or of pointwise operators, and its mapping."""
-        if group.kind == "fused" and group.dims:
+        if group.kind == "fused":
             use_reciprocals(self.c, group, need)
         body = Body(self.c, group, name, need)
         self.plan.limits += body.limits()

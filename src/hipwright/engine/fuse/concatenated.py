@@ -6,7 +6,7 @@ condition on the column is left that would keep accesses from being packs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
 
@@ -22,8 +22,13 @@ def equal_parts(group: Group) -> int | None:
     """The number of equal parts that the last dimension is concatenated from, by the conditions on its index."""
     if len(group.space) < 2 or group.dims or any(m.role != FULL for m in group.members):
         return None
-    column, size = ix(group.variables[-1]), group.space[-1]
-    ends = [end for e in walk([m.value for m in group.members]) if (end := _end(e, column)) is not None]
+    return parts_of_column([m.value for m in group.members], group.variables[-1], group.space[-1])
+
+
+def parts_of_column(values: Sequence[E], variable: Var, size: Ix) -> int | None:
+    """The number of equal parts that a dimension is concatenated from in some values. size: of the dimension."""
+    column = ix(variable)
+    ends = [end for e in walk(values) if (end := _end(e, column)) is not None]
     for count in COUNTS:
         if ends and modulo(size, ix(count)) == ZERO:
             part = divide(size, ix(count))

@@ -13,6 +13,11 @@ FULL, ROW, PART = "full", "row", "part"
 row's (a chunk, a slice)."""
 
 
+def base_name(name: str) -> str:
+    """The item of a member's name: members of the parts of one item are `add`, `add/1`, `add/2`."""
+    return name.partition("/")[0]
+
+
 @dataclass(eq=False)
 class GroupMember:
     """An item over a group's variables: its element, and the position in memory at which that is stored."""

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
+from hipwright.engine.fuse.concatenated import parts_of_column
 from hipwright.engine.fuse.groups import FULL, PART, ROW, Group, GroupMember
 from hipwright.engine.ir.expr import COMPUTE, E, walk, weight
-from hipwright.engine.ir.index import ONE, Fn, Ix, ix, product
+from hipwright.engine.ir.index import ONE, Fn, Ix, divide, ix, product
 from hipwright.engine.ir.shapes import flatten, reindex, unflatten
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.values import LoweredItem
 
+MOST_ORDERED = 3
+"""Dimensions of rows up to which an item is tried with every order of them."""
 MAX_PART = 400
 """The weight of an expression above which recomputing the row's values is not tried."""
 
@@ -23,6 +27,7 @@ def place(c: LoweringContext, group: Group, items: Sequence[LoweredItem]) -> lis
     kept = [full[k] for k in range(len(full)) if k not in group.dims]
     reduced = [full[k] for k in group.dims]
     placed: dict[str, GroupMember] = {}
+    parts: list[GroupMember] = []
     for item in items:
         member = _member(c, group, item, full, kept, reduced)
         if member is None:
@@ -35,10 +40,88 @@ def place(c: LoweringContext, group: Group, items: Sequence[LoweredItem]) -> lis
         if value is None and items[0].kind == "call":
             member = _exchanged(c, group, item, full, placed) or member
             value = _resolve(c, member.value, placed)
+        if value is None and member.role == FULL and group.dims and items[0].kind == "red":
+            found = _reordered(c, group, item, placed)
+            if found:
+                placed[item.name] = found[0]
+                parts += found[1:]
+                continue
         if value is None or (member.role == PART and not _worth(value)):
             return None
         placed[item.name] = GroupMember(item, member.role, value, member.position)
-    return list(placed.values())
+    return [*placed.values(), *parts]
+
+
+def _reordered(
+    c: LoweringContext, group: Group, item: LoweredItem, placed: dict[str, GroupMember]
+) -> list[GroupMember] | None:
+    """The members of an item that reads the rows in another order, or other columns of a row; None if it reads more.
+
+    Rows in another order are one member, which is stored at other positions. A row that is concatenated from equal
+    parts (a rotary embedding's halves) is a member for each part; those after the first have names of their own.
+    """
+    if item.name in placed or not placed.keys() & _buffers(c, item):
+        return None
+    rows = [k for k in range(len(group.space)) if k not in group.dims]
+    real = [k for k in rows if group.space[k] != ONE]
+    orders = itertools.permutations(real) if len(real) <= MOST_ORDERED else iter([tuple(real)])
+    for order in orders:
+        into = dict(zip(real, order, strict=True))
+        kept = [into.get(k, k) for k in rows]
+        sizes = [group.space[k] for k in kept]
+        index = [ix(group.variables[k]) for k in kept]
+        member = _ordered(group, item, sizes, index)
+        value = _resolve(c, member.value, placed) if order != tuple(real) else None
+        if value is not None:
+            return [GroupMember(item, FULL, value, member.position)]
+        found = _row_parts(c, group, item, sizes, index, placed)
+        if found is not None:
+            return found
+    return None
+
+
+def _ordered(group: Group, item: LoweredItem, sizes: list[Ix], rows: list[Ix]) -> GroupMember:
+    """An item's element where the rows are those of `rows`."""
+    inner = [ix(group.variables[k]) for k in group.dims]
+    index = reindex([*sizes, *group.inner], item.space, [*rows, *inner])
+    index = [i if s != ONE else ix(0) for i, s in zip(index, item.space, strict=True)]
+    return GroupMember(item, FULL, item.body(index), flatten(item.space, index))
+
+
+def _row_parts(
+    c: LoweringContext,
+    group: Group,
+    item: LoweredItem,
+    sizes: list[Ix],
+    rows: list[Ix],
+    placed: dict[str, GroupMember],
+) -> list[GroupMember] | None:
+    """A member for each of the equal parts that an item's last dimension, a whole row, is concatenated from."""
+    width = item.space[-1]
+    if width != product(group.inner) or product(item.space[:-1]) != product(sizes):
+        return None
+    lead = reindex(sizes, item.space[:-1], rows)
+    lead = [i if s != ONE else ix(0) for i, s in zip(lead, item.space, strict=False)]
+    probe = c.arena.var("p", width)
+    count = parts_of_column([item.body([*lead, ix(probe)])], probe, width)
+    if count is None:
+        return None
+    part = divide(width, ix(count))
+    column = group.columns.setdefault(part.key, c.arena.var("c", part))
+    found = []
+    for number in range(count):
+        index = [*lead, ix(column) + part * number]
+        value = _resolve(c, item.body(index), placed, again=True)
+        if value is None or not _worth(value):
+            return None
+        named = replace(item, name=f"{item.name}/{number}") if number else item
+        found.append(GroupMember(named, PART, value, flatten(item.space, index)))
+    return found
+
+
+def _buffers(c: LoweringContext, item: LoweredItem) -> set[str]:
+    """What an item reads."""
+    return {e.attr[0] for e in walk([item.body(c.probe(item.space))]) if e.op == "load"}
 
 
 def _exchanged(

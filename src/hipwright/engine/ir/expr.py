@@ -199,7 +199,7 @@ class ExprArena:
     def rewrite(self, roots: Sequence[E], atom: Any, load: Any, quotient: Any = None) -> list[E]:
         """The roots with index atoms replaced by `atom(Atom) -> Ix | None` and loads by `load(E) -> E | None`.
 
-        quotient: the same for divisions.
+        quotient: the same for divisions, of what a division has become and what it was.
         """
         done: dict[int, E] = {}
 
@@ -217,7 +217,7 @@ class ExprArena:
             if new.op == "load":
                 new = load(new) or new
             if quotient and new.op == "bin" and new.attr == "/":
-                new = quotient(new) or new
+                new = quotient(new, e) or new
             if e.label and not new.label:
                 new.label = e.label
             done[e.id] = new

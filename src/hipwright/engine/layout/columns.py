@@ -85,7 +85,7 @@ def _short_columns(plan: ReductionPlanner, vectors: int) -> bool:
 def _column_block(plan: ReductionPlanner, vec: int) -> tuple[int, int, int]:
     """(threads, vectors side by side, values a thread keeps): the widest block whose columns stay in registers."""
     for threads, share, most in ((256, 32, 32), (256, 16, 48), (512, 16, 32), (512, 8, 32)):
-        kept = max(most // plan.arrays(), COOP_KEPT)
+        kept = max(most // plan.held_arrays(), COOP_KEPT)
         if plan.length <= threads // share * (kept // vec) and share * vec >= 32:
             return threads, share, kept
     return 1024, max(32 // vec, 8), COOP_KEPT

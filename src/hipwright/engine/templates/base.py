@@ -262,26 +262,6 @@ def _bare(text: str) -> str:
     return text[1:-1]
 
 
-def use_reciprocals(c: LoweringContext, group: Group, need: Need) -> None:
-    """Replaces the division of a row's elements by a value of the row with a product with its reciprocal, where all
-    results are half types, far coarser than the two roundings.
-    """
-    if not all(dtype in ("float16", "bfloat16") for _, dtype in need.stores.values()):
-        return
-    along = {group.variables[d].name for d in group.dims} | {v.name for v in group.columns.values()}
-    memo: dict[int, bool] = {}
-
-    def product_of(e: E) -> E | None:
-        x, divisor = e.args
-        if e.ctype != "float" or divisor.op == "const" or depends(divisor, along, memo) or not depends(x, along, memo):
-            return None
-        return c.arena.binary("*", x, c.arena.call("saturated_reciprocal", divisor))
-
-    values = c.arena.rewrite([m.value for m in group.members], lambda a: None, lambda e: None, product_of)
-    for member, value in zip(group.members, values, strict=True):
-        member.value = value
-
-
 def depends(e: E, names: set[str], memo: dict[int, bool]) -> bool:
     """Whether e uses one of the variables."""
     if e.id not in memo:

@@ -6,11 +6,14 @@ from collections.abc import Callable
 
 from hipwright.engine.fuse.groups import GroupMember
 from hipwright.engine.ir.expr import FLOATING
+from hipwright.engine.ir.index import divide
 from hipwright.engine.templates.base import depends
 from hipwright.engine.templates.rows.long_sums import LongSums
 from hipwright.engine.templates.rows.reducers import ReducerState
 from hipwright.engine.templates.rows.state import RowState
 from hipwright.engine.templates.sweep import Sweep, ThreadTile, offset
+
+PART_NAMES = {2: "half_items", 3: "third_items", 4: "quarter_items"}
 
 
 class TileBounds:
@@ -22,9 +25,21 @@ class TileBounds:
         self.k, self.sweep, self.level, self.made, self.full, self.vec = state, sweep, level, made, full, vec
         self.emit, self.kind = state.emit, state.body.index_type
         self.segmented = state.layout.segments and sweep is state.row_sweep
-        self._set_items(state.items if sweep is state.row_sweep else state.layout.items)
+        self._set_items(state.items if sweep is state.row_sweep else self._part_items())
         self.values = [s.value for s in made] + [m.value for m in full]
         self.long_sums = LongSums(state.emit, state.layout, made)
+
+    def _part_items(self) -> str:
+        """The vectors of a part of the row that a thread loads at once: as large a share as the part is of the row."""
+        items = self.k.layout.items
+        ratio = divide(self.k.width, self.sweep.width).value or 1
+        if ratio < 2:
+            return items
+        if items.isdigit():
+            return str(-(-int(items) // ratio))
+        name = self.emit.fresh(PART_NAMES.get(ratio, f"items_of_{ratio}"))
+        self.emit.line(f"constexpr int {name} = ({items} + {ratio - 1}) / {ratio};  // vectors of a part of the row")
+        return name
 
     def _set_items(self, items: str) -> None:
         """Sets the vectors of a thread's tile; span: the elements of the row that its threads take together."""

@@ -1,0 +1,76 @@
+"""Divisions as products with a reciprocal, where all results are half types: far coarser than the two roundings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hipwright.engine.fuse.groups import Group
+from hipwright.engine.ir.expr import E, indices
+from hipwright.engine.ir.index import Ind
+from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.templates.base import Need, depends
+
+SMALLEST, LARGEST = 2.0**-126, 2.0**126  # divisors whose reciprocal is neither subnormal nor infinite
+_FUNCTIONS = """absolute acos acosh asin asinh atan atan2 atanh celu clamp cos cosh elu erf erfc exp exp2 expm1 fma fmax
+    fmin gelu gelu_tanh hardsigmoid hardswish hypot leaky_relu log log10 log1p log2 logsigmoid mish nan_max nan_min pow
+    reciprocal relu relu6 round_bfloat16 round_half rsqrt saturated_reciprocal selu sigmoid silu sin sinh softplus
+    softshrink softsign sqrt square squared_error sub_rn tan tanh tanhshrink"""
+CONTINUOUS = frozenset(_FUNCTIONS.split())
+"""Functions that turn a small change of an argument into a small change of their result, as they are called in C."""
+
+
+def use_reciprocals(c: LoweringContext, group: Group, need: Need) -> None:
+    """Replaces divisions by a constant, and those of a row's elements by a value of the row.
+
+    Divisions whose last bit may decide (below floor, comparisons, conversions to integers) stay divisions.
+    """
+    if not all(dtype in ("float16", "bfloat16") for _, dtype in need.stores.values()):
+        return
+    along = {group.variables[d].name for d in group.dims} | {v.name for v in group.columns.values()}
+    exact = _deciding(m.value for m in group.members)
+    memo: dict[int, bool] = {}
+
+    def product_of(e: E, before: E) -> E | None:
+        x, divisor = e.args
+        if e.ctype != "float" or before.id in exact:
+            return None
+        if divisor.op == "const":
+            plain = SMALLEST <= abs(divisor.attr) <= LARGEST
+            return c.arena.binary("*", x, c.arena.const(1 / divisor.attr, "float")) if plain else None
+        if not along or depends(divisor, along, memo) or not depends(x, along, memo):
+            return None
+        return c.arena.binary("*", x, c.arena.call("saturated_reciprocal", divisor))
+
+    values = c.arena.rewrite([m.value for m in group.members], lambda a: None, lambda e: None, product_of)
+    for member, value in zip(group.members, values, strict=True):
+        member.value = value
+
+
+def _deciding(values: Iterable[E]) -> set[int]:
+    """Ids of expressions of which the last bit may decide about more than the last bit of a result."""
+    found: set[int] = set()
+    seen: set[tuple[int, bool]] = set()
+    stack = [(value, False) for value in values]
+    while stack:
+        e, decides = stack.pop()
+        if (e.id, decides) in seen:
+            continue
+        seen.add((e.id, decides))
+        if decides:
+            found.add(e.id)
+        stack += [(a, decides or _is_step(e, n)) for n, a in enumerate(e.args)]
+        stack += [(a.value, True) for position in indices(e) for a in position.atoms() if isinstance(a, Ind)]
+    return found
+
+
+def _is_step(e: E, argument: int) -> bool:
+    """Whether a small change of an argument may change e's value much."""
+    if e.op in ("sel", "guard"):
+        return argument == 0
+    if e.op == "fn":
+        return e.attr not in CONTINUOUS
+    if e.op == "loop":
+        return bool(e.attr.kind.startswith("arg"))
+    if e.op in ("bin", "cast"):
+        return e.ctype not in ("float", "double")
+    return e.op not in ("un", "row", "load", "const", "index")

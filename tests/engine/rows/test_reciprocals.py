@@ -1,0 +1,63 @@
+"""Half results: divisions by constants are products, unless the quotient's last bit decides about more than itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from hipwright.engine import write
+from tests.engine.harness import Op, captured, check
+
+Function = Callable[..., Any]
+SMOOTH: dict[str, Function] = {
+    "pointwise": lambda x: ((x.float() - 1) / 0.3).sigmoid().to(x.dtype),
+    "row": lambda x: (x.float() / 0.7).softmax(-1).to(x.dtype),
+    "selected": lambda x: torch.where(x > 0, x.float() / 3, 0.0).to(x.dtype),
+}
+DECIDING: dict[str, Function] = {
+    "floor": lambda x: ((x.float() / 0.3).floor() * 0.3).to(x.dtype),
+    "round": lambda x: ((x.float() / 0.3).round() * 0.3).to(x.dtype),
+    "compared": lambda x: torch.where(x.float() / 0.3 > 1, x, -x),
+    "converted": lambda x: ((x.float() / 0.3).to(torch.int32) * 2).to(x.dtype),
+    "index": lambda x: x.gather(-1, ((x.float() / 0.3).long() % x.shape[-1])),
+    "by row": lambda x: ((x.float() / x.float().abs().amax(-1, keepdim=True) * 7).round()).to(x.dtype),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", SMOOTH)
+def test_constants_become_reciprocals(name: str, dtype: torch.dtype) -> None:
+    x = torch.randn(9, 130, generator=torch.Generator().manual_seed(0)).to(dtype)
+    x[0, :4] = torch.tensor([float("inf"), float("-inf"), 0.0, float("nan")])
+    assert DIVIDED.search(kernels(check(Op(SMOOTH[name]), [x]))) is None
+
+
+@pytest.mark.parametrize("name", DECIDING)
+def test_quotients_that_decide_are_divided(name: str) -> None:
+    """Among the inputs are multiples of the divisor, whose quotients a product would round to the other side."""
+    x = torch.arange(-600, 600).reshape(8, 150).half() * 0.3
+    text = check(Op(DECIDING[name]), [x])
+    assert DIVIDED.search(kernels(text)) and "saturated_reciprocal" not in text
+
+
+@pytest.mark.parametrize("divisor", [1e-39, 1e-38 / 2, 2.0**127 * 1.5, float("inf")])
+def test_constants_without_a_plain_reciprocal_divide(divisor: float) -> None:
+    text = write(captured(Op(lambda x: (x.float() / divisor).half()), [torch.empty(9, 130).half()])).text
+    assert DIVIDED.search(kernels(text))
+
+
+def test_float_results_divide() -> None:
+    assert " / 0.3f" in write(captured(Op(lambda x: x / 0.3), [torch.empty(9, 130)])).text
+
+
+DIVIDED = re.compile(r" / (\d[\d.e+-]*f|INFINITY|__int_as_float|[a-z]\w*_max\b)")
+"""A division by a float constant, or by a row's maximum."""
+
+
+def kernels(text: str) -> str:
+    """The device code without comments."""
+    return "\n".join(line.partition("//")[0] for line in text.partition("def forward")[0].splitlines())
