@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -10,11 +9,11 @@ import msgspec
 from hipwright.capture.graph import Meta, Node, plain, references, several, short
 from hipwright.engine.ir.expr import COMPUTE
 from hipwright.engine.ir.index import ONE, Ix
-from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.knobs import Choice
 from hipwright.engine.lower import views
 from hipwright.engine.lower.values import LibraryCall, NotLowered, Tensor
 from hipwright.engine.partition import channels_last
+from hipwright.engine.partition.plan_views import ATTENTION, PlanViews
 from hipwright.engine.partition.readers import feeds_kernel
 from hipwright.engine.partition.state import LoweringState, PlanView
 from hipwright.engine.templates.offers import permuted
@@ -42,7 +41,7 @@ class LibraryCalls:
         self.graph, self.nodes = state.graph, {n.name: n for n in state.graph.nodes}
         self.given = {given.name: given.meta for given in state.graph.inputs}
         self.epilogue = bool(state.choices.get("fuse_bias", True)) and not state.library_only
-        self.views: dict[str, str] = {}  # values that have a view in the plan
+        self.views = PlanViews(state, self.nodes, self.ensure, self._meta_of)
 
     def add(self, node: Node, reason: str) -> None:
         """Leaves a node to PyTorch."""
@@ -51,7 +50,8 @@ class LibraryCalls:
         call.node, bias = self._unbiased(node)
         images = self._channels_last_image(node)
         names = references([*call.node.args, *node.kwargs.values()])
-        call.refs = {n: images[n] if n in images else self.ensure(n) for n in names}
+        strided = short(node.op) == ATTENTION
+        call.refs = {n: images[n] if n in images else self.ensure(n, strided=strided) for n in names}
         self.out.calls.append(call)
         call.channels_last = bool(images)
         results: list[Tensor | None] = []
@@ -131,8 +131,11 @@ class LibraryCalls:
         out.label = f"{node.name}_bias"
         return out
 
-    def ensure(self, name: str) -> str:
-        """The plan's name of a tensor that a library call reads; a view or a kernel is added for it if needed."""
+    def ensure(self, name: str, *, strided: bool = False) -> str:
+        """The plan's name of a tensor that a library call reads; a view or a kernel is added for it if needed.
+
+        strided: the call reads any strides as fast as contiguous rows.
+        """
         value = self.values[name]
         if isinstance(value, (tuple, list)):
             raise NotLowered("a tuple as an argument")
@@ -141,7 +144,7 @@ class LibraryCalls:
         if name in self.nodes and self.nodes[name].op in UNDEFINED:
             self.add(self.nodes[name], "memory of undefined contents")
             return str(self.values[name].buffer)
-        view = self.views.get(name) or self._plan_view(name)
+        view = self.views.of(name, strided=strided)
         if view is not None:
             return view
         kept = self.c.realise(value, plain(name), between=False)
@@ -159,55 +162,3 @@ class LibraryCalls:
         meta = self.nodes[name].outs[0]
         assert meta is not None
         return meta
-
-    def _is_transposed_attention(self, name: str) -> bool:
-        """Whether this is the library's attention with heads and rows exchanged, which on GPUs is its memory layout."""
-        node = self.nodes.get(name)
-        if node is None or short(node.op) not in ("transpose", "permute"):
-            return False
-        inner = node.args[0]["node"]
-        return inner in self.out.library and short(self.nodes[inner].op) == "scaled_dot_product_attention"
-
-    def _plan_view(self, name: str) -> str | None:
-        """The plan's view for a transpose or selection of a stored tensor; None where a copy would be needed."""
-        node = self.nodes.get(name)
-        if node is None or short(node.op) not in ("transpose", "permute", "t", "unsqueeze", "select", "slice", "view"):
-            return None
-        source = node.args[0]["node"]
-        inner = self.values[source]
-        kind = short(node.op)
-        stored = isinstance(inner, Tensor) and inner.buffer
-        if kind == "view" and not stored and not self._is_transposed_attention(source):
-            return None
-        if not isinstance(inner, Tensor):
-            return None
-        if self.state.element_weight(inner) > 2 and self.state.reader_counts.get(source, 0) < 1:
-            return None
-        base = self.ensure(source)
-        if node.op == "aten.view.default":  # an input may lie in memory as a view of other sizes cannot
-            kind = "reshape"
-        operation = _view_operation(kind, [self.state.resolve(a) for a in node.args[1:]], inner.rank)
-        unique = self.c.unique(f"{name}_view")
-        self.out.views.append(PlanView(unique, base, operation))
-        self.out.metas[unique] = self._meta_of(name)
-        self.views[name] = unique
-        return unique
-
-
-def _view_operation(kind: str, args: Iterable[Any], rank: int) -> str:
-    """A view of a tensor of this rank as plan text, to be put behind its name."""
-    listed = list(args)
-    if kind == "slice":
-        padded = [*listed, *[None] * (4 - len(listed))]
-        dim, start, end, step = padded[0], padded[1], padded[2], padded[3]
-        stop = "" if end is None or (isinstance(end, int) and end >= 1 << 62) else _spelled(end)
-        first = "" if not start else _spelled(start)
-        inner = f"{first}:{stop}" + (f":{_spelled(step)}" if step not in (None, 1) else "")
-        return f"[{', '.join([':'] * (int(dim or 0) % rank) + [inner])}]"
-    arguments = ", ".join(f"({', '.join(map(_spelled, a))})" if isinstance(a, list) else _spelled(a) for a in listed)
-    return f".{kind}({arguments})"
-
-
-def _spelled(value: Any) -> str:
-    """A number or size as plan text."""
-    return to_python(value) if isinstance(value, Ix) else str(value)

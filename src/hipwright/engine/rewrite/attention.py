@@ -16,7 +16,7 @@ import msgspec
 from hipwright.capture.graph import Graph, Meta, Node, references, short
 from hipwright.engine.ir.operators import ATTENTION
 from hipwright.engine.knobs import Choice
-from hipwright.engine.rewrite.attention_library import library_scale
+from hipwright.engine.rewrite.attention_library import before_scale, library_scale
 from hipwright.engine.rewrite.attention_pattern import Finder, Match, shared_heads
 from hipwright.engine.templates.attention.scores import ROUNDED, SCORE_OPERAND, SCORES
 
@@ -115,6 +115,8 @@ def _written(found: Match, finder: Finder) -> dict[str, list[Node]]:
 def _called(found: Match, finder: Finder, scale: float) -> dict[str, list[Node]]:
     """The library's attention in the place of the last node."""
     writer = _Writer(f"{found.softmax.name}_operand", finder.taken, found.last.module)
+    (found.q, before), (found.k, behind) = (before_scale(o, finder) for o in (found.q, found.k))
+    scale *= before * behind
     operands = _operands(found, finder, writer)
     out = found.last.outs[0]
     assert out is not None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hipwright.capture.graph import Node, short
 from hipwright.engine.rewrite.attention_pattern import REGROUPED, SAME, Finder, Match
+from hipwright.engine.rewrite.contractions import Operand
 from hipwright.engine.rewrite.pinned_sizes import hint
 
 KERNEL_SOURCE = ("float16", "bfloat16")
@@ -31,6 +32,20 @@ def library_scale(found: Match, finder: Finder) -> float | None:
     return _scaled(float(found.scores.alpha), found.chain)
 
 
+def before_scale(operand: Operand, finder: Finder) -> tuple[Operand, float]:
+    """(the operand before a product with a positive number, that number): the library scales the scores instead."""
+    node = finder.nodes.get(operand.name)
+    if node is None or short(node.op) not in ("mul", "div") or not isinstance(node.args[0], dict):
+        return operand, 1.0
+    source, factor = node.args[0].get("node"), _scaled(1.0, [node])
+    if factor is None or source not in finder.known:
+        return operand, 1.0
+    old, new = finder.meta(source), finder.meta(operand.name)
+    if (old.dtype, old.shape) != (new.dtype, new.shape):
+        return operand, 1.0
+    return Operand(source, operand.order, operand.shape), factor
+
+
 def _scaled(factor: float, chain: Sequence[Node]) -> float | None:
     """The factor times those of the chain, None when it does something else too."""
     for node in chain:
@@ -44,4 +59,4 @@ def _scaled(factor: float, chain: Sequence[Node]) -> float | None:
     return factor if factor > 0 else None
 
 
-__all__ = ["library_scale"]
+__all__ = ["before_scale", "library_scale"]
