@@ -15,7 +15,7 @@ from hipwright.engine.ir.index import Atom, Fn, Ix, Var, divide, ix, modulo, rep
 from hipwright.engine.lower.context import LoweringContext
 
 FACTORS = range(2, 65)
-"""By which dimensions are split."""
+"""By which dimensions are split; those of a copy in another order by any number, which shows what it exchanges."""
 
 
 def merge_dimensions(c: LoweringContext, group: Group) -> None:
@@ -82,11 +82,11 @@ def split_dimensions(c: LoweringContext, group: Group) -> None:
     for k in reversed(range(len(group.space))):
         factor = _factor(group, group.variables[k])
         size = group.space[k]
-        if factor is None or modulo(size, ix(factor)) != ix(0) or _divided_otherwise(group, group.variables[k], factor):
+        if factor is None or modulo(size, factor) != ix(0) or _divided_otherwise(group, group.variables[k], factor):
             continue
-        outer, inner = c.arena.var("v", divide(size, ix(factor))), c.arena.var("v", ix(factor))
+        outer, inner = c.arena.var("v", divide(size, factor)), c.arena.var("v", factor)
         _substitute(c, group, {group.variables[k]: ix(outer) * factor + ix(inner)})
-        group.space[k : k + 1] = [divide(size, ix(factor)), ix(factor)]
+        group.space[k : k + 1] = [divide(size, factor), factor]
         group.variables[k : k + 1] = [outer, inner]
 
 
@@ -109,13 +109,13 @@ def _functions(group: Group, variable: Var) -> list[Fn]:
     return [a for a in atoms if variable in a.a.atoms() or variable in a.b.atoms()]
 
 
-def _factor(group: Group, variable: Var) -> int | None:
+def _factor(group: Group, variable: Var) -> Ix | None:
     """The one number that the variable itself is divided by, if there is one."""
-    found = {a.b.value for a in _functions(group, variable) if a.a == ix(variable)}
+    found = {a.b for a in _functions(group, variable) if a.a == ix(variable)}
     (factor,) = found if len(found) == 1 else (None,)
-    return factor if factor in FACTORS else None
+    return factor if factor is not None and (group.items[0].alone or factor.value in FACTORS) else None
 
 
-def _divided_otherwise(group: Group, variable: Var, factor: int) -> bool:
+def _divided_otherwise(group: Group, variable: Var, factor: Ix) -> bool:
     """Whether the variable is divided in other ways too."""
-    return any(a.a != ix(variable) or a.b != ix(factor) for a in _functions(group, variable))
+    return any(a.a != ix(variable) or a.b != factor for a in _functions(group, variable))

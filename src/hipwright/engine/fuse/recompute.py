@@ -39,7 +39,7 @@ def recompute(s: Scheduler, wanted: Collection[str], may: Callable[[str], bool])
     for item in [i for g in s.groups for i in g.items if i.kind == "pw" and not i.target and i.name not in fixed]:
         readers = [i for g in s.groups for i in g.items if item.name in s.reads[i.name]]
         away = [r for r in readers if s.home[r.name] is not s.home[item.name]]
-        if not away or s.reads[item.name] & targets:
+        if not away or item.alone or s.reads[item.name] & targets:
             continue
         if any(s.home[i.name].kind != "fused" for i in (item, *away)):  # an epilogue, or read by a template
             continue

@@ -16,6 +16,7 @@ from hipwright.engine.ir.expr import COMPUTE, FLOATING, SMALL_INTS, STORAGE, E, 
 from hipwright.engine.ir.index import ONE, ZERO, Ix, ix
 from hipwright.engine.ir.shapes import flatten, unflatten
 from hipwright.engine.ir.sizes import SizeReader, evaluate
+from hipwright.engine.lower.one_hot import summed_one_hot
 from hipwright.engine.lower.values import Index, LoweredItem, NotLowered, Tensor
 
 
@@ -59,13 +60,16 @@ class LoweringContext:
         self.names.add(candidate)
         return candidate
 
-    def realise(self, value: Tensor, name: str = "", *, between: bool = True) -> Tensor:
-        """The same value, stored by an item. between: only kernels read it, so that its width may be chosen."""
+    def realise(self, value: Tensor, name: str = "", *, between: bool = True, alone: bool = False) -> Tensor:
+        """The same value, stored by an item. between: only kernels read it, so that its width may be chosen. alone: it
+        has a kernel of its own.
+        """
         if value.buffer:
             return value
         item = LoweredItem(
             self.unique(name or self.origin), "pw", value.dtype, value.shape, value.at, node=name or self.origin
         )
+        item.alone = alone
         return self.keep(item, between=between)
 
     def keep(self, item: LoweredItem, *, between: bool = True) -> Tensor:
@@ -105,7 +109,10 @@ class LoweringContext:
         reduced = tuple(sorted(d % value.rank for d in dims)) if value.rank else ()
         reduced = tuple(d for d in reduced if value.shape[d] != ONE)
         best = kind.startswith("arg")
-        if reduced:
+        once = self._summed_one_hot(self.cast(value, dtype), reduced) if kind == "sum" and len(reduced) == 1 else None
+        if once is not None:
+            result = once
+        elif reduced:
             flat = self._rows(kind, value if best else self.cast(value, dtype), reduced, dtype, name)
             shape = [ONE if i in reduced else s for i, s in enumerate(value.shape)]
             result = self.tensor(dtype, shape, lambda i: flat.at([x for k, x in enumerate(i) if k not in reduced]))
@@ -117,6 +124,37 @@ class LoweringContext:
         else:
             result = self.cast(value, dtype)
         return result if keep else self.squeeze(result, dims)
+
+    def _summed_one_hot(self, value: Tensor, dims: tuple[int, ...]) -> Tensor | None:
+        """The sum over one dimension of a value that is not zero at one place of it at most; None for any other."""
+        (dim,) = dims
+        size = value.shape[dim]
+        variable = self.arena.var("p", size)
+
+        def at(index: Index) -> E | None:
+            full = [ix(variable) if k == dim else i for k, i in enumerate(index)]
+            return summed_one_hot(self.arena, self._computed(value.at(full)), variable, size)
+
+        if at(self.probe(value.shape)) is None:
+            return None
+
+        def element(index: Index) -> E:
+            found = at(index)
+            if found is None:
+                raise NotLowered("a sum of one term that has become another one at a place of its own")
+            return found
+
+        shape = [ONE if k == dim else s for k, s in enumerate(value.shape)]
+        return self.tensor(value.dtype, shape, element)
+
+    def _computed(self, e: E) -> E:
+        """What a pointwise item that is loaded computes, if it is stored as it is computed."""
+        if e.op != "load":
+            return e
+        item = next((i for i in self.items if i.name == e.attr[0] and i.kind == "pw" and not i.alone), None)
+        if item is None or item.dtype not in ("float32", "float64", "int64") or item.target:
+            return e
+        return item.body(self.index_of(item, e.attr[1]))
 
     def _rows(self, kind: str, value: Tensor, dims: tuple[int, ...], dtype: str, name: str) -> Tensor:
         """One stored value per row; equal reductions of equal values share one item."""

@@ -9,6 +9,7 @@ from hipwright.capture.graph import Meta
 from hipwright.engine.ir.index import ix
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.reduce import Math, finish
+from hipwright.engine.lower.row_order import in_row_order
 from hipwright.engine.lower.table import op
 from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.lower.views import remap
@@ -47,7 +48,8 @@ def layer_norm(
 ) -> Tensor:
     """Ba, Kiros & Hinton 2016."""
     m = Math(c, meta.dtype)
-    y = normalise(c, m, m.of(x), range(x.rank - len(shape), x.rank), eps)
+    dims = range(x.rank - len(shape), x.rank)
+    y = normalise(c, m, m.of(in_row_order(c, x, dims)), dims, eps)
     return finish(c, meta, affine(c, m, y, weight, bias, None))
 
 
@@ -58,7 +60,9 @@ def rms_norm(
     """x / sqrt(mean x^2 + eps) (Zhang & Sennrich 2019); eps None is that of the type it is computed in."""
     m = Math(c, meta.dtype)
     value = eps if eps is not None else 2.0 ** (-52 if x.dtype == "float64" else -23)
-    square = m.mean(m.fn("square", m.of(x)), range(x.rank - len(shape), x.rank), "squares")
+    dims = range(x.rank - len(shape), x.rank)
+    x = in_row_order(c, x, dims)
+    square = m.mean(m.fn("square", m.of(x)), dims, "squares")
     y = m.fn("*", m.of(x), m.fn("rsqrt", m.fn("+", square, value)))
     return finish(c, meta, affine(c, m, y, weight, None, None))
 

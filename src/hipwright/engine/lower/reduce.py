@@ -11,6 +11,7 @@ from hipwright.engine.ir.expr import COMPUTE, FLOATING, E
 from hipwright.engine.ir.index import ONE, ZERO, Ix, ix, product
 from hipwright.engine.ir.shapes import unflatten
 from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.lower.row_order import in_row_order
 from hipwright.engine.lower.table import dims_of, op
 from hipwright.engine.lower.values import LoweredItem, NotLowered, Tensor
 from hipwright.engine.lower.views import remap
@@ -253,6 +254,7 @@ def vector_norm(
 def softmax(c: LoweringContext, meta: Meta, x: Tensor, dim: int, *rest: Any, **kw: Any) -> Tensor:
     """exp(x - max) / sum of it; a row of -inf gives NaN, as in PyTorch."""
     m, axes = Math(c, meta.dtype), dims_of(dim, x.rank)
+    x = in_row_order(c, x, axes)
     e = m.fn("exp", m.fn("-", m.of(x), m.max(m.of(x), axes)))
     return c.cast(m.fn("*", e, m.fn("reciprocal", m.sum(e, axes))), meta.dtype)  # the sum is at least 1
 
@@ -267,6 +269,7 @@ def softmin(c: LoweringContext, meta: Meta, x: Tensor, dim: int, *rest: Any, **k
 def log_softmax(c: LoweringContext, meta: Meta, x: Tensor, dim: int, *rest: Any, **kw: Any) -> Tensor:
     """x - max - log(sum exp(x - max))."""
     m, axes = Math(c, meta.dtype), dims_of(dim, x.rank)
+    x = in_row_order(c, x, axes)
     shifted = m.fn("-", m.of(x), m.max(m.of(x), axes))
     return c.cast(m.fn("-", shifted, m.fn("log", m.sum(m.fn("exp", shifted), axes))), meta.dtype)
 

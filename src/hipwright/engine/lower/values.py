@@ -68,6 +68,7 @@ class LoweredItem:
     target: str = ""  # a module buffer that takes the result
     result: list[Ix] = field(default_factory=list)
     placed: Any = None  # the templates.offers.Placed that writes a `call` item
+    alone: bool = False  # has a kernel of its own, which stores it: a copy in another order
 
     @property
     def shape(self) -> list[Ix]:
