@@ -13,12 +13,20 @@ from collections.abc import Callable
 from hipwright.engine.fuse.groups import PART, Group
 from hipwright.engine.fuse.placing import kept_dims, place
 from hipwright.engine.ir.expr import walk
-from hipwright.engine.ir.index import ix, product
+from hipwright.engine.ir.index import ONE, ix, product
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.values import LoweredItem
 
 WHOLE = ("float64", "float32", "float16", "bfloat16", "int64", "int32")
 """The dtypes of scans whose stored values differ from the compute type by one rounding only."""
+
+
+APART_ROW = 1 << 25
+"""Elements of a row of which next to nothing stays on the device between the reduction and its readers: blocks that
+wait for one another, fewer than a device runs without, gain nothing then.
+"""
+MOST_NUMBERS = 64
+"""Single numbers that one kernel computes."""
 
 
 class Scheduler:
@@ -87,7 +95,7 @@ class Scheduler:
         """
         homes = [self.home[name] for name in sorted(self.reads[item.name]) if name in self.home]
         for other in dict.fromkeys(homes):
-            if other is group or group.kind != "fused" or other.kind != "fused" or other.dims:
+            if other is group or group.kind != "fused" or other.kind != "fused" or other.dims or other.items[0].alone:
                 continue
             if other.space and product(other.space) == product(group.space) and self._merged(group, other):
                 self.remove(other)
@@ -148,7 +156,7 @@ class Scheduler:
         return {e.attr[0] for e in walk([item.body(index)]) if e.op == "load"}
 
     def _candidates(self, item: LoweredItem) -> list[Group]:
-        if item.kind in ("scan", "call"):
+        if item.kind in ("scan", "call") or item.alone:
             return []
         found: list[Group] = []
         producers = {self.home[r].number for r in self.reads[item.name] if r in self.home}
@@ -157,7 +165,7 @@ class Scheduler:
         for group in reversed(self.groups):
             if group not in found and self._shares(group, item):
                 found.append(group)
-        return behind + [g for g in found if g.kind == "fused"]
+        return behind + [g for g in found if g.kind == "fused" and not g.items[0].alone]
 
     def _follows(self, group: Group, item: LoweredItem) -> bool:
         """Whether a pointwise item can be the epilogue of a call or a scan."""
@@ -167,7 +175,9 @@ class Scheduler:
         return item.kind == "pw" and not alone and product(item.space) == product(group.space)
 
     def _shares(self, group: Group, item: LoweredItem) -> bool:
-        """Whether both read the same input over the same space."""
+        """Whether both read the same input over the same space, or are single numbers (the steps that layers count)."""
+        if all(i.kind == "pw" and product(i.space) == ONE for i in (item, *group.items)):
+            return len(group.items) < MOST_NUMBERS
         if product(group.space) != product(item.space) and product(group.outer) != product(item.space):
             return False
         mine = self.reads[item.name]
@@ -176,7 +186,16 @@ class Scheduler:
 
     # ------------------------------------------------------------ joining
 
+    def _is_apart(self, group: Group, item: LoweredItem) -> bool:
+        """Whether an item reads a huge row once more, behind its reductions."""
+        if item.kind != "pw" or not group.dims or self.c.numel_hint(group.inner) < APART_ROW:
+            return False
+        reduced = {i.name for i in group.items if i.kind == "red"}
+        return product(item.space) == product(group.space) and bool(self.reads[item.name] & reduced)
+
     def _try(self, group: Group, item: LoweredItem) -> bool:
+        if self._is_apart(group, item):
+            return False
         shaped = self._reshaped(group, item)
         if shaped is None or self._cycle(group, item) or self._hazard(group, item):
             return False

@@ -18,6 +18,7 @@ from hipwright.engine.plan import static_shapes
 from hipwright.engine.plan.preparation import Preparation, allocation, row_major
 from hipwright.engine.plan.spelling import PYTHON_NAMES, library_name, returned, self_path, spell
 from hipwright.engine.plan.static_shapes import StaticShapes
+from hipwright.engine.plan.zero_pool import ZeroPool
 from hipwright.engine.templates.base import INT_LIMIT, EmittedKernel
 
 _SIZES = "the kernels are written for these sizes"
@@ -54,6 +55,7 @@ class PlanWriter:
         self.collected: dict[str, str] = {}  # tensors that are written where a loop collects them, and where that is
         self.zeroed: set[str] = set()  # those of them that start with zeros
         self.kept: set[str] = set()  # results of library calls that must be row-major
+        self._zeros = ZeroPool(self._local, lowered.context.numel_hint)
         self.captured: str = (
             outer.captured if outer else ""
         )  # the local that says whether the sizes are the captured ones
@@ -163,7 +165,12 @@ class PlanWriter:
         packed = {buffer for kernel in packing for buffer in kernel.writes}
         wanted = [b for k in own for b in [*k.reads, *k.writes, *k.scratch] if b in allocate and b not in packed]
         for buffer in dict.fromkeys(wanted):
-            self.allocate(buffer, *allocate[buffer], maker="zeros" if buffer in zeroed else "empty")
+            shape, dtype = allocate[buffer]
+            pooled = buffer in zeroed and self._outer is None and buffer not in self.collected
+            if pooled and self._zeros.takes(shape):
+                self._zeros.allocate(self.name(buffer), shape, dtype, self.statements)
+            else:
+                self.allocate(buffer, shape, dtype, maker="zeros" if buffer in zeroed else "empty")
         for kernel in own:
             known = self.known_buffers
             arguments = [self._argument(a, kernel) if a in known else a for a in kernel.arguments]
@@ -250,7 +257,7 @@ class PlanWriter:
         """The function's text."""
         result = returned(self.graph.output, {k: self.name(v) for k, v in self.lowered.outputs.items()})
         self._line(f"return {result}")
-        statements = [Statement(text) for text in self._captured_line()] + self.statements
+        statements = [Statement(text) for text in self._captured_line()] + self._zeros.finish(self.statements)
         head = self._head(frozenset().union(*(s.names for s in statements)))
         body = "\n".join(printed([*(Statement(text) for text in head), *statements], 1))
         return f"{self._preparation.text()}def forward({', '.join(['self', *self.parameters])}):\n{body}\n"
