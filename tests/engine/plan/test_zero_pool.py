@@ -12,7 +12,7 @@ from hipwright.engine import write
 from hipwright.engine.knobs import SPLIT
 from hipwright.engine.plan import zero_pool
 from hipwright.program import parse
-from tests.engine.harness import captured, check
+from tests.engine.harness import Op, captured, check
 
 
 class Convolutions(nn.Module):
@@ -46,6 +46,12 @@ def test_one_buffer_is_allocated_as_it_is() -> None:
 def test_large_buffers_are_made_where_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zero_pool, "SMALL", 1)
     assert text_of(2).count("torch.zeros(") == 2
+
+
+def test_buffers_of_a_knobs_size_are_made_where_they_are_needed() -> None:
+    text = write(captured(Op(lambda x: (x.softmax(-1), (x * 2).softmax(-1))), [torch.empty(3, 1 << 20)])).text
+    made = re.findall(r"torch.zeros\(\(.*\), dtype", text)
+    assert made and all("COOP_BLOCKS" in one for one in made)
 
 
 def test_programs_with_a_pool_are_right() -> None:

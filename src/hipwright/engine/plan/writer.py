@@ -55,7 +55,7 @@ class PlanWriter:
         self.collected: dict[str, str] = {}  # tensors that are written where a loop collects them, and where that is
         self.zeroed: set[str] = set()  # those of them that start with zeros
         self.kept: set[str] = set()  # results of library calls that must be row-major
-        self._zeros = ZeroPool(self._local, lowered.context.numel_hint)
+        self._zeros = ZeroPool(self._local, lowered.context.hints)
         self.captured: str = (
             outer.captured if outer else ""
         )  # the local that says whether the sizes are the captured ones

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from hipwright.engine.emit.tree import Statement
-from hipwright.engine.ir.index import Ix, ix
+from hipwright.engine.ir.index import Fn, Ix, Sym, ix
+from hipwright.engine.ir.sizes import evaluate
 from hipwright.engine.plan.preparation import allocation
 
 SMALL = 1 << 16
@@ -13,18 +14,25 @@ SMALL = 1 << 16
 
 
 class ZeroPool:
-    """Counters, flags and extremes of a plan's launches. local: a name of the plan that is not taken.
+    """Counters, flags and extremes of a plan's launches. local: a name of the plan that is not taken. hints: the sizes
+    at capture; a buffer of another size (of a knob) is allocated by itself.
 
     Buffers of one size and dtype are the rows of one tensor, which is allocated where the first of them is needed.
     """
 
-    def __init__(self, local: Callable[[str], str], hint: Callable[[Sequence[Ix]], int]) -> None:
-        self._local, self._hint = local, hint
+    def __init__(self, local: Callable[[str], str], hints: Mapping[str, int]) -> None:
+        self._local, self._hints = local, hints
         self._pools: dict[tuple[str, str], _Pool] = {}
 
     def takes(self, shape: Sequence[Ix]) -> bool:
         """Whether a buffer of this shape is small enough."""
-        return len(shape) == 1 and self._hint(shape) <= SMALL
+        known = all(
+            isinstance(a, Sym) and a.name in self._hints
+            for size in shape
+            for a in size.atoms()
+            if not isinstance(a, Fn)
+        )
+        return len(shape) == 1 and known and evaluate(shape[0], self._hints) <= SMALL
 
     def allocate(self, name: str, shape: Sequence[Ix], dtype: str, statements: list[Statement]) -> None:
         """Appends the allocation of a buffer."""
