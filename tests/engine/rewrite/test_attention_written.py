@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hipwright.engine import explain, space, write
-from tests.engine.harness import captured, check, kernels_in, run
+from tests.engine.harness import captured, check, compare, kernels_in, reference, run
 from tests.engine.rewrite.attention_forms import (
     BRAIN,
     CALL,
@@ -94,6 +94,21 @@ def test_written_out_forms_are_one_kernel(form: Callable[..., Any], inputs: list
 def test_few_queries(form: Callable[..., Any], inputs: list[Tensor], wave: int) -> None:
     text = check(Written(form), inputs, choices={KEY: "fused", CALL: "split", "DECODE_KEYS": 64}, wave=wave)
     assert kernels_in(text) == 2
+
+
+@pytest.mark.parametrize(
+    ("form", "inputs", "side"),
+    [
+        (where, [*qkv(2, 3, 3, 133, 64, 64, dtype=HALF), seen(2, 1, 3, 133)], "nvidia"),
+        (repeated, qkv(2, 6, 2, 133, 64, 64, shared=2, dtype=BRAIN), "amd"),
+    ],
+)
+def test_few_queries_by_matrix_units(form: Callable[..., Any], inputs: list[Tensor], side: str) -> None:
+    chosen = {KEY: "fused", CALL: "matrix", "DECODE_KEYS": 64}
+    expected, native, _ = reference(Written(form), inputs)
+    program = write(captured(Written(form), inputs), chosen)
+    assert "FewRows" in program.text
+    compare(run(program, Written(form), inputs, side=side, wave=32 if side == "nvidia" else 64)[0], expected, native)
 
 
 # ---------------------------------------------------------------- what differs from scaled_dot_product_attention

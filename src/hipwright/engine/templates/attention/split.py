@@ -56,21 +56,21 @@ def write(body: CallBody) -> list[EmittedKernel]:
     rows = min(8, 1 << (f.hints["rows"] * f.group - 1).bit_length())
     block = body.knob("DECODE_BLOCK", 256, (128, 256), "threads that share a chunk of the keys")
     row_knob = body.knob("DECODE_ROWS", rows, (1, 2, 4, 8), "queries that share one read of the keys")
-    chunk = body.knob("DECODE_KEYS", _default_chunk(f), (64, 128, 256, 512, 1024), "keys of a chunk")
+    chunk = body.knob("DECODE_KEYS", default_chunk(f), (64, 128, 256, 512, 1024), "keys of a chunk")
     space = [*f.kv_lead, f.queries * f.group]
-    chunks = _chunk_bound(body, f)
+    chunks = chunk_bound(f)
     partials = body.temporary("partials", [*space, chunks, ix(f.size_v)], "float32")
     stats = body.temporary("stats", [*space, chunks, ix(2)], "float32")
     first = _chunk_kernel(body, f, (q, k, v, mask), (partials, stats), (block, row_knob, chunk))
-    return [first, _combine_kernel(body, f, (partials, stats), chunk)]
+    return [first, combine_kernel(body, f, (partials, stats), chunk)]
 
 
-def _chunk_bound(body: CallBody, f: AttentionProblem) -> Ix:
+def chunk_bound(f: AttentionProblem) -> Ix:
     """An upper bound of the number of chunks: DECODE_KEYS is at least 64."""
     return (f.keys + 63) // 64
 
 
-def _default_chunk(f: AttentionProblem) -> int:
+def default_chunk(f: AttentionProblem) -> int:
     """Keys of a chunk: enough chunks for every compute unit twice, but not more than needed."""
     piece = 64
     while piece < 512 and f.hints["heads"] * -(-f.hints["keys"] // (2 * piece)) >= 264:
@@ -96,7 +96,7 @@ def _chunk_kernel(
     emit_split_index(kernel, "head", f.kv_lead, [*names[:-1], "shared_head"])
     _load_queries(kernel, f, q, names)
     _emit_dots(kernel, f, k, names)
-    _emit_weights(kernel, f, mask, names, out[1])
+    emit_weights(kernel, f, mask, names, out[1])
     _emit_values(kernel, f, v, names, out[0])
     heads = to_python(product(f.kv_lead))
     grid = f"({heads}) * cdiv({to_python(f.queries * f.group)}, {rows}) * cdiv({to_python(f.keys)}, {chunk})"
@@ -129,7 +129,7 @@ def _declare_sizes(
         kernel.line(text)
 
 
-def _declare_row(kernel: CallKernel, f: AttentionProblem, names: list[str]) -> None:
+def declare_row(kernel: CallKernel, f: AttentionProblem, names: list[str]) -> None:
     """Declares the head and query position of row `row`."""
     length = kernel.size(f.queries)
     group = f"shared_head * {f.group} + " if f.group > 1 else "shared_head"
@@ -143,7 +143,7 @@ def _load_queries(kernel: CallKernel, f: AttentionProblem, q: Tensor, names: lis
     kernel.line("const int row = i / (LANE_VECTORS * KEY_LANES * W), d = i % (LANE_VECTORS * KEY_LANES * W);")
     kernel.line("float value = 0.0f;")
     kernel.open(f"if (first_row + row < {kernel.size(f.queries * f.group)} && d < D)")
-    _declare_row(kernel, f, names)
+    declare_row(kernel, f, names)
     kernel.line(f"value = {kernel.load(q, [*names, 'm', 'd'])};")
     kernel.close()
     kernel.line(f"q_tile[row][d] = value{f' * {f.scale!r}f' if f.scale != 1.0 else ''};")
@@ -194,7 +194,7 @@ def _emit_dots(kernel: CallKernel, f: AttentionProblem, k: Tensor, names: list[s
     kernel.line("__syncthreads();")
 
 
-def _emit_weights(kernel: CallKernel, f: AttentionProblem, mask: Tensor | None, names: list[str], stats: str) -> None:
+def emit_weights(kernel: CallKernel, f: AttentionProblem, mask: Tensor | None, names: list[str], stats: str) -> None:
     """Replaces the scores by exp2(score - maximum); 32 lanes a row. Maximum and sum of the chunk are stored."""
     kernel.open("for (int row = threadIdx.x / 32; row < R; row += THREADS / 32)")
     kernel.line("float row_max = -INFINITY, row_sum = 0.0f;")
@@ -202,7 +202,7 @@ def _emit_weights(kernel: CallKernel, f: AttentionProblem, mask: Tensor | None, 
     kernel.line(f"const {kernel.kind} n = first_key + key;")
     kernel.line("float value = -INFINITY;")
     kernel.open(f"if (n < {kernel.size(f.keys)} && first_row + row < {kernel.size(f.queries * f.group)})")
-    _declare_row(kernel, f, names)
+    declare_row(kernel, f, names)
     seen = "n <= m ? " if f.causal else ""
     text = emit_score(kernel, f, mask, names, "scores[row][key]")
     kernel.line(f"value = {f'{seen}({text}) : -INFINITY' if seen else text};")
@@ -280,7 +280,7 @@ def _add_groups(kernel: CallKernel, f: AttentionProblem, partials: str) -> None:
     kernel.close()
 
 
-def _combine_kernel(body: CallBody, f: AttentionProblem, made: tuple[str, str], chunk: str) -> EmittedKernel:
+def combine_kernel(body: CallBody, f: AttentionProblem, made: tuple[str, str], chunk: str) -> EmittedKernel:
     """One thread an output element adds the chunks, weighted by their sums."""
     partials, stats = made
     kernel = body.kernel("combine", COMBINE_NAMES)
