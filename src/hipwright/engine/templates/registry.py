@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from hipwright.engine.ir.operators import ATTENTION, RECURRENT_LAYER
 from hipwright.engine.lower.values import NotLowered
-from hipwright.engine.templates.attention import split, split_matrix, tiled
+from hipwright.engine.templates.attention import split, split_matrix, tiled, tiled_matrix
 from hipwright.engine.templates.conv import adaptive_pool, implicit_gemm, one_by_one, split_conv, stencil_calls
 from hipwright.engine.templates.gemm import contraction, grouped, products
 from hipwright.engine.templates.offers import KernelCall, Offer
@@ -43,6 +43,7 @@ REGISTERED: tuple[tuple[Template, Sequence[str]], ...] = (
     (segments.embedding, ("embedding",)),
     (scatters.scatter_reduction, _REDUCTIONS),
     (scatters.scatter_last, ("scatter", "index_copy", "index_put")),
+    (tiled_matrix.split_attention, ("scaled_dot_product_attention", ATTENTION)),
     (tiled.tiled_attention, ("scaled_dot_product_attention", ATTENTION)),
     (split_matrix.matrix_keys_attention, ("scaled_dot_product_attention", ATTENTION)),
     (split.split_keys_attention, ("scaled_dot_product_attention", ATTENTION)),
