@@ -31,6 +31,7 @@ DATA = (
     "benchmarks/large",
     "benchmarks/operators",
     "benchmarks/real",
+    "benchmarks/serving",
     "benchmarks/tasks",
     "tests/acceptance/tasks",
     "tests/bad_input",

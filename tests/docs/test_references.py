@@ -21,6 +21,7 @@ DATA = (
     "benchmarks/kernels/",
     "benchmarks/operators/",
     "benchmarks/real/",
+    "benchmarks/serving/",
     "tests/bad_input/",
 )  # no modules
 OTHER_PROJECTS = ("torch/",)

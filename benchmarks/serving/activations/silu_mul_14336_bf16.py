@@ -1,0 +1,22 @@
+"""SiLU of one half of a packed projection times the other, width 14336, 2048 tokens and 16."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+WIDTH = 14336
+DTYPE = torch.bfloat16
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        gate, up = x.chunk(2, dim=-1)
+        return F.silu(gate) * up
+
+
+def get_inputs():
+    return [torch.randn(2048, 2 * WIDTH, dtype=DTYPE)]
+
+
+def get_input_groups():
+    return [[torch.randn(16, 2 * WIDTH, dtype=DTYPE)]]
