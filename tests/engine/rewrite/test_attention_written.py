@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hipwright.engine import explain, space, write
+from hipwright.engine import author, explain, space, write
+from hipwright.engine.knobs import SPLIT
 from tests.engine.harness import captured, check, compare, kernels_in, reference, run
 from tests.engine.rewrite.attention_forms import (
     BRAIN,
@@ -111,6 +112,48 @@ def test_few_queries_by_matrix_units(form: Callable[..., Any], inputs: list[Tens
     compare(run(program, Written(form), inputs, side=side, wave=32 if side == "nvidia" else 64)[0], expected, native)
 
 
+def irregular() -> list[Tensor]:
+    """Queries, keys and values with infinities and NaN."""
+    q, k, v = qkv(1, 6, 70, 70, 16, 16)
+    q[0, 0, 3, 2], q[0, 0, 4, 2] = math.nan, math.inf
+    k[0, 1, 5], k[0, 2, 66, 2] = math.nan, math.inf
+    v[0, 3, 65, 1], v[0, 4, 0, 2] = math.inf, math.nan  # behind most queries' diagonal: 0 * inf is NaN
+    q[0, 5] = -math.inf
+    k[0, 5] = 1.0  # every score is -inf
+    return [q, k, v]
+
+
+@pytest.mark.matrix(keep=4)
+@pytest.mark.parametrize("side", ["nvidia", ""])
+@pytest.mark.parametrize(
+    ("form", "more"),
+    [(plain, []), (tril, []), (positions, []), (filled, [seen(70, 70)]), (capped, []), (biased, [draw(2, 70, 70)])],
+)
+def test_products_in_parts(form: Callable[..., Any], more: list[Tensor], side: str) -> None:
+    inputs = [*qkv(1, 2, 70, 70, 32, 48), *more]
+    program = write(captured(Written(form), inputs), {KEY: "fused", CALL: "matrix_tiled", SPLIT: True})
+    assert "split_multiply" in program.text
+    expected, native, _ = reference(Written(form), inputs)
+    compare(run(program, Written(form), inputs, side=side, wave=32)[0], expected, native)
+
+
+@pytest.mark.parametrize("side", ["nvidia", ""])
+@pytest.mark.parametrize("form", [plain, tril, positions])
+def test_infinities_and_nan_of_products_in_parts(form: Callable[..., Any], side: str) -> None:
+    model, inputs = Written(form), [*irregular()]
+    chosen = {KEY: "fused", CALL: "matrix_tiled", SPLIT: True}
+    expected = model(*(t.double() for t in inputs))
+    got, _ = run(write(captured(model, inputs), chosen), model, inputs, side=side, wave=32)
+    assert torch.equal(got.isnan(), expected.isnan())
+    assert torch.equal(got.isinf(), expected.isinf())
+
+
+def test_the_rule_for_products_in_parts() -> None:
+    graph = captured(Written(tril), qkv(2, 8, 512, 512, 64, 64))
+    assert author(graph, {SPLIT: True}).space[CALL].default == "matrix_tiled"
+    assert author(graph, {}).space[KEY].default == "separate"
+
+
 # ---------------------------------------------------------------- what differs from scaled_dot_product_attention
 
 
@@ -140,12 +183,7 @@ def test_without_keys_the_result_is_zero(call: str) -> None:
 @pytest.mark.parametrize("call", ["tiled", "split"])
 @pytest.mark.parametrize("form", [plain, tril, positions, triu_added])
 def test_infinities_and_nan_go_where_the_module_sends_them(form: Callable[..., Any], call: str) -> None:
-    q, k, v = qkv(1, 6, 70, 70, 16, 16)
-    q[0, 0, 3, 2], q[0, 0, 4, 2] = math.nan, math.inf
-    k[0, 1, 5], k[0, 2, 66, 2] = math.nan, math.inf
-    v[0, 3, 65, 1], v[0, 4, 0, 2] = math.inf, math.nan  # behind most queries' diagonal: 0 * inf is NaN
-    q[0, 5] = -math.inf
-    k[0, 5] = 1.0  # every score is -inf
+    q, k, v = irregular()
     model, inputs = Written(form), [q[:, :, :12] if call == "split" else q, k, v]
     if form is triu_added and call == "split":
         inputs[1], inputs[2] = k[:, :, :12], v[:, :, :12]

@@ -15,7 +15,7 @@ import msgspec
 
 from hipwright.capture.graph import Graph, Meta, Node, references, short
 from hipwright.engine.ir.operators import ATTENTION
-from hipwright.engine.knobs import Choice
+from hipwright.engine.knobs import SPLIT, Choice
 from hipwright.engine.rewrite.attention_library import before_scale, library_scale
 from hipwright.engine.rewrite.attention_pattern import Finder, Match, shared_heads
 from hipwright.engine.templates.attention.scores import ROUNDED, SCORE_OPERAND, SCORES
@@ -36,7 +36,8 @@ def attention(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str
             continue
         scale = library_scale(found, finder)
         options = ("separate", "fused") if scale is None else ("separate", "fused", "library")
-        usual = "fused" if finder.usual(found) else options[-1] if scale is not None else "separate"
+        fused = finder.usual(found) or (bool(choices.get(SPLIT)) and finder.split(found))
+        usual = "fused" if fused else options[-1] if scale is not None else "separate"
         usual = "separate" if choices.get("library") else usual
         key = f"attention:{node.name}"
         structure[key] = Choice(options=options, default=usual)

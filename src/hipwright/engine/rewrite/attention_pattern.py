@@ -10,7 +10,7 @@ from typing import Any
 from hipwright.capture.graph import Graph, Meta, Node, references, short
 from hipwright.engine.rewrite.contractions import KeyProduct, Operand, key_product, value_product
 from hipwright.engine.rewrite.pinned_sizes import hint, metas
-from hipwright.engine.templates.attention.problem import FLOATS, MAX_HEAD_SIZE, is_default
+from hipwright.engine.templates.attention.problem import FLOATS, MAX_HEAD_SIZE, is_default, is_split_default
 
 POINTWISE = {
     "add",
@@ -218,6 +218,12 @@ class Finder:
         sizes = self._sizes(found)
         assert sizes is not None
         return is_default(self.meta(found.q.name).dtype, **sizes)
+
+    def split(self, found: Match) -> bool:
+        """The rule for products in parts, where a run has them."""
+        sizes = self._sizes(found)
+        assert sizes is not None
+        return is_split_default(self.meta(found.q.name).dtype, **sizes)
 
 
 # ---------------------------------------------------------------- heads that queries share

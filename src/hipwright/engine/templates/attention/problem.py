@@ -81,6 +81,25 @@ def is_default(dtype: str, rows: int, keys: int, heads: int, size: int, size_v: 
     return narrow or _is_decoding(rows, keys) or _operations(heads, rows, keys, size, size_v) <= MAX_OPERATIONS[dtype]
 
 
+SPLIT_SIZE, SPLIT_MOST_SIZE, SPLIT_USUAL_SIZE = 16, 128, 64
+"""Float32 attention in parts (tiled_matrix.py): what head sizes are multiples of, the largest, and the largest default.
+Of 128, registers are spilled.
+"""
+SPLIT_OPERATIONS, SPLIT_ROWS = 2e8, 48
+"""Floating-point operations, and queries, from which it is the default. Round figures, not measured."""
+
+
+def is_split(dtype: str, size: int, size_v: int) -> bool:
+    """Whether attention in parts is written for these head sizes."""
+    return dtype == "float32" and all(0 < n <= SPLIT_MOST_SIZE and n % SPLIT_SIZE == 0 for n in (size, size_v))
+
+
+def is_split_default(dtype: str, rows: int, keys: int, heads: int, size: int, size_v: int) -> bool:
+    """Whether the static rule prefers attention in parts, in runs that split products; heads: of the queries."""
+    enough = rows >= SPLIT_ROWS and _operations(heads, rows, keys, size, size_v) >= SPLIT_OPERATIONS
+    return enough and is_split(dtype, size, size_v) and max(size, size_v) <= SPLIT_USUAL_SIZE
+
+
 def _operations(heads: int, rows: int, keys: int, size: int, size_v: int) -> float:
     """Floating-point operations of the two products."""
     return 2.0 * heads * rows * keys * (size + size_v)
@@ -243,6 +262,8 @@ __all__ = [
     "emit_score",
     "emit_split_index",
     "is_default",
+    "is_split",
+    "is_split_default",
     "key_lead_names",
     "vector_width",
 ]

@@ -7,6 +7,8 @@ NaN: a row whose result is not finite is computed again by floats.
 
 from __future__ import annotations
 
+import math
+
 from hipwright.engine.ir.index import product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.knobs import SPLIT
@@ -18,6 +20,8 @@ from hipwright.engine.templates.attention.problem import (
     emit_load,
     emit_score,
     emit_split_index,
+    is_split,
+    is_split_default,
     key_lead_names,
     vector_width,
 )
@@ -27,16 +31,12 @@ from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.offers import KernelCall, Offer, Output
 
-SIZE, MOST_SIZE, USUAL_SIZE = 16, 128, 64
-"""What head sizes are multiples of, the largest, and the largest that is a default: of 128, registers are spilled."""
 ROWS, THREADS, PAD = 64, 128, 8
 """Queries and threads of a block; elements between rows in LDS, so that ldmatrix finds them on other banks."""
-LEAST_OPERATIONS, LEAST_ROWS = 2e8, 48
-"""Floating-point operations, and queries, from which this is the default. Round figures, not measured."""
 NAMES = (
     "D DV KEYS KSTRIDE VSTRIDE KPLANE VPLANE k_tile v_tile lane wave tiles z m0 m n i j r t d values v c i0 i1 i2 i3 "
     "i4 i5 shared_head queries out row_max row_sum sum score rest weights rescale old_max safe_max n0 n_end value a b "
-    "inverse column first words row key top total p q finite bad"
+    "inverse column first words row key top total p q finite bad key_end endless"
 )
 
 
@@ -47,14 +47,11 @@ def split_attention(call: KernelCall) -> Offer | None:
     f = attention_problem(call)
     q, k, v = call.args[:3]
     mask = call.arg(3, "attn_mask")
-    if f.dtype != "float32" or any(size % SIZE or size > MOST_SIZE for size in (f.size, f.size_v)):
-        raise NotLowered("the parts are those of float32, head sizes in whole vectors up to 128")
-    if masked_score(f) is not None:
-        return None  # the tiles beyond a causal mask are skipped by others
+    if not is_split(f.dtype, f.size, f.size_v):
+        raise NotLowered("the parts are those of float32, head sizes multiples of 16 up to 128")
     operands = [q, k, v, *([mask] if isinstance(mask, Tensor) else [])]
-    rows, keys = f.hints["rows"], f.hints["keys"]
-    work = 2.0 * f.hints["heads"] * f.group * rows * keys * (f.size + f.size_v)
-    default = work >= LEAST_OPERATIONS and rows >= LEAST_ROWS and max(f.size, f.size_v) <= USUAL_SIZE
+    sizes = (f.hints["rows"], f.hints["keys"], f.hints["heads"] * f.group, f.size, f.size_v)
+    default = is_split_default(f.dtype, *sizes)
     output = Output([*f.lead, f.queries, v.shape[-1]])
     return Offer("matrix_tiled", write, operands, [output], default=default, data=f)
 
@@ -76,6 +73,7 @@ class _SplitAttention:
         self.q, self.k, self.v = q, k, v
         self.kernel: CallKernel = body.kernel(names=NAMES)
         self.names = [f"i{n}" for n in range(len(self.f.lead))]
+        self.skips = masked_score(self.f) == -math.inf  # keys beyond the diagonal add nothing but 0 times their values
         self.keys = 64 if max(self.f.size, self.f.size_v) <= 64 else 32
 
     def written(self) -> EmittedKernel:
@@ -84,7 +82,7 @@ class _SplitAttention:
         kernel.use("split_multiply", "load_rows", "load_columns_pair", "store_parts", "split_pair")
         self._declare()
         length = kernel.size(f.keys)
-        end = f"m0 + {ROWS} < {length} ? m0 + {ROWS} : {length}" if f.causal else length
+        end = f"m0 + {ROWS} < {length} ? m0 + {ROWS} : {length}" if f.causal or self.skips else length
         kernel.line(f"const {kernel.kind} n_end = {end};")
         kernel.line("bool bad[2] = {true, true};  // rows to compute by floats: all without tensor cores")
         kernel.use("GEMM_MMA")
@@ -104,6 +102,7 @@ class _SplitAttention:
         kernel.close()
         self._store()
         kernel.emit.directive("#endif")
+        self._read_skipped_values()
         emit_rows_by_floats(kernel, f, (self.q, self.k, self.v, self.mask), self.names, key_lead_names(f, self.names))
         return self._finish()
 
@@ -214,6 +213,22 @@ class _SplitAttention:
         kernel.epilogue_vector("(out[t][2 * r + v] * inverse)", [*self.names, "m", "column"], "column", "2")
         kernel.close()
         kernel.close()
+
+    def _read_skipped_values(self) -> None:
+        """Declares the end of the keys of rows by floats, which are all of a block where a skipped value is not finite:
+        0 times such a value is NaN in the module.
+        """
+        kernel, length = self.kernel, self.kernel.size(self.f.keys)
+        kernel.line(f"{kernel.kind} key_end = n_end;")
+        if not self.skips:
+            return
+        kernel.line("bool endless = false;")
+        kernel.open(f"for ({kernel.kind} i = threadIdx.x; i < ({length} - n_end) * DV; i += {THREADS})")
+        kernel.line(f"const {kernel.kind} n = n_end + i / DV, d = i % DV;")
+        place = [*key_lead_names(self.f, self.names), "n", "d"]
+        kernel.line(f"endless |= !(fabsf({kernel.load(self.v, place)}) < INFINITY);")
+        kernel.close()
+        kernel.line(f"if (__syncthreads_or(endless)) bad[0] = bad[1] = true, key_end = {length};")
 
     def _finish(self) -> EmittedKernel:
         f = self.f

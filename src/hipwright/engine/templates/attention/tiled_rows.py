@@ -16,7 +16,7 @@ def emit_rows_by_floats(
 ) -> None:
     """Emits the rows of a wavefront for which a lane's `bad[r]` holds, one after the other: 32 lanes share a row.
 
-    Row r of a lane is `m0 + wave * 16 + lane / 4 + r * 8`; keys end at `n_end`.
+    Row r of a lane is `m0 + wave * 16 + lane / 4 + r * 8`; keys end at `key_end`.
     """
     kernel.line("#pragma unroll 1")
     kernel.open("for (int row = 0; row < 16; ++row)")
@@ -27,14 +27,14 @@ def emit_rows_by_floats(
     kernel.open("for (int column = lane; column < DV + (32 - DV % 32) % 32; column += 32)")
     kernel.line("float value = 0.0f;")
     kernel.line("#pragma unroll 1")
-    kernel.open(f"for ({kernel.kind} n0 = 0; n0 < n_end; n0 += 32)")
+    kernel.open(f"for ({kernel.kind} n0 = 0; n0 < key_end; n0 += 32)")
     _emit_dot(kernel, f, operands, names, shared)
     kernel.line(f"const float weight = {f.power('score - safe_max')};")
     kernel.line("#pragma unroll 1")
     kernel.open("for (int key = 0; key < 32; ++key)")
     kernel.line("const float p = __shfl(weight, key, 32);")
     kernel.line(f"const {kernel.kind} n = n0 + key, d = column;")
-    kernel.line(f"if (n < n_end && column < DV) value += p * {kernel.load(operands[2], [*shared, 'n', 'd'])};")
+    kernel.line(f"if (n < key_end && column < DV) value += p * {kernel.load(operands[2], [*shared, 'n', 'd'])};")
     kernel.close()
     kernel.close()
     kernel.line("if (column >= DV) continue;")
@@ -59,7 +59,7 @@ def _emit_statistics(
             kernel.line("for (int c = 16; c > 0; c >>= 1) top = fmaxf(top, __shfl_xor(top, c));")
             kernel.line("const float safe_max = top == -INFINITY ? 0.0f : top;")
         kernel.line("#pragma unroll 1")
-        kernel.open(f"for ({kernel.kind} n0 = 0; n0 < n_end; n0 += 32)")
+        kernel.open(f"for ({kernel.kind} n0 = 0; n0 < key_end; n0 += 32)")
         _emit_dot(kernel, f, operands, names, shared)
         kernel.line(f"total += {f.power('score - safe_max')};" if second else "top = fmaxf(top, score);")
         kernel.close()
@@ -78,7 +78,7 @@ def _emit_dot(
     q, k, _, mask = operands
     kernel.line(f"const {kernel.kind} n = n0 + lane;")
     kernel.line("float score = -INFINITY;")
-    kernel.open(f"if (n < n_end{' && n <= m' if f.causal else ''})")
+    kernel.open(f"if (n < key_end{' && n <= m' if f.causal else ''})")
     kernel.line("float sum = 0.0f;")
     kernel.line("#pragma unroll 1")
     kernel.open("for (int d = 0; d < D; ++d)")
