@@ -95,7 +95,7 @@ def test_a_tasks_text_is_searched_and_what_it_found_is_written(tmp_path: Path, m
     assert heard[0] == "planned" and "decided" in heard
     assert json.loads((tmp_path / "result.json").read_text())["run"] == result.run
     assert {path.name for path in tmp_path.glob("*.*")} == {"program.py", "model_new.py", "result.json", "report.html"}
-    assert result.command(resume=True).endswith(f"task.py --resume {result.run}")
+    assert result.command(resume=True) == f"hipwright resume {result.run}"
     assert Result.from_dict(result.to_dict()) == result
 
 

@@ -100,6 +100,19 @@ def test_a_finished_run_resumes_to_the_same_result(finished: tuple[Path, Path, d
     assert changed.returncode == 2 and "another task" in changed.stderr
 
 
+def test_resume_needs_no_task_file(finished: tuple[Path, Path, dict[str, object]], tmp_path: Path) -> None:
+    home, _, result = finished
+    done = hipwright(home, "resume", str(result["run"])[:20], "--json", "--out", tmp_path / "again")
+    assert done.returncode == 0, done.stderr
+    again = one_object(done.stdout)
+    assert again["run"] == result["run"] and again["program_key"] == result["program_key"]
+    assert (tmp_path / "again/report.html").exists()
+    for run, why in (("no-such-run", "no run"), ("", "no run")):
+        wrong = hipwright(home, "resume", run)
+        assert wrong.returncode == 2 and why in wrong.stderr and len(wrong.stderr.strip().splitlines()) <= 2
+    assert hipwright(tmp_path / "nothing", "resume", "latest").returncode == 2
+
+
 def test_ctrl_c_keeps_everything_and_says_how_to_go_on(tmp_path: Path) -> None:
     home = tmp_path / "home"
     args = ["optimize", str(TASK), "--budget", "8", "--seed", "1", "--out", str(tmp_path / "out")]
@@ -121,8 +134,8 @@ def test_ctrl_c_keeps_everything_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert 0 < done < 8
     assert left_behind(home) == []
 
-    line = next(line for line in messages.splitlines() if "--resume" in line)
-    arguments = shlex.split(line[line.index("hipwright optimize") :])
+    line = next(line for line in messages.splitlines() if "hipwright resume" in line)
+    arguments = shlex.split(line[line.index("hipwright resume") :])
     resumed = hipwright(home, *arguments[1:], "--json")
     assert resumed.returncode == 0, resumed.stderr
     result = one_object(resumed.stdout)

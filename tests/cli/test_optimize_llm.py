@@ -156,7 +156,7 @@ def test_an_outage_pauses_the_run_and_no_answered_call_is_repeated(tmp_path: Pat
         away[0] = True
         paused = optimize(home, *options, "--out", tmp_path / "out")
         assert paused.returncode == 3, paused.stderr
-        assert "--resume" in paused.stderr and "nothing is lost" in paused.stderr
+        assert "hipwright resume" in paused.stderr and "nothing is lost" in paused.stderr
         assert one_object(paused.stdout)["status"] == "pass", "the engine's program is there already"
         away[0] = False
         resumed = optimize(home, "--resume", "latest", "--out", tmp_path / "out")

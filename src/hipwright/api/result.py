@@ -193,10 +193,8 @@ class Result(Record, frozen=True, kw_only=True):
     def command(self, *, resume: bool = False, out: Path | None = None) -> str:
         """The command line that repeats the run, or resumes it."""
         run = self.detail.run
-        arguments = ["hipwright", "optimize", self.path]
-        if resume:
-            arguments += ["--resume", run.id]
-        else:
+        arguments = ["hipwright", "resume", run.id] if resume else ["hipwright", "optimize", self.path]
+        if not resume:
             arguments += [argument for name in run.targets for argument in ("--target", name)]
             arguments += [
                 "--budget",

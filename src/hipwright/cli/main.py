@@ -32,6 +32,7 @@ from hipwright.cli import (
     mcp,
     optimize,
     profile,
+    resume,
     score,
     synth,
     train,
@@ -54,6 +55,7 @@ app = typer.Typer(
 app.command("doctor")(doctor.doctor)
 app.command("contact")(contact.contact)
 app.command("optimize")(optimize.optimize)
+app.command("resume")(resume.resume)
 app.command("eval")(evaluate.evaluate)
 app.command("backward")(backward.backward)
 app.command("combine")(combine.combine)

@@ -15,6 +15,7 @@ from hipwright.cli.output import CommandOutput
 from hipwright.stopping import interrupted_code, note_resume
 
 if TYPE_CHECKING:
+    from hipwright.api.optimize import SearchRequest
     from hipwright.api.result import Result
     from hipwright.events import Listener
 
@@ -49,11 +50,9 @@ def optimize(
     json_mode: Json = False,
 ) -> int:
     """Search for a fast, verified HIP program for TASK. Everything is kept in the archive as it happens."""
-    from hipwright.api.files import prepare_folder
     from hipwright.api.inputs import task_source
     from hipwright.api.models import ModelOptions
-    from hipwright.api.optimize import SearchRequest, policy_name, run_search
-    from hipwright.cli.display.progress import SearchProgress
+    from hipwright.api.optimize import SearchRequest, policy_name
 
     request = SearchRequest(
         task=task_source(task),
@@ -68,19 +67,31 @@ def optimize(
         workers=workers,
         unsafe=unsafe,
     )
+    return searched(request, task.name, out, json_mode=json_mode)
+
+
+def searched(request: SearchRequest, title: str, out: Path | None, *, json_mode: bool) -> int:
+    """Runs a search with its progress, writes its files, prints its result; returns the exit code.
+
+    title: of the progress.
+    """
+    from hipwright.api.files import prepare_folder
+    from hipwright.api.optimize import run_search
+    from hipwright.cli.display.progress import SearchProgress
+
     if out is not None:
         prepare_folder(out)
-    with SearchProgress(task.name) as progress:
-        result = run_search(request, listener=_noting_the_run(progress, task, out))
+    with SearchProgress(title) as progress:
+        result = run_search(request, listener=_noting_the_run(progress, out))
     return _write_and_print(CommandOutput(json_mode=json_mode), result, out)
 
 
-def _noting_the_run(listener: Listener, task: Path, out: Path | None) -> Listener:
+def _noting_the_run(listener: Listener, out: Path | None) -> Listener:
     """The listener, which also notes how to go on with the run as soon as it has a name."""
 
     def note(kind: str, data: dict[str, Any]) -> None:
         if kind in ("run_started", "resumed") and "run" in data:
-            words = ["hipwright", "optimize", str(task), "--resume", data["run"]]
+            words = ["hipwright", "resume", data["run"]]
             note_resume(shlex.join(words + ([] if out is None else ["--out", str(out)])))
         listener(kind, data)
 

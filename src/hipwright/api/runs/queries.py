@@ -13,6 +13,7 @@ from hipwright import config
 from hipwright.api.models import models_spent
 from hipwright.archive import Archive, DamagedRow, RunComparison, RunDetail, RunSummary
 from hipwright.errors import InfrastructureError
+from hipwright.records import Task
 
 
 def open_archive() -> Archive:
@@ -37,6 +38,13 @@ def run_detail(run: str) -> tuple[RunDetail, dict[str, Any] | None, list[Damaged
         except InfrastructureError:  # a damaged row, which `show` has noted
             models = None
         return detail, models, archive.damaged
+
+
+def run_task(run: str) -> tuple[str, Task]:
+    """(the run's id, the task that it searches), as the archive has them."""
+    with open_archive() as archive:
+        found = archive.run(run)
+        return found.id, archive.task(found.task)
 
 
 def compare_runs(first: str, second: str) -> tuple[RunComparison, list[DamagedRow]]:
