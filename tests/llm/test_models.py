@@ -55,6 +55,8 @@ def test_a_missing_key_names_its_variable(spec: str, variable: str) -> None:
 
 def test_a_server_of_ones_own_needs_no_key_and_takes_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert key_of(parse_spec("vllm:m")) == ""
+    assert key_of(parse_spec("openai:m@http://127.0.0.1:9/v1")) == ""
+    assert open_model("openai:m@http://127.0.0.1:9/v1") is not None
     monkeypatch.setenv("VLLM_API_KEY", " abc ")
     assert key_of(parse_spec("vllm:m")) == "abc"
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-real-key-1")

@@ -149,7 +149,21 @@ def proposal_source(
 
     with _client(archive, run, settings, listener, recording) as client:
         tools = _tools(archive, run, task, settings, client)
+        if recording is None:
+            _say_what_is_silent(settings, listener)
         yield Pipeline(author, LlmAuthor(tools), settings, llm_screener(tools))
+
+
+def _say_what_is_silent(settings: Mapping[str, Any], listener: Listener) -> None:
+    """Tells the listener which servers of one's own do not answer; the run begins all the same."""
+    from hipwright.agents.base import ROLES
+    from hipwright.llm.preflight import silent_servers
+    from hipwright.llm.specs import parse_specs
+
+    for address, why in silent_servers(parse_specs(settings["specs"], ROLES).members):
+        away = f"nothing answers at {address} ({why}): start the server, or stop this run"
+        asked = f"it is asked for {config.outage_seconds():g} s before the run pauses; the engine begins without it"
+        listener("stage", {"text": f"{away}; {asked}"})
 
 
 def _client(

@@ -32,13 +32,12 @@ from hipwright.cli import (
     mcp,
     optimize,
     profile,
-    resume,
     score,
     synth,
     train,
 )
 from hipwright.cli.output import print_error, print_json
-from hipwright.cli.runs import queries
+from hipwright.cli.runs import queries, resume
 from hipwright.disk import file_error
 from hipwright.errors import HipwrightError
 from hipwright.stopping import KEPT, StopSignals, end_process, interrupted_code, interrupted_object

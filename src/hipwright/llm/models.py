@@ -63,15 +63,13 @@ async def close_model(model: Model) -> None:
 
 
 def key_of(spec: ModelSpec) -> str:
-    """The key from the provider's environment variable. Raises BadInput if one is needed and none is set."""
+    """The key from the provider's environment variable; "" for a server of one's own. Raises BadInput without one."""
     for name in KEYS[spec.provider]:
         if value := os.environ.get(name, "").strip():
             return value
-    if spec.provider in ("openai", "anthropic", "google"):
-        hint = f"set {' or '.join(KEYS[spec.provider])}"
-        if spec.provider == "openai" and spec.base_url:
-            hint += f", or name the server compatible:{spec.model}@{spec.base_url}, which needs no key"
-        raise BadInput(f"no key for {spec.provider}", hint=hint)
+    own_server = spec.provider == "openai" and spec.base_url  # it may need no key; one that does says so
+    if spec.provider in ("openai", "anthropic", "google") and not own_server:
+        raise BadInput(f"no key for {spec.provider}", hint=f"set {' or '.join(KEYS[spec.provider])}")
     return ""
 
 
