@@ -68,6 +68,22 @@ def test_a_small_row_is_not_hidden_by_a_large_one() -> None:
     assert check(of(wrong), rule(values)).where[0] == 2
 
 
+def test_a_row_of_infinite_budget_hides_no_other() -> None:
+    """Squares of errors beyond the largest double over such a budget are no number, and not the worst of all."""
+    made = rule(np.ones((3, 40)), "float64")
+    assert made.row is not None
+    assert made.element is not None
+    row, element = made.row.copy(), np.array(made.element)
+    row[1], element[1] = np.inf, np.inf
+    loose = replace(made, row=row, element=element)
+    far = np.ones((3, 40))
+    far[1, 3] = 1e200
+    assert check(of(far, "float64"), loose).ok
+    far[2, 7] = 1.5
+    found = check(of(far, "float64"), loose)
+    assert not found.ok and found.where == (2, 7)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_nan_and_inf_are_no_wildcards(bad: float) -> None:
     values = RNG.standard_normal((5, 40))

@@ -162,8 +162,9 @@ def _compare_values(got: HostTensor, rule: Rule) -> OutputComparison:
         ratio = error / rule.element
     if rule.row is not None:
         rows = error.reshape(-1, rule.row_length)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             row_ratio = np.sqrt(np.mean(rows * rows, axis=1)) / rule.row
+        row_ratio[np.isnan(row_ratio)] = 0.0  # a budget beyond the largest double refuses nothing
         relief = _row_relief(rule, np.maximum(row_ratio, ratio.reshape(rows.shape).max(axis=1)))
         row_ratio, ratio = row_ratio / relief, (ratio.reshape(rows.shape) / relief[:, None]).reshape(ratio.shape)
     where = np.unravel_index(int(np.argmax(ratio)), ratio.shape)

@@ -117,6 +117,7 @@ class LeafComparison:
         leaf, best, over, ratios = self.leaf, self._best, self._wrong, None
         if leaf.row is not None:
             ratios = (self._squares / leaf.row_length).sqrt_() / leaf.row
+            ratios.masked_fill_(ratios.isnan(), 0.0)  # a budget beyond the largest double refuses nothing
             eased = self._eased(torch.maximum(ratios, best))
             best, ratios, over = best / eased, ratios / eased, torch.where(eased > 1.0, 0, over)
         row = int(best.argmax())

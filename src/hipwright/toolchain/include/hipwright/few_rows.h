@@ -1,11 +1,12 @@
-// Products of a tile of 16 keys with at most 8 rows, by one wavefront: the scores and the weighted sums of attention of
-// few queries. Keys and values go from memory to the matrix unit's operands 16 bytes at a time: the order of summation
-// is free, so a lane's neighbouring elements stand for whatever k the unit gives that lane.
+// Products of a tile of 16 keys with at most 8 rows, by one wavefront: scores and weighted sums of attention.
 #pragma once
 #include <hip/hip_runtime.h>
 #include <hipwright/matrix_cores.h>
 #include <hipwright/tensor_cores.h>
 #include <hipwright/wide.h>
+
+// Keys and values go from memory to the matrix unit's operands 16 bytes at a time: the order of summation is free, so a
+// lane's neighbouring elements stand for whatever k the unit gives that lane.
 
 // The lanes that work together: a wave of 64 where MFMA multiplies, else 32.
 constexpr int FEW_ROWS_LANES = GEMM_MFMA ? 64 : 32;

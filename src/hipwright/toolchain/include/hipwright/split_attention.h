@@ -1,11 +1,11 @@
-// Products of floats for attention by tensor cores: operands in three bfloat16 parts, 24 bits together, which have the
-// range of floats, so that nothing is scaled. The products of high parts are added as floats 16 at a time, as tensor
-// cores round long sums toward zero; the others are 2^-8 of them and stay in one sum.
+// Products of floats for attention by tensor cores: operands in three bfloat16 parts.
 #pragma once
 #include <hip/hip_runtime.h>
 #include <hipwright/bfloat16_type.h>
 #include <hipwright/tensor_cores.h>
 
+// Three parts are 24 bits and have the range of floats, so that nothing is scaled. The products of high parts are added as
+// floats 16 at a time, as tensor cores round long sums toward zero; the others are 2^-8 of them and stay in one sum.
 constexpr int SPLIT_PARTS = 3;
 
 // x, y as the sum of SPLIT_PARTS pairs of bfloat16, the largest first. A number that is not finite has other parts.
