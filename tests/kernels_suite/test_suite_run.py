@@ -60,10 +60,13 @@ def test_a_task_is_measured_searched_and_not_measured_again(machine: Machine, tm
     assert first.passed and search.passed, (first.message, search.message)
     assert {"eager", "copy"} <= set(first.sides) and first.first_s is not None and 0 < first.first_s < first.seconds
     assert (first.bytes, first.operations) == (2 * 64 * 96 * 4, 2 * 64 * 96)
-    assert len(search.trials) == 3 and search.trials[0].speedup is not None and search.choices
+    # three, and the forms left to the library that are owed where a processor's times find the first answer slower
+    assert 3 <= len(search.trials) <= 5 and search.trials[0].speedup is not None
+    assert search.choices
     assert rows["softmax/broken", "first"].fault == "task"
     (tuned,) = TuningCache(tmp_path).entries()
-    assert tuned.choices == search.choices and tuned.kind == "measured" and tuned.device == first.device
+    kernels = {name: value for name, value in search.choices.items() if name != "given_up"}
+    assert tuned.choices == kernels and tuned.kind == "measured" and tuned.device == first.device
     count = len(records.rows)
     run()
     assert [one.task for one in records.rows[count:]] == ["softmax/broken"] * (len(records.rows) - count)
