@@ -110,7 +110,7 @@ def test_no_scratch(size: int, dtype: torch.dtype) -> None:
     build_all(program.text, program.knobs)
 
 
-def test_two_blocks_run_on_a_multiprocessor() -> None:
+def test_tensor_cores_in_ptx() -> None:
     inputs = qkv(8, 64, 1, 1024, 128, 128, heads=8, dtype=BRAIN)
     program = write(captured(Attention(enable_gqa=True), inputs), {CALL: "matrix"})
     parsed = parse(program.text)

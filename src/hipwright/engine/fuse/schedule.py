@@ -22,8 +22,8 @@ WHOLE = ("float64", "float32", "float16", "bfloat16", "int64", "int32")
 
 
 APART_ROW = 1 << 25
-"""Elements of a row of which next to nothing stays on the device between the reduction and its readers: blocks that
-wait for one another, fewer than a device runs without, gain nothing then.
+"""Elements of a row of which next to nothing stays on the device between the reduction and its readers, so that blocks
+that wait for one another save no read. A round figure, not measured.
 """
 MOST_NUMBERS = 64
 """Single numbers that one kernel computes."""

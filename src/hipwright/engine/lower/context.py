@@ -13,7 +13,7 @@ from typing import Any
 
 from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, FLOATING, SMALL_INTS, STORAGE, E, ExprArena
-from hipwright.engine.ir.index import ONE, ZERO, Ix, ix
+from hipwright.engine.ir.index import ONE, ZERO, Ix, Var, ix
 from hipwright.engine.ir.shapes import flatten, unflatten
 from hipwright.engine.ir.sizes import SizeReader, evaluate
 from hipwright.engine.lower.one_hot import summed_one_hot
@@ -129,7 +129,7 @@ class LoweringContext:
         """The sum over one dimension of a value that is not zero at one place of it at most; None for any other."""
         (dim,) = dims
         size = value.shape[dim]
-        variable = self.arena.var("p", size)
+        variable = next(a for a in self.probe(value.shape)[dim].atoms() if isinstance(a, Var))
 
         def at(index: Index) -> E | None:
             full = [ix(variable) if k == dim else i for k, i in enumerate(index)]

@@ -15,7 +15,7 @@ from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.values import Tensor
 
 LARGE = 1 << 22
-"""Elements from which a copy costs less than the transactions; fewer stay in the last-level cache."""
+"""Elements from which rows are copied: fewer stay in the last-level cache. A round figure, not measured."""
 SECTOR = 16
 """Elements of a half type in a transaction: shorter runs are no loss."""
 

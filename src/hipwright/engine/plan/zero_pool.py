@@ -10,7 +10,7 @@ from hipwright.engine.ir.sizes import evaluate
 from hipwright.engine.plan.preparation import allocation
 
 SMALL = 1 << 16
-"""Elements up to which a buffer is made at the plan's start: a larger one would leave the caches before it is used."""
+"""Elements up to which a buffer is made at the plan's start: a larger one may leave the caches before it is used."""
 
 
 class ZeroPool:

@@ -23,7 +23,7 @@ from hipwright.task.host.random_draws import DrawForm, DrawRecorder, NotedDraws
 from hipwright.task.host.rounded_sums import RoundedSums
 from hipwright.task.host.special import SpecialValues
 from hipwright.task.host.ties import TieMarker
-from hipwright.task.host.undefined import FILLS, MAKING, FilledMemory, check_defined
+from hipwright.task.host.undefined import FILLS, MAKING, FilledMemory, check_defined, first_difference
 from hipwright.task.host.value_checks import values_checked
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.torchio import from_torch, map_torch, tree_from_torch, tree_to_torch
@@ -109,7 +109,8 @@ class ReferenceModel:
         # under another seed
         other = _Run(start, exact=run.exact, seed=run.seed + 1, forms=run.forms) if run.drew else None
         # dropout with p = 0 draws for nothing, and a draw may change other shapes' outputs only
-        depends = other is not None and not _same((outputs, buffers), (other.outputs(), other.buffers()))
+        now = (outputs, buffers)
+        depends = other is not None and first_difference(now, (other.outputs(), other.buffers())) is not None
         info: dict[str, Any] = {
             "seconds": run.seconds,
             "aliases": run.aliases(),
@@ -268,14 +269,3 @@ def _own(inputs: Tree) -> Tree:
 
 def _memory(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage().data_ptr())
-
-
-def _same(a: Tree, b: Tree) -> bool:
-    """Whether two tensors are bit-equal as values: NaN equals NaN, -0 differs from 0."""
-    if isinstance(a, HostTensor) and isinstance(b, HostTensor):
-        return a.shape == b.shape and a.dtype == b.dtype and a.bits().tobytes() == b.bits().tobytes()
-    if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):
-        return len(a) == len(b) and all(map(_same, a, b))
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
-    return bool(a == b) or (a != a and b != b)

@@ -36,7 +36,7 @@ def check_defined(name: str, one: Tree, other: Tree) -> None:
 
     name: the task file.
     """
-    first = _difference(one, other, "")
+    first = first_difference(one, other)
     if first is not None:
         raise TaskError(
             f"{name}: output{first} is not defined: it holds memory that torch.empty (or its kin) left as it was",
@@ -44,15 +44,15 @@ def check_defined(name: str, one: Tree, other: Tree) -> None:
         )
 
 
-def _difference(a: Tree, b: Tree, path: str) -> str | None:
-    """The path of the first leaf that differs, None where all are the same."""
+def first_difference(a: Tree, b: Tree, path: str = "") -> str | None:
+    """The path of the first leaf that differs ("" for the whole), None where all tensors have the same bits."""
     if isinstance(a, HostTensor) and isinstance(b, HostTensor):
         same = a.shape == b.shape and a.dtype == b.dtype and a.bits().tobytes() == b.bits().tobytes()
         return None if same else path
     if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)) and len(a) == len(b):
-        found = (_difference(x, y, f"{path}[{n}]") for n, (x, y) in enumerate(zip(a, b, strict=True)))
+        found = (first_difference(x, y, f"{path}[{n}]") for n, (x, y) in enumerate(zip(a, b, strict=True)))
         return next((one for one in found if one is not None), None)
     if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
-        found = (_difference(a[key], b[key], f"{path}[{str(key)!r}]") for key in a)
+        found = (first_difference(a[key], b[key], f"{path}[{str(key)!r}]") for key in a)
         return next((one for one in found if one is not None), None)
     return None if a == b or (a != a and b != b) else path

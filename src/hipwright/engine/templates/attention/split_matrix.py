@@ -1,6 +1,6 @@
 """Attention of few queries over many keys by matrix units: as split.py, for half types.
 
-Up to 8 queries share a read of the keys; by vector units their products take longer than the memory behind them. A
+Up to 8 queries share a read of the keys, and by vector units each costs an instruction for every number read. A
 wavefront multiplies 16 keys with all 8 rows at once, keys and values straight from memory (few_rows.h).
 """
 

@@ -25,7 +25,7 @@ from hipwright.engine.templates.attention.problem import (
     key_lead_names,
     vector_width,
 )
-from hipwright.engine.templates.attention.tiled_rows import emit_rows_by_floats
+from hipwright.engine.templates.attention.tiled_rows import RowsByFloats
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
@@ -103,7 +103,7 @@ class _SplitAttention:
         self._store()
         kernel.emit.directive("#endif")
         self._read_skipped_values()
-        emit_rows_by_floats(kernel, f, (self.q, self.k, self.v, self.mask), self.names, key_lead_names(f, self.names))
+        RowsByFloats(kernel, f, (self.q, self.k, self.v, self.mask), self.names, shared).emit()
         return self._finish()
 
     def _declare(self) -> None:
