@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 from typing import Any
 
@@ -108,6 +109,22 @@ def test_a_trace_that_takes_too_long_has_fewer_free_sizes(monkeypatch: pytest.Mo
     assert graph["nodes"][0]["outs"][0]["shape"][1] == 4 and isinstance(graph["nodes"][0]["outs"][0]["shape"][0], str)
     with time_limit.within(0):
         pass
+
+
+def test_an_end_that_a_callback_loses_is_raised_again_and_says_nothing() -> None:
+    class Last:
+        def __del__(self) -> None:  # an exception in here is printed and forgotten
+            end = time.process_time() + 0.5
+            while time.process_time() < end:
+                sum(range(1000))
+
+    hook = sys.unraisablehook
+    with pytest.raises(time_limit.TraceTooLong), time_limit.within(0.2):
+        Last()
+        lost = time.process_time()
+        while time.process_time() < lost + 5:
+            sum(range(1000))
+    assert time.process_time() - lost < 0.9 and sys.unraisablehook is hook
 
 
 def test_a_trace_that_is_mostly_in_sympy_ends_earlier(monkeypatch: pytest.MonkeyPatch) -> None:

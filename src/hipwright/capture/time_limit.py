@@ -8,11 +8,13 @@ from the start, and ends earlier than one that is long for its many operators.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 SECONDS = 25.0
 """Processor time of a trace with every size free."""
@@ -20,6 +22,8 @@ SYMBOLIC_SECONDS, MOST_SYMBOLIC = 10.0, 0.6
 """Processor time of one that spends more than this share in sympy."""
 TICK = 0.05
 """Seconds of processor time between two looks at what the trace does."""
+AGAIN = 1.0
+"""Seconds of processor time after which the exception is raised again, where something on the way takes it."""
 
 
 class TraceTooLong(BaseException):
@@ -40,9 +44,16 @@ def within(seconds: float) -> Iterator[None]:
         ticks, symbolic = ticks + 1, symbolic + _in_sympy(frame)
         spent = time.process_time() - start
         if spent >= seconds or (spent >= SYMBOLIC_SECONDS and symbolic > MOST_SYMBOLIC * ticks):
-            signal.setitimer(signal.ITIMER_VIRTUAL, 1.0, 1.0)  # again, where something on the way takes it all the same
+            signal.setitimer(signal.ITIMER_VIRTUAL, AGAIN, AGAIN)
             raise TraceTooLong
 
+    def lost(what: Any) -> None:
+        if isinstance(what.exc_value, TraceTooLong):  # raised in a weak reference's callback or a __del__
+            signal.setitimer(signal.ITIMER_VIRTUAL, TICK, AGAIN)
+        else:
+            hook(what)
+
+    hook, sys.unraisablehook = sys.unraisablehook, lost
     before = signal.signal(signal.SIGVTALRM, look)
     signal.setitimer(signal.ITIMER_VIRTUAL, TICK, TICK)
     try:
@@ -50,6 +61,7 @@ def within(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
         signal.signal(signal.SIGVTALRM, before)
+        sys.unraisablehook = hook
 
 
 def _in_sympy(frame: FrameType | None) -> bool:
