@@ -103,6 +103,27 @@ def test_the_engine_takes_over_with_its_own_program_where_nothing_was_tried() ->
     assert made.choices == {key: choice.default for key, choice in SPACE.items()}
 
 
+@pytest.mark.parametrize("operator", MODEL_OPERATORS)
+def test_the_engine_goes_on_where_a_model_gives_no_answer(operator: str) -> None:
+    away = ProviderError("it stays away", retryable=True)
+    for author in (Writer({1: away}, in_prepare=away), Writer({1: away}), Writer({1: ProviderError("no key")})):
+        pipeline = Pipeline(engine(), author, {"away": "engine"})
+        (ask,) = asks(operator)
+        pipeline.prepare([ask])
+        made = pipeline.propose(ask, rng())
+        assert made.notes["author"] == "engine" and made.notes["instead_of"] == operator and made.choices
+
+
+def test_what_was_answered_before_a_failure_counts() -> None:
+    away = ProviderError("it stays away", retryable=True)
+    author = Writer({1: away, 2: program("a")}, in_prepare=away)
+    pipeline = Pipeline(engine(), author, {"away": "engine"})
+    one, two = asks("improve", "improve")
+    pipeline.prepare([one, two])
+    assert pipeline.propose(one, rng()).notes["instead_of"] == "improve"
+    assert pipeline.propose(two, rng()).program == program("a")
+
+
 def test_a_providers_failure_pauses_the_run() -> None:
     away = ProviderError("it stays away", retryable=True)
     for author in (Writer({}, in_prepare=away), Writer({1: away})):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from cli_tools import FILES, environment, left_behind, one_object
 
 from hipwright.archive import Archive, export, read_log
 from tests import warm
-from tests.llm.server import Fault, LocalProvider, server_error
+from tests.llm.server import Fault, LocalProvider, garbage, no_credit, server_error
 
 pytestmark = pytest.mark.slow
 TASK = FILES / "scale.py"
@@ -61,6 +64,12 @@ def surroundings(home: Path) -> dict[str, str]:
     """The archive, the provider's keys, and unrelated secrets."""
     keys = LocalProvider.environment() | SECRETS
     return {"HIPWRIGHT_HOME": str(home), "HIPWRIGHT_OUTAGE_SECONDS": "3", **keys}
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
 
 
 def canonical(home: Path) -> str:
@@ -153,6 +162,7 @@ def test_an_outage_pauses_the_run_and_no_answered_call_is_repeated(tmp_path: Pat
 
     with LocalProvider(script) as provider:
         options = ("--llm", provider.spec(), "--llm-share", 1, "--budget", 8, "--target", "gfx942", "--target", "cpu")
+        options = (*options, "--models-away", "pause")
         away[0] = True
         paused = optimize(home, *options, "--out", tmp_path / "out")
         assert paused.returncode == 3, paused.stderr
@@ -167,12 +177,40 @@ def test_an_outage_pauses_the_run_and_no_answered_call_is_repeated(tmp_path: Pat
         assert len(asked) == len(log.called)
 
 
-def test_a_refused_key_says_what_to_do(tmp_path: Path) -> None:
+def test_a_refused_key_pauses_where_asked_to_and_says_what_to_do(tmp_path: Path) -> None:
     with LocalProvider(reply, key="another") as provider:
-        done = optimize(tmp_path / "home", "--llm", provider.spec("openai"), "--llm-share", 1, "--budget", 2)
+        options = ("--llm", provider.spec("openai"), "--llm-share", 1, "--budget", 2, "--models-away", "pause")
+        done = optimize(tmp_path / "home", *options)
     assert done.returncode == 3
     error: dict[str, Any] = one_object(done.stdout)
     assert error["fault"] == "provider" and "OPENAI_API_KEY" in json.dumps(error)
+
+
+FAILING: dict[str, tuple[Callable[[], LocalProvider], str]] = {
+    "dead": (lambda: LocalProvider(reply), "no connection"),
+    "down": (lambda: LocalProvider(lambda messages, call: server_error(503)), "no call answered"),
+    "junk": (lambda: LocalProvider(lambda messages, call: garbage()), "no call answered|given up"),
+    "a wrong key": (lambda: LocalProvider(reply, key="another"), "OPENAI_API_KEY"),
+    "no credit": (lambda: LocalProvider(lambda messages, call: no_credit()), "top it up"),
+}
+
+
+@pytest.mark.parametrize("kind", FAILING)
+def test_the_engine_goes_on_without_a_models_answer(kind: str, tmp_path: Path) -> None:
+    home, (open_provider, says) = tmp_path / "home", FAILING[kind]
+    with open_provider() as provider:
+        spec = provider.spec("openai")
+        if kind == "dead":
+            spec = f"openai:small@http://127.0.0.1:{free_port()}/v1"
+        done = optimize(home, "--llm", spec, "--llm-share", 1, "--budget", 4, "--target", "cpu")
+    assert done.returncode == 0, done.stderr
+    result = one_object(done.stdout)
+    assert result["status"] == "pass" and result["evaluations"] == 4 and not result["interrupted"]
+    (silent,) = result["models"]["silent"]
+    assert re.search(says, silent["why"] + silent["hint"]) and result["models"]["calls"] == 0
+    first = canonical(home)
+    again = optimize(home, "--replay", "latest")
+    assert again.returncode == 0 and canonical(home) == first, again.stderr
 
 
 def test_a_missing_key_is_said_before_any_work(tmp_path: Path) -> None:

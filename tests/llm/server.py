@@ -36,6 +36,11 @@ def wrong_key() -> Fault:
     return Fault("status", 401, None, "Incorrect API key provided")
 
 
+def no_credit() -> Fault:
+    """As OpenAI answers where the account has run out."""
+    return Fault("status", 429, None, "You exceeded your current quota", name="insufficient_quota")
+
+
 def refused(code: int = 400, message: str = "Unsupported value") -> Fault:
     return Fault("status", code, None, message)
 
@@ -197,7 +202,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Left
 
     def _status(self, fault: Fault) -> None:
-        error = {"message": fault.message, "type": "error", "code": fault.code}
+        error = {"message": fault.message, "type": fault.name or "error", "code": fault.name or fault.code}
         extra = {} if fault.retry_after is None else {"retry-after": f"{fault.retry_after:g}"}
         if fault.retry_after is not None and fault.retry_after % 1:
             extra = {"retry-after-ms": f"{fault.retry_after * 1000:g}"}

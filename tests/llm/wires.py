@@ -35,6 +35,8 @@ class Fault:
     after: int = 1
     clean: bool = False
     text: str = "the beginning of an answer that never ends "
+    name: str = ""
+    """The provider's own name of the error."""
 
 
 @dataclass

@@ -1,7 +1,8 @@
 """The pipeline: one proposal source over two authors. The operator of an ask decides between engine and models.
 
-When the models' budget is spent, the engine proposes in their place and notes it. A provider's error passes through and
-pauses the run. Programs of models are screened before they cost an evaluation.
+When the models' budget is spent, or a model gives no answer, the engine proposes in their place and notes it; where the
+run's settings say so, a provider's error passes through and pauses the run. Programs of models are screened before they
+cost an evaluation.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hipwright.agents.engine_author import EngineAuthor
 from hipwright.agents.screening.screener import LlmScreener, Prediction, prediction_from_rates, screened_out
 from hipwright.archive import Archive
 from hipwright.archive.log import AUTHOR_NOTE
-from hipwright.errors import InfrastructureError, OutOfBudget
+from hipwright.errors import InfrastructureError, OutOfBudget, ProviderError
 from hipwright.records import Task
 from hipwright.search import NoProposal, Proposal, ProposalRequest, ProposalSource
 from hipwright.search.policies.llm_share import MODEL_OPERATORS
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 KNOWN, NEIGHBOURS = 2, 4
 """The numbers of programs of the same task, and of similar tasks, that a run takes from the archive."""
+
+AWAY, GO_ON = "away", "engine"
+"""The setting of what a run does without a model's answer, and its value where the engine goes on."""
 
 Draft = Proposal | Exception
 
@@ -75,6 +79,7 @@ class Pipeline:
         self.engine = engine
         self.llm = llm
         self._screens = "screener" not in settings.get("without", ())
+        self._goes_on = settings.get(AWAY) == GO_ON
         self._screener = screener
         self._drafts: dict[int, Draft] = {}
 
@@ -98,6 +103,9 @@ class Pipeline:
         except OutOfBudget as error:
             self._drafts = {ask.expansion.number: error for ask in for_models}
             return
+        except ProviderError:  # each ask has its own outcome
+            if not self._goes_on:
+                raise
         self._drafts = {ask.expansion.number: self._draft(ask) for ask in for_models}
         if self._screens:
             self._screen(for_models, len(asks))
@@ -109,7 +117,7 @@ class Pipeline:
         if self.llm is None:
             return self._by_engine_instead(ask, rng, "no model is configured")
         draft = self._drafts.get(ask.expansion.number) or self._draft(ask)
-        if isinstance(draft, OutOfBudget):
+        if isinstance(draft, OutOfBudget | ProviderError):
             return self._by_engine_instead(ask, rng, draft.message)
         if isinstance(draft, Exception):
             raise draft
@@ -118,13 +126,15 @@ class Pipeline:
     # ---------------------------------------------------------------- the models' share
 
     def _draft(self, ask: ProposalRequest) -> Draft:
-        """The models' proposal or its error. Raises InfrastructureError (of a provider too): the run pauses."""
+        """The models' proposal or its error. Raises InfrastructureError: the run pauses."""
         assert self.llm is not None
         try:
             made = self.llm.propose(ask, random.Random(f"{ask.expansion.seed}/model/{ask.expansion.number}"))
         except OutOfBudget as error:
             return error
-        except InfrastructureError:
+        except InfrastructureError as error:
+            if isinstance(error, ProviderError) and self._goes_on:
+                return error
             raise
         except Exception as error:  # raised again by `propose`
             return error
@@ -152,7 +162,12 @@ class Pipeline:
         if self._screener is None:
             check = self.engine.static_check
             return {number: prediction_from_rates(draft, view, check(draft.program)) for number, draft in fresh.items()}
-        return self._screener.judge(fresh, view.seed)
+        try:
+            return self._screener.judge(fresh, view.seed)
+        except ProviderError:
+            if self._goes_on:
+                return {}  # not screened
+            raise
 
     def _by_engine_instead(self, ask: ProposalRequest, rng: random.Random, why: str) -> Proposal:
         """The engine's proposal in place of the models': a mutation, or the defaults while there is no trial."""

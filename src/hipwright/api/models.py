@@ -35,8 +35,16 @@ OPTIONS = {
     "tokens": "--max-tokens",
     "given_prices": "--price",
     "without": "--without",
+    "away": "--models-away",
 }
 """The command line's option for each part of the setting."""
+
+
+WITHOUT_ANSWER = ("engine", "pause")
+"""What a run does where a model gives no answer: the engine goes on, or the run pauses."""
+
+PATIENCE_S = 60.0
+"""How long at most a model may fail every call before the engine goes on without it."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,7 @@ class ModelOptions:
     max_tokens: int | None = None
     price: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
+    away: str | None = None
 
     @classmethod
     def of(
@@ -59,10 +68,11 @@ class ModelOptions:
         max_tokens: int | None = None,
         price: Iterable[str] | None = None,
         without: Iterable[str] | None = None,
+        away: str | None = None,
     ) -> ModelOptions:
         """Options from optional values; llm: one spec or several."""
         specs = (llm,) if isinstance(llm, str) else tuple(llm or ())
-        return cls(specs, share, max_usd, max_tokens, tuple(price or ()), tuple(without or ()))
+        return cls(specs, share, max_usd, max_tokens, tuple(price or ()), tuple(without or ()), away)
 
     def settings(self) -> dict[str, Any]:
         """The given options in the form of the run's setting."""
@@ -73,6 +83,7 @@ class ModelOptions:
             "tokens": self.max_tokens,
             "given_prices": list(self.price),
             "without": sorted(set(self.without)),
+            "away": self.away,
         }
         return {key: value for key, value in given.items() if value not in (None, [])}
 
@@ -87,6 +98,8 @@ def run_settings(
     from hipwright.agents.pipeline import snapshot
 
     known = check_options(asked)
+    if known["llm"]:
+        known.setdefault("away", WITHOUT_ANSWER[0])
     if tuned is not None and "tuned" not in asked.without:
         known["tuned"] = {"device": tuned.device, "choices": tuned.choices}
     return {SETTING: {**known, **snapshot(archive, task, targets, without=frozenset(asked.without))}}
@@ -100,8 +113,10 @@ def check_options(asked: ModelOptions) -> dict[str, Any]:
         if name not in SWITCHES:
             raise BadInput(f"no role {name!r} to leave out", hint=f"roles: {', '.join(SWITCHES)}")
     settings = asked.settings()
+    if asked.away not in (None, *WITHOUT_ANSWER):
+        raise BadInput(f"--models-away {asked.away!r}", hint=f"one of: {', '.join(WITHOUT_ANSWER)}")
     if not asked.llm:
-        if any((asked.max_usd, asked.max_tokens, asked.price, asked.share)):
+        if any((asked.max_usd, asked.max_tokens, asked.price, asked.share, asked.away)):
             raise BadInput("a limit or a price without a model", hint="name one: --llm PROVIDER:MODEL")
         return {"llm": False, **settings}
     from hipwright.llm.cost.prices import Prices, parse_prices, require_prices
@@ -162,7 +177,9 @@ def _say_what_is_silent(settings: Mapping[str, Any], listener: Listener) -> None
 
     for address, why in silent_servers(parse_specs(settings["specs"], ROLES).members):
         away = f"nothing answers at {address} ({why}): start the server, or stop this run"
-        asked = f"it is asked for {config.outage_seconds():g} s before the run pauses; the engine begins without it"
+        seconds = _patience(settings)
+        then = "the engine goes on without it" if _goes_on(settings) else "the run pauses"
+        asked = f"it is asked for {seconds:g} s before {then}; the engine begins"
         listener("stage", {"text": f"{away}; {asked}"})
 
 
@@ -180,7 +197,20 @@ def _client(
     if recording is not None:
         log = Replay(recording, log)
     prices = Prices.from_snapshot(settings["prices"])
-    return Client(log, budget, listener=listener, prices=prices, outage_seconds=config.outage_seconds())
+    seconds, pauses = _patience(settings), not _goes_on(settings)
+    return Client(log, budget, listener=listener, prices=prices, outage_seconds=seconds, pauses=pauses)
+
+
+def _goes_on(settings: Mapping[str, Any]) -> bool:
+    from hipwright.agents.pipeline import AWAY, GO_ON
+
+    return settings.get(AWAY) == GO_ON
+
+
+def _patience(settings: Mapping[str, Any]) -> float:
+    """Seconds that a model may fail all its calls."""
+    longest = config.outage_seconds()
+    return min(longest, PATIENCE_S) if _goes_on(settings) else longest
 
 
 def _tools(archive: Archive, run: Run, task: Task, settings: Mapping[str, Any], client: Client) -> Tools:

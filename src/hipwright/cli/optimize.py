@@ -42,6 +42,10 @@ def optimize(
     without: Annotated[
         list[str] | None, typer.Option(metavar="ROLE", help="Leave a role out; may be repeated (docs/agents.md).")
     ] = None,
+    models_away: Annotated[
+        str | None,
+        typer.Option(metavar="engine|pause", help="Without a model's answer: the engine goes on, or the run pauses."),
+    ] = None,
     replay: Annotated[
         str | None,
         typer.Option(metavar="RUN|FILE", help="Do a recorded run again, offline: its models' answers are reused."),
@@ -62,7 +66,7 @@ def optimize(
         seed=seed,
         resume=resume,
         replay=replay,
-        models=ModelOptions.of(llm, llm_share, max_usd, max_tokens, price, without),
+        models=ModelOptions.of(llm, llm_share, max_usd, max_tokens, price, without, models_away),
         max_minutes=max_minutes,
         workers=workers,
         unsafe=unsafe,

@@ -57,7 +57,7 @@ def failure_of(error: Exception, spec: ModelSpec) -> CallFailure:
         sent = error.phase not in ("pool", "connect")
         return CallFailure("network", f"no connection: {text}", retryable=True, billed=sent, hint=_reach(spec))
     if isinstance(error, ai.ModelQuotaExceededError):
-        hint = f"the account at {spec.provider} has run out: top it up, then `hipwright resume`"
+        hint = f"the account at {spec.provider} has run out: top it up; a run that paused goes on by `hipwright resume`"
         return CallFailure("quota", text, retryable=False, billed=False, hint=hint)
     if isinstance(error, ai.ModelHTTPError) and (error.status_code >= 500 or error.status_code in (408, 409, 425, 429)):
         billed = error.in_stream or error.status_code not in UNBILLED

@@ -36,6 +36,10 @@ MAX_LOST_ATTEMPTS = 8
 """Attempts of one call that may have been billed without an answer, before the call is abandoned."""
 MAX_GARBAGE_ANSWERS = 5
 """Invalid answers to one call (a proxy's page, a truncated stream) before the call is abandoned."""
+AWAY_SECONDS = {"outage": 120.0, "garbage": 120.0, "network": 120.0, "crowded": 120.0, "quota": 600.0}
+"""How long a model is left alone after a call that was given up, by the kind of its last failure."""
+FOR_GOOD = ("key", "model", "package")
+"""Kinds of failure that no later call is without."""
 
 
 @dataclass
@@ -57,8 +61,9 @@ class Client:
     log, budget: owned by the caller; a resumed run passes `Budget.resumed`. concurrency: open calls to one model, fewer
     while its provider is overloaded. idle_seconds: the longest silence within an answer; first_seconds: before its
     start (default 5 * idle_seconds), while the model queues or reasons. outage_seconds: how long a model may fail all
-    calls before the run pauses. listener: gets "llm_retry" and "llm_answered" from any thread. clock, sleep, rng: for
-    tests.
+    calls before it is given up. pauses: whether the caller pauses then and asks again later; else the call has ended
+    for good, is logged as refused, and the model is left alone for a while, so that whoever goes on without it does not
+    wait again. listener: gets "llm_retry", "llm_answered" and "llm_away" from any thread. clock, sleep, rng: for tests.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class Client:
         idle_seconds: float = 60.0,
         first_seconds: float | None = None,
         outage_seconds: float = 600.0,
+        pauses: bool = True,
         prices: Prices | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] | None = None,
@@ -80,6 +86,7 @@ class Client:
         self._listener, self._concurrency = listener, max(1, concurrency)
         self._idle, self._first = idle_seconds, first_seconds or 5 * idle_seconds
         self._outage, self._clock, self._rng = outage_seconds, clock, rng or random.Random()
+        self._pauses = pauses
         self._closing = threading.Event()
         self._sleep = sleep or (lambda seconds: self._closing.wait(seconds))
         self._lock = threading.Lock()
@@ -149,9 +156,14 @@ class Client:
         call = _Call(request, self._clock())
         try:
             with connection.asking():
+                if why := connection.left_alone():
+                    raise ProviderError(why, retryable=True)
                 return self._until_answered(connection, model, call)
         except (OutOfBudget, ProviderError) as error:
-            if not getattr(error, "retryable", False):
+            ended = not (self._pauses or self._closing.is_set())
+            if ended and isinstance(error, ProviderError):
+                self._leave_alone(connection, error)
+            if ended or not getattr(error, "retryable", False):
                 self._log.refuse(RefusedCall.of(request, error))
             raise
         finally:
@@ -247,6 +259,15 @@ class Client:
         self._listener("llm_retry", {**_named(call), "why": failure.message, "wait": wait})
         return wait
 
+    def _leave_alone(self, connection: ModelConnection, error: ProviderError) -> None:
+        """Has the model asked nothing for a while, where its failure says that the next call would fail too."""
+        kind = error.evidence.get("kind", "")
+        seconds = float("inf") if kind in FOR_GOOD else AWAY_SECONDS.get(kind, 0.0)
+        if seconds and not connection.left_alone():
+            connection.leave_alone(error.message, seconds)
+            told = {"model": connection.spec.name, "why": error.message, "hint": error.hint, "seconds": seconds}
+            self._listener("llm_away", told)
+
     def _give_up(self, name: str, call: _Call, failure: CallFailure, failing: float) -> None:
         """Raises ProviderError if another attempt is pointless."""
         evidence = {"kind": failure.kind, "attempts": call.failures, "lost": call.lost, **failure.evidence}
@@ -257,13 +278,16 @@ class Client:
             resumable = failure.kind == "quota"
             raise ProviderError(f"{name}: {failure.message}", retryable=resumable, hint=failure.hint, evidence=evidence)
         requested = failure.wait or 0.0
+        if not self._pauses:
+            failing = max(failing, self._clock() - call.began)  # a silent server has failed since it was asked
         if failing >= self._outage or requested > self._outage:
             why = (
                 f"asks to wait {requested:.0f} s"
                 if requested > self._outage
                 else f"no call answered for {failing:.0f} s"
             )
-            hint = "; ".join(part for part in (failure.hint, "the run goes on by `hipwright resume`") if part)
+            later = "the run goes on by `hipwright resume`" if self._pauses else ""
+            hint = "; ".join(part for part in (failure.hint, later) if part)
             evidence["kind"] = "outage"
             raise ProviderError(f"{name}: {why}; last: {failure.message}", retryable=True, hint=hint, evidence=evidence)
         overdue = self._clock() - call.began > 2 * self._outage

@@ -33,6 +33,7 @@ class ModelConnection:
         self._asking = 0
         self._failing_since: float | None = None
         self._not_before = 0.0
+        self._away, self._away_until, self._times_away = "", 0.0, 0
 
     def model(self) -> Model:
         """The model, opened on first use. Raises BadInput."""
@@ -66,6 +67,17 @@ class ModelConnection:
                     return self._throttle.begin()
             sleep(asked_wait(early, 0, self._rng))
 
+    def leave_alone(self, why: str, seconds: float) -> None:
+        """Has the model asked nothing for so many seconds; twice as many each time that no answer came between."""
+        with self._turn:
+            self._away, self._away_until = why, self._clock() + seconds * 2**self._times_away
+            self._times_away += 1
+
+    def left_alone(self) -> str:
+        """Why the model is asked nothing now; empty where it may be asked."""
+        with self._turn:
+            return self._away if self._clock() < self._away_until else ""
+
     def leave(self) -> None:
         """Ends an attempt."""
         with self._turn:
@@ -80,7 +92,7 @@ class ModelConnection:
     def answered(self) -> None:
         """Records an answered attempt."""
         with self._turn:
-            self._failing_since = None
+            self._failing_since, self._times_away = None, 0
             self._throttle.succeeded()
             self._turn.notify_all()
 

@@ -19,7 +19,8 @@ class SearchProgress:
 
     It understands the kinds "planned" {budget}, which starts the panel, "stage" {text}, "proposed" {fallback,
     given_up}, "evaluated" {number, status, message, score, evaluations}, "decided" {number, best, score, score_kind},
-    "llm_answered" {role, number, tokens, cost_usd} and "llm_retry" {model, why, wait}; others are ignored.
+    "llm_answered" {role, number, tokens, cost_usd}, "llm_retry" {model, why, wait} and "llm_away" {model, why}; others
+    are ignored.
     """
 
     def __init__(self, title: str, budget: int = 0) -> None:
@@ -96,6 +97,11 @@ class SearchProgress:
         why, wait = clean(str(data.get("why", ""))), float(data.get("wait", 0.0))
         self.last = f"{clean(str(data.get('model', 'model')))}: {why}; again in {wait:.0f} s"
         self._line(self.last, always=False)
+
+    def _on_llm_away(self, data: dict[str, Any]) -> None:
+        why = clean(str(data.get("why", ""))).rstrip(".")
+        self.last = f"{why}: the engine goes on without it"
+        self._line(self.last, always=True)
 
     # ---------------------------------------------------------------- showing
 

@@ -162,4 +162,10 @@ def models_line(models: Mapping[str, Any]) -> str:
             else (f"{dollars} and {models['unpriced']} calls without a price")
         )
     lost = f"; {models['lost']} lost attempts are counted at what they had reserved" if models["lost"] else ""
-    return f"models: {models['calls']} calls, {models['tokens']} tokens, {dollars}{lost}"
+    spent = f"models: {models['calls']} calls, {models['tokens']} tokens, {dollars}{lost}"
+    silent = [
+        f"{clean(one['why'])} ({one['calls']} {'calls' if one['calls'] > 1 else 'call'} without an answer: the engine "
+        f"wrote instead{'; ' if one['hint'] else ''}{clean(one['hint'])})"
+        for one in models.get("silent", ())
+    ]
+    return "\n".join([spent, *silent])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hipwright.llm.call_log import RecordedCallLog
+from hipwright.llm.call_log import RecordedCallLog, RefusedCall
 from hipwright.records import Record
 
 
@@ -18,11 +18,20 @@ class RoleSpending(Record, frozen=True, kw_only=True):
     unpriced: int = 0
 
 
+class Silence(Record, frozen=True, kw_only=True):
+    """The calls to one model that its provider left without an answer. why, hint: of the first."""
+
+    model: str
+    calls: int
+    why: str
+    hint: str = ""
+
+
 class Spending(Record, frozen=True, kw_only=True):
     """All calls. tokens: input plus output. lost: attempts without an answer, at their reserved cost.
 
     unpriced: calls to models without a known price; their cost is unknown, not zero. refused: calls that ended without
-    an answer (by a limit or the provider).
+    an answer (by a limit or the provider). silent: those by the provider, by model.
     """
 
     calls: int = 0
@@ -32,6 +41,7 @@ class Spending(Record, frozen=True, kw_only=True):
     lost: int = 0
     lost_usd: float = 0.0
     refused: int = 0
+    silent: tuple[Silence, ...] = ()
     shares: tuple[RoleSpending, ...] = ()
 
 
@@ -56,10 +66,22 @@ def spending(log: RecordedCallLog) -> Spending:
         lost=len(lost),
         lost_usd=sum(reserved.cost_usd for reserved in lost),
         refused=len(log.refusals()),
+        silent=_silent(log),
         shares=tuple(
             RoleSpending(role=role, model=model, usd=group["usd"], **{n: int(group[n]) for n in _COUNTED if n != "usd"})
             for (role, model), group in sorted(groups.items())
         ),
+    )
+
+
+def _silent(log: RecordedCallLog) -> tuple[Silence, ...]:
+    refused: dict[str, list[RefusedCall]] = {}
+    for one in log.refusals():
+        if one.error == "ProviderError":
+            refused.setdefault(one.request.model, []).append(one)
+    return tuple(
+        Silence(model=model, calls=len(calls), why=calls[0].message, hint=calls[0].hint)
+        for model, calls in refused.items()
     )
 
 
