@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import json
 
+import pytest
 from msgspec import structs
 from rich.console import Console
 
 from hipwright.api.outcome import not_measured, result_object
-from hipwright.cli.display.tables import print_evaluation
+from hipwright.cli.display.tables import models_line, print_evaluation
 from hipwright.records import Build, Evaluation, TargetResult, Timing, Verdict, Versus
 
 VERSUS = Versus(
@@ -72,3 +73,16 @@ def test_an_nvidia_gpu_leaves_amds_speed_unknown() -> None:
 def test_an_amd_gpu_leaves_the_other_ones_unknown() -> None:
     lines = not_measured(["gfx942", "gfx950", "rocm"], timed("rocm", "AMD Instinct MI300X", "gfx942"))
     assert len(lines) == 1 and "the AMD GPU here is gfx942" in lines[0] and "gfx950" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({}, "none was asked"),
+        ({"calls": 2, "tokens": 10}, "2 calls, 10 tokens, $0.0000"),
+        ({"silent": [{"model": "m", "calls": 2, "why": "m: 401", "hint": "set KEY"}]}, "m: 401 (2 calls without an"),
+    ],
+)
+def test_the_line_on_models_says_what_they_were_asked(changes: dict[str, object], says: str) -> None:
+    spent = {"calls": 0, "tokens": 0, "usd": 0.0, "unpriced": 0, "lost": 0, "lost_usd": 0.0, "silent": []}
+    assert says in models_line({**spent, **changes})

@@ -168,4 +168,6 @@ def models_line(models: Mapping[str, Any]) -> str:
         f"wrote instead{'; ' if one['hint'] else ''}{clean(one['hint'])})"
         for one in models.get("silent", ())
     ]
+    if not (models["calls"] or silent or models["lost"]):
+        spent = "models: none was asked, for the run ended before their turn (a larger --budget or --llm-share has one)"
     return "\n".join([spent, *silent])
