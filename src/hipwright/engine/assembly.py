@@ -13,6 +13,7 @@ from hipwright.engine.emit.shared import launched, shared_names
 from hipwright.engine.fuse.column_reductions import fuse_column_reductions
 from hipwright.engine.fuse.groups import Group
 from hipwright.engine.fuse.recompute import recompute
+from hipwright.engine.fuse.row_tiles import RowTiles
 from hipwright.engine.fuse.schedule import Scheduler
 from hipwright.engine.group_kernels import GroupKernels, numels
 from hipwright.engine.knobs import Choice, Value
@@ -86,6 +87,8 @@ class ProgramAssembly:
             for output in after.outputs:
                 external[output] |= set(before.outputs)
         scheduler = Scheduler(lowered.context, external, bool(self.choices.get("fuse", True)), choices.part)
+        if self.choices.get("row_tiles", True):
+            scheduler.begin_rows = RowTiles(scheduler, list(lowered.items), set(lowered.outputs.values())).begin
         for item in list(lowered.items):  # the scheduler may make some
             scheduler.add(item)
         recompute(scheduler, lowered.outputs.values(), choices.recompute)

@@ -12,7 +12,7 @@ from hipwright.engine.ir.expr import COMPUTE, E, walk, weight
 from hipwright.engine.ir.index import ONE, Fn, Ix, divide, ix, product
 from hipwright.engine.ir.shapes import flatten, reindex, unflatten
 from hipwright.engine.lower.context import LoweringContext
-from hipwright.engine.lower.values import LoweredItem
+from hipwright.engine.lower.values import ROW_TILE, LoweredItem
 
 MOST_ORDERED = 3
 """Dimensions of rows up to which an item is tried with every order of them."""
@@ -161,6 +161,9 @@ def _member(
         return _part(c, group, item, kept)
     index = reindex(group.space, item.space, full) if whole else reindex(group.outer, item.space, kept)
     index = [i if s != ONE else ix(0) for i, s in zip(index, item.space, strict=True)]
+    if item.kind == "tiles":
+        tile = [*index[:-1], divide(index[-1], ix(ROW_TILE))]
+        return GroupMember(item, FULL, item.body(index), flatten(item.shape, tile))
     return GroupMember(item, FULL if whole else ROW, item.body(index), flatten(item.space, index))
 
 

@@ -8,7 +8,7 @@ a *part*: values of another width per row (a chunk, a slice), which compute what
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hipwright.engine.fuse.groups import PART, Group
 from hipwright.engine.fuse.placing import kept_dims, place
@@ -46,10 +46,16 @@ class Scheduler:
         self.home: dict[str, Group] = {}
         self.reads: dict[str, set[str]] = {}
         self.external = external  # library call or view -> the names it reads
+        # rewrites a reduction that a product's kernel begins (row_tiles.py); returns the items to add before it
+        self.begin_rows: Callable[[LoweredItem], Sequence[LoweredItem]] = lambda item: ()
 
     def add(self, item: LoweredItem) -> Group:
         """Places one item, whose producers are placed already."""
-        self.reads[item.name] = self._item_reads(item)
+        self.reads[item.name] = self.item_reads(item)
+        if item.kind == "red" and self.fuse:
+            for before in self.begin_rows(item):
+                self.add(before)
+            self.reread(item)
         if item.kind == "red" and self.fuse:
             self._row_value(item)
         if item.kind == "call" and self._joined(item):
@@ -124,7 +130,16 @@ class Scheduler:
 
     def reread(self, item: LoweredItem) -> None:
         """Records the new body of an item."""
-        self.reads[item.name] = self._item_reads(item)
+        self.reads[item.name] = self.item_reads(item)
+
+    def join(self, group: Group, item: LoweredItem, *, of: LoweredItem) -> bool:
+        """Puts an item that reads what another one does into a group, if it can be there."""
+        self.reads[item.name] = self.reads[of.name]
+        if not self._try(group, item):
+            del self.reads[item.name]
+            return False
+        self.home[item.name] = group
+        return True
 
     def _merged(self, group: Group, other: Group) -> bool:
         """Puts the items of a pointwise group before those of a group, if no path outside both connects them."""
@@ -149,7 +164,8 @@ class Scheduler:
         self.home[item.name] = group
         return True
 
-    def _item_reads(self, item: LoweredItem) -> set[str]:
+    def item_reads(self, item: LoweredItem) -> set[str]:
+        """The buffers that an item reads."""
         if item.kind == "call":
             return set(item.placed.reads)
         index = [ix(self.c.arena.var("p", s)) for s in item.space]

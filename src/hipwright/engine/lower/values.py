@@ -8,9 +8,12 @@ from typing import Any
 
 from hipwright.capture.graph import Node
 from hipwright.engine.ir.expr import E
-from hipwright.engine.ir.index import ONE, ZERO, Ix
+from hipwright.engine.ir.index import ONE, ZERO, Ix, divide, ix
 
 Index = Sequence[Ix]
+
+ROW_TILE = 128
+"""Columns of a product that become one value of a `tiles` item."""
 
 
 class NotLowered(Exception):
@@ -49,8 +52,9 @@ class Tensor:
 class LoweredItem:
     """A value that is computed and stored.
 
-    kind: `pw` (pointwise), `red` (reduced over `dims` of `space`), `scan` (along a dimension) or `call` (an output of a
-    call template, engine/templates).
+    kind: `pw` (pointwise), `red` (reduced over `dims` of `space`), `scan` (along a dimension), `call` (an output of a
+    call template, engine/templates) or `tiles` (the reductions of ROW_TILE neighbours of a product's columns, the last
+    dimension: fuse/row_tiles.py).
 
     For `red`, `space` is the input's shape; the result keeps the other dimensions. `body` gives the input element.
     For `call`, `space` is what the template walks, `result` the shape in memory (as many elements, row-major), and
@@ -75,6 +79,8 @@ class LoweredItem:
         """The shape of the result."""
         if self.kind == "call":
             return self.result
+        if self.kind == "tiles":
+            return [*self.space[:-1], divide(self.space[-1] + (ROW_TILE - 1), ix(ROW_TILE))]
         if self.kind != "red":
             return self.space
         return [s for i, s in enumerate(self.space) if i not in self.dims]

@@ -44,12 +44,16 @@ class CallKernel(CallOperands):
     def _members(self, index: Place, value: str) -> tuple[list[GroupMember], list[E], list[Ix]]:
         """The members that are stored, with their values and positions over the template's index."""
         group = self.body.group
-        places = self._place(index, group.space)
-        table: dict[Atom, Ix] = dict(zip(group.variables, places, strict=True))
-        members = [m for m in group.members if m.item.name in self.body.need.stores]
+        table = self.variables_at(index)
+        members = [m for m in group.members if m.item.name in self.body.need.stores and m.item.kind != "tiles"]
         values = self.c.arena.rewrite([m.value for m in members], table.get, lambda e: None)
         self.rows[group.items[0].name] = value
         return members, values, [replace(m.position, table.get) for m in members]
+
+    def variables_at(self, index: Place) -> dict[Atom, Ix]:
+        """The group's variables at an index of the first output's space."""
+        group = self.body.group
+        return dict(zip(group.variables, self._place(index, group.space), strict=True))
 
     def declare_prefetch(self, index: Place) -> dict[str, E]:
         """Declares variables for the loads that `epilogue` at this index certainly performs; `prefetch` fills them."""

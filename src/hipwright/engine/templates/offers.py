@@ -72,6 +72,7 @@ class Offer:
     default: bool = False
     finish: Callable[..., Any] | None = None
     whole: bool = False
+    reduces_rows: bool = False  # `write` emits `kernel.row_tiles` too: fuse/row_tiles.py
     store_above: int | Sequence[int] = STORE_ABOVE  # of all operands, or of each
     data: Any = None  # the template's own; body.data
 

@@ -89,4 +89,6 @@ def split_product(call: KernelCall) -> Offer | None:
         return None
     data: Any = GemmSpec(p.space, p.k, p.dtype)
     default = bool(call.choices.get(SPLIT)) and costs.split() < min(costs.gemm(), MARGIN * costs.library())
-    return Offer("split", split_precision.write, [p.a, p.b], [p.output], default, p.finish, data=data)
+    offer = Offer("split", split_precision.write, [p.a, p.b], [p.output], default, p.finish, data=data)
+    offer.reduces_rows = True
+    return offer

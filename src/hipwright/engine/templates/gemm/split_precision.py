@@ -16,12 +16,14 @@ from math import ceil
 from hipwright.engine.ir.index import ONE, Ix, divide, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.knobs import CDNA4
+from hipwright.engine.lower.values import ROW_TILE
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel, factor
 from hipwright.engine.templates.gemm.scope import GemmSpec
 from hipwright.engine.templates.gemm.split_parts import BLOCK, CHUNK, SplitOperand, chunks_of
 from hipwright.engine.templates.gemm.tiling import CACHE_RATE, COMPUTE_UNITS, LAUNCH, ProductShape
+from hipwright.engine.templates.row_tiles import RowTileStates
 
 ROWS = 128
 COLUMNS = (64, 128)
@@ -54,11 +56,11 @@ def seconds(shape: ProductShape, packed: tuple[bool, bool] = (False, False)) -> 
     return _tiles_seconds(shape, *tiling_for(shape)) + splitting
 
 
-def tiling_for(shape: ProductShape) -> tuple[int, int]:
+def tiling_for(shape: ProductShape, widths: Sequence[int] = COLUMNS) -> tuple[int, int]:
     """(the columns of a tile, the slices of k): those of the least estimate."""
     chunks = ceil(shape.k / CHUNK)
     slices = [s for s in SLICES if s == 1 or chunks >= s * LEAST_CHUNKS]
-    every = [(columns, s) for columns in COLUMNS for s in slices]
+    every = [(columns, s) for columns in widths for s in slices]
     return min(every, key=lambda one: (_tiles_seconds(shape, *one), one[1], -one[0]))
 
 
@@ -81,7 +83,8 @@ class _SplitProduct:
         self.body, self.spec = body, body.data
         spec: GemmSpec = body.data
         batch, m, n, k = (body.hint(s) for s in (*spec.space, spec.k))
-        self.tile = tile_knobs(body, ProductShape(batch, m, n, k, spec.dtype), spec.space)
+        reduces = any(member.item.kind == "tiles" for member in body.group.members)
+        self.tile = tile_knobs(body, ProductShape(batch, m, n, k, spec.dtype), spec.space, by_rows=reduces)
         self.columns = self.tile.columns
         a, b = (t for t in body.operands if t is not None)
         self.a, self.b = SplitOperand(body, "a", a), SplitOperand(body, "b", b)
@@ -93,6 +96,7 @@ class _SplitProduct:
     def _product(self) -> EmittedKernel:
         k = self.k = self.body.kernel("", _NAMES)
         k.use("SplitTile")
+        self.rows = RowTileStates(k)
         k.line("extern __shared__ __attribute__((aligned(1024))) unsigned char lds[];")
         k.line(f"using Tile = {self.tile.tile};")
         self._locate()
@@ -143,7 +147,8 @@ class _SplitProduct:
         k.line("product.template publish_sums<false>(lds);")
         k.line(f"constexpr int GN = 4, width = {self.columns} / GN;")
         k.line(f"const {k.kind} j = threadIdx.x % width * GN, col = col0 + j;")
-        k.line(f"if (col >= {n}) return;")
+        if not self.rows:
+            k.line(f"if (col >= {n}) return;")
         k.line("int column_exponents[GN];")
         k.line("#pragma unroll")
         k.open("for (int v = 0; v < GN; ++v)")
@@ -151,10 +156,16 @@ class _SplitProduct:
         k.close()
         k.line("#pragma unroll 1")
         k.open(f"for (int r = threadIdx.x / width; r < {ROWS}; r += {BLOCK} / width)")
-        k.line(f"const {k.kind} row = row0 + r;")
-        k.line(f"if (row >= {m}) break;")
+        if self.rows:
+            k.line(f"const {k.kind} row = row0 + r < {m} ? row0 + r : {m} - 1;  // its lanes go on together")
+        else:
+            k.line(f"const {k.kind} row = row0 + r;")
+            k.line(f"if (row >= {m}) break;")
         k.line(f"const int exponent = {k.pointer(self.a.exponents)}[b * {m} + row];")
         self._values(n)
+        if self.rows:
+            self._reduce_row(m, n)
+            return
         k.open(f"if (col + GN <= {n})")
         k.epilogue_vector("value[v]", ["b", "row", "col"], "col", "GN")
         k.close()
@@ -166,6 +177,19 @@ class _SplitProduct:
         k.epilogue("value[v]", ["b", "row", "at"])
         for _ in range(3):
             k.close()
+
+    def _reduce_row(self, m: str, n: str) -> None:
+        """Ends the loop over rows where what a row comes to is stored; nothing else is fused then but reductions."""
+        k = self.k
+        self.rows.begin()
+        k.line("#pragma unroll")
+        k.open("for (int v = 0; v < GN; ++v)")
+        k.line(f"const {k.kind} at = col + v;")
+        k.line(f"if (at >= {n}) continue;")
+        self.rows.add("value[v]", ["b", "row", "at"], "at")
+        k.close()
+        self.rows.store(ROW_TILE // 4, f"threadIdx.x % width == 0 && row0 + r < {m}", ["b", "row", "col0"])
+        k.close()
 
     def _values(self, n: str) -> None:
         """Declares value[v], the products of `row` and columns col + v."""
@@ -243,10 +267,12 @@ class SplitTiling:
         k.line(f"if (!product.combine({arguments})) return;")
 
 
-def tile_knobs(body: CallBody, shape: ProductShape, space: Sequence[Ix]) -> SplitTiling:
-    """The tiling with its defaults for a shape. space: (batch, rows, columns)."""
-    columns, slices = tiling_for(shape)
-    width = body.knob("SPLIT_N", columns, COLUMNS, "columns of a block's tile")
+def tile_knobs(body: CallBody, shape: ProductShape, space: Sequence[Ix], *, by_rows: bool = False) -> SplitTiling:
+    """The tiling with its defaults for a shape. space: (batch, rows, columns); by_rows: tiles are as wide as those of
+    reductions that the kernel begins (fuse/row_tiles.py).
+    """
+    columns, slices = tiling_for(shape, (ROW_TILE,) if by_rows else COLUMNS)
+    width = str(ROW_TILE) if by_rows else body.knob("SPLIT_N", columns, COLUMNS, "columns of a block's tile")
     stages = body.knob(STAGES, 2, (2, 3, 4), "tiles of 128 columns in LDS")
     direct = ""
     if body.call.choices.get(CDNA4):

@@ -1,0 +1,134 @@
+"""Reductions of a product's rows that its kernel begins: what a tile of columns comes to is stored, not the product.
+
+The distances of k-means, the scores of a retrieval and the norms of a low-rank update are products of which only the
+minimum, maximum or sum of a row is read, or the place of one. A template that says so (`Offer.reduces_rows`) stores one
+value for each row and ROW_TILE columns, which an ordinary reduction finishes. Of equal values the first tile's first
+counts, as in a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hipwright.engine.fuse.groups import Group
+from hipwright.engine.ir.index import Ind, ix, product
+from hipwright.engine.lower.values import ROW_TILE, Index, LoweredItem, Tensor
+
+if TYPE_CHECKING:
+    from hipwright.engine.fuse.schedule import Scheduler
+    from hipwright.engine.ir.expr import E
+
+KINDS = ("sum", "max", "min", "argmax", "argmin")
+"""Reductions that may be begun by tiles."""
+LEAST_TILES = 2
+"""Of a row: where one tile holds it, nothing is left to reduce, and nothing is saved."""
+
+
+@dataclass
+class RowTiles:
+    """Begins reductions in the groups of a scheduler. items: all, in program order; wanted: those that are returned."""
+
+    s: Scheduler
+    items: Iterable[LoweredItem]
+    wanted: Collection[str]
+    readers: dict[str, list[LoweredItem]] = field(init=False)
+    _made: dict[tuple[str, int], LoweredItem] = field(default_factory=dict, init=False)
+    _reduced: dict[int, bool] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.readers = {}
+        for item in self.items:
+            for name in self.s.item_reads(item):
+                self.readers.setdefault(name, []).append(item)
+        self.kept = set(self.wanted).union(*self.s.external.values())
+
+    def begin(self, item: LoweredItem) -> list[LoweredItem]:
+        """Rewrites a reduction that a product's kernel can begin; returns the items to add before it.
+
+        The reduction then reads one value for each tile; a place becomes the element at the best tile's place.
+        """
+        group = self._product_of(item)
+        if group is None:
+            return []
+        place = item.reduction.startswith("arg")
+        kind = item.reduction.removeprefix("arg")
+        values = self._tiles(group, item, kind, "float32")
+        places = self._tiles(group, item, f"arg{kind}", "int32") if place and values is not None else None
+        if values is None or (place and places is None):
+            return []
+        tiled = self.s.c.stored(values.name, values.dtype, values.shape)
+        last = (len(values.shape) - 1,)
+        if places is None:
+            item.space, item.dims, item.body = list(values.shape), last, tiled.at
+            self.s.reread(item)
+            return []
+        name = self.s.c.unique(f"{item.name}_tile")
+        best = LoweredItem(name, "red", "int64", list(values.shape), tiled.at, last, item.reduction, item.node)
+        self.s.c.items.append(best)
+        kept = item.shape
+        found = self.s.c.stored(best.name, "int64", best.shape)
+        listed = self.s.c.stored(places.name, places.dtype, places.shape)
+        item.kind, item.space, item.dims, item.reduction = "pw", kept, (), ""
+        item.body = lambda index: self._at(listed, found, index)
+        return [best]
+
+    def _at(self, listed: Tensor, found: Tensor, index: Index) -> E:
+        return self.s.c.to(listed.at([*index, ix(Ind(found.at(index)))]), "int64")
+
+    # ------------------------------------------------------------ which
+
+    def _product_of(self, item: LoweredItem) -> Group | None:
+        """The group of the product of which this is a reduction by rows, where only such reductions read it."""
+        homes = {id(g): g for r in self.s.reads[item.name] if (g := self.s.home.get(r)) and g.kind == "call"}
+        group = next(iter(homes.values()), None)
+        if group is None or len(homes) > 1 or not self._fits(group, item):
+            return None
+        if group.number not in self._reduced:
+            self._reduced[group.number] = self._is_reduced(group)
+        return group if self._reduced[group.number] else None
+
+    def _fits(self, group: Group, item: LoweredItem) -> bool:
+        offer, columns = group.items[0].placed.offer, group.space[-1]
+        if not offer.reduces_rows or item.reduction not in KINDS or item.target:
+            return False
+        rows = item.dims == (len(item.space) - 1,) and item.space[-1] == columns
+        if not rows or product(item.space) != product(group.space) or self.s.c.hint(columns) < LEAST_TILES * ROW_TILE:
+            return False
+        return item.body(self.s.c.probe(item.space)).ctype == "float"
+
+    def _is_reduced(self, group: Group) -> bool:
+        """Whether the product, and what is computed from it point by point in its kernel, is read by reductions of its
+        rows alone, none of which needs another one's result.
+        """
+        inside = {i.name for i in group.items}
+        readers = [r for name in inside for r in self.readers.get(name, ()) if r.name not in inside]
+        if inside & self.kept or any(r.kind != "red" or not self._fits(group, r) for r in readers):
+            return False
+        later = self._computed_from(inside)
+        return not any(self.s.item_reads(r) & later for r in readers)
+
+    def _computed_from(self, names: Collection[str]) -> set[str]:
+        """The names of all items that are computed from others, directly or not."""
+        left, found = list(names), set[str]()
+        while left:
+            for reader in self.readers.get(left.pop(), ()):
+                if reader.name not in found and reader.name not in names:
+                    found.add(reader.name)
+                    left.append(reader.name)
+        return found
+
+    # ------------------------------------------------------------ what is stored
+
+    def _tiles(self, group: Group, item: LoweredItem, kind: str, dtype: str) -> LoweredItem | None:
+        """The item of the tiles' values in the product's group; None where it cannot be there."""
+        key = (kind, item.body(self.s.c.probe(item.space)).id)
+        if key not in self._made:
+            name = self.s.c.unique(f"{item.name}_{'places' if kind.startswith('arg') else 'tiles'}")
+            made = LoweredItem(name, "tiles", dtype, list(item.space), item.body, item.dims, kind, item.node)
+            if not self.s.join(group, made, of=item):
+                return None
+            self.s.c.items.append(made)
+            self._made[key] = made
+        return self._made[key]
