@@ -3,17 +3,20 @@
 The distances of k-means, the scores of a retrieval and the norms of a low-rank update are products of which only the
 minimum, maximum or sum of a row is read, or the place of one. A template that says so (`Offer.reduces_rows`) stores one
 value for each row and ROW_TILE columns, which an ordinary reduction finishes. Of equal values the first tile's first
-counts, as in a row.
+counts, as in a row. A sum of exponentials that are shifted by the row's maximum (logsumexp, a loss over a vocabulary)
+is begun under the tile's own maximum, and rescaled (Milakov and Gimelshein, "Online normalizer calculation for
+softmax", 2018).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hipwright.engine.fuse.groups import Group
-from hipwright.engine.ir.index import Ind, ix, product
+from hipwright.engine.fuse.row_picks import picked, picks_one
+from hipwright.engine.ir.index import Ind, Ix, ix, product
 from hipwright.engine.lower.values import ROW_TILE, Index, LoweredItem, Tensor
 
 if TYPE_CHECKING:
@@ -26,6 +29,15 @@ LEAST_TILES = 2
 """Of a row: where one tile holds it, nothing is left to reduce, and nothing is saved."""
 
 
+@dataclass(frozen=True)
+class _Maximum:
+    """The maximum that shifts the exponentials of a sum. body: both's values; safe: an infinite one shifts none."""
+
+    item: LoweredItem
+    body: Callable[[Index], E]
+    safe: bool
+
+
 @dataclass
 class RowTiles:
     """Begins reductions in the groups of a scheduler. items: all, in program order; wanted: those that are returned."""
@@ -36,6 +48,8 @@ class RowTiles:
     readers: dict[str, list[LoweredItem]] = field(init=False)
     _made: dict[tuple[str, int], LoweredItem] = field(default_factory=dict, init=False)
     _reduced: dict[int, bool] = field(default_factory=dict, init=False)
+    _picks: dict[str, tuple[str, Ix]] = field(default_factory=dict, init=False)  # (buffer, its columns) by reader
+    _maxima: dict[str, _Maximum] = field(default_factory=dict, init=False)  # of the sums that are shifted by one
 
     def __post_init__(self) -> None:
         self.readers = {}
@@ -47,10 +61,18 @@ class RowTiles:
     def begin(self, item: LoweredItem) -> list[LoweredItem]:
         """Rewrites a reduction that a product's kernel can begin; returns the items to add before it.
 
-        The reduction then reads one value for each tile; a place becomes the element at the best tile's place.
+        The reduction then reads one value for each tile; a place becomes the element at the best tile's place. A reader
+        of one element of each row reads a sum of it.
         """
+        if item.name in self._picks:
+            return [picked(self.s.c, item, *self._picks[item.name])]
+        if item.kind != "red":
+            return []
         group = self._product_of(item)
         if group is None:
+            return []
+        if item.name in self._maxima:
+            self._begin_exponentials(group, item, self._maxima[item.name])
             return []
         place = item.reduction.startswith("arg")
         kind = item.reduction.removeprefix("arg")
@@ -66,13 +88,30 @@ class RowTiles:
             return []
         name = self.s.c.unique(f"{item.name}_tile")
         best = LoweredItem(name, "red", "int64", list(values.shape), tiled.at, last, item.reduction, item.node)
-        self.s.c.items.append(best)
         kept = item.shape
         found = self.s.c.stored(best.name, "int64", best.shape)
         listed = self.s.c.stored(places.name, places.dtype, places.shape)
         item.kind, item.space, item.dims, item.reduction = "pw", kept, (), ""
         item.body = lambda index: self._at(listed, found, index)
         return [best]
+
+    def _begin_exponentials(self, group: Group, item: LoweredItem, top: _Maximum) -> None:
+        """Rewrites a sum of exponentials: sum_t s_t exp(m_t - m), with the maxima m_t of tiles and m of the row."""
+        c, whole = self.s.c, self.s.c.stored(top.item.name, "float32", top.item.shape)
+        maxima = self._tiles(group, item, "max", "float32", top.body)
+        sums = self._tiles(group, item, "sumexp", "float32", top.body)
+        if maxima is None or sums is None:
+            return
+        tops, totals = (c.stored(made.name, "float32", made.shape) for made in (maxima, sums))
+
+        def term(index: Index) -> E:
+            row = whole.at(index[:-1])
+            shift = c.arena.call("finite_or_zero", row) if top.safe else row
+            scale = c.arena.call("exp", c.arena.binary("-", tops.at(index), shift))
+            return c.arena.binary("*", totals.at(index), scale)
+
+        item.space, item.dims, item.body = list(sums.shape), (len(sums.shape) - 1,), term
+        self.s.reread(item)
 
     def _at(self, listed: Tensor, found: Tensor, index: Index) -> E:
         return self.s.c.to(listed.at([*index, ix(Ind(found.at(index)))]), "int64")
@@ -104,10 +143,52 @@ class RowTiles:
         """
         inside = {i.name for i in group.items}
         readers = [r for name in inside for r in self.readers.get(name, ()) if r.name not in inside]
-        if inside & self.kept or any(r.kind != "red" or not self._fits(group, r) for r in readers):
+        if inside & self.kept:
             return False
+        of_rows = [r for r in readers if r.kind == "red" and self._fits(group, r)]
+        picks: dict[str, tuple[str, Ix]] = {}
+        for reader in [r for r in readers if r not in of_rows]:
+            buffers = inside & self.s.item_reads(reader)
+            rows = reader.kind in ("pw", "red") and product([*reader.space, group.space[-1]]) == product(group.space)
+            if not rows or len(buffers) > 1:
+                return False
+            (buffer,) = buffers
+            picks[reader.name] = buffer, group.space[-1]
+            if not picks_one(self.s.c, reader, buffer, group.space[-1]):
+                return False
+        if not of_rows or not self._are_apart(inside, of_rows):
+            return False
+        self._picks |= picks
+        return True
+
+    def _are_apart(self, inside: Collection[str], readers: Sequence[LoweredItem]) -> bool:
+        """Whether no reduction needs another one's result, but for exponentials that are shifted by the maximum."""
         later = self._computed_from(inside)
-        return not any(self.s.item_reads(r) & later for r in readers)
+        for reader in readers:
+            needed = self.s.item_reads(reader) & later
+            top = self._maximum_of(reader, [r for r in readers if r.name in needed]) if needed else None
+            if needed and (top is None or needed != {top.item.name}):
+                return False
+            if top is not None:
+                self._maxima[reader.name] = top
+        return True
+
+    def _maximum_of(self, item: LoweredItem, others: Sequence[LoweredItem]) -> _Maximum | None:
+        """The maximum of the same values that shifts the exponentials of which an item is the sum, if it is one."""
+        index = self.s.c.probe(item.space)
+        element = item.body(index)
+        if item.reduction != "sum" or element.op != "fn" or element.attr != "exp":
+            return None
+        (shifted,) = element.args
+        if shifted.op != "bin" or shifted.attr != "-":
+            return None
+        value, shift = shifted.args
+        safe = shift.op == "fn" and shift.attr == "finite_or_zero"
+        read = shift.args[0] if safe else shift
+        top = next((o for o in others if o.reduction == "max" and read.op == "load" and read.attr[0] == o.name), None)
+        if top is None or list(top.space) != list(item.space) or top.body(index) is not value:
+            return None
+        return _Maximum(top, top.body, safe)
 
     def _computed_from(self, names: Collection[str]) -> set[str]:
         """The names of all items that are computed from others, directly or not."""
@@ -121,13 +202,16 @@ class RowTiles:
 
     # ------------------------------------------------------------ what is stored
 
-    def _tiles(self, group: Group, item: LoweredItem, kind: str, dtype: str) -> LoweredItem | None:
-        """The item of the tiles' values in the product's group; None where it cannot be there."""
-        key = (kind, item.body(self.s.c.probe(item.space)).id)
+    def _tiles(
+        self, group: Group, item: LoweredItem, kind: str, dtype: str, body: Callable[[Index], E] | None = None
+    ) -> LoweredItem | None:
+        """The item of the tiles' values in the product's group; None where it cannot be there. body: not the item's."""
+        body = body or item.body
+        key = (kind, body(self.s.c.probe(item.space)).id)
         if key not in self._made:
             name = self.s.c.unique(f"{item.name}_{'places' if kind.startswith('arg') else 'tiles'}")
-            made = LoweredItem(name, "tiles", dtype, list(item.space), item.body, item.dims, kind, item.node)
-            if not self.s.join(group, made, of=item):
+            made = LoweredItem(name, "tiles", dtype, list(item.space), body, item.dims, kind, item.node)
+            if not self.s.join(group, made):
                 return None
             self.s.c.items.append(made)
             self._made[key] = made

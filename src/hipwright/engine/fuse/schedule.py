@@ -52,8 +52,9 @@ class Scheduler:
     def add(self, item: LoweredItem) -> Group:
         """Places one item, whose producers are placed already."""
         self.reads[item.name] = self.item_reads(item)
-        if item.kind == "red" and self.fuse:
+        if item.kind in ("red", "pw") and self.fuse:
             for before in self.begin_rows(item):
+                self.c.items.append(before)
                 self.add(before)
             self.reread(item)
         if item.kind == "red" and self.fuse:
@@ -132,9 +133,9 @@ class Scheduler:
         """Records the new body of an item."""
         self.reads[item.name] = self.item_reads(item)
 
-    def join(self, group: Group, item: LoweredItem, *, of: LoweredItem) -> bool:
-        """Puts an item that reads what another one does into a group, if it can be there."""
-        self.reads[item.name] = self.reads[of.name]
+    def join(self, group: Group, item: LoweredItem) -> bool:
+        """Puts an item into a group, if it can be there."""
+        self.reads[item.name] = self.item_reads(item)
         if not self._try(group, item):
             del self.reads[item.name]
             return False

@@ -14,56 +14,72 @@ from hipwright.engine.ir.expr import E
 from hipwright.engine.ir.index import replace
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.call_operands import Place
-from hipwright.engine.templates.rows.reducers import OPERATORS, START, worst
+from hipwright.engine.templates.rows.reducers import OPERATORS, worst
+
+SUMEXP = "sumexp"
+"""The sum of exponentials under the tile's maximum."""
 
 
 @dataclass(eq=False)
 class _State:
-    """One state, and the members that store it or its place."""
+    """One state, and the members that store it or a part of it."""
 
     name: str
-    kind: str  # sum, max, min, argmax or argmin
+    kind: str  # sum, max, min, argmax, argmin or sumexp
     value: E
     members: list[GroupMember]
 
     @property
-    def has_place(self) -> bool:
-        return self.kind.startswith("arg")
-
-    @property
     def used(self) -> list[str]:
-        if self.has_place:
+        if self.kind.startswith("arg"):
             return [OPERATORS[self.kind], "IndexedValue"]
+        if self.kind == SUMEXP:
+            return ["SoftmaxState", "add_products_to_softmax"]
         return [] if self.kind == "sum" else [f"nan_{self.kind}"]
 
     @property
-    def declaration(self) -> str:
-        if self.has_place:
+    def start(self) -> str:
+        """The declaration, as C text."""
+        if self.kind.startswith("arg"):
             return f"IndexedValue<float, int> {self.name} = {{{worst(self.kind == 'argmax', 'float')}, 0x7fffffff}};"
-        start = f"{START[self.kind]}.0f" if self.kind == "sum" else worst(self.kind == "max", "float")
-        return f"float {self.name} = {start};"
+        if self.kind == SUMEXP:
+            return f"SoftmaxState<float> {self.name} = {{{worst(True, 'float')}, 0.0f}};"
+        return f"float {self.name} = {'0.0f' if self.kind == 'sum' else worst(self.kind == 'max', 'float')};"
 
     def added(self, value: str, column: str) -> str:
-        if self.has_place:
+        """The statement that adds a value of `v`."""
+        if self.kind.startswith("arg"):
             return f"{OPERATORS[self.kind]}().update({self.name}, {value}, (int)({column}));"
-        if self.kind == "sum":
-            return f"{self.name} += {value};"
-        return f"{self.name} = nan_{self.kind}({self.name}, {value});"
+        if self.kind == SUMEXP:
+            return f"{self.name}_values[v] = {value};"
+        return f"{self.name} += {value};" if self.kind == "sum" else self._better(value)
 
     def combined(self) -> str:
-        if self.has_place:
-            return f"{self.name} = {OPERATORS[self.kind]}()({self.name}, shuffle_xor({self.name}, distance));"
+        """The statement that takes in the state of another lane."""
         other = f"__shfl_xor({self.name}, distance)"
-        if self.kind == "sum":
-            return f"{self.name} += {other};"
+        if self.kind.startswith("arg") or self.kind == SUMEXP:
+            operator = "MergeSoftmax" if self.kind == SUMEXP else OPERATORS[self.kind]
+            return f"{self.name} = {operator}()({self.name}, shuffle_xor({self.name}, distance));"
+        return f"{self.name} += {other};" if self.kind == "sum" else self._better(other)
+
+    def _better(self, other: str) -> str:
         return f"{self.name} = nan_{self.kind}({self.name}, {other});"
 
     def stored(self, member: GroupMember) -> str:
-        if not self.has_place:
+        """What a member stores of it."""
+        if self.kind == SUMEXP:
+            return f"{self.name}.{'sum' if member.item.reduction == SUMEXP else 'max'}"
+        if not self.kind.startswith("arg"):
             return self.name
-        # a row without any value better than the start consists of it: the tile's first column counts
+        # a tile without any value better than the start consists of it: its first column counts
         place = f"{self.name}.index == 0x7fffffff ? (int)(col0) : {self.name}.index"
         return f"({place})" if member.item.reduction.startswith("arg") else f"{self.name}.value"
+
+    def holds(self, member: GroupMember) -> bool:
+        """Whether a member's result is a part of it."""
+        kind = member.item.reduction
+        same = self.kind.removeprefix("arg") == kind or (self.kind == SUMEXP and kind == "max")
+        return self.value is member.value and same
 
 
 class RowTileStates:
@@ -73,10 +89,9 @@ class RowTileStates:
         self.k = k
         members = [m for m in k.body.group.members if m.item.kind == "tiles" and m.item.name in k.body.need.stores]
         self.states: list[_State] = []
-        for member in sorted(members, key=lambda m: not m.item.reduction.startswith("arg")):
+        for member in sorted(members, key=lambda m: m.item.reduction in ("max", "min")):
             kind = member.item.reduction
-            alike = [s for s in self.states if s.value is member.value]
-            found = next((s for s in alike if s.kind.removeprefix("arg") == kind), None)
+            found = next((s for s in self.states if s.holds(member)), None)
             if found is not None:
                 found.members.append(member)
                 continue
@@ -86,11 +101,20 @@ class RowTileStates:
     def __bool__(self) -> bool:
         return bool(self.states)
 
-    def begin(self) -> None:
-        """Declares the states."""
+    def begin(self, width: int) -> None:
+        """Declares the states. width: columns of a lane."""
         for state in self.states:
             self.k.use(*state.used)
-            self.k.line(state.declaration)
+            self.k.line(state.start)
+            if state.kind == SUMEXP:
+                self.k.line(f"float {state.name}_values[{width}] = {{}};")
+
+    def end(self, count: str) -> None:
+        """Takes in the values that are added together. count: how many columns of the lane are in range."""
+        for state in self.states:
+            if state.kind == SUMEXP:
+                added = f"{state.name}, {state.name}_values, {count}"
+                self.k.line(f"{state.name} = add_products_to_softmax({added});")
 
     def add(self, value: str, index: Place, column: str) -> None:
         """Adds the element at an index in range. value: the product's, as C text; column: that of the index."""

@@ -181,13 +181,14 @@ class _SplitProduct:
     def _reduce_row(self, m: str, n: str) -> None:
         """Ends the loop over rows where what a row comes to is stored; nothing else is fused then but reductions."""
         k = self.k
-        self.rows.begin()
+        self.rows.begin(4)
         k.line("#pragma unroll")
         k.open("for (int v = 0; v < GN; ++v)")
         k.line(f"const {k.kind} at = col + v;")
         k.line(f"if (at >= {n}) continue;")
         self.rows.add("value[v]", ["b", "row", "at"], "at")
         k.close()
+        self.rows.end(f"(int)({n} - col < GN ? {n} - col < 0 ? 0 : {n} - col : GN)")
         self.rows.store(ROW_TILE // 4, f"threadIdx.x % width == 0 && row0 + r < {m}", ["b", "row", "col0"])
         k.close()
 
