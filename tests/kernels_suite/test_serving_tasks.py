@@ -15,7 +15,7 @@ from hipwright.task.host.load import TaskModule
 
 ROOT = Path(__file__).parents[2]
 TASKS = find(suite_named("serving"))
-FAMILIES = {"activations", "attention", "experts", "norms", "rotary", "sampling", "training"}
+FAMILIES = {"activations", "attention", "experts", "norms", "products", "rotary", "sampling", "training"}
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
