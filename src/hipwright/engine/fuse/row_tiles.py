@@ -47,7 +47,7 @@ class RowTiles:
     wanted: Collection[str]
     readers: dict[str, list[LoweredItem]] = field(init=False)
     _made: dict[tuple[str, int], LoweredItem] = field(default_factory=dict, init=False)
-    _reduced: dict[int, bool] = field(default_factory=dict, init=False)
+    _reduced: dict[str, bool] = field(default_factory=dict, init=False)
     _picks: dict[str, tuple[str, Ix]] = field(default_factory=dict, init=False)  # (buffer, its columns) by reader
     _maxima: dict[str, _Maximum] = field(default_factory=dict, init=False)  # of the sums that are shifted by one
 
@@ -124,9 +124,10 @@ class RowTiles:
         group = next(iter(homes.values()), None)
         if group is None or len(homes) > 1 or not self._fits(group, item):
             return None
-        if group.number not in self._reduced:
-            self._reduced[group.number] = self._is_reduced(group)
-        return group if self._reduced[group.number] else None
+        name = group.items[0].name
+        if name not in self._reduced:
+            self._reduced[name] = self._is_reduced(group)
+        return group if self._reduced[name] else None
 
     def _fits(self, group: Group, item: LoweredItem) -> bool:
         offer, columns = group.items[0].placed.offer, group.space[-1]
