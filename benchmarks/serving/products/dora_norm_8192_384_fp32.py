@@ -1,4 +1,4 @@
-"""The norms by rows of a weight of 8192 x 8192 with an adapter of rank 384, as DoRA scales it; the sum is not returned."""
+"""Norms by rows of a weight of 8192 x 8192 with an adapter of rank 384, as DoRA scales it; the sum is not returned."""
 
 import torch
 from torch import nn

@@ -162,8 +162,9 @@ def _member(
     index = reindex(group.space, item.space, full) if whole else reindex(group.outer, item.space, kept)
     index = [i if s != ONE else ix(0) for i, s in zip(index, item.space, strict=True)]
     if item.kind == "tiles":
-        tile = [*index[:-1], divide(index[-1], ix(ROW_TILE))]
-        return GroupMember(item, FULL, item.body(index), flatten(item.shape, tile))
+        tiles = [divide(index[d], ix(ROW_TILE)) for d in item.dims]
+        kept = [i for k, i in enumerate(index) if k not in item.dims]
+        return GroupMember(item, FULL, item.body(index), flatten(item.shape, [*kept, *tiles]))
     return GroupMember(item, FULL if whole else ROW, item.body(index), flatten(item.space, index))
 
 

@@ -1,11 +1,11 @@
 """Reductions of a product's rows that its kernel begins: what a tile of columns comes to is stored, not the product.
 
 The distances of k-means, the scores of a retrieval and the norms of a low-rank update are products of which only the
-minimum, maximum or sum of a row is read, or the place of one. A template that says so (`Offer.reduces_rows`) stores one
+minimum, maximum or sum of a row is read, or the place of one. A template that says so (`Offer.row_dim`) stores one
 value for each row and ROW_TILE columns, which an ordinary reduction finishes. Of equal values the first tile's first
 counts, as in a row. A sum of exponentials that are shifted by the row's maximum (logsumexp, a loss over a vocabulary)
 is begun under the tile's own maximum, and rescaled (Milakov and Gimelshein, "Online normalizer calculation for
-softmax", 2018).
+softmax", 2018). The channels of a convolution are such a row of each position.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from hipwright.engine.fuse.groups import Group
 from hipwright.engine.fuse.row_picks import picked, picks_one
-from hipwright.engine.ir.index import Ind, Ix, ix, product
-from hipwright.engine.lower.values import ROW_TILE, Index, LoweredItem, Tensor
+from hipwright.engine.ir.index import ONE, ZERO, Ind, Ix, ix, product
+from hipwright.engine.lower.values import Index, LoweredItem, Tensor
 
 if TYPE_CHECKING:
     from hipwright.engine.fuse.schedule import Scheduler
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 KINDS = ("sum", "max", "min", "argmax", "argmin")
 """Reductions that may be begun by tiles."""
-LEAST_TILES = 2
-"""Of a row: where one tile holds it, nothing is left to reduce, and nothing is saved."""
 
 
 @dataclass(frozen=True)
@@ -81,19 +79,28 @@ class RowTiles:
         if values is None or (place and places is None):
             return []
         tiled = self.s.c.stored(values.name, values.dtype, values.shape)
-        last = (len(values.shape) - 1,)
         if places is None:
-            item.space, item.dims, item.body = list(values.shape), last, tiled.at
-            self.s.reread(item)
+            self._finish(item, values.shape, tiled.at)
             return []
-        name = self.s.c.unique(f"{item.name}_tile")
-        best = LoweredItem(name, "red", "int64", list(values.shape), tiled.at, last, item.reduction, item.node)
-        kept = item.shape
-        found = self.s.c.stored(best.name, "int64", best.shape)
         listed = self.s.c.stored(places.name, places.dtype, places.shape)
-        item.kind, item.space, item.dims, item.reduction = "pw", kept, (), ""
+        if places.shape[-1] == ONE:
+            self._finish(item, places.shape, lambda index: self.s.c.to(listed.at(index), "int64"))
+            return []
+        name, last = self.s.c.unique(f"{item.name}_tile"), (len(values.shape) - 1,)
+        best = LoweredItem(name, "red", "int64", list(values.shape), tiled.at, last, item.reduction, item.node)
+        found = self.s.c.stored(best.name, "int64", best.shape)
+        item.kind, item.space, item.dims, item.reduction = "pw", item.shape, (), ""
         item.body = lambda index: self._at(listed, found, index)
         return [best]
+
+    def _finish(self, item: LoweredItem, space: Sequence[Ix], body: Callable[[Index], E]) -> None:
+        """Rewrites an item as the reduction of the tiles' values, or the only tile's. body: a tile's value."""
+        if space[-1] == ONE:
+            item.kind, item.space, item.dims, item.reduction = "pw", item.shape, (), ""
+            item.body = lambda index: body([*index, ZERO])
+        else:
+            item.space, item.dims, item.body = list(space), (len(space) - 1,), body
+        self.s.reread(item)
 
     def _begin_exponentials(self, group: Group, item: LoweredItem, top: _Maximum) -> None:
         """Rewrites a sum of exponentials: sum_t s_t exp(m_t - m), with the maxima m_t of tiles and m of the row."""
@@ -110,8 +117,7 @@ class RowTiles:
             scale = c.arena.call("exp", c.arena.binary("-", tops.at(index), shift))
             return c.arena.binary("*", totals.at(index), scale)
 
-        item.space, item.dims, item.body = list(sums.shape), (len(sums.shape) - 1,), term
-        self.s.reread(item)
+        self._finish(item, sums.shape, term)
 
     def _at(self, listed: Tensor, found: Tensor, index: Index) -> E:
         return self.s.c.to(listed.at([*index, ix(Ind(found.at(index)))]), "int64")
@@ -130,11 +136,14 @@ class RowTiles:
         return group if self._reduced[name] else None
 
     def _fits(self, group: Group, item: LoweredItem) -> bool:
-        offer, columns = group.items[0].placed.offer, group.space[-1]
-        if not offer.reduces_rows or item.reduction not in KINDS or item.target:
+        offer = group.items[0].placed.offer
+        if offer.row_dim is None or item.reduction not in KINDS or item.target or len(item.dims) != 1:
             return False
-        rows = item.dims == (len(item.space) - 1,) and item.space[-1] == columns
-        if not rows or product(item.space) != product(group.space) or self.s.c.hint(columns) < LEAST_TILES * ROW_TILE:
+        columns, (dim,) = group.space[offer.row_dim], item.dims
+        before = product(item.space[:dim]) == product(group.space[: offer.row_dim])
+        if not before or item.space[dim] != columns or product(item.space) != product(group.space):
+            return False
+        if self.s.c.hint(columns) < offer.row_least:
             return False
         return item.body(self.s.c.probe(item.space)).ctype == "float"
 
@@ -151,7 +160,7 @@ class RowTiles:
         for reader in [r for r in readers if r not in of_rows]:
             buffers = inside & self.s.item_reads(reader)
             rows = reader.kind in ("pw", "red") and product([*reader.space, group.space[-1]]) == product(group.space)
-            if not rows or len(buffers) > 1:
+            if not rows or len(buffers) > 1 or group.items[0].placed.offer.row_dim != len(group.space) - 1:
                 return False
             (buffer,) = buffers
             picks[reader.name] = buffer, group.space[-1]

@@ -53,8 +53,8 @@ class LoweredItem:
     """A value that is computed and stored.
 
     kind: `pw` (pointwise), `red` (reduced over `dims` of `space`), `scan` (along a dimension), `call` (an output of a
-    call template, engine/templates) or `tiles` (the reductions of ROW_TILE neighbours of a product's columns, the last
-    dimension: fuse/row_tiles.py).
+    call template, engine/templates) or `tiles` (the reductions of ROW_TILE neighbours along the dimension `dims`, which
+    becomes the last one: fuse/row_tiles.py).
 
     For `red`, `space` is the input's shape; the result keeps the other dimensions. `body` gives the input element.
     For `call`, `space` is what the template walks, `result` the shape in memory (as many elements, row-major), and
@@ -80,7 +80,8 @@ class LoweredItem:
         if self.kind == "call":
             return self.result
         if self.kind == "tiles":
-            return [*self.space[:-1], divide(self.space[-1] + (ROW_TILE - 1), ix(ROW_TILE))]
+            tiles = [divide(self.space[d] + (ROW_TILE - 1), ix(ROW_TILE)) for d in self.dims]
+            return [*(s for i, s in enumerate(self.space) if i not in self.dims), *tiles]
         if self.kind != "red":
             return self.space
         return [s for i, s in enumerate(self.space) if i not in self.dims]

@@ -72,7 +72,8 @@ class Offer:
     default: bool = False
     finish: Callable[..., Any] | None = None
     whole: bool = False
-    reduces_rows: bool = False  # `write` emits `kernel.row_tiles` too: fuse/row_tiles.py
+    row_dim: int | None = None  # of the output's space: reductions of it may be begun by `write` (fuse/row_tiles.py)
+    row_least: int = 0  # the fewest elements of it, at capture, from which that is done
     store_above: int | Sequence[int] = STORE_ABOVE  # of all operands, or of each
     data: Any = None  # the template's own; body.data
 

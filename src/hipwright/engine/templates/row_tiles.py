@@ -1,7 +1,7 @@
 """The states in which a product's kernel reduces a row of its tile (fuse/row_tiles.py): begun, added to, stored.
 
-`lanes` neighbouring lanes hold a row; each adds its columns in order, then the lanes' states are combined, the lower
-column first among equal values.
+Neighbouring lanes hold a row, or two threads do; each adds its columns in order, then their states are combined, the
+lower column first among equal values.
 """
 
 from __future__ import annotations
@@ -41,25 +41,37 @@ class _State:
     def start(self) -> str:
         """The declaration, as C text."""
         if self.kind.startswith("arg"):
-            return f"IndexedValue<float, int> {self.name} = {{{worst(self.kind == 'argmax', 'float')}, 0x7fffffff}};"
+            return f"{self.type} {self.name} = {{{worst(self.kind == 'argmax', 'float')}, 0x7fffffff}};"
         if self.kind == SUMEXP:
-            return f"SoftmaxState<float> {self.name} = {{{worst(True, 'float')}, 0.0f}};"
+            return f"{self.type} {self.name} = {{{worst(True, 'float')}, 0.0f}};"
         return f"float {self.name} = {'0.0f' if self.kind == 'sum' else worst(self.kind == 'max', 'float')};"
 
-    def added(self, value: str, column: str) -> str:
-        """The statement that adds a value of `v`."""
+    def added(self, value: str, column: str, place: str) -> str:
+        """The statement that adds a value. place: its number in the lane, as C text."""
         if self.kind.startswith("arg"):
             return f"{OPERATORS[self.kind]}().update({self.name}, {value}, (int)({column}));"
         if self.kind == SUMEXP:
-            return f"{self.name}_values[v] = {value};"
+            return f"{self.name}_values[{place}] = {value};"
         return f"{self.name} += {value};" if self.kind == "sum" else self._better(value)
 
-    def combined(self) -> str:
-        """The statement that takes in the state of another lane."""
-        other = f"__shfl_xor({self.name}, distance)"
+    @property
+    def of_lane(self) -> str:
+        """The state of the lane at `distance`, as C text."""
+        shuffle = "shuffle_xor" if self.kind.startswith("arg") or self.kind == SUMEXP else "__shfl_xor"
+        return f"{shuffle}({self.name}, distance)"
+
+    @property
+    def type(self) -> str:
+        """Its C type."""
+        if self.kind.startswith("arg"):
+            return "IndexedValue<float, int>"
+        return "SoftmaxState<float>" if self.kind == SUMEXP else "float"
+
+    def combined(self, other: str) -> str:
+        """The statement that takes in another state, a C text."""
         if self.kind.startswith("arg") or self.kind == SUMEXP:
             operator = "MergeSoftmax" if self.kind == SUMEXP else OPERATORS[self.kind]
-            return f"{self.name} = {operator}()({self.name}, shuffle_xor({self.name}, distance));"
+            return f"{self.name} = {operator}()({self.name}, {other});"
         return f"{self.name} += {other};" if self.kind == "sum" else self._better(other)
 
     def _better(self, other: str) -> str:
@@ -116,17 +128,15 @@ class RowTileStates:
                 added = f"{state.name}, {state.name}_values, {count}"
                 self.k.line(f"{state.name} = add_products_to_softmax({added});")
 
-    def add(self, value: str, index: Place, column: str) -> None:
-        """Adds the element at an index in range. value: the product's, as C text; column: that of the index."""
-        k = self.k
-
-        table = k.variables_at(index)
+    def add(self, value: str, index: Place, column: str, place: str) -> None:
+        """Adds the element at an index in range. C texts: the product's value, its column, its number in the lane."""
+        k, table = self.k, self.k.variables_at(index)
         values = k.c.arena.rewrite([s.value for s in self.states], table.get, lambda e: None)
         k.rows[k.body.group.items[0].name] = value
         k.emit.scopes.append({})
         k.emit.count(values)
         for state, e in zip(self.states, values, strict=True):
-            k.line(state.added(k.emit.text(e)[0], column))
+            k.line(state.added(k.emit.text(e)[0], column, place))
         k.emit.scopes.pop()
 
     def store(self, lanes: int, condition: str, index: Place) -> None:
@@ -138,15 +148,35 @@ class RowTileStates:
         k.line("#pragma unroll")
         k.open(f"for (int distance = {lanes // 2}; distance > 0; distance /= 2)")
         for state in self.states:
-            k.line(state.combined())
+            k.line(state.combined(state.of_lane))
+        k.close()
+        k.open(f"if ({condition})")
+        self._stores(index)
         k.close()
 
-        table = k.variables_at(index)
-        k.open(f"if ({condition})")
+    def store_halves(self, rows: int, row: str, condition: str, index: Place) -> None:
+        """Combines the states of the two threads of each row, `rows` apart; the first one stores them.
+
+        row: that of a thread, as C text; condition: under which there is one; index: of the tile's first element. All
+        threads of the block call it, and `lds`, which held the product's sums, is free.
+        """
+        k = self.k
+        k.line("__syncthreads();  // the sums have been read")
+        for number, state in enumerate(self.states):
+            place = f"lds + {8 * rows * number}"
+            k.line(f"{state.type}* const {state.name}_half = reinterpret_cast<{state.type}*>({place});")
+            k.line(f"if (threadIdx.x >= {rows}) {state.name}_half[{row}] = {state.name};")
+        k.line("__syncthreads();")
+        k.line(f"if (threadIdx.x >= {rows} || !({condition})) return;")
+        for state in self.states:
+            k.line(state.combined(f"{state.name}_half[{row}]"))
+        self._stores(index)
+
+    def _stores(self, index: Place) -> None:
+        k, table = self.k, self.k.variables_at(index)
         for state in self.states:
             for member in state.members:
                 buffer = k.body.need.stores[member.item.name][0]
                 k.written.add(buffer)
                 place = k.emit.position(replace(member.position, table.get))
                 k.line(f"{k.pointer(buffer)}[{place}] = {state.stored(member)};")
-        k.close()

@@ -34,6 +34,8 @@ IMAGE_RATE = 2.0e12
 SMALL_RATE, LARGE_WORK = 28e12, 8e9
 """Operations a second that the library reaches in layers of fewer than so many: round figures of an H100."""
 NEVER_STORED = 1 << 20
+LEAST_REDUCED = 65
+"""Outputs from which reductions of the channels are begun by the kernel: its tiles are 128 wide then, not 64."""
 
 
 def split_convolution(call: KernelCall) -> Offer | None:
@@ -53,7 +55,7 @@ def split_convolution(call: KernelCall) -> Offer | None:
     window = _window(conv, batch)
     x = regroup(call.c, conv.x, [batch, ix(conv.groups * conv.channels), product([a.size for a in conv.axes])])
     finish = None if conv.bias is None else add_bias(call.c, conv.bias, n)
-    return Offer(
+    offer = Offer(
         "split",
         split_conv_kernel.write,
         [_weights(call, conv, window), x],
@@ -63,6 +65,9 @@ def split_convolution(call: KernelCall) -> Offer | None:
         store_above=(NEVER_STORED, 16),
         data=window,
     )
+    if window.groups * window.phases == 1:
+        offer.row_dim, offer.row_least = 1, LEAST_REDUCED
+    return offer
 
 
 def _window(conv: Convolution, batch: Ix) -> Window:

@@ -15,6 +15,7 @@ from hipwright.engine.templates.conv.window import Window, taps_of
 from hipwright.engine.templates.gemm.split_parts import BLOCK, CHUNK, SplitOperand
 from hipwright.engine.templates.gemm.split_precision import ROWS, tile_knobs
 from hipwright.engine.templates.gemm.tiling import ProductShape
+from hipwright.engine.templates.row_tiles import RowTileStates
 
 LOADS = ROWS // 32
 """Rows of a tile that a thread loads."""
@@ -38,7 +39,8 @@ class _SplitConvolution:
         space = (groups, positions, outputs)
         batch, rows, columns = map(body.hint, space)
         shape = ProductShape(batch, rows, columns, body.hint(self.window.k), "float32")
-        self.tile = tile_knobs(body, shape, space)
+        reduces = any(member.item.kind == "tiles" for member in body.group.members)
+        self.tile = tile_knobs(body, shape, space, by_rows=reduces)
         self.columns = self.tile.columns
         weights, x = (t for t in body.operands if t is not None)
         self.weights, self.x = SplitOperand(body, "w", weights), SplitImage(body, x)
@@ -49,7 +51,7 @@ class _SplitConvolution:
 
     def _product(self) -> EmittedKernel:
         k, w = self.body.kernel("", _NAMES), self.window
-        self.k, self.kind = k, k.kind
+        self.k, self.kind, self.rows = k, k.kind, RowTileStates(k)
         self.count, self.chunks = k.size(w.positions), self.x.chunks.value or 1
         self.taps = prod(taps_of(a) for a in w.axes)
         self.mask = "unsigned" if self.taps <= 32 else "unsigned long long"
@@ -170,10 +172,14 @@ class _SplitConvolution:
         k, w = self.k, self.window
         k.line("product.template publish_sums<true>(lds);")
         k.line(f"const int r = threadIdx.x % {ROWS};")
-        k.line(f"const {self.kind} row = row0 + r;")
-        k.line(f"if (row >= {self.count}) return;")
+        if self.rows:
+            k.line(f"const {self.kind} row = row0 + r < {self.count} ? row0 + r : {self.count} - 1;")
+        else:
+            k.line(f"const {self.kind} row = row0 + r;")
+            k.line(f"if (row >= {self.count}) return;")
         place = self._output_place()
         k.line(f"const int exponents = {self.x.exponent(k, 'image')};")
+        self.rows.begin(1)
         k.line("#pragma unroll 2")
         k.open(f"for (int j = threadIdx.x / {ROWS}; j < {self.columns}; j += {BLOCK // ROWS})")
         k.line(f"const {self.kind} col = col0 + j;")
@@ -185,8 +191,16 @@ class _SplitConvolution:
         self._exact()
         k.close()
         channel = ix(Var("group", ix(w.groups))) * w.outputs if w.groups > 1 else ZERO
-        k.epilogue("value", [place[0], channel + ix(Var("col", ix(w.outputs))), *place[1:]])
+        index = [place[0], channel + ix(Var("col", ix(w.outputs))), *place[1:]]
+        if not self.rows:
+            k.epilogue("value", index)
+            k.close()
+            return
+        self.rows.add("value", index, "col", "0")
+        self.rows.end("1")
         k.close()
+        index[1] = ix(Var("col0", ix(w.outputs)))
+        self.rows.store_halves(ROWS, "r", f"row0 + r < {self.count}", index)
 
     def _output_place(self) -> list[Ix]:
         """Declares image and position of `row`; returns them as the output's index."""

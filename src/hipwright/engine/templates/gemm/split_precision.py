@@ -186,7 +186,7 @@ class _SplitProduct:
         k.open("for (int v = 0; v < GN; ++v)")
         k.line(f"const {k.kind} at = col + v;")
         k.line(f"if (at >= {n}) continue;")
-        self.rows.add("value[v]", ["b", "row", "at"], "at")
+        self.rows.add("value[v]", ["b", "row", "at"], "at", "v")
         k.close()
         self.rows.end(f"(int)({n} - col < GN ? {n} - col < 0 ? 0 : {n} - col : GN)")
         self.rows.store(ROW_TILE // 4, f"threadIdx.x % width == 0 && row0 + r < {m}", ["b", "row", "col0"])
