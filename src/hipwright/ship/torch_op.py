@@ -10,20 +10,18 @@ import keyword
 import pprint
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hipwright import syntax
 from hipwright.errors import BadInput
 from hipwright.program.lower.table import StateTable
-from hipwright.program.parsed import Parsed
 from hipwright.program.signature import Param
-from hipwright.records import Program
 from hipwright.ship import texts
+from hipwright.ship.constructor import constructor_arguments
 from hipwright.ship.interface import Interface, interface
-from hipwright.ship.plan_text import PlanText, spelled
-from hipwright.tensors import Tree
+from hipwright.ship.plan_text import PlanText
+from hipwright.ship.subject import ShippedProgram
 from hipwright.toolchain import clang, device_headers
 
 RUNTIME = Path(__file__).parent / "runtime"
@@ -45,23 +43,6 @@ _STRUCT = {
 }
 _SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
 _MODES = re.compile(r"training|dropout|batch_?norm|instance_?norm|\.eval\(|lstm|gru", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class ShippedProgram:
-    """A program to ship. source: the task file's text.
-
-    inputs, state: with specs (or data) for tensors. init: the constructor's arguments, as `get_init_inputs` returns
-    them.
-    """
-
-    name: str
-    source: str
-    program: Program
-    parsed: Parsed
-    inputs: Sequence[Any]
-    state: Tree
-    init: Any
 
 
 def package(subject: ShippedProgram) -> dict[str, str]:
@@ -236,7 +217,7 @@ def _init(subject: ShippedProgram, found: Interface, plain: PlanText) -> str:
     taken = ", ".join([*outs, *new, *["_"] * saved])
     text = texts.INIT.format(
         name=subject.name,
-        init=_init_call(subject.init),
+        init=constructor_arguments(subject.init),
         signature=ast.unparse(signature),
         passed=", ".join(names),
         tensor=tensor,
@@ -269,24 +250,6 @@ def _same(given: ast.arguments, plan: ast.arguments) -> bool:
     plain = not (given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs)
     literal = all(isinstance(default, ast.Constant) for default in given.defaults)
     return plain and literal and [a.arg for a in given.args][1:] == [a.arg for a in plan.args][1:]
-
-
-def _init_call(init: Any) -> str:
-    """The constructor's arguments as text: [..] positional, [[..], {..}] with keywords."""
-    items = list(init) if isinstance(init, (list, tuple)) else [init]
-    given: tuple[Any, dict[str, Any]] = (items, {})
-    if len(items) == 2 and isinstance(items[0], (list, tuple)) and isinstance(items[1], dict):
-        given = (items[0], items[1])
-    parts = [*map(_argument, given[0]), *(f"{key}={_argument(value)}" for key, value in given[1].items())]
-    return "".join(f"{part}, " for part in parts)
-
-
-def _argument(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_argument, value))}]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{k!r}: {_argument(v)}" for k, v in value.items()) + "}"
-    return spelled(value)
 
 
 def self_path(path: str) -> str:
