@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from hipwright.errors import BadInput
-from hipwright.ship.formats import modelnew, popcorn, torch_op
+from hipwright.ship.formats import hf_kernels, modelnew, popcorn, torch_op
 from hipwright.ship.subject import ShipFormat
 
 REGISTERED: tuple[ShipFormat, ...] = (
     torch_op.FORMAT,
+    hf_kernels.FORMAT,
     modelnew.FORMAT,
     popcorn.FORMAT,
 )
