@@ -33,7 +33,9 @@ def export(
     ] = None,
     form: Annotated[
         str | None,
-        typer.Option("--format", metavar="F", help="Of a program: torch-op, hf-kernels, modelnew, popcorn."),
+        typer.Option(
+            "--format", metavar="F", help="Of a program: torch-op, hf-kernels, modelnew, popcorn, standalone-hip."
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="The package's name. [default: from the task's file]")] = None,
     out: Annotated[

@@ -30,8 +30,8 @@ class Examples(Protocol):
     def state(self) -> Tree:
         """The state table with data."""
 
-    def outputs(self, inputs: Tree) -> Tree:
-        """The reference's outputs in float64 for these inputs and `state()`."""
+    def outputs(self, inputs: Tree, *, exact: bool) -> Tree:
+        """The reference's outputs for these inputs and `state()`: in float64, or in the types of its own."""
 
     def smaller(self, elements: int) -> Workload | None:
         """A workload of about that many elements, None where the reference takes no other shapes."""

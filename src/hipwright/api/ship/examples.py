@@ -40,9 +40,9 @@ class TaskExamples:
         """The state table with data."""
         return self._state
 
-    def outputs(self, inputs: Tree) -> Tree:
-        """The reference's outputs in float64."""
-        return self._handle.reference(inputs, self._state)[0]
+    def outputs(self, inputs: Tree, *, exact: bool) -> Tree:
+        """The reference's outputs in float64, or in the types of its own."""
+        return self._handle.reference(inputs, self._state, dtype="float64" if exact else "native")[0]
 
     def smaller(self, elements: int) -> Workload | None:
         """A derived workload of about that many elements."""

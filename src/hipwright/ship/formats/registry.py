@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hipwright.errors import BadInput
-from hipwright.ship.formats import hf_kernels, modelnew, popcorn, torch_op
+from hipwright.ship.formats import hf_kernels, modelnew, popcorn, standalone_hip, torch_op
 from hipwright.ship.subject import ShipFormat
 
 REGISTERED: tuple[ShipFormat, ...] = (
@@ -11,6 +11,7 @@ REGISTERED: tuple[ShipFormat, ...] = (
     hf_kernels.FORMAT,
     modelnew.FORMAT,
     popcorn.FORMAT,
+    standalone_hip.FORMAT,
 )
 FORMATS = {form.name: form for form in REGISTERED}
 
