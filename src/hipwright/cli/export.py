@@ -34,7 +34,7 @@ def export(
     form: Annotated[
         str | None,
         typer.Option(
-            "--format", metavar="F", help="Of a program: torch-op, hf-kernels, modelnew, popcorn, standalone-hip."
+            "--format", metavar="F", help="torch-op, hf-kernels, flashinfer-trace, modelnew, popcorn or standalone-hip."
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="The package's name. [default: from the task's file]")] = None,

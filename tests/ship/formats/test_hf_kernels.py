@@ -7,7 +7,6 @@ import itertools
 import re
 import subprocess
 import sys
-import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from hipwright.toolchain.amd import offline
 from hipwright.toolchain.extension.nvcc import find_nvcc
 from tests.engine.harness import CACHE
 from tests.ship import subjects
+from tests.ship.formats import checkers
 from tests.ship.formats.made import exported, refused
 from tests.ship.shipping import on_cpu
 
@@ -201,13 +201,8 @@ def test_the_binding_registers_its_operators(tmp_path: Path) -> None:
 def test_the_builders_own_reading(tmp_path: Path) -> None:
     """`kernels` of the package index reads build.toml by the builder's own code; the benchmark is a class of its."""
     folder = exported(tmp_path, "hf-kernels", subjects.SCALE_TASK, subjects.SCALE, "--name", "hub_read")
-    place = Path(tempfile.gettempdir()) / "hipwright-checkers" / "kernels-0.17.2"
-    if not place.is_dir():
-        command = [sys.executable, "-m", "pip", "install", "-q", "--target", str(place), "kernels==0.17.2"]
-        subprocess.run(command, check=True)
     code = f"""
-import importlib.util, sys
-sys.path.insert(0, {str(place)!r})
+import importlib.util
 from kernels._rust import Build
 build = Build.open({str(folder)!r})
 assert [str(one) for one in build.general.backends] == ["cuda", "rocm"], build.general.backends
@@ -217,5 +212,4 @@ module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 assert issubclass(module.HubReadBenchmark, Benchmark)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    checkers.run(checkers.installed("kernels==0.17.2"), code)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from hipwright.errors import BadInput
-from hipwright.ship.formats import hf_kernels, modelnew, popcorn, standalone_hip, torch_op
+from hipwright.ship.formats import flashinfer_trace, hf_kernels, modelnew, popcorn, standalone_hip, torch_op
 from hipwright.ship.subject import ShipFormat
 
 REGISTERED: tuple[ShipFormat, ...] = (
     torch_op.FORMAT,
     hf_kernels.FORMAT,
+    flashinfer_trace.FORMAT,
     modelnew.FORMAT,
     popcorn.FORMAT,
     standalone_hip.FORMAT,
