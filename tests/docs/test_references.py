@@ -31,7 +31,10 @@ WRITTEN_BY_COMMANDS = (
 )
 FILES_OF_USERS = "3_Softmax.py level_1_problem_3_sample_0_kernel.py toy.py"  # in examples
 FILES_OF_NVIDIA = "cuda_fp16.h cuda_bf16.h"
-NOT_IN_THE_REPOSITORY = frozenset(f"{WRITTEN_BY_COMMANDS} {FILES_OF_USERS} {FILES_OF_NVIDIA}".split())
+FILES_OF_FORMATS = "submission.py eval.py utils.py build.toml main.cpp kernels.cu"  # of other tools
+NOT_IN_THE_REPOSITORY = frozenset(
+    f"{WRITTEN_BY_COMMANDS} {FILES_OF_USERS} {FILES_OF_NVIDIA} {FILES_OF_FORMATS}".split()
+)
 WALKTHROUGHS = re.compile(
     r"(?:engine/templates/cross|tests/engine/test_cross|policies/neighbours|targets/mi325x)\.py$|suites/elementwise\.toml$"
 )

@@ -92,7 +92,23 @@ def test_no_gpu_is_an_error_unless_the_reference_is_asked_for(tmp_path: Path) ->
     with pytest.raises(made.NoGpu, match="allow_reference"), torch.no_grad():
         made.default()(torch.randn(5, 8))
     x = torch.randn(5, 8)
-    torch.testing.assert_close(made.default(allow_reference=True)(x), 2 * x)
+    with pytest.warns(UserWarning, match="no GPU here .*: the reference's own code runs") as said:
+        model = made.default(allow_reference=True)
+    assert len(said) == 1 and "\n" not in str(said[0].message)
+    torch.testing.assert_close(model(x), 2 * x)
+
+
+def test_the_comparison_says_in_a_line_what_is_missing(tmp_path: Path) -> None:
+    write(tmp_path, files("shipped_line", subjects.SCALE_TASK, subjects.SCALE))
+
+    def run(*more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "shipped_line", *more]
+        return subprocess.run(command, cwd=tmp_path / "src", capture_output=True, text=True, check=False)
+
+    done = run()
+    assert done.returncode == 3 and len(done.stderr.splitlines()) == 1 and "no GPU here" in done.stderr
+    done = run("--reference")
+    assert done.returncode == 0 and done.stdout == "0: (5, 8) torch.float32: the reference's\n"
 
 
 def test_written_buffers_nesting_and_returned_inputs(tmp_path: Path) -> None:

@@ -40,15 +40,20 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
 
 def write_file(path: Path, text: str) -> None:
     """Writes one text file atomically, with the permissions of the umask."""
+    write_bytes(path, text.encode(errors="backslashreplace"))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Writes one file atomically, with the permissions of the umask."""
     with naming(path):
-        _replace(path, text)
+        _replace(path, data)
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, data: bytes) -> None:
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.write(text)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
         umask = os.umask(0)

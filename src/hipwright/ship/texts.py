@@ -66,13 +66,14 @@ Module(...) takes what the reference takes. Without a GPU it raises NoGpu; allow
 code there instead. `python -m {name}` compares the two on this machine's GPU.
 """
 
+import warnings
 from pathlib import Path
 
 import torch
 
 from . import op, plan, reference, spec
 from .build import BuildError
-from .gpu import Kernels, LaunchError, NoGpu
+from .gpu import Kernels, LaunchError, NoGpu, missing
 from .op import Declined, NoBackward
 
 KERNELS = Kernels(Path(__file__).parent / "kernels.hip", spec.DEFINES, spec.SIGNATURES)
@@ -85,6 +86,8 @@ class Module(reference.Model):
     def __init__(self, *args, allow_reference=False, **kwargs):
         super().__init__(*args, **kwargs)
         self.allow_reference = allow_reference
+        if allow_reference and (why := missing()):
+            warnings.warn(f"{name}: {{why}}: the reference's own code runs instead of the kernels", stacklevel=2)
         for path, expected in spec.ATTRIBUTES.items():
             value = self
             for name in path.split("."):
@@ -116,21 +119,51 @@ def _plain(value):
 __all__ = ["KERNELS", "BuildError", "Declined", "LaunchError", "Module", "NoBackward", "NoGpu", "default"]
 '''
 
-MAIN = '''"""Compare the module with its reference on this machine: python -m PACKAGE. Exit 1 when they differ."""
+MAIN = '''"""Compare the module with its reference on this machine: python -m PACKAGE [--reference].
+
+Exit 0 when they agree, 1 when they differ, 3 where the kernels cannot run. --reference runs the reference alone.
+"""
 
 import copy
 import sys
+import warnings
 
 import torch
 from torch.utils import _pytree as pytree
 
-from . import default, reference, spec
+from . import BuildError, default, reference, spec
+from .gpu import missing
 
 FLOOR = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float64: 1e-13}
 
 
 def main():
     """Outputs, and gradients where there are some, against the reference in float64."""
+    if "--reference" in sys.argv[1:]:
+        return alone()
+    if why := missing():
+        print(f"{spec.NAME}: {why}; --reference runs the reference's own code", file=sys.stderr)
+        return 3
+    try:
+        return compare()
+    except BuildError as error:
+        print(f"{spec.NAME}: {error}", file=sys.stderr)
+        return 3
+
+
+def alone():
+    """The reference's own code on the CPU, through the module, as without a GPU."""
+    torch.manual_seed(0)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        outputs = pytree.tree_leaves(default(allow_reference=True)(*reference.get_inputs()))
+    for number, output in enumerate(outputs):
+        print(f"{number}: {tuple(output.shape)} {output.dtype}: the reference's")
+    return 0
+
+
+def compare():
+    """The comparison on the GPU; 1 when something differs."""
     torch.manual_seed(0)
     model = default().cuda()
     model.train(model.training if spec.TRAINING is None else spec.TRAINING)
@@ -190,7 +223,7 @@ Kernels for one PyTorch module, written by hipwright (program {key}), as a torch
 and nothing of hipwright.
 
     pip install .
-    python -m {name}              # compares with the reference on this machine's GPU
+    python -m {name}              # compares with the reference on this machine's GPU; --reference: without one
 
 ```python
 import torch, {name}
@@ -205,7 +238,8 @@ model = torch.compile(model, fullgraph=True)
 - Kernels are built at first use, by hipRTC or hipcc on AMD and by NVRTC on NVIDIA, and kept in
   `$HIPWRIGHT_OPS_CACHE` (`~/.cache/hipwright-ops`). `{name}.KERNELS.on(torch.device("cuda:0"))` builds them now: do
   that before a CUDA graph is captured.
-- Without a GPU it raises `NoGpu`; `Module(..., allow_reference=True)` runs the reference's own code there instead.
+- Without a GPU it raises `NoGpu`; `Module(..., allow_reference=True)` runs the reference's own code there instead, and
+  says so once, with what is missing.
 - Shapes that the program does not claim raise `Declined`; parameters of other shapes or dtypes do too.
 
 `src/{name}/plan.py` is the launch plan as Python, `kernels.hip` the kernels, `reference.py` the module they stand for.

@@ -17,13 +17,12 @@ from typing import Any
 from hipwright import syntax
 from hipwright.errors import BadInput
 from hipwright.program.lower.table import StateTable
-from hipwright.program.parsed import Parsed
 from hipwright.program.signature import Param
-from hipwright.records import Program
 from hipwright.ship import texts
+from hipwright.ship.constructor import constructor_arguments
 from hipwright.ship.interface import Interface, interface
-from hipwright.ship.plan_text import PlanText, spelled
-from hipwright.tensors import Tree
+from hipwright.ship.plan_text import PlanText
+from hipwright.ship.subject import ShippedProgram
 from hipwright.toolchain import clang, device_headers
 
 RUNTIME = Path(__file__).parent / "runtime"
@@ -48,42 +47,53 @@ _MODES = re.compile(r"training|dropout|batch_?norm|instance_?norm|\.eval\(|lstm|
 
 
 @dataclass(frozen=True)
-class ShippedProgram:
-    """A program to ship. source: the task file's text.
+class Generated:
+    """What is written for one program. fields: the parts of a module class's text (`texts.INIT`)."""
 
-    inputs, state: with specs (or data) for tensors. init: the constructor's arguments, as `get_init_inputs` returns
-    them.
-    """
-
-    name: str
-    source: str
-    program: Program
-    parsed: Parsed
-    inputs: Sequence[Any]
-    state: Tree
-    init: Any
+    plan: str
+    spec: str
+    fields: Mapping[str, str]
+    found: Interface
+    plain: PlanText
 
 
-def package(subject: ShippedProgram) -> dict[str, str]:
-    """Every file of the package by its path. Raises BadInput and ProgramError for what cannot be shipped."""
+def generated(subject: ShippedProgram) -> Generated:
+    """The generated texts. Raises BadInput and ProgramError for what cannot be shipped."""
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", subject.name) or keyword.iskeyword(subject.name):
         raise BadInput(f"{subject.name!r} is no package name", hint="use --name: small letters, digits, _")
     parsed, knobs = subject.parsed, subject.program.knobs
     found = interface(parsed, knobs, subject.state, subject.inputs)
     plain = PlanText(parsed, knobs, StateTable(subject.state, device="meta"), [name for name, _, _ in found.arguments])
+    fields = _init_fields(subject, found, plain)
+    return Generated(_plan(subject, found, plain), _spec(subject, found, plain), fields, found, plain)
+
+
+def package(subject: ShippedProgram) -> dict[str, str]:
+    """Every file of the package by its path. Raises BadInput and ProgramError for what cannot be shipped."""
+    made = generated(subject)
     here = f"src/{subject.name}"
     files = {
         "pyproject.toml": texts.PYPROJECT.format(name=subject.name),
-        "README.md": texts.readme(subject.name, found, subject.program.key),
-        f"{here}/__init__.py": _init(subject, found, plain),
+        "README.md": texts.readme(subject.name, made.found, subject.program.key),
+        f"{here}/__init__.py": checked(texts.INIT.format(**made.fields)),
         f"{here}/__main__.py": texts.MAIN,
-        f"{here}/plan.py": _plan(subject, found, plain),
-        f"{here}/spec.py": _spec(subject, found, plain),
         f"{here}/reference.py": subject.source,
-        f"{here}/kernels.hip": device_headers.inlined(device_headers.portable(parsed.hip)),
     }
-    files |= {f"{here}/{name}": (RUNTIME / name).read_text(encoding="utf-8") for name in _COPIED}
-    return files | {f"{here}/include/{name}": text for name, text in _headers().items()}
+    return files | {f"{here}/{name}": text for name, text in runtime_files(subject, made).items()}
+
+
+def runtime_files(subject: ShippedProgram, made: Generated) -> dict[str, str]:
+    """The plan, its tables, the kernels' source and the modules that build and launch them."""
+    source = device_headers.inlined(device_headers.portable(subject.parsed.hip))
+    files = {"plan.py": made.plan, "spec.py": made.spec, "kernels.hip": source}
+    files |= {name: (RUNTIME / name).read_text(encoding="utf-8") for name in _COPIED}
+    return files | {f"include/{name}": text for name, text in _headers().items()}
+
+
+def checked(text: str) -> str:
+    """Generated Python text, which must parse."""
+    syntax.parse(text)
+    return text
 
 
 def _headers() -> dict[str, str]:
@@ -109,9 +119,7 @@ def _plan(subject: ShippedProgram, found: Interface, plain: PlanText) -> str:
         _call_forward(found, plain),
         *([_call_backward(found, plain)] if found.saved is not None else []),
     ]
-    text = "\n\n\n".join(part.strip("\n") for part in parts if part.strip()) + "\n"
-    syntax.parse(text)  # checks that the generated text is valid Python
-    return text
+    return checked("\n\n\n".join(part.strip("\n") for part in parts if part.strip()) + "\n")
 
 
 def _call_forward(found: Interface, plain: PlanText) -> str:
@@ -223,32 +231,28 @@ def _comparable(value: Any) -> bool:
 # ---------------------------------------------------------------- __init__.py
 
 
-def _init(subject: ShippedProgram, found: Interface, plain: PlanText) -> str:
+def _init_fields(subject: ShippedProgram, found: Interface, plain: PlanText) -> dict[str, str]:
     signature = _forward_arguments(subject)
     names = [a.arg for a in signature.args][1:]
     tensor = next((path for _, schema, path in found.arguments if schema == "Tensor"), None)
     if tensor is None:
         raise BadInput("no input is a tensor: there is nothing to run an operator on")
-    flat = [path for _, _, path in found.arguments] + [self_path(path) for path in plain.state]
     saved = sum(kind == "tensor" for kind, _ in found.saved or ())
     outs = [f"out{i}" for i in range(len(found.outputs))]
     new = [f"new{i}" for i in range(len(found.written))]
-    taken = ", ".join([*outs, *new, *["_"] * saved])
-    text = texts.INIT.format(
-        name=subject.name,
-        init=_init_call(subject.init),
-        signature=ast.unparse(signature),
-        passed=", ".join(names),
-        tensor=tensor,
-        results=taken,
-        flat=", ".join(flat),
-        updates="".join(
-            f"        {self_path(p)}.copy_({n}.detach())\n" for p, n in zip(found.written, new, strict=True)
-        ),
-        nest=found.nest,
-    )
-    syntax.parse(text)
-    return text
+    copied = (f"        {self_path(p)}.copy_({n}.detach())\n" for p, n in zip(found.written, new, strict=True))
+    return {
+        "name": subject.name,
+        "init": constructor_arguments(subject.init),
+        "signature": ast.unparse(signature),
+        "passed": ", ".join(names),
+        "tensor": tensor,
+        "results": ", ".join([*outs, *new, *["_"] * saved]),
+        "flat": ", ".join([*(path for _, _, path in found.arguments), *map(self_path, plain.state)]),
+        "arguments": ", ".join([*(name for name, _, _ in found.arguments), *plain.state.values()]),
+        "updates": "".join(copied),
+        "nest": found.nest,
+    }
 
 
 def _forward_arguments(subject: ShippedProgram) -> ast.arguments:
@@ -269,24 +273,6 @@ def _same(given: ast.arguments, plan: ast.arguments) -> bool:
     plain = not (given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs)
     literal = all(isinstance(default, ast.Constant) for default in given.defaults)
     return plain and literal and [a.arg for a in given.args][1:] == [a.arg for a in plan.args][1:]
-
-
-def _init_call(init: Any) -> str:
-    """The constructor's arguments as text: [..] positional, [[..], {..}] with keywords."""
-    items = list(init) if isinstance(init, (list, tuple)) else [init]
-    given: tuple[Any, dict[str, Any]] = (items, {})
-    if len(items) == 2 and isinstance(items[0], (list, tuple)) and isinstance(items[1], dict):
-        given = (items[0], items[1])
-    parts = [*map(_argument, given[0]), *(f"{key}={_argument(value)}" for key, value in given[1].items())]
-    return "".join(f"{part}, " for part in parts)
-
-
-def _argument(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_argument, value))}]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{k!r}: {_argument(v)}" for k, v in value.items()) + "}"
-    return spelled(value)
 
 
 def self_path(path: str) -> str:

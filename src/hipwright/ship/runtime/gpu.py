@@ -234,6 +234,15 @@ class Kernels:
         return made
 
 
+def missing() -> str:
+    """What the kernels lack on this machine, in a line; "" where there is a GPU."""
+    if torch.cuda.is_available():
+        return ""
+    made_for = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"ROCm {torch.version.hip or ''}".strip()
+    built = torch.version.cuda or torch.version.hip
+    return f"no GPU here (torch {torch.__version__} {f'for {made_for} sees none' if built else 'is built without one'})"
+
+
 def architecture(device: torch.device) -> str:
     """The GPU's architecture: "gfx942", "sm_90"."""
     properties = torch.cuda.get_device_properties(device)

@@ -27,9 +27,12 @@ class NoBackward(RuntimeError):
     """A gradient that this package cannot compute."""
 
 
-def register(spec: Any, plan: Any, kernels: Kernels) -> None:
-    """Registers the operators of a package. spec, plan: its generated modules."""
-    library = torch.library.Library(spec.NAME, "DEF")
+def register(spec: Any, plan: Any, kernels: Kernels, kind: str = "DEF") -> None:
+    """Registers the operators of a package. spec, plan: its generated modules.
+
+    kind: "FRAGMENT" where the namespace spec.NAME has native operators already.
+    """
+    library = torch.library.Library(spec.NAME, kind)
     _KEPT.append(library)
     made = Operator(spec, plan, kernels)
     tags = (torch.Tag.pt2_compliant_tag,)

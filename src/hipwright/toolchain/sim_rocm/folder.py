@@ -24,7 +24,7 @@ RUNTIME = Path(__file__).parents[1] / "sim_rocm_rt"
 ARCHITECTURES = tuple(target.architecture.name for target in TARGETS.simulated)
 DEFAULT = TARGETS.default_offline[0]
 _HIPCC = """#!/bin/sh
-PYTHONPATH={path} exec {python} -S -B -m hipwright.toolchain.sim_rocm.hipcc "$@"
+HIPWRIGHT_SIMULATED_ROCM="${{0%/*}}/.." PYTHONPATH={path} exec {python} -S -B -m hipwright.toolchain.sim_rocm.hipcc "$@"
 """
 _C = ("-x", "c", "-std=gnu11")
 

@@ -1,12 +1,15 @@
 """`hipcc` of the simulated ROCm: the clang of the ziglang wheel, and the simulated GPU's section in the code object.
 
 The options are those that hipwright and its packages pass: --genco, --offload-arch, -D, -I, -idirafter, -include, -o,
-one source; --version. Others are ignored, as are the optimization level and the language, which are fixed.
+one source; --version. Others are ignored, as are the optimization level and the language, which are fixed. Without
+--genco a .cpp file is a program for the host: it is built by the system's C++ compiler, so it holds no kernels, and is
+linked with the folder's library.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +23,8 @@ from hipwright.toolchain.sim_rocm import image
 
 BUILT_IN = "--built-in-headers"
 """As hipRTC: the source need not include HIP's header."""
+ROOT = "HIPWRIGHT_SIMULATED_ROCM"
+"""The variable by which bin/hipcc tells its folder."""
 _WITH_VALUE = ("-idirafter", "-include", "-I", "-D")
 _SECTION = f'\n\t.section "{image.SECTION}","",@progbits\n\t.incbin "section"\n'
 
@@ -41,6 +46,17 @@ def compile_(source: Path, out: Path, architecture: str, options: Sequence[str])
         return _run([zig, "ld.lld", "-shared", "--no-undefined", str(made), "-o", str(out)], folder)
 
 
+def build_program(source: Path, out: Path, options: Sequence[str]) -> int:
+    """Build a program for the host that calls HIP's runtime; returns the exit status. Messages go to stderr."""
+    compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+    if compiler is None:
+        raise ToolchainError("a C++ compiler of the system is needed for programs on the host")
+    library = Path(os.environ[ROOT]) / "lib"
+    link = [f"-L{library}", f"-Wl,-rpath,{library.resolve()}", "-lamdhip64"]
+    front = ["-std=c++17", "-O2", "-I", str(Path(__file__).parent / "include"), *options]
+    return subprocess.run([compiler, *front, str(source), "-o", str(out), *link], check=False).returncode
+
+
 def _run(argv: Sequence[str], folder: Path) -> int:
     caches = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), str(folder / "zig-cache"))
     return subprocess.run(argv, env={**os.environ, "HOME": str(folder), **caches}, check=False).returncode
@@ -51,13 +67,13 @@ def main(argv: Sequence[str]) -> int:
     if "--version" in argv:
         print("HIP version: 6.0 (hipwright's simulated ROCm: no AMD compiler)")
         return 0
-    source, out, architecture, options = None, Path("a.hsaco"), "", ["-include", "hip/hip_runtime.h"]
+    source, out, architecture, options = None, None, "", ["-include", "hip/hip_runtime.h"]
     if BUILT_IN not in argv:
         options = []
     words = iter(argv)
     for word in words:
         if word == "-o":
-            out = Path(next(words, "a.hsaco"))
+            out = Path(next(words, ""))
         elif word in _WITH_VALUE:
             options += [word, next(words, "")]
         elif word.startswith("--offload-arch="):
@@ -66,11 +82,14 @@ def main(argv: Sequence[str]) -> int:
             options.append(word)
         elif not word.startswith("-"):
             source = Path(word)
-    if source is None or not architecture:
+    host = source is not None and source.suffix == ".cpp" and "--genco" not in argv
+    if source is None or not (architecture or host):
         print("hipcc: error: a source and --offload-arch are needed", file=sys.stderr)
         return 1
     try:
-        return compile_(source, out, architecture, options)
+        if host:
+            return build_program(source, out or Path("a.out"), options)
+        return compile_(source, out or Path("a.hsaco"), architecture, options)
     except ToolchainError as error:
         print(f"hipcc: error: {error.message}", file=sys.stderr)
         return 1
