@@ -59,6 +59,7 @@ class ModelSample(Record, frozen=True, kw_only=True):
 class BenchRow(Record, frozen=True, kw_only=True):
     """One candidate of one task. status "missing": the task has no candidate; "malformed": a model's answer had none.
 
+    category: the group of the task's format, "" without one.
     correct: by the rule of the benchmark's mode; strict: the strict rule's status, in KernelBench's mode. targets: the
     status on each. timed_on: the target of `speedups`, "" where nothing was timed and `not_timed` says why. left_out:
     what was not judged, a sentence each. given_up: operators left to the library, kernels for them refused or slower.
@@ -71,6 +72,7 @@ class BenchRow(Record, frozen=True, kw_only=True):
     task: str
     candidate: str
     level: int | None = None
+    category: str = ""
     sample: int = 0
     program: str = ""
     form: str = msgspec.field(name="lane", default="")
@@ -267,6 +269,7 @@ class RowStore:
 CSV_COLUMNS = (
     "task",
     "level",
+    "category",
     "candidate",
     "sample",
     "status",

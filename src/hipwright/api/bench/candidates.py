@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hipwright.api.bench.search import SearchedProgram, SearchSetup, engine_search, pipeline_search
+from hipwright.api.bench.tasks import task_input
 from hipwright.api.files import write_file
 from hipwright.archive import Archive
 from hipwright.errors import ProviderError
@@ -17,7 +18,7 @@ from hipwright.evaluation.bench import BenchRow, ModelSample, failed_row, row_of
 from hipwright.evaluation.faults import as_error, failed_by_machine
 from hipwright.evaluation.program_stages import compile_ahead
 from hipwright.evaluation.schedule import EvaluationJob
-from hipwright.machine import Machine, Workbench
+from hipwright.machine import Machine, TaskText, Workbench
 from hipwright.program.knobs import text_with_knobs
 from hipwright.records import Evaluation, Program, TolerancePolicy
 from hipwright.verify import Oracle
@@ -46,10 +47,10 @@ class CandidateMeasurement:
     archive: Archive
     logged: LoggedClient | None = None
 
-    def path(self, job: EvaluationJob) -> Path:
-        """The file of a job's task."""
+    def task(self, job: EvaluationJob) -> Path | TaskText:
+        """The file of a job's task, or its text."""
         entry: BenchEntry = job.payload
-        return entry.task.path
+        return task_input(entry.task)
 
     def opened(self, job: EvaluationJob, bench: Workbench, begun: float) -> OpenBenchTask:
         """The task with the oracles that its candidates need."""

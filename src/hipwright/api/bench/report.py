@@ -119,6 +119,8 @@ class BenchmarkReport:
             arguments += ["--compile-limit", f"{request.compile_limit:g}"]
         if request.level is not None:
             arguments += ["--level", str(request.level)]
+        if request.form is not None:
+            arguments += ["--format", request.form]
         arguments += [
             "--mode",
             request.mode,
