@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hipwright.errors import BadInput
@@ -62,7 +62,7 @@ def find_tasks(folder: Path, level: int | None = None, form: str | None = None) 
         )
     if not tasks:
         raise BadInput(f"no tasks in {folder}", hint=f"{found.name} has {found.layout}")
-    return tasks
+    return [replace(task, form=found.name) for task in tasks]
 
 
 def _suite_tasks(place: Path, level: int | None) -> list[BenchTask]:

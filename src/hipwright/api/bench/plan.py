@@ -103,12 +103,15 @@ class BenchEntry:
 
 @dataclass
 class BenchmarkRun:
-    """A benchmark in progress: its entries in order, the rows so far, its GPUs, and candidate files without a task."""
+    """A benchmark in progress: its entries in order, the rows so far, its GPUs, its tasks' format ("" without one), and
+    candidate files without a task.
+    """
 
     request: BenchRequest
     entries: list[BenchEntry]
     store: RowStore
     gpus: list[GpuInfo]
+    form: str = ""
     unmatched: list[Path] = field(default_factory=list)
     interrupted: bool = False
 
@@ -143,7 +146,8 @@ def plan_benchmark(request: BenchRequest) -> BenchmarkRun:
         raise BadInput(
             f"{request.out} already holds a benchmark", hint="--resume goes on with it, or choose another --out"
         )
-    return BenchmarkRun(request, entries, store, gpus, matched.strangers if matched else [])
+    form = tasks[0].form if tasks else ""
+    return BenchmarkRun(request, entries, store, gpus, form, matched.strangers if matched else [])
 
 
 def chosen_gpus(request: BenchRequest) -> list[GpuInfo]:
@@ -186,5 +190,7 @@ def _samples(request: BenchRequest, models: MeasuredModels, where: str, task: Be
 def _key(request: BenchRequest, where: str, task: BenchTask, text: str, *program: str) -> str:
     """A hash of everything that determines a row, including the GPUs, as a time on another model is another figure."""
     settings = [hipwright.__version__, request.mode, ",".join(request.targets), str(request.seed), where]
+    own = task.rule.policy if task.rule is not None else None
+    settings += [own.key] if own is not None else []
     settings += request.baselines if where and request.baselines != BASELINES else ()
     return content_key("bench", *settings, task.name, text, *program)

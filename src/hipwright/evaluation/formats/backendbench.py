@@ -78,7 +78,7 @@ class BackendBenchFormat:
         others = sum(map(len, alike.values())) - len(alike[call])
         notes = (f"{others} argument lists with other plain arguments are not judged",) if others else ()
         text = _text(operator, call, alike[call])
-        return BenchTask(name, path, None, None, path.stem, text, notes=notes, rule=self.rule)
+        return BenchTask(name, path, category=path.stem, text=text, notes=notes, rule=self.rule)
 
 
 BACKENDBENCH = BackendBenchFormat()

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from hipwright.errors import BadInput
 from hipwright.records import Record
+from hipwright.verify.tolerance import AllclosePolicy
 
 _NO_TRAINING = "# not for training: "
 
@@ -44,20 +45,29 @@ class FormatRule(Record, frozen=True, kw_only=True):
     rtol: float | None = None
     matched: float = 1.0
 
+    @property
+    def policy(self) -> AllclosePolicy | None:
+        """The rule for right values as verification takes it; None where it has no numbers."""
+        if self.atol is None or self.rtol is None:
+            return None
+        return AllclosePolicy(atol=self.atol, rtol=self.rtol, matched=self.matched)
+
 
 @dataclass(frozen=True)
 class BenchTask:
     """One task of a folder.
 
-    name: its path below the folder without a suffix; level, number: from KernelBench's names, if any. category: the
-    format's own group. text: the made task file; None where `path` is one itself. problem: why it is no task, in one
-    line that names the file and the field. notes: what of it is not judged, a sentence each.
+    name: its path below the folder without a suffix. level, number: from KernelBench's names, if any. form: the
+    format's name, "" for a suite's and a single file. category: the format's own group. text: the made task file; None
+    where `path` is one itself. problem: why it is no task, in one line that names the file and the field. notes: what
+    of it is not judged, a sentence each.
     """
 
     name: str
     path: Path
     level: int | None = None
     number: int | None = None
+    form: str = ""
     category: str = ""
     text: str | None = None
     problem: str = ""

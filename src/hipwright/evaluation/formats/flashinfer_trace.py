@@ -51,7 +51,7 @@ class FlashinferTraceFormat:
         if path.stem in broken or found.name in broken:
             raise Malformed(broken.get(found.name, broken.get(path.stem, "")))
         text, notes = task_text(found, workloads.get(found.name, []), where)
-        return BenchTask(name, path, None, None, found.op_type, text, notes=tuple(notes), rule=self.rule)
+        return BenchTask(name, path, category=found.op_type, text=text, notes=tuple(notes), rule=self.rule)
 
 
 FLASHINFER_TRACE = FlashinferTraceFormat()

@@ -142,7 +142,7 @@ class GpuModeFormat:
         for function in ("generate_input", "ref_kernel"):
             function_of(text, function, f"{where}: files")
         rule = _rule(self.rule, modules["reference"])
-        return BenchTask(name, path, None, None, category, on_default_device(text + _harness(text, specs)), rule=rule)
+        return BenchTask(name, path, category=category, text=on_default_device(text + _harness(text, specs)), rule=rule)
 
 
 GPU_MODE = GpuModeFormat()

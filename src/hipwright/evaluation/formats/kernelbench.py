@@ -90,4 +90,4 @@ def _task(root: Path, path: Path, level: int | None) -> BenchTask:
     family = path.parent.name if path.parent != root else ""
     category = f"level{level}" if level is not None else family
     name = path.relative_to(root).with_suffix("").as_posix()
-    return BenchTask(name, path, level, number_of(path), category, rule=KERNELBENCH_RULE)
+    return BenchTask(name, path, level, number_of(path), category=category, rule=KERNELBENCH_RULE)

@@ -107,7 +107,7 @@ class KernelBenchXFormat:
         python_checked(reference, f"{where}, the reference,")  # the border may stand in a text
         python_checked(test, f"{where}, the test,")
         text = _text(reference, test, path.stem, where)
-        return BenchTask(name, path, None, None, path.parent.name, text, rule=self.rule)
+        return BenchTask(name, path, category=path.parent.name, text=text, rule=self.rule)
 
 
 KERNELBENCH_X = KernelBenchXFormat()

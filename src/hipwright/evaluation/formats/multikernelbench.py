@@ -31,7 +31,7 @@ class MultiKernelBenchFormat:
         for category in subfolders(folder / "reference") if (folder / "reference").is_dir() else ():
             for path in python_files(category):
                 name = f"{category.name}/{path.stem}"
-                yield BenchTask(name, path, None, number_of(path), category.name, rule=self.rule)
+                yield BenchTask(name, path, number=number_of(path), category=category.name, rule=self.rule)
 
 
 MULTIKERNELBENCH = MultiKernelBenchFormat()

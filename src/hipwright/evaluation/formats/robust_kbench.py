@@ -58,7 +58,7 @@ class RobustKBenchFormat:
         settings = _settings(json_record(config, root, dict[str, Any]), below(config, root))
         _check(text, where)
         made, notes = _text(text, settings, way)
-        return BenchTask(name, path, None, None, way, made, notes=notes, rule=self.rule)
+        return BenchTask(name, path, category=way, text=made, notes=notes, rule=self.rule)
 
 
 ROBUST_KBENCH = RobustKBenchFormat()

@@ -54,7 +54,7 @@ class SolExecBenchFormat:
         rule = _rule(self.rule, [one.tolerance for one in workloads if one.tolerance is not None])
         group = category or found.op_type
         text = marked(text, self.no_training)
-        return BenchTask(name, path, None, None, group, text, notes=tuple(notes), rule=rule)
+        return BenchTask(name, path, category=group, text=text, notes=tuple(notes), rule=rule)
 
 
 SOL_EXECBENCH = SolExecBenchFormat()
