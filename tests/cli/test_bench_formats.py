@@ -78,3 +78,18 @@ def test_formats_that_cannot_be_forced(tmp_path: Path) -> None:
     ]:
         done = hipwright(tmp_path / "home", "bench", *arguments, *BASE)
         assert done.returncode == 2 and why in one_object(done.stdout)["error"], done.stdout
+
+
+@pytest.mark.slow
+def test_a_formats_own_answers_are_judged(tmp_path: Path) -> None:
+    folder = FORMATS / "flashinfer-trace"
+    done = hipwright(tmp_path / "home", "bench", folder, *BASE, "--candidates", folder)
+    assert done.returncode == 0, done.stderr
+    rows = one_object(done.stdout)["rows"]
+    statuses = [(row["task"], row["candidate"], row["status"]) for row in rows]
+    assert statuses == [
+        ("norm/rms_rows_h96", "rms_rows_torch.json", "pass"),
+        ("rope/turn_halves_d32", "turn_halves_cuda.json", "malformed"),
+        ("rope/turn_halves_d32", "turn_halves_torch.json", "pass"),
+    ]
+    assert rows[1]["fault"] == "candidate" and "only python and triton are read" in rows[1]["message"]

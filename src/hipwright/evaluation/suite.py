@@ -14,21 +14,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hipwright.errors import BadInput
-from hipwright.evaluation.formats.base import BenchTask
+from hipwright.evaluation.formats.base import BenchTask, CandidateFile
 from hipwright.evaluation.formats.kernelbench import KERNELBENCH, level_of, natural, number_of, python_files
 from hipwright.evaluation.formats.registry import format_named, format_of
 from hipwright.evaluation.task_suite import list_suites, open_suite, task_name
 
 _SAMPLE = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel")
-
-
-@dataclass(frozen=True)
-class CandidateFile:
-    """One candidate of a task. sample: its number among several."""
-
-    task: str
-    path: Path
-    sample: int = 0
 
 
 @dataclass
@@ -83,6 +74,8 @@ def match_candidates(folder: Path, tasks: Sequence[BenchTask]) -> Matched:
     """
     if not folder.is_dir():
         raise BadInput(f"no such folder of candidates: {folder}")
+    if answers := _answers(folder, tasks):
+        return answers
     levels = [path for path in folder.iterdir() if path.is_dir() and level_of(path.name) is not None]
     files: list[tuple[Path, int | None]] = [(path, None) for path in python_files(folder)]
     files += [
@@ -105,6 +98,20 @@ def match_candidates(folder: Path, tasks: Sequence[BenchTask]) -> Matched:
             hint="name candidates like their task, or level_1_problem_3_sample_0_kernel.py",
         )
     return matched
+
+
+def _answers(folder: Path, tasks: Sequence[BenchTask]) -> Matched | None:
+    """The answers in the layout of the tasks' own format; None where the folder has none."""
+    forms = {task.form for task in tasks if task.form}
+    matched = Matched()
+    for name in sorted(forms):
+        for answer in format_named(name).answers(folder, tasks):
+            if answer.task:
+                mine = matched.candidates.setdefault(answer.task, [])
+                mine.append(replace(answer, sample=len(mine)))
+            else:
+                matched.strangers.append(answer.path)
+    return matched if matched.candidates else None
 
 
 def _match(path: Path, level: int | None, tasks: Sequence[BenchTask]) -> CandidateFile | None:

@@ -11,6 +11,7 @@ from hipwright.errors import BadInput
 from hipwright.evaluation.formats.base import BenchTask, TaskFormat, kept_out
 from hipwright.evaluation.formats.registry import FORMATS, format_of
 from hipwright.evaluation.suite import find_tasks
+from hipwright.program.modelnew.check import form_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "formats"
 ENTRY_POINTS = {"get_inputs", "get_input_groups"}
@@ -61,7 +62,10 @@ def runs_nothing(form: TaskFormat, place: Path) -> None:
     shutil.copytree(example(form), copy)
     for path in copy.rglob("*.py"):
         path.write_text(path.read_text() + f"\n\nopen({str(ran)!r}, 'w').close()\n")
-    assert list(form.load(copy)) and not ran.exists()
+    tasks = find_tasks(copy)
+    assert tasks and not ran.exists()
+    list(form.answers(copy, tasks))
+    assert not ran.exists()
 
 
 def survives(form: TaskFormat, folder: Path) -> list[BenchTask]:
@@ -75,7 +79,23 @@ def survives(form: TaskFormat, folder: Path) -> list[BenchTask]:
         assert "\n" not in task.problem and len(task.problem) <= 300
         if task.text is not None:
             ast.parse(task.text)
+    try:
+        answers = list(form.answers(folder, tasks))
+    except BadInput as error:
+        assert "\n" not in error.message
+        return tasks
+    for answer in answers:
+        assert "\n" not in answer.problem and len(answer.problem) <= 300
     return tasks
+
+
+def answers_are_candidates(form: TaskFormat) -> None:
+    """Each answer of the example belongs to a known task or to none, and is a ModelNew file or has a problem."""
+    tasks = find_tasks(example(form))
+    for answer in form.answers(example(form), tasks):
+        assert answer.task in {task.name for task in tasks} | {""}
+        if answer.task and not answer.problem:
+            assert answer.text is not None and form_of(answer.text) == "modelnew"
 
 
 def top_level(text: str) -> set[str]:

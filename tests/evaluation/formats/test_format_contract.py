@@ -31,6 +31,11 @@ def test_its_example_becomes_task_files(form: TaskFormat, tmp_path: Path) -> Non
 
 
 @EACH
+def test_its_answers_are_candidates(form: TaskFormat) -> None:
+    contract.answers_are_candidates(form)
+
+
+@EACH
 def test_it_runs_nothing_of_the_folder(form: TaskFormat, tmp_path: Path) -> None:
     contract.runs_nothing(form, tmp_path)
 

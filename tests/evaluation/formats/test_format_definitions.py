@@ -71,7 +71,8 @@ def test_workloads_become_inputs_and_groups() -> None:
     text = norm.read()
     assert "return [torch.randn((48, 96)).to(torch.float16), torch.randn((96,)), 1e-06]" in text
     assert "[torch.randn((17, 96)).to(torch.float16), torch.randn((96,)), 1e-05]," in text
-    assert "def forward(self, x, weight, eps):\n        return run(x, weight, eps)" in text
+    assert "def forward(self, x, weight, eps):\n        assert (x.shape[1], weight.shape[0], ) == (96, 96, )" in text
+    assert text.count("        return run(x, weight, eps)") == 1
 
 
 def test_expressions_custom_inputs_and_tolerances() -> None:

@@ -17,8 +17,8 @@ from hipwright.device.gpu_info import GpuInfo
 from hipwright.errors import BadInput
 from hipwright.evaluation.bench import BenchRow, ModelSample, RowStore
 from hipwright.evaluation.figures import BASELINES
-from hipwright.evaluation.formats.base import BenchTask
-from hipwright.evaluation.suite import CandidateFile, match_candidates
+from hipwright.evaluation.formats.base import BenchTask, CandidateFile
+from hipwright.evaluation.suite import match_candidates
 from hipwright.records import Program, content_key
 from hipwright.targets import TARGETS
 
@@ -76,7 +76,8 @@ class BenchRequest:
 class BenchEntry:
     """One row to make. candidate: a file's name, a model's, "engine", or "" when there is none.
 
-    program: None while it has not been written. asked: the cost of a model's answer, when known.
+    program: None while it has not been written. asked: the cost of a model's answer, when known. problem: why
+    a candidate's file is none.
     """
 
     task: BenchTask
@@ -85,6 +86,7 @@ class BenchEntry:
     key: str
     program: Program | None = None
     asked: ModelSample | None = None
+    problem: str = ""
 
     @property
     def names(self) -> dict[str, Any]:
@@ -171,7 +173,11 @@ def _candidates(
         return [BenchEntry(task, "", 0, _key(request, where, task, text, "no candidate"))]
     entries = []
     for file in files:
-        program = program_of(read_text(file.path, "candidate"))
+        if file.problem:
+            key = _key(request, where, task, text, file.problem, str(file.sample))
+            entries.append(BenchEntry(task, file.path.name, file.sample, key, problem=file.problem))
+            continue
+        program = program_of(read_text(file.path, "candidate") if file.text is None else file.text)
         key = _key(request, where, task, text, program.key, str(file.sample))
         entries.append(BenchEntry(task, file.path.name, file.sample, key, program))
     return entries

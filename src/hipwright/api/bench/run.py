@@ -21,7 +21,7 @@ from hipwright.api.model_access import LoggedClient, open_client
 from hipwright.api.workbench import require_sandbox
 from hipwright.archive import Archive
 from hipwright.errors import BadInput
-from hipwright.evaluation.bench import BenchRow, failed_row, missing_row
+from hipwright.evaluation.bench import BenchRow, failed_row, malformed_row, missing_row
 from hipwright.evaluation.pool import JobOutcome
 from hipwright.evaluation.schedule import EvaluationJob
 from hipwright.events import Listener, silent
@@ -94,14 +94,16 @@ def _judge(bench: BenchmarkRun, todo: list[BenchEntry], listener: Listener) -> N
 
 
 def _without_candidates(bench: BenchmarkRun, todo: Sequence[BenchEntry]) -> list[BenchEntry]:
-    """Stores a row for each malformed task and each without a candidate; returns the other entries."""
+    """Stores a row for each malformed task or candidate and each task without one; returns the other entries."""
     for entry in todo:
         if entry.task.problem:
             bench.store.add(failed_row(BadInput(entry.task.problem), **entry.names))
+        elif entry.problem:
+            bench.store.add(malformed_row(entry.problem, **entry.names))
         elif not entry.candidate:
             names = {name: value for name, value in entry.names.items() if name != "candidate"}
             bench.store.add(missing_row(**names))
-    return [entry for entry in todo if entry.candidate]
+    return [entry for entry in todo if entry.candidate and not entry.problem]
 
 
 def _with_samples(

@@ -9,13 +9,14 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from hipwright import syntax
-from hipwright.evaluation.formats.base import BenchTask, FormatRule
-from hipwright.evaluation.formats.kernelbench import natural
+from hipwright.evaluation.formats.answers import by_last_name, guarded_answer, model_new
+from hipwright.evaluation.formats.base import BenchTask, CandidateFile, FormatRule, TaskFormat
+from hipwright.evaluation.formats.kernelbench import natural, python_files
 from hipwright.evaluation.formats.read import Malformed, below, guarded, text_of
 
 GROUPS = 8
@@ -26,7 +27,7 @@ _INTEGERS = {"i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "u8":
 _PLAIN = (int, float, str, bool, type(None))
 
 
-class BackendBenchFormat:
+class BackendBenchFormat(TaskFormat):
     """The loader of BackendBench's trace files. A task's category is its file's name."""
 
     name = "backendbench"
@@ -61,6 +62,17 @@ class BackendBenchFormat:
                 made = partial(self._task, folder, path, name, operator, lines)
                 yield guarded(made, name, path, category=path.stem, rule=self.rule)
 
+    def answers(self, folder: Path, tasks: Sequence[BenchTask]) -> Iterable[CandidateFile]:
+        """OP/OP_implementation*.py with `OP_kernel_impl`, below the folder or its generated_kernels.
+
+        OP: NAME__OVERLOAD.
+        """
+        place = folder / "generated_kernels" if (folder / "generated_kernels").is_dir() else folder
+        for name, task in by_last_name(tasks).items():
+            for path in python_files(place / name):
+                if path.stem.startswith(name):
+                    yield guarded_answer(partial(_implementation, task, name, path, folder), task.name, path)
+
     def _task(self, root: Path, path: Path, name: str, operator: str, lines: list[tuple[int, str]]) -> BenchTask:
         where = below(path, root)
         if not _NAME.fullmatch(operator):
@@ -82,6 +94,11 @@ class BackendBenchFormat:
 
 
 BACKENDBENCH = BackendBenchFormat()
+
+
+def _implementation(task: BenchTask, name: str, path: Path, folder: Path) -> str:
+    """The ModelNew file of an implementation. Raises Malformed."""
+    return model_new(task, text_of(path, folder), f"{name}_kernel_impl", below(path, folder))
 
 
 def _text(operator: str, call: str, draws: list[list[str]]) -> str:

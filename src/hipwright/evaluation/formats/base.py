@@ -8,7 +8,7 @@ what a folder holds comes from others. A task of another format becomes the text
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -88,6 +88,21 @@ class BenchTask:
             raise BadInput(f"cannot read the task {self.path}: {error.strerror}") from None
 
 
+@dataclass(frozen=True)
+class CandidateFile:
+    """One candidate of a task. sample: its number among several.
+
+    text: the candidate that a format's answer was made; None where `path` is one itself. problem: why an answer is
+    none, in one line that names the file and the field.
+    """
+
+    task: str
+    path: Path
+    sample: int = 0
+    text: str | None = None
+    problem: str = ""
+
+
 class TaskFormat(Protocol):
     """The loader of one format.
 
@@ -108,3 +123,7 @@ class TaskFormat(Protocol):
     def load(self, folder: Path) -> Iterable[BenchTask]:
         """The tasks of a folder in order, malformed ones with their `problem`; empty where there are none."""
         ...
+
+    def answers(self, folder: Path, tasks: Sequence[BenchTask]) -> Iterable[CandidateFile]:
+        """The answers to `tasks` in the format's own layout, as ModelNew files; empty where it has no such."""
+        return ()

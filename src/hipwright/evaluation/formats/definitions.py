@@ -123,6 +123,7 @@ def task_text(definition: Definition, workloads: Sequence[TraceWorkload], where:
         "",
         "class Model(torch.nn.Module):",
         f"    def forward(self, {', '.join(names)}):",
+        *_fixed(definition, usable[0], where),
         f"        return run({named})",
         "",
         "",
@@ -133,6 +134,22 @@ def task_text(definition: Definition, workloads: Sequence[TraceWorkload], where:
         groups = "".join(f"        {draw},\n" for draw in draws[1:])
         lines += ["", "", "def get_input_groups():", f"    return [\n{groups}    ]"]
     return "\n".join(lines) + "\n", notes
+
+
+def _fixed(definition: Definition, workload: TraceWorkload, where: str) -> list[str]:
+    """A check of the sizes of constant axes, so that no other ones are derived: an answer may rely on them."""
+    known = sizes(definition, workload, where)
+    constant = {name for name, axis in definition.axes.items() if isinstance(axis, AxisConst)}
+    found = [
+        (f"{name}.shape[{place}]", known[axis])
+        for name, tensor in definition.inputs.items()
+        for place, axis in enumerate(tensor.shape or ())
+        if axis in constant
+    ]
+    if not found:
+        return []
+    left, right = "".join(f"{size}, " for size, _ in found), "".join(f"{number}, " for _, number in found)
+    return [f'        assert ({left}) == ({right}), "sizes of constant axes"']
 
 
 def sizes(definition: Definition, workload: TraceWorkload, where: str) -> dict[str, int]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from hipwright.evaluation.formats.base import BenchTask, FormatRule
+from hipwright.evaluation.formats.base import BenchTask, CandidateFile, FormatRule, TaskFormat
 from hipwright.evaluation.formats.definitions import Definition, TraceWorkload, WorkloadLine, task_text
 from hipwright.evaluation.formats.read import Malformed, below, guarded, json_lines, json_record, plain_name
+from hipwright.evaluation.formats.solutions import solutions
 
 
-class FlashinferTraceFormat:
+class FlashinferTraceFormat(TaskFormat):
     """The loader of flashinfer-trace's folders. A task's category is its op_type."""
 
     name = "flashinfer-trace"
@@ -40,6 +41,12 @@ class FlashinferTraceFormat:
             made = partial(self._task, folder, path, name, workloads, broken)
             yield guarded(made, name, path, category=family, rule=self.rule)
 
+    def answers(self, folder: Path, tasks: Sequence[BenchTask]) -> Iterable[CandidateFile]:
+        """The solutions below the folder, or below its `solutions`."""
+        place = folder / "solutions" if (folder / "solutions").is_dir() else folder
+        mine = {task.path.stem: task for task in tasks if task.text is not None}
+        yield from solutions(folder, sorted(place.rglob("*.json")), mine, _definition)
+
     def _task(
         self, root: Path, path: Path, name: str, workloads: dict[str, list[TraceWorkload]], broken: dict[str, str]
     ) -> BenchTask:
@@ -55,6 +62,10 @@ class FlashinferTraceFormat:
 
 
 FLASHINFER_TRACE = FlashinferTraceFormat()
+
+
+def _definition(task: BenchTask) -> Definition:
+    return json_record(task.path, task.path.parent, Definition)
 
 
 def _workloads(root: Path) -> tuple[dict[str, list[TraceWorkload]], dict[str, str]]:

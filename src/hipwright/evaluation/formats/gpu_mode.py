@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,16 @@ from typing import Any
 import msgspec
 
 from hipwright import syntax
-from hipwright.evaluation.formats.base import BenchTask, FormatRule
-from hipwright.evaluation.formats.kernelbench import natural
-from hipwright.evaluation.formats.portable import function_of, joined, on_default_device
+from hipwright.evaluation.formats.answers import by_last_name, guarded_answer, model_new
+from hipwright.evaluation.formats.base import BenchTask, CandidateFile, FormatRule, TaskFormat
+from hipwright.evaluation.formats.kernelbench import natural, python_files
+from hipwright.evaluation.formats.portable import dependencies_first, function_of, joined, on_default_device
 from hipwright.evaluation.formats.read import Malformed, below, guarded, text_of, yaml_record
 
 GROUPS, DEPTH = 8, 3
 SUBMISSION = "@SUBMISSION@"
 _LEFT_OUT = ("eval", "submission")
+_OTHER_FILES = ("task", "reference", "utils", "eval")
 
 
 class ListedFile(msgspec.Struct):
@@ -101,7 +103,7 @@ def get_input_groups():
 """
 
 
-class GpuModeFormat:
+class GpuModeFormat(TaskFormat):
     """The loader of GPU MODE's problem folders. A task's category is the folder of its problem."""
 
     name = "gpu-mode"
@@ -127,6 +129,14 @@ class GpuModeFormat:
             made = partial(self._task, folder, path, name, category)
             yield guarded(made, name, path, category=category, rule=self.rule)
 
+    def answers(self, folder: Path, tasks: Sequence[BenchTask]) -> Iterable[CandidateFile]:
+        """PROBLEM.py, PROBLEM/submission.py or PROBLEM/*.py with `custom_kernel`, below the folder."""
+        for name, task in by_last_name(tasks).items():
+            places = [folder / f"{name}.py", *python_files(folder / name), *python_files(folder / task.name)]
+            for path in dict.fromkeys(one for one in places if one.is_file()):
+                if path.stem not in _OTHER_FILES and _has_kernel(path):
+                    yield guarded_answer(partial(_submission, task, path, folder), task.name, path)
+
     def _task(self, root: Path, path: Path, name: str, category: str) -> BenchTask:
         where = below(path, root)
         found = yaml_record(path, root, GpuModeTask)
@@ -138,7 +148,7 @@ class GpuModeFormat:
         modules = _modules(found, path, root)
         if "reference" not in modules:
             raise Malformed(f"{where}: files: reference.py: missing")
-        text = joined(_ordered(modules), below(path.parent, root))
+        text = joined(dependencies_first(modules, "reference"), below(path.parent, root))
         for function in ("generate_input", "ref_kernel"):
             function_of(text, function, f"{where}: files")
         rule = _rule(self.rule, modules["reference"])
@@ -146,6 +156,23 @@ class GpuModeFormat:
 
 
 GPU_MODE = GpuModeFormat()
+
+
+def _submission(task: BenchTask, path: Path, folder: Path) -> str:
+    """The ModelNew file of a submission, with the problem's modules that it imports. Raises Malformed."""
+    where = below(path, folder)
+    found = yaml_record(task.path, task.path.parent, GpuModeTask)
+    modules = _modules(found, task.path, task.path.parent.parent)
+    modules = {name: text for name, text in modules.items() if name != "reference"}
+    text = joined(dependencies_first({**modules, "submission": text_of(path, folder)}, "submission"), where)
+    return model_new(task, text, "custom_kernel", where, copies="self.written" in (task.text or ""))
+
+
+def _has_kernel(path: Path) -> bool:
+    try:
+        return "custom_kernel" in path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
 
 
 def _harness(text: str, specs: list[dict[str, Any]]) -> str:
@@ -189,32 +216,6 @@ def _modules(found: GpuModeTask, path: Path, root: Path) -> dict[str, str]:
             raise Malformed(f"{below(path, root)}: files: {one.name}: its source is outside of the folder")
         modules[name] = text_of(place, root.resolve())
     return modules
-
-
-def _ordered(modules: Mapping[str, str]) -> dict[str, str]:
-    """The modules that the reference needs, imported ones before those that import them."""
-    found: dict[str, str] = {}
-
-    def visit(name: str, above: tuple[str, ...]) -> None:
-        if name in found or name in above:
-            return
-        for other in _imported(modules[name]):
-            if other in modules:
-                visit(other, (*above, name))
-        found[name] = modules[name]
-
-    visit("reference", ())
-    return found
-
-
-def _imported(text: str) -> list[str]:
-    try:
-        tree = syntax.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []  # `joined` names the line
-    found = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    found += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
-    return found
 
 
 def _writes(function: ast.FunctionDef) -> bool:

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from hipwright.errors import BadInput
-from hipwright.evaluation.formats.base import BenchTask, FormatRule
+from hipwright.evaluation.formats.base import BenchTask, FormatRule, TaskFormat
 
 _LEVEL = re.compile(r"level_?(\d+)", re.IGNORECASE)
 _NUMBER = re.compile(r"(\d+)_")
@@ -21,7 +21,7 @@ KERNELBENCH_RULE = FormatRule(
 )
 
 
-class KernelBenchFormat:
+class KernelBenchFormat(TaskFormat):
     """The loader of KernelBench's folders, and of any folder of task files."""
 
     name = "kernelbench"

@@ -8,15 +8,19 @@ arguments (numbers, strings, None) are its `get_input_groups`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from hipwright import syntax
-from hipwright.evaluation.formats.base import BenchTask, FormatRule
+from hipwright.errors import BadInput
+from hipwright.evaluation.formats.answers import by_last_name, guarded_answer, model_new
+from hipwright.evaluation.formats.base import BenchTask, CandidateFile, FormatRule, TaskFormat
 from hipwright.evaluation.formats.kernelbench import python_files, subfolders
 from hipwright.evaluation.formats.portable import function_of, on_default_device, parameters
-from hipwright.evaluation.formats.read import Malformed, below, guarded, python_checked, text_of
+from hipwright.evaluation.formats.read import Malformed, below, guarded, json_lines, python_checked, text_of
 
 BORDER = "#" * 146
 PLACES = ("data/kernelbenchx", "kernelbenchx", ".")
@@ -72,10 +76,17 @@ def get_input_groups():
     first, *others = _recorded()
     return [call for call in others if _plain(call) == _plain(first)][:{groups}]
 '''
-GROUPS = 8
+GROUPS, ENTRY = 8, "kernel_function"
 
 
-class KernelBenchXFormat:
+class Prediction(msgspec.Struct):
+    """A line of answers."""
+
+    predict: str
+    file: str
+
+
+class KernelBenchXFormat(TaskFormat):
     """The loader of KernelBench-X's folders of categories."""
 
     name = "kernelbench-x"
@@ -99,6 +110,22 @@ class KernelBenchXFormat:
             name = f"{category}/{path.stem}"
             yield guarded(partial(self._task, folder, path, name), name, path, category=category, rule=self.rule)
 
+    def answers(self, folder: Path, tasks: Sequence[BenchTask]) -> Iterable[CandidateFile]:
+        """The lines of the folder's *.jsonl: `file`, a task's, and `predict`, the text of its answer."""
+        mine = by_last_name(tasks)
+        for path in sorted(folder.glob("*.jsonl")):
+            try:
+                lines = list(json_lines(path, folder, Prediction))
+            except Malformed as error:
+                raise BadInput(f"no answers: {error}") from None
+            for line in lines:
+                task = mine.get(Path(line.file).stem)
+                where = f"{below(path, folder)}: {line.file[:80]}"
+                if task is None:
+                    yield CandidateFile("", Path(f"{path.name}: {line.file[:80]}"))
+                else:
+                    yield guarded_answer(partial(_predicted, task, line.predict, where), task.name, path)
+
     def _task(self, root: Path, path: Path, name: str) -> BenchTask:
         where = below(path, root)
         reference, border, test = python_checked(text_of(path, root), where).partition(f"{BORDER}\n")
@@ -111,6 +138,13 @@ class KernelBenchXFormat:
 
 
 KERNELBENCH_X = KernelBenchXFormat()
+
+
+def _predicted(task: BenchTask, text: str, where: str) -> str:
+    """The ModelNew file of an answer: its `kernel_function`, else the function named like the task."""
+    python_checked(text, where)
+    defined = {node.name for node in syntax.parse(text).body if isinstance(node, ast.FunctionDef)}
+    return model_new(task, text, ENTRY if ENTRY in defined else task.name.rpartition("/")[2], where)
 
 
 def _text(reference: str, test: str, stem: str, where: str) -> str:

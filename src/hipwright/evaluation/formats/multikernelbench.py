@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from hipwright.evaluation.formats.base import BenchTask, FormatRule
+from hipwright.evaluation.formats.base import BenchTask, FormatRule, TaskFormat
 from hipwright.evaluation.formats.kernelbench import number_of, python_files, subfolders
 
 
-class MultiKernelBenchFormat:
+class MultiKernelBenchFormat(TaskFormat):
     """The loader of MultiKernelBench's `reference` folder."""
 
     name = "multikernelbench"

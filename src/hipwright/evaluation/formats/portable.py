@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 
 from hipwright import syntax
 from hipwright.evaluation.formats.read import Malformed
@@ -91,6 +92,33 @@ def joined(modules: dict[str, str], where: str) -> str:
         out.append(ast.unparse(ast.fix_missing_locations(tree)))
     first = [f"from __future__ import {', '.join(sorted(futures))}"] if futures else []
     return "\n\n".join([*first, *(one for one in out if one)]) + "\n"
+
+
+def dependencies_first(modules: Mapping[str, str], entry: str) -> dict[str, str]:
+    """The modules that `entry` needs, imported ones before those that import them; itself last."""
+    found: dict[str, str] = {}
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        if name in found or name in above:
+            return
+        for other in _imported(modules[name]):
+            if other in modules:
+                visit(other, (*above, name))
+        found[name] = modules[name]
+
+    visit(entry, ())
+    return found
+
+
+def _imported(text: str) -> list[str]:
+    """The last names of the modules that a text imports; none where it does not parse, which `joined` reports."""
+    try:
+        tree = syntax.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    found = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    found += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    return [name.rpartition(".")[2] for name in found]
 
 
 def _flat(statement: ast.stmt, modules: dict[str, str], where: str) -> list[ast.stmt]:

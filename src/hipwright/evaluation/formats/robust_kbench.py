@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hipwright import syntax
-from hipwright.evaluation.formats.base import BenchTask, FormatRule
+from hipwright.evaluation.formats.base import BenchTask, FormatRule, TaskFormat
 from hipwright.evaluation.formats.kernelbench import natural
 from hipwright.evaluation.formats.portable import function_of, on_default_device, renamed
 from hipwright.evaluation.formats.read import Malformed, below, guarded, json_record, python_checked, text_of
@@ -27,7 +27,7 @@ _KEY = re.compile(r"(single|multi)_(input|init|shared)\w*")
 Settings = dict[str, Any]
 
 
-class RobustKBenchFormat:
+class RobustKBenchFormat(TaskFormat):
     """The loader of robust-kbench's task folders. The categories are forward and backward."""
 
     name = "robust-kbench"

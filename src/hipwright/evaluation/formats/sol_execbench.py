@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from hipwright.evaluation.formats.base import BenchTask, FormatRule, marked
+from hipwright.evaluation.formats.base import BenchTask, CandidateFile, FormatRule, TaskFormat, marked
 from hipwright.evaluation.formats.definitions import Definition, Tolerance, TraceWorkload, WorkloadLine, task_text
 from hipwright.evaluation.formats.kernelbench import natural
 from hipwright.evaluation.formats.read import Malformed, below, decoded, guarded, json_record, plain_name, text_of
+from hipwright.evaluation.formats.solutions import solutions
 
 DEPTH = 3
 """Folders below the given one in which problems are looked for, as in DIR/data/L1/PROBLEM."""
 
 
-class SolExecBenchFormat:
+class SolExecBenchFormat(TaskFormat):
     """The loader of SOL-ExecBench's problem folders. A task's category is the folder of its problem (L1, ...)."""
 
     name = "sol-execbench"
@@ -46,6 +47,12 @@ class SolExecBenchFormat:
             made = partial(self._task, folder, path, name, category)
             yield guarded(made, name, path, category=category, rule=self.rule)
 
+    def answers(self, folder: Path, tasks: Sequence[BenchTask]) -> Iterable[CandidateFile]:
+        """The solutions below the folder."""
+        mine = {_definition(task).name: task for task in tasks if task.text is not None}
+        paths = sorted(path for path in folder.rglob("*.json") if path.name != "definition.json")
+        yield from solutions(folder, paths, mine, _definition)
+
     def _task(self, root: Path, path: Path, name: str, category: str) -> BenchTask:
         found, where = json_record(path, root, Definition), below(path, root)
         plain_name(found.name, f"{where}: name")
@@ -64,6 +71,10 @@ def _definitions(folder: Path) -> list[Path]:
     places = ["/".join(["*"] * depth + ["definition.json"]) for depth in range(DEPTH + 1)]
     found = [path for place in places for path in folder.glob(place) if path.is_file()]
     return sorted(found, key=lambda path: natural(path.as_posix()))
+
+
+def _definition(task: BenchTask) -> Definition:
+    return json_record(task.path, task.path.parent, Definition)
 
 
 def _workloads(path: Path, root: Path) -> Iterable[TraceWorkload]:
