@@ -69,7 +69,7 @@ class SuiteRun:
 
     # ---------------------------------------------------------------- the driver's measurement
 
-    def path(self, job: EvaluationJob) -> Path:
+    def task(self, job: EvaluationJob) -> Path:
         """The file of a job's task."""
         task: SuiteTask = job.payload
         return task.path

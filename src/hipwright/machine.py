@@ -31,6 +31,14 @@ class Workbench:
     evaluator: Evaluator
 
 
+@dataclass(frozen=True)
+class TaskText:
+    """A task file's text, where there is no file of it. name: without a suffix."""
+
+    name: str
+    source: str
+
+
 @dataclass
 class Machine:
     """The contained processes that evaluate programs, for any number of tasks, also several at once."""
@@ -43,16 +51,13 @@ class Machine:
     gpus: dict[str, GpuContext] = field(default_factory=dict)
 
     @contextmanager
-    def open(self, task: Path, *, seed: int | None, listener: Listener) -> Iterator[Workbench]:
+    def open(self, task: Path | TaskText, *, seed: int | None, listener: Listener) -> Iterator[Workbench]:
         """Opens a task. seed: draws the verification inputs; None draws a secret one.
 
         Raises BadInput and TaskError for the task file, SandboxMissing and ToolchainError for this machine.
         """
-        from hipwright.task import open_task
-
-        path = existing_file(task, "task")
-        listener("stage", {"text": f"opening the task {path.name} in its sandbox"})
-        with open_task(path, self.host) as handle, self._bench(handle, seed, listener) as bench:
+        listener("stage", {"text": f"opening the task {task.name} in its sandbox"})
+        with open_handle(task, self.host) as handle, self._bench(handle, seed, listener) as bench:
             for gpu in bench.evaluator.gpus.values():
                 gpu.begin()
             yield bench
@@ -186,6 +191,15 @@ def _available_bytes() -> int | None:
     except OSError:
         return None
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+
+
+def open_handle(task: Path | TaskText, host: Zygote) -> TaskHandle:
+    """A task in a session of its sandboxed host. Raises BadInput and TaskError."""
+    from hipwright.task import open_source, open_task
+
+    if isinstance(task, TaskText):
+        return open_source(task.name, task.source, host)
+    return open_task(existing_file(task, "task"), host)
 
 
 def existing_file(path: Path, what: str) -> Path:

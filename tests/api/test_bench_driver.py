@@ -40,7 +40,7 @@ class ToyMeasurement:
     def __init__(self, machine: ToyMachine) -> None:
         self.machine = machine
 
-    def path(self, job: EvaluationJob) -> Path:
+    def task(self, job: EvaluationJob) -> Path:
         return Path(f"{job.group}.py")
 
     def opened(self, job: EvaluationJob, bench: Any, begun: float) -> str:

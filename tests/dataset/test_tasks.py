@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from hipwright.api.bench.tasks import keep_texts
+from hipwright.api.data.synth import parent_texts
 from hipwright.dataset.tasks import DatasetTask, read_tasks
 from hipwright.errors import BadInput
+from hipwright.evaluation.suite import find_tasks
 from hipwright.synth.records import Draft, SyntheticTask
 from tests.dataset import tiny
+
+FORMATS = Path(__file__).parents[2] / "examples" / "formats"
 
 
 def made(name: str, source: str) -> SyntheticTask:
@@ -75,3 +81,30 @@ def test_the_key_depends_on_the_text() -> None:
     entry = DatasetTask("rows", tiny.ROWS)
     assert entry.key == DatasetTask("rows", tiny.ROWS, made("rows", tiny.ROWS)).key
     assert entry.key != DatasetTask("rows", tiny.POINTS).key
+
+
+def test_what_a_licence_keeps_out_is_left_out_with_a_line(tmp_path: Path) -> None:
+    shutil.copytree(FORMATS / "sol-execbench", tmp_path / "sol")
+    with pytest.raises(BadInput, match="no task in") as caught:
+        read_tasks(tmp_path / "sol")
+    assert "2 tasks are left out of data sets: its problems are under NVIDIA's evaluation" in caught.value.hint
+    with pytest.raises(BadInput, match="must not be mutated: its problems are under NVIDIA's"):
+        list(parent_texts(tmp_path / "sol"))
+
+
+def test_a_copy_of_such_a_task_is_kept_out_too(tmp_path: Path) -> None:
+    keep_texts(tmp_path, find_tasks(FORMATS / "sol-execbench"))
+    (tmp_path / "tasks" / "L1" / "mine.py").write_text(tiny.ROWS)
+    entries, problems = read_tasks(tmp_path / "tasks")
+    assert [one.name for one in entries] == ["mine"] and problems[0].startswith("2 tasks are left out of data sets")
+    with pytest.raises(BadInput, match="must not be mutated"):
+        list(parent_texts(tmp_path / "tasks" / "L2" / "ragged_mean.py"))
+
+
+def test_tasks_of_another_format_are_read_and_malformed_ones_reported(tmp_path: Path) -> None:
+    folder = tmp_path / "trace"
+    shutil.copytree(FORMATS / "flashinfer-trace", folder)
+    (folder / "definitions" / "norm" / "rms_rows_h96.json").write_text("{}")
+    entries, problems = read_tasks(folder)
+    assert [one.name for one in entries] == ["turn_halves_d32"] and "def get_inputs" in entries[0].source
+    assert problems == ["definitions/norm/rms_rows_h96.json: name: missing"]

@@ -6,6 +6,7 @@ import csv
 import io
 
 import pytest
+from msgspec.structs import replace
 
 from hipwright.errors import BadInput, DeviceError, TaskError
 from hipwright.evaluation.bench import BenchRow, RowStore, Speedup, failed_row, missing_row, row_of, to_csv
@@ -243,3 +244,22 @@ def test_wilson_is_never_a_point():
 def test_no_rows_is_no_crash():
     found = figures([])
     assert found["judged"] == 0 and found["fast_p"] is None and found["worst"] == []
+
+
+def test_categories_have_denominators_of_their_own():
+    rows = [
+        row_of(evaluation(), **names(0), category="norm"),
+        row_of(evaluation("wrong_value", "candidate"), **names(1), category="norm"),
+        row_of(evaluation(timed=False), **names(2), category="rope"),
+        failed_row(DeviceError("gone"), **names(3), category="rope"),
+    ]
+    found = figures(rows)["categories"]
+    assert list(found) == ["norm", "rope"]
+    assert (found["norm"]["judged"], found["norm"]["correct"]["count"]) == (2, 1)
+    assert (found["rope"]["judged"], found["rope"]["correct"]["total"]) == (1, 1), (
+        "what the machine ended counts nowhere"
+    )
+    assert found["norm"]["fast_1"]["eager"]["count"] == 1 and found["rope"]["fast_1"] is None
+    assert found["norm"]["by_format"] is None and figures([row_of(evaluation(), **names())])["categories"] == {}
+    beside = [replace(row, by_format="pass") for row in rows[:2]]
+    assert figures(beside)["by_format"]["count"] == figures(beside)["categories"]["norm"]["by_format"]["count"] == 2

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from bench_sample import bench_page, mixed, timed_row
+from msgspec import structs
 from report_sample import HOSTILE
 from test_browser import BROWSER, look
 
 from hipwright.evaluation.bench import BenchRow
 from hipwright.report import bench_plots
 from hipwright.report.bench_page import render_bench
+
+FORM = {
+    "name": "n",
+    "title": "Neighbour",
+    "tolerance": "all close",
+    "timing": "the mean",
+    "source": "https://example.org",
+}
 
 
 def test_every_row_and_figure_is_there() -> None:
@@ -73,3 +83,14 @@ def test_fits_and_stays_inert(tmp_path: Path, width: int, text: str) -> None:
     assert seen["scripts"] == 0 and seen["images"] == 0 and seen["resources"] == []
     assert seen["late"] == [], "these elements reach past the right edge"
     assert int(str(seen["wide"])) <= width
+
+
+def test_categories_and_the_formats_own_rules() -> None:
+    rows = [structs.replace(row, category=f"set{row.level}", by_format="pass") for row in mixed(6)]
+    page = replace(bench_page(rows), form={**FORM, "no_training": ""})
+    html = render_bench(page)
+    assert "By category" in html and "set1" in html and "correct, the format&#39;s tolerance" in html
+    assert "The rules of Neighbour" in html and FORM["tolerance"] in html and "left out of data sets" not in html
+    kept = render_bench(replace(page, form={**FORM, "no_training": "evaluation only"}))
+    assert "evaluation only" in kept and "left out of data sets" in kept
+    assert "By category" not in render_bench(bench_page([structs.replace(row, category="") for row in rows]))

@@ -13,7 +13,7 @@ from hipwright.tensors import HostTensor
 from hipwright.verify.compare import compare, dense
 from hipwright.verify.comparison import OutputComparison
 from hipwright.verify.expected import Expected, IndexRule
-from hipwright.verify.tolerance import find_gather, kernelbench_rule, strict_rule, unchanged_rule
+from hipwright.verify.tolerance import AllclosePolicy, find_gather, kernelbench_rule, strict_rule, unchanged_rule
 
 RNG = np.random.Generator(np.random.Philox(7))
 
@@ -209,3 +209,22 @@ def test_kernelbench_rule_is_allclose() -> None:
         moved.bits()[3, 3] += np.float32(factor * (1e-4 + 1e-4 * abs(values[3, 3])))
         close = np.allclose(moved.to_f64(), of(values).to_f64(), rtol=1e-4, atol=1e-4)
         assert check(moved, want).ok is close
+
+
+def test_a_formats_own_allclose() -> None:
+    values = RNG.standard_normal((20, 10))
+    want = kernelbench_rule("output", of(values), AllclosePolicy(atol=0.01, rtol=0.1))
+    shared = kernelbench_rule("output", of(values), AllclosePolicy(atol=0.01, rtol=0.1, matched=0.99))
+    for wrong in range(5):
+        moved = of(values)
+        moved.bits().reshape(-1)[:wrong] += np.float32(5.0)
+        moved.bits()[9, 9] += np.float32(0.009 + 0.09 * abs(values[9, 9]))
+        assert check(moved, want).ok is (wrong == 0)
+        assert check(moved, shared).ok is (wrong <= 2), "2 of 200 elements are 1 %"
+    assert not check(of(np.full((20, 10), np.nan)), shared).ok
+
+
+def test_an_allclose_without_tolerance_takes_equal_values() -> None:
+    values = RNG.standard_normal((4, 4))
+    want = kernelbench_rule("output", of(values), AllclosePolicy(atol=0.0, rtol=0.0))
+    assert check(of(values), want).ok and not check(of(values + 1e-3), want).ok

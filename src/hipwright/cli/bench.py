@@ -47,7 +47,7 @@ class AnswerForm(StrEnum):
 Suite = Annotated[
     Path,
     typer.Argument(
-        help="Folder of tasks: *.py and levelN/*.py; one task's file; or a suite's file or name.", metavar="DIR"
+        help="Folder of tasks in any known format; one task's file; or a suite's file or name.", metavar="DIR"
     ),
 ]
 Candidates = Annotated[
@@ -57,6 +57,9 @@ Candidates = Annotated[
     ),
 ]
 Level = Annotated[int | None, typer.Option(help="Only DIR/levelN.", metavar="N")]
+Format = Annotated[
+    str | None, typer.Option("--format", help="The folder's format. [default: found by its layout]", metavar="NAME")
+]
 Gpus = Annotated[str, typer.Option(help="GPUs to use: all, or numbers like 0,1.")]
 Rule = Annotated[Mode, typer.Option(help="strict, or KernelBench's own rule with the strict one beside it.")]
 Out = Annotated[
@@ -106,6 +109,7 @@ def bench(
     suite: Suite,
     candidates: Candidates = None,
     level: Level = None,
+    form_name: Format = None,
     gpus: Gpus = "all",
     mode: Rule = Mode.strict,
     target: Targets = None,
@@ -136,6 +140,7 @@ def bench(
         targets=chosen,
         candidates=candidates,
         level=level,
+        form=form_name,
         gpus=gpus,
         mode=mode.value,
         out=out,

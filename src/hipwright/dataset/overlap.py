@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from hipwright.errors import HipwrightError, InfrastructureError
+from hipwright.errors import BadInput, HipwrightError, InfrastructureError
 from hipwright.evaluation.suite import find_tasks
 from hipwright.events import Listener, silent
 from hipwright.measure.cost import FREE, base_name
@@ -139,9 +139,9 @@ def read_sources(folders: Sequence[Path]) -> dict[str, str | HipwrightError]:
         for task in find_tasks(folder):
             name = task.name if len(folders) == 1 else f"{folder.name}/{task.name}"
             try:
-                found[name] = task.path.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                found[name] = HipwrightError(f"it cannot be read: {error}")
+                found[name] = task.read()
+            except BadInput as error:
+                found[name] = HipwrightError(f"it cannot be read: {error.message}")
     return found
 
 

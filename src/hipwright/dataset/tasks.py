@@ -5,12 +5,14 @@ Unreadable, missing and changed files are reported as problems, one line of text
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from hipwright.errors import BadInput
+from hipwright.evaluation.formats.base import kept_out
 from hipwright.evaluation.suite import find_tasks
 from hipwright.records import content_key
 from hipwright.synth.records import SyntheticTask
@@ -72,11 +74,19 @@ def _synthesised(folder: Path) -> tuple[list[DatasetTask], list[str]]:
 
 
 def _plain(folder: Path) -> tuple[list[DatasetTask], list[str]]:
+    """The tasks of a folder in any format; those that a licence keeps out of data sets are a problem together."""
     entries: list[DatasetTask] = []
     problems: list[str] = []
     for task in find_tasks(folder):
-        _add(entries, problems, task.path.stem, task.path)
-    return entries, problems
+        if task.problem:
+            problems.append(task.problem)
+        elif task.text is not None:
+            entries.append(DatasetTask(task.name.rpartition("/")[2], task.text))
+        else:
+            _add(entries, problems, task.path.stem, task.path)
+    reasons = [why for entry in entries if (why := kept_out(entry.source))]
+    problems += [f"{count} tasks are left out of data sets: {why}" for why, count in Counter(reasons).items()]
+    return [entry for entry in entries if not kept_out(entry.source)], problems
 
 
 def _add(entries: list[DatasetTask], problems: list[str], name: str, path: Path) -> None:

@@ -59,9 +59,11 @@ class ModelSample(Record, frozen=True, kw_only=True):
 class BenchRow(Record, frozen=True, kw_only=True):
     """One candidate of one task. status "missing": the task has no candidate; "malformed": a model's answer had none.
 
-    correct: by the rule of the benchmark's mode; strict: the strict rule's status, in KernelBench's mode. targets: the
-    status on each. timed_on: the target of `speedups`, "" where nothing was timed and `not_timed` says why. left_out:
-    what was not judged, a sentence each. given_up: operators left to the library, kernels for them refused or slower.
+    category: the group of the task's format, "" without one. correct: by the rule of the benchmark's mode; strict: the
+    strict rule's status, in KernelBench's mode; by_format: the status by the tolerance of the task's own format, None
+    where that has no numbers or was not applied. targets: the status on each. timed_on: the target of `speedups`, ""
+    where nothing was timed and `not_timed` says why. left_out: what was not judged, a sentence each. given_up:
+    operators left to the library, kernels for them refused or slower.
     missing_baselines: what the program was not compared with, and why.
     seconds: of work; waited: seconds beside them for the GPU's memory, or for another task's timing on it.
     asked: only in a model's rows.
@@ -71,6 +73,7 @@ class BenchRow(Record, frozen=True, kw_only=True):
     task: str
     candidate: str
     level: int | None = None
+    category: str = ""
     sample: int = 0
     program: str = ""
     form: str = msgspec.field(name="lane", default="")
@@ -81,6 +84,7 @@ class BenchRow(Record, frozen=True, kw_only=True):
     compiled: bool = False
     correct: bool = False
     strict: str | None = None
+    by_format: str | None = None
     coverage: float | None = None
     own_time: float | None = None
     targets: dict[str, str] = msgspec.field(default_factory=dict)
@@ -267,6 +271,7 @@ class RowStore:
 CSV_COLUMNS = (
     "task",
     "level",
+    "category",
     "candidate",
     "sample",
     "status",
@@ -274,6 +279,7 @@ CSV_COLUMNS = (
     "compiled",
     "correct",
     "strict",
+    "by_format",
     "coverage",
     "own_time",
     "timed_on",

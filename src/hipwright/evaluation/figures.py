@@ -50,8 +50,11 @@ def figures(rows: Sequence[BenchRow], *, kernelbench: bool = False) -> dict[str,
         "geometric_mean": None,
         "roofline_fraction": _roofline(timed),
         "worst": [row.key for row in worst(rows)],
+        "categories": categories(judged),
         "why_none": {},
     }
+    if any(row.by_format is not None for row in judged):
+        found["by_format"] = _share(_by_format(judged))
     if kernelbench:
         found["strict_correct"] = _share(share_of(row.strict == "pass" for row in judged))
     if not timed:
@@ -64,6 +67,34 @@ def figures(rows: Sequence[BenchRow], *, kernelbench: bool = False) -> dict[str,
     if kernelbench:
         found["fast_p_point"] = {name: _fast_point(judged, name) for name in names}
     return found
+
+
+def categories(rows: Sequence[BenchRow]) -> dict[str, dict[str, Any]]:
+    """The shares of each category, in order of their first rows; empty where no row has one. rows: the judged ones.
+
+    by_format: None where no row was judged by its format's tolerance; fast_1: by baseline, None where none was timed.
+    """
+    groups: dict[str, list[BenchRow]] = {}
+    for row in rows if any(row.category for row in rows) else ():
+        groups.setdefault(row.category or "none", []).append(row)
+    return {name: _category(group) for name, group in groups.items()}
+
+
+def _category(rows: Sequence[BenchRow]) -> dict[str, Any]:
+    names = [name for name in BASELINES if any(name in row.speedups for row in rows)]
+    return {
+        "tasks": len({row.task for row in rows}),
+        "judged": len(rows),
+        "compiled": _share(share_of(row.compiled for row in rows)),
+        "correct": _share(share_of(row.correct for row in rows)),
+        "by_format": _share(_by_format(rows)) if any(row.by_format is not None for row in rows) else None,
+        "fast_1": {name: _fast(rows, name)["1"] for name in names} or None,
+    }
+
+
+def _by_format(rows: Sequence[BenchRow]) -> TaskShare:
+    """The share of rows that are right by their format's own tolerance."""
+    return share_of(row.by_format == "pass" for row in rows)
 
 
 def results(rows: Iterable[BenchRow], baseline: str) -> list[TaskSpeedup]:

@@ -1,7 +1,6 @@
-"""A folder of tasks in the KernelBench form, and the candidates that belong to them.
+"""A folder of tasks, and the candidates that belong to them.
 
-Tasks: DIR/*.py and DIR/levelN/*.py, in order of name (numbers by value); in a folder that has neither, DIR/FAMILY/*.py.
-Names that begin with "_" or "." are ignored.
+Tasks: in the KernelBench form, or in another format, found by the folder's layout (`hipwright.evaluation.formats`).
 Instead of a folder, a suite's file or name (`hipwright.evaluation.task_suite`) stands for its tasks.
 Candidates: <task stem>.py, in one folder or in the same levelN folders, or KernelBench's sample names
 level_1_problem_3_sample_0_kernel.py, where 3 is the number that begins the task's name (3_Some_name.py).
@@ -11,34 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hipwright.errors import BadInput
+from hipwright.evaluation.formats.base import BenchTask, CandidateFile
+from hipwright.evaluation.formats.kernelbench import KERNELBENCH, level_of, natural, number_of, python_files
+from hipwright.evaluation.formats.registry import format_named, format_of
 from hipwright.evaluation.task_suite import list_suites, open_suite, task_name
 
-_LEVEL = re.compile(r"level_?(\d+)", re.IGNORECASE)
-_NUMBER = re.compile(r"(\d+)_")
 _SAMPLE = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel")
-
-
-@dataclass(frozen=True)
-class BenchTask:
-    """One task. name: its path below the suite without ".py"; level, number: from KernelBench's names, if any."""
-
-    name: str
-    path: Path
-    level: int | None
-    number: int | None
-
-
-@dataclass(frozen=True)
-class CandidateFile:
-    """One candidate of a task. sample: its number among several."""
-
-    task: str
-    path: Path
-    sample: int = 0
 
 
 @dataclass
@@ -49,29 +30,30 @@ class Matched:
     strangers: list[Path] = field(default_factory=list)
 
 
-def find_tasks(folder: Path, level: int | None = None) -> list[BenchTask]:
-    """The tasks of a folder, or of a suite by its file or name; level: only those of folder/levelN.
+def find_tasks(folder: Path, level: int | None = None, form: str | None = None) -> list[BenchTask]:
+    """The tasks of a folder, or of a suite by its file or name; malformed ones with their `problem`.
 
-    Raises BadInput where there are none.
+    level: only those of folder/levelN; form: the name of the folder's format, None to find it. Raises BadInput where
+    there are no tasks, where the folder has several formats, and for a level of a format without levels.
     """
     if not folder.is_dir():
         return _suite_tasks(folder, level)
-    levels = {number: path for path in folder.iterdir() if path.is_dir() and (number := _level(path.name)) is not None}
-    if level is not None and level not in levels:
-        known = ", ".join(f"level{n}" for n in sorted(levels)) or "no levelN folders"
-        raise BadInput(f"{folder} has no level {level}", hint=f"it has {known}")
-    chosen = {level: levels[level]} if level is not None else levels
-    found = [] if level is not None else [_task(folder, path, _level(folder.name)) for path in _files(folder)]
-    for number in sorted(chosen):
-        found += [_task(folder, path, number) for path in _files(chosen[number])]
-    if not found and not levels:
-        found = [_task(folder, path, None) for family in _families(folder) for path in _files(family)]
-    if not found:
+    found = format_named(form) if form is not None else format_of(folder)
+    if found is KERNELBENCH:
+        tasks = KERNELBENCH.load(folder, level)
+    elif level is not None:
+        raise BadInput(f"{folder} is in the format {found.name}, which has no levels", hint="leave --level out")
+    else:
+        tasks = list(found.load(folder))
+    if not tasks and found is KERNELBENCH:
         raise BadInput(
             f"no tasks in {folder}",
-            hint="tasks are files *.py, in the folder itself, in level1, level2, ..., or in a folder for each family",
+            hint="tasks are files *.py, in the folder itself, in level1, level2, ..., or in a folder for each family; "
+            "docs/task-formats.md has other formats",
         )
-    return found
+    if not tasks:
+        raise BadInput(f"no tasks in {folder}", hint=f"{found.name} has {found.layout}")
+    return [replace(task, form=found.name) for task in tasks]
 
 
 def _suite_tasks(place: Path, level: int | None) -> list[BenchTask]:
@@ -82,7 +64,7 @@ def _suite_tasks(place: Path, level: int | None) -> list[BenchTask]:
         raise BadInput(f"no such folder of tasks: {place}", hint=known)
     if level is not None:
         raise BadInput(f"the suite {place} has no levels", hint="leave --level out")
-    return [BenchTask(task_name(path), path, None, _number(path)) for path in open_suite(path).paths]
+    return [BenchTask(task_name(path), path, None, number_of(path)) for path in open_suite(path).paths]
 
 
 def match_candidates(folder: Path, tasks: Sequence[BenchTask]) -> Matched:
@@ -92,10 +74,14 @@ def match_candidates(folder: Path, tasks: Sequence[BenchTask]) -> Matched:
     """
     if not folder.is_dir():
         raise BadInput(f"no such folder of candidates: {folder}")
-    levels = [path for path in folder.iterdir() if path.is_dir() and _level(path.name) is not None]
-    files: list[tuple[Path, int | None]] = [(path, None) for path in _files(folder)]
+    if answers := _answers(folder, tasks):
+        return answers
+    levels = [path for path in folder.iterdir() if path.is_dir() and level_of(path.name) is not None]
+    files: list[tuple[Path, int | None]] = [(path, None) for path in python_files(folder)]
     files += [
-        (path, _level(sub.name)) for sub in sorted(levels, key=lambda p: _natural(p.name)) for path in _files(sub)
+        (path, level_of(sub.name))
+        for sub in sorted(levels, key=lambda p: natural(p.name))
+        for path in python_files(sub)
     ]
     matched = Matched()
     for path, level in files:
@@ -105,13 +91,27 @@ def match_candidates(folder: Path, tasks: Sequence[BenchTask]) -> Matched:
         else:
             matched.candidates.setdefault(candidate.task, []).append(candidate)
     for found in matched.candidates.values():
-        found.sort(key=lambda candidate: (candidate.sample, _natural(candidate.path.name)))
+        found.sort(key=lambda candidate: (candidate.sample, natural(candidate.path.name)))
     if not matched.candidates:
         raise BadInput(
             f"no file of {folder} belongs to a task",
             hint="name candidates like their task, or level_1_problem_3_sample_0_kernel.py",
         )
     return matched
+
+
+def _answers(folder: Path, tasks: Sequence[BenchTask]) -> Matched | None:
+    """The answers in the layout of the tasks' own format; None where the folder has none."""
+    forms = {task.form for task in tasks if task.form}
+    matched = Matched()
+    for name in sorted(forms):
+        for answer in format_named(name).answers(folder, tasks):
+            if answer.task:
+                mine = matched.candidates.setdefault(answer.task, [])
+                mine.append(replace(answer, sample=len(mine)))
+            else:
+                matched.strangers.append(answer.path)
+    return matched if matched.candidates else None
 
 
 def _match(path: Path, level: int | None, tasks: Sequence[BenchTask]) -> CandidateFile | None:
@@ -123,32 +123,3 @@ def _match(path: Path, level: int | None, tasks: Sequence[BenchTask]) -> Candida
     if len(mine) > 1:
         raise BadInput(f"{path} could belong to {mine[0].name} or {mine[1].name}", hint="put it in a folder levelN")
     return CandidateFile(mine[0].name, path) if mine else None
-
-
-def _task(root: Path, path: Path, level: int | None) -> BenchTask:
-    return BenchTask(path.relative_to(root).with_suffix("").as_posix(), path, level, _number(path))
-
-
-def _number(path: Path) -> int | None:
-    """The number that begins a file's name, as in KernelBench's."""
-    found = _NUMBER.match(path.stem)
-    return int(found[1]) if found else None
-
-
-def _files(folder: Path) -> list[Path]:
-    found = [path for path in folder.glob("*.py") if path.is_file() and not path.name.startswith(("_", "."))]
-    return sorted(found, key=lambda path: _natural(path.stem))
-
-
-def _families(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(("_", ".")))
-
-
-def _level(name: str) -> int | None:
-    found = _LEVEL.fullmatch(name)
-    return int(found[1]) if found else None
-
-
-def _natural(text: str) -> list[tuple[int, str]]:
-    """A sort key by which 2_x comes before 10_x."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text) if part]

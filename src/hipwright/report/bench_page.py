@@ -17,7 +17,7 @@ class BenchPage:
     """The data of the page.
 
     figures: of hipwright.evaluation.figures; expected: the number of rows of a complete run; model: of
-    hipwright.evaluation.model_figures, None where no model was measured.
+    hipwright.evaluation.model_figures, None where no model was measured; form: the tasks' format and its own rules.
     """
 
     title: str
@@ -31,6 +31,7 @@ class BenchPage:
     not_measured: tuple[str, ...]
     command: str
     model: Mapping[str, Any] | None = None
+    form: Mapping[str, str] | None = None
 
 
 def render_bench(page: BenchPage) -> str:
@@ -46,6 +47,8 @@ def render_bench(page: BenchPage) -> str:
             tiles=_tiles(page.figures, page.model),
             fast=_fast_table(page.figures),
             means=_means(page.figures),
+            categories=_categories(page.figures),
+            by_format="by_format" in page.figures,
             statuses=_statuses(page.rows),
             worst=worst(page.rows),
             baselines=baselines,
@@ -77,6 +80,18 @@ def _model(model: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _categories(figures: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The table of categories: a row each, its cells as text."""
+    rows = []
+    for name, found in figures["categories"].items():
+        cells = {"category": name, "tasks": str(found["tasks"])}
+        cells |= {key: _describe_share(found[key]) for key in ("compiled", "correct")}
+        cells["by_format"] = _describe_share(found["by_format"]) if found["by_format"] else "–"
+        fast = (f"{formatting.percent(share['share'])} {base}" for base, share in (found["fast_1"] or {}).items())
+        rows.append(cells | {"fast_1": ", ".join(fast) or "–"})
+    return rows
+
+
 def _tiles(figures: Mapping[str, Any], model: Mapping[str, Any] | None) -> list[dict[str, str]]:
     tiles = []
     for k in dict.fromkeys(("1", str(model["samples"]))) if model is not None else ():
@@ -87,6 +102,8 @@ def _tiles(figures: Mapping[str, Any], model: Mapping[str, Any] | None) -> list[
     tiles += [_share_tile("compiled", figures["compiled"]), _share_tile("correct", figures["correct"])]
     if "strict_correct" in figures:
         tiles.append(_share_tile("correct, strict rule", figures["strict_correct"]))
+    if "by_format" in figures:
+        tiles.append(_share_tile("correct, the format's tolerance", figures["by_format"]))
     for name, levels in (figures["fast_p"] or {}).items():
         tiles.append(_share_tile(f"fast_1 against {name}", levels["1"]))
     for name, means in (figures["geometric_mean"] or {}).items():

@@ -176,6 +176,8 @@ def _compare_values(got: HostTensor, rule: Rule) -> OutputComparison:
         flat = row * rule.row_length + int(np.argmax(ratio.reshape(-1, rule.row_length)[row]))
         where, by_row = np.unravel_index(flat, ratio.shape), True
         wrong = max(wrong, int(np.count_nonzero(row_ratio > 1.0)))
+    if rule.matched < 1.0 and wrong <= (1.0 - rule.matched) * ratio.size:
+        worst = min(worst, 1.0)
     return _judged(values, rule, where, worst, wrong, by_row)
 
 

@@ -104,8 +104,8 @@ class Expectations:
         native, after, info = self._reference(inputs, state, dtype="native")
         aliases = alias_pairs(info)
         if self.policy.mode == "kernelbench":
-            tree = _zip_rules("output", (native,), lambda p, n: kernelbench_rule(p, n))
-            kept = {path: kernelbench_rule(f"buffer {path}", t) for path, t in after.items()}
+            tree = _zip_rules("output", (native,), lambda p, n: kernelbench_rule(p, n, self.policy))
+            kept = {path: kernelbench_rule(f"buffer {path}", t, self.policy) for path, t in after.items()}
             made = Expected({"outputs": tree, "buffers": kept}, aliases, generator=self._generator(info))
             return made, BuffersAfter(after, after, ())
         close = narrowest(inputs, state)  # equals in a computed tensor: the nudge may move them apart again

@@ -80,7 +80,8 @@ class Rule:
     expected: float64 values, or the exact bits of an integer or bool leaf. element: absolute budget of each element.
     row: absolute budget of each row's rms, rows of `row_length` elements; both None for exact leaves. lift: the factor,
     at least 1, on the budgets of a row whose honest error happened to be small (`LUCKY_SHARE`). judged: False where the
-    honest baseline itself disagrees with the reference, so that nothing can be judged. evidence: False for a leaf that
+    honest baseline itself disagrees with the reference, so that nothing can be judged. matched: the share of elements
+    that must be within their budgets, below 1 only in other benchmarks' own rules. evidence: False for a leaf that
     must only remain unchanged. accepted: results that passed.
     """
 
@@ -93,6 +94,7 @@ class Rule:
     lift: F64 | None = None
     judged: Mask | None = None
     gather: IndexRule | None = None
+    matched: float = 1.0
     evidence: bool = True
     accepted: AcceptedResults = field(default_factory=AcceptedResults, init=False, repr=False)
 

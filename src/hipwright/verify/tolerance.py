@@ -9,18 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod, sqrt
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from hipwright.records import TensorSpec
+from hipwright.records import TensorSpec, TolerancePolicy
 from hipwright.tensors import BITS, COMPLEX, HostTensor
 from hipwright.verify.blockwise.rows import element_budgets, honest_rows
 from hipwright.verify.expected import F64, IndexRule, Mask, Rule
 
 _E4M3 = ("float8_e4m3fn", "float8_e4m3fnuz")
 _E5M2 = ("float8_e5m2", "float8_e5m2fnuz")
+
+
+class AllclosePolicy(TolerancePolicy, frozen=True, kw_only=True):
+    """KernelBench's rule with a format's own numbers: that share of elements within atol + rtol |baseline|."""
+
+    mode: Literal["strict", "kernelbench"] = "kernelbench"
+    atol: float
+    rtol: float
+    matched: float = 1.0
 
 
 def _by_dtype(double: float, single: float, half: float, bfloat: float, e4m3: float, e5m2: float) -> dict[str, float]:
@@ -159,13 +168,17 @@ def exact_rule(path: str, native: HostTensor, exact: HostTensor, total: HostTens
     return Rule(path=path, spec=native.spec, expected=want, element=element)
 
 
-def kernelbench_rule(path: str, native: HostTensor) -> Rule:
-    """KernelBench's rule: |got - baseline| <= atol + rtol |baseline|; integers exact."""
+def kernelbench_rule(path: str, native: HostTensor, policy: TolerancePolicy | None = None) -> Rule:
+    """KernelBench's rule: |got - baseline| <= atol + rtol |baseline|; integers exact. policy: other numbers."""
     if not native.is_float:
         return Rule(path=path, spec=native.spec, expected=native.bits().copy())
-    want, tol = native.to_f64(), ALLCLOSE[native.dtype]
-    element = tol + tol * np.where(np.isfinite(want), np.abs(want), 0.0)
-    return Rule(path=path, spec=native.spec, expected=want, element=element)
+    want, atol, matched = native.to_f64(), ALLCLOSE[native.dtype], 1.0
+    rtol = atol
+    if isinstance(policy, AllclosePolicy):
+        atol, rtol, matched = policy.atol, policy.rtol, policy.matched
+    element = atol + rtol * np.where(np.isfinite(want), np.abs(want), 0.0)
+    element = np.maximum(element, SMALLEST[native.dtype])  # an allclose without tolerance
+    return Rule(path=path, spec=native.spec, expected=want, element=element, matched=matched)
 
 
 def unchanged_rule(path: str, tensor: HostTensor) -> Rule:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hipwright.api.bench.search import SearchedProgram, SearchSetup, engine_search, pipeline_search
+from hipwright.api.bench.tasks import task_input
 from hipwright.api.files import write_file
 from hipwright.archive import Archive
 from hipwright.errors import ProviderError
@@ -17,7 +18,7 @@ from hipwright.evaluation.bench import BenchRow, ModelSample, failed_row, row_of
 from hipwright.evaluation.faults import as_error, failed_by_machine
 from hipwright.evaluation.program_stages import compile_ahead
 from hipwright.evaluation.schedule import EvaluationJob
-from hipwright.machine import Machine, Workbench
+from hipwright.machine import Machine, TaskText, Workbench
 from hipwright.program.knobs import text_with_knobs
 from hipwright.records import Evaluation, Program, TolerancePolicy
 from hipwright.verify import Oracle
@@ -27,12 +28,17 @@ if TYPE_CHECKING:
     from hipwright.api.model_access import LoggedClient
 
 
+NEVER_COMPARED = ("parse_error", "compile_error", "hack")
+"""Statuses of candidates that no tolerance can help."""
+
+
 @dataclass(frozen=True)
 class OpenBenchTask:
-    """An open task, and the oracle of KernelBench's rule where that is the benchmark's mode."""
+    """An open task, and the oracles of KernelBench's rule where that is the benchmark's mode, and of its format's."""
 
     bench: Workbench
     kernelbench: Oracle | None
+    by_format: Oracle | None = None
 
 
 @dataclass(frozen=True)
@@ -46,10 +52,10 @@ class CandidateMeasurement:
     archive: Archive
     logged: LoggedClient | None = None
 
-    def path(self, job: EvaluationJob) -> Path:
-        """The file of a job's task."""
+    def task(self, job: EvaluationJob) -> Path | TaskText:
+        """The file of a job's task, or its text."""
         entry: BenchEntry = job.payload
-        return entry.task.path
+        return task_input(entry.task)
 
     def opened(self, job: EvaluationJob, bench: Workbench, begun: float) -> OpenBenchTask:
         """The task with the oracles that its candidates need."""
@@ -57,7 +63,11 @@ class CandidateMeasurement:
         if self.request.mode == "kernelbench":
             policy = TolerancePolicy(mode="kernelbench")
             oracle = Oracle(bench.handle, seed=self.request.seed, policy=policy)
-        return OpenBenchTask(bench, oracle)
+        entry: BenchEntry = job.payload
+        own = entry.task.rule.policy if entry.task.rule is not None else None
+        if own is None or bench.evaluator.gpus:  # the device compares by KernelBench's numbers
+            return OpenBenchTask(bench, oracle)
+        return OpenBenchTask(bench, oracle, Oracle(bench.handle, seed=self.request.seed, policy=own))
 
     def measure(self, job: EvaluationJob, opened: OpenBenchTask, built: Any, stop: Callable[[], bool]) -> BenchRow:
         """The row of a job. built: its program, or None where a search has to find one."""
@@ -73,7 +83,15 @@ class CandidateMeasurement:
         if isinstance(program, Evaluation):  # no program passed
             return _row(entry, program, None, None, found)
         judged, strict, made = self._judged(opened, program, found.judged)
-        return _row(entry, judged, strict, program, replace(found, evaluations=found.evaluations + made))
+        row = _row(entry, judged, strict, program, replace(found, evaluations=found.evaluations + made))
+        return msgspec.structs.replace(row, by_format=self._by_format(opened, program, judged))
+
+    def _by_format(self, opened: OpenBenchTask, program: Program, judged: Evaluation) -> str | None:
+        """The status by the format's own tolerance; None where it has none or the program was never compared."""
+        if opened.by_format is None or judged.status in NEVER_COMPARED:
+            return None
+        found = opened.bench.evaluator.evaluate(program, opened.by_format, timed=False)
+        return None if failed_by_machine(found) else found.status
 
     def _judged(
         self, opened: OpenBenchTask, program: Program, confirmed: Evaluation | None
@@ -133,4 +151,6 @@ def _row(
     if program is not None:
         names |= {"form": program.form, "program": program.key}
     row = row_of(judged, strict=strict, **names)
-    return msgspec.structs.replace(row, evaluations=found.evaluations, asked=found.asked, given_up=found.given_up)
+    left_out = (*row.left_out, *entry.task.notes)
+    more: dict[str, Any] = {"asked": found.asked, "given_up": found.given_up, "left_out": left_out}
+    return msgspec.structs.replace(row, evaluations=found.evaluations, **more)

@@ -23,7 +23,7 @@ from hipwright.evaluation.figures import BASELINES
 from hipwright.evaluation.pool import Dispatcher, JobOutcome
 from hipwright.evaluation.schedule import EvaluationJob
 from hipwright.events import Listener, silent
-from hipwright.machine import Machine, Workbench, machine
+from hipwright.machine import Machine, TaskText, Workbench, machine
 
 GPU_WORKERS = 4  # tasks at a time on one GPU, if there are four processors for each, as opening one takes seconds
 HANG_S = 600.0  # an evaluation takes less, as each of its steps has a limit
@@ -33,8 +33,8 @@ LEAVE_S = 10.0  # after the deadline, for ending what was aborted
 class TaskMeasurement(Protocol):
     """What a benchmark measures on its tasks. One measurement serves all workers, from several threads."""
 
-    def path(self, job: EvaluationJob) -> Path:
-        """The file of a job's task."""
+    def task(self, job: EvaluationJob) -> Path | TaskText:
+        """The file of a job's task, or its text."""
         ...
 
     def opened(self, job: EvaluationJob, bench: Workbench, begun: float) -> Any:
@@ -125,7 +125,7 @@ class TaskWorker:
     def _open(self, job: EvaluationJob) -> None:
         self.close()
         begun = time.perf_counter()
-        opening = self.machine.open(self._measurement.path(job), seed=self._seed, listener=silent)
+        opening = self.machine.open(self._measurement.task(job), seed=self._seed, listener=silent)
         bench = self._stack.enter_context(opening)
         self._opened = self._measurement.opened(job, bench, begun)
         self._group = job.group

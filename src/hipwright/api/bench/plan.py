@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import hipwright
 from hipwright.api.bench.models import MeasuredModels
+from hipwright.api.bench.tasks import tasks_of
 from hipwright.api.files import read_text
 from hipwright.api.inputs import program_of
 from hipwright.device import topology
@@ -16,7 +17,8 @@ from hipwright.device.gpu_info import GpuInfo
 from hipwright.errors import BadInput
 from hipwright.evaluation.bench import BenchRow, ModelSample, RowStore
 from hipwright.evaluation.figures import BASELINES
-from hipwright.evaluation.suite import BenchTask, CandidateFile, find_tasks, match_candidates
+from hipwright.evaluation.formats.base import BenchTask, CandidateFile
+from hipwright.evaluation.suite import match_candidates
 from hipwright.records import Program, content_key
 from hipwright.targets import TARGETS
 
@@ -27,8 +29,8 @@ FIRST_ANSWER_COMPILE_S = 60.0
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """A benchmark to run. suite: a folder of tasks, KernelBench's levels included, one task's file, or a suite's
-    file or name.
+    """A benchmark to run. suite: a folder of tasks in any known format, one task's file, or a suite's file or name.
+    form: the name of the folder's format, None to find it.
 
     candidates: a folder of programs named like their tasks; models: language models whose samples are judged; without
     both the engine searches with `budget` evaluations a task. gpus: "all" or numbers like "0,1". out: the folder of
@@ -41,6 +43,7 @@ class BenchRequest:
     targets: tuple[str, ...]
     candidates: Path | None = None
     level: int | None = None
+    form: str | None = None
     gpus: str = "all"
     mode: Mode = "strict"
     out: Path | None = None
@@ -73,7 +76,8 @@ class BenchRequest:
 class BenchEntry:
     """One row to make. candidate: a file's name, a model's, "engine", or "" when there is none.
 
-    program: None while it has not been written. asked: the cost of a model's answer, when known.
+    program: None while it has not been written. asked: the cost of a model's answer, when known. problem: why
+    a candidate's file is none.
     """
 
     task: BenchTask
@@ -82,6 +86,7 @@ class BenchEntry:
     key: str
     program: Program | None = None
     asked: ModelSample | None = None
+    problem: str = ""
 
     @property
     def names(self) -> dict[str, Any]:
@@ -90,6 +95,7 @@ class BenchEntry:
             "key": self.key,
             "task": self.task.name,
             "level": self.task.level,
+            "category": self.task.category,
             "candidate": self.candidate,
             "sample": self.sample,
             "form": self.program.form if self.program else "",
@@ -99,12 +105,15 @@ class BenchEntry:
 
 @dataclass
 class BenchmarkRun:
-    """A benchmark in progress: its entries in order, the rows so far, its GPUs, and candidate files without a task."""
+    """A benchmark in progress: its entries in order, the rows so far, its GPUs, its tasks' format ("" without one), and
+    candidate files without a task.
+    """
 
     request: BenchRequest
     entries: list[BenchEntry]
     store: RowStore
     gpus: list[GpuInfo]
+    form: str = ""
     unmatched: list[Path] = field(default_factory=list)
     interrupted: bool = False
 
@@ -119,11 +128,14 @@ def plan_benchmark(request: BenchRequest) -> BenchmarkRun:
     """The entries of a benchmark and the rows of an earlier run. Raises BadInput for folders that cannot be used."""
     gpus = chosen_gpus(request)
     where = ",".join(sorted({gpu.name for gpu in gpus}))
-    tasks = _tasks(request)
+    tasks = tasks_of(request.suite, request.level, request.form)
     matched = match_candidates(request.candidates, tasks) if request.candidates is not None else None
     entries = []
     for task in tasks:
-        text = read_text(task.path, "task")
+        if task.problem:
+            entries.append(BenchEntry(task, "", 0, _key(request, where, task, task.problem, "malformed task")))
+            continue
+        text = task.read()
         if request.models is not None:
             entries += _samples(request, request.models, where, task, text)
         elif matched is None:
@@ -136,18 +148,8 @@ def plan_benchmark(request: BenchRequest) -> BenchmarkRun:
         raise BadInput(
             f"{request.out} already holds a benchmark", hint="--resume goes on with it, or choose another --out"
         )
-    return BenchmarkRun(request, entries, store, gpus, matched.strangers if matched else [])
-
-
-def _tasks(request: BenchRequest) -> list[BenchTask]:
-    """The tasks of the suite; a file is a folder of one."""
-    file = request.suite
-    if file.suffix != ".py" or not file.is_file():
-        return find_tasks(file, request.level)
-    if request.level is not None:
-        raise BadInput(f"{file} is one task, which has no levels", hint="leave --level out")
-    number = file.stem.partition("_")[0]
-    return [BenchTask(file.stem, file, None, int(number) if number.isdecimal() else None)]
+    form = tasks[0].form if tasks else ""
+    return BenchmarkRun(request, entries, store, gpus, form, matched.strangers if matched else [])
 
 
 def chosen_gpus(request: BenchRequest) -> list[GpuInfo]:
@@ -171,7 +173,11 @@ def _candidates(
         return [BenchEntry(task, "", 0, _key(request, where, task, text, "no candidate"))]
     entries = []
     for file in files:
-        program = program_of(read_text(file.path, "candidate"))
+        if file.problem:
+            key = _key(request, where, task, text, file.problem, str(file.sample))
+            entries.append(BenchEntry(task, file.path.name, file.sample, key, problem=file.problem))
+            continue
+        program = program_of(read_text(file.path, "candidate") if file.text is None else file.text)
         key = _key(request, where, task, text, program.key, str(file.sample))
         entries.append(BenchEntry(task, file.path.name, file.sample, key, program))
     return entries
@@ -190,5 +196,7 @@ def _samples(request: BenchRequest, models: MeasuredModels, where: str, task: Be
 def _key(request: BenchRequest, where: str, task: BenchTask, text: str, *program: str) -> str:
     """A hash of everything that determines a row, including the GPUs, as a time on another model is another figure."""
     settings = [hipwright.__version__, request.mode, ",".join(request.targets), str(request.seed), where]
+    own = task.rule.policy if task.rule is not None else None
+    settings += [own.key] if own is not None else []
     settings += request.baselines if where and request.baselines != BASELINES else ()
     return content_key("bench", *settings, task.name, text, *program)

@@ -15,6 +15,7 @@ from hipwright.api.files import write_files
 from hipwright.api.plain import finite
 from hipwright.evaluation.bench import BenchRow, to_csv
 from hipwright.evaluation.figures import figures, worst
+from hipwright.evaluation.formats.registry import format_named
 from hipwright.evaluation.model_figures import model_figures
 from hipwright.targets import OFFLINE, TARGETS
 
@@ -33,6 +34,7 @@ class BenchmarkReport:
     interrupted: bool
     figures: Mapping[str, Any]
     model: Mapping[str, Any] | None
+    form: str = ""
 
     @classmethod
     def of(cls, bench: BenchmarkRun) -> BenchmarkReport:
@@ -41,7 +43,7 @@ class BenchmarkReport:
         found = figures(rows, kernelbench=request.mode == "kernelbench")
         model = model_figures(rows, request.models.samples) if request.models else None
         unmatched = tuple(bench.unmatched)
-        return cls(request, tuple(rows), len(bench.entries), unmatched, bench.interrupted, found, model)
+        return cls(request, tuple(rows), len(bench.entries), unmatched, bench.interrupted, found, model, bench.form)
 
     @property
     def complete(self) -> bool:
@@ -54,6 +56,15 @@ class BenchmarkReport:
         if self.request.models is not None:
             return " ".join(self.request.models.access.lineup.specs())
         return "engine" if self.request.candidates is None else str(self.request.candidates)
+
+    @property
+    def format_facts(self) -> dict[str, str] | None:
+        """The tasks' format and its own rules, in words; None for a suite and for a task's file."""
+        if not self.form:
+            return None
+        found = format_named(self.form)
+        words = {"tolerance": found.rule.tolerance, "timing": found.rule.timing, "source": found.rule.source}
+        return {"name": found.name, "title": found.title, **words, "no_training": found.no_training}
 
     @property
     def not_measured(self) -> list[str]:
@@ -70,6 +81,7 @@ class BenchmarkReport:
         return {
             "suite": str(request.suite),
             "mode": request.mode,
+            "format": self.format_facts,
             "source": self.source,
             "budget": request.budget if searched else None,
             "seed": request.seed,
@@ -101,6 +113,7 @@ class BenchmarkReport:
             not_measured=tuple(self.not_measured),
             command=self.command(),
             model=self.model,
+            form=self.format_facts,
         )
         files = {"result.json": json.dumps(finite(self.summary()), indent=2) + "\n", "rows.csv": to_csv(self.rows)}
         write_files(folder, files | {"bench.html": render_bench(page)})
@@ -119,6 +132,8 @@ class BenchmarkReport:
             arguments += ["--compile-limit", f"{request.compile_limit:g}"]
         if request.level is not None:
             arguments += ["--level", str(request.level)]
+        if request.form is not None:
+            arguments += ["--format", request.form]
         arguments += [
             "--mode",
             request.mode,

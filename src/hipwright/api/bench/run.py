@@ -15,11 +15,13 @@ from hipwright.api.bench.driver import HANG_S, TaskWorker, WorkerPlan, open_work
 from hipwright.api.bench.plan import BenchEntry, BenchmarkRun, BenchRequest, plan_benchmark
 from hipwright.api.bench.report import BenchmarkReport
 from hipwright.api.bench.samples import draw_samples
+from hipwright.api.bench.tasks import keep_texts
 from hipwright.api.files import prepare_folder
 from hipwright.api.model_access import LoggedClient, open_client
 from hipwright.api.workbench import require_sandbox
 from hipwright.archive import Archive
-from hipwright.evaluation.bench import BenchRow, failed_row, missing_row
+from hipwright.errors import BadInput
+from hipwright.evaluation.bench import BenchRow, failed_row, malformed_row, missing_row
 from hipwright.evaluation.pool import JobOutcome
 from hipwright.evaluation.schedule import EvaluationJob
 from hipwright.events import Listener, silent
@@ -39,6 +41,11 @@ def run_benchmark(request: BenchRequest, *, listener: Listener = silent) -> Benc
         names = ", ".join(path.name for path in bench.unmatched[:5])
         text = f"{len(bench.unmatched)} files belong to no task and are left out: {names}"
         listener("note", {"text": text})
+    tasks = [entry.task for entry in bench.entries]
+    for problem in dict.fromkeys(task.problem for task in tasks if task.problem):
+        listener("note", {"text": f"no task: {problem}"})
+    if request.out is not None:
+        keep_texts(request.out, tasks)
     todo = [entry for entry in bench.entries if bench.store.done(entry.key) is None]
     if done := len(bench.entries) - len(todo):
         listener("note", {"text": f"{done} of {len(bench.entries)} rows are there already"})
@@ -87,12 +94,16 @@ def _judge(bench: BenchmarkRun, todo: list[BenchEntry], listener: Listener) -> N
 
 
 def _without_candidates(bench: BenchmarkRun, todo: Sequence[BenchEntry]) -> list[BenchEntry]:
-    """Stores a row for each task without a candidate; returns the other entries."""
+    """Stores a row for each malformed task or candidate and each task without one; returns the other entries."""
     for entry in todo:
-        if not entry.candidate:
+        if entry.task.problem:
+            bench.store.add(failed_row(BadInput(entry.task.problem), **entry.names))
+        elif entry.problem:
+            bench.store.add(malformed_row(entry.problem, **entry.names))
+        elif not entry.candidate:
             names = {name: value for name, value in entry.names.items() if name != "candidate"}
             bench.store.add(missing_row(**names))
-    return [entry for entry in todo if entry.candidate]
+    return [entry for entry in todo if entry.candidate and not entry.problem]
 
 
 def _with_samples(

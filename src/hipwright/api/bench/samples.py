@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hipwright.api.bench.models import MeasuredModels
 from hipwright.api.bench.plan import BenchEntry
+from hipwright.api.bench.tasks import task_input
 from hipwright.api.model_access import LoggedClient
 from hipwright.errors import HipwrightError, OutOfBudget
 from hipwright.evaluation.bench import BenchRow, ModelSample, failed_row, malformed_row
+from hipwright.evaluation.formats.base import BenchTask
+from hipwright.machine import open_handle
 
 if TYPE_CHECKING:
     from hipwright.agents.sampler import SampleRequest, SampleResult
     from hipwright.archive import Archive
     from hipwright.records import Task
     from hipwright.sandbox import Zygote
-    from hipwright.task import TaskHandle
 
 NOT_ASKED = "not asked"
 """A row's answer where a limit in dollars or tokens prevented the call."""
@@ -91,14 +92,11 @@ def _answered(entry: BenchEntry, one: SampleResult) -> tuple[BenchEntry, BenchRo
 
 def _tasks(host: Zygote, entries: Sequence[BenchEntry], workers: int) -> dict[str, Task | HipwrightError]:
     """The tasks with their workloads, each opened once, or the error of opening it."""
-    files = {entry.task.name: entry.task.path for entry in entries}
+    files = {entry.task.name: entry.task for entry in entries}
 
-    def one(path: Path) -> Task | HipwrightError:
-        from hipwright.task import open_task
-
+    def one(task: BenchTask) -> Task | HipwrightError:
         try:
-            handle: TaskHandle
-            with open_task(path, host) as handle:
+            with open_handle(task_input(task), host) as handle:
                 return handle.task
         except HipwrightError as error:
             return error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +14,8 @@ from typing import Any
 from hipwright.api.contact.steps import StepFailed
 from hipwright.errors import BadInput
 from hipwright.evaluation.bench import BenchRow, RowStore
-from hipwright.evaluation.suite import BenchTask, find_tasks
+from hipwright.evaluation.formats.base import BenchTask
+from hipwright.evaluation.suite import find_tasks
 from hipwright.evaluation.task_suite import list_suites
 from hipwright.sandbox import python_paths
 from hipwright.targets import ROCM
@@ -34,7 +34,8 @@ def choose(count: int, suite: Path | None = None, *, small: bool = False) -> lis
     default = Path(SUITE) if SUITE in list_suites() and not small else CORPUS
     families: dict[str, list[BenchTask]] = defaultdict(list)
     for task in find_tasks(suite or default):
-        families[task.name.rpartition("/")[0]].append(task)
+        if not task.problem:
+            families[task.name.rpartition("/")[0]].append(task)
     turns = max(map(len, families.values()))
     chosen = [tasks[turn] for turn in range(turns) for tasks in families.values() if turn < len(tasks)]
     return chosen[:count]
@@ -49,7 +50,7 @@ def run_programs(
     given, out = folder / "tasks", folder / "bench"
     given.mkdir(parents=True)
     for task in tasks:
-        shutil.copyfile(task.path, given / f"{task.name.replace('/', '__')}.py")
+        (given / f"{task.name.replace('/', '__')}.py").write_text(task.read(), encoding="utf-8")
     log, ended = _bench(given, out, gpu, limit_s, unsafe)
     rows = list(RowStore(out).rows.values()) if out.is_dir() else []
     if not rows:

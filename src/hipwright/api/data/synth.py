@@ -13,6 +13,7 @@ from hipwright.api.files import read_text
 from hipwright.api.model_access import LoggedClient, ModelAccess, open_client
 from hipwright.api.workbench import require_sandbox
 from hipwright.errors import BadInput, OutOfBudget
+from hipwright.evaluation.formats.base import kept_out
 from hipwright.evaluation.suite import find_tasks
 from hipwright.events import Listener, silent
 from hipwright.synth.describe import summary
@@ -143,12 +144,22 @@ def _parents(job: SynthesisJob) -> dict[str, str]:
     for place in job.parents or _examples():
         if not place.exists():
             raise BadInput(f"no such task file or folder: {place}")
-        files = [one.path for one in find_tasks(place)] if place.is_dir() else [place]
-        for path in files:
-            text = read_text(path, "task")
-            if found.setdefault(path.stem, text) != text:
-                raise BadInput(f"two tasks to mutate are called {path.stem}", hint="rename one of the files")
+        for name, text in parent_texts(place):
+            if found.setdefault(name, text) != text:
+                raise BadInput(f"two tasks to mutate are called {name}", hint="rename one of the files")
     return found
+
+
+def parent_texts(place: Path) -> Iterator[tuple[str, str]]:
+    """(name, text) of a task file, or of a folder's tasks. Raises BadInput for tasks that no data set may hold."""
+    if not place.is_dir():
+        found = [(place.stem, read_text(place, "task"))]
+    else:
+        found = [(task.name.rpartition("/")[2], task.read()) for task in find_tasks(place)]
+    for name, text in found:
+        if why := kept_out(text):
+            raise BadInput(f"{name} of {place} must not be mutated: {why}", hint="leave it out")
+        yield name, text
 
 
 def _examples() -> tuple[Path, ...]:

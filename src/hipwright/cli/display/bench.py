@@ -87,10 +87,14 @@ def _print_figures(console: Console, found: Mapping[str, Any]) -> None:
     lines = [("compiled", found["compiled"]), ("correct", found["correct"])]
     if "strict_correct" in found:
         lines.append(("correct by the strict rule", found["strict_correct"]))
+    if "by_format" in found:
+        lines.append(("correct by the format's tolerance", found["by_format"]))
     for baseline, levels in (found["fast_p"] or {}).items():
         lines += [(f"fast_{p} against {baseline}", share) for p, share in levels.items()]
     heads = ("", "rows", "share", "95 % interval")
     console.print(plain_table(heads, [_share_cells(*line) for line in lines], right=heads[1:]))
+    if len(found["categories"]) > 1:
+        _print_categories(console, found["categories"])
     for baseline, means in (found["geometric_mean"] or {}).items():
         console.print(f"geometric mean against {baseline}: {_means(means)}")
     if found["coverage"]["rows"]:
@@ -100,6 +104,16 @@ def _print_figures(console: Console, found: Mapping[str, Any]) -> None:
     if found["not_judged"]:
         counts = ", ".join(f"{count} by the {fault}'s fault" for fault, count in found["not_judged"].items())
         console.print(f"not judged, and in no denominator: {counts}", style="yellow")
+
+
+def _print_categories(console: Console, found: Mapping[str, Any]) -> None:
+    heads = ("category", "tasks", "compiled", "correct", "by the format")
+    cells = []
+    for name, one in found.items():
+        shares = [one[key] for key in ("compiled", "correct", "by_format")]
+        counts = (f"{share['count']} of {share['total']}" if share else "-" for share in shares)
+        cells.append((name, str(one["tasks"]), *counts))
+    console.print(plain_table(heads, cells, right=heads[1:]))
 
 
 def _share_cells(name: str, share: Mapping[str, Any]) -> tuple[str, str, str, str]:
