@@ -13,6 +13,7 @@ from hipwright.api.files import prepare_folder, write_files
 from hipwright.api.models import command_options
 from hipwright.api.outcome import given_up, not_measured, result_object
 from hipwright.api.plain import finite
+from hipwright.api.start.comparison import StartComparison, start_comparison
 from hipwright.archive import RunDetail
 from hipwright.errors import HipwrightError
 from hipwright.events import Listener, silent
@@ -94,6 +95,11 @@ class Result(Record, frozen=True, kw_only=True):
         return given_up(self.detail.trials, self.search.number)
 
     @property
+    def start(self) -> StartComparison | None:
+        """The kernel that the run began with beside its winner; None for a run without one."""
+        return start_comparison(self.detail)
+
+    @property
     def not_measured(self) -> list[str]:
         """The facts that the run did not establish, a sentence each."""
         return not_measured(self.detail.run.targets, self.evaluation)
@@ -135,6 +141,7 @@ class Result(Record, frozen=True, kw_only=True):
             given_up=self.given_up,
             not_measured=self.not_measured,
             models=self.models,
+            **({"start": self.start.to_dict()} if self.start is not None else {}),
         )
 
     def write(self, folder: Path, *, listener: Listener = silent) -> None:
@@ -159,6 +166,7 @@ class Result(Record, frozen=True, kw_only=True):
             not_measured=self.not_measured,
             note=self.note,
             models=self.models,
+            start=self.start.to_dict() | {"sentence": self.start.sentence} if self.start is not None else None,
         )
         return render(data)
 

@@ -56,7 +56,14 @@ class HostStatementConverter(HostExpressionConverter):
     own: set[str]
 
     def statement(self, node: Node) -> None:
-        """Writes one statement."""
+        """Writes one statement. The line of an error is that of the innermost statement with one."""
+        try:
+            self.written(node)
+        except Inconvertible as error:
+            raise error.at(getattr(node, "line", 0)) from None
+
+    def written(self, node: Node) -> None:
+        """Writes one statement by its form."""
         match node[0]:
             case "decl":
                 self.declare(node[1], node[2])

@@ -90,9 +90,13 @@ PREAMBLE = """// CUDA warps have 32 lanes, whatever the wave size
 
 @dataclass
 class DeviceSource:
-    """Collects the kernels that host code launches; `text()` is then the HIP source."""
+    """Collects the kernels that host code launches; `text()` is then the HIP source.
+
+    preamble: the meaning of warps, where the code has any.
+    """
 
     source: ExtensionSource
+    preamble: str = PREAMBLE
     wrappers: dict[tuple[str, tuple[str, ...]], str] = field(default_factory=dict)
     used: dict[str, None] = field(default_factory=dict)
 
@@ -102,7 +106,7 @@ class DeviceSource:
             if item.kind in ("kernel", "device", "other"):
                 for pattern, what in _UNPORTABLE.items():
                     if re.search(pattern, item.text):
-                        raise Inconvertible(f"the device code uses {what}")
+                        raise Inconvertible(f"the device code uses {what}", _line_of(item, pattern))
 
     def launched(
         self, name: str, targs: Sequence[str] | None, args: Sequence[HostValue], types: dict[str, str]
@@ -194,7 +198,7 @@ class DeviceSource:
             parts.append("#include <hip/hip_bf16.h>")
         parts += [f"#include <{name}>" for name in ("cmath", "cfloat", "limits", "cstdint")]
         if re.search(r"_sync\b|__activemask|__syncwarp|warpSize|__grid_constant__", code):
-            parts.append(PREAMBLE)
+            parts.append(self.preamble)
         for item in self.source.items:
             if (piece := self.piece(item)) is not None:
                 parts.append(piece)
@@ -222,6 +226,12 @@ class DeviceSource:
         head = re.sub(r"\b__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", " ", item.head)
         head = re.sub(r"\b__global__\b", "__device__ __forceinline__", head).replace("static ", " ")
         return _portable(f"{head} {item.body}")
+
+
+def _line_of(item: CppItem, pattern: str) -> int:
+    """The line of a pattern's first match in an item; 0 where it is not known."""
+    found = re.search(pattern, item.text)
+    return item.line + item.text.count("\n", 0, found.start()) if item.line and found else 0
 
 
 def _portable(text: str) -> str:
