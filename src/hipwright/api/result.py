@@ -21,7 +21,8 @@ from hipwright.records import Evaluation, Program, Record, TargetResult, Task
 from hipwright.search import SearchResult
 from hipwright.search.fallback import SLOWER_WHY
 
-FILES = ("program.py", "model_new.py", "result.json", "report.html")
+PROGRAM_FILE, MODELNEW_FILE = "program.py", "model_new.py"
+FILES = (PROGRAM_FILE, MODELNEW_FILE, "result.json", "report.html")
 
 
 class Result(Record, frozen=True, kw_only=True):
@@ -129,7 +130,7 @@ class Result(Record, frozen=True, kw_only=True):
             detail.run.targets,
             run=found.run,
             task=self.task.name,
-            program=str(out / "program.py") if out is not None and (found.program or self.unproven) else None,
+            program=str(out / self._program_name) if out is not None and (found.program or self.unproven) else None,
             unproven=self.unproven is not None,
             program_key=self.program_key or None,
             knobs=found.program.knobs if found.program else {},
@@ -185,15 +186,22 @@ class Result(Record, frozen=True, kw_only=True):
         title = f"{self.task.name}: {state} (run {self.run}, {self.evaluations} evaluations)"
         return notebook_html(title, self.program_targets, self.not_measured, self.source)
 
+    @property
+    def _program_name(self) -> str:
+        """The file of the program: that of a start in the ModelNew form, which has no other, is its own."""
+        return MODELNEW_FILE if self.program is not None and self.program.form == "modelnew" else PROGRAM_FILE
+
     def _program_files(self, listener: Listener) -> dict[str, str]:
         from hipwright.program import parse
         from hipwright.program.modelnew import export as modelnew
 
         if not (text := self.source):
             return {}
-        files = {"program.py": text}
+        if self._program_name == MODELNEW_FILE:
+            return {MODELNEW_FILE: text}
+        files = {PROGRAM_FILE: text}
         try:
-            files["model_new.py"] = modelnew.export(Program(text=text), parse(text), self.task.source)
+            files[MODELNEW_FILE] = modelnew.export(Program(text=text), parse(text), self.task.source)
         except HipwrightError as error:  # the program is valid without its KernelBench form
             listener("note", {"text": f"no model_new.py: {error.message}"})
         return files
@@ -217,7 +225,12 @@ class Result(Record, frozen=True, kw_only=True):
 
 
 def written(program: Program, evaluation: Evaluation | None) -> str:
-    """A program's text with its knobs' values, and the guards that the verdicts of its evaluation name."""
+    """A program's text with its knobs' values, and the guards that the verdicts of its evaluation name.
+
+    A ModelNew file's text is its own.
+    """
+    if program.form == "modelnew":
+        return program.text
     from hipwright.program.knobs import text_with_knobs
     from hipwright.verify.admitted.stage import narrowed
 

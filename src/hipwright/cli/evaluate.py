@@ -54,10 +54,12 @@ def evaluate(
         gpu_memory_gb=gpu_memory,
         listener=_listener(output, candidate),
     )
-    return _print(output, judged, program, chosen)
+    return _print(output, judged, program, candidate, chosen)
 
 
-def _print(output: CommandOutput, judged: JudgedCandidate, path: Path, chosen: tuple[str, ...]) -> int:
+def _print(
+    output: CommandOutput, judged: JudgedCandidate, path: Path, candidate: KernelFile, chosen: tuple[str, ...]
+) -> int:
     from hipwright.api.outcome import result_object
 
     evaluation = judged.evaluation
@@ -67,7 +69,9 @@ def _print(output: CommandOutput, judged: JudgedCandidate, path: Path, chosen: t
             "evaluations": 1,
             "seconds": evaluation.seconds,
             "not_measured": list(judged.not_measured),
-            "warnings": list(judged.warnings),
+            "form": candidate.form,
+            "notes": list(candidate.notes),
+            "warnings": [one for one in judged.warnings if candidate.line(one["line"], str(one.get("kind", "")))],
             "seed": judged.seed,
         }
         output.result(result_object(evaluation, chosen, **more))
@@ -87,7 +91,7 @@ def _listener(output: CommandOutput, candidate: KernelFile) -> Listener:
     def listener(kind: str, data: dict[str, Any]) -> None:
         if kind == "warning":
             fix = f" ({data['fix']})" if data["fix"] else ""
-            if line := candidate.line(data["line"], str(data.get("name", ""))):
+            if line := candidate.line(data["line"], str(data.get("kind", ""))):
                 output.say(f"{candidate.name}:{line}: warning: {data['message']}{fix}")
         else:
             stages(kind, data)

@@ -68,10 +68,10 @@ def _ship_archived(output: CommandOutput, what: str, form: ShipFormat, name: str
 
 
 def _ship(output: CommandOutput, task: Path, path: Path, form: ShipFormat, name: str | None, out: Path) -> int:
-    from hipwright.api.files import read_text
-    from hipwright.api.inputs import task_source
+    from hipwright.api.inputs import program_from, task_source
 
-    return _written(output, task_source(task), read_text(path, "program"), form, name, out)
+    source = task_source(task)
+    return _written(output, source, program_from(path, source).text, form, name, out)
 
 
 def _written(output: CommandOutput, task: TaskSource, text: str, form: ShipFormat, name: str | None, out: Path) -> int:

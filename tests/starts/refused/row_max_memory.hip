@@ -1,4 +1,4 @@
-// refused: line 9: cannot be converted: hipMemcpy() for its effect
+// refused: line 9: cannot be converted: hipMemset() of something other than fresh memory with zeros
 #include <hip/hip_runtime.h>
 
 __global__ void row_max_kernel(const float* x, float* out, int cols) {
@@ -6,6 +6,6 @@ __global__ void row_max_kernel(const float* x, float* out, int cols) {
 }
 
 void row_max(const float* x, float* out, int rows, int cols) {
-    hipMemcpy(out, x, rows * sizeof(float), hipMemcpyDeviceToDevice);
+    hipMemset(out, 255, rows * sizeof(float));
     row_max_kernel<<<rows, 64>>>(x, out, cols);
 }

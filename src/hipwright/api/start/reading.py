@@ -50,13 +50,13 @@ class KernelFile:
         return self.program
 
     def line(self, line: int, hazard: str) -> int:
-        """The line of the file for a line of the program; 0 where the file has none, or says nothing of the hazard.
+        """The line of the file for a line of the program; 0 where the file has none, or the kind of hazard is settled.
 
-        The converter gives warps and CUDA's names a meaning on every target, so hazards of those are none.
+        The converter gives CUDA's warps and names a meaning on every target, so warnings of those are none.
         """
         if self.form not in ("cuda", "hip") or self.program is None:
             return line
-        settled = ("sync_mask", "cuda_only", "wave_size") if self.form == "cuda" else ("sync_mask",)
+        settled = ("portability", "wave_size") if self.form == "cuda" else ()
         return 0 if hazard in settled else source_line(line, self.program.text, self.text)
 
     def setting(self) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _named(error: ProgramError, name: str) -> ProgramError:
     """The error with the file's name before its line."""
     if error.message.startswith(f"{name}: "):
         return error
-    named = ProgramError(f"{name}: {error.message}", hint=error.hint)
+    named = ProgramError(f"{name}: {error.message}", hint=error.hint, evidence={"line": error.line})
     named.line = error.line
     return named
 

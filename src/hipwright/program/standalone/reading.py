@@ -45,6 +45,7 @@ SUFFIXES = {
     ".c": "",
 }
 _HIP = re.compile(r"#\s*include\s*[<\"]hip/|\bhip(?:LaunchKernelGGL|Malloc|Stream_t|Error_t|GetLastError)\b")
+_LAUNCH = re.compile(r"(?P<kernel>\w+)\s*(?:<[^<>]*>)?\s*<<<(?P<grid>[^;]*?)>>>\s*\((?P<given>[^;]*)\)\s*;")
 HIP_PREAMBLE = """// the operations of a whole wave, whose masks are left out
 #define __shfl_sync(mask, ...) __shfl(__VA_ARGS__)
 #define __shfl_up_sync(mask, ...) __shfl_up(__VA_ARGS__)
@@ -195,11 +196,19 @@ def _leave_out(source: ExtensionSource, comment: PlanComment) -> None:
 
 
 def _with_example(error: Inconvertible, source: ExtensionSource, task: TaskNames) -> Inconvertible:
-    """The error with a hint: how the plan is written as comments."""
+    """The error with a hint: how the plan is written as comments, with a launch of the file where it has one."""
     kernel = next(iter(source.functions("kernel")), "kernel")
     first = task.inputs[0] if task.inputs else "x"
-    lines = (f"out = torch.empty_like({first})", f"{kernel}[cdiv({first}.numel(), 256), 256](...)", "return out")
-    error.hint = "say it in comments of the file, a line each: " + "  ".join(f"// hipwright: {one}" for one in lines)
+    grid, given = f"cdiv({first}.numel(), 256), 256", "..."
+    for item in source.functions("host").values():
+        if found := _LAUNCH.search(item.body):
+            kernel, given = found["kernel"], " ".join(found["given"].split())
+            grid = ", ".join(" ".join(part.split()) for part in found["grid"].split(",")[:2])
+            break
+    lines = (f"out = torch.empty_like({first})", f"{kernel}[{grid}]({given})", "return out")
+    error.hint = "say it in comments of the file, a line each, with the task's names: " + "; ".join(
+        f"// hipwright: {line}" for line in lines
+    )
     return error
 
 
