@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from cli_tools import hipwright, one_object
 
+from hipwright.archive import Archive, export
+from tests import warm
+from tests.llm.server import LocalProvider
 from tests.starts import ROOT, TASKS, task_of
 
 SOFTMAX = ROOT / "cuda" / "softmax.cu"
@@ -79,3 +82,44 @@ def test_a_triton_kernel_alone_ends_with_what_could_use_it(tmp_path: Path) -> No
     path.write_text("import triton\n\n\n@triton.jit\ndef k(x):\n    pass\n")
     done = hipwright(tmp_path / "home", "optimize", TASKS["dot"], "--start", path, "--target", "cpu")
     assert done.returncode == 2 and "with --llm it is text for the model's prompt" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_run_with_a_start_is_repeated_from_its_export_in_another_archive(
+    begun: tuple[Path, Path, dict[str, object]], tmp_path: Path
+) -> None:
+    home, _, result = begun
+    with Archive(home, create=False) as archive:
+        (tmp_path / "run.jsonl").write_text(export(archive, "latest"))
+        first = export(archive, "latest", canonical=True)
+    elsewhere = tmp_path / "elsewhere"
+    again = hipwright(elsewhere, "optimize", TASKS["softmax"], "--replay", tmp_path / "run.jsonl", "--json")
+    assert again.returncode == 0, again.stderr
+    assert one_object(again.stdout)["start"] == result["start"]
+    with Archive(elsewhere, create=False) as archive:
+        assert export(archive, "latest", canonical=True) == first
+
+
+@pytest.mark.slow
+def test_a_source_that_is_no_program_is_text_for_the_models(tmp_path: Path) -> None:
+    path, home = ROOT / "refused" / "row_sum_groups.cu", tmp_path / "home"
+    with LocalProvider(lambda messages, call: "no program") as provider:
+        options = (
+            "--start",
+            path,
+            "--llm",
+            provider.spec("openai"),
+            "--llm-share",
+            1,
+            "--target",
+            "cpu",
+            "--budget",
+            2,
+        )
+        env = {"HIPWRIGHT_HOME": str(home), **LocalProvider.environment()}
+        done = warm.hipwright(tmp_path, "optimize", TASKS["row_sum"], *options, "--json", env=env)
+        seen = "\n".join(message["content"] for one in provider.requests for message in one.messages)
+    assert done.returncode == 0, done.stderr
+    assert path.read_text().strip() in seen and "a text that is no program" in seen
+    start = one_object(done.stdout)["start"]
+    assert start["status"] == "not judged" and "cooperative groups" in start["message"] and start["speedup"] is None

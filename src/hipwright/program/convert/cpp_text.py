@@ -16,8 +16,8 @@ class Inconvertible(ProgramError):
     """The host code has something without a counterpart in a plan. why: the reason alone; line: 0 where not known."""
 
     def __init__(self, message: str, line: int = 0) -> None:
-        super().__init__(f"cannot be converted: {message}", line)
-        self.why = message
+        self.why = " ".join(message.split())
+        super().__init__(f"cannot be converted: {self.why}", line)
 
     def at(self, line: int) -> Inconvertible:
         """The same with a line, where it has none yet."""
@@ -201,7 +201,7 @@ def _function_parts(text: str) -> tuple[str, str, str] | None:
 
 def _item(text: str) -> CppItem:
     if re.match(r"PYBIND11_MODULE\b", text):
-        return CppItem("binding", text, body=text[text.index("{") :])
+        return CppItem("binding", text, body=text.partition("{")[2])
     if re.match(r"TORCH_LIBRARY", text):
         raise Inconvertible("operators registered by TORCH_LIBRARY")
     parts = _function_parts(text)

@@ -177,7 +177,7 @@ class DeviceSource:
         if key not in self.wrappers:
             self.used[item.name] = None
             params = [_portable(_substituted(p, values)) for p in _parameter_texts(item.head)]
-            names = [re.sub(r"\[.*", "", p).split()[-1].lstrip("*&") for p in params]
+            names = [_parameter_name(item, p) for p in params]
             call = f"{item.name}<{', '.join(values.values())}>({', '.join(names)});"
             bounds = _substituted(_bounds(item.head), values)
             self.wrappers[key] = f'extern "C" __global__ void {bounds}\n{entry}({", ".join(params)}) {{ {call} }}\n'
@@ -244,6 +244,14 @@ def _substituted(text: str, values: dict[str, str]) -> str:
     for name, value in values.items():
         text = re.sub(rf"\b{name}\b", value, text)
     return text
+
+
+def _parameter_name(item: CppItem, text: str) -> str:
+    """The name of a kernel's parameter. Raises Inconvertible for one without."""
+    words = re.sub(r"\[.*", "", text, flags=re.DOTALL).split()
+    if len(words) < 2 or not (name := words[-1].lstrip("*&")).isidentifier():
+        raise Inconvertible(f"the parameter `{text}` of {item.name} has no name", item.line)
+    return name
 
 
 def _bounds(head: str) -> str:

@@ -167,4 +167,7 @@ def _parameter_texts(function: CppItem) -> dict[str, str]:
         else:
             part += ch
     names = [name for _, name in parameters(function.head)]
-    return dict(zip(names, [one for one in parts if one.strip() not in ("", "void")], strict=True))
+    texts = [one for one in parts if one.strip() not in ("", "void")]
+    if len(names) != len(texts):
+        raise Inconvertible(f"the parameters of {function.name} cannot be read", function.line)
+    return dict(zip(names, texts, strict=True))
