@@ -34,6 +34,7 @@ COMMANDS = {
     "sim-faults": "benchmarks.simulated.faults",
     "sim-fuzz": "benchmarks.simulated.fuzz",
     "sim-instructions": "benchmarks.simulated.instructions",
+    "starts": "benchmarks.starts.compare",
     "suite": "benchmarks.commands.suite",
     "synth-coverage": "benchmarks.commands.synth_coverage",
 }

@@ -274,3 +274,23 @@ def test_a_small_budget_drops_parts_and_says_so(archive: Archive) -> None:
     assert "A technique that may fit" not in text and "scale_fast" in text and "narrow_access" in text
     assert notes["dropped"][0].startswith("page ") and not {*notes.get("retrieved", [])} & {p.name for p in pages()}
     assert len(text) / 3 < 4200
+
+
+def begun(**setting: Any) -> SearchView:
+    seen = view()
+    return SearchView(seed=7, budget=50, trials=seen.trials, settings={**seen.settings, "start": setting})
+
+
+@pytest.mark.parametrize("number", [20, 22, 23])
+def test_a_start_that_is_no_program_is_text_in_prompts_that_write_one(archive: Archive, number: int) -> None:
+    text = "@triton.jit\ndef kernel(x):\n    pass"
+    start = {"name": "k.py", "form": "triton", "program": "", "text": text, "why": "no host code"}
+    shown = prompt(archive, number, begun(**start))
+    assert text in shown and "The caller's own kernel, k.py, a text that is no program" in shown
+    assert prompt(archive, 21, begun(**start)) == prompt(archive, 21)  # a repair shows the failed program alone
+
+
+def test_a_start_that_was_refused_is_shown_with_the_reason_and_a_verified_one_is_not(archive: Archive) -> None:
+    shown = prompt(archive, 20, begun(name="k.cu", form="cuda", program=WORSE.key))
+    assert "k.cu, which was refused: compile_error" in shown and WORSE.text.strip() in shown
+    assert prompt(archive, 20, begun(name="k.cu", form="cuda", program=FAST.key)) == prompt(archive, 20)

@@ -14,7 +14,7 @@ from hipwright.agents.base import fence
 from hipwright.llm.knowledge_base import Page, retrieve
 from hipwright.records import Task, TensorSpec, Workload
 
-IMPORTANCE = ("bottleneck", "hazards", "exemplar", "failures", "lessons", "target", "kernel", "page")
+IMPORTANCE = ("bottleneck", "hazards", "start", "exemplar", "failures", "lessons", "target", "kernel", "page")
 """Kinds of sections by importance: the last is dropped first."""
 
 BYTES_A_TOKEN = 3

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hipwright.agents import judge, lessons
+from hipwright.agents.base import fence
 from hipwright.agents.context import (
     ContextBuilder,
     PromptContext,
@@ -23,6 +24,7 @@ from hipwright.llm.records import Message
 from hipwright.records import Evaluation, Program
 from hipwright.search import fitness
 from hipwright.search.policies.llm_share import exemplars
+from hipwright.search.start import SETTING as START_SETTING
 
 INSTRUCTION_TOKENS = 400
 """The part of the budget that is reserved for the template's own text."""
@@ -44,6 +46,7 @@ def context_builder(session: PromptSession, *, failure: str = "") -> ContextBuil
             builder.add("page", f"A technique that may fit: {page.title}", demote_headings(page.text), page.name)
     if failure:
         return builder
+    _add_start(session, builder)
     if session.enabled("retrieval"):
         _add_kernels(session, builder)
     _add_exemplars(session, builder)
@@ -66,6 +69,22 @@ def build_context(session: PromptSession, builder: ContextBuilder) -> PromptCont
 
 
 # ---------------------------------------------------------------- programs
+
+
+def _add_start(session: PromptSession, builder: ContextBuilder) -> None:
+    """Adds the kernel that the run began with, where it is no verified program of the run: those are parents."""
+    setting: Mapping[str, Any] = session.ask.view.settings.get(START_SETTING) or {}
+    key = str(setting.get("program", ""))
+    evaluation = session.evaluation(key) if key else None
+    if not setting or (evaluation is not None and evaluation.passed):
+        return
+    name = str(setting.get("name", ""))
+    if not key:
+        title = f"The caller's own kernel, {name}, a text that is no program: write what it does as one"
+        builder.add("start", title, fence(str(setting.get("text", "")), ""), name)
+    elif evaluation is not None:
+        title = f"The caller's own kernel, {name}, which was refused: {evaluation.status}: {evaluation.message}"
+        builder.add("start", title[:400], program_block(session.tools.archive.program(key)), name)
 
 
 def _add_kernels(session: PromptSession, builder: ContextBuilder) -> None:

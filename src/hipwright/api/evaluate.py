@@ -44,9 +44,10 @@ def evaluate(
     """Compiles, verifies and estimates (on a GPU: times) one program for one task.
 
     task: a task file or its source text; or a module or function with the arguments of one call, as `optimize` takes
-    them. program: a Program, a file or its text, in either candidate form. targets:
-    gfx942, gfx950 and cpu, or the GPU of this machine, without it. seed: of the verification inputs; a secret one,
-    drawn after the program was read, without it. gpu_memory_gb: device memory for all processes, 10^9 bytes; 0: all.
+    them. program: a Program, a file or its text, in either candidate form, or a CUDA or HIP file (docs/start.md).
+    targets: gfx942, gfx950 and cpu, or the GPU of this machine, without it. seed: of the verification inputs; a secret
+    one, drawn after the program was read, without it. gpu_memory_gb: device memory for all processes, 10^9 bytes; 0:
+    all.
 
     A program that fails is no error: its Evaluation says why. Raises BadInput, TaskError and InfrastructureError.
 
@@ -57,7 +58,6 @@ def evaluate(
     >>> hipwright.evaluate("examples/bias_gelu.py", program, targets=["cpu"]).fault
     'candidate'
     """
-    candidate = program_from(program)
     if is_live(task):
         from hipwright.api.live.optimize import live_source
 
@@ -65,6 +65,7 @@ def evaluate(
     else:
         no_inputs(example_inputs if example_kwargs is None else example_kwargs)
         source = task_source(task)
+    candidate = program_from(program, source)
     chosen = known_targets.choose(targets)
     return judge_program(
         source, candidate, chosen, seed=seed, unsafe=unsafe, gpu_memory_gb=gpu_memory_gb, listener=listener

@@ -67,14 +67,19 @@ def is_live(given: object) -> bool:
     return callable(given)
 
 
-def program_from(given: Program | str | Path) -> Program:
-    """A program record, a file, or its text, as a record. Raises BadInput for a file that cannot be read."""
+def program_from(given: Program | str | Path, task: TaskSource | None = None) -> Program:
+    """A program record, a file, or its text, as a record. A CUDA or HIP source is converted for the task.
+
+    Raises BadInput for a file that cannot be read, and ProgramError for a source that cannot be converted.
+    """
     if isinstance(given, Program):
         return given
     if isinstance(given, str) and "\n" in given:
         return program_of(given)
     if isinstance(given, (str, Path)):
-        return program_of(read_text(Path(given), "program"))
+        from hipwright.api.start.reading import read_candidate
+
+        return read_candidate(Path(given), None if task is None else task.read()).judged()
     raise TypeError(f"a program is a Program, a path or source text, not {type(given).__name__}")
 
 

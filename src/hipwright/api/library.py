@@ -37,6 +37,7 @@ class OptimizeOptions(TypedDict, total=False):
     workers: int
     resume: str | None
     replay: str | None
+    start: str | Path | None
     unsafe: bool
 
 
@@ -153,7 +154,9 @@ def _options(given: OptimizeOptions) -> dict[str, Any]:
         given.get("prices"),
         given.get("without"),
     )
-    return {**found, "policy": policy_name(given.get("policy")), "models": chosen}
+    start = given.get("start")
+    path = {"start": None if start is None else Path(start)}
+    return {**found, **path, "policy": policy_name(given.get("policy")), "models": chosen}
 
 
 def load(folder: str | Path, module: object = None) -> OptimizedModule:

@@ -17,6 +17,8 @@ from hipwright.errors import BadInput
 from hipwright.events import Listener
 from hipwright.records import Program, Run, Task
 from hipwright.search import EngineSource, ProposalSource
+from hipwright.search.start import SETTING as START_SETTING
+from hipwright.search.start import started
 
 if TYPE_CHECKING:
     from hipwright.agents.base import Tools
@@ -149,6 +151,22 @@ def proposal_source(
     recording: RecordedCallLog | None = None,
 ) -> Iterator[ProposalSource]:
     """The source of the run's proposals. recording: a recorded run whose answers are used; then no model is asked."""
+    setting = run.settings.get(START_SETTING) or {}
+    program = archive.program(setting["program"]) if setting.get("program") else None
+    with _authors(archive, run, task, engine, listener, recording) as authors:
+        yield started(authors, setting, program)
+
+
+@contextmanager
+def _authors(
+    archive: Archive,
+    run: Run,
+    task: Task,
+    engine: EngineSource,
+    listener: Listener,
+    recording: RecordedCallLog | None,
+) -> Iterator[ProposalSource]:
+    """The engine and the models, without the run's start."""
     settings = run.settings.get(SETTING)
     if settings is None:  # a run of a version without agents
         yield engine

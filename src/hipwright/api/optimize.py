@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from hipwright import config, search
@@ -13,6 +14,8 @@ from hipwright.api.models import ModelOptions
 from hipwright.api.outcome import last_rejection
 from hipwright.api.result import Result
 from hipwright.api.runs.faults import keep_run_faults
+from hipwright.api.start.comparison import start_comparison
+from hipwright.api.start.reading import FORMS, KernelFile, read_start
 from hipwright.api.task_engine import TaskEngine, task_engine
 from hipwright.api.workbench import open_on, open_workbench
 from hipwright.archive import Archive, show
@@ -21,6 +24,7 @@ from hipwright.errors import BadInput
 from hipwright.events import Listener, silent
 from hipwright.machine import Machine, Workbench
 from hipwright.records import Evaluation, Program, Run, Task, content_key
+from hipwright.search.start import SETTING
 from hipwright.verify import Oracle
 
 BUDGET, POLICY, SEED = 40, "islands", 0
@@ -32,7 +36,8 @@ TEXT_KEY = "task_text"
 class SearchRequest:
     """A search to run; None takes the default, or the run's own setting where one is resumed or repeated.
 
-    resume: a run to continue. replay: a run, or the file of an exported one, to repeat with its models' answers.
+    resume: a run to continue. replay: a run, or the file of an exported one, to repeat with its models' answers. start:
+    a file with a kernel to begin with, in any form (docs/start.md).
     """
 
     task: TaskSource
@@ -43,6 +48,7 @@ class SearchRequest:
     resume: str | None = None
     replay: str | None = None
     models: ModelOptions = field(default_factory=ModelOptions)
+    start: Path | None = None
     max_minutes: float | None = None
     workers: int = 1
     unsafe: bool = False
@@ -82,7 +88,10 @@ def run_search(request: SearchRequest, *, on: Machine | None = None, listener: L
 
 @dataclass(frozen=True)
 class _Plan:
-    """The settings of a search. known: the run to resume; like: the run to repeat; recording: its models' answers."""
+    """The settings of a search. known: the run to resume; like: the run to repeat; recording: its models' answers.
+
+    start: the kernel that a new run begins with.
+    """
 
     targets: tuple[str, ...]
     budget: int
@@ -91,6 +100,7 @@ class _Plan:
     known: Run | None = None
     like: Run | None = None
     recording: Any = None
+    start: KernelFile | None = None
 
 
 def _plan(archive: Archive, request: SearchRequest) -> _Plan:
@@ -98,13 +108,20 @@ def _plan(archive: Archive, request: SearchRequest) -> _Plan:
     known = archive.run(request.resume) if request.resume else None
     if (run := known or like) is not None:
         _must_agree(request, run)
+        if request.start is not None:
+            raise BadInput(f"run {run.id} keeps the start that it was begun with", hint="leave --start out")
         return _Plan(run.targets, run.budget, run.policy, run.seed, known, like, recording)
     models.check_options(request.models)
+    judged_on = request.targets or targets.default()
+    start = None
+    if request.start is not None:
+        start = read_start(request.start, request.task.read(), judged_on, model=bool(request.models.llm))
     return _Plan(
-        request.targets or targets.default(),
+        judged_on,
         request.budget if request.budget is not None else BUDGET,
         request.policy or POLICY,
         request.seed if request.seed is not None else SEED,
+        start=start,
     )
 
 
@@ -131,6 +148,8 @@ def _search(archive: Archive, bench: Workbench, request: SearchRequest, plan: _P
     for error in engine.errors:
         listener("stage", {"text": f"left to the library, as the engine cannot write it: {engine.given_up} ({error})"})
     run = plan.known or _new_run(archive, task, request, plan, engine.tuned(cache, bench))
+    if plan.start is not None:
+        _tell_start(plan.start, listener)
     listener("stage", {"text": f"{'resuming' if plan.known else 'starting'} run {run.id}"})
     authors = models.proposal_source(archive, run, task, engine.source, listener=listener, recording=plan.recording)
     with authors as source:
@@ -162,7 +181,9 @@ def _result(
 ) -> Result:
     detail = show(archive, found.run)
     choices = next((trial.choices for trial in detail.trials if trial.number == found.number), {})
-    if found.evaluation is not None and found.confirmed:
+    compared = start_comparison(detail)
+    written_by_engine = compared is None or not compared.answer
+    if found.evaluation is not None and found.confirmed and written_by_engine:
         tuned = engine.remember(cache, choices, found.evaluation, found.evaluations)
         if tuned is not None:
             listener("stage", {"text": f"these choices are the first answer from now on, for {tuned.device}"})
@@ -173,7 +194,7 @@ def _result(
         task=task,
         search=found,
         detail=detail,
-        explanation=engine.explanation(choices) if found.program else {},
+        explanation=engine.explanation(choices) if found.program and written_by_engine else {},
         rejection=rejection,
         unproven=unproven,
         models=models.models_spent(archive, detail.run),
@@ -189,9 +210,21 @@ def _new_run(archive: Archive, task: Task, request: SearchRequest, plan: _Plan, 
     else:
         settings = models.run_settings(request.models, archive, task, plan.targets, tuned)
         settings[TEXT_KEY] = text_key(task.source)
+        if plan.start is not None:
+            settings[SETTING] = plan.start.setting()
+            if plan.start.program is not None:
+                archive.put(plan.start.program)
     return search.new_run(
         task, plan.targets, budget=plan.budget, policy_name=plan.policy, seed=plan.seed, settings=settings
     )
+
+
+def _tell_start(start: KernelFile, listener: Listener) -> None:
+    """Tells the listener what is begun with, and what its conversion assumes."""
+    what = f"the start is {FORMS[start.form]}, {start.name}"
+    listener("stage", {"text": what if start.program is not None else f"{what}: text for the models only, {start.why}"})
+    for note in start.notes:
+        listener("stage", {"text": f"{start.name}: {note}"})
 
 
 def _confirmation(bench: Workbench, listener: Listener) -> Callable[[Program], Evaluation]:

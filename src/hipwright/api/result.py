@@ -13,6 +13,7 @@ from hipwright.api.files import prepare_folder, write_files
 from hipwright.api.models import command_options
 from hipwright.api.outcome import given_up, not_measured, result_object
 from hipwright.api.plain import finite
+from hipwright.api.start.comparison import StartComparison, start_comparison
 from hipwright.archive import RunDetail
 from hipwright.errors import HipwrightError
 from hipwright.events import Listener, silent
@@ -20,7 +21,8 @@ from hipwright.records import Evaluation, Program, Record, TargetResult, Task
 from hipwright.search import SearchResult
 from hipwright.search.fallback import SLOWER_WHY
 
-FILES = ("program.py", "model_new.py", "result.json", "report.html")
+PROGRAM_FILE, MODELNEW_FILE = "program.py", "model_new.py"
+FILES = (PROGRAM_FILE, MODELNEW_FILE, "result.json", "report.html")
 
 
 class Result(Record, frozen=True, kw_only=True):
@@ -94,6 +96,11 @@ class Result(Record, frozen=True, kw_only=True):
         return given_up(self.detail.trials, self.search.number)
 
     @property
+    def start(self) -> StartComparison | None:
+        """The kernel that the run began with beside its winner; None for a run without one."""
+        return start_comparison(self.detail)
+
+    @property
     def not_measured(self) -> list[str]:
         """The facts that the run did not establish, a sentence each."""
         return not_measured(self.detail.run.targets, self.evaluation)
@@ -123,7 +130,7 @@ class Result(Record, frozen=True, kw_only=True):
             detail.run.targets,
             run=found.run,
             task=self.task.name,
-            program=str(out / "program.py") if out is not None and (found.program or self.unproven) else None,
+            program=str(out / self._program_name) if out is not None and (found.program or self.unproven) else None,
             unproven=self.unproven is not None,
             program_key=self.program_key or None,
             knobs=found.program.knobs if found.program else {},
@@ -135,6 +142,7 @@ class Result(Record, frozen=True, kw_only=True):
             given_up=self.given_up,
             not_measured=self.not_measured,
             models=self.models,
+            **({"start": self.start.to_dict()} if self.start is not None else {}),
         )
 
     def write(self, folder: Path, *, listener: Listener = silent) -> None:
@@ -159,6 +167,7 @@ class Result(Record, frozen=True, kw_only=True):
             not_measured=self.not_measured,
             note=self.note,
             models=self.models,
+            start=self.start.to_dict() | {"sentence": self.start.sentence} if self.start is not None else None,
         )
         return render(data)
 
@@ -177,15 +186,22 @@ class Result(Record, frozen=True, kw_only=True):
         title = f"{self.task.name}: {state} (run {self.run}, {self.evaluations} evaluations)"
         return notebook_html(title, self.program_targets, self.not_measured, self.source)
 
+    @property
+    def _program_name(self) -> str:
+        """The file of the program: that of a start in the ModelNew form, which has no other, is its own."""
+        return MODELNEW_FILE if self.program is not None and self.program.form == "modelnew" else PROGRAM_FILE
+
     def _program_files(self, listener: Listener) -> dict[str, str]:
         from hipwright.program import parse
         from hipwright.program.modelnew import export as modelnew
 
         if not (text := self.source):
             return {}
-        files = {"program.py": text}
+        if self._program_name == MODELNEW_FILE:
+            return {MODELNEW_FILE: text}
+        files = {PROGRAM_FILE: text}
         try:
-            files["model_new.py"] = modelnew.export(Program(text=text), parse(text), self.task.source)
+            files[MODELNEW_FILE] = modelnew.export(Program(text=text), parse(text), self.task.source)
         except HipwrightError as error:  # the program is valid without its KernelBench form
             listener("note", {"text": f"no model_new.py: {error.message}"})
         return files
@@ -209,7 +225,12 @@ class Result(Record, frozen=True, kw_only=True):
 
 
 def written(program: Program, evaluation: Evaluation | None) -> str:
-    """A program's text with its knobs' values, and the guards that the verdicts of its evaluation name."""
+    """A program's text with its knobs' values, and the guards that the verdicts of its evaluation name.
+
+    A ModelNew file's text is its own.
+    """
+    if program.form == "modelnew":
+        return program.text
     from hipwright.program.knobs import text_with_knobs
     from hipwright.verify.admitted.stage import narrowed
 

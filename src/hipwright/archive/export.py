@@ -57,8 +57,8 @@ _KINDS = ("proposed", "evaluated", "decided")
 def export(archive: Archive, run: str, *, canonical: bool = False) -> str:
     """Returns a run as JSON lines, programs included. BadInput when there is no such run.
 
-    Not canonical: every event as stored, `proposed` with the program, and `run_started` with the programs of earlier
-    runs that the run's settings name, so that the file suffices to replay the run.
+    Not canonical: every event as stored, `proposed` with the program, and `run_started` with the programs that
+    the run's settings name (of earlier runs, the start), so that the file suffices to replay the run.
     """
     name = archive.run(run).id
     events = archive.events(name)
@@ -82,15 +82,16 @@ def _full(archive: Archive, event: Event) -> dict[str, Any]:
     line = event.to_dict()
     if program := event.data.get("program") if event.kind == "proposed" else None:
         line["program"] = archive.program(program).to_dict()
-    if event.kind == "run_started" and (shown := _programs_of_earlier_runs(event)):
+    if event.kind == "run_started" and (shown := _programs_of_settings(event)):
         line["programs"] = [archive.program(key).to_dict() for key in shown]
     return line
 
 
-def _programs_of_earlier_runs(event: Event) -> list[str]:
-    """Keys of the programs of earlier runs that a run's settings name."""
-    agents = event.data.get("run", {}).get("settings", {}).get("agents") or {}
-    return sorted({*agents.get("known", ()), *agents.get("neighbours", ())})
+def _programs_of_settings(event: Event) -> list[str]:
+    """Keys of the programs that a run's settings name: of earlier runs, and the start."""
+    settings = event.data.get("run", {}).get("settings", {})
+    agents, start = settings.get("agents") or {}, settings.get("start") or {}
+    return sorted({*agents.get("known", ()), *agents.get("neighbours", ()), start.get("program", "")} - {""})
 
 
 TIMED_EVIDENCE = ("checks", "workloads", "skipped", "worst_error")

@@ -36,13 +36,14 @@ def combine(
     json_mode: Json = False,
 ) -> int:
     """Combine programs of TASK, and verify the whole. Exit 1 if it is wrong, or a program of it is never reached."""
-    from hipwright.api.files import prepare_folder, read_text, write_file
+    from hipwright.api.files import prepare_folder, write_file
+    from hipwright.api.inputs import program_from, task_source
     from hipwright.api.ship.combine import LIBRARY, combine_programs
-    from hipwright.records import Program
 
     output, chosen = CommandOutput(json_mode=json_mode), targets.choose(target)
     conditions = _conditions(when or [], len(programs))
-    given = [None if name == LIBRARY else Program(text=read_text(Path(name), "program")) for name in programs]
+    source = task_source(task)
+    given = [None if name == LIBRARY else program_from(Path(name), source) for name in programs]
     prepare_folder(out.absolute().parent)
     combined = combine_programs(
         task,

@@ -14,13 +14,14 @@ from hipwright.cli.output import CommandOutput
 
 if TYPE_CHECKING:
     from hipwright.api.evaluate import JudgedCandidate
+    from hipwright.api.start.reading import KernelFile
     from hipwright.events import Listener
 
 
 def evaluate(
     task: TaskFile,
     program: Annotated[
-        Path, typer.Argument(help="A program (HIP source and launch plan) or a ModelNew file.", metavar="PROGRAM")
+        Path, typer.Argument(help="A program, a ModelNew file, or CUDA or HIP source.", metavar="PROGRAM")
     ],
     target: Targets = None,
     seed: Annotated[
@@ -35,23 +36,30 @@ def evaluate(
 ) -> int:
     """Compile, verify and estimate PROGRAM against TASK. Exit 1 when it is rejected."""
     from hipwright.api.evaluate import judge_program
-    from hipwright.api.inputs import program_from, task_source
+    from hipwright.api.inputs import task_source
+    from hipwright.api.start.reading import read_candidate
 
     output = CommandOutput(json_mode=json_mode)
     chosen = targets.choose(target)
+    source = task_source(task)
+    candidate = read_candidate(program, source.read())
+    for note in candidate.notes:
+        output.say(f"{program.name}: {note}")
     judged = judge_program(
-        task_source(task),
-        program_from(program),
+        source,
+        candidate.judged(),
         chosen,
         seed=seed,
         unsafe=unsafe,
         gpu_memory_gb=gpu_memory,
-        listener=_listener(output, program.name),
+        listener=_listener(output, candidate),
     )
-    return _print(output, judged, program, chosen)
+    return _print(output, judged, program, candidate, chosen)
 
 
-def _print(output: CommandOutput, judged: JudgedCandidate, path: Path, chosen: tuple[str, ...]) -> int:
+def _print(
+    output: CommandOutput, judged: JudgedCandidate, path: Path, candidate: KernelFile, chosen: tuple[str, ...]
+) -> int:
     from hipwright.api.outcome import result_object
 
     evaluation = judged.evaluation
@@ -61,7 +69,9 @@ def _print(output: CommandOutput, judged: JudgedCandidate, path: Path, chosen: t
             "evaluations": 1,
             "seconds": evaluation.seconds,
             "not_measured": list(judged.not_measured),
-            "warnings": list(judged.warnings),
+            "form": candidate.form,
+            "notes": list(candidate.notes),
+            "warnings": [one for one in judged.warnings if candidate.line(one["line"], str(one.get("kind", "")))],
             "seed": judged.seed,
         }
         output.result(result_object(evaluation, chosen, **more))
@@ -74,14 +84,15 @@ def _print(output: CommandOutput, judged: JudgedCandidate, path: Path, chosen: t
     return exit_codes.of_evaluation(evaluation)
 
 
-def _listener(output: CommandOutput, name: str) -> Listener:
-    """Prints stages, and static warnings with the program's name and line."""
+def _listener(output: CommandOutput, candidate: KernelFile) -> Listener:
+    """Prints stages, and static warnings with the file's name and line, where the file has the line."""
     stages = output.stages()
 
     def listener(kind: str, data: dict[str, Any]) -> None:
         if kind == "warning":
             fix = f" ({data['fix']})" if data["fix"] else ""
-            output.say(f"{name}:{data['line']}: warning: {data['message']}{fix}")
+            if line := candidate.line(data["line"], str(data.get("kind", ""))):
+                output.say(f"{candidate.name}:{line}: warning: {data['message']}{fix}")
         else:
             stages(kind, data)
 

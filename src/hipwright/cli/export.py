@@ -79,13 +79,13 @@ def _archived(output: CommandOutput, what: str, form: str, name: str | None, out
 def _files(
     output: CommandOutput, task: Path, path: Path, form: str, name: str | None, out: Path, *, unverified: bool
 ) -> int:
-    from hipwright.api.files import read_text
-    from hipwright.api.inputs import task_source
+    from hipwright.api.inputs import program_from, task_source
     from hipwright.api.ship.folder import check_own
     from hipwright.api.ship.verified import verified_on
     from hipwright.records import Program
 
-    source, text = task_source(task), read_text(path, "program")
+    source = task_source(task)
+    text = program_from(path, source).text
     check_own(out, form)
     targets = () if unverified else verified_on(source, Program(text=text))
     return _written(output, source, text, form, name, out, targets)

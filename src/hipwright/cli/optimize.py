@@ -31,6 +31,9 @@ def optimize(
     ] = None,
     max_minutes: Annotated[float | None, typer.Option(min=0.01, help="Start no evaluation after this.")] = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Evaluations at a time.")] = 1,
+    start: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Begin with this kernel: .py, .cu, .hip (docs/start.md).")
+    ] = None,
     resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on with a run that was interrupted.")] = None,
     llm: Llm = None,
     llm_share: Annotated[
@@ -67,6 +70,7 @@ def optimize(
         resume=resume,
         replay=replay,
         models=ModelOptions.of(llm, llm_share, max_usd, max_tokens, price, without, models_away),
+        start=start,
         max_minutes=max_minutes,
         workers=workers,
         unsafe=unsafe,
@@ -127,6 +131,8 @@ def _print(output: CommandOutput, result: Result, out: Path | None) -> None:
         print_evaluation(console, result.task.name, result.evaluation, result.not_measured)
     if result.note:
         console.print(result.note, style="yellow")
+    if result.start is not None:
+        console.print(result.start.sentence)
     found = result.search
     again = f"; verified {'again ' * (found.evaluations > 1)}on fresh secret inputs" if found.confirmed else ""
     console.print(f"run {found.run}: {found.evaluations} evaluations, stopped by {found.reason}{again}")

@@ -41,12 +41,11 @@ def profile(
     json_mode: Json = False,
 ) -> int:
     """Count what PROGRAM's kernels do on a GPU (Nsight Compute or rocprofv3), once, after a warm-up."""
-    from hipwright.api.files import read_text
-    from hipwright.api.inputs import task_source
+    from hipwright.api.inputs import program_from, task_source
     from hipwright.api.profile import read_counters
 
     output, source = CommandOutput(json_mode=json_mode), task_source(task)
-    text = read_text(program, "program")
+    text = program_from(program, source).text
 
     def listener(kind: str, data: dict[str, Any]) -> None:
         output.say(data["text"])

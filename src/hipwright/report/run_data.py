@@ -18,7 +18,8 @@ class ReportData(Record, frozen=True, kw_only=True):
 
     hip, plan: the two halves of the program's text; explanation: of `engine.explain`; command: reproduces the run;
     not_measured: one line for each thing that the run could not measure; models: spending on language models
-    (`hipwright.llm.cost.spending`), None without models.
+    (`hipwright.llm.cost.spending`), None without models; start: the kernel that the run began with beside its winner,
+    with the comparison as a "sentence", None for a run without one.
     """
 
     task: Task
@@ -37,6 +38,7 @@ class ReportData(Record, frozen=True, kw_only=True):
     evaluations: int = 0
     note: str = ""
     models: dict[str, Any] | None = None
+    start: dict[str, Any] | None = None
 
 
 def from_run(
@@ -49,6 +51,7 @@ def from_run(
     not_measured: Sequence[str] = (),
     note: str = "",
     models: Mapping[str, Any] | None = None,
+    start: Mapping[str, Any] | None = None,
 ) -> ReportData:
     """Collects the report of a run; evaluation: the one shown in full, of the winner or of the last failure."""
     program = detail.program
@@ -70,6 +73,7 @@ def from_run(
         evaluations=detail.summary.evaluations,
         note=note,
         models=None if models is None else dict(models),
+        start=None if start is None else dict(start),
     )
 
 

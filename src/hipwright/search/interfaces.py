@@ -65,7 +65,9 @@ class ProposalSource(Protocol):
     """Writes programs. Need not be thread-safe: `propose` is called for one request after another."""
 
     def initial(self) -> Sequence[dict[str, Any]]:
-        """Returns the actions to try first, for expansions with operator "default"; at least one."""
+        """Returns the actions to try first, for expansions with operator "default"; at least one.
+
+        An action that holds "start" is for one with operator "start": the caller's own program."""
         ...
 
     def prepare(self, asks: Sequence[ProposalRequest]) -> None:

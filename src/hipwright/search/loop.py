@@ -30,7 +30,7 @@ from hipwright.search.interfaces import (
     SearchPolicy,
 )
 from hipwright.search.progress import progress
-from hipwright.search.view import FALLBACK, SearchView, Trial
+from hipwright.search.view import FALLBACK, START, SearchView, Trial
 
 ROUND = 4
 """Proposals per round (run setting "round"). Independent of the number of workers, and therefore so is the log."""
@@ -255,7 +255,8 @@ class Search:
             return Evaluated(evaluation=known, cached=True)
         attempts, candidate = 0, self.archive.program(program)
         # nothing is chosen in a run of one evaluation, so that the one may serve as the second verification too
-        secret = self.confirm if self.run.budget == 1 and not self.log.evaluated else None
+        alone = self.run.budget == 1 and not self.log.evaluated and START not in self.view.initial[0]
+        secret = self.confirm if alone else None
         while True:
             attempts += 1
             evaluation = as_stored((secret or self.evaluator.evaluate)(candidate))

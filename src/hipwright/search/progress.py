@@ -6,12 +6,12 @@ from typing import Any
 
 from hipwright.archive import RunLog
 from hipwright.records import Event
-from hipwright.search.view import FALLBACK
+from hipwright.search.view import UNCOUNTED
 
 
 def progress(event: Event, log: RunLog, budget: int) -> dict[str, Any]:
     """The listener's data for one event. log: the run's, with the event."""
-    counted = sum(log.proposed[number].expansion.operator != FALLBACK for number in log.evaluated)
+    counted = sum(log.proposed[number].expansion.operator not in UNCOUNTED for number in log.evaluated)
     data: dict[str, Any] = {"number": event.number, "evaluations": counted, "budget": budget}
     if event.kind == "proposed":
         proposed = log.proposed[event.number]

@@ -12,6 +12,10 @@ from hipwright.records import Decision, Evaluation
 
 FALLBACK = "fallback"
 """The operator of proposals that give up groups of a refused first answer; they do not count against the budget."""
+START = "start"
+"""The operator of the caller's own program, the first proposal of a run; it does not count against the budget."""
+UNCOUNTED = (FALLBACK, START)
+"""The operators whose evaluations the budget does not count."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class SearchView:
     @cached_property
     def evaluations(self) -> int:
         """Evaluations that count against the budget."""
-        counted = (t for t in self.trials if t.proposed.expansion.operator != FALLBACK)
+        counted = (t for t in self.trials if t.proposed.expansion.operator not in UNCOUNTED)
         return sum(t.evaluation is not None for t in counted)
 
     @cached_property

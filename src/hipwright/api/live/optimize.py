@@ -32,7 +32,7 @@ def optimize_live(
     listener("stage", {"text": "tracing the module"})
     live = traced(original, args, example_kwargs)
     request = SearchRequest(task=_source(live), **options)
-    resumed = request.resume is not None or request.replay is not None
+    resumed = request.resume is not None or request.replay is not None or request.start is not None
     result = answer(request, on=on, fresh=fresh or resumed, listener=listener)
     return module_result(original, live, result, args, example_kwargs)
 

@@ -66,14 +66,17 @@ def show(run: RunName, json_mode: Json = False) -> int:
     from hipwright.api.outcome import not_measured
     from hipwright.api.runs.queries import run_detail
     from hipwright.api.runs.results import key_of
+    from hipwright.api.start.comparison import start_comparison
 
     output = CommandOutput(json_mode=json_mode)
     detail, models, damaged = run_detail(run)
     key = key_of(detail)
     say_damaged(output, damaged)
     notes = not_measured(detail.run.targets, detail.best)
+    begun = start_comparison(detail)
     if json_mode:
         more = {"program_key": key or None, "models": models, "not_measured": notes, "damaged": plain_rows(damaged)}
+        more |= {"start": begun.to_dict()} if begun is not None else {}
         output.result({**detail.to_dict(), **more})
         return 0
     from hipwright.cli.display.tables import models_line, plain_table, print_evaluation
@@ -84,6 +87,9 @@ def show(run: RunName, json_mode: Json = False) -> int:
     if detail.best is not None:
         print_evaluation(out, detail.summary.task, detail.best, notes)
         out.print(f"program {key}: `hipwright export {detail.run.id} --format torch-op|modelnew --out DIR`")
+        out.print()
+    if begun is not None:
+        out.print(begun.sentence)
         out.print()
     heads = ("#", "operator", "program", "status", "µs", "", "decision", "reason")
     out.print(plain_table(heads, [_trial_row(trial) for trial in detail.trials], right=("#", "µs")))

@@ -61,6 +61,10 @@ class HostCallConverter:
         """Writes a call of a function of the source inline; None when there is none of that name."""
         raise NotImplementedError
 
+    def memory_call(self, name: str, args: list[Node]) -> HostValue | None:
+        """Writes a call of a memory function of the runtime; None for another function."""
+        raise NotImplementedError
+
     def call(self, node: Node) -> HostValue:
         """Converts a call of a method, a function of torch or a host function."""
         function, args = node[1], node[2]
@@ -73,7 +77,7 @@ class HostCallConverter:
             return OK
         if _CURRENT_STREAM.fullmatch(name):
             return STREAM
-        own = self.call_own(name, args)
+        own = self.memory_call(name, args) or self.call_own(name, args)
         if own is not None:
             return own
         base = name.split("::")[-1]

@@ -94,6 +94,7 @@ class ExpressionParser(TypeParser):
                 self.take(")")
                 cast = found.split("*")[0].split("<")[0]
                 starts = self.kind() in ("name", "number", "string") or self.peek() in ("(", "-", "{")
+                starts = starts or (found.endswith("*") and self.peek() == "&")
                 if starts and (found.endswith("*") or cast in _KNOWN_TYPES or cast.split()[0] in TYPE_WORDS):
                     return ("cast", found, self.unary())
             self.at = start

@@ -14,10 +14,12 @@ from hipwright.program.convert.cpp_flow import ends, returns
 from hipwright.program.convert.cpp_parse import CppParser
 from hipwright.program.convert.cpp_statements import HostStatementConverter, LaunchKernel
 from hipwright.program.convert.cpp_text import CppItem, ExtensionSource, Inconvertible, tokens, without_template
-from hipwright.program.convert.host_value import NONE, HostValue, kind_of, of_type
+from hipwright.program.convert.host_value import NONE, STREAM, HostValue, kind_of, of_type
 from hipwright.program.convert.plan_writer import PlanLines
 
 _DEPTH = 8
+STREAM_TYPE = re.compile(r"(?:cuda|hip)Stream_t\b")
+"""The type of a parameter that a plan has no argument for: the launcher has its own stream."""
 
 
 def parameters(head: str) -> list[tuple[str, str]]:
@@ -91,9 +93,9 @@ class HostTranslator(HostStatementConverter):
     def run(self, item: CppItem, args: Sequence[HostValue]) -> HostValue:
         """Inlines one call with these arguments; returns its value."""
         if without_template(item.head)[0]:
-            raise Inconvertible(f"{item.name} is a template")
+            raise Inconvertible(f"{item.name} is a template", item.line)
         if self.depth >= _DEPTH:
-            raise Inconvertible(f"{item.name} calls itself")
+            raise Inconvertible(f"{item.name} calls itself", item.line)
         params = parameters(item.head)
         if len(args) > len(params):
             raise Inconvertible(f"{item.name} takes {len(params)} arguments, not {len(args)}")
@@ -103,7 +105,7 @@ class HostTranslator(HostStatementConverter):
             for (ctype, name), arg in zip(params, [*args, *self.defaults(item, len(args))], strict=True):
                 self.env[name] = self.argument_as(ctype, arg)
             self.depth += 1
-            body = CppParser(tokens(item.body, self.source.macros)).block()
+            body = CppParser(tokens(item.body, self.source.macros, item.body_line)).block()
             return self.body(body, item.name)
         finally:
             self.depth -= 1
@@ -114,12 +116,17 @@ class HostTranslator(HostStatementConverter):
         texts = re.findall(r"(\w+)\s*=\s*([^,()]+)", item.head)
         missing = parameters(item.head)[given:]
         known = dict(texts)
-        if any(name not in known for _, name in missing):
+        if any(name not in known and not STREAM_TYPE.search(ctype) for ctype, name in missing):
             raise Inconvertible(f"{item.name} is called with too few arguments")
-        return [self.value(CppParser(tokens(known[name])).expression()) for _, name in missing]
+        return [
+            STREAM if STREAM_TYPE.search(ctype) else self.value(CppParser(tokens(known[name])).expression())
+            for ctype, name in missing
+        ]
 
     def argument_as(self, ctype: str, arg: HostValue) -> HostValue:
         """Converts an argument to its parameter's type."""
+        if STREAM_TYPE.search(ctype):
+            return STREAM
         kind = kind_of(ctype, self.types)
         if kind == "any":
             raise Inconvertible(f"a parameter of type {ctype}")

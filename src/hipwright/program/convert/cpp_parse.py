@@ -10,8 +10,17 @@ Statements: ("decl", type, [(name, pointer, form, args)]) ("unpack", names, x) (
 
 from __future__ import annotations
 
+from typing import Any
+
 from hipwright.program.convert.cpp_expression_parser import ExpressionParser, Node
 from hipwright.program.convert.cpp_text import Inconvertible
+
+
+class Statement(tuple[Any, ...]):
+    """A statement's node with its line, 0 where that is not known."""
+
+    line: int = 0
+
 
 _ASSIGN = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "<<=")
 
@@ -31,8 +40,22 @@ class CppParser(ExpressionParser):
         """Parses a block, or one statement."""
         return self.block() if self.peek() == "{" else [self.statement()]
 
-    def statement(self) -> Node:
+    def statement(self) -> Statement:
         """Parses one statement."""
+        line = self.line()
+        try:
+            found = Statement(self.unplaced())
+        except Inconvertible as error:
+            raise error.at(self.line() or line) from None
+        found.line = line
+        return found
+
+    def line(self) -> int:
+        """The line of the next token, or of the last one; 0 where it is not known."""
+        return self.tokens[min(self.at, len(self.tokens) - 1)].line if self.tokens else 0
+
+    def unplaced(self) -> Node:
+        """Parses one statement, without its line."""
         text = self.peek()
         if text == "{":
             return ("block", self.block())

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from hipwright.program.convert.cpp_calls import RETURNS_NO_ERROR
 from hipwright.program.convert.cpp_expression_parser import Node
 from hipwright.program.convert.cpp_flow import assigned, returns
+from hipwright.program.convert.cpp_memory import HostMemoryConverter
 from hipwright.program.convert.cpp_text import CppItem, Inconvertible
-from hipwright.program.convert.cpp_values import HostExpressionConverter
 from hipwright.program.convert.host_value import CTYPES, NONE, OK, STREAM, HostValue, kind_of, of_type
 from hipwright.program.convert.plan_writer import PlanLines
 
@@ -42,7 +42,7 @@ LaunchKernel = Callable[[str, Sequence[str] | None, Sequence[HostValue], dict[st
 """(kernel, template arguments, arguments, types in scope) -> (entry kernel, kinds of its parameters)."""
 
 
-class HostStatementConverter(HostExpressionConverter):
+class HostStatementConverter(HostMemoryConverter):
     """Writes the statements of one function.
 
     functions: by name, including lambdas. literals: locals that hold a literal and were not reassigned. own: locals of
@@ -56,7 +56,14 @@ class HostStatementConverter(HostExpressionConverter):
     own: set[str]
 
     def statement(self, node: Node) -> None:
-        """Writes one statement."""
+        """Writes one statement. The line of an error is that of the innermost statement with one."""
+        try:
+            self.written(node)
+        except Inconvertible as error:
+            raise error.at(getattr(node, "line", 0)) from None
+
+    def written(self, node: Node) -> None:
+        """Writes one statement by its form."""
         match node[0]:
             case "decl":
                 self.declare(node[1], node[2])
@@ -96,13 +103,17 @@ class HostStatementConverter(HostExpressionConverter):
             return
         for name, pointer, form, args in variables:
             if re.fullmatch(r"(?:cuda|hip)Error_t|(?:cuda|hip)Stream_t", ctype) or "Stream" in ctype:
+                if args and "Error" in ctype:
+                    self.value(args[0])  # a call for its effect
                 self.env[name] = OK if "Error" in ctype else STREAM
                 continue
             if not args and form != "{":
                 if ctype == "dim3":
                     self.env[name] = HostValue("dim3", "(1, 1, 1)", parts=("1", "1", "1"))
                     continue
-                self.env[name] = HostValue("unset " + kind_of(ctype, self.types), "")
+                element = of_type(ctype.rstrip("*"), self.types)
+                kind = "pointer" if pointer else kind_of(ctype, self.types)
+                self.env[name] = HostValue(f"unset {kind}", "", ctype=element)
                 continue
             if args and args[0][0] == "lambda":
                 self.functions[name] = CppItem("host", "", name, f"auto {name}{args[0][2]}", args[0][3])
@@ -185,7 +196,7 @@ class HostStatementConverter(HostExpressionConverter):
             self.dispatch(name.removeprefix("AT_DISPATCH_"), args)
         elif name == "hipLaunchKernelGGL":
             self.launch(("launch", args[0], args[1:5], args[5:]))
-        elif self.call_own(name, args) is None:
+        elif self.memory_call(name, args) is None and self.call_own(name, args) is None:
             raise Inconvertible(f"{name}() for its effect")
 
     def check(self, args: Sequence[Node]) -> None:

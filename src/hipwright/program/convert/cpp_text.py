@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hipwright.errors import ProgramError
 
 
 class Inconvertible(ProgramError):
-    """The host code has something without a counterpart in a plan."""
+    """The host code has something without a counterpart in a plan. why: the reason alone; line: 0 where not known."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(f"cannot be converted: {message}")
+    def __init__(self, message: str, line: int = 0) -> None:
+        self.why = " ".join(message.split())
+        super().__init__(f"cannot be converted: {self.why}", line)
+
+    def at(self, line: int) -> Inconvertible:
+        """The same with a line, where it has none yet."""
+        return self if self.line else Inconvertible(self.why, line)
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,8 @@ class CppItem:
     """One top-level item.
 
     kind: "include", "define", "directive", "kernel", "device", "host", "prototype", "binding" or "other" (types,
-    constants, aliases). name: of a function or macro. head: a function's text before its body.
+    constants, aliases). name: of a function or macro. head: a function's text before its body. line: of its first
+    character, from 1; 0 where it is not known.
     """
 
     kind: str
@@ -32,6 +38,12 @@ class CppItem:
     name: str = ""
     head: str = ""
     body: str = ""
+    line: int = 0
+
+    @property
+    def body_line(self) -> int:
+        """The line on which a function's body starts; 0 where it is not known."""
+        return self.line + self.head.count("\n") if self.line else 0
 
 
 @dataclass(frozen=True)
@@ -61,11 +73,14 @@ _NAMESPACE = re.compile(r"\s*(?:inline\s+)?namespace\s*(?P<name>[\w:]*)\s*\{")
 _EXTERN = re.compile(r'\s*extern\s*"C"\s*\{')
 
 
-def split_items(texts: Sequence[str]) -> ExtensionSource:
-    """Splits several source texts into items, in order. Raises Inconvertible for unbalanced text."""
+def split_items(texts: Sequence[str], *, located: bool = False) -> ExtensionSource:
+    """Splits several source texts into items, in order. Raises Inconvertible for unbalanced text.
+
+    located: items and errors have their lines, which only the one text of a file has.
+    """
     source = ExtensionSource()
     for text in texts:
-        _items(uncomment(text), source)
+        _items(uncomment(text), source, located=located)
     return source
 
 
@@ -79,7 +94,7 @@ def uncomment(text: str) -> str:
     return _COMMENT.sub(blank, text)
 
 
-def _items(code: str, source: ExtensionSource) -> None:
+def _items(code: str, source: ExtensionSource, *, located: bool) -> None:
     at, closers = 0, 0
     while True:
         at += len(code[at:]) - len(code[at:].lstrip())
@@ -87,7 +102,7 @@ def _items(code: str, source: ExtensionSource) -> None:
             return
         if code[at] == "#":
             end = _directive_end(code, at)
-            source.items.append(_directive(code[at:end], source))
+            source.items.append(replace(_directive(code[at:end], source), line=_line(code, at) if located else 0))
             at = end
         elif code[at] == "}" and closers:
             at, closers = at + 1, closers - 1
@@ -96,9 +111,17 @@ def _items(code: str, source: ExtensionSource) -> None:
         elif (match := _NAMESPACE.match(code, at)) or (match := _EXTERN.match(code, at)):
             at, closers = match.end(), closers + 1
         else:
-            end = _item_end(code, at)
-            source.items.append(_item(code[at:end].strip()))
+            line = _line(code, at) if located else 0
+            try:
+                end = _item_end(code, at)
+                source.items.append(replace(_item(code[at:end].strip()), line=line))
+            except Inconvertible as error:
+                raise error.at(line) from None
             at = end
+
+
+def _line(code: str, at: int) -> int:
+    return code.count("\n", 0, at) + 1
 
 
 def _directive_end(code: str, at: int) -> int:
@@ -178,7 +201,7 @@ def _function_parts(text: str) -> tuple[str, str, str] | None:
 
 def _item(text: str) -> CppItem:
     if re.match(r"PYBIND11_MODULE\b", text):
-        return CppItem("binding", text, body=text[text.index("{") :])
+        return CppItem("binding", text, body=text.partition("{")[2])
     if re.match(r"TORCH_LIBRARY", text):
         raise Inconvertible("operators registered by TORCH_LIBRARY")
     parts = _function_parts(text)
@@ -215,24 +238,27 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class Token:
-    """kind: "name", "number", "string", "char" or "op"."""
+    """kind: "name", "number", "string", "char" or "op". line: 0 where it is not known; of a macro's use in its body."""
 
     kind: str
     text: str
+    line: int = 0
 
 
-def tokens(code: str, macros: Mapping[str, Macro] | None = None) -> list[Token]:
-    """The tokens of host code with its own macros expanded. Raises Inconvertible for directives and unknown
-    characters."""
+def tokens(code: str, macros: Mapping[str, Macro] | None = None, line: int = 0) -> list[Token]:
+    """The tokens of host code with its own macros expanded. line: of the code's first character, 0 where not known.
+
+    Raises Inconvertible for directives and unknown characters."""
     found, at = [], 0
     while code[at:].strip():
         match = _TOKEN.match(code, at)
+        here = line and line + code.count("\n", 0, match.start(match.lastgroup or 0) if match else at)
         if match is None:
-            raise Inconvertible(f"unreadable text {code[at : at + 20].strip()!r}")
+            raise Inconvertible(f"unreadable text {code[at : at + 20].strip()!r}", here)
         assert match.lastgroup is not None
         if match["op"] == "#":
-            raise Inconvertible("a preprocessor directive inside a host function")
-        found.append(Token(match.lastgroup, match[match.lastgroup]))
+            raise Inconvertible("a preprocessor directive inside a host function", here)
+        found.append(Token(match.lastgroup, match[match.lastgroup], here))
         at = match.end()
     return _expand(found, macros or {}, frozenset())
 
@@ -255,7 +281,7 @@ def _expand(given: list[Token], macros: Mapping[str, Macro], expanding: frozense
                 continue
             parts, at = _arguments(given, at)
             arguments = _bind_arguments(macro, parts)
-        body = _substituted(macro, arguments)
+        body = [replace(one, line=token.line) for one in _substituted(macro, arguments)]
         out += _expand(body, macros, expanding | {token.text})
     return out
 

@@ -90,9 +90,13 @@ PREAMBLE = """// CUDA warps have 32 lanes, whatever the wave size
 
 @dataclass
 class DeviceSource:
-    """Collects the kernels that host code launches; `text()` is then the HIP source."""
+    """Collects the kernels that host code launches; `text()` is then the HIP source.
+
+    preamble: the meaning of warps, where the code has any.
+    """
 
     source: ExtensionSource
+    preamble: str = PREAMBLE
     wrappers: dict[tuple[str, tuple[str, ...]], str] = field(default_factory=dict)
     used: dict[str, None] = field(default_factory=dict)
 
@@ -102,7 +106,7 @@ class DeviceSource:
             if item.kind in ("kernel", "device", "other"):
                 for pattern, what in _UNPORTABLE.items():
                     if re.search(pattern, item.text):
-                        raise Inconvertible(f"the device code uses {what}")
+                        raise Inconvertible(f"the device code uses {what}", _line_of(item, pattern))
 
     def launched(
         self, name: str, targs: Sequence[str] | None, args: Sequence[HostValue], types: dict[str, str]
@@ -173,7 +177,7 @@ class DeviceSource:
         if key not in self.wrappers:
             self.used[item.name] = None
             params = [_portable(_substituted(p, values)) for p in _parameter_texts(item.head)]
-            names = [re.sub(r"\[.*", "", p).split()[-1].lstrip("*&") for p in params]
+            names = [_parameter_name(item, p) for p in params]
             call = f"{item.name}<{', '.join(values.values())}>({', '.join(names)});"
             bounds = _substituted(_bounds(item.head), values)
             self.wrappers[key] = f'extern "C" __global__ void {bounds}\n{entry}({", ".join(params)}) {{ {call} }}\n'
@@ -194,7 +198,7 @@ class DeviceSource:
             parts.append("#include <hip/hip_bf16.h>")
         parts += [f"#include <{name}>" for name in ("cmath", "cfloat", "limits", "cstdint")]
         if re.search(r"_sync\b|__activemask|__syncwarp|warpSize|__grid_constant__", code):
-            parts.append(PREAMBLE)
+            parts.append(self.preamble)
         for item in self.source.items:
             if (piece := self.piece(item)) is not None:
                 parts.append(piece)
@@ -224,6 +228,12 @@ class DeviceSource:
         return _portable(f"{head} {item.body}")
 
 
+def _line_of(item: CppItem, pattern: str) -> int:
+    """The line of a pattern's first match in an item; 0 where it is not known."""
+    found = re.search(pattern, item.text)
+    return item.line + item.text.count("\n", 0, found.start()) if item.line and found else 0
+
+
 def _portable(text: str) -> str:
     for name, other in _NAMES.items():
         text = re.sub(rf"(?<![\w:]){re.escape(name)}\b", other, text)
@@ -234,6 +244,14 @@ def _substituted(text: str, values: dict[str, str]) -> str:
     for name, value in values.items():
         text = re.sub(rf"\b{name}\b", value, text)
     return text
+
+
+def _parameter_name(item: CppItem, text: str) -> str:
+    """The name of a kernel's parameter. Raises Inconvertible for one without."""
+    words = re.sub(r"\[.*", "", text, flags=re.DOTALL).split()
+    if len(words) < 2 or not (name := words[-1].lstrip("*&")).isidentifier():
+        raise Inconvertible(f"the parameter `{text}` of {item.name} has no name", item.line)
+    return name
 
 
 def _bounds(head: str) -> str:

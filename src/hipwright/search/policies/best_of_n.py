@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from hipwright.records import Decision, Evaluation, Expansion
-from hipwright.search.policies.common import expansion, keep_if_best
+from hipwright.search.policies.common import expansion, first, keep_if_best
 from hipwright.search.view import SearchView, Trial
 
 
@@ -15,10 +15,7 @@ class BestOfN:
     def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
         """Returns the starting actions in order, then operator "random"."""
         numbers = range(view.next_number, view.next_number + k)
-        return [
-            expansion(view, n, "default", **view.initial[n]) if n < len(view.initial) else expansion(view, n, "random")
-            for n in numbers
-        ]
+        return [first(view, n) if n < len(view.initial) else expansion(view, n, "random") for n in numbers]
 
     def accept(self, view: SearchView, trial: Trial, evaluation: Evaluation) -> Decision:
         """Keeps what is faster than the best so far."""

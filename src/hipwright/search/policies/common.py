@@ -8,7 +8,7 @@ from typing import Any
 
 from hipwright.records import Decision, Evaluation, Expansion
 from hipwright.search import fitness
-from hipwright.search.view import SearchView, Trial
+from hipwright.search.view import START, SearchView, Trial
 
 OPERATOR_WEIGHTS = {"mutate": 0.45, "neighbour": 0.35, "crossover": 0.20}
 
@@ -18,10 +18,16 @@ def expansion(view: SearchView, number: int, operator: str, parents: tuple[str, 
     return Expansion(number=number, operator=operator, parents=parents, action=action, seed=view.seed)
 
 
+def first(view: SearchView, number: int, **action: Any) -> Expansion:
+    """Returns a starting action: the caller's own program, or choices of the engine."""
+    given = view.initial[number]
+    return expansion(view, number, START if START in given else "default", **given, **action)
+
+
 def opening(view: SearchView, number: int, **action: Any) -> Expansion | None:
     """Returns a starting action, or a uniform sample while nothing is verified; None once there is a parent."""
     if number < len(view.initial):
-        return expansion(view, number, "default", **view.initial[number], **action)
+        return first(view, number, **action)
     return None if view.verified else expansion(view, number, "random", **action)
 
 

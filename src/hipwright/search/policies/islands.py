@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from hipwright.records import Decision, Evaluation, Expansion
 from hipwright.search.descriptor import Coords, coords
-from hipwright.search.policies.common import beats, beats_best, breed, comparison, expansion, ranked, rejected
+from hipwright.search.policies.common import beats, beats_best, breed, comparison, expansion, first, ranked, rejected
 from hipwright.search.view import SearchView, Trial
 
 EXPLORE, EXPLOIT = 0.2, 0.7  # the rest is random
@@ -42,7 +42,7 @@ class Islands:
         for number in range(view.next_number, view.next_number + k):
             island = number % count
             if number < len(view.initial):
-                selected.append(expansion(view, number, "default", **view.initial[number], island=island))
+                selected.append(first(view, number, island=island))
             elif number < seeds or not view.verified:
                 selected.append(expansion(view, number, "random", island=island))
             else:
