@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hipwright.api.whole.plan import Call, Region, at_most, budgets, cut, ranked, speedup
+from hipwright.api.whole.plan import Call, Region, at_most, budgets, cut, ranked, speedup, without_scales
 
 
 def tree(*rows: tuple[str, int, float, int]) -> list[Call]:
@@ -73,3 +73,10 @@ def test_budgets_are_never_exceeded(times: list[tuple[float, float]], budget: in
     found = budgets(regions, budget)
     assert len(found) == len(regions) and sum(found) <= budget and min(found) >= 0
     assert budget < 2 * len(regions) or min(found) >= 2
+
+
+def test_scales_of_inputs_do_not_tell_regions_apart_and_signs_do() -> None:
+    text = "weight = torch.randn(4) * 0.5\n\ndef get_inputs():\n    return [{}]\n"
+    scaled, plain, positive = (text.format(f"torch.{x}") for x in ("randn(2, 3) * 0.0156", "randn(2, 3)", "rand(2, 3)"))
+    assert without_scales(scaled) == plain == without_scales(plain)
+    assert without_scales(positive) != plain

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hipwright.api.whole.handle import clock_of, model_zygote, opened
-from hipwright.api.whole.profile import ModelProfile, profile_model, without_scales
+from hipwright.api.whole.profile import ModelProfile, profile_model
 from hipwright.api.whole.source import model_source
 from hipwright.errors import TaskError
 
@@ -60,10 +60,3 @@ def test_what_the_models_code_does_wrong_is_its_fault() -> None:
             source = model_source(f"{FILES / 'branches.py'}:{factory}".rstrip(":"))
             with pytest.raises(TaskError, match=says), opened(source, clock, zygote):
                 pass
-
-
-def test_scales_of_inputs_do_not_tell_regions_apart_and_signs_do() -> None:
-    text = "weight = torch.randn(4) * 0.5\n\ndef get_inputs():\n    return [{}]\n"
-    scaled, plain, positive = (text.format(f"torch.{x}") for x in ("randn(2, 3) * 0.0156", "randn(2, 3)", "rand(2, 3)"))
-    assert without_scales(scaled) == plain == without_scales(plain)
-    assert without_scales(positive) != plain

@@ -113,6 +113,22 @@ def captured_calls(loaded: LoadedModel, numbers: Collection[int]) -> dict[int, C
     return found
 
 
+def first_calls(loaded: LoadedModel, paths: Collection[str]) -> dict[str, int]:
+    """The number of the first call of each of these parts, from one more forward; without those that are not called."""
+    found: dict[str, int] = {}
+    count = 0
+
+    def begin(path: str, part: Any, args: Any, kwargs: Any) -> None:
+        nonlocal count
+        if path in paths:
+            found.setdefault(path, count)
+        count += 1
+
+    with torch.no_grad(), watched(loaded.model, begin, lambda _: None):
+        loaded.model(*loaded.args, **loaded.kwargs)
+    return found
+
+
 # ---------------------------------------------------------------- times
 
 

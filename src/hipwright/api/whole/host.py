@@ -9,17 +9,17 @@ import torch
 from torch.utils import _pytree as pytree
 
 from hipwright.api.live.exported import live_task
-from hipwright.api.whole import calls
+from hipwright.api.whole import calls, forwards
+from hipwright.api.whole.exchange import Done, Exchange, Wanted
 from hipwright.api.whole.load import guarded, load
+from hipwright.api.whole.replaced import TITLE, ReplacedModel
 from hipwright.errors import BadInput, TaskError
 from hipwright.sandbox import lockdown
 from hipwright.targets import CPU, TARGETS
 from hipwright.tensors import Tree
-from hipwright.torchio import full_precision
+from hipwright.torchio import full_precision, tree_from_torch, tree_to_torch
 
 Told = tuple[dict[str, Any], Tree]
-TITLE = "region"
-"""The name of every region's task: equal regions have one text."""
 
 
 class ModelHost:
@@ -37,6 +37,9 @@ class ModelHost:
         full_precision()
         self.path = init["source"]["path"]
         self.loaded = load(init["source"], self.device)
+        self._exchange = Exchange()
+        self._replaced = ReplacedModel(self.loaded, self._exchange)
+        self._compiled: Any = None
 
     def describe(self, header: dict[str, Any], bundle: Tree) -> Told:
         """{"class", "parameters", "inputs": [text], "device": its name, "metric": whether there is one}."""
@@ -92,3 +95,83 @@ class ModelHost:
             except (BadInput, TaskError) as error:
                 found[str(number)] = {"why": error.message}
         return {"tasks": found}, None
+
+    # ---------------------------------------------------------------- the model with programs in it
+
+    def reference(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """{"eager", "exact": leaves of the result, None without float64}, {"why"} there is none.
+
+        header: {"seed"} of the inputs (`forwards.inputs`).
+        """
+        seed = header["seed"]
+        args, kwargs = forwards.inputs(self.loaded, seed)
+        eager = guarded(lambda: forwards.forward(self.loaded.model, args, kwargs, seed), self.path, "forward")
+        told: dict[str, Any] = {"eager": forwards.leaves(eager), "exact": None}
+        try:
+            told["exact"] = forwards.leaves(forwards.exact(self.loaded, args, kwargs, seed))
+        except Exception as error:  # a model that names its dtypes may run in no other one
+            return {"why": f"{type(error).__name__}: {str(error)[:200]}"}, told
+        return {"why": ""}, told
+
+    def install(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """{"stay": {region: {part: why}}}. header: {"regions"}, as `ReplacedModel.install` takes them."""
+        return {"stay": self._replaced.install(header["regions"])}, None
+
+    def choose(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """Programs for header["regions"] alone."""
+        self._replaced.choose(header["regions"])
+        return {}, None
+
+    def forward(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """Runs the model on the inputs of header["seed"]: `_stopped`, with the leaves of the result in the end."""
+        args, kwargs = forwards.inputs(self.loaded, header["seed"])
+        model, seed = self._replaced.model, header["seed"]
+        return self._stopped(self._exchange.start(lambda: forwards.leaves(forwards.forward(model, args, kwargs, seed))))
+
+    def metric(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """As `forward`, for the script's own metric of the model: its number in the end."""
+        metric, model = self.loaded.metric, self._replaced.model
+        assert metric is not None
+
+        def judged() -> float:
+            with torch.no_grad():
+                return float(guarded(lambda: metric(model), self.path, "metric(model)"))
+
+        return self._stopped(self._exchange.start(judged))
+
+    def answer(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """What a program gave: {"outputs", "buffers"}, or header {"declined"} or {"failed"}, why."""
+        given = tree_to_torch(bundle) if isinstance(bundle, dict) else {}
+        return self._stopped(self._exchange.resume({**header, **given}))
+
+    def _stopped(self, at: Wanted | Done) -> Told:
+        """{"region", "part"} of the program that the parent is to run, with its inputs and state; or in the end
+        {"counts": `ReplacedModel.counts`} and the value."""
+        if isinstance(at, Wanted):
+            state = None if at.state is None else tree_from_torch(dict(at.state))
+            return {"region": at.region, "part": at.part}, {"inputs": tree_from_torch(list(at.inputs)), "state": state}
+        if at.error is not None:
+            error = at.error
+            guarded(lambda: _raise(error), self.path, "the model with programs")
+        return {"counts": self._replaced.counts()}, at.value
+
+    def block(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """{"ms"} a call of header["calls"] forwards, of the model as it is now or, header["compiled"], compiled.
+
+        {"missing": why} where torch.compile fails.
+        """
+        model: Any = self._replaced.model
+        if header["compiled"]:
+            self._compiled = self._compiled or torch.compile(self.loaded.model)
+            model = self._compiled
+        try:
+            spent = forwards.block(model, self.loaded, header["calls"], device=self.device != CPU.name)
+        except Exception as error:
+            if not header["compiled"]:
+                raise
+            return {"missing": f"{type(error).__name__}: {str(error)[:200]}"}, None
+        return {"ms": spent}, None
+
+
+def _raise(error: BaseException) -> None:
+    raise error

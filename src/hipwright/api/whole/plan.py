@@ -6,6 +6,7 @@ share p of the time that becomes s times faster makes the whole 1 / (1 - p + p /
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ MOST_OPERATORS = 64
 """Operators above which a call is taken in parts: a search for one program of so many has too much to vary."""
 LEAST_SHARE = 0.01
 """Share of a model's time below which a region stays as it is."""
+_SCALE = re.compile(r"(torch\.randn?\([\d, ()]*\)) \* [\d.e+-]+")
 _BLOCK = 3
 """Operators from which on equal calls are blocks of the model, and what holds them is taken in parts."""
 
@@ -171,3 +173,12 @@ def budgets(regions: Sequence[Region], budget: int, least: int = 2) -> list[int]
         found.append(given)
         left -= given
     return found
+
+
+def without_scales(text: str) -> str:
+    """A region's task without the scales of its inputs, in which equal blocks of a deep model differ. Signs stay.
+
+    Verification draws inputs of several scales anyway, and each call's results are compared with the part's own.
+    """
+    state, get_inputs, inputs = text.rpartition("\ndef get_inputs")
+    return state + get_inputs + _SCALE.sub(r"\1", inputs)

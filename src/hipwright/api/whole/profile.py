@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hipwright.api.whole.handle import Clock, ModelHandle
-from hipwright.api.whole.plan import Call, CallCut, Region, Stays, at_most, cut, ranked, total_of
+from hipwright.api.whole.plan import Call, CallCut, Region, Stays, at_most, cut, ranked, total_of, without_scales
 from hipwright.events import Listener, silent
 
-_SCALE = re.compile(r"(torch\.randn?\([\d, ()]*\)) \* [\d.e+-]+")
 _ROUNDS = 12
 """How deep refused parts are followed into their own parts."""
 
@@ -102,12 +100,3 @@ def _regions(handle: ModelHandle, calls: Sequence[Call], listener: Listener) -> 
         for call in same:
             equal.setdefault(without_scales(traced[call.number]["text"]), []).append(call)
     return [Region(traced[same[0].number]["text"], tuple(same)) for same in equal.values()], found
-
-
-def without_scales(text: str) -> str:
-    """A region's task without the scales of its inputs, in which equal blocks of a deep model differ. Signs stay.
-
-    Verification draws inputs of several scales anyway, and each call's results are compared with the part's own.
-    """
-    state, get_inputs, inputs = text.rpartition("\ndef get_inputs")
-    return state + get_inputs + _SCALE.sub(r"\1", inputs)
