@@ -91,8 +91,10 @@ class Timed:
         if method == "choose":
             self.chosen = header["regions"]
             return {}, None
+        if header["side"] == "graph":
+            return {"missing": "RuntimeError: not here"}, None
         saved = sum(self.saves[n] for n in self.chosen)
-        return {"ms": self.compiled if header["compiled"] else 10.0 - saved}, None
+        return {"ms": self.compiled if header["side"] == "compile" else 10.0 - saved}, None
 
 
 def timed(saves: dict[int, float]) -> ModelOutcome:
@@ -110,6 +112,7 @@ def test_a_region_that_brings_nothing_is_taken_out() -> None:
     assert "no slower without it" in found.regions[1].why
     assert found.times["speedup"] == pytest.approx({"eager": 2.0, "compile": 1.6})
     assert found.times["programs"] == pytest.approx(5.0)
+    assert set(found.times["missing"]) == {"eager captured", "programs captured"}
 
 
 def test_shares_before_and_after_are_amdahls() -> None:

@@ -43,4 +43,6 @@ def times_line(outcome: ModelOutcome) -> str:
         return ""
     against = ", ".join(f"{ratio:.2f}x {name} ({times[name]:.3g} ms)" for name, ratio in times["speedup"].items())
     missing = "".join(f"; no {name}: {why}" for name, why in times["missing"].items())
+    if "programs captured" in times:
+        against += f"; captured {times['programs captured']:.3g} ms"
     return f"measured end to end: {times['programs']:.3g} ms a call, {against}{missing}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -68,22 +69,39 @@ def leaves(result: Any) -> Tree:
     return tree_from_torch(found)
 
 
-def block(model: Any, loaded: LoadedModel, calls: int, *, device: bool) -> float:
-    """Milliseconds a call of `calls` forwards in a row: of the device where there is one, else of the processor."""
-    args, kwargs = loaded.args, loaded.kwargs
+def block(call: Callable[[], Any], calls: int, *, device: bool) -> float:
+    """Milliseconds a call of `calls` in a row: of the device where there is one, else of the processor."""
     with torch.no_grad():
         for _ in range(WARM_CALLS):
-            model(*args, **kwargs)
+            call()
         if not device:
             start = time.perf_counter()
             for _ in range(calls):
-                model(*args, **kwargs)
+                call()
             return (time.perf_counter() - start) * 1e3 / calls
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         torch.cuda.synchronize()
         begin.record()
         for _ in range(calls):
-            model(*args, **kwargs)
+            call()
         end.record()
         torch.cuda.synchronize()
         return float(begin.elapsed_time(end)) / calls
+
+
+def captured(call: Callable[[], Any]) -> Callable[[], Any]:
+    """The call as a CUDA graph, on its own inputs. Raises what torch raises where the model cannot be captured."""
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.no_grad():
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_CALLS):
+                call()
+        torch.cuda.current_stream().wait_stream(stream)
+        with torch.cuda.graph(graph):
+            kept = call()
+
+    def replay(kept: Any = kept) -> None:  # the graph writes into what it returned
+        graph.replay()
+
+    return replay

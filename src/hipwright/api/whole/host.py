@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -39,7 +40,7 @@ class ModelHost:
         self.loaded = load(init["source"], self.device)
         self._exchange = Exchange()
         self._replaced = ReplacedModel(self.loaded, self._exchange)
-        self._compiled: Any = None
+        self._sides: dict[str, Callable[[], Any]] = {}
 
     def describe(self, header: dict[str, Any], bundle: Tree) -> Told:
         """{"class", "parameters", "inputs": [text], "device": its name, "metric": whether there is one}."""
@@ -156,21 +157,29 @@ class ModelHost:
         return {"counts": self._replaced.counts()}, at.value
 
     def block(self, header: dict[str, Any], bundle: Tree) -> Told:
-        """{"ms"} a call of header["calls"] forwards, of the model as it is now or, header["compiled"], compiled.
-
-        {"missing": why} where torch.compile fails.
-        """
-        model: Any = self._replaced.model
-        if header["compiled"]:
-            self._compiled = self._compiled or torch.compile(self.loaded.model)
-            model = self._compiled
+        """{"ms"} a call of header["calls"] forwards of a side (`_side`); {"missing": why} where it does not run."""
         try:
-            spent = forwards.block(model, self.loaded, header["calls"], device=self.device != CPU.name)
+            side = self._side(header["side"])
+            return {"ms": forwards.block(side, header["calls"], device=self.device != CPU.name)}, None
         except Exception as error:
-            if not header["compiled"]:
+            if header["side"] == "model":
                 raise
+            self._sides.pop(header["side"], None)
             return {"missing": f"{type(error).__name__}: {str(error)[:200]}"}, None
-        return {"ms": spent}, None
+
+    def _side(self, name: str) -> Callable[[], Any]:
+        """The call of "model" as it is now; of "compile", torch.compile's default of the plain one; or of "graph", the
+        model as it was at the first call, captured."""
+        model, args, kwargs = self._replaced.model, self.loaded.args, self.loaded.kwargs
+        if name == "model":
+            return lambda: model(*args, **kwargs)
+        if name not in self._sides:
+            if name == "compile":
+                compiled = torch.compile(self.loaded.model)
+                self._sides[name] = lambda: compiled(*args, **kwargs)
+            else:
+                self._sides[name] = forwards.captured(lambda: model(*args, **kwargs))
+        return self._sides[name]
 
 
 def _raise(error: BaseException) -> None:

@@ -143,34 +143,42 @@ def _slower_without(trial: Trial, all_: Sequence[RegionOutcome], others: Sequenc
 
     def block(regions: Sequence[RegionOutcome], calls: int) -> float:
         trial.host.ask("choose", {"regions": [one.number for one in regions]})
-        return float(trial.host.ask("block", {"calls": calls, "compiled": False})[0]["ms"])
+        return float(trial.host.ask("block", {"calls": calls, "side": "model"})[0]["ms"])
 
     calls = _calls(block(all_, 3))
     return statistics.median(block(others, calls) / block(all_, calls) for _ in range(ROUNDS))
 
 
+SIDES = {
+    "eager": ("plain", "model"),
+    "compile": ("plain", "compile"),
+    "programs": ("host", "model"),
+    "eager captured": ("plain", "graph"),
+    "programs captured": ("host", "graph"),
+}
+"""Of each time its handle of the trial and its side of the host; captured ones as CUDA graphs."""
+
+
 def _compared(trial: Trial) -> dict[str, Any]:
-    """{"eager", "compile", "programs": median ms a call, "speedup": {baseline: median of the rounds}, "missing"}."""
+    """{side: median ms a call, "speedup": {baseline: median over the rounds of baseline / programs}, "missing": {side:
+    why}}. The captured programs are compared with the captured eager model alone."""
 
-    def block(handle: ModelHandle, calls: int, *, compiled: bool = False) -> dict[str, Any]:
-        return handle.ask("block", {"calls": calls, "compiled": compiled})[0]
+    def block(name: str, calls: int) -> dict[str, Any]:
+        handle, side = SIDES[name]
+        return getattr(trial, handle).ask("block", {"calls": calls, "side": side})[0]  # type: ignore[no-any-return]
 
-    first = block(trial.plain, 3)["ms"]
-    missing = block(trial.plain, 3, compiled=True).get("missing", "")
-    sides: dict[str, list[float]] = {"eager": [], "compile": [], "programs": []}
-    calls = _calls(first)
+    first = {name: block(name, 3) for name in SIDES}
+    missing = {name: told["missing"] for name, told in first.items() if "missing" in told}
+    calls = _calls(first["eager"]["ms"])
+    sides: dict[str, list[float]] = {name: [] for name in SIDES if name not in missing}
     for _ in range(ROUNDS):
-        sides["eager"].append(block(trial.plain, calls)["ms"])
-        if not missing:
-            sides["compile"].append(block(trial.plain, calls, compiled=True)["ms"])
-        sides["programs"].append(block(trial.host, calls)["ms"])
-    pairs = {name: zip(ms, sides["programs"], strict=True) for name, ms in sides.items() if ms and name != "programs"}
-    speedup = {name: statistics.median(a / b for a, b in both) for name, both in pairs.items()}
-    return {
-        **{name: statistics.median(ms) for name, ms in sides.items() if ms},
-        "speedup": speedup,
-        "missing": {"compile": missing} if missing else {},
-    }
+        for name, found in sides.items():
+            found.append(block(name, calls)["ms"])
+    speedup = {}
+    for name, other in (("eager", "programs"), ("compile", "programs"), ("eager captured", "programs captured")):
+        if name in sides and other in sides:
+            speedup[name] = statistics.median(a / b for a, b in zip(sides[name], sides[other], strict=True))
+    return {**{name: statistics.median(ms) for name, ms in sides.items()}, "speedup": speedup, "missing": missing}
 
 
 def _calls(ms: float) -> int:
