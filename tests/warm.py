@@ -34,6 +34,7 @@ ZYGOTE_MODULES = (
     "api.profile",
     "evaluation.modelnew_stages",
     "api.live.contained",
+    "api.whole.handle",
 )
 # the modules that hipwright.machine preloads
 HOST = ("torch", "hipwright.task.host.warm")

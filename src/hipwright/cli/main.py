@@ -38,6 +38,7 @@ from hipwright.cli import (
 )
 from hipwright.cli.output import print_error, print_json
 from hipwright.cli.runs import queries, resume
+from hipwright.cli.whole import model
 from hipwright.disk import file_error
 from hipwright.errors import HipwrightError
 from hipwright.stopping import KEPT, StopSignals, end_process, interrupted_code, interrupted_object
@@ -55,6 +56,7 @@ app.command("doctor")(doctor.doctor)
 app.command("contact")(contact.contact)
 app.command("optimize")(optimize.optimize)
 app.command("resume")(resume.resume)
+app.command("model")(model.model)
 app.command("eval")(evaluate.evaluate)
 app.command("backward")(backward.backward)
 app.command("combine")(combine.combine)

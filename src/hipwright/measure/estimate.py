@@ -101,6 +101,18 @@ def estimate(
     )
 
 
+def library_seconds(architecture: Architecture, call: Mapping[str, Any]) -> float:
+    """Seconds of one library operator with its launch, as a `program.trace` record; 0 for views."""
+    row = _library(architecture, call)
+    return float(row["seconds"]) if row else 0.0
+
+
+def least_seconds(architecture: Architecture, moved: float, calls: Sequence[Mapping[str, Any]]) -> float:
+    """Seconds of one launch that moves these bytes once and computes the products of the operators at the roofline."""
+    products = sum(_product_seconds(architecture, call) for call in calls)
+    return LAUNCH + max(moved / architecture.bandwidth, products)
+
+
 def _launch(
     architecture: Architecture, kernel: KernelResources, item: Mapping[str, Any], traffic: float
 ) -> dict[str, Any]:

@@ -1,0 +1,108 @@
+"""The parent's side of a model host. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from hipwright.api.whole.plan import Call
+from hipwright.api.whole.source import ModelSource
+from hipwright.errors import TaskError
+from hipwright.sandbox import GpuAccess, Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
+from hipwright.targets import CPU, REPRESENTATIVE, TARGETS, TORCH_GPU_0
+from hipwright.tensors import Tree
+
+SERVICE = "hipwright.api.whole.host:ModelHost"
+CALL_S = 1800.0
+_LIMITS = Limits(wall_s=600.0, cpu_s=24 * 3600.0, memory_mb=1 << 16)
+_TMP_MB = 4096
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What a model's times are. times: "device", "processor" or "estimate"; where: whose, in words.
+
+    architecture: of the estimate and of the least times, "" where it is not known. gpu: to run on, None without.
+    """
+
+    times: str
+    where: str
+    architecture: str
+    gpu: GpuAccess | None = None
+
+    @property
+    def label(self) -> str:
+        """A column's head: an estimate is called one."""
+        return {"estimate": "ESTIMATE", "device": "measured", "processor": "measured on the processor"}[self.times]
+
+
+def clock_of(targets: Sequence[str], index: int = 0) -> Clock:
+    """The clock for these targets: a GPU's own, the processor's for the cpu target alone, an estimate otherwise."""
+    for name in targets:
+        if TARGETS.is_gpu(name):
+            from hipwright.device.topology import choose
+
+            (found,) = choose(str(index), name)
+            known = TARGETS.architecture(found.architecture)
+            architecture = found.architecture if known is not None else ""
+            return Clock("device", f"{name} ({found.architecture})", architecture, GpuAccess(TARGETS[name], index))
+    if set(targets) == {CPU.name}:
+        return Clock("processor", "this machine's processor", "")
+    named = next((TARGETS[name] for name in targets if TARGETS[name].architectures), REPRESENTATIVE)
+    return Clock("estimate", named.architecture.product, named.architecture.name)
+
+
+class ModelHandle:
+    """A loaded model in its own process. Raises TaskError for whatever the model's code does wrong."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.told = self.ask("describe")[0]
+
+    def ask(
+        self, method: str, header: dict[str, Any] | None = None, bundle: Tree = None
+    ) -> tuple[dict[str, Any], Tree]:
+        """A request to the host."""
+        with _blamed():
+            return self._session.call(method, header, bundle, timeout_s=CALL_S)
+
+    def profile(self, clock: Clock) -> list[Call]:
+        """The calls of one forward with their times."""
+        told, _ = self.ask("profile", {"times": clock.times, "architecture": clock.architecture})
+        return [Call(**fields) for fields in told["calls"]]
+
+    def tasks(self, numbers: Sequence[int]) -> dict[int, dict[str, str]]:
+        """{"text"} of each call's task, or {"why"} it is none."""
+        found = self.ask("tasks", {"numbers": list(numbers)})[0]["tasks"]
+        return {int(number): told for number, told in found.items()}
+
+
+def model_zygote(source: ModelSource, clock: Clock, *, unsafe: bool = False) -> Zygote:
+    """The contained process in which sessions with the model begin. The caller closes it."""
+    preload = ("torch", "hipwright.api.whole.host")
+    return Zygote(preload, ro=source.visible, unsafe=unsafe, name="model host", gpu=clock.gpu, tmp_mb=_TMP_MB)
+
+
+@contextmanager
+def opened(source: ModelSource, clock: Clock, zygote: Zygote) -> Iterator[ModelHandle]:
+    """The model in a session of its own, which ends with the block."""
+    init = {"source": source.plain(), "device": CPU.name if clock.gpu is None else TORCH_GPU_0}
+    with _blamed():
+        session = zygote.session(SERVICE, init, limits=_LIMITS)
+    with session:
+        yield ModelHandle(session)
+
+
+@contextmanager
+def _blamed() -> Iterator[None]:
+    """Failures of the process as the model's, whose code alone runs there."""
+    try:
+        yield
+    except WorkerTimeout as error:
+        raise TaskError(f"the model's process: {error.message}", hint="smaller inputs?") from error
+    except WorkerDied as error:
+        raise TaskError(f"the model ended its process: {error.message}", hint="more memory?") from error
+    except RemoteFailure as error:
+        raise TaskError(f"the model's process failed: {error.message}") from error

@@ -1,0 +1,158 @@
+"""A whole model made faster: profile, programs for the regions that matter, and the model with them."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hipwright.api.whole.handle import Clock, ModelHandle, clock_of, model_zygote, opened
+from hipwright.api.whole.outcome import ModelOutcome, RegionOutcome
+from hipwright.api.whole.plan import budgets
+from hipwright.api.whole.profile import ModelProfile, profile_model
+from hipwright.api.whole.search import NAME, find_programs, ran_on
+from hipwright.api.whole.source import ModelSource
+from hipwright.errors import TaskError
+from hipwright.events import Listener, silent
+from hipwright.machine import Machine, machine
+from hipwright.records import Program
+from hipwright.sandbox import Zygote
+from hipwright.targets import TARGETS
+from hipwright.tensors import Tree
+
+if TYPE_CHECKING:
+    from hipwright.api.whole.remote import RegionPrograms
+
+LEAST_AT_MOST = 1.005
+"""How many times faster the model must be able to become by a region that is searched."""
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """What to do. budget: evaluations over all regions; regions: how many are searched at most; max_minutes: of each
+    search. metric_tolerance: the share of the metric that may change."""
+
+    source: ModelSource
+    targets: tuple[str, ...]
+    budget: int = 40
+    regions: int = 4
+    seed: int = 0
+    max_minutes: float | None = None
+    metric_tolerance: float = 1e-3
+    unsafe: bool = False
+
+
+def improve_model(request: ModelRequest, *, listener: Listener = silent) -> ModelOutcome:
+    """Profiles the model, searches for programs of its best regions, and keeps those with which it stays accurate.
+
+    The same request again takes finished searches from the archive, and goes on with the one that was interrupted.
+    Events: "stage" {text}, "region" {number, paths, budget}, and those of `run_search`. Raises TaskError for what the
+    model's code does wrong.
+    """
+    clock = clock_of(request.targets)
+    with ExitStack() as stack:
+        zygote = stack.enter_context(model_zygote(request.source, clock, unsafe=request.unsafe))
+        plain = stack.enter_context(opened(request.source, clock, zygote))
+        profile = profile_model(plain, clock, listener=listener)
+        outcome = ModelOutcome(profile, _chosen(request, profile), notes=_not_measured(clock))
+        if not outcome.regions:
+            return outcome
+        bench = stack.enter_context(machine(request.targets, unsafe=request.unsafe))
+        how = {"seed": request.seed, "max_minutes": request.max_minutes, "listener": listener}
+        find_programs(outcome.regions, clock, bench, **how)  # type: ignore[arg-type]
+        if outcome.kept:
+            _placed(request, outcome, plain, zygote, bench, stack, listener)
+    return outcome
+
+
+def _chosen(request: ModelRequest, profile: ModelProfile) -> list[RegionOutcome]:
+    """The best regions, each with its part of the budget."""
+    worth = [one for one in profile.regions if profile.at_most(one) >= LEAST_AT_MOST][: request.regions]
+    parts = budgets(worth, request.budget)
+    return [RegionOutcome(n, one, budget=b) for n, (one, b) in enumerate(zip(worth, parts, strict=True)) if b > 0]
+
+
+def _not_measured(clock: Clock) -> list[str]:
+    if clock.times == "device":
+        return []
+    said = "no GPU was used: the model's speed end to end, and torch.compile's, were not measured"
+    if clock.times == "processor":
+        return [said, "the cpu target says nothing of a program's speed: regions are kept for being right"]
+    return [said, f"times and speedups are an ESTIMATE for {clock.where}, from operators and compiled kernels"]
+
+
+def _placed(
+    request: ModelRequest,
+    outcome: ModelOutcome,
+    plain: ModelHandle,
+    zygote: Zygote,
+    bench: Machine,
+    stack: ExitStack,
+    listener: Listener,
+) -> None:
+    """Puts the programs into a second copy of the model, which holds no expected output, and judges it."""
+    from hipwright.api.whole.place import Trial, gate, measure
+    from hipwright.api.whole.remote import RegionPrograms
+
+    clock = outcome.profile.clock
+    if clock.gpu is not None:  # programs run in the model's own process there
+        zygote = stack.enter_context(model_zygote(request.source, clock, unsafe=request.unsafe))
+    host = stack.enter_context(opened(request.source, clock, zygote))
+    programs = stack.enter_context(RegionPrograms(unsafe=request.unsafe))
+    listener("stage", {"text": f"replacing {len(outcome.kept)} regions"})
+    _install(outcome, host, programs, bench)
+    references = _references(outcome, plain)
+    metric = None
+    if plain.told["metric"]:
+        found: Tree = programs.run(plain, "metric", {})[1]
+        metric = float(found)
+    trial = Trial(plain, host, programs, references, metric, request.metric_tolerance)
+    gate(outcome, trial, listener)
+    if clock.gpu is not None and outcome.kept:
+        measure(outcome, trial, listener)
+
+
+def _install(outcome: ModelOutcome, host: ModelHandle, programs: RegionPrograms, bench: Machine) -> None:
+    """Replaces the parts of the kept regions; those of which none can be are dropped."""
+    asked = []
+    for one in outcome.kept:
+        result = one.result
+        assert result is not None
+        passed = ran_on(result)
+        remote = not any(TARGETS.is_gpu(name) for name in passed)
+        if remote:
+            with bench.open_text(NAME, one.region.text, seed=None) as opened_task:
+                programs.add(one.number, Program(text=result.source), opened_task.handle.init_state(0))
+        numbers = [call.number for call in one.region.calls]
+        asked.append(
+            {
+                "region": one.number,
+                "numbers": numbers,
+                "text": one.region.text,
+                "program": result.source,
+                "passed": passed,
+                "searched": list(result.detail.run.targets),
+                "remote": remote,
+            }
+        )
+    stay = host.ask("install", {"regions": asked})[0]["stay"]
+    for one in outcome.kept:
+        refused: dict[str, str] = stay.get(str(one.number), {})
+        if set(refused) >= set(one.region.paths):
+            one.drop(next(iter(refused.values())))
+
+
+def _references(outcome: ModelOutcome, plain: ModelHandle) -> dict[int, Tree]:
+    """What the plain model gives on the given inputs, and on these with their elements in another order."""
+    told, given = plain.ask("reference", {"seed": 0})
+    outcome.gate["truth"] = "eager" if told["why"] else "float64"
+    if told["why"]:
+        outcome.notes.append(f"the model does not run in float64, eager is the truth: {told['why']}")
+    found = {0: given}
+    seed = secrets.randbelow(1 << 30) + 1
+    try:
+        found[seed] = plain.ask("reference", {"seed": seed})[1]
+    except TaskError:  # inputs whose order matters
+        outcome.notes.append("outputs were compared on the given inputs alone: shuffled ones are refused")
+    return found

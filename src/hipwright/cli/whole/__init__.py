@@ -1,0 +1,1 @@
+"""`hipwright model`: whole models."""

@@ -1,0 +1,40 @@
+"""Progress of `hipwright model` on stderr: a line a stage, and of each search its best programs and every few seconds
+how far it is."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from hipwright.cli.output import CommandOutput
+
+LINE_SECONDS = 5.0
+
+
+class ModelProgress:
+    """A listener for `api.whole.improve.improve_model`; with `--json`, silent."""
+
+    def __init__(self, output: CommandOutput) -> None:
+        self._output, self._started, self._said = output, time.monotonic(), 0.0
+        self._region, self._budget = "", 0
+
+    def __call__(self, kind: str, data: dict[str, Any]) -> None:
+        """Handles one event; others than those of `improve_model` are ignored."""
+        if kind == "stage":
+            self._line(str(data.get("text", "")))
+        elif kind == "region":
+            paths = data.get("paths") or [""]
+            self._region, self._budget = f"region {data['number'] + 1}", int(data["budget"])
+            self._line(f"{paths[0] or 'the model'}: a search of {self._budget} evaluations")
+        elif kind == "decided" and data.get("best"):
+            score = data.get("score")
+            shown = "passed" if score is None else f"{score:.2f} µs ({str(data.get('score_kind') or '').upper()})"
+            self._line(f"new best #{data.get('number')}: {shown}")
+        elif kind == "evaluated" and time.monotonic() - self._said >= LINE_SECONDS:
+            self._line(f"{data.get('evaluations', '?')}/{self._budget} evaluations, {data.get('status', '')}")
+
+    def _line(self, text: str) -> None:
+        self._said = time.monotonic()
+        if not self._output.json_mode:
+            place = f" {self._region}" if self._region else ""
+            self._output.say(f"[{self._said - self._started:6.1f}s{place}] {text}")

@@ -1,0 +1,85 @@
+"""A model's profile and outcome as tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hipwright.api.plain import clean
+from hipwright.api.whole.describe import gate_line, places, speed_line, times_line
+from hipwright.cli.display.tables import STYLES, plain_table, print_notes
+from hipwright.report.formatting import number, percent
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hipwright.api.whole.outcome import ModelOutcome, RegionOutcome
+    from hipwright.api.whole.profile import ModelProfile
+
+LEAST_SHOWN = 0.0005
+"""Share of the time below which what stays has no line."""
+
+
+def print_profile(out: Console, profile: ModelProfile) -> None:
+    """The model in two lines, the regions by rank, and what stays."""
+    _print_head(out, profile)
+    heads = ("", "region", "class", "calls", "operators", "share", f"µs ({profile.clock.label})", "model at most")
+    rows = [
+        (
+            str(rank + 1),
+            places(region.paths),
+            region.calls[0].kind,
+            str(len(region.calls)),
+            str(region.calls[0].operators),
+            percent(profile.share(region.seconds)),
+            number(region.seconds * 1e6),
+            f"{profile.at_most(region):.2f}x",
+        )
+        for rank, region in enumerate(profile.regions)
+    ]
+    out.print(plain_table(heads, rows, right=heads[3:]))
+    _print_stays(out, profile)
+
+
+def _print_head(out: Console, profile: ModelProfile) -> None:
+    told, clock = profile.told, profile.clock
+    inputs = ", ".join(map(clean, told["inputs"]))
+    out.print(f"{clean(told['class'])}: {told['parameters']:,} parameters, inputs {inputs}", style="bold")
+    total = number(profile.seconds * 1e6)
+    out.print(f"one forward: {total} µs, {profile.operators} operators ({clock.label}: {clock.where})")
+
+
+def _print_stays(out: Console, profile: ModelProfile) -> None:
+    for one in profile.stays:
+        if (share := profile.share(one.seconds)) >= LEAST_SHOWN:
+            out.print(f"stays: {clean(one.path) or 'the model'} ({clean(one.kind)}) {percent(share)}: {clean(one.why)}")
+
+
+def print_outcome(out: Console, outcome: ModelOutcome) -> None:
+    """Each region with its share before and after, its speedup, and why it stayed; then the whole model."""
+    _print_head(out, outcome.profile)
+    heads = ("", "region", "class", "calls", "before", "after", "speedup", "replaced")
+    rows = [_row(outcome, one) for one in outcome.regions]
+    out.print(plain_table(heads, rows, right=heads[3:7]))
+    left = len(outcome.profile.regions) - len(outcome.regions)
+    if left:
+        out.print(f"stays: {left} further regions, which were not searched (--regions, --budget)")
+    _print_stays(out, outcome.profile)
+    out.print(gate_line(outcome), style=STYLES["good" if outcome.passed else "unsure"])
+    for line in (speed_line(outcome), times_line(outcome)):
+        if line:
+            out.print(line)
+    print_notes(out, outcome.notes)
+
+
+def _row(outcome: ModelOutcome, one: RegionOutcome) -> tuple[str, ...]:
+    before, after = outcome.shares(one)
+    return (
+        str(one.number + 1),
+        places(one.region.paths),
+        one.region.calls[0].kind,
+        str(len(one.region.calls)),
+        percent(before),
+        percent(after),
+        f"{one.factor:.2f}x {one.basis}" if one.factor else "-",
+        "yes" if one.kept else f"no: {one.why}",
+    )
