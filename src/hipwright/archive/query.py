@@ -100,14 +100,18 @@ class RunComparison(Record, frozen=True, kw_only=True):
 
 def list_runs(archive: Archive) -> list[RunSummary]:
     """Summaries of all runs, newest first."""
-    return [_summary(archive, run, readable_log(archive, run.id)) for run in reversed(archive.runs())]
+    return [summary_of(archive, run, readable_log(archive, run.id)) for run in reversed(archive.runs())]
 
 
 def show(archive: Archive, name: str) -> RunDetail:
     """All details of one run. BadInput when there is no such run."""
     run = archive.run(name)
-    log = readable_log(archive, run.id)
-    summary = _summary(archive, run, log)
+    return detail_of(archive, run, readable_log(archive, run.id))
+
+
+def detail_of(archive: Archive, run: Run, log: RunLog) -> RunDetail:
+    """All details of a run whose log has been read."""
+    summary = summary_of(archive, run, log)
     rows = {trial.number: trial for trial in trials(log)}
     return RunDetail(
         summary=summary,
@@ -125,7 +129,7 @@ def compare(archive: Archive, first: str, second: str) -> RunComparison:
     """Compares two runs. BadInput when one does not exist."""
     runs = [archive.run(first), archive.run(second)]
     logs = [readable_log(archive, run.id) for run in runs]
-    a, b = (_summary(archive, run, log) for run, log in zip(runs, logs, strict=True))
+    a, b = (summary_of(archive, run, log) for run, log in zip(runs, logs, strict=True))
     evaluated = [{item.evaluation.program for item in log.evaluated.values()} for log in logs]
     same_task = runs[0].task == runs[1].task
     comparable = same_task and a.score_kind == b.score_kind and a.score and b.score
@@ -180,7 +184,8 @@ def _trial(log: RunLog, number: int) -> TrialDetail:
     )
 
 
-def _summary(archive: Archive, run: Run, log: RunLog) -> RunSummary:
+def summary_of(archive: Archive, run: Run, log: RunLog) -> RunSummary:
+    """The summary of a run whose log has been read."""
     number = best_trial(log)
     best = log.evaluated[number].evaluation if number is not None else None
     status: RunStatus = "finished"

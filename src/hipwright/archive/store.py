@@ -82,6 +82,13 @@ class Archive:
         with self._mutex:
             self._db.close()
 
+    def refuse_writes(self) -> Archive:
+        """Makes this connection one that only reads, also where the file could be written."""
+        with self._mutex:
+            self._db.execute("PRAGMA query_only = ON")
+            self.read_only = True
+        return self
+
     def __enter__(self) -> Archive:
         return self
 
@@ -120,11 +127,14 @@ class Archive:
 
     # ---------------------------------------------------------------- reading
 
-    def events(self, run: str, *, skip_damaged: bool = False) -> list[Event]:
-        """The run's events, oldest first. skip_damaged: skip and note rows that cannot be read, instead of raising."""
+    def events(self, run: str, *, skip_damaged: bool = False, since: int = 0) -> list[Event]:
+        """The run's events from the seq `since` on, oldest first.
+
+        skip_damaged: skip and note rows that cannot be read, instead of raising.
+        """
         events = []
-        query = "SELECT run, seq, kind, number, data, clock FROM events WHERE run = ? ORDER BY seq"
-        for row in self._rows(query, run):
+        query = "SELECT run, seq, kind, number, data, clock FROM events WHERE run = ? AND seq >= ? ORDER BY seq"
+        for row in self._rows(query, run, since):
             try:
                 events.append(read_event(row))
             except ROW_ERRORS as error:
@@ -135,6 +145,14 @@ class Archive:
                     ) from error
                 self.note_damaged(damaged)
         return events
+
+    def last_seq(self, run: str) -> int:
+        """The seq of the run's last event; -1 without one."""
+        return int(self._rows("SELECT COALESCE(MAX(seq), -1) FROM events WHERE run = ?", run)[0][0])
+
+    def changes(self) -> int:
+        """A number that is another one after another process or connection has written to the file."""
+        return int(self._rows("PRAGMA data_version")[0][0])
 
     def runs(self) -> list[Run]:
         """All runs, oldest first. A run whose row is damaged is read from its first event, else skipped and noted."""

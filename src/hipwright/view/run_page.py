@@ -1,0 +1,173 @@
+"""The page of one run: its best program, how the search came to it, and what it cost. Live while the run goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hipwright.api.models import models_spent
+from hipwright.archive import RunDetail, TrialDetail
+from hipwright.errors import InfrastructureError
+from hipwright.records import Event, Run, Task
+from hipwright.report import run_plots, run_views
+from hipwright.report.formatting import number, percent, seconds
+from hipwright.view.plots.best import best_plot
+from hipwright.view.plots.grid import map_grid
+from hipwright.view.query import count
+from hipwright.view.reader import ArchiveReader, KeptLog
+
+ROWS = 50
+"""Proposals on one page of the table."""
+EVENTS, MOST_EVENTS = 20, 1000
+ORDERS = ("newest", "fastest", "oldest")
+
+
+@dataclass(frozen=True)
+class RunChoices:
+    """What the reader of the page chose. axis: proposal or time; order: of ORDERS; status: "" for all."""
+
+    axis: str = "proposal"
+    order: str = "newest"
+    status: str = ""
+    page: int = 1
+    events: int = EVENTS
+
+    @classmethod
+    def read(cls, query: Mapping[str, str]) -> RunChoices:
+        """From an address's query; what is not understood takes its default."""
+        order = query.get("order", "")
+        return cls(
+            axis="time" if query.get("axis") == "time" else "proposal",
+            order=order if order in ORDERS else ORDERS[0],
+            status=query.get("status", ""),
+            page=count(query.get("page", ""), 1, 10**6),
+            events=count(query.get("events", ""), EVENTS, MOST_EVENTS),
+        )
+
+
+def run_page(reader: ArchiveReader, run: Run, choices: RunChoices) -> dict[str, Any]:
+    """What the page shows."""
+    kept = reader.kept(run)
+    detail = reader.detail(run)
+    task = reader.task(run.task) or Task(name=detail.summary.task, source="", workloads=())
+    clocks = kept.clocks if choices.axis == "time" else None
+    return {
+        "run": run,
+        "task": task,
+        "summary": detail.summary,
+        "seq": kept.following - 1,
+        "choices": choices,
+        "tiles": tiles(detail),
+        "models": _models(reader, run),
+        "costs": detail.costs,
+        "plot": best_plot(detail.trials, kept.log.evaluated, clocks, kept.log.clock_started),
+        "lineage": run_plots.lineage(detail.trials),
+        "grid": map_grid(detail.trials, kept.log.evaluated),
+        "statuses": run_views.statuses(detail.trials),
+        "table": table(detail.trials, choices),
+        "events": [event_line(event, kept) for event in reader.last_events(run, choices.events)],
+        "event_count": kept.following,
+        "kind_of": run_plots.kind_of,
+    }
+
+
+def tiles(detail: RunDetail) -> list[dict[str, str]]:
+    """The figures at the top: the best program, its gain, and what is left of the budget."""
+    summary, found = detail.summary, []
+    if summary.score is not None:
+        kind = summary.score_kind.upper() if summary.score_kind == "estimate" else summary.score_kind
+        found.append({"label": "best", "value": f"{number(summary.score)} µs", "note": f"a call, {kind}"})
+    first = next((t.score for t in detail.trials if t.status == "pass" and t.score_kind == summary.score_kind), None)
+    if first and summary.score and first > summary.score:
+        note = f"over the first verified program ({number(first)} µs)"
+        found.append({"label": "gain of the search", "value": f"{first / summary.score:.2f}×", "note": note})
+    if detail.best is not None:
+        for name, result in detail.best.targets.items():
+            if result.timing is not None:
+                found += run_views.timing_tiles(name, result.timing)
+        found.append({"label": "coverage", "value": percent(summary.coverage), "note": "of the cost in own kernels"})
+    left = f"of a budget of {summary.budget}, in {seconds(detail.costs['wall_seconds'])}"
+    found.append({"label": "evaluations", "value": str(summary.evaluations), "note": left})
+    return found
+
+
+def _models(reader: ArchiveReader, run: Run) -> dict[str, Any] | None:
+    try:
+        return models_spent(reader.archive, run)
+    except InfrastructureError:  # a damaged row of the call log
+        return None
+
+
+# ---------------------------------------------------------------- the table of proposals
+
+
+@dataclass(frozen=True)
+class TrialTable:
+    """One page of the proposals. pages: how many there are; of: proposals that fit the choice."""
+
+    rows: list[TrialDetail]
+    page: int
+    pages: int
+    of: int
+    statuses: list[str]
+
+
+def table(trials: Sequence[TrialDetail], choices: RunChoices) -> TrialTable:
+    """The chosen page of the proposals in the chosen order."""
+    found = [t for t in trials if not choices.status or t.status == choices.status]
+    if choices.order == "fastest":
+        found.sort(key=lambda t: (t.status != "pass", t.score is None, t.score or 0.0, t.number))
+    elif choices.order == "newest":
+        found.reverse()
+    pages = max(1, -(-len(found) // ROWS))
+    page = min(choices.page, pages)
+    rows = found[(page - 1) * ROWS : page * ROWS]
+    return TrialTable(rows, page, pages, len(found), sorted({t.status for t in trials}))
+
+
+# ---------------------------------------------------------------- events
+
+
+def event_line(event: Event, kept: KeptLog) -> dict[str, Any]:
+    """One event in words: when, what, of which proposal."""
+    text = {"proposed": _proposed, "evaluated": _evaluated, "decided": _decided}.get(event.kind, _other)(event, kept)
+    return {
+        "seq": event.seq,
+        "kind": event.kind.replace("_", " "),
+        "number": event.number,
+        "clock": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.clock)),
+        "text": text,
+    }
+
+
+def _proposed(event: Event, kept: KeptLog) -> str:
+    found = kept.log.proposed.get(event.number)
+    if found is None:
+        return ""
+    what = found.error or found.program[:8]
+    again = f", the program of #{found.duplicate_of} again" if found.duplicate_of is not None else ""
+    return f"{found.expansion.operator}: {what}{again}"
+
+
+def _evaluated(event: Event, kept: KeptLog) -> str:
+    found = kept.log.evaluated.get(event.number)
+    if found is None:
+        return ""
+    e = found.evaluation
+    score = f" {number(e.score)} µs ({e.score_kind})" if e.score is not None else ""
+    return f"{e.status}{score}{', from an earlier run' if found.cached else ''}{f': {e.message}' if e.message else ''}"
+
+
+def _decided(event: Event, kept: KeptLog) -> str:
+    found = kept.log.decided.get(event.number)
+    if found is None:
+        return ""
+    return f"{'new best' if found.best else 'kept' if found.kept else 'not kept'}: {found.reason}"
+
+
+def _other(event: Event, kept: KeptLog) -> str:
+    if event.kind == "confirmed":
+        return "right again on fresh inputs" if event.data.get("passed") else "refused on fresh inputs"
+    return " ".join(str(event.data[key]) for key in ("role", "model", "reason", "why") if key in event.data)
