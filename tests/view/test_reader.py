@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.archive import Archive, show
+from hipwright.archive import Archive, costs_of, show
 from hipwright.errors import BadInput
 from hipwright.view import reader as reader_module
 from hipwright.view.reader import ArchiveReader
@@ -18,7 +18,11 @@ def test_a_run_that_goes_on_is_read_as_one_that_is_read_whole(tmp_path: Path) ->
     def look(*_: object) -> None:
         run = reader.runs()[0]
         with Archive(tmp_path, create=False) as fresh:
-            assert reader.detail(run) == show(fresh, run.id)
+            whole = show(fresh, run.id)
+        kept, line = reader.kept(run), reader.line(run)
+        assert (line.summary, tuple(kept.trials), costs_of(kept.log)) == (whole.summary, whole.trials, whole.costs)
+        if whole.best is not None:
+            assert reader.trial(run, whole.summary.best_number)[1].evaluation == whole.best
         seen.append(reader.kept(run).following)
 
     seen: list[int] = []

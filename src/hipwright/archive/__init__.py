@@ -4,19 +4,20 @@ from hipwright.archive.damage import DamagedRow
 from hipwright.archive.export import export
 from hipwright.archive.faults import EngineFault, FaultCheck, Reproducer
 from hipwright.archive.log import Called, Confirmed, Evaluated, Finished, Proposed, RunLog, as_stored, read_log
+from hipwright.archive.outline import Outline, continue_outline
 from hipwright.archive.query import (
     RunComparison,
     RunDetail,
     RunSummary,
     TrialDetail,
     compare,
-    detail_of,
+    costs_of,
     list_runs,
     show,
     summary_of,
-    trials,
+    trial_of,
 )
-from hipwright.archive.readable import check, continue_log, readable_log
+from hipwright.archive.readable import check, readable_log
 from hipwright.archive.store import Archive, LogEntry, new_id
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "FaultCheck",
     "Finished",
     "LogEntry",
+    "Outline",
     "Proposed",
     "Reproducer",
     "RunComparison",
@@ -39,8 +41,8 @@ __all__ = [
     "as_stored",
     "check",
     "compare",
-    "continue_log",
-    "detail_of",
+    "continue_outline",
+    "costs_of",
     "export",
     "list_runs",
     "new_id",
@@ -48,5 +50,5 @@ __all__ = [
     "readable_log",
     "show",
     "summary_of",
-    "trials",
+    "trial_of",
 ]

@@ -106,11 +106,7 @@ def list_runs(archive: Archive) -> list[RunSummary]:
 def show(archive: Archive, name: str) -> RunDetail:
     """All details of one run. BadInput when there is no such run."""
     run = archive.run(name)
-    return detail_of(archive, run, readable_log(archive, run.id))
-
-
-def detail_of(archive: Archive, run: Run, log: RunLog) -> RunDetail:
-    """All details of a run whose log has been read."""
+    log = readable_log(archive, run.id)
     summary = summary_of(archive, run, log)
     rows = {trial.number: trial for trial in trials(log)}
     return RunDetail(
@@ -121,7 +117,7 @@ def detail_of(archive: Archive, run: Run, log: RunLog) -> RunDetail:
         program=archive.find(summary.best, Program) if summary.best else None,
         lineage=tuple(rows[p.number] for p in ancestors(log, summary.best)),
         tree=tuple(tree(log)),
-        costs=_costs(log),
+        costs=costs_of(log),
     )
 
 
@@ -145,7 +141,7 @@ def compare(archive: Archive, first: str, second: str) -> RunComparison:
 
 def trials(log: RunLog) -> list[TrialDetail]:
     """Every proposal of a run with its outcome, in proposal order."""
-    return [_trial(log, number) for number in sorted(log.proposed)]
+    return [trial_of(log, number) for number in sorted(log.proposed)]
 
 
 def best_trial(log: RunLog) -> int | None:
@@ -159,7 +155,8 @@ def best_trial(log: RunLog) -> int | None:
     return min(scores, key=lambda number: (scores[number], number), default=None)
 
 
-def _trial(log: RunLog, number: int) -> TrialDetail:
+def trial_of(log: RunLog, number: int) -> TrialDetail:
+    """One proposal of a run with its outcome."""
     proposed, evaluated = log.proposed[number], log.evaluated.get(number)
     decision = log.decided.get(number)
     status = "not proposed" if not proposed.program else "pending" if proposed.evaluable else "duplicate"
@@ -208,11 +205,12 @@ def summary_of(archive: Archive, run: Run, log: RunLog) -> RunSummary:
         confirmed=confirmed.passed if confirmed else None,
         reason=log.finished.reason if log.finished else "",
         started=log.clock_started,
-        seconds=_costs(log)["seconds"],
+        seconds=costs_of(log)["seconds"],
     )
 
 
-def _costs(log: RunLog) -> dict[str, float]:
+def costs_of(log: RunLog) -> dict[str, float]:
+    """What a run has cost so far; see `RunDetail`."""
     evaluated = log.evaluated.values()
     return {
         "evaluations": len(evaluated),

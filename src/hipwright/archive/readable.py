@@ -11,7 +11,7 @@ from hipwright.archive.faults import Reproducer
 from hipwright.archive.log import RunLog
 from hipwright.archive.store import Archive
 from hipwright.errors import InfrastructureError
-from hipwright.records import Event, Program, Record, Task
+from hipwright.records import Program, Record, Task
 
 _KINDS: dict[str, type[Record]] = {"Program": Program, "Task": Task, "Reproducer": Reproducer}
 
@@ -21,16 +21,9 @@ def readable_log(archive: Archive, run: str) -> RunLog:
 
     Where rows were left out, outcomes without their proposal are left out too.
     """
-    log = RunLog()
-    continue_log(archive, run, log)
-    return log
-
-
-def continue_log(archive: Archive, run: str, log: RunLog, since: int = 0) -> list[Event]:
-    """Adds the run's events from the seq `since` on to a log that has those before, and returns them."""
-    known = len(archive.damaged)
+    log, known = RunLog(), len(archive.damaged)
     try:
-        events = archive.events(run, skip_damaged=True, since=since)
+        events = archive.events(run, skip_damaged=True)
     except InfrastructureError as error:  # a page of the file is damaged
         archive.note_damaged(DamagedRow(table="events", run=run, why=error.message[:WHY_LIMIT]))
         events = []
@@ -41,11 +34,12 @@ def continue_log(archive: Archive, run: str, log: RunLog, since: int = 0) -> lis
             why = str(error.__cause__ or error.message)[:WHY_LIMIT]
             archive.note_damaged(DamagedRow(table="events", run=run, row=str(event.seq), why=why))
     if len(archive.damaged) > known or any(row.run == run for row in archive.damaged):
-        _leave_out_orphans(log)
-    return events
+        leave_out_orphans(log)
+    return log
 
 
-def _leave_out_orphans(log: RunLog) -> None:
+def leave_out_orphans(log: RunLog) -> None:
+    """Leaves out outcomes without their proposal, and bests without their evaluation."""
     outcomes: tuple[dict[int, Any], ...] = (log.evaluated, log.decided, log.confirmed)
     for found in outcomes:
         for number in found.keys() - log.proposed.keys():

@@ -21,7 +21,7 @@ from pygments.token import String
 
 from hipwright.report import formatting
 
-LIGHT_STYLE, DARK_STYLE = "friendly", "github-dark"
+LIGHT_STYLE, DARK_STYLE = "xcode", "github-dark"  # contrast of 4.5 and more
 
 
 class ProgramLexer(PythonLexer):  # type: ignore[misc]

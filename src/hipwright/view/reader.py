@@ -11,14 +11,12 @@ from hipwright.archive import (
     Archive,
     DamagedRow,
     Evaluated,
-    RunDetail,
-    RunLog,
+    Outline,
     RunSummary,
     TrialDetail,
-    continue_log,
-    detail_of,
+    continue_outline,
     summary_of,
-    trials,
+    trial_of,
 )
 from hipwright.errors import BadInput
 from hipwright.records import Event, Program, Run, Task
@@ -29,13 +27,17 @@ KEPT_LOGS = 24
 
 
 @dataclass
-class KeptLog:
-    """A run's log up to the event before `following`; clocks: when each evaluation ended, by proposal."""
+class KeptLog(Outline):
+    """A run's log in outline, and its trials in proposal order."""
 
-    log: RunLog = field(default_factory=RunLog)
-    following: int = 0
-    clocks: dict[int, float] = field(default_factory=dict)
     trials: list[TrialDetail] = field(default_factory=list)
+    _by_number: dict[int, TrialDetail] = field(default_factory=dict)
+
+    def refresh(self, changed: set[int]) -> None:
+        """Makes the trials of these proposals again."""
+        for number in changed & self.log.proposed.keys():
+            self._by_number[number] = trial_of(self.log, number)
+        self.trials = [self._by_number[number] for number in sorted(self._by_number)]
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,9 @@ class ArchiveReader:
             self._logs.move_to_end(run.id)
             if len(self._logs) > KEPT_LOGS:
                 self._logs.popitem(last=False)
-            new = continue_log(self.archive, run.id, kept.log, kept.following)
-            if new:
-                kept.clocks.update((event.number, event.clock) for event in new if event.kind == "evaluated")
-                kept.following = new[-1].seq + 1
-                kept.trials = trials(kept.log)
+            changed = continue_outline(self.archive, run.id, kept)
+            if changed:
+                kept.refresh(changed)
             return kept
 
     def line(self, run: Run) -> RunLine:
@@ -101,10 +101,13 @@ class ArchiveReader:
             self._lines[run.id] = line
             return line
 
-    def detail(self, run: Run) -> RunDetail:
-        """The run with all its trials."""
-        with self._mutex:
-            return detail_of(self.archive, run, self.kept(run).log)
+    def evaluation(self, run: Run, number: int) -> Evaluated | None:
+        """The whole evaluation of a proposal; None where it has none that can be read."""
+        seq = self.kept(run).places.get(number)
+        if seq is None:
+            return None
+        found = self.archive.events(run.id, skip_damaged=True, since=seq, until=seq + 1)
+        return Evaluated.from_dict(found[0].data) if found else None
 
     def last_events(self, run: Run, count: int) -> list[Event]:
         """The run's last events, newest first."""
@@ -117,7 +120,7 @@ class ArchiveReader:
         found = next((trial for trial in kept.trials if trial.number == number), None)
         if found is None:
             raise BadInput(f"run {run.id} has no proposal {number}")
-        return found, kept.log.evaluated.get(number)
+        return found, self.evaluation(run, number)
 
     def program(self, key: str) -> Program | None:
         """A stored program; None where there is none."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hipwright.api.models import models_spent
-from hipwright.archive import RunDetail, TrialDetail
+from hipwright.archive import RunSummary, TrialDetail, costs_of
 from hipwright.errors import InfrastructureError
-from hipwright.records import Event, Run, Task
+from hipwright.records import Evaluation, Event, Run, Task
 from hipwright.report import run_plots, run_views
 from hipwright.report.formatting import number, percent, seconds
 from hipwright.view.plots.best import best_plot
@@ -49,46 +50,50 @@ class RunChoices:
 
 def run_page(reader: ArchiveReader, run: Run, choices: RunChoices) -> dict[str, Any]:
     """What the page shows."""
-    kept = reader.kept(run)
-    detail = reader.detail(run)
-    task = reader.task(run.task) or Task(name=detail.summary.task, source="", workloads=())
+    working = reader.archive.is_locked(run.id)
+    kept, summary = reader.kept(run), reader.line(run).summary
+    best = reader.evaluation(run, summary.best_number)
+    costs = costs_of(kept.log)
+    task = reader.task(run.task) or Task(name=summary.task, source="", workloads=())
     clocks = kept.clocks if choices.axis == "time" else None
     return {
         "run": run,
         "task": task,
-        "summary": detail.summary,
-        "seq": kept.following - 1,
+        "summary": summary,
+        "state": json.dumps((kept.following - 1, working)),
         "choices": choices,
-        "tiles": tiles(detail),
+        "tiles": tiles(summary, kept.trials, best.evaluation if best else None, costs),
         "models": _models(reader, run),
-        "costs": detail.costs,
-        "plot": best_plot(detail.trials, kept.log.evaluated, clocks, kept.log.clock_started),
-        "lineage": run_plots.lineage(detail.trials),
-        "grid": map_grid(detail.trials, kept.log.evaluated),
-        "statuses": run_views.statuses(detail.trials),
-        "table": table(detail.trials, choices),
+        "costs": costs,
+        "plot": best_plot(kept.trials, kept.log.evaluated, clocks, kept.log.clock_started),
+        "lineage": run_plots.lineage(kept.trials),
+        "grid": map_grid(kept.trials, kept.log.evaluated),
+        "statuses": run_views.statuses(kept.trials),
+        "table": table(kept.trials, choices),
         "events": [event_line(event, kept) for event in reader.last_events(run, choices.events)],
         "event_count": kept.following,
         "kind_of": run_plots.kind_of,
     }
 
 
-def tiles(detail: RunDetail) -> list[dict[str, str]]:
+def tiles(
+    summary: RunSummary, trials: Sequence[TrialDetail], best: Evaluation | None, costs: Mapping[str, float]
+) -> list[dict[str, str]]:
     """The figures at the top: the best program, its gain, and what is left of the budget."""
-    summary, found = detail.summary, []
+    found = []
     if summary.score is not None:
         kind = summary.score_kind.upper() if summary.score_kind == "estimate" else summary.score_kind
         found.append({"label": "best", "value": f"{number(summary.score)} µs", "note": f"a call, {kind}"})
-    first = next((t.score for t in detail.trials if t.status == "pass" and t.score_kind == summary.score_kind), None)
+    first = next((t.score for t in trials if t.status == "pass" and t.score_kind == summary.score_kind), None)
     if first and summary.score and first > summary.score:
         note = f"over the first verified program ({number(first)} µs)"
         found.append({"label": "gain of the search", "value": f"{first / summary.score:.2f}×", "note": note})
-    if detail.best is not None:
-        for name, result in detail.best.targets.items():
+    if best is not None:
+        for name, result in best.targets.items():
             if result.timing is not None:
                 found += run_views.timing_tiles(name, result.timing)
         found.append({"label": "coverage", "value": percent(summary.coverage), "note": "of the cost in own kernels"})
-    left = f"of a budget of {summary.budget}, in {seconds(detail.costs['wall_seconds'])}"
+    left = f"of a budget of {summary.budget}, in {seconds(costs['wall_seconds'])}"
     found.append({"label": "evaluations", "value": str(summary.evaluations), "note": left})
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ class RunRow:
 
 def runs_page(reader: ArchiveReader, query: Mapping[str, str]) -> dict[str, Any]:
     """What the page shows. query: page, and q, a part of a run's id or of its task's name."""
+    state = json.dumps(reader.archive_state())
     wanted = query.get("q", "").strip()
     runs = reader.runs()
     if wanted:
@@ -41,4 +43,5 @@ def runs_page(reader: ArchiveReader, query: Mapping[str, str]) -> dict[str, Any]
         line = reader.line(run)
         clock = line.summary.started
         rows.append(RunRow(line, time.strftime("%Y-%m-%d %H:%M", time.localtime(clock)) if clock else ""))
-    return {"rows": rows, "page": page, "pages": pages, "of": len(runs), "wanted": wanted, "damaged": reader.damaged}
+    pages_shown = {"page": page, "pages": pages, "of": len(runs)}
+    return {"rows": rows, **pages_shown, "wanted": wanted, "state": state, "damaged": reader.damaged}

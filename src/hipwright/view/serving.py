@@ -15,7 +15,7 @@ import uvicorn
 
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.view.access import LOOPBACK
-from hipwright.view.app import view_app
+from hipwright.view.app import compile_templates, view_app
 from hipwright.view.reader import ArchiveReader
 
 START_S = 10.0
@@ -53,6 +53,7 @@ def serving(home: Path, host: str = "127.0.0.1", port: int = 0, token: str = "")
             thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
             thread.start()
             try:
+                compile_templates()
                 _wait(server, thread)
                 yield Served(_url(host, bound.getsockname()[1], token), home, token)
             finally:

@@ -14,7 +14,7 @@ from hipwright.view.plots.axis import PlotAxis, fitted
 
 WIDTH, HEIGHT = 960, 280
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 24, 40
-MOST_POINTS = 500
+MOST_POINTS = 300
 """More new bests than this are thinned, and more others."""
 
 

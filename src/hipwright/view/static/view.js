@@ -7,7 +7,7 @@ const THEMES = ["system", "light", "dark"];
 const said = document.getElementById("live");
 let source = null;
 let told = null; // the state that the server told last
-let shown = null; // the state that the page shows
+let shown = document.body.dataset.state; // the state that the page shows
 let busy = false;
 
 function say(text) {
@@ -73,6 +73,7 @@ function listen() {
   source.addEventListener("error", () => say("the server does not answer"));
   source.addEventListener("change", (event) => {
     told = event.data;
+    if (told === shown) document.body.dataset.shown = shown;
     refresh();
   });
 }
