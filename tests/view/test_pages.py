@@ -10,9 +10,13 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from hipwright.api.models import models_spent
 from hipwright.archive import Archive
+from hipwright.llm.archive_call_log import ArchiveCallLog
+from hipwright.records import Run
 from hipwright.view.app import view_app
 from hipwright.view.reader import ArchiveReader
+from tests.llm.calls.call_log_contract import answer, request, reserved
 from tests.report.report_sample import HOSTILE
 from tests.view.view_sample import program, sample_archive
 
@@ -114,6 +118,25 @@ def test_two_programs_are_compared(client: TestClient) -> None:
 def test_what_does_not_exist_is_one_page_that_says_so(client: TestClient, address: str) -> None:
     answer = client.get(address)
     assert answer.status_code == 404 and "<h1>" in answer.text and "Traceback" not in answer.text
+
+
+def test_what_models_cost_is_shown_beside_what_they_may(tmp_path: Path) -> None:
+    limits = {"agents": {"llm": True, "usd": 2.5, "tokens": 40_000}}
+    with Archive(tmp_path) as archive:
+        archive.begin_run(Run(id="m", task="t", targets=("cpu",), budget=4, policy="islands", seed=1, settings=limits))
+        log, asked = ArchiveCallLog(archive, "m"), [request(0), request(1), request(2)]
+        reader = ArchiveReader(tmp_path)
+        client = TestClient(view_app(reader), base_url="http://localhost")
+        assert "0 calls, 0 tokens, $0.0000 of at most $2.5 and 40,000 tokens" in client.get("/runs/m").text
+        for one in asked:
+            log.reserve(reserved(one))
+        log.settle(answer(asked[0]))
+        log.settle(answer(asked[1]))
+        text = client.get("/runs/m").text
+        assert "2 calls, 20 tokens, $0.2500 of at most" in text and "translator" in text
+        assert "1 attempts without an answer" in text and "call settled" in text
+        assert reader.spent(reader.run("m")) == models_spent(archive, reader.run("m"))
+        reader.close()
 
 
 def test_damaged_rows_are_named_and_the_rest_is_shown(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hipwright.archive import Evaluated, TrialDetail
 from hipwright.measure.stats import median_interval
 from hipwright.records import Evaluation
-from hipwright.view.plots.axis import PlotAxis, fitted
+from hipwright.view.plots.axis import PixelAxis, fitted
 from hipwright.view.plots.best import MOST_POINTS, best_plot, interval_us, sparkline, thinned
 from hipwright.view.plots.grid import map_grid
 from hipwright.view.plots.pair import pair_curves
@@ -34,14 +34,14 @@ def test_every_value_lies_on_its_axis_in_order(values: list[float]) -> None:
 
 @given(POSITIVE, st.floats(1e-6, 1e6), st.booleans(), st.integers(2, 9))
 def test_ticks_are_few_and_lie_on_the_axis(low: float, span: float, log: bool, count: int) -> None:
-    axis = PlotAxis(low, low + span, 0, 900, log=log)
+    axis = PixelAxis(low, low + span, 0, 900, log=log)
     ticks = axis.ticks(count)
     assert 0 <= len(ticks) <= 16 and all(0 <= tick.at <= 900 for tick in ticks)
 
 
 def test_ticks_are_round() -> None:
-    assert [tick.label for tick in PlotAxis(0, 14, 0, 100).ticks(8)] == ["0", "2", "4", "6", "8", "10", "12", "14"]
-    assert [tick.label for tick in PlotAxis(1.4, 120, 0, 100, log=True).ticks()] == ["2", "5", "10", "20", "50", "100"]
+    assert [tick.label for tick in PixelAxis(0, 14, 0, 100).ticks(8)] == ["0", "2", "4", "6", "8", "10", "12", "14"]
+    assert [tick.label for tick in PixelAxis(1.4, 120, 0, 100, log=True).ticks()] == ["2", "5", "10", "20", "50", "100"]
 
 
 def test_the_best_line_falls_and_ends_at_the_edge() -> None:

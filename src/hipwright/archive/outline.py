@@ -16,7 +16,7 @@ from hipwright.archive.log import Evaluated, RunLog
 from hipwright.archive.readable import leave_out_orphans
 from hipwright.archive.store import Archive
 from hipwright.errors import InfrastructureError
-from hipwright.records import Evaluation, Fault, Status, TargetResult, Timing
+from hipwright.records import Evaluation, Event, Fault, Status, TargetResult, Timing
 
 
 class _Target(msgspec.Struct, frozen=True):
@@ -55,13 +55,14 @@ class Outline:
     """The outline of a run up to the event before `following`.
 
     log: its evaluations have of each target only the timing, if there is one. clocks: when each evaluation ended, Unix
-    time; places: the seq of its event, both by proposal.
+    time; places: the seq of its event, both by proposal. calls: the events of language models' calls.
     """
 
     log: RunLog = field(default_factory=RunLog)
     following: int = 0
     clocks: dict[int, float] = field(default_factory=dict)
     places: dict[int, int] = field(default_factory=dict)
+    calls: list[Event] = field(default_factory=list)
 
 
 def continue_outline(archive: Archive, run: str, outline: Outline) -> set[int]:
@@ -91,7 +92,10 @@ def continue_outline(archive: Archive, run: str, outline: Outline) -> set[int]:
 def _add(outline: Outline, run: str, row: tuple[Any, ...]) -> None:
     seq, kind, number, data, clock = row
     if kind != "evaluated":
-        outline.log.add(read_event((run, *row)))
+        event = read_event((run, *row))
+        outline.log.add(event)
+        if event.kind.startswith("call_"):
+            outline.calls.append(event)
         return
     if not isinstance(number, int) or not isinstance(clock, float):
         raise ValueError("its columns have other types than an event's")

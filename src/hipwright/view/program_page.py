@@ -99,7 +99,7 @@ def element(verdict: Verdict | None) -> dict[str, str] | None:
         "got": _figure(evidence["got"]),
         "tolerance": _figure(evidence.get("tolerance")),
     }
-    return {**found, **_whole(evidence)}
+    return {**{name: text for name, text in found.items() if text != "None"}, **_whole(evidence)}
 
 
 def _whole(evidence: Mapping[str, Any]) -> dict[str, str]:

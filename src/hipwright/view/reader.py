@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from hipwright.api.models import SETTING
 from hipwright.archive import (
     Archive,
     DamagedRow,
@@ -18,7 +21,9 @@ from hipwright.archive import (
     summary_of,
     trial_of,
 )
-from hipwright.errors import BadInput
+from hipwright.errors import BadInput, InfrastructureError
+from hipwright.llm.call_log import MemoryCallLog
+from hipwright.llm.cost.spending import spending
 from hipwright.records import Event, Program, Run, Task
 from hipwright.view.plots.best import sparkline
 
@@ -32,12 +37,21 @@ class KeptLog(Outline):
 
     trials: list[TrialDetail] = field(default_factory=list)
     _by_number: dict[int, TrialDetail] = field(default_factory=dict)
+    _call_log: MemoryCallLog = field(default_factory=MemoryCallLog)
 
     def refresh(self, changed: set[int]) -> None:
         """Makes the trials of these proposals again."""
         for number in changed & self.log.proposed.keys():
             self._by_number[number] = trial_of(self.log, number)
         self.trials = [self._by_number[number] for number in sorted(self._by_number)]
+
+    def spent(self) -> dict[str, Any]:
+        """Calls, tokens and dollars of the run's models so far (hipwright.llm.cost.spending)."""
+        calls, self.calls = self.calls, []
+        for event in calls:
+            with suppress(InfrastructureError):  # a damaged row, whose call is left out
+                self._call_log.add(event.kind, event.data, f"event {event.seq} of run {event.run}")
+        return spending(self._call_log).to_dict()
 
 
 @dataclass(frozen=True)
@@ -47,6 +61,12 @@ class RunLine:
     summary: RunSummary
     spark: str | None
     seq: int
+
+
+def models_of(run: Run) -> dict[str, Any]:
+    """The run's setting of authors and limits; {} where it has none."""
+    kept = run.settings.get(SETTING)
+    return kept if isinstance(kept, dict) else {}
 
 
 class ArchiveReader:
@@ -108,6 +128,13 @@ class ArchiveReader:
             return None
         found = self.archive.events(run.id, skip_damaged=True, since=seq, until=seq + 1)
         return Evaluated.from_dict(found[0].data) if found else None
+
+    def spent(self, run: Run) -> dict[str, Any] | None:
+        """What the run's models were asked and cost; None for a run without models."""
+        if not models_of(run).get("llm"):
+            return None
+        with self._mutex:
+            return self.kept(run).spent()
 
     def last_events(self, run: Run, count: int) -> list[Event]:
         """The run's last events, newest first."""

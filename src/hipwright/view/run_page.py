@@ -8,16 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hipwright.api.models import models_spent
 from hipwright.archive import RunSummary, TrialDetail, costs_of
-from hipwright.errors import InfrastructureError
 from hipwright.records import Evaluation, Event, Run, Task
 from hipwright.report import run_plots, run_views
 from hipwright.report.formatting import number, percent, seconds
 from hipwright.view.plots.best import best_plot
 from hipwright.view.plots.grid import map_grid
 from hipwright.view.query import count
-from hipwright.view.reader import ArchiveReader, KeptLog
+from hipwright.view.reader import ArchiveReader, KeptLog, models_of
 
 ROWS = 50
 """Proposals on one page of the table."""
@@ -63,7 +61,8 @@ def run_page(reader: ArchiveReader, run: Run, choices: RunChoices) -> dict[str, 
         "state": json.dumps((kept.following - 1, working)),
         "choices": choices,
         "tiles": tiles(summary, kept.trials, best.evaluation if best else None, costs),
-        "models": _models(reader, run),
+        "models": reader.spent(run),
+        "limits": limits(run),
         "costs": costs,
         "plot": best_plot(kept.trials, kept.log.evaluated, clocks, kept.log.clock_started),
         "lineage": run_plots.lineage(kept.trials),
@@ -98,11 +97,12 @@ def tiles(
     return found
 
 
-def _models(reader: ArchiveReader, run: Run) -> dict[str, Any] | None:
-    try:
-        return models_spent(reader.archive, run)
-    except InfrastructureError:  # a damaged row of the call log
-        return None
+def limits(run: Run) -> str:
+    """What the run's models may spend, in words; "" without limits."""
+    kept = models_of(run)
+    usd, tokens = kept.get("usd"), kept.get("tokens")
+    words = [f"${usd:g}"] if isinstance(usd, (int, float)) else []
+    return " and ".join([*words, f"{tokens:,} tokens"] if isinstance(tokens, int) else words)
 
 
 # ---------------------------------------------------------------- the table of proposals

@@ -10,7 +10,7 @@ from hipwright.report.ticks import Tick
 
 
 @dataclass(frozen=True)
-class PlotAxis:
+class PixelAxis:
     """An axis from `low` at `start` to `high` at `end` (pixels), linear or logarithmic. Values outside are clipped."""
 
     low: float
@@ -36,13 +36,13 @@ class PlotAxis:
         return [Tick(self(value), number(value)) for value in values if not self.log or value > 0]
 
 
-def fitted(values: list[float], start: float, end: float) -> PlotAxis:
+def fitted(values: list[float], start: float, end: float) -> PixelAxis:
     """An axis that holds all of the positive values with some room; logarithmic over more than a decade."""
     low, high = min(values), max(values)
     if high > 10 * low > 0:
-        return PlotAxis(low / 1.15, high * 1.15, start, end, log=True)
+        return PixelAxis(low / 1.15, high * 1.15, start, end, log=True)
     room = 0.08 * (high - low) or 0.1 * abs(low) or 1.0
-    return PlotAxis(max(low - room, 0.0), high + room, start, end)
+    return PixelAxis(max(low - room, 0.0), high + room, start, end)
 
 
 def _round_values(low: float, high: float, count: int) -> list[float]:

@@ -10,7 +10,7 @@ from hipwright.measure.stats import median_interval
 from hipwright.records import Evaluation
 from hipwright.report.run_plots import kind_of, label_of
 from hipwright.report.ticks import Tick
-from hipwright.view.plots.axis import PlotAxis, fitted
+from hipwright.view.plots.axis import PixelAxis, fitted
 
 WIDTH, HEIGHT = 960, 280
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 24, 40
@@ -72,7 +72,7 @@ def best_plot(
     scored, failed = [[t for t in part if t.number in place] for part in (scored, failed)]
     if not scored:
         return None
-    x = PlotAxis(0.0, max(max(place.values()), 1.0), LEFT + 8, WIDTH - RIGHT - 8)
+    x = PixelAxis(0.0, max(max(place.values()), 1.0), LEFT + 8, WIDTH - RIGHT - 8)
     spans = {t.number: interval_us(evaluated[t.number].evaluation) for t in scored if t.number in evaluated}
     shown = thinned(scored)
     ends = [end for t in shown if (span := spans.get(t.number)) for end in span]
@@ -81,7 +81,7 @@ def best_plot(
     marks += [Mark(x(place[t.number]), HEIGHT - BOTTOM, "failed", label_of(t), t.number) for t in thinned(failed)]
     return BestPlot(
         marks=sorted(marks, key=lambda mark: mark.number),
-        path=best_path([(place[t.number], t.score or 0.0) for t in scored], x, y),
+        path=best_path([(place[t.number], t.score or 0.0) for t in scored], x, y, max(place.values())),
         x_ticks=x.ticks(8),
         y_ticks=y.ticks(),
         kind=scored[0].score_kind,
@@ -121,22 +121,22 @@ def interval_us(evaluation: Evaluation) -> tuple[float, float] | None:
     return None
 
 
-def _mark(trial: TrialDetail, x: float, y: PlotAxis, span: tuple[float, float] | None) -> Mark:
+def _mark(trial: TrialDetail, x: float, y: PixelAxis, span: tuple[float, float] | None) -> Mark:
     score = trial.score or 0.0
     low, high = (y(span[0]), y(span[1])) if span else (None, None)
     said = f" [{span[0]:.2f}, {span[1]:.2f}] µs with 95 %" if span else ""
     return Mark(x, y(score), kind_of(trial), label_of(trial) + said, trial.number, low, high)
 
 
-def best_path(places: Sequence[tuple[float, float]], x: PlotAxis, y: PlotAxis) -> str:
-    """The SVG path of the best score so far, as stairs; it ends at the right edge."""
+def best_path(places: Sequence[tuple[float, float]], x: PixelAxis, y: PixelAxis, end: float) -> str:
+    """The SVG path of the best score so far, as stairs that end at `end`."""
     parts: list[str] = []
     best = float("inf")
     for at, score in sorted(places):
         if score < best:
             parts.append(f"H{x(at)}V{y(score)}" if parts else f"M{x(at)},{y(score)}")
             best = score
-    return "".join(parts) + f"H{x(x.high)}"
+    return "".join(parts) + f"H{x(end)}"
 
 
 def sparkline(trials: Sequence[TrialDetail], width: int = 120, height: int = 28) -> str | None:
@@ -144,7 +144,7 @@ def sparkline(trials: Sequence[TrialDetail], width: int = 120, height: int = 28)
     scored = comparable(trials)
     if len(scored) < 2:
         return None
-    x = PlotAxis(0.0, max(float(max(t.number for t in trials)), 1.0), 2, width - 2)
+    x = PixelAxis(0.0, max(float(max(t.number for t in trials)), 1.0), 2, width - 2)
     first, least = scored[0].score or 0.0, min(t.score or 0.0 for t in scored)
     y = fitted([first, least], height - 3, 3)
-    return best_path([(float(t.number), t.score or 0.0) for t in scored], x, y)
+    return best_path([(float(t.number), t.score or 0.0) for t in scored], x, y, x.high)

@@ -18,7 +18,7 @@ from hipwright.records import Evaluation
 from hipwright.report.formatting import number, percent
 from hipwright.report.ticks import Tick
 from hipwright.targets import TARGETS
-from hipwright.view.plots.axis import PlotAxis
+from hipwright.view.plots.axis import PixelAxis
 
 WIDTH, HEIGHT = 960, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 24, 44
@@ -66,8 +66,8 @@ def roofline(evaluation: Evaluation) -> Roofline | None:
     if not found:
         return None
     xs, ys = [k.x for k in found], [k.y for k in found]
-    x = PlotAxis(_decade(min(*xs, 0.1), -1), _decade(max(*xs, 10.0), 1), LEFT, WIDTH - RIGHT, log=True)
-    y = PlotAxis(_decade(min(*ys, 0.1), -1), 1.0, HEIGHT - BOTTOM, TOP, log=True)
+    x = PixelAxis(_decade(min(*xs, 0.1), -1), _decade(max(*xs, 10.0), 1), LEFT, WIDTH - RIGHT, log=True)
+    y = PixelAxis(_decade(min(*ys, 0.1), -1), 1.0, HEIGHT - BOTTOM, TOP, log=True)
     names = list(dict.fromkeys(k.target for k in found))
     shape = {name: SHAPES[place % len(SHAPES)] for place, name in enumerate(names)}
     points = [RoofPoint(x(k.x), y(k.y), shape[k.target], _label(k)) for k in found]
