@@ -67,3 +67,10 @@ def test_nothing_can_be_written(reader: ArchiveReader, method: str) -> None:
     client = TestClient(view_app(reader), base_url="http://127.0.0.1")
     assert client.request(method, "/runs/r1").status_code == 405
     assert client.request("HEAD", "/").status_code == 200
+
+
+def test_a_page_that_fails_says_so_in_a_line(reader: ArchiveReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "runs", lambda: 1 // 0)
+    answer = TestClient(view_app(reader), base_url="http://localhost").get("/")
+    assert answer.status_code == 500 and "ZeroDivisionError" in answer.text and answer.text.count("\n") == 1
+    assert "default-src 'none'" in answer.headers["content-security-policy"]

@@ -12,10 +12,20 @@ import pytest
 from hipwright.view.serving import serving
 from tests.report.report_sample import HOSTILE
 from tests.view.browser import browser, findings, looking, needs_browser, settled
+from tests.view.results_sample import sample_results
 from tests.view.view_sample import sample_archive
 
 pytestmark = needs_browser
-PAGES = ("", "runs/r1", "runs/r1?axis=time", "runs/r1/programs/3", "runs/r1/programs/6", "compare?a=r1/4&b=r1/6", "no")
+PAGES = (
+    "",
+    "runs/r1",
+    "runs/r1?axis=time",
+    "runs/r1/programs/3",
+    "runs/r1/programs/6",
+    "compare?a=r1/4&b=r1/6",
+    "results",
+    "no",
+)
 WIDTHS = (360, 768, 1280)
 TOO_WIDE = """width => [...document.querySelectorAll("body *")].filter(e =>
     !e.closest(".scroll, .skip, .hide, .mapgrid") && e.getBoundingClientRect().right > width + 1)
@@ -27,8 +37,18 @@ def served_sample(home: Path, text: str) -> Iterator[str]:
     """The address of an archive with a run that ended and one that did not."""
     sample_archive(home, text)
     sample_archive(home, text, run="r2", finished=False)
-    with serving(home) as found:
+    with serving(home, results=[sample_results(home / "results", text)]) as found:
         yield found.url
+
+
+def results_of(page: Any, url: str) -> list[str]:
+    """The addresses of every folder of results, and of the comparison of each two of a kind."""
+    page.goto(url + "results")
+    links = "[...document.querySelectorAll('td a')].map(a => [a.textContent, a.pathname.slice(1)])"
+    found = {name.split("/")[-1]: address for name, address in page.evaluate(links)}
+    keys = {name: address.split("/")[-1] for name, address in found.items()}
+    pairs = [f"results/compare?a={keys[k + '-a']}&b={keys[k + '-b']}" for k in ("bench", "audit", "train")]
+    return [*found.values(), *pairs]
 
 
 @pytest.fixture(scope="module", params=["", HOSTILE], ids=["plain", "hostile"])
@@ -53,7 +73,7 @@ def opened() -> Iterator[Any]:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_pages_fit_and_say_nothing_in_the_console(opened: Any, served: str, width: int, scheme: str) -> None:
     with looking(opened, width=width, scheme=scheme) as page:
-        for address in PAGES:
+        for address in (*PAGES, *results_of(page, served)):
             page.goto(served + address)
             settled(page)
             assert page.evaluate("document.documentElement.scrollWidth") <= width, address
@@ -70,10 +90,11 @@ def test_pages_fit_and_say_nothing_in_the_console(opened: Any, served: str, widt
 @pytest.mark.parametrize("width", WIDTHS)
 def test_axe_finds_nothing_serious(opened: Any, plain: str, width: int, scheme: str) -> None:
     with looking(opened, width=width, scheme=scheme, bypass_csp=True) as page:
-        for address in PAGES:
+        for address in (*PAGES, *results_of(page, plain)):
             page.goto(plain + address)
             settled(page)
-            page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+            if address in PAGES:  # a training's answers are the same markup many times
+                page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
             assert findings(page) == [], address
 
 

@@ -8,6 +8,7 @@ archive through a name that it points here (DNS rebinding). With one, a request 
 from __future__ import annotations
 
 import hmac
+import logging
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode
 
@@ -15,6 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+LOG = logging.getLogger(__name__)
 COOKIE = "hipwright_view"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 HEADERS = {
@@ -42,13 +44,25 @@ class Guard:
         if scope["type"] != "http":
             return
 
+        started = False
+
         async def send_with_headers(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
         refused = self._refusal(scope)
-        await (refused or self.app)(scope, receive, send_with_headers)
+        try:
+            await (refused or self.app)(scope, receive, send_with_headers)
+        except Exception as error:  # what lies in an archive or a folder may be of any form
+            if started:
+                raise
+            why = f"{type(error).__name__}: {error}"[:500]
+            LOG.error("%s cannot be shown: %s", ascii(scope["path"]), ascii(why))
+            answer = PlainTextResponse(f"this page cannot be shown: {why!a}\n", 500)
+            await answer(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope) -> Response | None:
         """The answer to a request that is not let in; None lets it in."""

@@ -22,15 +22,26 @@ from hipwright.view.compare_page import compare_page
 from hipwright.view.live import Watched
 from hipwright.view.program_page import program_page
 from hipwright.view.reader import ArchiveReader
+from hipwright.view.results import ResultFolders
+from hipwright.view.results_pages import compare_results, result_page, results_page
 from hipwright.view.run_page import RunChoices, run_page
 from hipwright.view.runs_page import runs_page
 
 STATIC = {"view.js": "text/javascript", "theme.js": "text/javascript", "view.css": "text/css"}
 
 
-def view_app(reader: ArchiveReader, *, token: str = "", closing: Callable[[], bool] = lambda: False) -> Starlette:
-    """The application over one archive. token: what a request must have, "" for none; closing: ends open streams."""
-    pages = Pages(reader, closing)
+def view_app(
+    reader: ArchiveReader,
+    folders: ResultFolders | None = None,
+    *,
+    token: str = "",
+    closing: Callable[[], bool] = lambda: False,
+) -> Starlette:
+    """The application over one archive, and folders of results beside it.
+
+    token: what a request must have, "" for none; closing: ends open streams.
+    """
+    pages = Pages(reader, folders or ResultFolders(), closing)
     routes = [
         Route("/", pages.runs),
         Route("/events", pages.archive_events),
@@ -38,6 +49,10 @@ def view_app(reader: ArchiveReader, *, token: str = "", closing: Callable[[], bo
         Route("/runs/{run}/events", pages.run_events),
         Route("/runs/{run}/programs/{number:int}", pages.program),
         Route("/compare", pages.compare),
+        Route("/results", pages.results),
+        Route("/results/compare", pages.compare_results),
+        Route("/results/{key}", pages.result),
+        Route("/results/{key}/events", pages.result_events),
         Route("/static/{name}", static),
     ]
     guard = Middleware(Guard, token=token)
@@ -47,8 +62,9 @@ def view_app(reader: ArchiveReader, *, token: str = "", closing: Callable[[], bo
 class Pages:
     """The endpoints. Those that render are plain functions: Starlette runs them in threads."""
 
-    def __init__(self, reader: ArchiveReader, closing: Callable[[], bool]) -> None:
+    def __init__(self, reader: ArchiveReader, folders: ResultFolders, closing: Callable[[], bool]) -> None:
         self.reader = reader
+        self.folders = folders
         self.closing = closing
 
     def runs(self, request: Request) -> Response:
@@ -69,6 +85,23 @@ class Pages:
         """Two runs or programs."""
         return page("compare", compare_page(self.reader, request.query_params), self.reader)
 
+    def results(self, request: Request) -> Response:
+        """The folders of results."""
+        return page("results", results_page(self.folders), self.reader)
+
+    def result(self, request: Request) -> Response:
+        """One folder of results."""
+        return page(*result_page(self.folders, request.path_params["key"]), self.reader)
+
+    def compare_results(self, request: Request) -> Response:
+        """Two folders of results."""
+        return page(*compare_results(self.folders, request.query_params), self.reader)
+
+    def result_events(self, request: Request) -> Response:
+        """Tells the page of a folder of results that there is something new."""
+        key = self.folders.get(request.path_params["key"]).key
+        return live.stream(Watched(lambda: self.folders.state(key), lambda: 0, self.closing))
+
     def run_events(self, request: Request) -> Response:
         """Tells a run's page that there is something new."""
         run = self.reader.run(request.path_params["run"]).id
@@ -82,7 +115,7 @@ class Pages:
 def page(name: str, values: Mapping[str, Any], reader: ArchiveReader | None, status: int = 200) -> Response:
     """A page from its template."""
     shared = {"version": __version__, "home": str(reader.archive.home) if reader else ""}
-    text = html.environment("hipwright.view").get_template(f"{name}.html.j2").render(**shared, **values)
+    text = html.environment("hipwright.view").get_template(f"{name}.html.j2").render({**values, **shared})
     return HTMLResponse(text, status, {"cache-control": "no-store"})
 
 

@@ -6,7 +6,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from hipwright.errors import BadInput, InfrastructureError
 from hipwright.view.access import LOOPBACK
 from hipwright.view.app import compile_templates, view_app
 from hipwright.view.reader import ArchiveReader
+from hipwright.view.results import ResultFolders
 
 START_S = 10.0
 
@@ -31,19 +32,23 @@ class Served:
 
 
 @contextmanager
-def serving(home: Path, host: str = "127.0.0.1", port: int = 0, token: str = "") -> Iterator[Served]:
+def serving(
+    home: Path, host: str = "127.0.0.1", port: int = 0, token: str = "", results: Sequence[Path] = ()
+) -> Iterator[Served]:
     """Serves the archive in `home` while the block runs; off the loopback a token is made where none is given.
 
-    port 0: any that is free. BadInput: no archive, or an address that cannot be used.
+    port 0: any that is free; results: folders below which there are results. BadInput: no archive, no such folder, or
+    an address that cannot be used.
     """
     if host not in LOOPBACK and not token:
         token = secrets.token_urlsafe(24)
+    folders = ResultFolders(results)
     reader = ArchiveReader(home)
     try:
         with _listening(host, port) as bound:
             server = uvicorn.Server(
                 uvicorn.Config(
-                    view_app(reader, token=token, closing=lambda: server.should_exit),
+                    view_app(reader, folders, token=token, closing=lambda: server.should_exit),
                     log_level="error",
                     lifespan="off",
                     timeout_graceful_shutdown=1,

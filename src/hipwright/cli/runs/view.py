@@ -27,6 +27,12 @@ def view(
         str, typer.Option(help="Address to listen at; other machines need a token.", metavar="HOST")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0: any free.", metavar="N")] = PORT,
+    results: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--results", help="Show results of bench, audit, train below DIR; may be repeated.", metavar="DIR"
+        ),
+    ] = None,
     max_minutes: Annotated[
         float | None, typer.Option("--max-minutes", min=0, help="Stop after so long.", metavar="M")
     ] = None,
@@ -42,7 +48,7 @@ def view(
 
     output = CommandOutput(json_mode=json_mode)
     home = archive.absolute() if archive is not None else config.home()
-    with serving(home, host, port, os.environ.get(TOKEN, "")) as served:
+    with serving(home, host, port, os.environ.get(TOKEN, ""), results or ()) as served:
         if json_mode:
             output.result({"url": served.url, "archive": str(home), "token": served.token or None})
         else:
