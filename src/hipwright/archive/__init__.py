@@ -4,7 +4,19 @@ from hipwright.archive.damage import DamagedRow
 from hipwright.archive.export import export
 from hipwright.archive.faults import EngineFault, FaultCheck, Reproducer
 from hipwright.archive.log import Called, Confirmed, Evaluated, Finished, Proposed, RunLog, as_stored, read_log
-from hipwright.archive.query import RunComparison, RunDetail, RunSummary, TrialDetail, compare, list_runs, show
+from hipwright.archive.outline import Outline, continue_outline
+from hipwright.archive.query import (
+    RunComparison,
+    RunDetail,
+    RunSummary,
+    TrialDetail,
+    compare,
+    costs_of,
+    list_runs,
+    show,
+    summary_of,
+    trial_of,
+)
 from hipwright.archive.readable import check, readable_log
 from hipwright.archive.store import Archive, LogEntry, new_id
 
@@ -18,6 +30,7 @@ __all__ = [
     "FaultCheck",
     "Finished",
     "LogEntry",
+    "Outline",
     "Proposed",
     "Reproducer",
     "RunComparison",
@@ -28,10 +41,14 @@ __all__ = [
     "as_stored",
     "check",
     "compare",
+    "continue_outline",
+    "costs_of",
     "export",
     "list_runs",
     "new_id",
     "read_log",
     "readable_log",
     "show",
+    "summary_of",
+    "trial_of",
 ]

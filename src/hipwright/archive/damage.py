@@ -56,9 +56,9 @@ def read_text(data: bytes) -> str:
 
 
 def read_event(row: tuple[Any, ...]) -> Event:
-    """The event of a row (run, seq, kind, number, data, clock). Raises one of ROW_ERRORS."""
+    """The event of a row (run, seq, kind, number, data as bytes, clock). Raises one of ROW_ERRORS."""
     run, seq, kind, number, text, clock = row
-    data = json.loads(text.encode())
+    data = json.loads(text.decode())
     if not isinstance(data, dict) or not isinstance(seq, int) or not isinstance(number, int):
         raise ValueError("its columns have other types than an event's")
     if not isinstance(kind, str) or not isinstance(clock, float):

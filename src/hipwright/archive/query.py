@@ -100,14 +100,14 @@ class RunComparison(Record, frozen=True, kw_only=True):
 
 def list_runs(archive: Archive) -> list[RunSummary]:
     """Summaries of all runs, newest first."""
-    return [_summary(archive, run, readable_log(archive, run.id)) for run in reversed(archive.runs())]
+    return [summary_of(archive, run, readable_log(archive, run.id)) for run in reversed(archive.runs())]
 
 
 def show(archive: Archive, name: str) -> RunDetail:
     """All details of one run. BadInput when there is no such run."""
     run = archive.run(name)
     log = readable_log(archive, run.id)
-    summary = _summary(archive, run, log)
+    summary = summary_of(archive, run, log)
     rows = {trial.number: trial for trial in trials(log)}
     return RunDetail(
         summary=summary,
@@ -117,7 +117,7 @@ def show(archive: Archive, name: str) -> RunDetail:
         program=archive.find(summary.best, Program) if summary.best else None,
         lineage=tuple(rows[p.number] for p in ancestors(log, summary.best)),
         tree=tuple(tree(log)),
-        costs=_costs(log),
+        costs=costs_of(log),
     )
 
 
@@ -125,7 +125,7 @@ def compare(archive: Archive, first: str, second: str) -> RunComparison:
     """Compares two runs. BadInput when one does not exist."""
     runs = [archive.run(first), archive.run(second)]
     logs = [readable_log(archive, run.id) for run in runs]
-    a, b = (_summary(archive, run, log) for run, log in zip(runs, logs, strict=True))
+    a, b = (summary_of(archive, run, log) for run, log in zip(runs, logs, strict=True))
     evaluated = [{item.evaluation.program for item in log.evaluated.values()} for log in logs]
     same_task = runs[0].task == runs[1].task
     comparable = same_task and a.score_kind == b.score_kind and a.score and b.score
@@ -141,7 +141,7 @@ def compare(archive: Archive, first: str, second: str) -> RunComparison:
 
 def trials(log: RunLog) -> list[TrialDetail]:
     """Every proposal of a run with its outcome, in proposal order."""
-    return [_trial(log, number) for number in sorted(log.proposed)]
+    return [trial_of(log, number) for number in sorted(log.proposed)]
 
 
 def best_trial(log: RunLog) -> int | None:
@@ -155,7 +155,8 @@ def best_trial(log: RunLog) -> int | None:
     return min(scores, key=lambda number: (scores[number], number), default=None)
 
 
-def _trial(log: RunLog, number: int) -> TrialDetail:
+def trial_of(log: RunLog, number: int) -> TrialDetail:
+    """One proposal of a run with its outcome."""
     proposed, evaluated = log.proposed[number], log.evaluated.get(number)
     decision = log.decided.get(number)
     status = "not proposed" if not proposed.program else "pending" if proposed.evaluable else "duplicate"
@@ -180,7 +181,8 @@ def _trial(log: RunLog, number: int) -> TrialDetail:
     )
 
 
-def _summary(archive: Archive, run: Run, log: RunLog) -> RunSummary:
+def summary_of(archive: Archive, run: Run, log: RunLog) -> RunSummary:
+    """The summary of a run whose log has been read."""
     number = best_trial(log)
     best = log.evaluated[number].evaluation if number is not None else None
     status: RunStatus = "finished"
@@ -203,11 +205,12 @@ def _summary(archive: Archive, run: Run, log: RunLog) -> RunSummary:
         confirmed=confirmed.passed if confirmed else None,
         reason=log.finished.reason if log.finished else "",
         started=log.clock_started,
-        seconds=_costs(log)["seconds"],
+        seconds=costs_of(log)["seconds"],
     )
 
 
-def _costs(log: RunLog) -> dict[str, float]:
+def costs_of(log: RunLog) -> dict[str, float]:
+    """What a run has cost so far; see `RunDetail`."""
     evaluated = log.evaluated.values()
     return {
         "evaluations": len(evaluated),

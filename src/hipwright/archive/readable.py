@@ -34,11 +34,12 @@ def readable_log(archive: Archive, run: str) -> RunLog:
             why = str(error.__cause__ or error.message)[:WHY_LIMIT]
             archive.note_damaged(DamagedRow(table="events", run=run, row=str(event.seq), why=why))
     if len(archive.damaged) > known or any(row.run == run for row in archive.damaged):
-        _leave_out_orphans(log)
+        leave_out_orphans(log)
     return log
 
 
-def _leave_out_orphans(log: RunLog) -> None:
+def leave_out_orphans(log: RunLog) -> None:
+    """Leaves out outcomes without their proposal, and bests without their evaluation."""
     outcomes: tuple[dict[int, Any], ...] = (log.evaluated, log.decided, log.confirmed)
     for found in outcomes:
         for number in found.keys() - log.proposed.keys():

@@ -82,6 +82,13 @@ class Archive:
         with self._mutex:
             self._db.close()
 
+    def refuse_writes(self) -> Archive:
+        """Makes this connection one that only reads, also where the file could be written."""
+        with self._mutex:
+            self._db.execute("PRAGMA query_only = ON")
+            self.read_only = True
+        return self
+
     def __enter__(self) -> Archive:
         return self
 
@@ -120,21 +127,37 @@ class Archive:
 
     # ---------------------------------------------------------------- reading
 
-    def events(self, run: str, *, skip_damaged: bool = False) -> list[Event]:
-        """The run's events, oldest first. skip_damaged: skip and note rows that cannot be read, instead of raising."""
+    def events(self, run: str, *, skip_damaged: bool = False, since: int = 0, until: int | None = None) -> list[Event]:
+        """The run's events, oldest first: from the seq `since` on, to the one before `until`.
+
+        skip_damaged: skip and note rows that cannot be read, instead of raising.
+        """
         events = []
-        query = "SELECT run, seq, kind, number, data, clock FROM events WHERE run = ? ORDER BY seq"
-        for row in self._rows(query, run):
+        for seq, kind, number, text, clock in self.event_rows(run, since=since, until=until):
             try:
-                events.append(read_event(row))
+                events.append(read_event((run, seq, kind, number, text, clock)))
             except ROW_ERRORS as error:
-                damaged = DamagedRow(table="events", run=run, row=str(row[1]), why=why_damaged(error))
+                damaged = DamagedRow(table="events", run=run, row=str(seq), why=why_damaged(error))
                 if not skip_damaged:
                     raise InfrastructureError(
                         f"the archive {self.path} is damaged: {damaged.text}", hint=DAMAGED_HINT
                     ) from error
                 self.note_damaged(damaged)
         return events
+
+    def event_rows(self, run: str, *, since: int = 0, until: int | None = None) -> list[tuple[Any, ...]]:
+        """(seq, kind, number, data, clock) of the run's events as stored; data is JSON in bytes."""
+        query = """SELECT seq, kind, number, CAST(data AS BLOB), clock FROM events
+            WHERE run = ? AND seq >= ? AND seq < ? ORDER BY seq"""
+        return self._rows(query, run, since, 2**62 if until is None else until)
+
+    def last_seq(self, run: str) -> int:
+        """The seq of the run's last event; -1 without one."""
+        return int(self._rows("SELECT COALESCE(MAX(seq), -1) FROM events WHERE run = ?", run)[0][0])
+
+    def changes(self) -> int:
+        """A number that is another one after another process or connection has written to the file."""
+        return int(self._rows("PRAGMA data_version")[0][0])
 
     def runs(self) -> list[Run]:
         """All runs, oldest first. A run whose row is damaged is read from its first event, else skipped and noted."""
@@ -149,9 +172,8 @@ class Archive:
 
     def _started(self, name: str) -> list[Run]:
         """The run that the first event of a run holds; [] where that cannot be read either."""
-        query = "SELECT run, seq, kind, number, data, clock FROM events WHERE run = ? AND seq = 0"
         try:
-            run = Run.from_dict(read_event(self._rows(query, name)[0]).data["run"])
+            run = Run.from_dict(self.events(name, until=1)[0].data["run"])
         except (*ROW_ERRORS, IndexError, InfrastructureError):
             return []
         return [run] if run.id == name else []

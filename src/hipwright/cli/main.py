@@ -37,7 +37,7 @@ from hipwright.cli import (
     train,
 )
 from hipwright.cli.output import print_error, print_json
-from hipwright.cli.runs import queries, resume
+from hipwright.cli.runs import queries, resume, view
 from hipwright.cli.whole import model
 from hipwright.disk import file_error
 from hipwright.errors import HipwrightError
@@ -68,6 +68,7 @@ app.command("ablate")(ablate.ablate)
 app.command("synth")(synth.synth)
 app.command("show")(queries.show)
 app.command("compare")(queries.compare)
+app.command("view")(view.view)
 app.command("export")(export.export)
 app.command("mcp")(mcp.mcp)
 app.add_typer(queries.app, name="runs")

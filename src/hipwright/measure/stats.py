@@ -100,6 +100,11 @@ def _resampled(count: int, block: int, seed: int, resamples: int) -> np.ndarray:
     return index
 
 
+def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
+    """The order statistics that hold the median of neighbouring samples; None for fewer than `FEWEST`."""
+    return None if len(values) < FEWEST else _sign_interval(np.asarray(values, dtype=np.float64), level)
+
+
 def _sign_interval(values: np.ndarray, level: float) -> tuple[float, float]:
     """The order statistics that hold the median with the given confidence, allowing for correlated neighbours."""
     count = values.size

@@ -36,30 +36,31 @@ class BenchPage:
 
 def render_bench(page: BenchPage) -> str:
     """Renders the page."""
-    baselines = list(page.figures["fast_p"] or {})
-    text: str = (
-        html.environment()
-        .get_template("bench.html.j2")
-        .render(
-            page=page,
-            version=__version__,
-            devices=sorted({f"{row.device} ({row.timed_on})" for row in page.rows if row.timed_on}),
-            tiles=_tiles(page.figures, page.model),
-            fast=_fast_table(page.figures),
-            means=_means(page.figures),
-            categories=_categories(page.figures),
-            by_format="by_format" in page.figures,
-            statuses=_statuses(page.rows),
-            worst=worst(page.rows),
-            baselines=baselines,
-            curve=bench_plots.fast_curve(page.rows, baselines),
-            bars_of={name: bench_plots.speedup_bars(page.rows, name) for name in baselines},
-            roofline=bench_plots.roofline_bars(page.rows),
-            tone=row_tone,
-            model=_model(page.model) if page.model is not None else None,
-        )
-    )
+    text: str = html.environment().get_template("bench.html.j2").render(**bench_views(page))
     return text
+
+
+def bench_views(page: BenchPage) -> dict[str, Any]:
+    """What the page shows: its figures, tables and plots by the names of the template."""
+    baselines = list(page.figures["fast_p"] or {})
+    return {
+        "page": page,
+        "version": __version__,
+        "devices": sorted({f"{row.device} ({row.timed_on})" for row in page.rows if row.timed_on}),
+        "tiles": _tiles(page.figures, page.model),
+        "fast": _fast_table(page.figures),
+        "means": _means(page.figures),
+        "categories": _categories(page.figures),
+        "by_format": "by_format" in page.figures,
+        "statuses": _statuses(page.rows),
+        "worst": worst(page.rows),
+        "baselines": baselines,
+        "curve": bench_plots.fast_curve(page.rows, baselines),
+        "bars_of": {name: bench_plots.speedup_bars(page.rows, name) for name in baselines},
+        "roofline": bench_plots.roofline_bars(page.rows),
+        "tone": row_tone,
+        "model": _model(page.model) if page.model is not None else None,
+    }
 
 
 def row_tone(row: BenchRow) -> str:
@@ -83,7 +84,7 @@ def _model(model: Mapping[str, Any]) -> dict[str, Any]:
 def _categories(figures: Mapping[str, Any]) -> list[dict[str, str]]:
     """The table of categories: a row each, its cells as text."""
     rows = []
-    for name, found in figures["categories"].items():
+    for name, found in figures.get("categories", {}).items():
         cells = {"category": name, "tasks": str(found["tasks"])}
         cells |= {key: _describe_share(found[key]) for key in ("compiled", "correct")}
         cells["by_format"] = _describe_share(found["by_format"]) if found["by_format"] else "–"

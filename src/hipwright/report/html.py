@@ -21,7 +21,7 @@ from pygments.token import String
 
 from hipwright.report import formatting
 
-LIGHT_STYLE, DARK_STYLE = "friendly", "github-dark"
+LIGHT_STYLE, DARK_STYLE = "xcode", "github-dark"  # contrast of 4.5 and more
 
 
 class ProgramLexer(PythonLexer):  # type: ignore[misc]
@@ -35,10 +35,10 @@ _LEXERS = {"python": PythonLexer, "hip": CppLexer, "program": ProgramLexer}
 
 
 @cache
-def environment() -> Environment:
-    """The Jinja environment of `templates/`."""
+def environment(package: str = "hipwright.report") -> Environment:
+    """The Jinja environment of the package's `templates/`."""
     env = Environment(
-        loader=PackageLoader("hipwright.report"),
+        loader=PackageLoader(package),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -88,5 +88,13 @@ def code_css() -> Markup:
     return Markup(f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}")
 
 
-def _rules(formatter: Any) -> str:  # pygments' stubs leave get_style_defs untyped
-    return str(formatter.get_style_defs(".code"))
+def themed_code_css() -> str:
+    """The same rules where the root's `data-theme` (light, dark or unset) chooses the colour scheme."""
+    light, dark = (HtmlFormatter(style=style, nobackground=True) for style in (LIGHT_STYLE, DARK_STYLE))
+    chosen = _rules(dark, ":root[data-theme=dark] .code")
+    preferred = _rules(dark, ":root:not([data-theme=light]) .code")
+    return f"{_rules(light)}\n{chosen}\n@media (prefers-color-scheme: dark) {{\n{preferred}\n}}"
+
+
+def _rules(formatter: Any, selector: str = ".code") -> str:  # pygments' stubs leave get_style_defs untyped
+    return str(formatter.get_style_defs(selector))

@@ -19,12 +19,13 @@ MAX_LINEAGE = 160  # nodes; beyond that only kept programs and their parents are
 
 @dataclass(frozen=True)
 class Point:
-    """One proposal on a plot. kind: best, kept, rejected or failed; label: the tooltip."""
+    """One proposal on a plot. kind: best, kept, rejected or failed; label: the tooltip; number: the proposal's."""
 
     x: float
     y: float
     kind: str
     label: str
+    number: int = -1
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ def lineage(proposals: Sequence[TrialDetail]) -> Lineage | None:
             on_path = proposal.number in main and parent.number in main
             (x0, y0), (x1, y1) = where[parent.number], where[proposal.number]
             edges.append(Edge(f"M{x0},{y0}L{x1},{y1}", on_path))
-    points = [Point(*where[p.number], kind_of(p), label_of(p)) for p in shown]
+    points = [Point(*where[p.number], kind_of(p), label_of(p), p.number) for p in shown]
     height = TOP + spacing * max(row.values()) + BOTTOM
     edges.sort(key=lambda edge: edge.main)
     return Lineage(points, edges, _number_ticks(last), evaluated - len(shown), height)

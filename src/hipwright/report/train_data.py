@@ -136,7 +136,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         for line in stream:
             try:
                 found = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(found, dict):
                 yield found
@@ -148,7 +148,7 @@ def _object(path: Path) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{path} cannot be read: {error}", hint="run the stage that writes it again") from error
     return found if isinstance(found, dict) else {}
 

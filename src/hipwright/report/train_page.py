@@ -63,39 +63,41 @@ def write(folder: Path) -> Path:
 
 def render(data: TrainingFolder) -> str:
     """Renders the page."""
-    palette = train_plots.colours(_arms(data))
-    rows = data.evaluation.get("arms") or []
     text: str = (
-        html.environment()
-        .get_template("train.html.j2")
-        .render(
-            data=data,
-            version=__version__,
-            title=data.path.resolve().name,
-            clock=describe_clock(data),
-            tiles=_tiles(data),
-            palette=palette,
-            curves=_curves(data, palette),
-            rows=by_split(rows),
-            seeds=len({row.get("seed") for row in rows}) > 1,
-            columns=columns_of(rows),
-            dots=_dots(data, palette),
-            comparisons=differences(data.evaluation.get("comparisons") or []),
-            regret=data.evaluation.get("regret") or [],
-            rates=[(one.name, rates(one), one) for one in data.trainings if "rl" in one.curves],
-            time=[found for one in data.trainings if (found := _time(one))],
-            accounts=[(one.name, one.account) for one in data.trainings if one.account],
-            hole=_hole(data.hole),
-            examples=_examples(data.evaluation.get("examples") or []),
-            samples=[found for one in data.trainings if (found := _samples(one))],
-            settings=_flat(data.run),
-            command=str(data.run.get("command") or ""),
-            code_css=html.code_css(),
-            interval=describe_interval,
-            labelled=labelled,
-        )
+        html.environment().get_template("train.html.j2").render(code_css=html.code_css(), **training_views(data))
     )
     return text
+
+
+def training_views(data: TrainingFolder) -> dict[str, Any]:
+    """What the page shows: its figures, tables and plots by the names of the template."""
+    palette = train_plots.colours(_arms(data))
+    rows = data.evaluation.get("arms") or []
+    return {
+        "data": data,
+        "version": __version__,
+        "title": data.path.resolve().name,
+        "clock": describe_clock(data),
+        "tiles": _tiles(data),
+        "palette": palette,
+        "curves": _curves(data, palette),
+        "rows": by_split(rows),
+        "seeds": len({row.get("seed") for row in rows}) > 1,
+        "columns": columns_of(rows),
+        "dots": _dots(data, palette),
+        "comparisons": differences(data.evaluation.get("comparisons") or []),
+        "regret": data.evaluation.get("regret") or [],
+        "rates": [(one.name, rates(one), one) for one in data.trainings if "rl" in one.curves],
+        "time": [found for one in data.trainings if (found := _time(one))],
+        "accounts": [(one.name, one.account) for one in data.trainings if one.account],
+        "hole": _hole(data.hole),
+        "examples": _examples(data.evaluation.get("examples") or []),
+        "samples": [found for one in data.trainings if (found := _samples(one))],
+        "settings": _flat(data.run),
+        "command": str(data.run.get("command") or ""),
+        "interval": describe_interval,
+        "labelled": labelled,
+    }
 
 
 def _arms(data: TrainingFolder) -> list[str]:
