@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -10,10 +11,13 @@ from pathlib import Path
 
 import pytest
 from cli_tools import hipwright, one_object
+from typer.main import get_command
 
 from hipwright.api.doctor import torch_build
 from hipwright.api.files import prepare_folder, write_file
 from hipwright.api.plain import clean, finite
+from hipwright.cli.display.grouped_help import SECTIONS
+from hipwright.cli.main import app
 from hipwright.errors import BadInput
 
 
@@ -102,3 +106,32 @@ def test_the_tasks_own_shape_is_named_where_nothing_ran_it(tmp_path: Path) -> No
     found = hipwright(tmp_path / "home", "eval", task, program, "--target", "cpu")
     assert found.returncode == 0, found.stderr
     assert "given, the task's own shape, was not verified: 8192000 elements are too many" in found.stdout
+
+
+def test_a_group_without_a_command_shows_its_help(tmp_path: Path) -> None:
+    for words in ((), ("dataset",), ("train",)):
+        done = hipwright(tmp_path / "home", *words)
+        assert done.returncode == 0 and done.stdout.startswith("Usage: hipwright") and not done.stderr
+
+
+def test_the_help_names_every_command_in_a_section_and_cuts_nothing() -> None:
+    commands = {name for name, one in get_command(app).commands.items() if not one.hidden}
+    assert commands == {name for names in SECTIONS.values() for name in names}
+    done = subprocess.run([sys.executable, "-m", "hipwright", "--help"], capture_output=True, text=True, timeout=60)
+    assert "..." not in done.stdout.partition("Programs:")[2] and all(f"{title}:" in done.stdout for title in SECTIONS)
+
+
+@pytest.mark.parametrize(("words", "meant"), [(("optimise", "x"), "optimize"), (("dataset", "biuld"), "dataset build")])
+def test_a_misspelt_command_is_answered_with_the_one_that_was_meant(
+    words: tuple[str, ...], meant: str, tmp_path: Path
+) -> None:
+    done = hipwright(tmp_path / "home", *words)
+    assert done.returncode == 2 and f"did you mean `hipwright {meant}`?" in done.stderr
+
+
+def test_a_shell_completes_commands(tmp_path: Path) -> None:
+    env = {"_HIPWRIGHT_COMPLETE": "complete_bash", "COMP_WORDS": "hipwright op", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "hipwright"], env={**os.environ, **env}, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["optimize"]

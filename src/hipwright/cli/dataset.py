@@ -9,6 +9,7 @@ import typer
 
 from hipwright.api import targets
 from hipwright.cli import exit_codes
+from hipwright.cli.display.grouped_help import WholeSummaries
 from hipwright.cli.options import Json, Targets, Unsafe
 from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
@@ -17,7 +18,7 @@ from hipwright.targets import CPU, TARGETS
 
 app = typer.Typer(
     help="Verified pairs of tasks and programs: build, check, rejudge, overlap, stats, export.",
-    no_args_is_help=True,
+    cls=WholeSummaries,
     rich_markup_mode=None,
 )
 

@@ -36,6 +36,7 @@ from hipwright.cli import (
     synth,
     train,
 )
+from hipwright.cli.display.grouped_help import GroupedCommands
 from hipwright.cli.output import print_error, print_json
 from hipwright.cli.runs import queries, resume, view
 from hipwright.cli.whole import model
@@ -46,8 +47,8 @@ from hipwright.stopping import KEPT, StopSignals, end_process, interrupted_code,
 app = typer.Typer(
     name="hipwright",
     help="Fast, verified HIP kernels for AMD GPUs from PyTorch code.",
-    no_args_is_help=True,
-    add_completion=False,
+    cls=GroupedCommands,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hipwright.api import targets
+from hipwright.cli.display.grouped_help import WholeSummaries
 from hipwright.cli.options import Json, Unsafe
 from hipwright.cli.output import CommandOutput
 from hipwright.stopping import interrupted_code
@@ -19,7 +20,7 @@ from hipwright.targets import CPU, TARGETS
 MINI_TARGET_HELP = f"{TARGETS.gpu_choices(joint=', ')}, or {CPU.name} (static estimates). [default: the best here]"
 app = typer.Typer(
     help="Train models on verified programs and on the evaluator's rewards: sft, rl, mini, report, serve.",
-    no_args_is_help=True,
+    cls=WholeSummaries,
     rich_markup_mode=None,
 )
 
