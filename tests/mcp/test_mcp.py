@@ -29,6 +29,9 @@ def test_what_needs_no_machine(root: Path, tmp_path: Path) -> None:
                 "list_tasks",
                 "evaluate_program",
                 "profile_program",
+                "optimize",
+                "start_from",
+                "model",
                 "explain_failure",
                 "best_program",
                 "exemplars",
@@ -115,7 +118,7 @@ def test_programs_are_judged_explained_and_profiled_by_one_warm_machine(root: Pa
             other = await client.call_tool("evaluate_program", {"task": "tasks/twice.py", "program": MODEL_NEW})
             assert other.structured_content is not None and other.structured_content["lane"] == "modelnew"
             assert other.structured_content["evaluation"] == "e5"
-            assert len((await client.list_tools()).tools) == 6  # its output did not reach the protocol
+            assert len((await client.list_tools()).tools) == 9  # its output did not reach the protocol
             assert first & descendants(server_of()), "the machine was not kept warm"
             await judge_two_at_once(client)
             await cancel_one_and_judge_another(client)

@@ -13,7 +13,8 @@ from hipwright.errors import BadInput, HipwrightError, TaskError, ToolchainError
 from hipwright.events import Listener, silent
 from hipwright.machine import Machine
 from hipwright.mcp import files, texts
-from hipwright.mcp.tools import TOOLS, OneProgram, ToolContext, profile_program
+from hipwright.mcp.registry import TOOLS
+from hipwright.mcp.tools import OneProgram, ToolContext, profile_program
 from hipwright.mcp.warm_machine import JudgedProgram, WarmMachine, digest
 from hipwright.measure.profiling.bottleneck import diagnose
 from hipwright.measure.profiling.profile import Profile

@@ -16,19 +16,31 @@ from typing import TYPE_CHECKING, Any
 
 from hipwright.api.plain import finite
 from hipwright.errors import HipwrightError
+from hipwright.mcp import resources
+from hipwright.mcp.arguments import Reply
+from hipwright.mcp.registry import TOOLS, Tool
 from hipwright.mcp.texts import error_reply
-from hipwright.mcp.tools import TOOLS, Reply, Tool, ToolContext
+from hipwright.mcp.tools import ToolContext
 
 if TYPE_CHECKING:
     import anyio
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel.server import Server
-    from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
+    from mcp_types import (
+        CallToolRequestParams,
+        CallToolResult,
+        ListResourcesResult,
+        ListToolsResult,
+        PaginatedRequestParams,
+        ReadResourceRequestParams,
+        ReadResourceResult,
+    )
 
 INSTRUCTIONS = (
     "hipwright judges HIP kernels that replace PyTorch code. list_tasks shows the tasks; best_program and exemplars "
     "show verified kernels; evaluate_program judges a program that you wrote; explain_failure says why one failed; "
-    "profile_program says what holds one back. Change one thing at a time. An estimate is not a measurement."
+    "profile_program says what holds one back; optimize and start_from search by themselves, model does so for a whole "
+    "model. Change one thing at a time. An estimate is not a measurement."
 )
 POLL_S = 0.05
 SAY_S = 2.0  # progress is reported at least this often
@@ -108,6 +120,32 @@ class Service:
             return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=data, is_error=True)
         return CallToolResult(content=[TextContent(type="text", text=reply.text)], structured_content=reply.data)
 
+    async def list_resources(
+        self, ctx: ServerRequestContext[Any], params: PaginatedRequestParams | None
+    ) -> ListResourcesResult:
+        """The reports of the archive's runs."""
+        import anyio
+        from mcp_types import ListResourcesResult, Resource
+
+        found = await anyio.to_thread.run_sync(resources.listed, self.context.home)
+        return ListResourcesResult(
+            resources=[
+                Resource(name=uri.removeprefix(resources.PREFIX), uri=uri, description=about, mime_type="text/html")
+                for uri, about in found
+            ]
+        )
+
+    async def read_resource(
+        self, ctx: ServerRequestContext[Any], params: ReadResourceRequestParams
+    ) -> ReadResourceResult:
+        """One report. What it says is data, as everything from an archive is."""
+        import anyio
+        from mcp_types import ReadResourceResult, TextResourceContents
+
+        uri = str(params.uri)
+        text = await anyio.to_thread.run_sync(resources.report, self.context.home, uri)
+        return ReadResourceResult(contents=[TextResourceContents(uri=uri, mime_type="text/html", text=text)])
+
     async def _reply(self, ctx: ServerRequestContext[Any], name: str, given: dict[str, Any] | None) -> Reply:
         import anyio
 
@@ -131,13 +169,13 @@ class Service:
         async with self.turn:
             while self._leaving():
                 await anyio.sleep(POLL_S)
-            self.context.machine.begin()
+            self.context.begin()
             self.job = job = ToolJob(lambda listener: tool.run(self.context, arguments, listener))
             job.start()
             try:
                 await _watch(ctx, job, start)
             except anyio.get_cancelled_exc_class():
-                self.aborting = threading.Thread(target=self.context.machine.abort, daemon=True)
+                self.aborting = threading.Thread(target=self.context.abort, daemon=True)
                 self.aborting.start()
                 raise
         return job.outcome()
@@ -164,7 +202,7 @@ class Service:
         busy = self.job is not None and not self.job.done.is_set()
 
         def close() -> None:
-            self.context.machine.abort()
+            self.context.abort()
             if not busy:
                 if self.context.journal is not None:
                     self.context.journal.close()
@@ -197,6 +235,8 @@ async def _serve(context: ToolContext) -> int:
         instructions=INSTRUCTIONS,
         on_list_tools=service.list_tools,
         on_call_tool=service.call_tool,
+        on_list_resources=service.list_resources,
+        on_read_resource=service.read_resource,
     )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_until_signal, service)

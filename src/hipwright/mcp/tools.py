@@ -19,6 +19,8 @@ from hipwright.api.plain import finite
 from hipwright.errors import BadInput
 from hipwright.events import Listener
 from hipwright.mcp import files, texts
+from hipwright.mcp.arguments import Reply, TaskPath, ToolArguments
+from hipwright.mcp.child import ChildCommand
 from hipwright.mcp.warm_machine import JudgedProgram, WarmMachine, digest
 from hipwright.records import Program, Task
 
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 KEPT = 64  # evaluations that explain_failure and profile_program can refer to
 SLOWER = 1.3  # an exemplar of another performance bucket takes at least this much longer
 
-TaskPath = Annotated[str, msgspec.Meta(description="The task file, relative to the server's root folder.")]
 ProgramText = Annotated[
     str,
     msgspec.Meta(description="The whole text of the program (HIP source and launch plan), or of a ModelNew file."),
@@ -41,17 +42,13 @@ Knobs = Annotated[
 ]
 
 
-class _Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The arguments of a tool; the JSON schema for clients is made from it."""
-
-
-class ListTasks(_Arguments, frozen=True, kw_only=True):
+class ListTasks(ToolArguments, frozen=True, kw_only=True):
     """Arguments of list_tasks."""
 
     folder: Annotated[str, msgspec.Meta(description="A folder below the root; the root without it.")] = ""
 
 
-class OneProgram(_Arguments, frozen=True, kw_only=True):
+class OneProgram(ToolArguments, frozen=True, kw_only=True):
     """Arguments of evaluate_program and profile_program."""
 
     task: TaskPath
@@ -59,7 +56,7 @@ class OneProgram(_Arguments, frozen=True, kw_only=True):
     knobs: Knobs = msgspec.field(default_factory=dict)
 
 
-class Explain(_Arguments, frozen=True, kw_only=True):
+class Explain(ToolArguments, frozen=True, kw_only=True):
     """Arguments of explain_failure."""
 
     evaluation: Annotated[
@@ -67,19 +64,11 @@ class Explain(_Arguments, frozen=True, kw_only=True):
     ] = "latest"
 
 
-class ArchiveArguments(_Arguments, frozen=True, kw_only=True):
+class ArchiveArguments(ToolArguments, frozen=True, kw_only=True):
     """Arguments of best_program and exemplars."""
 
     task: TaskPath
     count: Annotated[int, msgspec.Meta(ge=1, le=8, description="How many exemplars at most.")] = 2
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A tool's answer. data: plain JSON types."""
-
-    text: str
-    data: dict[str, Any]
 
 
 Counters = Callable[[Path, Program, Listener], "ProfileReport"]
@@ -100,8 +89,24 @@ class ToolContext:
     machine: WarmMachine
     counters: Counters | None = None
     journal: Journal | None = None
+    child: ChildCommand = field(default_factory=ChildCommand)
     judged: OrderedDict[str, JudgedProgram] = field(default_factory=OrderedDict)
     count: int = 0
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what is judged and found stays in the archive."""
+        return self.journal is not None
+
+    def begin(self) -> None:
+        """Clears an abort of the call before."""
+        self.machine.begin()
+        self.child.begin()
+
+    def abort(self) -> None:
+        """Makes the slow call end soon; called from another thread."""
+        self.child.abort()
+        self.machine.abort()
 
     def judge(self, arguments: OneProgram, listener: Listener) -> JudgedProgram:
         """Evaluates a program and keeps the result."""
@@ -271,58 +276,3 @@ def _others(
 ) -> list[SimilarProgram]:
     found = similar(archive, source, targets=targets, k=8 + 8 * len(keys))
     return [known for known in found if known.task not in keys][:8]
-
-
-@dataclass(frozen=True)
-class Tool:
-    """One tool. slow: it evaluates or profiles, so it waits for its turn, reports progress and can be cancelled."""
-
-    about: str
-    arguments: type[_Arguments]
-    run: Callable[[ToolContext, Any, Listener], Reply]
-    slow: bool = False
-
-    def schema(self) -> dict[str, Any]:
-        """The JSON schema of the arguments."""
-        _, parts = msgspec.json.schema_components([self.arguments])
-        schema = {key: value for key, value in parts[self.arguments.__name__].items() if key != "description"}
-        return {"additionalProperties": False, **schema}
-
-    def read(self, given: dict[str, Any] | None) -> Any:
-        """The arguments of a call. Raises BadInput for what the schema does not allow."""
-        try:
-            return msgspec.convert(given or {}, self.arguments)
-        except msgspec.ValidationError as error:
-            raise BadInput(str(error), hint=f"arguments: {', '.join(self.arguments.__struct_fields__)}") from error
-
-
-TOOLS: dict[str, Tool] = {
-    "list_tasks": Tool("The tasks (PyTorch references) below the root, with a line about each.", ListTasks, list_tasks),
-    "evaluate_program": Tool(
-        "Compile, verify and estimate one program (or ModelNew) for a task: verdict, evidence, estimate or timing and "
-        "coverage for each target. Every call draws new secret inputs.",
-        OneProgram,
-        evaluate_program,
-        slow=True,
-    ),
-    "profile_program": Tool(
-        "What holds a program back: hardware counters where a GPU is, else registers, LDS, occupancy, instruction mix "
-        "and a static estimate, with the bottleneck in texts.",
-        OneProgram,
-        profile_program,
-        slow=True,
-    ),
-    "explain_failure": Tool(
-        "Why an evaluation of this session failed, in plain words: whose fault, the line, the fix.",
-        Explain,
-        explain_failure,
-    ),
-    "best_program": Tool(
-        "The best verified program of a task from the archive of earlier runs, with exemplars.",
-        ArchiveArguments,
-        best_program,
-    ),
-    "exemplars": Tool(
-        "Verified kernels of similar tasks, from the archive of earlier runs.", ArchiveArguments, exemplars
-    ),
-}
