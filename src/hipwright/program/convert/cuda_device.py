@@ -50,7 +50,7 @@ _UNPORTABLE = {
     r"\bcute::": "CuTe",
     r"PackedTensorAccessor": "tensor accessors",
     r"\btexture<": "textures",
-    r"__constant__": "constant memory that the host fills",
+    r"__constant__(?![^;{}]*=)": "constant memory that the host fills",
     r"\bmma_sync\b": "WMMA",
     r"__pipeline_|cuda::pipeline|cuda::barrier|__nv_fp8|cuda_fp8": "CUDA-only features",
 }
@@ -218,7 +218,8 @@ class DeviceSource:
             match = re.search(r"[<\"]([^>\"]+)[>\"]", item.text)
             return item.text if match and match[1] in _KEPT_HEADERS and match[1][:4] != "hip/" else None
         if item.kind in ("define", "other", "directive"):
-            return None if _HOST_ONLY.search(item.text) or "TORCH_" in item.text else _portable(item.text)
+            left_out = _HOST_ONLY.search(item.text) or "TORCH_" in item.text
+            return None if left_out else _portable(_constant(item.text))
         return None
 
     def as_function(self, item: CppItem) -> str:
@@ -226,6 +227,11 @@ class DeviceSource:
         head = re.sub(r"\b__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", " ", item.head)
         head = re.sub(r"\b__global__\b", "__device__ __forceinline__", head).replace("static ", " ")
         return _portable(f"{head} {item.body}")
+
+
+def _constant(text: str) -> str:
+    """A table in constant memory as const: device code cannot write it, and a program keeps no variables."""
+    return text if re.search(r"\bconst(?:expr)?\b", text) else re.sub(r"\b__constant__\b", "__constant__ const", text)
 
 
 def _line_of(item: CppItem, pattern: str) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 from hipwright import syntax
 from hipwright.errors import ProgramError
 from hipwright.program.convert.cpp_host import HostTranslator
-from hipwright.program.convert.cpp_text import ExtensionSource, Inconvertible, split_items
+from hipwright.program.convert.cpp_text import CppItem, ExtensionSource, Inconvertible, split_items
 from hipwright.program.convert.cuda_device import PREAMBLE, DeviceSource
 from hipwright.program.convert.forward_expression import Extensions
 from hipwright.program.convert.forward_plan import Forward
@@ -45,6 +45,17 @@ SUFFIXES = {
     ".c": "",
 }
 _HIP = re.compile(r"#\s*include\s*[<\"]hip/|\bhip(?:LaunchKernelGGL|Malloc|Stream_t|Error_t|GetLastError)\b")
+_CACHE_HINTS = {
+    **{name: f"#define {name}(p) (*(p))" for name in ("__ldca", "__ldcg", "__ldcs", "__ldcv", "__ldlu")},
+    **{name: f"#define {name}(p, v) (*(p) = (v))" for name in ("__stcg", "__stcs", "__stwb", "__stwt")},
+}
+"""CUDA's loads and stores with a cache hint, which HIP has not: plain ones."""
+_CUDA_ONLY = {
+    r"__match_(?:any|all)_sync|__reduce_\w+_sync": "matches and reductions of a warp by instruction",
+    r"__dp[24]a": "dot products of small integers by instruction",
+    r"__nanosleep|__trap|__brkpt": "control of the processor",
+    r"rocwmma::|__builtin_amdgcn_\w+": "instructions of AMD alone",
+}
 _LAUNCH = re.compile(r"(?P<kernel>\w+)\s*(?:<[^<>]*>)?\s*<<<(?P<grid>[^;]*?)>>>\s*\((?P<given>[^;]*)\)\s*;")
 HIP_PREAMBLE = """// the operations of a whole wave, whose masks are left out
 #define __shfl_sync(mask, ...) __shfl(__VA_ARGS__)
@@ -104,6 +115,9 @@ class _Conversion:
         self.source = split_items((text,), located=True)
         self.task = task_names(task_source)
         _check_includes(self.source)
+        _check_names(self.source)
+        hints = [name for name in _CACHE_HINTS if re.search(rf"\b{name}\b", text) and name not in self.source.macros]
+        self.source.items[:0] = [CppItem("define", _CACHE_HINTS[name], name) for name in hints]
         _leave_out(self.source, self.comment)
         used = {*self.task.inputs, *self.comment.named, *self.source.functions("kernel")}
         self.writer = PlanLines(set(RESERVED) | used)
@@ -183,6 +197,14 @@ def _check_includes(source: ExtensionSource) -> None:
         found = re.search(r"\"([^\"]+)\"", item.text) if item.kind == "include" else None
         if found and not re.match(r"(?:hip/|cuda|hipwright/|torch/)", found[1]):
             raise Inconvertible(f'#include "{found[1]}": write that file\'s text in its place', item.line)
+
+
+def _check_names(source: ExtensionSource) -> None:
+    for item in source.items:
+        for pattern, what in _CUDA_ONLY.items() if item.kind in ("kernel", "device", "define") else ():
+            if found := re.search(rf"\b(?:{pattern})", item.text):
+                line = item.line + item.text.count("\n", 0, found.start())
+                raise Inconvertible(f"the device code uses {what} ({found.group()})", line)
 
 
 def _leave_out(source: ExtensionSource, comment: PlanComment) -> None:
