@@ -102,6 +102,15 @@ def test_a_program_that_passes_says_where(home: Path) -> None:
     assert json.loads(out)["verified_on"] == ["cpu"] and "(on: cpu)" in (home / "x/NOTICE").read_text()
 
 
+@pytest.mark.slow
+def test_a_backward_is_not_said_to_be_verified(home: Path) -> None:
+    (home / "both.py").write_text(subjects.SCALE_BACKWARD)
+    code, _, err = export(home, "torch-op", "x", program="both.py")
+    assert code == 0, err
+    said = (home / "x/NOTICE").read_text()
+    assert "(on: cpu)" in said and "Its backward is not verified" in said
+
+
 def test_files_that_a_later_program_lacks_are_removed(home: Path) -> None:
     assert export(home, "torch-op", "x", "--unverified", "--name", "first")[0] == 0
     assert export(home, "torch-op", "x", "--unverified", "--name", "second")[0] == 0

@@ -46,7 +46,7 @@ def export(
     ] = False,
     json_mode: Json = False,
 ) -> int:
-    """Write a run as JSON lines, or its program in a format that other tools take (docs/ship.md)."""
+    """Write a run as JSON lines, or its program in a format that other tools take (docs/exports.md)."""
     if program is None and form is None:
         from hipwright.cli.runs import queries
 

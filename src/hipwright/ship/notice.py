@@ -24,6 +24,8 @@ to its author, under its author's terms; hipwright changes nothing about them.
 """
 _VERIFIED = """The program was verified against the task's reference before it was exported (on: {targets}). That holds
 for the shapes that its guards accept; it is no warranty."""
+_BACKWARD = """
+The verification ran its forward. Its backward is not verified by it; `hipwright backward` verifies what it writes."""
 _UNVERIFIED = """NOT VERIFIED: the program was exported with --unverified. Nothing says that it computes what the
 reference does."""
 
@@ -31,6 +33,7 @@ reference does."""
 def notice(subject: ShippedProgram, verified_on: Sequence[str]) -> str:
     """The text of NOTICE: the same in every format."""
     said = _VERIFIED.format(targets=", ".join(verified_on)) if verified_on else _UNVERIFIED
+    said += _BACKWARD if verified_on and subject.parsed.has_backward else ""
     return _NOTICE.format(version=__version__, key=subject.program.key, task=subject.name, verified=said)
 
 

@@ -162,10 +162,16 @@ def test_the_kernels_build_for_amd(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_kernels_build_for_nvidia(tmp_path: Path) -> None:
+    """Shuffles, ballots and clang's atomics are among what the headers for nvcc must have."""
     nvcc = find_nvcc()
     if nvcc is None:
         pytest.skip("no nvcc")
-    folder = exported(tmp_path, "hf-kernels", subjects.SCALE_TASK, subjects.SCALE, "--name", "hub_nvidia")
+    calls = """    if (__hip_atomic_load(&y[0], __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT) != a)
+        __hip_atomic_store(&y[0], __shfl_xor(a, 1) + __ballot(n > 1), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+"""
+    program = subjects.SCALE.replace("    if (i < n) y[i] = x[i]", calls + "    if (i < n) y[i] = x[i]")
+    assert program != subjects.SCALE
+    folder = exported(tmp_path, "hf-kernels", subjects.SCALE_TASK, program, "--name", "hub_nvidia")
     place = folder / "hub_nvidia_cuda"
     command = [str(nvcc), "-arch=sm_90", "-std=c++17", f"-I{place}", "-c", str(place / "kernels.cu"), "-o", "/dev/null"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

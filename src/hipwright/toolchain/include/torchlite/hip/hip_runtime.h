@@ -55,4 +55,19 @@ template <class T> __device__ __forceinline__ T __shfl_xor(T v, int m, int width
 #define __any(p) __any_sync(__activemask(), (p))
 #define __all(p) __all_sync(__activemask(), (p))
 __device__ __forceinline__ unsigned __lane_id() { unsigned l; asm("mov.u32 %0, %%laneid;" : "=r"(l)); return l; }
+// clang's atomics: a word of at most 8 bytes is read and written whole; orders stronger than relaxed become fences.
+#define __HIP_MEMORY_SCOPE_SINGLETHREAD 1
+#define __HIP_MEMORY_SCOPE_WAVEFRONT 2
+#define __HIP_MEMORY_SCOPE_WORKGROUP 3
+#define __HIP_MEMORY_SCOPE_AGENT 4
+#define __HIP_MEMORY_SCOPE_SYSTEM 5
+template <class T> __device__ __forceinline__ T __hip_atomic_load(const T *p, int order, int) {
+    T value = *const_cast<const volatile T *>(p);
+    if (order != 0) __threadfence_system();
+    return value;
+}
+template <class T, class U> __device__ __forceinline__ void __hip_atomic_store(T *p, U value, int order, int) {
+    if (order != 0) __threadfence_system();
+    *const_cast<volatile T *>(p) = static_cast<T>(value);
+}
 #endif
