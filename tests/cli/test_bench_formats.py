@@ -12,7 +12,7 @@ FORMATS = EXAMPLES / "formats"
 BASE = ("--target", "cpu", "--json")
 TASKS = {
     "backendbench": ["pointwise/addcmul__default", "pointwise/hardswish__default", "reduction/mean__dim"],
-    "flashinfer-trace": ["norm/rms_rows_h96", "rope/turn_halves_d32"],
+    "flashinfer-trace": ["norm/rms_rows_h96", "paged/gather_pages_p4_d16", "rope/turn_halves_d32"],
     "gpu-mode": ["first_set/shifted_sum", "second_set/in_place_scale"],
     "kernelbench": ["level1/1_Hard_shrink", "level2/1_Scaled_linear"],
     "kernelbench-x": ["Activation/soft_step", "Reduction/spread"],
@@ -61,7 +61,8 @@ def test_the_formats_verdict_stands_beside_ours_and_a_malformed_task_beside_the_
     done = hipwright(tmp_path / "home", "bench", folder, *BASE, "--candidates", given)
     assert done.returncode == 0, done.stderr
     found = one_object(done.stdout)
-    ours, malformed = found["rows"]
+    ours, missing, malformed = found["rows"]
+    assert missing["status"] == "missing" and missing["by_format"] is None
     assert (ours["status"], ours["by_format"]) == ("wrong_value", "pass"), ours
     assert (found["correct"]["count"], found["by_format"]["count"]) == (0, 1)
     why = "definitions/rope/turn_halves_d32.json: axes: missing"
@@ -89,7 +90,8 @@ def test_a_formats_own_answers_are_judged(tmp_path: Path) -> None:
     statuses = [(row["task"], row["candidate"], row["status"]) for row in rows]
     assert statuses == [
         ("norm/rms_rows_h96", "rms_rows_torch.json", "pass"),
+        ("paged/gather_pages_p4_d16", "", "missing"),
         ("rope/turn_halves_d32", "turn_halves_cuda.json", "malformed"),
         ("rope/turn_halves_d32", "turn_halves_torch.json", "pass"),
     ]
-    assert rows[1]["fault"] == "candidate" and "only python and triton are read" in rows[1]["message"]
+    assert rows[2]["fault"] == "candidate" and "only python and triton are read" in rows[2]["message"]

@@ -106,5 +106,7 @@ def test_tasks_of_another_format_are_read_and_malformed_ones_reported(tmp_path: 
     shutil.copytree(FORMATS / "flashinfer-trace", folder)
     (folder / "definitions" / "norm" / "rms_rows_h96.json").write_text("{}")
     entries, problems = read_tasks(folder)
-    assert [one.name for one in entries] == ["turn_halves_d32"] and "def get_inputs" in entries[0].source
+    assert [one.name for one in entries] == ["gather_pages_p4_d16", "turn_halves_d32"] and "def get_inputs" in entries[
+        0
+    ].source
     assert problems == ["definitions/norm/rms_rows_h96.json: name: missing"]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hipwright.evaluation.formats.definitions import MAX_GROUPS, evaluated
 from hipwright.evaluation.formats.flashinfer_trace import FLASHINFER_TRACE
 from hipwright.evaluation.formats.read import Malformed
+from hipwright.evaluation.formats.safetensors import stored
 from hipwright.evaluation.formats.sol_execbench import SOL_EXECBENCH
 
 AXES = {"a": 12, "b": 5, "c_2": 7}
@@ -66,7 +67,7 @@ def test_any_text_is_a_number_or_malformed(text: str) -> None:
 
 
 def test_workloads_become_inputs_and_groups() -> None:
-    norm, rope = FLASHINFER_TRACE.load(EXAMPLES / "flashinfer-trace")
+    norm, _, rope = FLASHINFER_TRACE.load(EXAMPLES / "flashinfer-trace")
     assert (norm.name, norm.category, rope.category) == ("norm/rms_rows_h96", "norm", "rope")
     text = norm.read()
     assert "return [torch.randn((48, 96)).to(torch.float16), torch.randn((96,)), 1e-06]" in text
@@ -121,18 +122,71 @@ def test_a_malformed_one_is_named_and_the_other_is_kept(folder: Path, file: str,
     record = json.loads(first)
     edit(record)
     (folder / file).write_text("\n".join([json.dumps(record), *rest]) + "\n")
-    norm, rope = FLASHINFER_TRACE.load(folder)
+    norm, _, rope = FLASHINFER_TRACE.load(folder)
     assert why in norm.problem and not rope.problem and rope.category == "rope"
 
 
 def test_workloads_of_files_are_left_out_with_a_note(folder: Path) -> None:
     lines = (folder / WORKLOADS).read_text().splitlines()
     record = json.loads(lines[1])
-    record["workload"]["inputs"]["x"] = {"type": "safetensors", "path": "blob/x.safetensors", "tensor_key": "x"}
+    record["workload"]["inputs"]["x"] = {"type": "safetensors", "path": "blob/tables.safetensors", "tensor_key": "x"}
     (folder / WORKLOADS).write_text("\n".join([lines[0], json.dumps(record), lines[2]]))
     norm = next(iter(FLASHINFER_TRACE.load(folder)))
-    assert norm.notes == ("1 of 3 workloads take tensors from safetensors files: not judged",)
-    assert "(1, 96)" not in norm.read()
+    why = "take tensors from safetensors files that are not here, or no small integer ones"
+    assert norm.notes == (f"1 of 3 workloads {why}: not judged",) and "(1, 96)" not in norm.read()
+    (folder / "blob" / "tables.safetensors").unlink()
+    paged = list(FLASHINFER_TRACE.load(folder))[1]
+    assert paged.problem.endswith(f"gather_pages_p4_d16.json: 2 of 2 workloads {why}: not judged")
+
+
+def test_small_tables_are_read_from_their_file() -> None:
+    paged = list(FLASHINFER_TRACE.load(EXAMPLES / "flashinfer-trace"))[1]
+    names: dict[str, Any] = {}
+    exec(paged.read(), names)
+    pages, table, scale = names["get_inputs"]()
+    assert pages.shape == (8, 4, 16) and table.tolist() == [[7, 0, 3], [2, 2, 6]] and scale == 0.5
+    assert str(table.dtype) == "torch.int32" and names["get_input_groups"]()[0][1].tolist() == [[4], [0], [1]]
+
+
+PAGED = "workloads/paged/gather_pages_p4_d16.jsonl"
+TABLES: list[tuple[Callable[[dict[str, Any], dict[str, Any]], object], str]] = [
+    (
+        lambda source, header: source.update(tensor_key="z"),
+        "inputs.table.tensor_key: blob/tables.safetensors has no 'z'",
+    ),
+    (lambda source, header: source.update(path="../far.safetensors"), "'../far.safetensors' is outside of the folder"),
+    (lambda source, header: header["a"].update(dtype="F32"), "the file has F32 [2, 3], the definition int32 [2, 3]"),
+    (lambda source, header: header["a"].update(shape=[3, 2]), "the file has I32 [3, 2], the definition int32 [2, 3]"),
+    (lambda source, header: header["a"].update(data_offsets=[0, 8]), "the file has 8 bytes of 'a'"),
+    (lambda source, header: header["a"].update(data_offsets=[8, 0]), "tables.safetensors: a: data_offsets 8 to 0"),
+    (lambda source, header: header.update(a=3), "tables.safetensors: a: Expected `object`, got `int`"),
+]
+
+
+@pytest.mark.parametrize(("edit", "why"), TABLES, ids=[why[-40:].replace("/", " ") for _, why in TABLES])
+def test_tables_that_do_not_fit(folder: Path, edit: Any, why: str) -> None:
+    (folder.parent / "far.safetensors").write_bytes(b"secret")
+    blob = folder / "blob" / "tables.safetensors"
+    data = blob.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    first, *rest = (folder / PAGED).read_text().splitlines()
+    record = json.loads(first)
+    edit(record["workload"]["inputs"]["table"], header)
+    (folder / PAGED).write_text("\n".join([json.dumps(record), *rest]))
+    text = json.dumps(header).encode()
+    blob.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
+    paged = list(FLASHINFER_TRACE.load(folder))[1]
+    assert why in paged.problem, paged.problem
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_tensor_or_malformed(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    root = tmp_path_factory.mktemp("blob")
+    for content in (data, len(data).to_bytes(8, "little") + data):
+        (root / "t").write_bytes(content)
+        with pytest.raises(Malformed, match=r"^here"):
+            stored("t", "a", (2, 3), "int32", root, "here")
 
 
 def test_of_many_workloads_some_are_judged(folder: Path) -> None:

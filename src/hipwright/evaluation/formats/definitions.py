@@ -10,11 +10,13 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from hipwright import syntax
+from hipwright.evaluation.formats import safetensors
 from hipwright.evaluation.formats.portable import function_of, on_default_device
 from hipwright.evaluation.formats.read import Malformed, identifier
 
@@ -102,8 +104,13 @@ class WorkloadLine(msgspec.Struct):
     workload: TraceWorkload
 
 
-def task_text(definition: Definition, workloads: Sequence[TraceWorkload], where: str) -> tuple[str, list[str]]:
-    """(the task file, what of the workloads is not judged). where: the definition's file. Raises Malformed."""
+def task_text(
+    definition: Definition, workloads: Sequence[TraceWorkload], root: Path, where: str
+) -> tuple[str, list[str]]:
+    """(the task file, what of the workloads is not judged). Raises Malformed.
+
+    root: where the paths of tensors begin; where: the definition's file.
+    """
     run = function_of(definition.reference, "run", f"{where}: reference")
     names = [identifier(name, f"{where}: inputs") for name in definition.inputs]
     if not names:
@@ -111,8 +118,8 @@ def task_text(definition: Definition, workloads: Sequence[TraceWorkload], where:
     taken = {"Model", "get_inputs", "get_input_groups"} & _top_level(definition.reference)
     if taken:
         raise Malformed(f"{where}: reference: defines {', '.join(sorted(taken))}, which a task file defines itself")
-    usable, notes = _usable(workloads, where)
-    draws = [_inputs(definition, one, f"{where}: workload {one.uuid}") for one in usable]
+    usable, notes = _chosen(definition, workloads, root, where)
+    draws = [_inputs(definition, one, root, f"{where}: workload {one.uuid}") for one in usable]
     named = ", ".join(f"{name}={name}" for name in names) if _keywords_only(run) else ", ".join(names)
     lines = [
         on_default_device(definition.reference).rstrip(),
@@ -121,6 +128,7 @@ def task_text(definition: Definition, workloads: Sequence[TraceWorkload], where:
         "import torch",
         "",
         "",
+        *([safetensors.HELPER.strip("\n"), "", ""] if any("_stored(" in draw for draw in draws) else []),
         "class Model(torch.nn.Module):",
         f"    def forward(self, {', '.join(names)}):",
         *_fixed(definition, usable[0], where),
@@ -208,17 +216,48 @@ def _value(node: ast.expr, known: Mapping[str, int]) -> int | float:
     raise Malformed(f"{ast.unparse(node)} is no arithmetic of axes")
 
 
-def _usable(workloads: Sequence[TraceWorkload], where: str) -> tuple[list[TraceWorkload], list[str]]:
-    """The workloads to judge. Raises Malformed where none can be."""
+def _usable(definition: Definition, workloads: Sequence[TraceWorkload], root: Path) -> list[TraceWorkload]:
+    """The workloads whose files are here and hold small integer tensors alone."""
+
+    def usable(workload: TraceWorkload) -> bool:
+        for name, source in workload.inputs.items():
+            tensor = definition.inputs.get(name)
+            if source.type == "safetensors" and tensor is not None:
+                shape = [_length(definition, workload, axis) for axis in tensor.shape or ()]
+                if tensor.shape is None or not safetensors.keeps(tensor.dtype, tuple(shape)):
+                    return False
+                if not _is_here(root / source.path):
+                    return False
+        return True
+
+    return [one for one in workloads if usable(one)]
+
+
+def _is_here(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # no path at all: too long, or with a null byte
+        return False
+
+
+def _length(definition: Definition, workload: TraceWorkload, axis: str) -> int:
+    """An axis's size where that is a plain number, else 0: whether a tensor is small is told by its other axes."""
+    found = definition.axes.get(axis)
+    return found.value if isinstance(found, AxisConst) else workload.axes.get(axis, 0)
+
+
+def _chosen(
+    definition: Definition, workloads: Sequence[TraceWorkload], root: Path, where: str
+) -> tuple[list[TraceWorkload], list[str]]:
+    """(the workloads to judge, what of them is not judged). Raises Malformed where none can be."""
     if not workloads:
         raise Malformed(f"{where}: it has no workload")
-    filed = [one for one in workloads if any(source.type == "safetensors" for source in one.inputs.values())]
-    usable = [one for one in workloads if one not in filed]
-    notes = []
-    if filed:
-        notes.append(f"{len(filed)} of {len(workloads)} workloads take tensors from safetensors files: not judged")
-    if not usable:
-        raise Malformed(f"{where}: every workload takes tensors from safetensors files, which are not read")
+    usable, notes = _usable(definition, workloads, root), []
+    if left := len(workloads) - len(usable):
+        why = "take tensors from safetensors files that are not here, or no small integer ones"
+        notes.append(f"{left} of {len(workloads)} workloads {why}: not judged")
+        if not usable:
+            raise Malformed(f"{where}: {notes[0]}")
     if len(usable) > MAX_GROUPS:
         step = (len(usable) - 1) / (MAX_GROUPS - 1)
         notes.append(f"{MAX_GROUPS} of {len(usable)} workloads are judged, at even distances")
@@ -226,7 +265,7 @@ def _usable(workloads: Sequence[TraceWorkload], where: str) -> tuple[list[TraceW
     return usable, notes
 
 
-def _inputs(definition: Definition, workload: TraceWorkload, where: str) -> str:
+def _inputs(definition: Definition, workload: TraceWorkload, root: Path, where: str) -> str:
     """The list of inputs of a workload, as Python text."""
     axes = sizes(definition, workload, where)
     given = {name: workload.inputs.get(name) for name in definition.inputs}
@@ -236,7 +275,7 @@ def _inputs(definition: Definition, workload: TraceWorkload, where: str) -> str:
     if any(source.type == "custom" for source in sources):
         return _custom(definition, workload, axes, sources, where)
     pairs = zip(definition.inputs.items(), sources, strict=True)
-    return f"[{', '.join(_input(name, tensor, source, axes, where) for (name, tensor), source in pairs)}]"
+    return f"[{', '.join(_input(name, tensor, source, axes, root, where) for (name, tensor), source in pairs)}]"
 
 
 def _custom(
@@ -254,7 +293,7 @@ def _custom(
     return f"(lambda made: [made[name] for name in {order!r}])({call})"
 
 
-def _input(name: str, tensor: DefinedTensor, source: Source, axes: Mapping[str, int], where: str) -> str:
+def _input(name: str, tensor: DefinedTensor, source: Source, axes: Mapping[str, int], root: Path, where: str) -> str:
     """One input as Python text."""
     place = f"{where}: inputs.{name}"
     if source.type == "scalar":
@@ -267,6 +306,8 @@ def _input(name: str, tensor: DefinedTensor, source: Source, axes: Mapping[str, 
     if unknown:
         raise Malformed(f"{place}.shape: no axis {unknown[0]}")
     shape = tuple(axes[axis] for axis in tensor.shape)
+    if source.type == "safetensors":
+        return safetensors.stored(source.path, source.tensor_key, shape, tensor.dtype, root, place)
     if tensor.dtype in _FLOATS:
         narrow = "" if tensor.dtype == "float32" else f".to(torch.{tensor.dtype})"
         return f"torch.randn({shape!r}){narrow}"

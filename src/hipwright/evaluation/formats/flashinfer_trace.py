@@ -57,7 +57,7 @@ class FlashinferTraceFormat(TaskFormat):
             raise Malformed(f"{where}: op_type: missing")
         if path.stem in broken or found.name in broken:
             raise Malformed(broken.get(found.name, broken.get(path.stem, "")))
-        text, notes = task_text(found, workloads.get(found.name, []), where)
+        text, notes = task_text(found, workloads.get(found.name, []), root, where)
         return BenchTask(name, path, category=found.op_type, text=text, notes=tuple(notes), rule=self.rule)
 
 

@@ -21,7 +21,7 @@ from hipwright.evaluation.formats.answers import by_last_name, guarded_answer, m
 from hipwright.evaluation.formats.base import BenchTask, CandidateFile, FormatRule, TaskFormat
 from hipwright.evaluation.formats.kernelbench import natural, python_files
 from hipwright.evaluation.formats.portable import dependencies_first, function_of, joined, on_default_device
-from hipwright.evaluation.formats.read import Malformed, below, guarded, text_of, yaml_record
+from hipwright.evaluation.formats.read import Malformed, below, guarded, inside, text_of, yaml_record
 
 GROUPS, DEPTH = 8, 3
 SUBMISSION = "@SUBMISSION@"
@@ -211,9 +211,7 @@ def _modules(found: GpuModeTask, path: Path, root: Path) -> dict[str, str]:
         name = one.name.removesuffix(".py")
         if one.source == SUBMISSION or name in _LEFT_OUT or not one.name.endswith(".py"):
             continue
-        place = (path.parent / one.source).resolve()
-        if not place.is_relative_to(allowed):
-            raise Malformed(f"{below(path, root)}: files: {one.name}: its source is outside of the folder")
+        place = inside(allowed, path.parent, one.source, f"{below(path, root)}: files: {one.name}")
         modules[name] = text_of(place, root.resolve())
     return modules
 

@@ -36,6 +36,17 @@ def text_of(path: Path, root: Path) -> str:
         raise Malformed(f"{below(path, root)}: {error.strerror or error}") from None
 
 
+def inside(allowed: Path, base: Path, source: str, where: str) -> Path:
+    """The path that a description names, from base. Raises Malformed for one outside of `allowed`."""
+    try:
+        place = (base / source).resolve()
+    except (OSError, ValueError) as error:
+        raise Malformed(f"{where}: {error}") from None
+    if not place.is_relative_to(allowed.resolve()):
+        raise Malformed(f"{where}: {source[:80]!r} is outside of the folder")
+    return place
+
+
 def below(path: Path, root: Path) -> str:
     """The path as messages name it: from the folder that was given."""
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)

@@ -57,7 +57,7 @@ class SolExecBenchFormat(TaskFormat):
         found, where = json_record(path, root, Definition), below(path, root)
         plain_name(found.name, f"{where}: name")
         workloads = list(_workloads(path.with_name("workload.jsonl"), root))
-        text, notes = task_text(found, workloads, where)
+        text, notes = task_text(found, workloads, path.parent, where)
         rule = _rule(self.rule, [one.tolerance for one in workloads if one.tolerance is not None])
         group = category or found.op_type
         text = marked(text, self.no_training)
