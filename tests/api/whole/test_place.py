@@ -119,3 +119,8 @@ def test_shares_before_and_after_are_amdahls() -> None:
     found = outcome(2.0, 1.0, 1.0)
     before, after = found.shares(found.regions[0])
     assert before == pytest.approx(1 / 3) and after == pytest.approx(0.5 / 2.5)
+
+
+def test_a_hostile_name_of_a_class_stays_in_the_folder() -> None:
+    call = Call(0, "part", "../../etc/passwd\0 <b>", -1, 1.0, 0.1, 2, "")
+    assert RegionOutcome(3, Region("", (call,))).folder == "03__etc_passwd_b_"

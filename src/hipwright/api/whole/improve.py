@@ -110,7 +110,10 @@ def _placed(
     trial = Trial(plain, host, programs, references, metric, request.metric_tolerance)
     gate(outcome, trial, listener)
     if clock.gpu is not None and outcome.kept:
-        measure(outcome, trial, listener)
+        try:
+            measure(outcome, trial, listener)
+        except TaskError as error:
+            outcome.notes.append(f"the model's speed end to end was not measured: {error.message}")
 
 
 def _install(outcome: ModelOutcome, host: ModelHandle, programs: RegionPrograms, bench: Machine) -> None:

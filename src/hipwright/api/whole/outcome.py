@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,8 +39,8 @@ class RegionOutcome:
 
     @property
     def folder(self) -> str:
-        """The name of its folder."""
-        return f"{self.number:02d}_{self.region.calls[0].kind}"
+        """The name of its folder; of the class's name, which the model's code chooses, only letters and digits."""
+        return f"{self.number:02d}_{re.sub(r'[^A-Za-z0-9]+', '_', self.region.calls[0].kind)[:40]}"
 
 
 @dataclass

@@ -65,9 +65,11 @@ def gate(outcome: ModelOutcome, trial: Trial, listener: Listener) -> None:
     alone = False
     while True:
         kept = outcome.kept
+        if not kept:
+            return
         listener("stage", {"text": f"the model with {len(kept)} regions replaced: outputs against float64"})
         failed = _tried(outcome, trial, kept)
-        if not failed or not kept:
+        if not failed:
             return
         if not alone:
             alone = True

@@ -52,7 +52,10 @@ class ReplacedModel:
         live, why = _same_task(part, call, one["text"])
         if live is None:
             return why
-        program, why = self._program(one, live, call.path)
+        try:
+            program, why = self._program(one, live, call.path)
+        except HipwrightError as error:
+            return error.message
         if program is None:
             return why
         self._parts[call.path] = (one["region"], part, OptimizedModule(part, live, program))
