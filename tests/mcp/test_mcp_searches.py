@@ -91,7 +91,7 @@ def test_what_cannot_be_searched_is_refused_in_one_line(root: Path, tmp_path: Pa
             wrong = await refused(client, "start_from", task="tasks/twice.py", kernel="x", language="triton")
             assert "language" in wrong["error"]
             broken = await refused(client, "start_from", task="tasks/twice.py", kernel="int x;", language="cuda")
-            assert broken["whose"] in ("candidate", "bad input") and broken["error"]
+            assert broken["whose"] == "program" and broken["error"]
             assert (await client.list_resources()).resources == []
 
     talk(work)

@@ -15,13 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hipwright.errors import BadInput, HipwrightError, InfrastructureError, TaskError
+from hipwright.errors import BadInput, CandidateError, HipwrightError, InfrastructureError, TaskError
 from hipwright.events import Listener
 
 _STAGE = re.compile(r"\[\s*[\d.]+s[^\]]*\]\s*(?P<text>.+)")
 END_S = 3.0
 """How long a command that is told to end may take to keep what it has."""
-_OWNERS = {2: BadInput, 3: InfrastructureError}
 
 
 class ChildCommand:
@@ -105,5 +104,6 @@ def _object(text: str, code: int) -> dict[str, Any]:
         raise InfrastructureError(f"the command ended with exit code {code} and no result") from None
     if "error" not in found:
         return dict(found)
-    owner = TaskError if found.get("fault") == "task" else _OWNERS.get(found.get("exit_code", code), HipwrightError)
+    of_code = {2: BadInput, 3: InfrastructureError}.get(found.get("exit_code", code), HipwrightError)
+    owner = {"task": TaskError, "candidate": CandidateError}.get(found.get("fault"), of_code)
     raise owner(found["error"], hint=found.get("hint", ""))
