@@ -55,7 +55,7 @@ def test_the_slowest_tests_take_turns() -> None:
     left = [not_in_turn(listed, str(seed)) for seed in range(60)]
     for names in left:
         share = 1 - sum(seconds[name] for name in names) / sum(seconds.values())
-        assert 1 / TURNS <= share < 1 / TURNS + max(seconds.values()) / sum(seconds.values())
+        assert 1 / TURNS - 1e-9 <= share < 1 / TURNS + max(seconds.values()) / sum(seconds.values())
     assert not set.intersection(*left)
 
 
