@@ -10,9 +10,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from hipwright.api.models import models_spent
-from hipwright.archive import Archive
+from hipwright.archive import Archive, LogEntry
 from hipwright.llm.archive_call_log import ArchiveCallLog
-from hipwright.records import Run
+from hipwright.records import Expansion, Program, Run
 from hipwright.view.app import view_app
 from hipwright.view.reader import ArchiveReader
 from tests.llm.calls.call_log_contract import answer, request, reserved
@@ -139,4 +139,17 @@ def test_a_run_without_a_program_is_shown(tmp_path: Path) -> None:
     assert client.get("/runs/r1").status_code == 200
     assert "none is verified" in client.get("/compare?a=r1&b=r1").text
     assert program(1).key != program(2).key
+    reader.close()
+
+
+def test_a_text_of_megabytes_is_shown_in_part(tmp_path: Path) -> None:
+    sample_archive(tmp_path, proposals=1, finished=False)
+    long = Program(text="x = 1\n" * 120_000)
+    expansion = Expansion(number=1, operator="mutate", parents=(program(0).key,))
+    with Archive(tmp_path) as archive:
+        proposed = {"expansion": expansion.to_dict(), "round": 1, "program": long.key}
+        archive.append_all("r1", [LogEntry("proposed", 1, proposed)], records=[long])
+    reader = ArchiveReader(tmp_path)
+    text = TestClient(view_app(reader), base_url="http://localhost").get("/runs/r1/programs/1").text
+    assert "The first 400,000 of" in text and "too long to be compared" in text and len(text) < 500_000
     reader.close()

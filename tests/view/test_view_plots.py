@@ -41,6 +41,7 @@ def test_ticks_are_few_and_lie_on_the_axis(low: float, span: float, log: bool, c
 
 def test_ticks_are_round() -> None:
     assert [tick.label for tick in PixelAxis(0, 14, 0, 100).ticks(8)] == ["0", "2", "4", "6", "8", "10", "12", "14"]
+    assert [tick.label for tick in PixelAxis(0, 4, 0, 100).ticks(8, whole=True)] == ["0", "1", "2", "3", "4"]
     assert [tick.label for tick in PixelAxis(1.4, 120, 0, 100, log=True).ticks()] == ["2", "5", "10", "20", "50", "100"]
 
 

@@ -26,7 +26,9 @@ class AuditTable:
 def audit_page(folder: ResultFolder) -> dict[str, Any]:
     """What the page of an audit shows."""
     found = read_object(folder.path / "audit.json")
-    return {"title": folder.name, "facts": list(facts(found).items()), "tables": list(tables(found))}
+    plain = {name: one for name, one in found.items() if not isinstance(one, list)}
+    ordered = sorted(tables(found), key=lambda table: table.name != "confusion")
+    return {"title": folder.name, "facts": list(facts(plain).items()), "tables": ordered}
 
 
 def compare_audits(a: ResultFolder, b: ResultFolder) -> dict[str, Any]:

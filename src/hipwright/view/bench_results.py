@@ -15,6 +15,8 @@ from hipwright.evaluation.figures import figures
 from hipwright.report.bench_page import BenchPage, bench_views, row_tone
 from hipwright.view.results import ResultFolder, read_object
 
+EAGER = "eager"
+"""The baseline that two benchmarks are compared by, where both have it."""
 ROWS_A_PAGE = 2000
 """Rows of the table of a comparison."""
 
@@ -64,7 +66,7 @@ def _rows(path: Path) -> Iterator[BenchRow]:
 
 @dataclass(frozen=True)
 class RowPair:
-    """One task's rows of both; None where one has none. gain: B's speedup over A's by the first common baseline."""
+    """One task's rows of both; None where one has none. gain: B's speedup over A's against a common baseline."""
 
     task: str
     a: BenchRow | None
@@ -102,6 +104,7 @@ def row_pair(a: BenchRow | None, b: BenchRow | None) -> RowPair:
     either = a or b
     task = either.task if either else ""
     common = [name for name in a.speedups if name in b.speedups] if a and b else []
+    common.sort(key=lambda name: name != EAGER)
     if not a or not b or not common:
         return RowPair(task, a, b)
     one, other = a.speedups[common[0]], b.speedups[common[0]]

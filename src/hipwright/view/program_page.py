@@ -16,6 +16,9 @@ from hipwright.view.plots.roofline import roofline
 from hipwright.view.reader import ArchiveReader
 from hipwright.view.sources import difference, fused_kernels
 
+MOST_CHARACTERS = 200_000
+"""A longer program is shown as plain text, in one piece: parsing and highlighting take seconds."""
+
 
 @dataclass(frozen=True)
 class Resources:
@@ -34,7 +37,7 @@ def program_page(reader: ArchiveReader, run: Run, proposal: int) -> dict[str, An
     program = reader.program(trial.program)
     task = reader.task(run.task) or Task(name=run.task, source="", workloads=())
     parent = parent_of(reader, run, trial)
-    hip, plan = split(program.text) if program else ("", "")
+    hip, plan = split(program.text) if program and len(program.text) <= MOST_CHARACTERS else ("", "")
     return {
         "run": run,
         "task": task,

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hipwright.records import Program
-from hipwright.report import split
 
 _KERNEL = re.compile(r"\b__global__\b")
 _LAUNCH_BOUNDS = re.compile(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)")
@@ -49,7 +48,7 @@ def fused_kernels(text: str) -> list[FusedKernel]:
     The engine writes the operators of a kernel into the line above it (`// linear, mul, add: how`); a program of
     another author has what its author wrote there, which nothing checks.
     """
-    lines = (split(text)[0] or text).splitlines()
+    lines = text.splitlines()
     found, comment = [], list[str]()
     for place, line in enumerate(lines):
         stripped = line.strip()

@@ -28,12 +28,16 @@ class PixelAxis:
     def _inner(self, value: float) -> float:
         return log10(max(value, 1e-300)) if self.log else value
 
-    def ticks(self, count: int = 5) -> list[Tick]:
-        """Round values, about `count` of them."""
+    def ticks(self, count: int = 5, *, whole: bool = False) -> list[Tick]:
+        """Round values, about `count` of them; whole: whole numbers alone."""
         values = _decades(self.low, self.high) if self.log else []
         if len(values) < 2:
             values = _round_values(self.low, self.high, count)
-        return [Tick(self(value), number(value)) for value in values if not self.log or value > 0]
+        return [
+            Tick(self(value), number(value))
+            for value in values
+            if (not self.log or value > 0) and (not whole or value == int(value))
+        ]
 
 
 def fitted(values: list[float], start: float, end: float) -> PixelAxis:

@@ -82,7 +82,7 @@ def best_plot(
     return BestPlot(
         marks=sorted(marks, key=lambda mark: mark.number),
         path=best_path([(place[t.number], t.score or 0.0) for t in scored], x, y, max(place.values())),
-        x_ticks=x.ticks(8),
+        x_ticks=x.ticks(8, whole=not clocks),
         y_ticks=y.ticks(),
         kind=scored[0].score_kind,
         axis="seconds since the start" if clocks else "proposal",

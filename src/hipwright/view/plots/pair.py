@@ -39,4 +39,4 @@ def pair_curves(first: Sequence[TrialDetail], second: Sequence[TrialDetail]) -> 
         best_path([(float(t.number), t.score or 0.0) for t in found], x, y, float(all_[-1].number))
         for found, all_ in zip(both, (first, second), strict=True)
     ]
-    return PairCurves(paths[0], paths[1], x.ticks(8), y.ticks(), kinds.pop())
+    return PairCurves(paths[0], paths[1], x.ticks(8, whole=True), y.ticks(), kinds.pop())
