@@ -81,7 +81,8 @@ class Rule:
     row: absolute budget of each row's rms, rows of `row_length` elements; both None for exact leaves. lift: the factor,
     at least 1, on the budgets of a row whose honest error happened to be small (`LUCKY_SHARE`). judged: False where the
     honest baseline itself disagrees with the reference, so that nothing can be judged. evidence: False for a leaf that
-    must only remain unchanged. accepted: results that passed.
+    must only remain unchanged. stays: where a leaf that is written in place keeps its bits, those of `before`.
+    accepted: results that passed.
     """
 
     path: str
@@ -94,6 +95,8 @@ class Rule:
     judged: Mask | None = None
     gather: IndexRule | None = None
     evidence: bool = True
+    stays: Mask | None = None
+    before: npt.NDArray[Any] | None = None
     accepted: AcceptedResults = field(default_factory=AcceptedResults, init=False, repr=False)
 
 

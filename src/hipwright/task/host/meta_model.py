@@ -21,6 +21,7 @@ from hipwright.task.host import state as states
 from hipwright.task.host.leaves import elements_of
 from hipwright.task.host.load import MODULE, TaskModule
 from hipwright.task.host.made_elements import MadeElements
+from hipwright.task.host.reference import with_written
 from hipwright.torchio import map_torch
 
 How = Literal["meta", "fake"]
@@ -46,8 +47,8 @@ class MetaModel:
             return inputs
 
     def outputs(self, inputs: Sequence[Any], how: How = "meta", made: MadeElements | None = None) -> Any:
-        """forward's outputs without data. made: counts what is made on the way."""
-        return self._call(inputs, how, *filter(None, (made,)))
+        """forward's outputs without data, as `with_written` returns them. made: counts what is made on the way."""
+        return self._call(inputs, how, *filter(None, (made,)), written=True)
 
     def operators(self, inputs: Sequence[Any], how: How) -> tuple[list[dict[str, Any]], Any]:
         """(operators as hipwright.program.lower.trace.OpTrace records them, outputs)."""
@@ -61,12 +62,17 @@ class MetaModel:
         Where a tensor on the way is huge, what making all of them costs is added.
         """
         counter, made = _operation_counter(), MadeElements()
-        outputs = self._call(inputs, "meta", counter, made)
+        outputs = self._call(inputs, "meta", counter, made, written=True)
         return float(counter.get_total_flops()) + made.operations(elements_of(inputs) + elements_of(outputs)), outputs
 
-    def _call(self, inputs: Sequence[Any], how: How, *watches: AbstractContextManager[Any]) -> Any:
+    def _call(
+        self, inputs: Sequence[Any], how: How, *watches: AbstractContextManager[Any], written: bool = False
+    ) -> Any:
         model = self._model(how)
-        run: Callable[[list[Any]], Any] = lambda args: self.file.guarded(lambda: model(*args), "forward")  # noqa: E731
+
+        def run(args: list[Any]) -> Any:
+            return self.file.guarded(lambda: with_written(model, args) if written else model(*args), "forward")
+
         if how == "meta":
             with torch.no_grad(), torch.device("meta"):
                 return _watched(run, map_torch(list(inputs), without_data), watches)

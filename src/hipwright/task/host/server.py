@@ -24,7 +24,7 @@ from hipwright.task.host.leaves import elements_of, finite_share, may_index, pla
 from hipwright.task.host.load import SUPPORTED, TaskModule
 from hipwright.task.host.meta_model import HOW, MetaModel, without_data
 from hipwright.task.host.prepared import KeptStates
-from hipwright.task.host.reference import ReferenceModel, named_leaves
+from hipwright.task.host.reference import ReferenceModel, named_leaves, with_written
 from hipwright.task.host.shape_probe import ShapeProbe
 from hipwright.task.host.value_checks import values_checked
 from hipwright.tensors import Tree
@@ -215,7 +215,7 @@ class TaskHost:
         self._require_supported(plain(outputs), "an output")
         if not any(True for _ in named_leaves("output", outputs)) and not isinstance(outputs, (bool, int, float)):
             why = f"{self.file.name}: forward returns nothing that can be compared"
-            raise TaskError(why, hint=f"return {SUPPORTED}")
+            raise TaskError(why, hint=f"return {SUPPORTED}; or write to an input")
         return operations, [leaf for _, leaf in named_leaves("output", outputs)]
 
     def _require_supported(self, values: Any, what: str) -> None:
@@ -247,11 +247,11 @@ class TaskHost:
         return None if shapes is None else self._workload(shapes)
 
     def forward(self, inputs: list[Any]) -> Any:
-        """The outputs of a new model on these inputs. Raises TaskError."""
+        """The outputs of a new model on these inputs, as `with_written` returns them. Raises TaskError."""
         _phase("forward")
         model, before = self.reference.model(), torch.get_rng_state()
         with torch.no_grad(), values_checked():
-            outputs = self.file.guarded(lambda: model(*inputs), "forward")
+            outputs = self.file.guarded(lambda: with_written(model, inputs), "forward")
         self._drew |= not torch.equal(before, torch.get_rng_state())
         return outputs
 

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from hipwright.verify.gpu.reference import DeviceReference
 
 BATCH_BYTES = 64 << 20  # of inputs in one message
+WRITES = (
+    "the reference writes to its inputs, and calls on a GPU are not judged with such inputs yet: use the cpu target"
+)
 # settings of the runs that must agree; a GPU ignores the orders, which only the driver "cpu" can choose
 REPEATS: tuple[dict[str, Any], ...] = (
     {"watch": True},  # inputs and parameters are compared after each launch
@@ -70,7 +73,7 @@ def verify_gpu(
     oracle; without one that is skipped. gate: "fast" runs one family on unseen shapes and no no-ops. more: as for
     `CandidateWorker.load`. Raises infrastructure errors; all else is in the Verdict.
     """
-    problem = oracle.status()
+    problem = oracle.status() or (("unscorable", WRITES) if oracle.side_effects.written else None)
     if problem is not None:
         status, why = problem
         return Verdict(status=status, fault="task", stage="lint", message=why)
