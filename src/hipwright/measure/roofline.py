@@ -27,6 +27,7 @@ from math import ceil
 from typing import Literal, Protocol
 
 from hipwright.measure.cost import FREE, OpCall, Spec, base_name, is_product, op_flops, tensor_bytes
+from hipwright.task.placed import PLACED
 
 BYTES_MARGIN = 0.85
 SHORTCUTS = 8.0
@@ -108,6 +109,7 @@ def count_work(
     """
     ops = [call for call in calls if base_name(call["op"]) not in FREE]
     picked = {_like(spec) for call in ops if base_name(call["op"]) in _PARTS for spec in call["in"]}
+    picked |= {_like(call["in"][0]) for call in ops if base_name(call["op"]) in PLACED and call["in"]}
     read = {_like(spec) for call in ops if base_name(call["op"]) not in _PARTS for spec in call["in"]}
     leaves = Counter(_like(spec) for spec in (*inputs, *params) if _like(spec) not in picked)
     made = {_like(spec) for call in ops for spec in call["out"]}  # other outputs are views of inputs

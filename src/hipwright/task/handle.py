@@ -115,6 +115,7 @@ class TaskHandle:
             self._operations: dict[str, float | None] = reply["operations"]
             self._outputs: dict[str, int] = reply["outputs"]
             self.parameter_bytes = int(reply["parameter_bytes"])
+            self.written = tuple(map(str, reply["written"]))  # inputs that forward writes to, by path
             with contextlib.suppress(TaskError):  # too slow for trying other shapes
                 found = found + self._ask("derived")[0]["workloads"]
         except BaseException:
@@ -256,8 +257,7 @@ class TaskHandle:
         (torch's generator is the same afterwards under every seed); generator (digest of torch's generator afterwards,
         "" where the outputs are the same under another seed); aliases: [output leaf, "inputs[0]" | "params.weight" |
         "buffers.x" | earlier output] that share memory; mutated_inputs: paths of inputs that it writes to;
-        reference_dtype: "native" where float64 does not run. Raises TaskError where forward raises, dies or takes too
-        long.
+        reference_dtype: "native" where float64 does not run. Raises TaskError where forward raises or takes too long.
         """
         header: dict[str, Any] = {"dtype": dtype, "close": close, **({} if draw is None else {"seed": draw})}
         header |= {} if rounding is None else {"rounding": rounding}

@@ -16,6 +16,7 @@ from hipwright.engine.partition.operators import TABLE
 from hipwright.engine.partition.readers import HEAVY, VIEWS, cropped, read_by_pointwise, read_by_products
 from hipwright.engine.partition.state import Lowered, LoweringState
 from hipwright.engine.partition.state_updates import StateUpdates
+from hipwright.engine.partition.written_places import WrittenPlaces
 from hipwright.engine.rewrite.loops.records import LOOP, LoopBody
 from hipwright.engine.templates.offers import KernelCall, holds_kernel_value, place, probe, reads_call_result
 from hipwright.engine.templates.registry import offers_for, templates_for
@@ -35,6 +36,7 @@ class Lowering(LoweringState):
         super().__init__(graph, choices, outer)
         self.depth: dict[str, int] = {}
         self.library = LibraryCalls(self)
+        self.places = WrittenPlaces(self)
 
     def run(self) -> Lowered:
         """Lowers every node. Raises SizeNotSupported for a size that can be neither expressed nor evaluated."""
@@ -101,6 +103,8 @@ class Lowering(LoweringState):
             self.depth[node.name] = self.depth.get(node.args[0]["node"], 0)
             return
         self.c.origin = plain(node.name)
+        if node.name in self.places.inside or self.places.lower(node):
+            return
         if node.op == LOOP:
             self._loop(node, node.kwargs["body"])
             return

@@ -20,6 +20,8 @@ class StateUpdates:
     def add(self) -> None:
         """Adds the items. Raises ValueError where a buffer is written that nothing declares."""
         for mutation in self._state.graph.mutations:
+            if mutation.node in self._state.out.written:
+                continue  # written where it was computed
             value = self._state.values[mutation.node]
             target = self._target(mutation)
             self._state.out.written[mutation.node] = target

@@ -281,7 +281,8 @@ class PlanWriter:
         """Sizes and shape guards of a body that uses these names."""
         derived = self.lowered.context.reader.derived
         int_guard = self._int_guard()
-        used = names.union(*map(words, [*int_guard, *self.graph.guards]))
+        own = [guard for guard in self.lowered.guards if guard not in self.graph.guards]
+        used = names.union(*map(words, [*int_guard, *self.graph.guards, *own]))
         wanted = {name for name in derived if name in used}
         for name in wanted:
             used |= words(derived[name])
@@ -293,6 +294,7 @@ class PlanWriter:
         out += [f'assert {" and ".join(conditions)}, "{why}"' for (_, why), conditions in fixed.items()]
         out += [f"{name} = {text}" for name, text in derived.items() if name in wanted]
         out += _difference_guard([name for name in derived if name in wanted and "-" in derived[name]])
+        out += [f'assert {" and ".join(own)}, "{_SIZES}"'] if own else []
         return out + int_guard
 
     def _int_guard(self) -> list[str]:

@@ -29,6 +29,7 @@ from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.torchio import from_torch, map_torch, tree_from_torch, tree_to_torch
 
 Dtype = Literal["float64", "native"]
+_FEW_STATISTICS = 1 << 16  # elements of an input whose values are compared before and after a call
 RUN_SEED = 20_117  # of the generators that a reference may use while it runs
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -261,13 +262,39 @@ def named_leaves(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
             yield from named_leaves(f"{path}[{str(key)!r}]", item)
 
 
-def with_written(model: Callable[..., Any], args: Sequence[Any]) -> Any:
+def with_written(model: Callable[..., Any], args: Sequence[Any], found: set[str] | None = None) -> Any:
     """The outputs of a call; where it writes to inputs, (outputs, those inputs), which are outputs too."""
-    leaves = [leaf for _, leaf in named_leaves("inputs", args)]
-    versions = [leaf._version for leaf in leaves]
-    outputs = model(*args)
-    written = [leaf for leaf, version in zip(leaves, versions, strict=True) if leaf._version != version]
+    outputs, written = and_written(model, args, found)
     return (outputs, written) if written else outputs
+
+
+def and_written(
+    model: Callable[..., Any], args: Sequence[Any], found: set[str] | None = None
+) -> tuple[Any, list[torch.Tensor]]:
+    """(outputs of a call, inputs that it writes to).
+
+    found: takes their paths. Operators that count no version (native_batch_norm) write small tensors, whose values are
+    compared.
+    """
+    leaves = list(named_leaves("inputs", args))
+    before = [(leaf._version, _small_copy(leaf)) for _, leaf in leaves]
+    outputs = model(*args)
+    written = {
+        path: leaf
+        for (path, leaf), (version, copied) in zip(leaves, before, strict=True)
+        if leaf._version != version
+        or (copied is not None and not np.array_equal(copied, leaf.detach().numpy(), equal_nan=True))
+    }
+    if found is not None:
+        found |= set(written)
+    return outputs, list(written.values())
+
+
+def _small_copy(tensor: torch.Tensor) -> Any:
+    """A NumPy copy of a small float32 or float64 tensor that has values, which no watch of operators sees."""
+    small = tensor.dtype in (torch.float32, torch.float64) and tensor.numel() <= _FEW_STATISTICS
+    holds = type(tensor) is torch.Tensor and tensor.device.type == "cpu"
+    return tensor.detach().numpy().copy() if small and holds else None
 
 
 def largest_number(args: Any) -> float:

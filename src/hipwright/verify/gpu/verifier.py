@@ -73,7 +73,7 @@ def verify_gpu(
     oracle; without one that is skipped. gate: "fast" runs one family on unseen shapes and no no-ops. more: as for
     `CandidateWorker.load`. Raises infrastructure errors; all else is in the Verdict.
     """
-    problem = oracle.status() or (("unscorable", WRITES) if oracle.side_effects.written else None)
+    problem = oracle.status()
     if problem is not None:
         status, why = problem
         return Verdict(status=status, fault="task", stage="lint", message=why)
