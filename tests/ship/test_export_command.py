@@ -49,3 +49,18 @@ def test_what_export_refuses(
     monkeypatch.chdir(tmp_path)
     assert main(["export", *pair, *more]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_task_that_writes_its_inputs_is_no_functional_operator(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        x.mul_(2.0)\n\n\n"
+    (tmp_path / "twice.py").write_text(task + "def get_inputs():\n    return [torch.randn(4, 5)]\n")
+    (tmp_path / "program.py").write_text(
+        "HIP = r''''''\n\n\ndef forward(self, x):\n    x.copy_(x * 2.0)\n    return None\n"
+    )
+    pair = [str(tmp_path / "twice.py"), str(tmp_path / "program.py")]
+    assert main(["export", *pair, "--format", "torch-op", "--out", str(tmp_path / "package")]) == 2
+    assert "writes to its inputs (inputs[0])" in capsys.readouterr().err
+    assert main(["export", *pair, "--format", "modelnew", "--out", str(tmp_path)]) == 0
+    assert "x.copy_(x * 2.0)" in (tmp_path / "model_new.py").read_text()

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from hipwright.api.files import prepare_folder, write_file
 from hipwright.api.inputs import TaskSource, task_source
+from hipwright.errors import BadInput
 from hipwright.program import parse
 from hipwright.records import Program
 from hipwright.sandbox import Zygote
@@ -44,6 +45,11 @@ def shipped_program(source: TaskSource, program: Program, name: str | None) -> S
         Zygote(("torch", "hipwright.task.host.warm"), name="task host") as host,
         source.open(host) as handle,
     ):
+        if handle.written:
+            raise BadInput(
+                f"the task writes to its inputs ({', '.join(handle.written)}), and a package's operator is functional",
+                hint="export it as a ModelNew file: --format modelnew",
+            )
         outline = handle.outline(handle.task.workloads[0].name)
         return ShippedProgram(
             name=name or _package_name(source.name),
