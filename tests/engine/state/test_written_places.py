@@ -11,6 +11,7 @@ import torch
 from hipwright.device.cpu.launcher import CpuLauncher
 from hipwright.engine import author, write
 from hipwright.engine.partition.places import touched_places
+from hipwright.engine.plan.library import library_program
 from hipwright.errors import GuardFailed
 from hipwright.program import parse
 from hipwright.program.lower.closures import lower
@@ -209,3 +210,28 @@ def test_an_input_that_is_not_contiguous_is_written_too() -> None:
     wanted[inputs[1], :, :HEAD] = inputs[2]
     run(program, Op(by_index_put), inputs)
     assert torch.equal(wide, wanted)
+
+
+@pytest.mark.parametrize("form", ["index_copy", "index_put", "block", "pair", "parts", "slice", "heads", "scatter"])
+def test_a_plan_of_library_calls_writes_in_place(form: str) -> None:
+    function, made = FORMS[form]
+    torch.manual_seed(8)
+    inputs = made()
+    program = library_program(captured(Op(function), [tensor.clone() for tensor in inputs]))
+    assert "cache.copy_" not in program.text and "x_0.copy_" not in program.text, "it copies the whole"
+    wanted = [tensor.clone() for tensor in inputs]
+    function(*wanted)
+    run(program, Op(function), inputs)
+    assert torch.equal(inputs[0], wanted[0]), program.text
+
+
+def test_an_8_bit_cache_is_written_by_the_library() -> None:
+    torch.manual_seed(9)
+    cache, k = keys(SLOTS, HEADS, HEAD).to(torch.float8_e4m3fn), keys().to(torch.float8_e4m3fn)
+    inputs = [cache, slots(), k]
+    program = write(captured(Op(by_index_put), [tensor.clone() for tensor in inputs]))
+    assert ".index_put_([" in program.text
+    wanted = cache.clone()
+    wanted[inputs[1]] = k
+    run(program, Op(by_index_put), inputs)
+    assert torch.equal(cache.view(torch.uint8), wanted.view(torch.uint8))
