@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,19 @@ def tree_from_torch(value: Any, seen: dict[int, Any] | None = None) -> Tree:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise TypeError(f"a {type(value).__name__} cannot be passed between processes")
+
+
+def with_copies(value: Any, paths: Collection[str], path: str = "inputs") -> Any:
+    """A nesting with copies of the tensors at these paths (inputs[0], inputs[1]['k']), of their strides."""
+    if isinstance(value, torch.Tensor):
+        if path not in paths:
+            return value
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).copy_(value)
+    if isinstance(value, (tuple, list)):
+        return type(value)(with_copies(item, paths, f"{path}[{index}]") for index, item in enumerate(value))
+    if isinstance(value, dict):
+        return {key: with_copies(item, paths, f"{path}[{str(key)!r}]") for key, item in value.items()}
+    return value
 
 
 def map_torch(value: Any, fn: Callable[[torch.Tensor], Any]) -> Any:

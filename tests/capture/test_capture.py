@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from hipwright.capture.forward import capture
-from hipwright.capture.graph import Graph
+from hipwright.capture.graph import Graph, Mutation
 from hipwright.capture.joint import trace
 from hipwright.engine import explain, write
 from hipwright.engine.rewrite.specialise import specialise
@@ -138,9 +138,10 @@ class Mutating(torch.nn.Module):
         return x.add_(1)
 
 
-def test_writing_an_input_cannot_be_captured() -> None:
-    with pytest.raises(TaskError, match="writes into its input"):
-        capture(Mutating(), [torch.ones(3)])
+def test_an_input_that_is_written_is_a_result_of_the_graph() -> None:
+    graph = captured(Mutating(), [torch.ones(3)])
+    assert graph.mutations == (Mutation(access="x", node=graph.nodes[-1].name),)
+    assert graph.output == {"node": graph.nodes[-1].name}, "the input itself is returned"
 
 
 class UnreducedLikelihood(torch.nn.Module):

@@ -16,6 +16,14 @@ from hipwright.task.host.load import TaskModule
 ROOT = Path(__file__).parents[2]
 TASKS = find(suite_named("serving"))
 FAMILIES = {"activations", "attention", "experts", "norms", "products", "rotary", "sampling", "training"}
+WRITE = {
+    "paged_kv_write_8_128_bf16",
+    "rotary_kv_write_8_128_bf16",
+    "mla_cache_write_512_64_bf16",
+    "conv1d_state_update_2048_bf16",
+    "adamw_in_place_16m_fp32",
+}
+"""Tasks that write their inputs; batch norm's statistics too, of which torch counts no version."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -28,9 +36,10 @@ def test_every_workload_runs_without_data_and_has_the_dtype_of_its_name(task: Su
         for inputs in (file.inputs(0), *groups):
             given = [one for one in inputs if isinstance(one, torch.Tensor)]
             outputs = [one for one in tree_leaves(model(*inputs)) if isinstance(one, torch.Tensor)]
-            assert outputs and all(one.is_meta for one in outputs), "it makes tensors on another device"
+            written = [one for one in given if one._version]
+            assert (outputs or written) and all(one.is_meta for one in outputs), "it makes tensors on another device"
             assert DTYPES[task.name.rpartition("_")[2]] in {one.dtype for one in given}
-            assert all(one._version == 0 for one in given), "it writes to its inputs"
+            assert bool(written) == (Path(task.name).stem in WRITE), "it writes to its inputs"
 
 
 def test_every_file_says_what_it_is() -> None:

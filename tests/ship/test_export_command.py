@@ -52,3 +52,18 @@ def test_what_export_refuses(
 def test_a_run_is_verified_already(tmp_path: Path) -> None:
     done = warm.hipwright(tmp_path, "export", "latest", "--format", "modelnew", "--out", "x", "--unverified")
     assert done.returncode == 2 and "--unverified is for TASK PROGRAM" in done.stderr
+
+
+def test_a_task_that_writes_its_inputs_is_no_functional_operator(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        x.mul_(2.0)\n\n\n"
+    (tmp_path / "twice.py").write_text(task + "def get_inputs():\n    return [torch.randn(4, 5)]\n")
+    (tmp_path / "program.py").write_text(
+        "HIP = r''''''\n\n\ndef forward(self, x):\n    x.copy_(x * 2.0)\n    return None\n"
+    )
+    pair = [str(tmp_path / "twice.py"), str(tmp_path / "program.py")]
+    assert main(["export", *pair, "--format", "torch-op", "--out", str(tmp_path / "package")]) == 2
+    assert "writes to its inputs (inputs[0])" in capsys.readouterr().err
+    assert main(["export", *pair, "--format", "modelnew", "--out", str(tmp_path / "file")]) == 0
+    assert "x.copy_(x * 2.0)" in (tmp_path / "file" / "model_new.py").read_text()

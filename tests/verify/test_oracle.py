@@ -139,9 +139,11 @@ def test_a_task_that_draws_by_torch_is_judged(oracle: Any) -> None:
     assert drawn.status() is None and drawn.side_effects.draws
 
 
-def test_a_reference_that_writes_to_its_input_is_unscorable(oracle: Any) -> None:
-    status = oracle("return args[0].mul_(2.0) + args[1]", "[torch.randn(8, 40), torch.randn(8, 40)]").status()
-    assert status is not None and status[0] == "unscorable" and "inputs[0]" in status[1]
+def test_an_input_that_the_reference_writes_is_an_output(oracle: Any) -> None:
+    made = oracle("return args[0].mul_(2.0) + args[1]", "[torch.randn(8, 40), torch.randn(8, 40)]")
+    assert made.status() is None and made.side_effects.written == ("inputs[0]",)
+    case = made.case(made.first_workload(), "normal")
+    assert case.written == ("inputs[0]",) and case.settings == {"written": ["inputs[0]"]}
 
 
 def test_without_float64_c_is_twice_as_large(oracle: Any) -> None:

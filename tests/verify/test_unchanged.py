@@ -14,6 +14,7 @@ from hipwright.verify.worker.recorder import LaunchRecorder
 from hipwright.verify.worker.reused_memory import ReusedMemory
 from hipwright.verify.worker.trees import difference, numbers, read
 from hipwright.verify.worker.unchanged import LaunchWatch, unchanged
+from hipwright.verify.worker.written import WrittenInputs
 
 SIGNATURES = parse_signatures(
     'extern "C" __global__ void negate(float* x) {} extern "C" __global__ void look(const float* x) {}'
@@ -42,7 +43,7 @@ def changed(*kernels: str, on: str = "input") -> list[int]:
     device = Device()
     subject = SimpleNamespace(recorder=LaunchRecorder(device, ReusedMemory(device.empty), SIGNATURES), params=weight)
     watch = LaunchWatch(held)
-    with unchanged(subject, given, watch):
+    with unchanged(subject, WrittenInputs(given, ()), watch):
         for kernel in kernels:
             subject.recorder.launch(kernel, 1, 1, 0, [given[0] if on == "input" else weight["w"]])
     alike, flags = difference(*held)
@@ -62,8 +63,17 @@ def test_an_operator_that_writes_and_restores_is_refused() -> None:
     given, params = [torch.randn(5)], {"w": torch.randn(3)}
     subject = SimpleNamespace(params=params)
     for tensor in (given[0], params["w"], given[0][1:]):
-        with pytest.raises(CandidateError) as caught, unchanged(subject, given):
+        with pytest.raises(CandidateError) as caught, unchanged(subject, WrittenInputs(given, ())):
             tensor.add_(1).sub_(1)
         assert caught.value.status == "input_mutated"
-    with unchanged(subject, given):
+    with unchanged(subject, WrittenInputs(given, [])):
         (given[0] + 1).add_(params["w"].sum())
+
+
+def test_an_input_that_the_task_writes_may_be_written() -> None:
+    given = [torch.randn(5), torch.randn(5)]
+    subject = SimpleNamespace(params={})
+    with unchanged(subject, WrittenInputs(given, ["inputs[0]"])):
+        given[0].add_(1)
+    with pytest.raises(CandidateError), unchanged(subject, WrittenInputs(given, ["inputs[0]"])):
+        given[1].add_(1)

@@ -231,7 +231,8 @@ class _Exported(Builder):
             elif kind == "USER_OUTPUT":
                 results.append(self.arg(value))
             elif kind == "USER_INPUT_MUTATION":
-                raise TaskError("cannot capture: the forward writes into its input")
+                given = next(one for one in inputs if one.name == spec.target)
+                mutations.append(Mutation(access=given.access, node=value.name))
         # a class of outputs may unpack a dict or a list that it is made of: its leaves are opaque until it is made
         nested = pytree.tree_unflatten([_Result(result) for result in results], self.exported.call_spec.out_spec)
         graph = Graph(

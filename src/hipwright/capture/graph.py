@@ -54,7 +54,7 @@ class Symbol(Record, frozen=True, kw_only=True):
 
 
 class Mutation(Record, frozen=True, kw_only=True):
-    """A module buffer that the call overwrites with a value of the graph."""
+    """A module buffer, or an input, that the call overwrites with a value of the graph. access: as the input's."""
 
     access: str
     node: str

@@ -27,6 +27,7 @@ from math import ceil
 from typing import Literal, Protocol
 
 from hipwright.measure.cost import FREE, OpCall, Spec, base_name, is_product, op_flops, tensor_bytes
+from hipwright.task.placed import PLACED
 
 BYTES_MARGIN = 0.85
 SHORTCUTS = 8.0
@@ -69,8 +70,9 @@ class Rates(Protocol):
 class TaskWork:
     """What a task must move and compute in one call, whatever the program.
 
-    inputs, params, outputs: bytes once each; need_inputs, need_params, need_outputs: those of them that must be read or
-    written. flops: counted operations of products by dtype; sure_flops: those that no rewriting avoids.
+    inputs, params, outputs: bytes once each, of an input that is written at some places those written; need_inputs,
+    need_params, need_outputs: those of them that must be read or written. flops: counted operations of products by
+    dtype; sure_flops: those that no rewriting avoids.
     """
 
     inputs: int
@@ -108,6 +110,9 @@ def count_work(
     """
     ops = [call for call in calls if base_name(call["op"]) not in FREE]
     picked = {_like(spec) for call in ops if base_name(call["op"]) in _PARTS for spec in call["in"]}
+    placing = [call for call in ops if base_name(call["op"]) in PLACED and call["in"]]
+    placed = {_like(call["in"][0]) for call in placing}
+    picked |= placed
     read = {_like(spec) for call in ops if base_name(call["op"]) not in _PARTS for spec in call["in"]}
     leaves = Counter(_like(spec) for spec in (*inputs, *params) if _like(spec) not in picked)
     made = {_like(spec) for call in ops for spec in call["out"]}  # other outputs are views of inputs
@@ -127,10 +132,11 @@ def count_work(
             if own and sum(map(tensor_bytes, call["out"])) <= room:
                 sure[dtype] = max(sure.get(dtype, 0.0), float(op_flops(call)))
     shares = nonzero or {}
+    touched = sum(tensor_bytes(call["in"][-1]) for call in placing)
     return TaskWork(
-        sum(map(tensor_bytes, inputs)),
+        sum(tensor_bytes(spec) for spec in inputs if _like(spec) not in placed),
         sum(map(tensor_bytes, params)),
-        room,
+        room + touched,
         sum(needed(spec, shares.get(place, 1.0)) for place, spec in enumerate(inputs)),
         sum(needed(spec) for spec in params),
         sum(tensor_bytes(spec) for spec in outputs if _like(spec) in made),

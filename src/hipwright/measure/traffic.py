@@ -1,8 +1,9 @@
 """What a task must move and compute, counted from the reference's operators, and whether it is bound by memory.
 
-bytes: inputs, parameters and buffers once (of an input to gathers only as much as they select), and outputs once. The
-copy that is timed beside the task moves as much. operations: those of products (2 M N K), and one for each element that
-any other operator reads; views, casts and moves compute nothing. Both are the task's, whatever a program does.
+bytes: inputs, parameters and buffers once (of an input to gathers only as much as they select, of one that is written
+at some places only what is written there), and outputs once, inputs that are written as a whole among them. The copy
+that is timed beside the task moves as much. operations: those of products (2 M N K), and one for each element that any
+other operator reads; views, casts and moves compute nothing. Both are the task's, whatever a program does.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from dataclasses import dataclass
 from math import prod
 
 from hipwright.measure.cost import FREE, ITEM_BYTES, OpCall, Spec, base_name, is_product, op_flops, tensor_bytes
+from hipwright.task.placed import PLACED
 
 MEMORY_BOUND = 10.0
 """Operations a byte below which a task is bound by memory: an H200 does 12 fp32 operations a byte it copies."""
 
 _PICKS = frozenset({"embedding", "embedding_bag", "gather", "index", "index_select", "take", "take_along_dim"})
+_SOME = _PICKS | PLACED
 _MOVES = frozenset(
     {
         "_to_copy",
@@ -47,8 +50,9 @@ _MOVES = frozenset(
         "fill",
         "scatter",
         "scalar_tensor",
+        "copy_",
     }
-    | _PICKS
+    | _SOME
 )
 """Operators that move elements and compute nothing."""
 
@@ -84,10 +88,11 @@ def _picked(spec: Spec, ops: Sequence[OpCall]) -> int:
     """Bytes that gathers read of a tensor; all of it where anything else reads it, or nothing is known to."""
     users = [call for call in ops if any(_like(one) == _like(spec) for one in call["in"])]
     whole = tensor_bytes(spec)
-    if not users or any(base_name(c["op"]) not in _PICKS or _like(c["in"][0]) != _like(spec) for c in users):
+    if not users or any(base_name(c["op"]) not in _SOME or _like(c["in"][0]) != _like(spec) for c in users):
         return whole
     item = ITEM_BYTES.get(spec["dtype"], 8)
-    return sum(item * prod(out["shape"]) for call in users for out in call["out"][:1])
+    picked: int = sum(item * prod(c["out"][0]["shape"]) for c in users if base_name(c["op"]) in _PICKS and c["out"])
+    return picked + sum(tensor_bytes(c["in"][-1]) for c in users if base_name(c["op"]) in PLACED)
 
 
 def _operations(call: OpCall) -> int:

@@ -27,6 +27,13 @@ def str_of(node: ast.expr | None) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
+def subscripted(node: ast.expr) -> str:
+    """The name of which an expression is the value itself or a part by subscripts; "" for another expression."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def is_range(node: ast.expr) -> bool:
     """Whether a node is a call of range."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from hipwright.program.ast_queries import bound_names, error_at, in_place, is_str, str_of
+from hipwright.program.ast_queries import bound_names, error_at, in_place, is_str, str_of, subscripted
 from hipwright.program.check_calls import TYPE_NAMES, LocalTypes
 from hipwright.program.expressions import ExpressionChecker
 from hipwright.program.language import assigned_names, did_you_mean, is_self_path
@@ -60,7 +60,9 @@ def check_functions(parsed: Parsed) -> Parsed:
 
 
 class _Checker(ExpressionChecker):
-    """Checks the statements and launches of one function."""
+    """Checks the statements and launches of one function. inputs: parameters of forward that keep their names."""
+
+    inputs: frozenset[str] = frozenset()
 
     # ------------------------------------------------------------ functions and statements
 
@@ -85,6 +87,7 @@ class _Checker(ExpressionChecker):
                 raise error_at(default, "a default is a number, a string, a boolean, None or a tuple of these")
         types: LocalTypes = dict.fromkeys(names[1:], "any")
         self.locals = set(names[1:]) | bound_names(node)
+        self.inputs = frozenset(names[1:]) - bound_names(node) if self.where == "forward" else frozenset()
         if not self.block(node.body, types, first=True):
             raise error_at(node, f"{self.where} may end without a return; end every path with one")
 
@@ -164,14 +167,16 @@ class _Checker(ExpressionChecker):
             types[name] = self.merge([types.get(name, value), value])
 
     def expression_statement(self, node: ast.Expr, types: LocalTypes) -> None:
-        """Checks a launch or an in-place method on a buffer; other expressions have no effect and are refused."""
+        """Checks a launch or an in-place method on a buffer or an input; other expressions have no effect and are
+        refused.
+        """
         call = node.value
         if isinstance(call, ast.Call):
             if isinstance(call.func, ast.Subscript) and isinstance(call.func.value, ast.Name):
                 self.launch(call, call.func, call.func.value.id, types)
                 return
-            if isinstance(call.func, ast.Attribute) and is_self_path(call.func.value) and in_place(call.func.attr):
-                if isinstance(call.func.value, ast.Name):
+            if isinstance(call.func, ast.Attribute) and in_place(call.func.attr) and self.updatable(call.func.value):
+                if isinstance(call.func.value, ast.Name) and call.func.value.id == "self":
                     self.call_self(call)
                 self.value(call.func.value, types)
                 self.arguments(call, types)
@@ -180,6 +185,10 @@ class _Checker(ExpressionChecker):
             raise error_at(node, f"a plan has {_STATEMENTS} only")
         self.value(call, types)
         raise error_at(node, "this has no effect: assign the value to a name, or delete the line")
+
+    def updatable(self, owner: ast.expr) -> bool:
+        """Whether a statement may update the tensor in place: a buffer, an input or a part of one by subscripts."""
+        return is_self_path(owner) or subscripted(owner) in self.inputs
 
     def returns(self, node: ast.Return, types: LocalTypes) -> None:
         """Checks a return: prepare returns a dict, forward of a differentiable program a pair, others a value."""

@@ -159,8 +159,8 @@ class CallChecker:
         if in_place(name):
             raise error_at(
                 node,
-                f".{name}() works in place: use .{name.rstrip('_')}(), whose result is new. Only buffers are "
-                "updated, as a statement: self.<buffer>.copy_(value)",
+                f".{name}() works in place: use .{name.rstrip('_')}(), whose result is new. Only buffers, and "
+                "inputs that the task writes, are updated, as a statement: self.<buffer>.copy_(value)",
             )
         argument_types = self.arguments(node, types)
         if name == "to" and "str" in argument_types:

@@ -59,9 +59,11 @@ class ShippedProgram:
 class ShipFormat:
     """One format. name: as `--format` takes it; summary: what it is, for help and docs; files: writes the texts.
 
-    `files` raises BadInput and ProgramError for programs that the format cannot hold.
+    writes_inputs: whether it takes programs of tasks that write to their inputs. `files` raises BadInput and
+    ProgramError for programs that the format cannot hold.
     """
 
     name: str
     summary: str
     files: Callable[[ShippedProgram], Files]
+    writes_inputs: bool = False

@@ -115,6 +115,7 @@ class TaskHandle:
             self._operations: dict[str, float | None] = reply["operations"]
             self._outputs: dict[str, int] = reply["outputs"]
             self.parameter_bytes = int(reply["parameter_bytes"])
+            self.written = tuple(map(str, reply["written"]))  # inputs that forward writes to, by path
             with contextlib.suppress(TaskError):  # too slow for trying other shapes
                 found = found + self._ask("derived")[0]["workloads"]
         except BaseException:
@@ -244,7 +245,7 @@ class TaskHandle:
         draw: int | None = None,
         rounding: tuple[int, float] | None = None,
     ) -> tuple[Tree, dict[str, HostTensor], Mapping[str, Any]]:
-        """(outputs, buffers afterwards, info) of the reference on `inputs`, its state set to `state`.
+        """(outputs, buffers and by path written inputs afterwards, info) of the reference on `inputs` and `state`.
 
         "float64": parameters, buffers, float inputs and every dtype that the code names are float64; integers stay.
         "native": as the file has it. draw: the seed of the generators just before the call; None for one of ours. In
@@ -255,9 +256,8 @@ class TaskHandle:
         another seed gives other outputs); host_random (other outputs by Python's or NumPy's generator); seeds_itself
         (torch's generator is the same afterwards under every seed); generator (digest of torch's generator afterwards,
         "" where the outputs are the same under another seed); aliases: [output leaf, "inputs[0]" | "params.weight" |
-        "buffers.x" | earlier output] that share memory; mutated_inputs: paths, with `inputs_after` if there are any;
-        reference_dtype: "native" where float64 does not run. Raises TaskError where forward raises, dies or takes too
-        long.
+        "buffers.x" | earlier output] that share memory; mutated_inputs: paths of inputs that it writes to;
+        reference_dtype: "native" where float64 does not run. Raises TaskError where forward raises or takes too long.
         """
         header: dict[str, Any] = {"dtype": dtype, "close": close, **({} if draw is None else {"seed": draw})}
         header |= {} if rounding is None else {"rounding": rounding}

@@ -20,6 +20,7 @@ from hipwright.tensors import BITS, HostTensor, Tree, tensor_leaves
 from hipwright.verify.case_draws import VerificationCase
 from hipwright.verify.compare import compare
 from hipwright.verify.comparison import OutputComparison
+from hipwright.verify.inputs.written import changed_input
 from hipwright.verify.reply import Malformed, accepted_report, check_run, forged_reply
 from hipwright.verify.sequences.call_sequence import KEPT, SequencedCall
 
@@ -228,13 +229,15 @@ def judge(case: VerificationCase, answer: CallReply, prefix: str = "", poison: i
     """Raises Rejected unless the reply is correct; degenerate cases are checked too."""
     for key, what in (("inputs_changed", "input"), ("params_changed", "parameter")):
         if answer.info[key]:
+            number = answer.info[key][0]
+            name = changed_input(case.inputs, case.written, number) if what == "input" else f"{what} {number}"
             raise Rejected(
                 Verdict(
                     status="input_mutated",
                     fault="candidate",
                     family=case.family,
                     workload=case.workload,
-                    message=f"{prefix}{what} {answer.info[key][0]} was written to (on {case.name})",
+                    message=f"{prefix}{name} was written to (on {case.name})",
                     evidence={**case_evidence(case), "changed": answer.info[key], "launches": launches(answer.stats)},
                 )
             )

@@ -6,6 +6,8 @@ import secrets
 import threading
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from hipwright.verify import inputs as draws
 from hipwright.verify.blockwise.screen import finite_part
 from hipwright.verify.expectation import Expectations
 from hipwright.verify.expected import Expected, Rule, rules
+from hipwright.verify.inputs.written import folded_inputs, overlapping, written_paths
 from hipwright.verify.tolerance import LARGEST, NEAR_CONSTANT, UNIT
 
 MUTATED = "mutated"  # new inputs and new parameters, for a second call in the same process
@@ -25,6 +28,7 @@ TRIALS = tuple(f"trial{i}" for i in range(1, 6))  # KernelBench's five draws
 
 SCALES = (1e3, 1e2, 1e1)  # the largest magnitude of the `scales` family, tried in turn as that of `large`
 LOST = 0.05  # budget over value, at the median, from which on large values show nothing
+SHARED_ELEMENTS = 1 << 24  # of inputs that are drawn to see whether a written one overlaps another
 USUAL, OTHER, WHOLE = range(3)
 """Variants of the model's state: usual; of the second call, with other parameters; with whole numbers in them."""
 
@@ -55,9 +59,15 @@ class VerificationCase:
         return f"{self.workload}/{self.family}"
 
     @property
-    def settings(self) -> dict[str, int]:
+    def written(self) -> tuple[str, ...]:
+        """The inputs that the reference writes to, by path."""
+        return written_paths(self.expected.tree.get("buffers") or ())
+
+    @property
+    def settings(self) -> dict[str, Any]:
         """What every call on this case is told (`WatchedCandidate.run`)."""
-        return {} if self.draw is None else {"draw": self.draw}
+        drawn = {} if self.draw is None else {"draw": self.draw}
+        return {**drawn, "written": list(self.written)} if self.written else drawn
 
     @property
     def counts(self) -> bool:
@@ -70,13 +80,14 @@ class SideEffects:
     """What the reference does beside its outputs.
 
     draws: it draws random numbers; on_host: by Python's or NumPy's generator; seeds: it seeds torch's generator itself;
-    written: inputs that it writes to.
+    written: inputs that it writes to; shared: one of those and another input that holds an element of it.
     """
 
     draws: bool
     on_host: bool
     seeds: bool
     written: tuple[str, ...]
+    shared: tuple[str, str] | None
 
 
 @dataclass(frozen=True)
@@ -125,7 +136,8 @@ class CaseDraws:
             if self._known_special is None:
                 first = self.first_workload()
                 told = self.handle.special(self._base(first, "given"), self._state(USUAL))
-                self._known_special = draws.Special.of(told)
+                writes = bool(self.side_effects.written)
+                self._known_special = replace(draws.Special.of(told), writes=writes)
             return self._known_special
 
     @property
@@ -141,8 +153,15 @@ class CaseDraws:
                     on_host=bool(info.get("host_random")),
                     seeds=bool(info.get("seeds_itself")),
                     written=written,
+                    shared=self._shared(written),
                 )
             return self._known_effects
+
+    def _shared(self, written: tuple[str, ...]) -> tuple[str, str] | None:
+        """A written input and another one that overlap in the task's own inputs, as far as these are small."""
+        own = [w for w in self.handle.task.workloads if w.origin != "derived"] if written else []
+        small = [w.name for w in own if sum(prod(spec.shape) for spec in w.specs) <= SHARED_ELEMENTS]
+        return next((pair for name in small if (pair := overlapping(self._base(name, "given"), written))), None)
 
     @property
     def state(self) -> Tree:
@@ -258,7 +277,10 @@ class CaseDraws:
             if isinstance(error, InfrastructureError) or own_draw:
                 raise
             return replace(blank, rejected=f"the reference refuses these inputs: {error.message[:200]}")
-        return replace(blank, expected=expected, rejected=self._unfit(expected, family))
+        case = replace(blank, expected=expected, rejected=self._unfit(expected, family))
+        if folded := folded_inputs(inputs, case.written):
+            case = replace(case, rejected=f"the reference writes to {folded}, of which elements share memory")
+        return case
 
     def _unfit(self, expected: Expected, family: str) -> str:
         """Why a family's values do not suit the reference: they exceed the dtype's range, or its baseline is lost in

@@ -19,6 +19,7 @@ from hipwright.tensors import HostTensor, Tree
 from hipwright.verify.blockwise.screen import worst_within
 from hipwright.verify.comparison import OutputComparison
 from hipwright.verify.expected import F64, LUCKY_SHARE, Expected, Mask, Rule
+from hipwright.verify.inputs.written import raw_bits
 
 
 def compare(got: Tree, expected: Expected) -> OutputComparison:
@@ -144,6 +145,11 @@ def compare_leaf(got: HostTensor, rule: Rule) -> OutputComparison:
 
 
 def _compare_values(got: HostTensor, rule: Rule) -> OutputComparison:
+    if rule.stays is not None and rule.before is not None and got.dtype == rule.spec.dtype:
+        bits = raw_bits(got)
+        touched = (bits != rule.before) & rule.stays
+        if touched.any():
+            return _touched(got, rule, touched)
     if rule.element is None:
         return _compare_exact(got, rule)
     within = worst_within(got, rule)
@@ -264,6 +270,12 @@ def _first_wrong(values: npt.NDArray[Any], rule: Rule, wrong: Mask, why: str) ->
         message=f"{rule.path}{_index(place)} is {shown[0]}, expected {shown[1]}{why} "
         f"({count} of {values.size} elements wrong)",
     )
+
+
+def _touched(got: HostTensor, rule: Rule, touched: Mask) -> OutputComparison:
+    """The comparison of a leaf that changed where the task does not write."""
+    values = got.to_f64() if rule.element is not None else got.bits()
+    return _first_wrong(values, rule, touched, ": the task does not write there, so its bits must stay")
 
 
 def _compare_exact(got: HostTensor, rule: Rule) -> OutputComparison:

@@ -18,6 +18,7 @@ from hipwright.task.nudges import NUDGES, Nudge
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.verify import inputs as draws
 from hipwright.verify.expected import F64, Expected, IndexRule, Rule, rules
+from hipwright.verify.inputs.written import buffers_of, is_input, raw_bits, state_before, state_name, stays
 from hipwright.verify.sequences.carried_state import BuffersAfter, ReferenceStates, same_bits
 from hipwright.verify.tolerance import (
     UNIT,
@@ -105,13 +106,13 @@ class Expectations:
         aliases = alias_pairs(info)
         if self.policy.mode == "kernelbench":
             tree = _zip_rules("output", (native,), lambda p, n: kernelbench_rule(p, n, self.policy))
-            kept = {path: kernelbench_rule(f"buffer {path}", t, self.policy) for path, t in after.items()}
+            kept = {path: kernelbench_rule(state_name(path), t, self.policy) for path, t in after.items()}
             made = Expected({"outputs": tree, "buffers": kept}, aliases, generator=self._generator(info))
-            return made, BuffersAfter(after, after, ())
+            return made, BuffersAfter(buffers_of(after), buffers_of(after), ())
         close = narrowest(inputs, state)  # equals in a computed tensor: the nudge may move them apart again
         exact, exact_after, exact_info = self._reference(inputs, states.exact, close=close)
         dtype = str(exact_info.get("reference_dtype", "float64"))
-        nudged = self._on_nudged(inputs, states, exact, exact_after, native_only=dtype == "native", still=still)
+        runs = self._on_nudged(inputs, states, exact, exact_after, native_only=dtype == "native", still=still)
         weights = tensor_leaves(state["params"])
         # without float64 the baseline is its own expectation, so its error is unknown
         c = self.policy.c * (NATIVE_SLACK if dtype == "native" else 1.0)
@@ -124,20 +125,24 @@ class Expectations:
                 path, n, e, m, c=c, reduction=length, redrawn=redrawn.get(id(n)), near_constant=near_constant
             )
 
-        tree = _zip_rules("output", (native, exact, *(outputs for outputs, _ in nudged)), rule)
+        tree = _zip_rules("output", (native, exact, *(one.outputs for one in runs)), rule)
         tree = _with_gather(tree, [t.to_f64() for t in tensor_leaves(inputs) if t.is_float])
-        buffers = {}
-        for path, tensor in after.items():
-            same = same_bits(tensor, state["buffers"][path])
-            name = f"buffer {path}"
-            buffers[path] = (
-                unchanged_rule(name, tensor)
-                if same
-                else rule(name, tensor, exact_after[path], *(moved[path] for _, moved in nudged))
-            )
+
+        def state_rule(path: str, before: HostTensor) -> Rule:
+            name, left = state_name(path), after[path]
+            if same_bits(left, before):
+                return unchanged_rule(name, left)
+            made = rule(name, left, exact_after[path], *(one.after[path] for one in runs))
+            if not is_input(path):
+                return made
+            others = [(inputs, exact_after), *((one.inputs, one.after) for one in runs)]
+            return replace(made, stays=stays(path, (before, left), others), before=raw_bits(before))
+
+        buffers = {path: state_rule(path, before) for path, before in state_before(after, inputs, state).items()}
         drawn = self._generator(info)
         found = Expected({"outputs": tree, "buffers": buffers}, aliases, reference_dtype=dtype, generator=drawn)
-        return found, BuffersAfter(after, exact_after, tuple(moved for _, moved in nudged))
+        left = (buffers_of(one) for one in (after, exact_after, *(one.after for one in runs)))
+        return found, BuffersAfter(next(left), next(left), tuple(left))
 
     def exact(self, inputs: Tree, state: Tree) -> Expected | None:
         """The expectation where no honest program rounds: the native result is the rounded fp64 one, to the bit.
@@ -150,6 +155,7 @@ class Expectations:
         """
         native, after, info = self._reference(inputs, state, dtype="native")
         exact, exact_after, told = self._reference(inputs, state, close=narrowest(inputs, state))
+        exact_after = {path: exact_after[path] for path in after if path in exact_after}
         if told.get("reference_dtype", "float64") != "float64" or not _all_exact((native, after), (exact, exact_after)):
             return None
         pairs = zip(tensor_leaves((native, after)), tensor_leaves((exact, exact_after)), strict=True)
@@ -164,11 +170,11 @@ class Expectations:
         tree = _zip_rules("output", (native, exact, total), exact_rule)
         tree = _with_gather(tree, [t.to_f64() for t in tensor_leaves(inputs) if t.is_float])
         buffers = {}
-        for path, tensor in after.items():
-            same = same_bits(tensor, state["buffers"][path])
-            name = f"buffer {path}"
+        for path, before in state_before(after, inputs, state).items():
+            name, left = state_name(path), after[path]
+            same = same_bits(left, before)
             buffers[path] = (
-                unchanged_rule(name, tensor) if same else exact_rule(name, tensor, exact_after[path], total_after[path])
+                unchanged_rule(name, left) if same else exact_rule(name, left, exact_after[path], total_after[path])
             )
         return Expected({"outputs": tree, "buffers": buffers}, alias_pairs(info), generator=self._generator(info))
 
@@ -228,8 +234,8 @@ class Expectations:
         *,
         native_only: bool,
         still: Sequence[float],
-    ) -> list[tuple[Tree, Any]]:
-        """(outputs, buffers) of the reference for each of `NUDGES`; `exact` and `after` where one leaves its domain.
+    ) -> list[_NudgedRun]:
+        """The reference's run for each of `NUDGES`; `exact` and `after` where one leaves its domain.
 
         native_only: inputs keep their dtype, since the reference accepts no other.
         """
@@ -237,19 +243,28 @@ class Expectations:
         narrow = narrowest(inputs, states.native)
         found = []
         for way, state in zip(NUDGES, states.nudged, strict=True):
-            moved: tuple[Tree, Any] = exact, after
+            moved = _NudgedRun(inputs, exact, after)
             try:
                 how: Any = {"rounded": native_only, "way": way, "still": still}
                 arguments = draws.nudge(inputs, self._seed_of_nudge(way) + 1, **how)
                 sums = (self._seed_of_nudge(way) + 2, way.size) if way.sums else None
                 outputs, buffers, _ = self._reference(arguments, state, dtype=dtype, close=narrow, rounding=sums)
                 if draws.same_shapes(tensor_leaves(outputs), tensor_leaves(exact)):
-                    moved = outputs, buffers
+                    moved = _NudgedRun(arguments, outputs, buffers)
             except HipwrightError as error:
                 if isinstance(error, InfrastructureError):
                     raise
             found.append(moved)
         return found
+
+
+@dataclass(frozen=True)
+class _NudgedRun:
+    """One run of the reference on nudged inputs: those, its outputs, and the state afterwards."""
+
+    inputs: Tree
+    outputs: Tree
+    after: Mapping[str, HostTensor]
 
 
 def _all_exact(native: Tree, exact: Tree) -> bool:

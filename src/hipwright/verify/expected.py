@@ -82,7 +82,8 @@ class Rule:
     at least 1, on the budgets of a row whose honest error happened to be small (`LUCKY_SHARE`). judged: False where the
     honest baseline itself disagrees with the reference, so that nothing can be judged. matched: the share of elements
     that must be within their budgets, below 1 only in other benchmarks' own rules. evidence: False for a leaf that
-    must only remain unchanged. accepted: results that passed.
+    must only remain unchanged. stays: where a leaf that is written in place keeps its bits, those of `before`.
+    accepted: results that passed.
     """
 
     path: str
@@ -96,6 +97,8 @@ class Rule:
     gather: IndexRule | None = None
     matched: float = 1.0
     evidence: bool = True
+    stays: Mask | None = None
+    before: npt.NDArray[Any] | None = None
     accepted: AcceptedResults = field(default_factory=AcceptedResults, init=False, repr=False)
 
 

@@ -242,10 +242,10 @@ class Oracle(CaseDraws):
             return "unscorable", (
                 "the reference seeds torch's generator itself, which a program may not do: draw under the caller's seed"
             )
-        if effects.written:
+        if effects.shared:
             return "unscorable", (
-                f"the reference writes to its own input ({', '.join(effects.written)}), which a program may not do: "
-                "let forward work on a copy"
+                f"the reference writes to {effects.shared[0]}, elements of which are those of {effects.shared[1]} too: "
+                "give inputs that do not overlap"
             )
         reasons, found = [], dict.fromkeys(TRIVIAL, 0)
         for planned in self.planned():

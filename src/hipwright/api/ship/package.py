@@ -10,6 +10,7 @@ from pathlib import Path
 from hipwright.api.inputs import task_source
 from hipwright.api.ship.examples import TaskExamples
 from hipwright.api.ship.folder import check_own, write_export
+from hipwright.errors import BadInput
 from hipwright.program import parse
 from hipwright.program.parsed import Parsed
 from hipwright.records import Program
@@ -46,6 +47,11 @@ def ship_program(
         Zygote(("torch", "hipwright.task.host.warm"), name="task host") as host,
         source.open(host) as handle,
     ):
+        if handle.written and not chosen.writes_inputs:
+            raise BadInput(
+                f"the task writes to its inputs ({', '.join(handle.written)}), and {chosen.name} holds functions alone",
+                hint="export it as a ModelNew file: --format modelnew",
+            )
         subject = _subject(handle, program, name or package_name(source.name), parsed)
         files = with_common_files(chosen.name, subject, chosen.files(subject), verified_on)
     write_export(out, files)

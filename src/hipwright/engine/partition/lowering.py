@@ -9,12 +9,14 @@ from hipwright.capture.graph import Graph, Input, Node, plain, references, sever
 from hipwright.engine.ir.expr import COMPUTE, E, walk
 from hipwright.engine.ir.index import Ix, ix
 from hipwright.engine.knobs import Choice
-from hipwright.engine.lower.values import LoweredItem, NotLowered, Tensor
+from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.partition.library_calls import LibraryCalls
 from hipwright.engine.partition.loops import loop_call
 from hipwright.engine.partition.operators import TABLE
 from hipwright.engine.partition.readers import HEAVY, VIEWS, cropped, read_by_pointwise, read_by_products
 from hipwright.engine.partition.state import Lowered, LoweringState
+from hipwright.engine.partition.state_updates import StateUpdates
+from hipwright.engine.partition.written_places import WrittenPlaces
 from hipwright.engine.rewrite.loops.records import LOOP, LoopBody
 from hipwright.engine.templates.offers import KernelCall, holds_kernel_value, place, probe, reads_call_result
 from hipwright.engine.templates.registry import offers_for, templates_for
@@ -34,6 +36,7 @@ class Lowering(LoweringState):
         super().__init__(graph, choices, outer)
         self.depth: dict[str, int] = {}
         self.library = LibraryCalls(self)
+        self.places = WrittenPlaces(self)
 
     def run(self) -> Lowered:
         """Lowers every node. Raises SizeNotSupported for a size that can be neither expressed nor evaluated."""
@@ -100,6 +103,8 @@ class Lowering(LoweringState):
             self.depth[node.name] = self.depth.get(node.args[0]["node"], 0)
             return
         self.c.origin = plain(node.name)
+        if node.name in self.places.inside or self.places.lower(node):
+            return
         if node.op == LOOP:
             self._loop(node, node.kwargs["body"])
             return
@@ -252,27 +257,14 @@ class Lowering(LoweringState):
     # ------------------------------------------------------------ outputs
 
     def _finish(self) -> None:
+        written = {m.node for m in self.graph.mutations if not m.access.startswith("self.")}
         returned: set[str] = set()
         for name in references(self.graph.output):
-            if name not in self.out.outputs:
+            if name not in self.out.outputs and name not in written:
                 self.out.outputs[name] = self._output(name, returned)
                 returned.add(self.out.outputs[name])
-        for mutation in self.graph.mutations:
-            value = self.values[mutation.node]
-            buffer = next((i.name for i in self.graph.inputs if i.access == mutation.access), "")
-            target = self.out.tensors.get(buffer)
-            if target is None:
-                raise ValueError(f"{mutation.access} is written but never read")
-            item = LoweredItem(
-                self.c.unique(f"new_{buffer.removeprefix('b_')}"),
-                "pw",
-                target.meta.dtype,
-                value.shape,
-                self.c.cast(value, target.meta.dtype).at,
-                node=mutation.node,
-                target=buffer,
-            )
-            self.c.items.append(item)
+        StateUpdates(self).add()
+        self.out.outputs |= {name: self.out.written[name] for name in references(self.graph.output) if name in written}
 
     def _output(self, name: str, returned: set[str]) -> str:
         value = self.values[name]

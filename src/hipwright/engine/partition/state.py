@@ -49,6 +49,8 @@ class Lowered:
     metas: dict[str, Meta] = field(default_factory=dict)
     tensors: dict[str, Input] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)
+    guards: list[str] = field(default_factory=list)  # of sizes, beside the graph's own
+    written: dict[str, str] = field(default_factory=dict)  # node -> the buffer or input that takes its value
     in_hip: dict[str, str] = field(default_factory=dict)
     library: dict[str, str] = field(default_factory=dict)
     structure: dict[str, Choice] = field(default_factory=dict)  # library or template, per call

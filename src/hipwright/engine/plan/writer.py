@@ -49,6 +49,9 @@ class PlanWriter:
         self.names: dict[str, str] = {}
         wanted = prepares and outer is None
         self._preparation = Preparation(lowered.tensors, self.names, self.name, wanted=wanted)
+        self._written = set(lowered.written.values())
+        self._replaced = {item.name: item.target for item in lowered.items if item.target}
+        self._copied_back: list[str] = []
         self._taken: set[str] = outer._taken if outer else set(parameters)
         self.temporaries: set[str] = set()
         self.limits: list[Ix] = outer.limits if outer else []  # sizes that the kernels count in int
@@ -65,7 +68,9 @@ class PlanWriter:
         if buffer in self.names:
             return self.names[buffer]
         tensor = self.lowered.tensors.get(buffer)
-        if tensor is not None and tensor.kind != "input":
+        if buffer in self._replaced:
+            self.names[buffer] = self.name(self._replaced[buffer])
+        elif tensor is not None and tensor.kind != "input":
             self.names[buffer] = self_path(tensor.access)
         elif tensor is not None and tensor.access.isidentifier():
             self.names[buffer] = tensor.access
@@ -96,7 +101,9 @@ class PlanWriter:
         if self._outer is not None:
             return  # what a loop's body is handed is contiguous where its kernels read it
         for buffer, tensor in self.lowered.tensors.items():
-            if buffer in read_by_kernels and tensor.kind == "input":
+            if buffer in self._written and tensor.kind == "input":
+                self._given_place(buffer, tensor.access)
+            elif buffer in read_by_kernels and tensor.kind == "input":
                 self._line(f"{self.name(buffer)} = {tensor.access}.contiguous()")
             elif tensor.kind == "input" and not tensor.access.isidentifier():
                 self._line(f"{self.name(buffer)} = {tensor.access}")
@@ -104,6 +111,12 @@ class PlanWriter:
                 path = self.name(buffer)
                 self.names[buffer] = self._local(cname(buffer))
                 self._line(f"{self.names[buffer]} = {path}.contiguous()")
+
+    def _given_place(self, buffer: str, access: str) -> None:
+        """An input that kernels write: itself where it is contiguous, else a copy, which `finish` copies back."""
+        rows = self.names[buffer] = self._local(cname(buffer).rstrip("_") + "_rows")
+        self._line(f"{rows} = {access}.contiguous()")
+        self._copied_back += [f"if not {access}.is_contiguous():", f"    {access}.copy_({rows})"]
 
     def view(self, view: PlanView) -> None:
         """A view for a library call."""
@@ -255,6 +268,8 @@ class PlanWriter:
 
     def finish(self) -> str:
         """The function's text."""
+        for line in self._copied_back:
+            self._line(line)
         result = returned(self.graph.output, {k: self.name(v) for k, v in self.lowered.outputs.items()})
         self._line(f"return {result}")
         statements = [Statement(text) for text in self._captured_line()] + self._zeros.finish(self.statements)
@@ -266,7 +281,8 @@ class PlanWriter:
         """Sizes and shape guards of a body that uses these names."""
         derived = self.lowered.context.reader.derived
         int_guard = self._int_guard()
-        used = names.union(*map(words, [*int_guard, *self.graph.guards]))
+        own = [guard for guard in self.lowered.guards if guard not in self.graph.guards]
+        used = names.union(*map(words, [*int_guard, *self.graph.guards, *own]))
         wanted = {name for name in derived if name in used}
         for name in wanted:
             used |= words(derived[name])
@@ -278,6 +294,7 @@ class PlanWriter:
         out += [f'assert {" and ".join(conditions)}, "{why}"' for (_, why), conditions in fixed.items()]
         out += [f"{name} = {text}" for name, text in derived.items() if name in wanted]
         out += _difference_guard([name for name in derived if name in wanted and "-" in derived[name]])
+        out += [f'assert {" and ".join(own)}, "{_SIZES}"'] if own else []
         return out + int_guard
 
     def _int_guard(self) -> list[str]:

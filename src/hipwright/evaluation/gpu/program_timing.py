@@ -123,7 +123,8 @@ class ProgramTiming(TimedTask):
     def _as_side(self, loaded: LoadedProgram, at: TimingContext, *, own_time: bool) -> GpuSide:
         """A loaded program as a side of the comparison, over the same inputs as the baselines."""
         loaded.place(at.set_name, at.reference.inputs(self.workload, at.seed), at.slots)
-        return GpuSide(loaded, at.set_name, graph=at.graphs, own_time=own_time)
+        written = at.reference.handle.written
+        return GpuSide(loaded, at.set_name, graph=at.graphs, own_time=own_time, written=written)
 
     def _pairs(
         self, side: GpuSide, program: Program, outline: Outline, at: TimingContext, settings: TimingSettings

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hipwright.errors import ProgramError
-from hipwright.program.ast_queries import bound_names, error_at
+from hipwright.program.ast_queries import bound_names, error_at, subscripted
 from hipwright.program.lower.arguments import KernelLauncher, make_launch
 from hipwright.program.lower.emission import PlanScope
 from hipwright.program.lower.folding import Constant, Lowered, at, describe, holds_module, returns, store
@@ -67,7 +67,9 @@ class _Lowerer(ExpressionLowering):
 
     def function(self, node: ast.FunctionDef) -> Callable[..., Any]:
         """Compiles one function; its parameters are the plan's without self."""
-        self.locals = bound_names(node) | {a.arg for a in node.args.args[1:]}
+        given = {a.arg for a in node.args.args[1:]}
+        self.inputs = given - bound_names(node) if node.name == "forward" else set()
+        self.locals = bound_names(node) | given
         self.host_names = host_value_names(node, self.shared.values.keys())
         body = self.block(node.body)
         args = ast.arguments(
@@ -191,14 +193,18 @@ class _Lowerer(ExpressionLowering):
         return [at(ast.If(test=at(ast.UnaryOp(ast.Not(), self.on_host(test)), node), body=[stop], orelse=[]), node)]
 
     def effect(self, call: ast.Call, node: ast.stmt) -> ast.stmt:
-        """Lowers a launch, or an in-place update of a buffer."""
+        """Lowers a launch, or an in-place update of a buffer or an input."""
         if isinstance(call.func, ast.Subscript) and isinstance(call.func.value, ast.Name):
             return at(ast.Expr(self.launch(call, call.func, call.func.value.id)), node)
         assert isinstance(call.func, ast.Attribute)
         owner = self.value(call.func.value)
-        if not isinstance(owner, Constant) or not isinstance(owner.value, StateTensor) or owner.value.kind != "buffers":
-            what = describe(owner.value) if isinstance(owner, Constant) else "a value"
-            raise error_at(node, f"{ast.unparse(call.func.value)} is {what}: only buffers are updated in place")
+        held = owner.value if isinstance(owner, Constant) else None
+        buffer = isinstance(held, StateTensor) and held.kind == "buffers"
+        if not buffer and subscripted(call.func.value) not in self.inputs:
+            what = describe(held) if isinstance(owner, Constant) else "a value"
+            raise error_at(
+                node, f"{ast.unparse(call.func.value)} is {what}: only buffers and inputs are updated in place"
+            )
         method = self.resolve("method", (call.func.attr,), call, in_place=True)
         args, keywords = self.arguments(call)
         return at(ast.Expr(self.call(method, [self.emit(owner, node), *args], node, keywords)), node)

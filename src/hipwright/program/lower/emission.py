@@ -51,6 +51,7 @@ class Emission:
         self.names: dict[tuple[str, int], str] = {}
         self.used: list[Any] = []  # state tensors that the function reads
         self.locals: set[str] = set()
+        self.inputs: set[str] = set()  # parameters of forward that keep their names
         self.host_names: frozenset[str] = frozenset()  # names that are never tensors
         self.nodes = 0
 

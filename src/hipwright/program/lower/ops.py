@@ -203,6 +203,7 @@ def _buffer_method(name: str, found: Op) -> Op:
         "addcdiv_",
         "index_copy_",
         "index_add_",
+        "index_put_",
         "scatter_",
         "masked_fill_",
         "sqrt_",
@@ -210,7 +211,7 @@ def _buffer_method(name: str, found: Op) -> Op:
         "logical_not_",
     )
     if name not in allowed:
-        raise OperatorRefused(f".{name}() is not among the ways to update a buffer: {', '.join(allowed)}")
+        raise OperatorRefused(f".{name}() is not among the ways to update a tensor in place: {', '.join(allowed)}")
     return found
 
 

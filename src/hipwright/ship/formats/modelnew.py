@@ -10,4 +10,4 @@ def _files(subject: ShippedProgram) -> Files:
     return {"model_new.py": export(subject.program, subject.parsed, subject.source)}
 
 
-FORMAT = ShipFormat("modelnew", "one file with a class ModelNew, as KernelBench takes it", _files)
+FORMAT = ShipFormat("modelnew", "one file with a class ModelNew, as KernelBench takes it", _files, True)

@@ -22,6 +22,7 @@ from hipwright.task.device.cases import Cases
 from hipwright.task.device.inputs import Told, is_fault, key_of, phase
 from hipwright.task.device.side import COMPILED, CopySide, ModelSide, Turning, flags
 from hipwright.tensors import Tree
+from hipwright.torchio import with_copies
 
 _CPU_CACHE = 32 << 20  # assumed where the device does not report it
 
@@ -113,7 +114,8 @@ class DeviceHost(Cases):
             return {"notes": copy.notes}, None
         compiled = mode in COMPILED
         phase("torch.compile" if compiled else "forward")
-        slots = [self._inputs(drawn) for drawn in header["drawn"]]
+        written = header.get("written") or ()  # calls in a row write to copies, so that the draws stay as they are
+        slots = [with_copies(self._inputs(drawn), written) for drawn in header["drawn"]]
         state = self._table(header["state"])
         pool = self._pool.handle() if self._gpu else None
         try:
@@ -140,7 +142,8 @@ class DeviceHost(Cases):
             for side in sides:
                 side.renew(place, fresh)
             self._draws.pop(key_of(old), None)
-            self._draws[key_of(new)] = sides[0].slots[place] if sides else fresh
+            own = bool(header.get("written")) or not sides
+            self._draws[key_of(new)] = fresh if own else sides[0].slots[place]
         for side in sides:
             side.set_state(self._table(header["state"]))
         return {"renewed": True}, None

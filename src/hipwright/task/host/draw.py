@@ -59,6 +59,7 @@ class Resized(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch i
         return self._whole.get(old) or tuple(self._single.get(size, size) for size in old)
 
 
+_FEW = 8  # whole numbers from which on it is no chance that none occurs twice
 _BARE = (torch.rand, torch.randn, torch.zeros, torch.ones, torch.empty)  # these also take sizes as separate arguments
 
 
@@ -89,6 +90,8 @@ def resize(tensor: torch.Tensor, other: torch.Tensor, shape: tuple[int, ...]) ->
         return out.zero_()
     target = _unexpanded(out)
     target.copy_(_unexpanded(_tiled(tensor, shape), out))
+    if _distinct(tensor) and other.shape == tensor.shape and shape[0] > tensor.shape[0]:
+        target.copy_(_grown(tensor, other, shape[0]))
     if tensor.is_floating_point() and other.shape == tensor.shape:
         _refresh(target, _unexpanded(_tiled(other, shape), out), tuple(tensor.shape))
     return out
@@ -99,6 +102,25 @@ def _tiled(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
         if new != old:
             tensor = tensor.index_select(dim, torch.arange(new) % old)
     return tensor
+
+
+def _distinct(tensor: torch.Tensor) -> bool:
+    """Whether a leaf is a list of whole numbers none of which occurs twice, as the slots that a cache is written at."""
+    whole = not tensor.is_floating_point() and not tensor.is_complex() and tensor.dtype != torch.bool
+    return whole and tensor.dim() == 1 and tensor.numel() >= _FEW and tensor.unique().numel() == tensor.numel()
+
+
+def _grown(tensor: torch.Tensor, other: torch.Tensor, size: int) -> torch.Tensor:
+    """`size` numbers, those of the tensor first: then others between the least and the largest of two draws, as long as
+    there are any, so that none occurs twice.
+    """
+    seen = torch.cat([tensor, other])
+    known = set(tensor.tolist())
+    low, high = int(seen.min()), int(seen.max())
+    free = [n for n in [*dict.fromkeys(other.tolist()), *range(low, min(high, low + 2 * size) + 1)] if n not in known]
+    behind = list(dict.fromkeys(free))[: size - tensor.numel()]
+    grown = torch.cat([tensor, torch.tensor(behind, dtype=tensor.dtype)])
+    return grown[torch.arange(size) % grown.numel()]
 
 
 def _refresh(target: torch.Tensor, fresh: torch.Tensor, old: tuple[int, ...]) -> None:

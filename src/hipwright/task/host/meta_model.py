@@ -10,6 +10,7 @@ import copy
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -21,8 +22,10 @@ from hipwright.task.host import state as states
 from hipwright.task.host.leaves import elements_of
 from hipwright.task.host.load import MODULE, TaskModule
 from hipwright.task.host.made_elements import MadeElements
+from hipwright.task.host.reference import and_written, with_written
 from hipwright.torchio import map_torch
 
+Call = Callable[[Any, Sequence[Any], set[str]], Any]
 How = Literal["meta", "fake"]
 HOW: tuple[How, ...] = ("meta", "fake")  # in this order: "meta" is cheaper, "fake" supports devices and more operators
 
@@ -38,6 +41,7 @@ class MetaModel:
             if ours is not None:
                 sys.modules[MODULE] = ours
         self._on_meta: torch.nn.Module | None = None
+        self.wrote: set[str] = set()  # inputs that forward writes to, by path
 
     def inputs(self, seed: int, group: int | None) -> list[Any]:
         """get_inputs() or a group on meta tensors; nothing is drawn."""
@@ -46,13 +50,13 @@ class MetaModel:
             return inputs
 
     def outputs(self, inputs: Sequence[Any], how: How = "meta", made: MadeElements | None = None) -> Any:
-        """forward's outputs without data. made: counts what is made on the way."""
+        """forward's outputs without data, as `with_written` returns them. made: counts what is made on the way."""
         return self._call(inputs, how, *filter(None, (made,)))
 
     def operators(self, inputs: Sequence[Any], how: How) -> tuple[list[dict[str, Any]], Any]:
-        """(operators as hipwright.program.lower.trace.OpTrace records them, outputs)."""
+        """(operators as hipwright.program.lower.trace.OpTrace records them, `and_written`'s result)."""
         trace = OpTrace()
-        outputs = self._call(inputs, how, trace)
+        outputs = self._call(inputs, how, trace, call=and_written)
         return trace.ops, outputs
 
     def operations(self, inputs: Sequence[Any]) -> tuple[float, Any]:
@@ -64,15 +68,20 @@ class MetaModel:
         outputs = self._call(inputs, "meta", counter, made)
         return float(counter.get_total_flops()) + made.operations(elements_of(inputs) + elements_of(outputs)), outputs
 
-    def _call(self, inputs: Sequence[Any], how: How, *watches: AbstractContextManager[Any]) -> Any:
+    def _call(
+        self, inputs: Sequence[Any], how: How, *watches: AbstractContextManager[Any], call: Call = with_written
+    ) -> Any:
         model = self._model(how)
-        run: Callable[[list[Any]], Any] = lambda args: self.file.guarded(lambda: model(*args), "forward")  # noqa: E731
+        run = partial(self._guarded, call, model)
         if how == "meta":
             with torch.no_grad(), torch.device("meta"):
                 return _watched(run, map_torch(list(inputs), without_data), watches)
         with torch.no_grad(), _fake_mode():
             arguments = map_torch(list(inputs), lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype))
             return _watched(run, arguments, watches)
+
+    def _guarded(self, call: Call, model: torch.nn.Module, args: list[Any]) -> Any:
+        return self.file.guarded(lambda: call(model, args, self.wrote), "forward")
 
     def _model(self, how: How) -> torch.nn.Module:
         """A new model. Moving it does not count as work of the model."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
@@ -29,6 +29,7 @@ from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.torchio import from_torch, map_torch, tree_from_torch, tree_to_torch
 
 Dtype = Literal["float64", "native"]
+_FEW_STATISTICS = 1 << 16  # elements of an input whose values are compared before and after a call
 RUN_SEED = 20_117  # of the generators that a reference may use while it runs
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -45,6 +46,7 @@ class ReferenceModel:
         self.file = file
         self._template: torch.nn.Module | None = None
         self._draw_forms: dict[Shapes, list[DrawForm]] = {}
+        self._written: set[str] = set()  # inputs that a run has written to
         self.prepared = PreparedModels(self.model, self.kept_bytes)
 
     def model(self, state: Tree | None = None) -> torch.nn.Module:
@@ -71,7 +73,7 @@ class ReferenceModel:
         token: Token | None = None,
         rounding: Sequence[float] = (),
     ) -> tuple[Tree, dict[str, HostTensor], dict[str, Any]]:
-        """(outputs, buffers after, info) as `TaskHandle.reference` documents them.
+        """(outputs, state after, info) as `TaskHandle.reference` documents them.
 
         special: info["special"] is what the run's own calls say about values (`SpecialValues.told`). token: the number
         of the state, by which a model that is set to it is found again.
@@ -83,7 +85,7 @@ class ReferenceModel:
             if recorder.names & MAKING:
                 filled = [_Run(start, exact=False, mode=FilledMemory(number)) for number in FILLS]
                 check_defined(self.file.name, *(one.outputs() for one in filled))
-            return run.outputs(), run.buffers(), {"special": recorder.told()}
+            return run.outputs(), run.state(self._written), {"special": recorder.told()}
         if dtype == "native":
             return self._run(start, seed, exact=False)
         try:
@@ -105,25 +107,28 @@ class ReferenceModel:
             forms = self._draw_forms[shapes] = recorder.forms
             if exact:
                 run = _Run(start, exact=True, close=close, seed=seed, forms=forms, rounding=rounding)
-        outputs, buffers = run.outputs(), run.buffers()
+        if not exact:  # there a cast that the module makes may be none, and then what it writes is no copy
+            self._written |= set(run.mutated(start.inputs))
+        outputs, buffers = run.outputs(), run.state(self._written)
         # under another seed
         other = _Run(start, exact=run.exact, seed=run.seed + 1, forms=run.forms) if run.drew else None
         # dropout with p = 0 draws for nothing, and a draw may change other shapes' outputs only
         now = (outputs, buffers)
-        depends = other is not None and first_difference(now, (other.outputs(), other.buffers())) is not None
-        info: dict[str, Any] = {
-            "seconds": run.seconds,
-            "aliases": run.aliases(),
-            "random": depends or run.drew == "torch",
-            "host_random": depends and run.drew == "host",
-            "seeds_itself": other is not None and run.drew == "torch" and run.generator == other.generator,
-            "generator": run.generator if depends else "",
-            "mutated_inputs": run.mutated(),
-            "reference_dtype": "float64" if exact else "native",
-        }
-        if info["mutated_inputs"]:
-            info["inputs_after"] = tree_from_torch(run.args)
-        return outputs, buffers, info
+        depends = other is not None and first_difference(now, (other.outputs(), other.state(self._written))) is not None
+        return (
+            outputs,
+            buffers,
+            {
+                "seconds": run.seconds,
+                "aliases": run.aliases(),
+                "random": depends or run.drew == "torch",
+                "host_random": depends and run.drew == "host",
+                "seeds_itself": other is not None and run.drew == "torch" and run.generator == other.generator,
+                "generator": run.generator if depends else "",
+                "mutated_inputs": [path for path, _ in named_leaves("inputs", run.args) if path in self._written],
+                "reference_dtype": "float64" if exact else "native",
+            },
+        )
 
     # ---------------------------------------------------------------- where it runs
 
@@ -211,16 +216,23 @@ class _Run:
                 f"{self.file.name}: an output is not supported: {error}", hint=f"supported: {SUPPORTED}"
             ) from None
 
-    def buffers(self) -> dict[str, HostTensor]:
-        """The buffers that the state table has, after the call; not what forward itself caches on the module."""
+    def state(self, written: Collection[str]) -> dict[str, HostTensor]:
+        """The buffers that the state table has, after the call, not what forward itself caches on the module; and by
+        their paths the inputs `written`.
+        """
         seen: dict[int, Any] = {}
         held = [(path, tensor) for path, tensor in states.buffers(self.model) if path in self._known]
+        held += [(path, leaf) for path, leaf in named_leaves("inputs", self.args) if path in written]
         return {path: from_torch(tensor, seen) for path, tensor in held}
 
-    def mutated(self) -> list[str]:
-        """Paths of the inputs that were written to."""
-        now = named_leaves("inputs", self.args)
-        return [path for (path, leaf), version in zip(now, self._versions, strict=True) if leaf._version != version]
+    def mutated(self, given: Tree) -> list[str]:
+        """Paths of the inputs that a run in the module's own dtypes wrote to, of which `given` is a copy. An operator
+        that counts no version (native_batch_norm) shows in the bits.
+        """
+        now = list(named_leaves("inputs", self.args))
+        found = [path for (path, leaf), version in zip(now, self._versions, strict=True) if leaf._version != version]
+        pairs = zip(now, tensor_leaves(given), strict=True)
+        return found + [path for (path, leaf), one in pairs if path not in found and not _same(leaf, one)]
 
     def aliases(self) -> list[list[str]]:
         """[output leaf, what it shares memory with], for inputs, parameters, buffers and earlier outputs."""
@@ -250,6 +262,41 @@ def named_leaves(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
             yield from named_leaves(f"{path}[{str(key)!r}]", item)
 
 
+def with_written(model: Callable[..., Any], args: Sequence[Any], found: set[str] | None = None) -> Any:
+    """The outputs of a call; where it writes to inputs, (outputs, those inputs), which are outputs too."""
+    outputs, written = and_written(model, args, found)
+    return (outputs, written) if written else outputs
+
+
+def and_written(
+    model: Callable[..., Any], args: Sequence[Any], found: set[str] | None = None
+) -> tuple[Any, list[torch.Tensor]]:
+    """(outputs of a call, inputs that it writes to).
+
+    found: takes their paths. Operators that count no version (native_batch_norm) write small tensors, whose values are
+    compared.
+    """
+    leaves = list(named_leaves("inputs", args))
+    before = [(leaf._version, _small_copy(leaf)) for _, leaf in leaves]
+    outputs = model(*args)
+    written = {
+        path: leaf
+        for (path, leaf), (version, copied) in zip(leaves, before, strict=True)
+        if leaf._version != version
+        or (copied is not None and not np.array_equal(copied, leaf.detach().numpy(), equal_nan=True))
+    }
+    if found is not None:
+        found |= set(written)
+    return outputs, list(written.values())
+
+
+def _small_copy(tensor: torch.Tensor) -> Any:
+    """A NumPy copy of a small float32 or float64 tensor that has values, which no watch of operators sees."""
+    small = tensor.dtype in (torch.float32, torch.float64) and tensor.numel() <= _FEW_STATISTICS
+    holds = type(tensor) is torch.Tensor and tensor.device.type == "cpu"
+    return tensor.detach().numpy().copy() if small and holds else None
+
+
 def largest_number(args: Any) -> float:
     """The largest number that every float argument can hold; float32's without one."""
     floats = [torch.finfo(tensor.dtype).max for _, tensor in named_leaves("", args) if tensor.is_floating_point()]
@@ -265,6 +312,11 @@ def _own(inputs: Tree) -> Tree:
         return HostTensor(leaf.dtype, leaf.shape, leaf.stride, leaf.offset, storage)
 
     return map_tensors(inputs, one)
+
+
+def _same(tensor: torch.Tensor, given: HostTensor) -> bool:
+    """Whether a tensor holds the bits of a host tensor of its form."""
+    return bool(np.array_equal(from_torch(tensor, {}).bits(), given.bits(), equal_nan=given.is_float))
 
 
 def _memory(tensor: torch.Tensor) -> int:

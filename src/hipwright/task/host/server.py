@@ -24,9 +24,10 @@ from hipwright.task.host.leaves import elements_of, finite_share, may_index, pla
 from hipwright.task.host.load import SUPPORTED, TaskModule
 from hipwright.task.host.meta_model import HOW, MetaModel, without_data
 from hipwright.task.host.prepared import KeptStates
-from hipwright.task.host.reference import ReferenceModel, named_leaves
+from hipwright.task.host.reference import ReferenceModel, and_written, named_leaves, with_written
 from hipwright.task.host.shape_probe import ShapeProbe
 from hipwright.task.host.value_checks import values_checked
+from hipwright.task.placed import whole
 from hipwright.tensors import Tree
 from hipwright.torchio import map_torch, tree_from_torch
 
@@ -57,6 +58,7 @@ class TaskHost:
         self._first: list[Any] | None = None  # the first workload's inputs without data
         self._space: sizes.ShapeSpace | None = None
         self._drew = False  # whether a run drew random numbers
+        self._wrote: set[str] = set()
         self._finite = 1.0  # half the share of finite numbers that the file's own inputs give
 
     # ---------------------------------------------------------------- workloads
@@ -65,7 +67,7 @@ class TaskHost:
         """The file's own workloads, each run once; on shapes alone where a run is costly.
 
         {"workloads": [records], "operations": {name: of its products or None}, "outputs": {name: elements; 0
-        where they are complex or drawn}, "parameter_bytes"}.
+        where they are complex or drawn}, "parameter_bytes", "written": paths of inputs that forward writes}.
         """
         own = [Workload(name="given")] if self.file.given else []
         own += [Workload(name=f"group{i}", origin="group", index=i) for i in range(self.file.groups)]
@@ -81,8 +83,8 @@ class TaskHost:
             apart = self._drew or any(leaf.is_complex() for leaf in made)
             outputs[workload.name] = 0 if apart else sum(leaf.numel() for leaf in made)
             described.append(Workload(name=workload.name, origin=workload.origin, index=workload.index, specs=specs))
-        told = {"operations": operations, "outputs": outputs, "parameter_bytes": self._parameter_bytes}
-        return {**told, "workloads": [workload.to_dict() for workload in described]}, None
+        told = {"operations": operations, "outputs": outputs, "written": sorted(self._wrote | self.meta_model.wrote)}
+        return {**told, "parameter_bytes": self._parameter_bytes, "workloads": [w.to_dict() for w in described]}, None
 
     def derived(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
         """Other shapes of the first workload that the reference accepts; {"workloads": [...]}."""
@@ -215,7 +217,7 @@ class TaskHost:
         self._require_supported(plain(outputs), "an output")
         if not any(True for _ in named_leaves("output", outputs)) and not isinstance(outputs, (bool, int, float)):
             why = f"{self.file.name}: forward returns nothing that can be compared"
-            raise TaskError(why, hint=f"return {SUPPORTED}")
+            raise TaskError(why, hint=f"return {SUPPORTED}; or write to an input")
         return operations, [leaf for _, leaf in named_leaves("output", outputs)]
 
     def _require_supported(self, values: Any, what: str) -> None:
@@ -247,11 +249,11 @@ class TaskHost:
         return None if shapes is None else self._workload(shapes)
 
     def forward(self, inputs: list[Any]) -> Any:
-        """The outputs of a new model on these inputs. Raises TaskError."""
+        """The outputs of a new model on these inputs, as `with_written` returns them. Raises TaskError."""
         _phase("forward")
         model, before = self.reference.model(), torch.get_rng_state()
         with torch.no_grad(), values_checked():
-            outputs = self.file.guarded(lambda: model(*inputs), "forward")
+            outputs = self.file.guarded(lambda: with_written(model, inputs, self._wrote), "forward")
         self._drew |= not torch.equal(before, torch.get_rng_state())
         return outputs
 
@@ -314,12 +316,14 @@ class TaskHost:
         for how, at, attempt in self._traces(workload):
             try:
                 inputs = attempt[0]()
-                ops, outputs = attempt[1](inputs)
+                ops, (outputs, written) = attempt[1](inputs)
             except TaskError as error:
                 problem = error
                 continue
             reply = {"workload": at.to_dict(), "how": how, "ops": ops}
-            reply["outputs"] = [spec_of(t).to_dict() for _, t in named_leaves("output", outputs)]
+            specs = [spec_of(leaf) for _, leaf in named_leaves("output", outputs)]
+            specs += [spec for spec in map(spec_of, written) if whole(spec, ops)]
+            reply["outputs"] = [spec.to_dict() for spec in specs]
             return reply, [map_torch(inputs, spec_of), states.build(self.reference.model(), leaf=spec_of)]
         raise problem or TaskError(f"{self.file.name}: too large to run here", hint="give smaller inputs")
 
@@ -336,7 +340,7 @@ class TaskHost:
     def _watched(self, inputs: list[Any]) -> tuple[list[dict[str, Any]], Any]:
         model = self.reference.model()
         with torch.no_grad(), OpTrace() as trace:
-            outputs = self.file.guarded(lambda: model(*inputs), "forward")
+            outputs = self.file.guarded(lambda: and_written(model, inputs, self._wrote), "forward")
         return trace.ops, outputs
 
 

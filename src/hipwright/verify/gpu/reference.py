@@ -25,13 +25,12 @@ from hipwright.verify.expectation import NATIVE_SLACK, alias_pairs
 from hipwright.verify.gpu import budget as rules
 from hipwright.verify.gpu.hosts.device_process import Crowded, DeviceProcess, Hosts
 from hipwright.verify.gpu.reference_handles import (
-    COMPLEX,
-    DRAWS,
     BaselineMissing,
     ExpectationInfo,
     InputSetId,
     InputSource,
     ReferenceSide,
+    unjudged,
 )
 
 BASELINES = ("eager", "compile")
@@ -200,7 +199,7 @@ class DeviceReference(DeviceProcess):
             mutated=tuple(reply["mutated"]),
             reference=reply["reference"],
             moved=reply["moved"],
-            rejected=DRAWS if reply["random"] else COMPLEX if reply["complex"] else overflow,
+            rejected=unjudged(reply, overflow),
             notes=tuple(reply["notes"]),
             seconds=reply["seconds"],
             bytes_out=reply["bytes_out"],
@@ -283,7 +282,8 @@ class DeviceReference(DeviceProcess):
         """
         drawn = [self.header(self._drawn(workload, seed, "given", slot)) for slot in range(slots)]
         side = next(self._ids)
-        header = {"side": side, "name": name, "drawn": drawn, "graph": graph, "moved": moved}
+        written = list(self.handle.written)
+        header = {"side": side, "name": name, "drawn": drawn, "graph": graph, "moved": moved, "written": written}
         reply = self._opened(name, {**header, "state": self._state(state)})
         if reply.get("missing"):
             raise BaselineMissing(f"no {name} baseline: {reply['missing']}", evidence={"baseline": name})
@@ -308,13 +308,13 @@ class DeviceReference(DeviceProcess):
         """Gives open sides the inputs under the seed `new` in place of those under `old`, and another state; what was
         compiled and captured stays. False where the new inputs do not fit in their place: open the sides again.
         """
-        seeds = {"old": old, "new": new}
-        header = {
+        header: dict[str, Any] = {
             name: [self.header(self._drawn(workload, seed, "given", slot)) for slot in range(slots)]
-            for name, seed in seeds.items()
+            for name, seed in (("old", old), ("new", new))
         }
         numbers = [side.number for side in sides if side.generation == self.generation]
-        return bool(self.ask("side_renew", {**header, "sides": numbers, "state": self._state(state)})[0]["renewed"])
+        header |= {"sides": numbers, "state": self._state(state), "written": list(self.handle.written)}
+        return bool(self.ask("side_renew", header)[0]["renewed"])
 
     def taken(self) -> int:
         """Bytes of device memory that the host has taken at the most; 0 on the CPU."""

@@ -6,7 +6,7 @@ Does not import torch.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -22,6 +22,12 @@ DRAWS = (
     "shapes alone, where both draw on the CPU"
 )
 COMPLEX = "results of complex dtypes are judged on smaller shapes alone, by the parent"
+WRITES = "the task writes to its inputs: results are judged on smaller shapes alone, by the parent"
+
+
+def unjudged(reply: Mapping[str, Any], overflow: str) -> str:
+    """Why a case is not judged on a device, by the host's report, or `overflow`; "" where it is."""
+    return DRAWS if reply["random"] else WRITES if reply["mutated"] else COMPLEX if reply["complex"] else overflow
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hipwright.device.timed_side import LaunchMode, TimedBlock
@@ -18,13 +18,20 @@ class GpuSide:
     """A loaded program as `hipwright.device.timed_side.TimedSide`, over all slots of a set that was placed.
 
     `reveal` and `timed_output` show that the timed calls did the work. own_time: measure the share of the program's own
-    kernels too. Raises CandidateError where the program fails.
+    kernels too. written: paths of inputs that the task writes. Raises CandidateError where the program fails.
     """
 
     def __init__(
-        self, loaded: LoadedProgram, set_name: str, *, graph: bool, name: str = "candidate", own_time: bool = True
+        self,
+        loaded: LoadedProgram,
+        set_name: str,
+        *,
+        graph: bool,
+        name: str = "candidate",
+        own_time: bool = True,
+        written: Sequence[str] = (),
     ) -> None:
-        self.name = name
+        self.name, self._written = name, list(written)
         self._with_own_time = own_time
         self.set_name = set_name
         self._loaded = loaded
@@ -93,7 +100,8 @@ class GpuSide:
         return min(1.0, max(0.0, 1.0 - numbers(reply, "call_ms")[0] / call_ms))
 
     def _open(self, mode: Mode) -> int:
-        header = {"set": self.set_name, "slots": self._slots, "graph": self._graph, "mode": mode}
+        header: dict[str, Any] = {"set": self.set_name, "slots": self._slots, "graph": self._graph, "mode": mode}
+        header["written"] = self._written
         with as_candidate_error():
             reply, _ = self._loaded.call("time_open", header)
         return whole_numbers(reply, "timer")[0]

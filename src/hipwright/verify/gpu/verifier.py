@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from hipwright.verify.gpu.reference import DeviceReference
 
 BATCH_BYTES = 64 << 20  # of inputs in one message
+WRITES = (
+    "the reference writes to its inputs, and calls on a GPU are not judged with such inputs yet: use the cpu target"
+)
 # settings of the runs that must agree; a GPU ignores the orders, which only the driver "cpu" can choose
 REPEATS: tuple[dict[str, Any], ...] = (
     {"watch": True},  # inputs and parameters are compared after each launch

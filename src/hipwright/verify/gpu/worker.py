@@ -23,7 +23,7 @@ from hipwright.program.lower.trace import trace
 from hipwright.sandbox import lockdown
 from hipwright.targets import TARGETS
 from hipwright.tensors import HostTensor, Tree
-from hipwright.torchio import map_torch
+from hipwright.torchio import map_torch, with_copies
 from hipwright.verify.gpu.bridge.worker_end import WorkerEnd, part
 from hipwright.verify.gpu.calls import CandidateCalls
 from hipwright.verify.gpu.resident_inputs import InputSlot, ResidentInputs, find_writes
@@ -246,9 +246,13 @@ class GpuWorker:
     # ---------------------------------------------------------------- timing
 
     def time_open(self, header: dict[str, Any], _: Tree) -> Answer:
-        """A timer over all slots of a set -> {"timer"}. graph: try graphs."""
+        """A timer over all slots of a set -> {"timer"}. graph: try graphs; written: paths of inputs that calls write:
+        they write to copies of their own, which the next call finds as the last one left them.
+        """
         loaded = self._programs[int(header["program"])]
-        slots = [self._sets.slot(str(header["set"]), n).arguments for n in range(int(header["slots"]))]
+        written = header.get("written") or ()
+        given = (self._sets.slot(str(header["set"]), n).arguments for n in range(int(header["slots"])))
+        slots = [with_copies(arguments, written) for arguments in given]
         with faults(loaded, self.on_gpu):
             subject = self._maker.timed(loaded, header["mode"])
             self._count += 1

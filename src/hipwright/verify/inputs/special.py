@@ -31,13 +31,15 @@ class Special:
 
     integers, floats: numbers that it compares with or passes for tensors of that kind, such as an ignored label or a
     threshold; nonfinite: it has an operator that treats NaN or Inf apart; arithmetic: every operator is integer
-    arithmetic, which any number suits (no index, no size).
+    arithmetic, which any number suits (no index, no size); writes: it writes to inputs, where the order of two elements
+    for one place is open, so that places that differ must go on differing.
     """
 
     integers: tuple[int, ...] = ()
     floats: tuple[float, ...] = ()
     nonfinite: bool = False
     arithmetic: bool = False
+    writes: bool = False
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Special:
@@ -75,6 +77,8 @@ def special_leaf(
     if not _holds_integers(tensor):
         return tensor
     bits = np.array(tensor.bits())
+    if special.writes and family != "wide_integers" and np.unique(bits).size == bits.size:
+        return _laid_out(tensor, rng.permutation(bits.reshape(-1)).reshape(bits.shape))
     if family == "named_values" and special.integers:
         fits = [n for n in special.integers if np.iinfo(bits.dtype).min <= n <= np.iinfo(bits.dtype).max]
         chosen = rng.choice(fits, bits.shape) if fits else bits

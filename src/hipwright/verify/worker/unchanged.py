@@ -14,6 +14,7 @@ from typing import Any
 from hipwright.errors import CandidateError
 from hipwright.verify.worker.recorder import LaunchRecorder
 from hipwright.verify.worker.trees import difference, tensors_of
+from hipwright.verify.worker.written import WrittenInputs
 
 Tensor = Any  # torch.Tensor, untyped here
 
@@ -39,19 +40,21 @@ class LaunchWatch:
 
 
 @contextmanager
-def unchanged(subject: Any, given: Any, watch: LaunchWatch | None = None) -> Iterator[None]:
-    """A call inside must not write to `given` or to the subject's parameters, not even to restore them.
+def unchanged(subject: Any, inputs: WrittenInputs, watch: LaunchWatch | None = None) -> Iterator[None]:
+    """A call inside must not write to inputs that the task only reads or to the subject's parameters, not even to
+    restore them.
 
     Raises CandidateError(input_mutated): from the launch that writes, where the launcher can tell, and at the end for a
     library operator's write. watch: looks after each launch.
     """
-    tensors = [*tensors_of(given), *tensors_of(subject.params)]
+    params = list(tensors_of(subject.params))
+    tensors = [*inputs.read(), *params]
     recorder = getattr(subject, "recorder", None)
     recorder = recorder if isinstance(recorder, LaunchRecorder) else None
     keep = getattr(recorder.inner, "keep_unchanged", None) if recorder else None
     before = [_version(tensor) for tensor in tensors]
     if keep is not None:
-        keep(tensors)
+        keep([*inputs.protected(), *params])
     elif recorder is not None and watch is not None:
         recorder.after_launch = watch.look
     try:

@@ -34,6 +34,7 @@ from hipwright.verify.worker.trees import (
     tensors_of,
 )
 from hipwright.verify.worker.unchanged import LaunchWatch, unchanged
+from hipwright.verify.worker.written import WrittenInputs
 
 Tensor = Any  # torch.Tensor, untyped here
 POISON = 0xA5
@@ -121,11 +122,12 @@ class WatchedCandidate:
         return sum(tensor.nbytes for tensor in tensors_of([self.table["params"], self.table["buffers"]]))
 
     def run(self, header: Mapping[str, Any], inputs: Tree) -> tuple[dict[str, Any], Tree]:
-        """One call on host tensors -> (info, outputs and buffers on the host).
+        """One call on host tensors -> (info, outputs and state afterwards on the host).
 
         header: the keys of `RunSetting` and `MemoryUse`; carry: buffers stay as the last call left them; reuse: new
         values at the addresses of the last call's inputs; keep: a name under which `kept` finds the outputs again;
-        draw: a seed for torch's generator. info: stats, aliases, inputs_changed, params_changed (leaf numbers);
+        draw: a seed for torch's generator; written: paths of the inputs that the task writes, which are part of the
+        state afterwards ("buffers"). info: stats, aliases, inputs_changed, params_changed (leaf numbers);
         generator where there was a seed (`seeded.generator_state`).
         """
         return self.begin(header, inputs)()
@@ -143,13 +145,15 @@ class WatchedCandidate:
             staging.begin()
         originals = on_device(list(inputs), self.device, staging)
         given = self._place(originals, reuse=bool(header.get("reuse")))
-        self._watch = LaunchWatch(self._fixed(given, originals)) if header.get("watch") else None
+        written = WrittenInputs(given, header.get("written") or ())
+        self._watch = LaunchWatch(self._fixed(written, originals, beside=False)) if header.get("watch") else None
         use = MemoryUse.of(header)
         draw = None if header.get("draw") is None else int(header["draw"])
-        before, outputs = self._enqueue(given, follows, carry=bool(header.get("carry")), use=use, draw=draw)
+        before, outputs = self._enqueue(given, written, follows, carry=bool(header.get("carry")), use=use, draw=draw)
         drawn = {} if draw is None else {"generator": generator_state()}
-        fetched = start_fetch({"outputs": outputs, "buffers": self.subject.buffers}, self.device, staging)
-        ended = self._deferred_result(before, given, originals, outputs, staging)
+        state = {**self.subject.buffers, **written.leaves}
+        fetched = start_fetch({"outputs": outputs, "buffers": state}, self.device, staging)
+        ended = self._deferred_result(before, given, self._fixed(written, originals), outputs, staging)
         if header.get("keep"):
             self._kept[str(header["keep"])] = outputs
         return lambda: ({**ended(), **drawn}, fetched())
@@ -166,15 +170,19 @@ class WatchedCandidate:
     def _staged(self) -> PinnedStaging | None:
         return self._staging if isinstance(self.subject, ProgramSubject) else None
 
-    def call(self, given: Any, originals: Any = None) -> tuple[dict[str, Any], Any]:
-        """One call on device tensors, settled -> (info, outputs). originals: what `given` must hold afterwards."""
+    def call(self, given: Any, originals: Any = None, written: Collection[str] = ()) -> tuple[dict[str, Any], Any]:
+        """One call on device tensors, settled -> (info, outputs). originals: what `given` must hold afterwards, but for
+        the inputs that the task writes.
+        """
         self._watch = None
-        before, outputs = self._enqueue(given)
-        return self._deferred_result(before, given, originals, outputs)(), outputs
+        inputs = WrittenInputs(given, written)
+        before, outputs = self._enqueue(given, inputs)
+        return self._deferred_result(before, given, self._fixed(inputs, originals), outputs)(), outputs
 
     def _enqueue(
         self,
         given: Any,
+        written: WrittenInputs,
         follows: bool = False,
         *,
         carry: bool = False,
@@ -192,7 +200,7 @@ class WatchedCandidate:
         before = len(self.subject.stats())
         with torch.no_grad():
             try:
-                with unchanged(self.subject, given, self._watch), seeded(draw, self.device):
+                with unchanged(self.subject, written, self._watch), seeded(draw, self.device):
                     outputs = self.subject.forward(*given)
             except (CandidateError, DeviceError) as error:
                 # the caller of the earlier call waits for the device
@@ -204,19 +212,24 @@ class WatchedCandidate:
         return before, outputs
 
     def _deferred_result(
-        self, before: int, given: Any, originals: Any, outputs: Any, staging: PinnedStaging | None = None
+        self,
+        before: int,
+        given: Any,
+        fixed: tuple[Any, Any],
+        outputs: Any,
+        staging: PinnedStaging | None = None,
     ) -> Callable[[], dict[str, Any]]:
-        """A function that waits for a call, raises its faults, and returns its side effects: inputs (where `originals`
-        are known) and parameters that changed, launches, aliases.
+        """A function that waits for a call, raises its faults, and returns its side effects: inputs and parameters that
+        changed (of those `_fixed`), launches, aliases.
 
         All of that is enqueued here, so that one wait is enough.
         """
         subject = self.subject
-        alike, flags = difference(*self._fixed(given, originals))
+        alike, flags = difference(*fixed)
         flags = self._watch.ever(flags) if self._watch else flags
         looked = subject.deferred_settle(flags, staging)
         info = {"stats": subject.stats()[before:], "aliases": self._aliases(outputs, given)}
-        count = 0 if originals is None else len(list(tensors_of(given)))
+        count = len(fixed[0][0])
 
         def ended() -> dict[str, Any]:
             found = numbers(alike, looked())
@@ -227,10 +240,14 @@ class WatchedCandidate:
 
         return ended
 
-    def _fixed(self, given: Any, originals: Any) -> tuple[Any, Any]:
-        """Inputs (where `originals` are known) and parameters, and what they must hold."""
+    def _fixed(self, written: WrittenInputs, originals: Any, *, beside: bool = True) -> tuple[Any, Any]:
+        """Inputs (where `originals` are known) and parameters, and what they must hold. beside: as in
+        `WrittenInputs.fixed`, as it is now.
+        """
         table = {path: self.table["params"][path] for path in self.subject.params}
-        inputs = ([], []) if originals is None else (given, originals)
+        inputs: tuple[list[Any], list[Any]] = ([], [])
+        if originals is not None:
+            inputs = written.fixed(originals, beside=beside)
         return [inputs[0], self.subject.params], [inputs[1], table]
 
     def params_changed(self, subject: CallableSubject | None = None) -> list[int]:

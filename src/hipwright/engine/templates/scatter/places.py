@@ -1,0 +1,103 @@
+"""Writes into parts of a tensor in place: slices, and places that index tensors name. The rest is not touched.
+
+A thread takes some neighbouring elements of a value and stores them where they belong. Where two elements are for one
+place, either may win, as in PyTorch on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from hipwright.engine.emit.statements import literal
+from hipwright.engine.ir.expr import COMPUTE, STORAGE
+from hipwright.engine.ir.index import Ix, Var, divide, ix, product
+from hipwright.engine.ir.index_text import to_python
+from hipwright.engine.ir.shapes import unflatten
+from hipwright.engine.lower.values import Tensor
+from hipwright.engine.templates.access import has_unit_stride
+from hipwright.engine.templates.base import EmittedKernel
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.offers import Offer, Output
+
+ITEM = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
+VECTOR_BYTES = 16
+
+
+@dataclass(eq=False)
+class Places:
+    """One write of a value of this shape, or of one number. named: the index tensors, each with the size of the
+    dimension that it indexes; at: the position in the whole tensor of (an index into the value, the named places);
+    index: the index into an index tensor of an index into the value.
+    """
+
+    shape: list[Ix]
+    named: list[tuple[Tensor, Ix]]
+    at: Callable[[Sequence[Ix], Sequence[Ix]], Ix]
+    index: Callable[[Sequence[Ix], Tensor], list[Ix]]
+    value: Tensor | float
+
+
+def places_offer(writes: Sequence[Places], whole: list[Ix]) -> Offer:
+    """An offer that writes each in turn into the one output, which lies where the tensor is."""
+    operands: list[Tensor] = []
+    for write in writes:
+        operands += [tensor for tensor, _ in write.named]
+        operands += [write.value] if isinstance(write.value, Tensor) else []
+    return Offer("places", write_places, operands, [Output(whole)], default=True, whole=True, data=list(writes))
+
+
+def write_places(body: CallBody) -> list[EmittedKernel]:
+    """One kernel for each write."""
+    target = body.stored(0)
+    assert target is not None
+    stored = iter([operand for operand in body.operands if operand is not None])
+    return [_kernel(body, target, write, stored, number) for number, write in enumerate(body.data)]
+
+
+def _kernel(body: CallBody, target: str, write: Places, stored: Iterator[Tensor], number: int) -> EmittedKernel:
+    """The kernel of one write. stored: the operands as they are read, those of this write next."""
+    named = [(next(stored), size) for _, size in write.named]
+    value = next(stored) if isinstance(write.value, Tensor) else write.value
+    block = body.knob("PLACES_BLOCK", 256, (64, 128, 256, 512), "threads of a block that writes into a tensor's places")
+    k = body.kernel(
+        f"write_{number + 1}" if number else "write", names="i v wide i0 i1 i2 i3 i4 i5 i6 i7 at0 at1 at2 at3"
+    )
+    dtype = body.dtype(target)
+    index = [ix(Var(f"i{d}", size)) for d, size in enumerate(write.shape)]
+    at = [ix(Var(f"at{n}", size)) for n, (_, size) in enumerate(named)]
+    position = write.at(index, at)
+    width = _width(write, value, dtype, position)
+    counted = list(write.shape)
+    if width > 1:
+        counted[-1] = divide(counted[-1], ix(width))
+    total = product(counted)
+    k.line(f"const {k.kind} i = blockIdx.x * ({k.kind}){block} + threadIdx.x;")
+    k.line(f"if (i >= {k.size(total)}) return;")
+    for d, place in enumerate(unflatten(counted, ix(Var("i", total)))):
+        k.line(f"const {k.kind} i{d} = {k.size(place * width if width > 1 and d == len(counted) - 1 else place)};")
+    for n, (tensor, size) in enumerate(named):
+        k.line(f"long at{n} = {k.load(tensor, write.index(index, tensor))};")
+        k.line(f"if (at{n} < 0) at{n} += {k.size(size)};")
+    k.written.add(target)
+    address = f"{k.pointer(target)} + {k.emit.position(position)}"
+    if width > 1 and isinstance(value, Tensor):
+        k.use("WideVector", "store_wide")
+        k.line(f"WideVector<{STORAGE[dtype]}, {width}> wide;")
+        k.vector(value, index, f"i{len(index) - 1}", str(width), "wide.v", dtype=dtype)
+        k.line(f"store_wide<{width}>({address}, wide);")
+    else:
+        text = k.load(value, index, dtype) if isinstance(value, Tensor) else literal(value, COMPUTE[dtype])
+        k.line(f"*({address}) = {text};")
+    return k.finish(f"cdiv({to_python(total)}, {block})", block, block, "written in place")
+
+
+def _width(write: Places, value: object, dtype: str, position: Ix) -> int:
+    """How many neighbours a thread stores at once."""
+    width = VECTOR_BYTES // ITEM.get(dtype, VECTOR_BYTES)
+    last = write.shape[-1].value if write.shape else None
+    if not isinstance(value, Tensor) or last is None or not has_unit_stride(position, f"i{len(write.shape) - 1}"):
+        return 1
+    while width > 1 and last % width:
+        width //= 2
+    return width

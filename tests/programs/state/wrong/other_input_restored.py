@@ -1,0 +1,18 @@
+"""The keys are doubled and halved again, which ends as it began."""
+
+HIP = r'''
+#include <hip/hip_runtime.h>
+extern "C" __global__ void put(float* keys, const long* slots, float* cache, long width, long n) {
+    long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    keys[i] *= 2.0f;
+    cache[slots[i / width] * width + i % width] = keys[i] * 0.5f;
+    keys[i] *= 0.5f;
+}
+'''
+
+
+def forward(self, cache, keys, slots):
+    assert cache.is_contiguous() and keys.is_contiguous() and slots.is_contiguous(), "rows one behind the other"
+    put[cdiv(keys.numel(), 64), 64](keys, slots, cache, keys[0].numel(), keys.numel())
+    return keys.sum(-1)
