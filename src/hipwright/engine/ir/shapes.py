@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hipwright.engine.ir.index import ONE, ZERO, Ix, divide, modulo
+from hipwright.engine.ir.index import ONE, ZERO, Ix, divide, ix, modulo
 
 
 def strides(shape: Sequence[Ix]) -> list[Ix]:
@@ -15,6 +15,14 @@ def strides(shape: Sequence[Ix]) -> list[Ix]:
         out.append(step)
         step = step * size
     return out[::-1]
+
+
+def row_major(shape: Sequence[object], stride: Sequence[object]) -> bool:
+    """Whether a tensor of fixed sizes lies row-major in memory."""
+    if any(isinstance(s, str) for s in (*shape, *stride)):
+        return False
+    expected = [s.value for s in strides([ix(int(str(n))) for n in shape])]
+    return all(n == 1 or a == b for n, a, b in zip(shape, expected, stride, strict=True))
 
 
 def flatten(shape: Sequence[Ix], index: Sequence[Ix]) -> Ix:

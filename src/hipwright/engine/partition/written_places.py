@@ -9,7 +9,7 @@ from hipwright.capture.graph import Mutation, Node, references, short
 from hipwright.engine.ir.expr import COMPUTE, walk
 from hipwright.engine.ir.index import ONE, Ix, divide, ix, product
 from hipwright.engine.ir.index_text import to_python
-from hipwright.engine.ir.shapes import flatten, reindex
+from hipwright.engine.ir.shapes import flatten, reindex, row_major
 from hipwright.engine.knobs import Choice
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.table import as_int
@@ -17,7 +17,6 @@ from hipwright.engine.lower.values import Tensor
 from hipwright.engine.lower.views import permutation, select_position, slice_start
 from hipwright.engine.partition.places import PlacedWrite, TouchedPlaces, touched_places
 from hipwright.engine.partition.state import LoweringState
-from hipwright.engine.plan.preparation import row_major
 from hipwright.engine.templates.offers import KernelCall, place
 from hipwright.engine.templates.scatter.places import Places, places_offer
 

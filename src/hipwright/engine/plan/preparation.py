@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from hipwright.capture.graph import Input
 from hipwright.engine.emit.tree import Statement, printed
-from hipwright.engine.ir.index import Ix, ix
+from hipwright.engine.ir.index import Ix
 from hipwright.engine.ir.index_text import to_python
-from hipwright.engine.ir.shapes import strides
+from hipwright.engine.ir.shapes import row_major
 from hipwright.engine.templates.base import EmittedKernel
 
 Allocated = Mapping[str, tuple[list[Ix], str]]
@@ -57,11 +57,3 @@ def allocation(shape: Sequence[Ix], dtype: str, maker: str = "empty") -> str:
     """The plan's text of a new tensor."""
     sizes = ", ".join(to_python(s) for s in shape)
     return f"torch.{maker}(({sizes}{',' if len(shape) == 1 else ''}), dtype=torch.{dtype})"
-
-
-def row_major(shape: Sequence[object], stride: Sequence[object]) -> bool:
-    """Whether a tensor of fixed sizes lies row-major in memory."""
-    if any(isinstance(s, str) for s in (*shape, *stride)):
-        return False
-    expected = [s.value for s in strides([ix(int(str(n))) for n in shape])]
-    return all(n == 1 or a == b for n, a, b in zip(shape, expected, stride, strict=True))

@@ -11,11 +11,12 @@ from hipwright.engine.emit.tree import Statement, printed, words
 from hipwright.engine.fuse.recompute import ITEM_BYTES
 from hipwright.engine.ir.index import Ix, nonneg, product
 from hipwright.engine.ir.index_text import to_python
+from hipwright.engine.ir.shapes import row_major
 from hipwright.engine.lower.values import LibraryCall, LoweredItem
 from hipwright.engine.partition.channels_last import TO_CHANNELS_LAST
 from hipwright.engine.partition.state import LoopCall, Lowered, PlanView
 from hipwright.engine.plan import static_shapes
-from hipwright.engine.plan.preparation import Preparation, allocation, row_major
+from hipwright.engine.plan.preparation import Preparation, allocation
 from hipwright.engine.plan.spelling import PYTHON_NAMES, library_name, returned, self_path, spell
 from hipwright.engine.plan.static_shapes import StaticShapes
 from hipwright.engine.plan.zero_pool import ZeroPool
