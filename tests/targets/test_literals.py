@@ -28,7 +28,7 @@ ALLOWED = {
     "program/modelnew/names.py": "attributes of torch in a program's text",
     "program/standalone/*": "a dialect of C++",
     "ship/formats/hf_kernels.py": "kernel-builder's own backends and architectures",
-    "ship/hub/launchers.py": "a backend of kernel-builder",
+    "ship/hub/launchers.py": "torch's name of a device, copied into users' packages",
     "synth/check.py": "methods of a tensor in a task's text",
     "train/rl/checkpoint.py": "a key of checkpoint files",
 }
