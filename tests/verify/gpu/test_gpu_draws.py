@@ -12,7 +12,8 @@ from hipwright.sandbox import Zygote
 from hipwright.task import open_task
 from hipwright.verify import Oracle
 from hipwright.verify.gpu.client import CandidateWorker
-from hipwright.verify.gpu.reference import DRAWS, open_reference
+from hipwright.verify.gpu.reference import open_reference
+from hipwright.verify.gpu.reference_handles import DRAWS
 from hipwright.verify.worker.seeded import generator_state, seeded
 from tests.verify.gpu.judged_programs import verdict_of
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +29,8 @@ FORMS = {
     "modelnew": "a ModelNew file",
     "triton": "a Triton kernel",
 }
+_HAS_PYTHON = re.compile(r"^(?:def|class|import|from)\s+\w", re.MULTILINE)
+"""What a program with an error in its Python still has, and a C++ source has not."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ def read_candidate(path: Path, task: str | None) -> KernelFile:
     text = read_text(path, "program")
     if dialect := dialect_of(path.name, text):
         return _converted(path.name, text, dialect, task)
-    if "__global__" in text and not _is_python(text):
+    if "__global__" in text and not _HAS_PYTHON.search(text) and not _is_python(text):
         raise BadInput(
             f"{path.name} is no Python, and has __global__ functions: is it a CUDA or HIP source?",
             hint="its name must end with .cu or .hip then (docs/start.md)",
