@@ -116,10 +116,10 @@ def check_options(asked: ModelOptions) -> dict[str, Any]:
             raise BadInput(f"no role {name!r} to leave out", hint=f"roles: {', '.join(SWITCHES)}")
     settings = asked.settings()
     if asked.away not in (None, *WITHOUT_ANSWER):
-        raise BadInput(f"--models-away {asked.away!r}", hint=f"one of: {', '.join(WITHOUT_ANSWER)}")
+        raise BadInput(f"--models-away is {' or '.join(WITHOUT_ANSWER)}, not {asked.away!r}")
     if not asked.llm:
         if any((asked.max_usd, asked.max_tokens, asked.price, asked.share, asked.away)):
-            raise BadInput("a limit or a price without a model", hint="name one: --llm PROVIDER:MODEL")
+            raise BadInput("a limit, a price or another option of models without a model", hint="name one: --llm PROVIDER:MODEL")
         return {"llm": False, **settings}
     from hipwright.llm.cost.prices import Prices, parse_prices, require_prices
     from hipwright.llm.models import check_model
