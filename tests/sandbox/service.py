@@ -62,6 +62,13 @@ class Service:
         while True:
             pass
 
+    def work(self, header, bundle):
+        """Takes so many seconds of the processor, however fast it is."""
+        end = time.process_time() + header["s"]
+        while time.process_time() < end:
+            pass
+        return {}, None
+
     def segfault(self, header, bundle):
         note = b'{"kernel": "k", "element": 12}'
         crash_page()[: len(note)] = note
