@@ -119,7 +119,8 @@ def check_options(asked: ModelOptions) -> dict[str, Any]:
         raise BadInput(f"--models-away is {' or '.join(WITHOUT_ANSWER)}, not {asked.away!r}")
     if not asked.llm:
         if any((asked.max_usd, asked.max_tokens, asked.price, asked.share, asked.away)):
-            raise BadInput("a limit, a price or another option of models without a model", hint="name one: --llm PROVIDER:MODEL")
+            hint = "name one: --llm PROVIDER:MODEL"
+            raise BadInput("a limit, a price or another option of models without a model", hint=hint)
         return {"llm": False, **settings}
     from hipwright.llm.cost.prices import Prices, parse_prices, require_prices
     from hipwright.llm.models import check_model
