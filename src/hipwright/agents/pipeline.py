@@ -34,6 +34,11 @@ AWAY, GO_ON = "away", "engine"
 Draft = Proposal | Exception
 
 
+def goes_on(settings: Mapping[str, Any]) -> bool:
+    """Whether the engine goes on in a run of these settings where a model gives no answer."""
+    return bool(settings.get(AWAY) == GO_ON)
+
+
 def snapshot(
     archive: Archive,
     task: Task,
@@ -79,7 +84,7 @@ class Pipeline:
         self.engine = engine
         self.llm = llm
         self._screens = "screener" not in settings.get("without", ())
-        self._goes_on = settings.get(AWAY) == GO_ON
+        self._goes_on = goes_on(settings)
         self._screener = screener
         self._drafts: dict[int, Draft] = {}
 

@@ -191,13 +191,14 @@ def _authors(
 def _say_what_is_silent(settings: Mapping[str, Any], listener: Listener) -> None:
     """Tells the listener which servers of one's own do not answer; the run begins all the same."""
     from hipwright.agents.base import ROLES
+    from hipwright.agents.pipeline import goes_on
     from hipwright.llm.preflight import silent_servers
     from hipwright.llm.specs import parse_specs
 
     for address, why in silent_servers(parse_specs(settings["specs"], ROLES).members):
         away = f"nothing answers at {address} ({why}): start the server, or stop this run"
         seconds = _patience(settings)
-        then = "the engine goes on without it" if _goes_on(settings) else "the run pauses"
+        then = "the engine goes on without it" if goes_on(settings) else "the run pauses"
         asked = f"it is asked for {seconds:g} s before {then}; the engine begins"
         listener("stage", {"text": f"{away}; {asked}"})
 
@@ -205,6 +206,7 @@ def _say_what_is_silent(settings: Mapping[str, Any], listener: Listener) -> None
 def _client(
     archive: Archive, run: Run, settings: Mapping[str, Any], listener: Listener, recording: RecordedCallLog | None
 ) -> Client:
+    from hipwright.agents.pipeline import goes_on
     from hipwright.llm.archive_call_log import ArchiveCallLog
     from hipwright.llm.client import Client
     from hipwright.llm.cost.budget import Budget
@@ -216,20 +218,16 @@ def _client(
     if recording is not None:
         log = Replay(recording, log)
     prices = Prices.from_snapshot(settings["prices"])
-    seconds, pauses = _patience(settings), not _goes_on(settings)
+    seconds, pauses = _patience(settings), not goes_on(settings)
     return Client(log, budget, listener=listener, prices=prices, outage_seconds=seconds, pauses=pauses)
-
-
-def _goes_on(settings: Mapping[str, Any]) -> bool:
-    from hipwright.agents.pipeline import AWAY, GO_ON
-
-    return settings.get(AWAY) == GO_ON
 
 
 def _patience(settings: Mapping[str, Any]) -> float:
     """Seconds that a model may fail all its calls."""
+    from hipwright.agents.pipeline import goes_on
+
     longest = config.outage_seconds()
-    return min(longest, PATIENCE_S) if _goes_on(settings) else longest
+    return min(longest, PATIENCE_S) if goes_on(settings) else longest
 
 
 def _tools(archive: Archive, run: Run, task: Task, settings: Mapping[str, Any], client: Client) -> Tools:

@@ -41,13 +41,14 @@ class StartComparison(Record, frozen=True, kw_only=True):
             return f"{what} was not judged: {self.message or 'the search ended before'}"
         if self.status != "pass":
             return f"{what} was refused: {self.status}{f': {self.message}' if self.message else ''}"
-        time = "" if self.score is None else f", {self.score:.4g} µs{' (ESTIMATE)' * (self.score_kind == 'estimate')}"
+        kind = f" ({self.score_kind.upper()})" if self.score_kind in ("estimate", "simulated") else ""
+        time = "" if self.score is None else f", {self.score:.4g} µs{kind}"
         if self.answer and self.speedup in (None, 1.0):
             return f"{what} is verified{time}, and is the answer"
         if self.speedup is None:
             return f"{what} is verified{time}; no time compares the winner with it"
         again = ", the start with other knobs," if self.answer else ""
-        return f"{what} is verified{time}; the winner{again} is {self.speedup:.2f} times as fast"
+        return f"{what} is verified{time}; the winner{again} is {self.speedup:.2f} times as fast{kind}"
 
 
 def start_comparison(detail: RunDetail) -> StartComparison | None:

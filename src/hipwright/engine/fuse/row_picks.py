@@ -31,7 +31,7 @@ def picked(c: LoweringContext, item: LoweredItem, buffer: str, columns: Ix) -> L
         if place is None:
             raise RuntimeError(f"{item.name} reads another place of {buffer}")
         here = c.arena.compare(column, "==", ix(place))
-        value = c.arena.load(buffer, flatten([*space, columns], [*row, column]), "float32")
+        value = c.arena.load(buffer, flatten([*space, columns], [*row, column]), load.attr[2])
         return c.arena.select(here, value, c.arena.const(0.0, "float"))
 
     def reading(index: Index) -> E:

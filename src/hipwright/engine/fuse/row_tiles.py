@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hipwright.engine.fuse.groups import Group
@@ -43,18 +44,24 @@ class RowTiles:
     s: Scheduler
     items: Iterable[LoweredItem]
     wanted: Collection[str]
-    readers: dict[str, list[LoweredItem]] = field(init=False)
     _made: dict[tuple[str, int], LoweredItem] = field(default_factory=dict, init=False)
     _reduced: dict[str, bool] = field(default_factory=dict, init=False)
     _picks: dict[str, tuple[str, Ix]] = field(default_factory=dict, init=False)  # (buffer, its columns) by reader
     _maxima: dict[str, _Maximum] = field(default_factory=dict, init=False)  # of the sums that are shifted by one
 
-    def __post_init__(self) -> None:
-        self.readers = {}
+    @cached_property
+    def readers(self) -> dict[str, list[LoweredItem]]:
+        """The items that read each buffer; found where a product may be reduced, as all expressions are walked."""
+        found: dict[str, list[LoweredItem]] = {}
         for item in self.items:
             for name in self.s.item_reads(item):
-                self.readers.setdefault(name, []).append(item)
-        self.kept = set(self.wanted).union(*self.s.external.values())
+                found.setdefault(name, []).append(item)
+        return found
+
+    @cached_property
+    def kept(self) -> set[str]:
+        """The buffers that are returned, or read by library calls and views."""
+        return set(self.wanted).union(*self.s.external.values())
 
     def begin(self, item: LoweredItem) -> list[LoweredItem]:
         """Rewrites a reduction that a product's kernel can begin; returns the items to add before it.
@@ -63,7 +70,9 @@ class RowTiles:
         of one element of each row reads a sum of it.
         """
         if item.name in self._picks:
-            return [picked(self.s.c, item, *self._picks[item.name])]
+            made = picked(self.s.c, item, *self._picks[item.name])
+            self.s.reread(item)
+            return [made]
         if item.kind != "red":
             return []
         group = self._product_of(item)
@@ -91,6 +100,7 @@ class RowTiles:
         found = self.s.c.stored(best.name, "int64", best.shape)
         item.kind, item.space, item.dims, item.reduction = "pw", item.shape, (), ""
         item.body = lambda index: self._at(listed, found, index)
+        self.s.reread(item)
         return [best]
 
     def _finish(self, item: LoweredItem, space: Sequence[Ix], body: Callable[[Index], E]) -> None:

@@ -56,7 +56,6 @@ class Scheduler:
             for before in self.begin_rows(item):
                 self.c.items.append(before)
                 self.add(before)
-            self.reread(item)
         if item.kind == "red" and self.fuse:
             self._row_value(item)
         if item.kind == "call" and self._joined(item):

@@ -39,8 +39,7 @@ class _SplitConvolution:
         space = (groups, positions, outputs)
         batch, rows, columns = map(body.hint, space)
         shape = ProductShape(batch, rows, columns, body.hint(self.window.k), "float32")
-        reduces = any(member.item.kind == "tiles" for member in body.group.members)
-        self.tile = tile_knobs(body, shape, space, by_rows=reduces)
+        self.tile = tile_knobs(body, shape, space)
         self.columns = self.tile.columns
         weights, x = (t for t in body.operands if t is not None)
         self.weights, self.x = SplitOperand(body, "w", weights), SplitImage(body, x)

@@ -83,8 +83,7 @@ class _SplitProduct:
         self.body, self.spec = body, body.data
         spec: GemmSpec = body.data
         batch, m, n, k = (body.hint(s) for s in (*spec.space, spec.k))
-        reduces = any(member.item.kind == "tiles" for member in body.group.members)
-        self.tile = tile_knobs(body, ProductShape(batch, m, n, k, spec.dtype), spec.space, by_rows=reduces)
+        self.tile = tile_knobs(body, ProductShape(batch, m, n, k, spec.dtype), spec.space)
         self.columns = self.tile.columns
         a, b = (t for t in body.operands if t is not None)
         self.a, self.b = SplitOperand(body, "a", a), SplitOperand(body, "b", b)
@@ -268,10 +267,12 @@ class SplitTiling:
         k.line(f"if (!product.combine({arguments})) return;")
 
 
-def tile_knobs(body: CallBody, shape: ProductShape, space: Sequence[Ix], *, by_rows: bool = False) -> SplitTiling:
-    """The tiling with its defaults for a shape. space: (batch, rows, columns); by_rows: tiles are as wide as those of
-    reductions that the kernel begins (fuse/row_tiles.py).
+def tile_knobs(body: CallBody, shape: ProductShape, space: Sequence[Ix]) -> SplitTiling:
+    """The tiling with its defaults for a shape. space: (batch, rows, columns).
+
+    Tiles are as wide as those of reductions that the kernel begins, where it does (fuse/row_tiles.py).
     """
+    by_rows = any(member.item.kind == "tiles" for member in body.group.members)
     columns, slices = tiling_for(shape, (ROW_TILE,) if by_rows else COLUMNS)
     width = str(ROW_TILE) if by_rows else body.knob("SPLIT_N", columns, COLUMNS, "columns of a block's tile")
     stages = body.knob(STAGES, 2, (2, 3, 4), "tiles of 128 columns in LDS")
