@@ -58,6 +58,12 @@ def wait_for(folder: Path, process: BaseProcess, count: int) -> None:
         time.sleep(0.002)
 
 
+def repeated(folder: Path) -> bool:
+    """Whether a step was logged twice: a kill right after a checkpoint repeats none."""
+    steps = [line["step"] for line in lines(folder)]
+    return len(steps) > len(set(steps))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["rl", "rft", "sft", "dpo"])
@@ -68,14 +74,14 @@ def test_kill_9(kind: str, tmp_path: Path) -> None:
     kills = 0
     while not (killed / "done.json").exists():
         process = start(kind, killed)
-        if kills < 3:
+        if kills < 3 or (kills < 12 and not repeated(killed)):
             wait_for(killed, process, rng.randrange(3, 8))
             time.sleep(rng.random() * 0.05)
             process.kill()
             kills += 1
         assert end(process) in (0, -signal.SIGKILL)
     found = lines(killed)
-    assert kills == 3 and {line["step"] for line in found} == set(expected)
+    assert kills >= 3 and {line["step"] for line in found} == set(expected)
     assert len(found) > len(expected)  # some steps were repeated
     for line in found:
         known = dict(expected[line["step"]])
