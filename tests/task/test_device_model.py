@@ -167,3 +167,29 @@ def test_a_copy_goes_the_faster_way():
 def test_max_autotune_leaves_the_graphs_to_the_rotation():
     assert COMPILED["max-autotune"]["mode"] == "max-autotune-no-cudagraphs"
     assert all(options["dynamic"] is False for options in COMPILED.values())
+
+
+def test_inputs_written_by_an_operator_that_counts_no_version_are_known():
+    file = _file("return torch.nn.functional.batch_norm(x[0], x[1], x[2], training=True)")
+    args = [torch.randn(8, 3), torch.zeros(3), torch.ones(3)]
+    assert not ModelCall(file, file.model(), [[t.clone() for t in args]]).mutated
+    for written in ([], ["inputs[0][1]"]):
+        drawn = [[t.clone() for t in args]]
+        making = Expecting(
+            file, drawn, build(file.model()), seed=1, room=lambda: 1 << 30, spoil=lambda: None, written=written
+        )
+        assert making.make(strict=True).mutated == written
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_an_eight_bit_float_is_expected_in_parts_too(dtype):
+    file = _file(f"return (x / x.abs().amax(-1, keepdim=True)).to({dtype})")
+    x = torch.randn(64, 256)
+    for room in (1 << 30, 300_000):
+        making = Expecting(file, [x], build(file.model()), seed=1, room=lambda room=room: room, spoil=lambda: None)
+        case = making.make(strict=True)
+        assert case.reference.startswith("float64" if room > 1 << 20 else "float64 in "), (case.reference, case.notes)
+        (leaf,) = case.leaves
+        leaf.settle({"c": 3.0, "floor": 0.0625, "least": 1e-9, "factor": 3.0, "element": 4.0, "row_length": 256})
+        error = (leaf.expected(0, leaf.numel) - file.model()(x).double().reshape(-1)).abs()
+        assert bool((error <= leaf.budget(0, leaf.numel)).all())

@@ -57,3 +57,40 @@ def test_two_equal_products_move_apart_and_no_generator_is_drawn_from() -> None:
     before = torch.get_rng_state()
     assert run(lambda: A @ B - A @ B, 4.0).abs().max() > UNIT
     assert torch.equal(before, torch.get_rng_state())
+
+
+NORMS = {
+    "layer": lambda x, w: torch.nn.functional.layer_norm(x, x.shape[-1:], w[: x.shape[-1]]),
+    "layer, no weight": lambda x, w: torch.nn.functional.layer_norm(x, x.shape[-1:]),
+    "group": lambda x, w: torch.nn.functional.group_norm(x, 2, w[: x.shape[1]]),
+    "batch": lambda x, w: torch.nn.functional.batch_norm(x, None, None, w[: x.shape[1]], training=True),
+    "batch, no weight": lambda x, w: torch.nn.functional.batch_norm(x, None, None, training=True),
+}
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_a_norm_moves_as_far_as_the_error_of_a_large_mean(name: str) -> None:
+    generator = torch.Generator().manual_seed(3)
+    x = (torch.randn(6, 4, 5, 8, generator=generator) + 1000.0).double()
+    weight = torch.randn(8, generator=generator).double() + 2.0
+    plain = NORMS[name](x, weight)
+    moved = {}
+    for size in (4.0, -4.0):
+        with float64(sums=RoundedSums("float32", 5, size)):
+            moved[size] = NORMS[name](x, weight) - plain
+    terms = {"layer": 8, "layer, no weight": 8, "group": 80}.get(name, 240)
+    most = 4.0 * 2.0**-24 * max(1.0, terms**0.5 / 3) * 1100.0 * 5.0 * 3.0
+    far = moved[4.0].abs().max()
+    assert 0.02 * most < far < most
+    assert torch.allclose(moved[4.0], -moved[-4.0], rtol=1e-4, atol=1e-9 * float(far))
+    with float64(sums=RoundedSums("bfloat16", 5, 4.0)):
+        assert torch.equal(NORMS[name](x, weight) - plain, moved[4.0])  # half types add in float32
+    assert torch.equal(NORMS[name](x, weight), plain)
+
+
+def test_a_norm_by_given_statistics_does_not_move() -> None:
+    x = torch.randn(6, 4, 5).double() + 1000.0
+    norm = lambda: torch.nn.functional.batch_norm(x, torch.full((4,), 1000.0).double(), torch.ones(4).double())  # noqa: E731
+    plain = norm()
+    with float64(sums=RoundedSums("float32", 5, 4.0)):
+        assert torch.equal(norm(), plain)

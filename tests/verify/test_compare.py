@@ -16,6 +16,13 @@ from hipwright.verify.expected import Expected, IndexRule
 from hipwright.verify.tolerance import AllclosePolicy, find_gather, kernelbench_rule, strict_rule, unchanged_rule
 
 RNG = np.random.Generator(np.random.Philox(7))
+START = RNG.bit_generator.state
+
+
+@pytest.fixture(autouse=True)
+def same_draws() -> None:
+    """Every test draws the same numbers, whatever ran before it in its process."""
+    RNG.bit_generator.state = START
 
 
 def rule(values: np.ndarray, dtype: str = "float32", c: float = 3.0):

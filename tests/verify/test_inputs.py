@@ -25,6 +25,13 @@ from hipwright.verify.inputs import (
 )
 
 RNG = np.random.Generator(np.random.Philox(3))
+START = RNG.bit_generator.state
+
+
+@pytest.fixture(autouse=True)
+def same_draws() -> None:
+    """Every test draws the same numbers, whatever ran before it in its process."""
+    RNG.bit_generator.state = START
 
 
 def tensor(values: np.ndarray, dtype: str = "float32") -> HostTensor:

@@ -13,6 +13,13 @@ from hipwright.verify.inputs import nudge
 from hipwright.verify.tolerance import find_gather, floor, reduction_length, row_length, strict_rule
 
 RNG = np.random.Generator(np.random.Philox(11))
+START = RNG.bit_generator.state
+
+
+@pytest.fixture(autouse=True)
+def same_draws() -> None:
+    """Every test draws the same numbers, whatever ran before it in its process."""
+    RNG.bit_generator.state = START
 
 
 def host(values: np.ndarray, dtype: str = "float32") -> HostTensor:

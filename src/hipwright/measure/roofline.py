@@ -27,6 +27,7 @@ from math import ceil
 from typing import Literal, Protocol
 
 from hipwright.measure.cost import FREE, OpCall, Spec, base_name, is_product, op_flops, tensor_bytes
+from hipwright.measure.gathers import GATHERS, like, picked_bytes
 from hipwright.task.placed import PLACED
 
 BYTES_MARGIN = 0.85
@@ -35,20 +36,7 @@ OVER_CACHE = 3
 """The rotating inputs fill the last-level cache this many times."""
 MOST_SLOTS = 64
 
-_PARTS = frozenset(
-    {
-        "embedding",
-        "embedding_bag",
-        "gather",
-        "index",
-        "index_select",
-        "masked_select",
-        "take",
-        "take_along_dim",
-        "tril",
-        "triu",
-    }
-)
+_PARTS = GATHERS | {"masked_select", "tril", "triu"}
 """Operators that read only some elements of their inputs."""
 
 
@@ -70,7 +58,8 @@ class Rates(Protocol):
 class TaskWork:
     """What a task must move and compute in one call, whatever the program.
 
-    inputs, params, outputs: bytes once each, of an input that is written at some places those written; need_inputs,
+    inputs, params, outputs: bytes once each, of a tensor that gathers alone read what they select, of an input that is
+    written at some places those written; need_inputs,
     need_params, need_outputs: those of them that must be read or written. flops: counted operations of products by
     dtype; sure_flops: those that no rewriting avoids.
     """
@@ -109,17 +98,17 @@ def count_work(
     is known to be the same under every seed; other inputs count as 1.
     """
     ops = [call for call in calls if base_name(call["op"]) not in FREE]
-    picked = {_like(spec) for call in ops if base_name(call["op"]) in _PARTS for spec in call["in"]}
+    picked = {like(spec) for call in ops if base_name(call["op"]) in _PARTS for spec in call["in"]}
     placing = [call for call in ops if base_name(call["op"]) in PLACED and call["in"]]
-    placed = {_like(call["in"][0]) for call in placing}
+    placed = {like(call["in"][0]) for call in placing}
     picked |= placed
-    read = {_like(spec) for call in ops if base_name(call["op"]) not in _PARTS for spec in call["in"]}
-    leaves = Counter(_like(spec) for spec in (*inputs, *params) if _like(spec) not in picked)
-    made = {_like(spec) for call in ops for spec in call["out"]}  # other outputs are views of inputs
+    read = {like(spec) for call in ops if base_name(call["op"]) not in _PARTS for spec in call["in"]}
+    leaves = Counter(like(spec) for spec in (*inputs, *params) if like(spec) not in picked)
+    made = {like(spec) for call in ops for spec in call["out"]}  # other outputs are views of inputs
     room = sum(map(tensor_bytes, outputs))
 
     def needed(spec: Spec, share: float = 1.0) -> int:
-        return int(share * tensor_bytes(spec)) if _like(spec) in read and _like(spec) not in picked else 0
+        return int(share * tensor_bytes(spec)) if like(spec) in read and like(spec) not in picked else 0
 
     flops: dict[str, float] = {}
     sure: dict[str, float] = {}
@@ -128,18 +117,18 @@ def count_work(
             dtype = call["in"][0]["dtype"]
             flops[dtype] = flops.get(dtype, 0.0) + op_flops(call)
             first = 1 if len(call["in"]) > 2 and base_name(call["op"]).startswith(("add", "badd")) else 0  # a bias
-            own = (Counter(map(_like, call["in"][first : first + 2])) & leaves).total() == 2
+            own = (Counter(map(like, call["in"][first : first + 2])) & leaves).total() == 2
             if own and sum(map(tensor_bytes, call["out"])) <= room:
                 sure[dtype] = max(sure.get(dtype, 0.0), float(op_flops(call)))
     shares = nonzero or {}
     touched = sum(tensor_bytes(call["in"][-1]) for call in placing)
     return TaskWork(
-        sum(tensor_bytes(spec) for spec in inputs if _like(spec) not in placed),
-        sum(map(tensor_bytes, params)),
+        sum(picked_bytes(spec, ops) for spec in inputs if like(spec) not in placed),
+        sum(picked_bytes(spec, ops) for spec in params),
         room + touched,
         sum(needed(spec, shares.get(place, 1.0)) for place, spec in enumerate(inputs)),
         sum(needed(spec) for spec in params),
-        sum(tensor_bytes(spec) for spec in outputs if _like(spec) in made),
+        sum(tensor_bytes(spec) for spec in outputs if like(spec) in made),
         flops,
         sure,
     )
@@ -174,14 +163,3 @@ def _seconds(count: float, dtype: str, rates: Rates) -> float:
     """
     rate = rates.flops.get(dtype) or max(rates.flops.values(), default=0.0)
     return count / rate if rate else 0.0
-
-
-def _like(spec: Spec) -> tuple[str, int]:
-    """Seconds of `count` operations.
-
-    Unknown dtypes run at the fastest known rate, so that the bound is never too high.
-    """
-    elements = 1
-    for size in spec["shape"]:
-        elements *= int(size)
-    return str(spec["dtype"]), elements

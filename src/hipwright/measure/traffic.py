@@ -12,14 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from hipwright.measure.cost import FREE, ITEM_BYTES, OpCall, Spec, base_name, is_product, op_flops, tensor_bytes
+from hipwright.measure.cost import FREE, OpCall, Spec, base_name, is_product, op_flops, tensor_bytes
+from hipwright.measure.gathers import GATHERS, picked_bytes
 from hipwright.task.placed import PLACED
 
 MEMORY_BOUND = 10.0
 """Operations a byte below which a task is bound by memory: an H200 does 12 fp32 operations a byte it copies."""
 
-_PICKS = frozenset({"embedding", "embedding_bag", "gather", "index", "index_select", "take", "take_along_dim"})
-_SOME = _PICKS | PLACED
 _MOVES = frozenset(
     {
         "_to_copy",
@@ -52,7 +51,8 @@ _MOVES = frozenset(
         "scalar_tensor",
         "copy_",
     }
-    | _SOME
+    | GATHERS
+    | PLACED
 )
 """Operators that move elements and compute nothing."""
 
@@ -80,19 +80,8 @@ def count_traffic(calls: Iterable[OpCall], held: Sequence[Spec], outputs: Sequen
     tensors.
     """
     ops = [call for call in calls if base_name(call["op"]) not in FREE]
-    read = sum(min(tensor_bytes(spec), _picked(spec, ops)) for spec in held)
+    read = sum(picked_bytes(spec, ops) for spec in held)
     return Traffic(read + sum(map(tensor_bytes, outputs)), float(sum(map(_operations, ops))))
-
-
-def _picked(spec: Spec, ops: Sequence[OpCall]) -> int:
-    """Bytes that gathers read of a tensor; all of it where anything else reads it, or nothing is known to."""
-    users = [call for call in ops if any(_like(one) == _like(spec) for one in call["in"])]
-    whole = tensor_bytes(spec)
-    if not users or any(base_name(c["op"]) not in _SOME or _like(c["in"][0]) != _like(spec) for c in users):
-        return whole
-    item = ITEM_BYTES.get(spec["dtype"], 8)
-    picked: int = sum(item * prod(c["out"][0]["shape"]) for c in users if base_name(c["op"]) in _PICKS and c["out"])
-    return picked + sum(tensor_bytes(c["in"][-1]) for c in users if base_name(c["op"]) in PLACED)
 
 
 def _operations(call: OpCall) -> int:
@@ -102,8 +91,3 @@ def _operations(call: OpCall) -> int:
     if name in _MOVES:
         return 0
     return int(max((prod(spec["shape"]) for spec in (*call["in"], *call["out"])), default=0))
-
-
-def _like(spec: Spec) -> tuple[str, int]:
-    """The key of a tensor: dtype and number of elements, as operators do not name tensors."""
-    return str(spec["dtype"]), prod(spec["shape"])

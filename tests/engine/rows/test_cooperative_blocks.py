@@ -207,3 +207,23 @@ def test_rows_before_dimensions_of_one_element(shape: tuple[int, ...]) -> None:
     at = next(k for k, n in enumerate(shape) if n > 8)
     check(Op(lambda x: x.softmax(at)), [torch.randn(shape)])
     check(Op(lambda x: x - x.mean(at, keepdim=True)), [torch.randn(shape)])
+
+
+def greedy(x: torch.Tensor) -> Any:
+    """A maximum with its place, and the logarithm of the sum that the same maximum shifts."""
+    best, token = x.max(-1)
+    return token, best - x.logsumexp(-1)
+
+
+def placed(x: torch.Tensor) -> Any:
+    return x.argmax(-1), x.logsumexp(-1)
+
+
+@pytest.mark.parametrize("function", [greedy, placed, lambda x: (*x.max(-1), x.softmax(-1))])
+@pytest.mark.parametrize("length", [300, 5003])
+@pytest.mark.parametrize("cooperative", [True, False])
+def test_a_maximum_that_is_placed_and_shifts_exponentials(
+    function: Callable[..., Any], length: int, cooperative: bool
+) -> None:
+    knobs: dict[str, Any] = {"ROW_ITEMS": 1, "ROW_BLOCK": 64, "COOP_BLOCKS": 4}
+    check(Op(function), [draw(3, length)], choices=knobs | {"default:cooperative": cooperative})

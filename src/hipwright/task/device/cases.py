@@ -47,6 +47,7 @@ class Cases(HeldRuns):
             seed=drawn["seed"],
             room=self._room,
             spoil=lambda: self._drop(drawn),
+            written=header.get("written", ()),
         )
         wanted = 0
         try:

@@ -7,7 +7,7 @@ are independent; else the baseline is its own expectation ("native"), with input
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import prod
@@ -63,7 +63,8 @@ class DeviceExpectation:
 class Expecting:
     """The computation of one expectation.
 
-    room(): bytes of device memory that are available. spoil(): called before the inputs are written to.
+    room(): bytes of device memory that are available. spoil(): called before the inputs are written to. written: paths
+    of inputs that the module is known to write to, which not every operator reports (`native_batch_norm`).
     """
 
     def __init__(
@@ -75,7 +76,9 @@ class Expecting:
         seed: int,
         room: Callable[[], int],
         spoil: Callable[[], None],
+        written: Sequence[str] = (),
     ) -> None:
+        self._written = written
         self.file, self.args, self.state = file, args, state
         self._room, self._spoil = room, spoil
         self._seed = seed
@@ -91,7 +94,8 @@ class Expecting:
         self.native = ModelCall(self.file, model, self.args)
         self._peak = peak_bytes(self.file.device) - held
         random = self.native.drew and self._differs()
-        case = DeviceExpectation([], self.native.result, self.native.aliases(), random, self.native.mutated)
+        mutated = list(dict.fromkeys([*self.native.mutated, *self._written]))
+        case = DeviceExpectation([], self.native.result, self.native.aliases(), random, mutated)
         case.seconds = self.native.seconds
         outputs = self.native.leaves()
         case.bytes_out = sum(tensor.numel() * tensor.element_size() for _, tensor in outputs)

@@ -104,6 +104,8 @@ class ModelCall:
         start = time.perf_counter()
         with torch.no_grad(), file.device, values_checked(), mode:
             result = file.file.guarded(lambda: model(*args), "forward")
+        if choices is not None:
+            result = map_torch(result, choices.settled)
         synchronize(file.device)
         self.seconds = time.perf_counter() - start
         self.drew = before != _generators(file.device)

@@ -10,12 +10,14 @@ import torch
 
 from hipwright.task.device.leaf import BLOCK, DeviceLeaf, add_moved, baseline_errors
 from hipwright.task.device.model import memory
+from hipwright.task.host.random_draws import FLOAT8
 from hipwright.task.host.reference import named_leaves
 from hipwright.torchio import map_torch
 
 COMPACT = 1 << 24  # elements above which a leaf is stored in the compact form
 # relative rms by which a part may differ from the whole, in units in the last place: less than any budget
 _SAME = {torch.float64: 8.0, torch.float32: 8.0, torch.float16: 2.0, torch.bfloat16: 2.0}
+_SAME |= dict.fromkeys(FLOAT8, 0.25)
 
 MARGIN = 1 << 28
 """Bytes of device memory beyond what a run seems to need."""

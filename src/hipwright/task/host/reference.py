@@ -201,6 +201,8 @@ class _Run:
         start = time.perf_counter()
         with torch.no_grad(), where.around(), values_checked(), mode:
             self.result = self.file.guarded(lambda: self.model(*self.args), "forward")
+        if choices is not None:
+            self.result = map_torch(self.result, choices.settled)
         self.seconds = time.perf_counter() - start
         after = where.generators()
         self.drew = "" if before == after else "torch" if before[1] == after[1] else "host"

@@ -6,6 +6,10 @@ have rounded otherwise, and torch's choice among equals is arbitrary. `TieMarker
 nudged inputs and adds the length of the dimension to such an index, so that it differs from the index without the
 nudge, and the element is not judged (`tolerance.strict_rule`). Marks reach outputs only: an operator that computes with
 a marked index gets the true one.
+
+A value that is rounded to a whole number is not determined either where it lies half way up to rounding: quantised
+outputs differ there by one step. Such a result is marked by a number two away, which no honest kernel returns, and the
+mark follows it through what quantisation does with whole numbers (bounds, zero points, packing of bits).
 """
 
 from __future__ import annotations
@@ -41,6 +45,28 @@ _KEEP = frozenset(
     }
 )
 """Operators that pass a mark on."""
+_HALF_WAY = 32.0
+"""Unit roundoffs of float32 by which a rounded value may differ from one half way: a norm, a scale and a quotient."""
+_WHOLE_NUMBERS = _KEEP | {
+    "add",
+    "bitwise_and",
+    "bitwise_left_shift",
+    "bitwise_or",
+    "bitwise_xor",
+    "cat",
+    "clamp",
+    "clamp_max",
+    "clamp_min",
+    "maximum",
+    "minimum",
+    "stack",
+    "sub",
+    "__and__",
+    "__lshift__",
+    "__or__",
+    "__xor__",
+}
+"""Operators that pass the mark of a rounded value on."""
 _WITH_VALUES = frozenset({"topk", "sort", "max", "min", "kthvalue", "median", "nanmedian", "mode"})
 _ALONE = frozenset({"argmax", "argmin"})
 
@@ -56,7 +82,9 @@ class TieMarker:
         limits = torch.finfo(getattr(torch, dtype))
         self._close, self._smallest = ROUNDINGS * limits.eps / 2, limits.tiny
         self._known = frozenset(tensor.untyped_storage().data_ptr() for tensor in inputs)
+        self._half_way = _HALF_WAY * torch.finfo(torch.float64 if dtype == "float64" else torch.float32).eps / 2
         self._true: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id of a marked tensor: (it, the true one)
+        self._rounded: set[int] = set()  # ids of those that hold rounded values
 
     def called(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Runs an operator; returns its result, marked where it chose among equals."""
@@ -65,6 +93,12 @@ class TieMarker:
         true_args, true_kwargs = pytree.tree_map(self._unmarked, (args, kwargs)) if self._true else (args, kwargs)
         out = func(*true_args, **true_kwargs)
         first = args[0] if args else None
+        if func._schema.is_mutable and isinstance(first, torch.Tensor) and id(first) in self._true:
+            return self._in_place(func, args, kwargs)
+        if self._rounded and name in _WHOLE_NUMBERS and self._holds_rounded((args, kwargs)):
+            return self._put_rounded(func(*args, **kwargs), out)
+        if name == "round" and isinstance(first, torch.Tensor):
+            return self._half_ways(true_args, out)
         if name in _KEEP and isinstance(first, torch.Tensor) and id(first) in self._true:
             return self._put(func(*args, **kwargs), out)
         if name in _ALONE and isinstance(first, torch.Tensor):
@@ -76,6 +110,40 @@ class TieMarker:
 
     def _unmarked(self, value: Any) -> Any:
         return self._true[id(value)][1] if isinstance(value, torch.Tensor) and id(value) in self._true else value
+
+    def settled(self, leaf: torch.Tensor) -> torch.Tensor:
+        """An output: a mark stays on whole numbers alone, as a float's is what results are compared with."""
+        return leaf if not leaf.is_floating_point() else self._unmarked(leaf)
+
+    def _in_place(self, func: Any, args: Any, kwargs: dict[str, Any]) -> torch.Tensor:
+        """The marked tensor, after an operator changed the true one in place."""
+        marked, true = self._true[id(args[0])]
+        if id(marked) in self._rounded and func._schema.name.rpartition("::")[2][:-1] in _WHOLE_NUMBERS:
+            func(*args, **kwargs)
+        else:
+            marked.copy_(true)
+        return marked
+
+    def _holds_rounded(self, given: Any) -> bool:
+        """Whether of the marked tensors among the arguments all hold rounded values, and there is one."""
+        marked = [id(leaf) for leaf in pytree.tree_leaves(given) if id(leaf) in self._true]
+        return bool(marked) and all(one in self._rounded for one in marked)
+
+    def _half_ways(self, args: Any, out: torch.Tensor) -> torch.Tensor:
+        """The rounded values, marked where honest kernels may round to the other side."""
+        source = args[0]
+        if len(args) > 1 or not source.is_floating_point() or source.untyped_storage().data_ptr() in self._known:
+            return out
+        away = (source - source.floor() - 0.5).abs()
+        near = away <= source.abs() * self._half_way
+        if not bool(near.any()):
+            return out
+        other = torch.where(out.abs() < 2.0, out + 2.0 * torch.where(out < 0.0, -1.0, 1.0), out - 2.0 * out.sign())
+        return self._put_rounded(torch.where(near, other, out), out)
+
+    def _put_rounded(self, marked: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
+        self._rounded.add(id(marked))
+        return self._put(marked, true)
 
     def _put(self, marked: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
         self._true[id(marked)] = (marked, true)  # kept alive, so that the id stays unique

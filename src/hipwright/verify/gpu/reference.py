@@ -180,6 +180,7 @@ class DeviceReference(DeviceProcess):
         """An expectation; may_ask: or the bytes beyond its share that a float64 run needs."""
         case, strict = next(self._ids), policy.mode == "strict"
         header = {"case": case, "drawn": self.header(drawn), "state": self._state(state), "strict": strict}
+        header["written"] = list(self.handle.written)
         reply, tree = self.ask("run", {**header, "may_ask": may_ask})
         if "wanted" in reply:
             return int(reply["wanted"])

@@ -200,12 +200,12 @@ def states(
     moments: dict[int, ReducerState] = {}
     placed = {(m.item.reduction, m.value.id): m for m in members if m.item.reduction.startswith("arg")}
     by = {m.item.name: m.item for m in members}
-    also = {m.item.name: placed.get((f"arg{m.item.reduction}", m.value.id)) for m in members}
+    also = {m.item.name: placed.get((f"arg{m.item.reduction}", m.value.id)) for m in members if m.item.name not in sums}
     for m in members:
         kind, name = m.item.reduction, m.item.name
         if name in online:
             continue  # the state of its maximum holds it
-        if also[name] is not None and COMPUTE[m.item.dtype] == m.value.ctype:
+        if also.get(name) is not None and COMPUTE[m.item.dtype] == m.value.ctype:
             continue  # the state of its position holds it
         if kind in MOMENTS:
             state = moments.get(m.value.id)
