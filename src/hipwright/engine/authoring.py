@@ -17,9 +17,11 @@ from hipwright.engine.plan.library import library_program
 from hipwright.engine.rewrite.attention import attention
 from hipwright.engine.rewrite.complex_parts import complex_parts
 from hipwright.engine.rewrite.growing import growing
+from hipwright.engine.rewrite.library_epilogues import library_epilogues
 from hipwright.engine.rewrite.loops.freed import freed
 from hipwright.engine.rewrite.loops.records import LOOP, body_of
 from hipwright.engine.rewrite.loops.rolled import looped
+from hipwright.engine.rewrite.padded_products import padded_products
 from hipwright.engine.rewrite.pinned_sizes import pinned
 from hipwright.engine.rewrite.pure_draws import pure_draws
 from hipwright.engine.rewrite.rolled_loops import unrolled
@@ -113,7 +115,8 @@ def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph
         generic, structure = attention(graph, choices)
         generic, draws = pure_draws(generic, choices)
         generic, parts = complex_parts(generic, choices)
-        generic = growing(generic)
+        generic, epilogues = library_epilogues(growing(generic), choices)
+        generic, pads = padded_products(generic, choices)
         fixed = pinned(generic)
         rolled, loops = unrolled(fixed, choices)
         ops = {n.name: n.op for n in rolled.nodes}
@@ -121,7 +124,7 @@ def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph
             n.name in given_up and ops.get(n.name, "hip.").startswith("hip.") for n in (*graph.nodes, *rolled.nodes)
         )
         if choices.get("library") or not (own or EVERY_OPERATOR in given_up):
-            return generic, fixed, rolled, {**loops, **draws, **parts, **structure}
+            return generic, fixed, rolled, {**loops, **draws, **parts, **epilogues, **pads, **structure}
         choices = {"library": True}
 
 

@@ -15,7 +15,7 @@ from hipwright.engine.fuse.groups import Group
 from hipwright.engine.fuse.placing import MAX_PART
 from hipwright.engine.fuse.schedule import Scheduler
 from hipwright.engine.ir.expr import E, indices, walk, weight
-from hipwright.engine.ir.index import Fn, Sym, Var
+from hipwright.engine.ir.index import Fn, Ind, Sym, Var
 from hipwright.engine.lower.values import Index, LoweredItem
 
 MORE = 32
@@ -30,7 +30,7 @@ class _Divided(Exception):
 def recompute(s: Scheduler, wanted: Collection[str], may: Callable[[str], bool]) -> None:
     """Rewrites the readers and removes items that are no longer read. wanted: what is returned; may(name): the choice.
 
-    Only pointwise items that kernels alone read, of plain loads: no gathers, no loops, no buffer that is overwritten.
+    Only pointwise items that kernels alone read, of plain loads and gathers: no loops, no buffer that is overwritten.
     """
     if not s.fuse:
         return
@@ -66,13 +66,17 @@ class _Again:
     away: list[LoweredItem]
 
     def pays(self) -> bool:
-        """Whether traffic shrinks, arithmetic grows little, and every load is at a sum of variables and sizes."""
+        """Whether traffic shrinks, arithmetic grows little, and every load is at a sum of variables and sizes. What is
+        gathered may be gathered by one other kernel instead.
+        """
         element = self.item.body(self.s.c.probe(self.item.space))
         nodes = list(walk([element]))
         atoms = {a for e in nodes for p in indices(e) for a in p.atoms()}
-        if any(e.op in ("loop", "row") for e in nodes) or not all(isinstance(a, (Var, Sym)) for a in atoms):
-            return False
         groups = self._groups()
+        if any(e.op in ("loop", "row") for e in nodes):
+            return False
+        if not all(isinstance(a, (Var, Sym)) or (isinstance(a, Ind) and len(groups) == 1) for a in atoms):
+            return False
         kept = self.s.c.numel_hint(self.item.space) * ITEM_BYTES.get(self.item.dtype, 1) * (1 + len(groups))
         return sum(self._fresh(g, nodes) for g in groups) < kept and all(self._light(r) for r in self.away)
 
@@ -85,8 +89,12 @@ class _Again:
         return sum({e.attr[0]: self._reach(e) for e in nodes if e.op == "load" and e.attr[0] not in known}.values())
 
     def _reach(self, load: E) -> int:
-        """Bytes of a load: an element for each combination of the variables that it depends on."""
+        """Bytes of a load: an element for each combination of the variables that it depends on; of a gather, an
+        element for each of the item.
+        """
         _, position, dtype = load.attr
+        if any(isinstance(a, Ind) for a in position.atoms()):
+            return self.s.c.numel_hint(self.item.space) * ITEM_BYTES.get(dtype, 1)
         sizes = [a.size for a in position.atoms() if isinstance(a, Var) and a.size is not None]
         return self.s.c.numel_hint(sizes) * ITEM_BYTES.get(dtype, 1)
 

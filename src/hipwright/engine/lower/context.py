@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hipwright.capture.graph import Meta
-from hipwright.engine.ir.expr import COMPUTE, FLOATING, SMALL_INTS, STORAGE, E, ExprArena
+from hipwright.engine.ir.expr import COMPUTE, FLOATING, SMALL_INTS, STORAGE, E, ExprArena, weight
 from hipwright.engine.ir.index import ONE, ZERO, Ix, Var, ix
 from hipwright.engine.ir.shapes import flatten, unflatten
 from hipwright.engine.ir.sizes import SizeReader, evaluate
 from hipwright.engine.lower.one_hot import summed_one_hot
+from hipwright.engine.lower.short_rows import LARGE, SHARED, few, written_out
 from hipwright.engine.lower.values import Index, LoweredItem, NotLowered, Tensor
 
 
@@ -110,8 +111,11 @@ class LoweringContext:
         reduced = tuple(d for d in reduced if value.shape[d] != ONE)
         best = kind.startswith("arg")
         once = self._summed_one_hot(self.cast(value, dtype), reduced) if kind == "sum" and len(reduced) == 1 else None
+        once = once or (self._written_out(kind, self.cast(value, dtype), reduced) if reduced else None)
         if once is not None:
             result = once
+        elif reduced and self._few_columns(kind, value, reduced):
+            result = self._by_columns(kind, self.cast(value, dtype), reduced, dtype, name)
         elif reduced:
             flat = self._rows(kind, value if best else self.cast(value, dtype), reduced, dtype, name)
             shape = [ONE if i in reduced else s for i, s in enumerate(value.shape)]
@@ -146,6 +150,42 @@ class LoweringContext:
 
         shape = [ONE if k == dim else s for k, s in enumerate(value.shape)]
         return self.tensor(value.dtype, shape, element)
+
+    def _written_out(self, kind: str, value: Tensor, dims: tuple[int, ...]) -> Tensor | None:
+        """A reduction over few elements as an expression of them; None for any other."""
+        shape = [ONE if k in dims else s for k, s in enumerate(value.shape)]
+        if self.numel_hint(shape) < LARGE:
+            return None
+        at = written_out(self.arena, kind, value, dims, value.at(self.probe(value.shape)))
+        return self.tensor(value.dtype, shape, at) if at is not None else None
+
+    def _few_columns(self, kind: str, value: Tensor, dims: tuple[int, ...]) -> bool:
+        """Whether each of a few columns is reduced as a row of its own: what they share is computed once then."""
+        if value.rank - 1 in dims or kind not in ("sum", "max", "min") or not few(value.shape[-1].value or 0):
+            return False
+        rows = [ONE if k in dims else s for k, s in enumerate(value.shape)]
+        return self.numel_hint(rows) >= LARGE and weight([value.at(self.probe(value.shape))]) >= SHARED
+
+    def _by_columns(self, kind: str, value: Tensor, dims: tuple[int, ...], dtype: str, name: str) -> Tensor:
+        """The reduction over dims, kept, by one reduction for each place of the last dimension."""
+        title, columns = name or f"{self.origin}_{kind}", value.shape[-1].value or 0
+        slices = [self._column(value, place) for place in range(columns)]
+        found = [self._rows(kind, part, dims, dtype, f"{title}_{n}") for n, part in enumerate(slices)]
+        shape = [ONE if k in dims else s for k, s in enumerate(value.shape)]
+
+        def at(index: Index) -> E:
+            row = [i for k, i in enumerate(index[:-1]) if k not in dims]
+            result = found[-1].at(row)
+            for place in reversed(range(columns - 1)):
+                here = self.arena.compare(index[-1], "==", ix(place))
+                result = self.arena.select(here, found[place].at(row), result)
+            return result
+
+        return self.tensor(dtype, shape, at)
+
+    def _column(self, value: Tensor, place: int) -> Tensor:
+        """The value at one place of its last dimension."""
+        return self.tensor(value.dtype, value.shape[:-1], lambda i: value.at([*i, ix(place)]))
 
     def _computed(self, e: E) -> E:
         """What a pointwise item that is loaded computes, if it is stored as it is computed."""

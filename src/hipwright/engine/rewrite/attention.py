@@ -36,7 +36,8 @@ def attention(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str
             continue
         scale = library_scale(found, finder)
         options = ("separate", "fused") if scale is None else ("separate", "fused", "library")
-        fused = finder.usual(found) or (bool(choices.get(SPLIT)) and finder.split(found))
+        own = bool(choices.get(SPLIT)) and finder.split(found, library=scale is not None)
+        fused = finder.usual(found) or own
         usual = "fused" if fused else options[-1] if scale is not None else "separate"
         usual = "separate" if choices.get("library") else usual
         key = f"attention:{node.name}"
@@ -149,7 +150,7 @@ def _opaque(found: Match, finder: Finder) -> list[Node]:
         steps.append(("aten.mul.Scalar", [scores.alpha]))
     if scores.bias is not None:
         bias = finder.meta(scores.bias["node"])
-        side = writer.op(SCORE_OPERAND, [scores.bias], bias.dtype, bias.shape)
+        side = writer.op(SCORE_OPERAND, [scores.bias, _argument(meta.shape)], bias.dtype, bias.shape)
         if scores.beta != 1:
             side = writer.op("aten.mul.Scalar", [side, scores.beta], bias.dtype, bias.shape)
         steps.append(("aten.add.Tensor", [side]))
@@ -171,7 +172,7 @@ def _sides(node: Node, found: Match, finder: Finder) -> list[Node]:
         name = arg.get("node") if isinstance(arg, dict) else None
         if name in finder.nodes and name not in found.names:
             meta = finder.meta(name)
-            arg = writer.op(SCORE_OPERAND, [arg], meta.dtype, meta.shape)
+            arg = writer.op(SCORE_OPERAND, [arg, _argument(finder.shape(node.name))], meta.dtype, meta.shape)
         args.append(arg)
     meta = finder.meta(node.name)
     both = len([a for a in args if isinstance(a, dict) and "node" in a]) > 1

@@ -10,7 +10,13 @@ from typing import Any
 from hipwright.capture.graph import Graph, Meta, Node, references, short
 from hipwright.engine.rewrite.contractions import KeyProduct, Operand, key_product, value_product
 from hipwright.engine.rewrite.pinned_sizes import hint, metas
-from hipwright.engine.templates.attention.problem import FLOATS, MAX_HEAD_SIZE, is_default, is_split_default
+from hipwright.engine.templates.attention.problem import (
+    FLOATS,
+    MAX_HEAD_SIZE,
+    is_default,
+    is_short_default,
+    is_split_default,
+)
 
 POINTWISE = {
     "add",
@@ -219,11 +225,12 @@ class Finder:
         assert sizes is not None
         return is_default(self.meta(found.q.name).dtype, **sizes)
 
-    def split(self, found: Match) -> bool:
-        """The rule for products in parts, where a run has them."""
-        sizes = self._sizes(found)
+    def split(self, found: Match, *, library: bool) -> bool:
+        """The rule for products by tensor cores, where a run has them. library: it has a kernel for these scores."""
+        sizes, dtype = self._sizes(found), self.meta(found.q.name).dtype
         assert sizes is not None
-        return is_split_default(self.meta(found.q.name).dtype, **sizes)
+        own = dtype == "float32" or not library
+        return (own and is_split_default(dtype, **sizes)) or is_short_default(dtype, **sizes)
 
 
 # ---------------------------------------------------------------- heads that queries share

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import msgspec
 
 from hipwright.capture.graph import Graph, Meta, Size, Symbol, short
+from hipwright.engine.lower.short_rows import LARGE, few
 
+_WRITES = frozenset({"index_put", "index_put_", "index_copy", "index_copy_"})
+"""Writes of rows into a cache, whose width is that of the vectors that are stored."""
+_REDUCTIONS = {"sum": 1, "mean": 1, "amax": 1, "amin": 1, "linalg_vector_norm": 2}
+"""The place of the argument that names the dimensions."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -31,6 +37,15 @@ def pinned(graph: Graph) -> Graph:
             if len(shapes) == 3 and len({len(s) for s in shapes}) == 1 and len(shapes[0]) > 2:
                 _heads(shapes, symbols, values)
                 _equal(shapes, symbols, values)
+        elif short(node.op) in _WRITES:
+            target = known.get(node.args[0]["node"])
+            last = target.shape[-1] if target is not None and len(target.shape) > 1 else 0
+            values |= {last: symbols[last].hint} if isinstance(last, str) and last in symbols else {}
+        elif short(node.op) in _REDUCTIONS and node.outs and node.outs[0] is not None:
+            meta = known.get(node.args[0]["node"])
+            if meta is not None and prod(hint(s, symbols) for s in node.outs[0].shape) >= LARGE:
+                dims = node.args[_REDUCTIONS[short(node.op)] :][:1]
+                _short_row(meta.shape, dims[0] if dims else None, symbols, values)
     return substituted(graph, values)
 
 
@@ -44,6 +59,16 @@ def _heads(shapes: Sequence[Sequence[Size]], symbols: Mapping[str, Symbol], valu
         for name in _NAME.findall(str(size)):
             if name in symbols:
                 values[name] = symbols[name].hint
+
+
+def _short_row(shape: Sequence[Size], dims: Any, symbols: Mapping[str, Symbol], values: dict[str, Size]) -> None:
+    """Fix the sizes of a row of few elements, which is written out (engine/lower/short_rows.py)."""
+    listed = [dims] if isinstance(dims, int) else dims
+    if not isinstance(listed, list) or not all(isinstance(d, int) for d in listed):
+        return
+    sizes = [shape[d] for d in listed]
+    if few(prod(hint(size, symbols) for size in sizes)):
+        values |= {size: symbols[size].hint for size in sizes if isinstance(size, str) and size in symbols}
 
 
 def _equal(shapes: Sequence[Sequence[Size]], symbols: Mapping[str, Symbol], values: dict[str, Size]) -> None:

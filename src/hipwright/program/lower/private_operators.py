@@ -3,6 +3,7 @@
 PRIVATE_OPERATORS = frozenset(
     {
         "_adaptive_avg_pool2d",
+        "_addmm_activation",
         "_adaptive_avg_pool3d",
         "_batch_norm_with_update_functional",
         "_cdist_forward",

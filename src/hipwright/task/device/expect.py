@@ -225,7 +225,7 @@ class Expecting:
             wide = widened(args)
         model = self.file.model(self.state)
         states.to_double(model)
-        exact = self._values(model, wide, exact=True)
+        exact = self._values(model, wide, exact=True, close=self._narrowest(), indices=False)
         taken = {memory(tensor) for _, tensor in named_leaves("", wide)}
         return [tensor.clone() if memory(tensor) in taken else tensor for tensor in exact]
 
@@ -273,10 +273,11 @@ class Expecting:
         *,
         exact: bool,
         close: str = "",
+        indices: bool = True,
         sums: RoundedSums | None = None,
     ) -> list[torch.Tensor]:
         """Outputs and buffers afterwards, in the order of the leaves. close: as in `TaskHandle.reference`."""
-        call = ModelCall(self.file, model, args, exact=exact, close=close, sums=sums)
+        call = ModelCall(self.file, model, args, exact=exact, close=close, indices=indices, sums=sums)
         return [tensor for _, tensor in (*call.leaves(), *self._buffers(model))]
 
     def _moved_model(self, way: Nudge) -> torch.nn.Module:

@@ -90,6 +90,7 @@ class ModelCall:
         *,
         exact: bool = False,
         close: str = "",
+        indices: bool = True,
         seed: int = RUN_SEED,
         sums: RoundedSums | None = None,
     ) -> None:
@@ -99,7 +100,8 @@ class ModelCall:
         versions = [tensor._version for _, tensor in named_leaves("inputs", args)]
         seed_everything(seed)
         before = _generators(file.device)
-        choices = TieMarker(close, (tensor for _, tensor in named_leaves("inputs", args))) if close else None
+        own = (tensor for _, tensor in named_leaves("inputs", args))
+        choices = TieMarker(close, own, indices=indices) if close else None
         mode: AbstractContextManager[None] = float64(choices, sums=sums) if exact else nullcontext()
         start = time.perf_counter()
         with torch.no_grad(), file.device, values_checked(), mode:

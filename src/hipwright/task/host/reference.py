@@ -22,6 +22,7 @@ from hipwright.task.host.prepared import MODEL_BYTES, PreparedModels, Token
 from hipwright.task.host.random_draws import DrawForm, DrawRecorder, NotedDraws
 from hipwright.task.host.rounded_sums import RoundedSums
 from hipwright.task.host.special import SpecialValues
+from hipwright.task.host.statistics_watch import StatisticsWatch
 from hipwright.task.host.ties import TieMarker
 from hipwright.task.host.undefined import FILLS, MAKING, FilledMemory, check_defined, first_difference
 from hipwright.task.host.value_checks import values_checked
@@ -275,16 +276,18 @@ def and_written(
 ) -> tuple[Any, list[torch.Tensor]]:
     """(outputs of a call, inputs that it writes to).
 
-    found: takes their paths. Operators that count no version (native_batch_norm) write small tensors, whose values are
-    compared.
+    found: takes their paths. Operators that count no version (native_batch_norm) are watched; what one writes to a view
+    shows in the values of small tensors.
     """
     leaves = list(named_leaves("inputs", args))
     before = [(leaf._version, _small_copy(leaf)) for _, leaf in leaves]
-    outputs = model(*args)
+    with StatisticsWatch() as statistics:
+        outputs = model(*args)
     written = {
         path: leaf
         for (path, leaf), (version, copied) in zip(leaves, before, strict=True)
         if leaf._version != version
+        or statistics.wrote(leaf)
         or (copied is not None and not np.array_equal(copied, leaf.detach().numpy(), equal_nan=True))
     }
     if found is not None:

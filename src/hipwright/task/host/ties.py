@@ -75,15 +75,16 @@ class TieMarker:
     """Watches operators.
 
     dtype: the narrowest of the task's floats, by name. inputs: have not been rounded, so a choice among them is the
-    candidate's alone.
+    candidate's alone. indices: whether those are marked too, beside rounded values.
     """
 
-    def __init__(self, dtype: str, inputs: Iterable[torch.Tensor]) -> None:
+    def __init__(self, dtype: str, inputs: Iterable[torch.Tensor], *, indices: bool = True) -> None:
         limits = torch.finfo(getattr(torch, dtype))
         self._close, self._smallest = ROUNDINGS * limits.eps / 2, limits.tiny
         self._known = frozenset(tensor.untyped_storage().data_ptr() for tensor in inputs)
         self._half_way = _HALF_WAY * torch.finfo(torch.float64 if dtype == "float64" else torch.float32).eps / 2
         self._true: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id of a marked tensor: (it, the true one)
+        self._indices = indices
         self._rounded: set[int] = set()  # ids of those that hold rounded values
 
     def called(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -101,6 +102,8 @@ class TieMarker:
             return self._half_ways(true_args, out)
         if name in _KEEP and isinstance(first, torch.Tensor) and id(first) in self._true:
             return self._put(func(*args, **kwargs), out)
+        if not self._indices:
+            return out
         if name in _ALONE and isinstance(first, torch.Tensor):
             return self._alone(true_args, true_kwargs, out)
         if name in _WITH_VALUES and isinstance(out, tuple) and len(out) == 2 and first is not None:

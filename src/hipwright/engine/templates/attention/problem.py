@@ -82,7 +82,7 @@ def is_default(dtype: str, rows: int, keys: int, heads: int, size: int, size_v: 
 
 
 SPLIT_SIZE, SPLIT_MOST_SIZE, SPLIT_USUAL_SIZE = 16, 128, 64
-"""Float32 attention in parts (tiled_matrix.py): what head sizes are multiples of, the largest, and the largest default.
+"""Attention by tensor cores (tiled_matrix.py): what head sizes are multiples of, the largest, and the largest default.
 Of 128, registers are spilled.
 """
 SPLIT_OPERATIONS, SPLIT_ROWS = 2e8, 48
@@ -90,14 +90,26 @@ SPLIT_OPERATIONS, SPLIT_ROWS = 2e8, 48
 
 
 def is_split(dtype: str, size: int, size_v: int) -> bool:
-    """Whether attention in parts is written for these head sizes."""
-    return dtype == "float32" and all(0 < n <= SPLIT_MOST_SIZE and n % SPLIT_SIZE == 0 for n in (size, size_v))
+    """Whether attention by tensor cores is written for these head sizes."""
+    return dtype in FLOATS and all(0 < n <= SPLIT_MOST_SIZE and n % SPLIT_SIZE == 0 for n in (size, size_v))
 
 
 def is_split_default(dtype: str, rows: int, keys: int, heads: int, size: int, size_v: int) -> bool:
-    """Whether the static rule prefers attention in parts, in runs that split products; heads: of the queries."""
+    """Whether the static rule prefers attention by tensor cores, in runs that split products; heads: of the queries."""
     enough = rows >= SPLIT_ROWS and _operations(heads, rows, keys, size, size_v) >= SPLIT_OPERATIONS
-    return enough and is_split(dtype, size, size_v) and max(size, size_v) <= SPLIT_USUAL_SIZE
+    usual = SPLIT_USUAL_SIZE if dtype == "float32" else SPLIT_MOST_SIZE
+    return enough and is_split(dtype, size, size_v) and max(size, size_v) <= usual
+
+
+SHORT_ROWS, SHORT_KEYS = 32, 64
+"""Queries and keys up to which the library's kernels, which take 64 or 128 of them at a time, do mostly nothing: the
+frames of a video, windows of images. Not measured."""
+
+
+def is_short_default(dtype: str, rows: int, keys: int, heads: int, size: int, size_v: int) -> bool:
+    """Whether the static rule prefers attention by tensor cores for many short sequences of half types."""
+    short = 1 < rows <= SHORT_ROWS and keys <= SHORT_KEYS and dtype != "float32"
+    return short and is_split(dtype, size, size_v) and _operations(heads, rows, keys, size, size_v) >= SPLIT_OPERATIONS
 
 
 def _operations(heads: int, rows: int, keys: int, size: int, size_v: int) -> float:

@@ -18,10 +18,12 @@ from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.access import has_unit_stride
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
-from hipwright.engine.templates.offers import Offer, Output
+from hipwright.engine.templates.offers import STORE_ABOVE, Offer, Output
 
 ITEM = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 VECTOR_BYTES = 16
+VALUE_ABOVE = 96
+"""The weight above which a value is stored before it is written to its places: each element is needed once."""
 
 
 @dataclass(eq=False)
@@ -41,10 +43,15 @@ class Places:
 def places_offer(writes: Sequence[Places], whole: list[Ix]) -> Offer:
     """An offer that writes each in turn into the one output, which lies where the tensor is."""
     operands: list[Tensor] = []
+    limits: list[int] = []
     for write in writes:
-        operands += [tensor for tensor, _ in write.named]
-        operands += [write.value] if isinstance(write.value, Tensor) else []
-    return Offer("places", write_places, operands, [Output(whole)], default=True, whole=True, data=list(writes))
+        values = [write.value] if isinstance(write.value, Tensor) else []
+        operands += [*(tensor for tensor, _ in write.named), *values]
+        limits += [*(STORE_ABOVE for _ in write.named), *(VALUE_ABOVE for _ in values)]
+    outputs = [Output(whole)]
+    return Offer(
+        "places", write_places, operands, outputs, default=True, store_above=limits, whole=True, data=list(writes)
+    )
 
 
 def write_places(body: CallBody) -> list[EmittedKernel]:
