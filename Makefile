@@ -3,6 +3,7 @@
 # make test-all  whole matrices too, and the tests that take minutes or download something: hours
 # make quick     the tests that take seconds
 # make house     the structure of the code in six figures, each with its limit
+# make site      the documentation as a site in out/site; a link that leads nowhere fails
 # PIP_FLAGS reaches pip; on a machine without a GPU this saves 2 GB of CUDA libraries:
 #   make demo PIP_FLAGS='--extra-index-url https://download.pytorch.org/whl/cpu'
 
@@ -15,7 +16,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FL
 OUT ?= out/demo
 BUDGET ?= 12
 
-.PHONY: demo test test-all check quick house clean
+.PHONY: demo test test-all check quick house site clean
 .DELETE_ON_ERROR:
 
 # The stamps make a second `make` start at once; a changed pyproject.toml installs again.
@@ -48,11 +49,11 @@ demo: $(VENV)/.stamp-cpu
 	$(BIN)/hipwright optimize examples/rmsnorm_swiglu.py --budget $(BUDGET) --out $(OUT)
 	@echo "open $(OUT)/report.html"
 
-test: check $(CORPORA)/.stamp .header-sets/.stamp
+test: check site $(CORPORA)/.stamp .header-sets/.stamp
 	@scripts/system-deps.sh bubblewrap g++ chromium
 	$(BIN)/pytest -n 3 --dist worksteal --turns --durations=25
 
-test-all: check $(CORPORA)/.stamp .header-sets/.stamp
+test-all: check site $(CORPORA)/.stamp .header-sets/.stamp
 	@scripts/system-deps.sh bubblewrap g++ chromium
 	$(BIN)/pytest -n 2 --dist worksteal --all
 
@@ -64,6 +65,9 @@ check: $(VENV)/.stamp-test
 
 house:
 	$(PYTHON) scripts/house.py
+
+site: $(VENV)/.stamp-test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 quick: $(VENV)/.stamp-test
 	@scripts/system-deps.sh bubblewrap g++
