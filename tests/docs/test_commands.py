@@ -58,6 +58,9 @@ def test_commands_work_as_shown(page: Path, tmp_path: Path) -> None:
     for line, code in commands(page):
         done = warm.hipwright(tmp_path, *shlex.split(line, comments=True)[1:], env=env)
         assert done.returncode == code, f"{line}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    if page.name == "README.md":  # the kernel that it shows
+        (kernel,) = re.findall(r"```cpp\n(.*?)```", page.read_text(), re.DOTALL)
+        assert kernel in (tmp_path / "out/gate/program.py").read_text()
 
 
 def linked(page: Path) -> list[Path]:

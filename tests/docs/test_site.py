@@ -50,7 +50,7 @@ def test_a_link_that_leads_nowhere_fails(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     for name in ("docs", "scripts", "data", "src"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("mkdocs.yml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
+    for name in ("mkdocs.yml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"):
         shutil.copy(ROOT / name, copy / name)
     for name in ("tests", "benchmarks", "examples", "LICENSE"):
         (copy / name).symlink_to(ROOT / name)
