@@ -60,6 +60,7 @@ test-all: check site $(CORPORA)/.stamp .header-sets/.stamp
 check: $(VENV)/.stamp-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
