@@ -49,11 +49,11 @@ demo: $(VENV)/.stamp-cpu
 	$(BIN)/hipwright optimize examples/rmsnorm_swiglu.py --budget $(BUDGET) --out $(OUT)
 	@echo "open $(OUT)/report.html"
 
-test: check site $(CORPORA)/.stamp .header-sets/.stamp
+test: check $(CORPORA)/.stamp .header-sets/.stamp
 	@scripts/system-deps.sh bubblewrap g++ chromium
 	$(BIN)/pytest -n 3 --dist worksteal --turns --durations=25
 
-test-all: check site $(CORPORA)/.stamp .header-sets/.stamp
+test-all: check $(CORPORA)/.stamp .header-sets/.stamp
 	@scripts/system-deps.sh bubblewrap g++ chromium
 	$(BIN)/pytest -n 2 --dist worksteal --all
 
