@@ -17,6 +17,7 @@ from hipwright.errors import BadInput
 WIDTH = 104
 _LINES = 38
 """Lines of a terminal's picture; of longer ones the middle is left out."""
+_BOX = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 _FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
@@ -29,7 +30,8 @@ def terminal(said: str, path: Path, title: str) -> None:
         console.print(text, overflow="fold")
     console.print()  # the last line of a picture is cut below its letters
     drawn = console.export_svg(title=title, theme=MONOKAI, unique_id=f"hw-{path.stem}")
-    path.write_text(_FONTS.sub("", drawn).replace("Fira Code,", "ui-monospace,Menlo,Consolas,"), encoding="utf-8")
+    drawn = _FONTS.sub("", drawn).replace("Fira Code,", "ui-monospace,Menlo,Consolas,")
+    path.write_text(_BOX.sub(r'viewBox="0 0 \1 \2" width="\1" height="\2"', drawn, count=1), encoding="utf-8")
 
 
 def _shortened(lines: Sequence[str]) -> list[str]:

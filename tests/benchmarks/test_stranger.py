@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -24,6 +25,7 @@ def test_a_terminals_picture_makes_no_request(tmp_path: Path) -> None:
     path = tmp_path / "one.svg"
     screens.terminal("\x1b[1;32mpass\x1b[0m a_b <b>&  \n" + "x" * (screens.WIDTH + 5), path, "title")
     text = path.read_text()
+    assert re.search(r'<svg [^>]*width="[\d.]+" height="[\d.]+"', text)
     assert "url(" not in text.replace("url(#", "") and "@import" not in text and "@font-face" not in text
     drawn = [node.text or "" for node in ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}text")]
     said = [line.replace("\xa0", " ") for line in drawn]
