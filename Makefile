@@ -3,6 +3,7 @@
 # make test-all  whole matrices too, and the tests that take minutes or download something: hours
 # make quick     the tests that take seconds
 # make house     the structure of the code in six figures, each with its limit
+# make site      the documentation as a site in out/site; a link that leads nowhere fails
 # PIP_FLAGS reaches pip; on a machine without a GPU this saves 2 GB of CUDA libraries:
 #   make demo PIP_FLAGS='--extra-index-url https://download.pytorch.org/whl/cpu'
 
@@ -15,7 +16,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FL
 OUT ?= out/demo
 BUDGET ?= 12
 
-.PHONY: demo test test-all check quick house clean
+.PHONY: demo test test-all check quick house site clean
 .DELETE_ON_ERROR:
 
 # The stamps make a second `make` start at once; a changed pyproject.toml installs again.
@@ -59,11 +60,15 @@ test-all: check $(CORPORA)/.stamp .header-sets/.stamp
 check: $(VENV)/.stamp-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 house:
 	$(PYTHON) scripts/house.py
+
+site: $(VENV)/.stamp-test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 quick: $(VENV)/.stamp-test
 	@scripts/system-deps.sh bubblewrap g++

@@ -35,6 +35,7 @@ COMMANDS = {
     "sim-fuzz": "benchmarks.simulated.fuzz",
     "sim-instructions": "benchmarks.simulated.instructions",
     "starts": "benchmarks.starts.compare",
+    "stranger": "benchmarks.stranger.path",
     "suite": "benchmarks.commands.suite",
     "synth-coverage": "benchmarks.commands.synth_coverage",
 }

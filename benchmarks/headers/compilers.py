@@ -1,6 +1,6 @@
 """Ways to compile a source with a header set: like hipcc, like hipRTC, and by the release's own hipRTC library.
 
-The first two use the clang of the ziglang wheel (LLVM 22) without optimization: they tell whether the headers accept a
+The first two use the clang of the ziglang wheel (LLVM 22) without optimisation: they tell whether the headers accept a
 source. The third runs AMD's compiler of that release whole, which needs no GPU.
 """
 

@@ -1,6 +1,7 @@
 """Every `$ hipwright ...` line of the README and of docs/ is run, in order, a file at a time (tests/warm.py).
 
 A block is left out when the line before it is `<!-- needs: gpu -->` (or key, download), and may say `<!-- exit: 1 -->`.
+One below `<!-- file: NAME -->` is written to that file first. Tests of other pages run Python (test_library_page.py).
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from hipwright import config
 from tests import warm
 
 REPO = Path(__file__).parents[2]
-PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
+PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md")), *sorted((REPO / "docs/tutorials").glob("*.md"))]
 BLOCK = re.compile(r"(?:<!--\s*(?P<mark>[^>]*?)\s*-->\n)?```(?:console|bash)\n(?P<body>.*?)```", re.DOTALL)
+FILE = re.compile(r"<!--\s*file: (?P<name>[\w.]+)\s*-->\n```\w+\n(?P<body>.*?)```", re.DOTALL)
 
 
 def commands(page: Path) -> list[tuple[str, int]]:
@@ -32,6 +34,11 @@ def commands(page: Path) -> list[tuple[str, int]]:
     return found
 
 
+def files(page: Path) -> dict[str, str]:
+    """The files that a page writes, by name."""
+    return {found["name"]: found["body"] for found in FILE.finditer(page.read_text())}
+
+
 RUNNABLE = [page for page in PAGES if commands(page)]
 
 
@@ -44,11 +51,16 @@ def test_the_readme_shows_the_main_commands() -> None:
 @pytest.mark.parametrize("page", RUNNABLE, ids=[page.stem for page in RUNNABLE])
 def test_commands_work_as_shown(page: Path, tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(REPO / "examples")
+    for name, body in files(page).items():
+        (tmp_path / name).write_text(body)
     cache = str(config.cache_dir())  # the user's own, as for all tests of the command line
     env = {"HOME": str(tmp_path), "HIPWRIGHT_HOME": str(tmp_path / "archive"), "HIPWRIGHT_CACHE": cache}
     for line, code in commands(page):
         done = warm.hipwright(tmp_path, *shlex.split(line, comments=True)[1:], env=env)
         assert done.returncode == code, f"{line}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    if page.name == "README.md":  # the kernel that it shows
+        (kernel,) = re.findall(r"```cpp\n(.*?)```", page.read_text(), re.DOTALL)
+        assert kernel in (tmp_path / "out/gate/program.py").read_text()
 
 
 def linked(page: Path) -> list[Path]:
@@ -66,6 +78,8 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [str(target) for target in linked(page) if not target.exists()] == []
 
 
-def test_the_readme_links_every_page() -> None:
-    found = {target.resolve() for target in linked(REPO / "README.md")}
+def test_the_map_of_pages_links_every_page() -> None:
+    index = REPO / "docs/index.md"
+    found = {target.resolve() for target in linked(index)} | {index}
     assert [page.name for page in sorted((REPO / "docs").glob("*.md")) if page not in found] == []
+    assert index in {target.resolve() for target in linked(REPO / "README.md")}

@@ -1,4 +1,4 @@
-"""The examples of the page on the library, of the README, and of the notebook give what they show."""
+"""The examples of the page on the library, of the README, of the tutorial and of the notebook give what they show."""
 
 from __future__ import annotations
 
@@ -46,6 +46,17 @@ def test_examples_of_the_page(page: str) -> None:
         runner.run(test, clear_globs=False)
         assert not runner.failures
         scope = test.globs
+
+
+@pytest.mark.slow
+def test_the_tutorial() -> None:
+    """The Python blocks of the page, in order, as one program."""
+    scope: dict[str, Any] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        for block in blocks("docs/tutorials/pytorch.md"):
+            exec(block, scope)
+    assert scope["result"].passed and scope["again"] is not scope["model"]
 
 
 @pytest.mark.slow

@@ -139,7 +139,7 @@ def test_what_is_named_exists(folder: str) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"])
 def test_what_is_named_exists_at_the_root(page: str) -> None:
     assert [named for _, text in texts(ROOT / page) for named in missing(text)] == []
 

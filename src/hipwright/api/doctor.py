@@ -98,7 +98,7 @@ def _disk() -> Found:
 
 
 def _cpu() -> Found:
-    """A trial kernel through the CPU target's compiler, audit and linker."""
+    """A trial kernel through the cpu target's compiler, audit and linker."""
     from hipwright.errors import HipwrightError
     from hipwright.toolchain.cache import BuildCache
     from hipwright.toolchain.cpu import build as cpu

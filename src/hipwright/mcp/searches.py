@@ -24,7 +24,7 @@ Minutes = Annotated[float, msgspec.Meta(gt=0, le=240, description="No evaluation
 
 
 class Optimize(ToolArguments, frozen=True, kw_only=True):
-    """Arguments of optimize."""
+    """Arguments of `optimize`."""
 
     task: TaskPath
     budget: Budget = 20

@@ -191,7 +191,7 @@ class Service:
             logging.getLogger("hipwright.mcp").debug("internal error", exc_info=error)
             error = HipwrightError(
                 f"internal error: {type(error).__name__}: {error}",
-                hint="this is a bug in hipwright: please report it with the call that led to it",
+                hint="this is a bug in hipwright: report it with the call that led to it",
             )
         reply = error_reply(error)
         text = f"error: {reply['whose']}: {reply['error']}"

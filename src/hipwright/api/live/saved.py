@@ -129,7 +129,7 @@ def _check_same(module: Any, live: LiveTask, file: TaskFile) -> None:
     args, kwargs = pytree.tree_unflatten(leaves, live.arguments)
     own = live_task(module, args, kwargs, title_of(module)).task.text
     if own.split("\n")[1:] != live.task.text.split("\n")[1:]:
-        raise BadInput("the folder is of another module: their graphs differ", hint="optimize this one")
+        raise BadInput("the folder is of another module: their graphs differ", hint="optimise this one")
 
 
 def _program(plain: dict[str, Any], live: LiveTask, folder: Path) -> tuple[ProgramCall | None, str]:

@@ -28,7 +28,7 @@ from hipwright.targets import OFFLINE
 from hipwright.toolchain.amd import codeobject, isa
 
 WORK_ITEMS_LIMIT = 1 << 32
-"""Grid * block of each dimension must be below: a dispatch counts work-items in 32 bits (HSA's AQL packet)."""
+"""Grid * block of each dimension must be below: a dispatch counts threads in 32 bits (HSA's AQL packet)."""
 
 
 class RocmDriver:

@@ -1,7 +1,7 @@
 """`hipcc` of the simulated ROCm: the clang of the ziglang wheel, and the simulated GPU's section in the code object.
 
 The options are those that hipwright and its packages pass: --genco, --offload-arch, -D, -I, -idirafter, -include, -o,
-one source; --version. Others are ignored, as are the optimization level and the language, which are fixed. Without
+one source; --version. Others are ignored, as are the optimisation level and the language, which are fixed. Without
 --genco a .cpp file is a program for the host: it is built by the system's C++ compiler, so it holds no kernels, and is
 linked with the folder's library.
 """

@@ -1,8 +1,8 @@
 """Sums over few places: a histogram in LDS, for scatter_add along rows and index_add of single elements.
 
 Atomics of many elements on few places contend in memory. Here a block has the places of a row in LDS, or a window of
-them where they are many, adds its elements by LDS atomics, and writes every place once (Gomez-Luna et al., "An
-optimized approach to histogram computation on GPU", Machine Vision and Applications 2013: privatised histograms). Few
+them where they are many, adds its elements by LDS atomics, and writes every place once (privatised histograms;
+Gomez-Luna et al., "An optimized approach to histogram computation on GPU", Machine Vision and Applications 2013). Few
 rows are divided into parts, whose sums are added to memory, one atomic a place and part.
 """
 
