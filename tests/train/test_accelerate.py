@@ -13,8 +13,9 @@ import msgspec
 import pytest
 import yaml
 
-from hipwright.train import hf, launch, recipe, work
+from hipwright.train import hf, launch, recipe
 from hipwright.train.launchers import accelerate
+from hipwright.train.stages import stage_work
 from tests.train.commands import FSDP, SAMPLE
 
 CHANGES = [
@@ -35,7 +36,7 @@ CHANGES = [
 ]
 
 
-def run(wanted: work.StageWork) -> None:
+def run(wanted: stage_work.StageWork) -> None:
     """Launches the stage in two processes on the CPU."""
     command = launch.launch_command(wanted)
     assert command is not None
@@ -57,7 +58,7 @@ def logged(folder: Path) -> list[dict[str, Any]]:
 def test_two_processes_write_one_log_and_one_model(
     tmp_path: Path, small_model: Path, tasks: Path, which: recipe.Stage, sharding: str
 ) -> None:
-    wanted = work.StageWork(
+    wanted = stage_work.StageWork(
         stage=which,
         recipe=recipe.load(FSDP, [f"launch.sharding={sharding}", *CHANGES]),
         data=str(SAMPLE if which == "sft" else tasks),
@@ -67,7 +68,7 @@ def test_two_processes_write_one_log_and_one_model(
     )
     run(wanted)
     steps = [1, 2] if which == "sft" else [1]
-    assert json.loads((wanted.folder / work.DONE).read_text())["steps"] == len(steps)
+    assert json.loads((wanted.folder / stage_work.DONE).read_text())["steps"] == len(steps)
     lines = logged(wanted.folder)
     assert [line["step"] for line in lines if line["stage"] == which] == steps
     assert (wanted.folder / hf.FINAL / "model.safetensors").is_file()

@@ -11,7 +11,7 @@ import pytest
 
 from hipwright.train import data, launch, recipe
 from hipwright.train.launchers import verl
-from hipwright.train.work import StageWork
+from hipwright.train.stages.stage_work import StageWork
 from tests.train import fakes, venvs
 from tests.train.test_adapters import served
 
@@ -51,7 +51,8 @@ def test_verl_takes_the_overrides_and_leaves_the_unscorable_out(tmp_path: Path) 
     assert told["version"].startswith("0.9.1")
     assert told["scores"] == {"fast": 3.0, "wrong": 1.0, "slow": 2.0}
     assert len(told["errors"]) == 1 and told["errors"][0].startswith("VerlUnscorable: row_sum: device")
-    assert told["advantages"] == pytest.approx({"fast": 1.0, "wrong": -1.0, "slow": 0.0}), "of the three that are left"
+    assert told["advantages"] == pytest.approx({"fast": 1.5, "wrong": -1.5, "slow": 0.0}), "of the three that are left"
+    assert told["correction"] == ["token", 2.0]
     assert (told["model"], told["samples"]) == ("Qwen/Qwen2.5-Coder-14B-Instruct", 4)
     assert (told["machines"], told["refill"], told["resume"]) == (2, True, "disable")
     assert told["files"] == str(tmp_path / "run" / verl.ROWS) and told["logger"] == ["console", "tensorboard"]

@@ -16,7 +16,7 @@ import torch
 import verl
 from hydra import compose, initialize_config_dir
 from verl import DataProto
-from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
+from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 from verl.trainer.ppo.reward import load_reward_manager
 from verl.trainer.ppo.v1.agent_loop_tq import _settle_session_tasks
 
@@ -64,11 +64,11 @@ with initialize_config_dir(str(Path(verl.__file__).parent / "trainer" / "config"
 scores, errors = asyncio.run(rewards(config))
 left = list(scores)
 print("; ".join(errors), file=sys.stderr)
-advantage, _ = compute_grpo_outcome_advantage(
+advantage, _ = get_adv_estimator_fn(config.algorithm.adv_estimator)(
     torch.tensor([[scores[word]] for word in left]),
     torch.ones((len(left), 1)),
     np.array(["one prompt"] * len(left)),
-    norm_adv_by_std_in_grpo=config.algorithm.norm_adv_by_std_in_grpo,
+    config=config.algorithm,
 )
 told = {
     "version": verl.__version__,
@@ -81,6 +81,10 @@ told = {
     "files": config.data.train_files,
     "refill": config.trainer.v1.sampler.sync_refill_failed_groups,
     "logger": list(config.trainer.logger),
+    "correction": [
+        config.algorithm.rollout_correction.rollout_is,
+        config.algorithm.rollout_correction.rollout_is_threshold,
+    ],
     "resume": config.trainer.resume_mode,
 }
 print(json.dumps(told))

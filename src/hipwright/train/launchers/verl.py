@@ -11,8 +11,8 @@ import msgspec
 
 from hipwright.train import data
 from hipwright.train.launchers.command import LaunchCommand
-from hipwright.train.recipe import Recipe
-from hipwright.train.work import StageWork
+from hipwright.train.recipe import Recipe, VerlSettings
+from hipwright.train.stages.stage_work import StageWork
 
 ROWS = "problems.parquet"
 
@@ -34,8 +34,9 @@ def overrides_of(work: StageWork) -> dict[str, Any]:
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
     reward = "reward.custom_reward_function"
     return {
-        "algorithm.adv_estimator": "grpo",
+        "algorithm.adv_estimator": "rloo" if chosen.baseline == "loo" else "grpo",
         "algorithm.norm_adv_by_std_in_grpo": False,
+        **_mismatch(chosen),
         "data.train_files": rows,
         "data.val_files": rows,
         "data.train_batch_size": chosen.prompts,
@@ -73,6 +74,17 @@ def overrides_of(work: StageWork) -> dict[str, Any]:
         "trainer.default_local_dir": str(folder / "checkpoints"),
         "trainer.resume_mode": "auto" if work.resume else "disable",
         **chosen.overrides,
+    }
+
+
+def _mismatch(chosen: VerlSettings) -> dict[str, Any]:
+    """The correction of the loss by the ratio of the trainer's probabilities to the sampler's."""
+    if not chosen.mismatch:
+        return {}
+    return {
+        "algorithm.rollout_correction.rollout_is": chosen.mismatch,
+        "algorithm.rollout_correction.rollout_is_threshold": chosen.mismatch_max,
+        "actor_rollout_ref.rollout.calculate_log_probs": True,  # the sampler's, which the ratio needs
     }
 
 
