@@ -1,6 +1,6 @@
 """Training data: rows to imitate and problems to answer, read from the folders that other commands write.
 
-    rows      a data set (`hipwright dataset build`), or its export as jsonl, sft or trl
+    rows      a data set (`hipwright dataset build`), or its export as jsonl, sft, reasons or trl
     problems  a data set, its export as jsonl, a folder of `hipwright synth`, or any folder of task files
 
 Tasks are held out by the data set's own splits. A data set without splits holds out every 20th task in the order of
@@ -71,14 +71,14 @@ def imitation_rows(folder: Path, *, rows: int | None = None, held_rows: int | No
     Raises BadInput for a folder without such rows, and for one whose training split is empty.
     """
     kind = folder_kind(folder)
-    if kind in ("sft", "trl"):
+    if kind in ("sft", "reasons", "trl"):
         bad: list[BadRow] = []
         found = list(_export_rows(folder, kind, bad))
     elif kind in ("pairs", "jsonl"):
         bad = []
         found = list(_pair_rows(pairs_of(folder, kind, bad)))
     else:
-        raise wrong_kind(folder, kind, "rows to imitate", "a data set, or its export as jsonl, sft or trl")
+        raise wrong_kind(folder, kind, "rows to imitate", "a data set, or its export as jsonl, sft, reasons or trl")
     made = ImitationRows(_by_split(found), [_describe_bad_row(one) for one in bad])
     if not made.train:
         raise BadInput(
