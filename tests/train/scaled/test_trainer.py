@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from hipwright.train.rewards import reward
 from hipwright.train.scaled.trainer import STATE
+from tests.train import fakes
 from tests.train.rl.tools import MemoryLog
 from tests.train.scaled.small import PROBLEMS, SMALL, ScriptedEnvironment, trainer
 
@@ -114,6 +116,18 @@ def test_rejection_imitates_the_best_correct_answer_of_a_group(tmp_path: Path) -
     values = sorted(max(row) for row in seen[0]["advantages"].tolist())
     assert values == [0.0] * 5 + [1.0], "one answer of the first group; the second has no correct one"
     assert any(not one.equal(before[name]) for name, one in made.model.named_parameters())
+
+
+def test_shaping_reaches_the_advantages(tmp_path: Path) -> None:
+    """A weight of 0.4 at an occupancy of 0.75: 0.3 for each correct answer, and nothing for a wrong one."""
+    seen: list[dict[str, Any]] = []
+    environment = ScriptedEnvironment([["fast", "wrong", "slow"]])
+    environment.judge, environment.reward = fakes.ShapedJudge(), reward("source", shaping=0.4)
+    made = watched(trainer(environment, msgspec.structs.replace(SMALL, steps=1, turns=1), tmp_path), seen)
+    made.train()
+    values = [2.0 + 0.3, 0.0, 0.8 + 0.3]
+    expected = sorted(2 * [one - (sum(values) - one) / 2 for one in values])
+    assert sorted(max(row, key=abs) for row in seen[0]["advantages"].tolist()) == pytest.approx(expected)
 
 
 class StandInSampler:

@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 PAGE = HERE.parents[1] / "docs" / "recipes.md"
 CELL = re.compile(r"`(?P<path>[\w/]+\.py)::(?P<test>test_\w+)`")
 
