@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -90,8 +91,21 @@ def train_stage(request: StageRequest, *, listener: Listener = silent) -> dict[s
         def say(text: str) -> None:
             listener("note", {"text": text})
 
+        watch = "" if request.dry or work.launcher == "verl" else _watch_command(out, work.trackers)
+        if watch:
+            say(f"curves: {watch}")
         done = launch_stage(work, say, NodeRank(request.rank, request.address))
-    return _stage_summary(request, chosen.name, done)
+    return {**_stage_summary(request, chosen.name, done), "watch": watch or None}
+
+
+def _watch_command(out: Path, trackers: Sequence[str] | None) -> str:
+    """The command line that shows the training's TensorBoard files; "" where none are written."""
+    from hipwright.train.log import DEFAULT_TRACKERS
+
+    name = "tensorboard"
+    if name not in (DEFAULT_TRACKERS if trackers is None else trackers) or find_spec(name) is None:
+        return ""
+    return shlex.join([name, "--logdir", str(out / name)])
 
 
 def _stage_summary(request: StageRequest, recipe: str, done: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -165,6 +166,8 @@ def report(
     console = output.console()
     for table in tables(folder):
         console.print(table)
+    if figures["unfinished"]:
+        console.print("not finished: it runs still, or --resume goes on")
     console.print(f"page: {page}")
     return 0
 
@@ -204,7 +207,8 @@ def _train(output: CommandOutput, request: StageRequest) -> int:
     try:
         summary = train_stage(request, listener=output.stages())
     except KeyboardInterrupt:
-        output.say("interrupted: --resume goes on from the last checkpoint")
+        out = shlex.quote(str(request.out))
+        output.say(f"interrupted: --resume goes on from the last checkpoint; hipwright train report {out} reports it")
         if output.json_mode:
             output.result({"stage": request.stage, "interrupted": True, "exit_code": interrupted_code()})
         return interrupted_code()
