@@ -106,6 +106,7 @@ class VerlSettings(RecipeTable, frozen=True, kw_only=True):
     """verl's settings beside the model, the data and the machines. overrides: hydra's, passed on unchanged.
 
     prompts, samples: problems a step, and answers for each. baseline: the mean of a prompt's other answers, or of all.
+    turns: the most answers of a conversation; max_new_tokens: of one answer.
     mismatch: truncation of the ratio of the trainer's probabilities to the sampler's, by token or by sequence, at
     mismatch_max; "" for no correction. micro: sequences a GPU in one pass. engine: of generation;
     tensor_parallel: GPUs of one copy of it. save_every: steps between checkpoints.
@@ -116,6 +117,7 @@ class VerlSettings(RecipeTable, frozen=True, kw_only=True):
     samples: int = 8
     micro: int = 1
     baseline: Literal["loo", "grpo"] = "loo"
+    turns: int = 1
     mismatch: Literal["", "token", "sequence"] = "token"
     mismatch_max: float = 2.0
     learning_rate: float = 1e-6
@@ -246,6 +248,7 @@ def _check(recipe: Recipe) -> None:
         "sft.batch and sft.accumulate must be 1 or more": recipe.sft.batch < 1 or recipe.sft.accumulate < 1,
         "dpo.batch and dpo.accumulate must be 1 or more": recipe.dpo.batch < 1 or recipe.dpo.accumulate < 1,
         "dpo.beta and dpo.learning_rate must be above 0": min(recipe.dpo.beta, recipe.dpo.learning_rate) <= 0,
+        "verl.turns must be 1 to 8": not 1 <= recipe.verl.turns <= 8,
         "grpo.turns must be 1 to 8": not 1 <= work.turns <= 8,
         "sft.max_length must be 16 or more": recipe.sft.max_length < 16,
         "sft.learning_rate must be above 0": recipe.sft.learning_rate <= 0,
