@@ -7,6 +7,7 @@ no second copy of the weights is held during it; under FSDP TRL needs a copy for
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from hipwright.train.rl.training import Metrics
 
 STAGE = "dpo"
+PAIRS = "preferences"
+"""The folder of the tokens while a training runs."""
 
 
 class DpoSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -100,6 +103,7 @@ def train_dpo_by_trl(
     trainer.save_model(str(folder / hf.FINAL))
     if trainer.is_world_process_zero():
         tokenizer.save_pretrained(folder / hf.FINAL)
+        shutil.rmtree(folder / PAIRS, ignore_errors=True)
     last = {name: value for one in trainer.state.log_history for name, value in one.items()}
     return DpoResult(
         folder / hf.FINAL,
@@ -165,7 +169,6 @@ def _trainer(
     settings: DpoSettings,
     folder: Path,
 ) -> Any:
-    from datasets import Dataset
     from trl import DPOTrainer
 
     class TokenTrainer(DPOTrainer):  # type: ignore[misc]
@@ -174,16 +177,32 @@ def _trainer(
         def _prepare_dataset(self, dataset: Any, *arguments: Any) -> Any:
             return dataset
 
-    held = {name: Dataset.from_list(found) for name, found in tokens.items() if name != TRAIN}
+    datasets = _shared_datasets(tokens, folder / PAIRS)
+    held = {name: found for name, found in datasets.items() if name != TRAIN}
     return TokenTrainer(
         model=model,
         ref_model=reference,
         args=_arguments(settings, folder, held=bool(held)),
-        train_dataset=Dataset.from_list(tokens[TRAIN]),
+        train_dataset=datasets[TRAIN],
         eval_dataset=held or None,
         processing_class=tokenizer,
         peft_config=settings.lora.config(),
     )
+
+
+def _shared_datasets(tokens: Mapping[str, list[PairTokens]], folder: Path) -> dict[str, Any]:
+    """The rows as data sets on disk, which all processes read: TRL hands the reference's log-probabilities
+    from one process to the others through a file beside them."""
+    from accelerate import PartialState
+    from datasets import Dataset, load_from_disk
+
+    state = PartialState()
+    if state.is_main_process:  # the folder is on a disk that all machines share
+        shutil.rmtree(folder, ignore_errors=True)
+        for name, rows in tokens.items():
+            Dataset.from_list(rows).save_to_disk(str(folder / name))
+    state.wait_for_everyone()
+    return {name: load_from_disk(str(folder / name)) for name in tokens}
 
 
 def _arguments(settings: DpoSettings, folder: Path, *, held: bool) -> Any:
