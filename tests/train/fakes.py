@@ -8,10 +8,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from msgspec.structs import replace
+
 from hipwright.records import Build, Evaluation, Program, TargetResult, Timing, Verdict, Versus
 from hipwright.train.environment import Environment
 from hipwright.train.records import Clock, TrainingProblem
-from hipwright.train.rewards import reward
+from hipwright.train.rewards import RewardFunction, reward
 
 CORPUS = Path(__file__).parents[2] / "src/hipwright/audit/corpus"
 SOURCE = (CORPUS / "tasks/row_sum.py").read_text()
@@ -75,3 +77,18 @@ class WordVerdictJudge:
 
 def environment(name: str = "hipwright", faults: int = 1_000_000) -> Environment:
     return Environment(WordVerdictJudge(faults), reward(name))
+
+
+OCCUPANCY = 0.75
+"""The one shaping term of every evaluation of `ShapedJudge`, also of wrong ones."""
+
+
+class ShapedJudge(WordVerdictJudge):
+    """Gives every evaluation the metric `static_occupancy`."""
+
+    def _judged(self, problem: TrainingProblem, program: Program) -> Evaluation:
+        return replace(super()._judged(problem, program), features={"static_occupancy": OCCUPANCY})
+
+
+def shaped_environment(function: RewardFunction) -> Environment:
+    return Environment(ShapedJudge(), function)

@@ -13,8 +13,9 @@ import msgspec
 import pytest
 import yaml
 
-from hipwright.train import hf, launch, recipe, work
+from hipwright.train import hf, launch, recipe
 from hipwright.train.launchers import accelerate
+from hipwright.train.stages import stage_work
 from tests.train.commands import FSDP, SAMPLE
 
 CHANGES = [
@@ -25,7 +26,15 @@ CHANGES = [
     "sft.save_every=1",
     "data.rows=4",
     "data.held_rows=1",
-    "grpo.steps=1",
+    "dpo.max_steps=2",
+    "dpo.accumulate=1",
+    "dpo.evaluate_every=0",
+    "dpo.log_every=1",
+    "dpo.save_every=1",
+    "grpo.steps=3",
+    "grpo.turns=2",
+    "grpo.lessons=2",
+    "grpo.save_every=1",
     "grpo.batch=2",
     "grpo.accumulate=1",
     "grpo.samples=2",
@@ -35,7 +44,7 @@ CHANGES = [
 ]
 
 
-def run(wanted: work.StageWork) -> None:
+def run(wanted: stage_work.StageWork) -> None:
     """Launches the stage in two processes on the CPU."""
     command = launch.launch_command(wanted)
     assert command is not None
@@ -44,7 +53,7 @@ def run(wanted: work.StageWork) -> None:
     (wanted.folder / accelerate.CONFIG).write_text(yaml.safe_dump(config))
     variables = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command.argv, env=variables, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, done.stderr[-9000:]
 
 
 def logged(folder: Path) -> list[dict[str, Any]]:
@@ -53,28 +62,28 @@ def logged(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("sharding", ["none", "fsdp"])
-@pytest.mark.parametrize("which", ["sft", "rl"])
+@pytest.mark.parametrize("which", ["sft", "dpo", "rl"])
 def test_two_processes_write_one_log_and_one_model(
     tmp_path: Path, small_model: Path, tasks: Path, which: recipe.Stage, sharding: str
 ) -> None:
-    wanted = work.StageWork(
+    wanted = stage_work.StageWork(
         stage=which,
         recipe=recipe.load(FSDP, [f"launch.sharding={sharding}", *CHANGES]),
-        data=str(SAMPLE if which == "sft" else tasks),
+        data=str(tasks if which == "rl" else SAMPLE),
         out=str(tmp_path / "run"),
         model=str(small_model),
         trackers=(),
     )
     run(wanted)
-    steps = [1, 2] if which == "sft" else [1]
-    assert json.loads((wanted.folder / work.DONE).read_text())["steps"] == len(steps)
+    steps = [1, 2, 3] if which == "rl" else [1, 2]
+    assert json.loads((wanted.folder / stage_work.DONE).read_text())["steps"] == len(steps)
     lines = logged(wanted.folder)
     assert [line["step"] for line in lines if line["stage"] == which] == steps
     assert (wanted.folder / hf.FINAL / "model.safetensors").is_file()
     marker = json.loads(next(iter(wanted.folder.glob("checkpoint-*/whole.json"))).read_text())
     assert marker["processes"] == 2, "a resume with another number of processes is refused"
-    if (which, sharding) == ("sft", "fsdp"):
-        shutil.rmtree(wanted.folder / "checkpoint-2")
+    if sharding == "fsdp":
+        shutil.rmtree(wanted.folder / f"checkpoint-{len(steps)}")
         run(msgspec.structs.replace(wanted, resume=True))
         for before, after in zip(lines, logged(wanted.folder), strict=True):
             assert after["values"] == pytest.approx(before["values"], rel=1e-5), "weights and optimizer are restored"

@@ -21,6 +21,7 @@ from hipwright.train.judging import settings
 from hipwright.train.log import Log
 from hipwright.train.records import TrainingProblem
 from hipwright.train.rewards import reward
+from hipwright.train.scaled.settings import GrpoSettings
 from tests.train import fakes
 
 # peft and TRL call transformers by names that it is about to drop
@@ -77,7 +78,7 @@ class ScriptedEnvironment(Environment):
 @pytest.mark.parametrize(
     ("words", "baseline", "advantages"),
     [
-        (["fast", "wrong", "broken", "slow"], 2.0, [1.0, -1.0, 0.0, 0.0]),
+        (["fast", "wrong", "broken", "slow"], 2.0, [1.5, -1.5, 0.0, 0.0]),
         (["broken", "broken", "broken", "broken"], math.nan, [0.0, 0.0, 0.0, 0.0]),
     ],
     ids=["one unscorable", "all unscorable"],
@@ -90,17 +91,16 @@ def test_a_grpo_step_of_trl_leaves_the_unscorable_out(
     from trl import GRPOTrainer
 
     seen: list[Any] = []
-    plain = GRPOTrainer._generate_and_score_completions
+    plain = GRPOTrainer._compute_loss
 
-    def noted(self: Any, inputs: Any) -> Any:
-        made = plain(self, inputs)
-        seen.append(made["advantages"].tolist())
-        return made
+    def noted(self: Any, model: Any, made: Any) -> Any:
+        seen.append(sorted(made["advantages"][:, 0].tolist()))
+        return plain(self, model, made)
 
-    monkeypatch.setattr(GRPOTrainer, "_generate_and_score_completions", noted)
+    monkeypatch.setattr(GRPOTrainer, "_compute_loss", noted)
     model, tokenizer = tiny.tiny_model("qwen2", [fakes.SOURCE])
     before = {name: one.detach().clone() for name, one in model.named_parameters()}
-    settings = grpo.GrpoSettings(
+    settings = GrpoSettings(
         steps=1,
         batch=4,
         accumulate=1,
@@ -116,7 +116,9 @@ def test_a_grpo_step_of_trl_leaves_the_unscorable_out(
         done = grpo.train_grpo(model, tokenizer, [ROW_SUM], environment, settings, tmp_path, log)
     assert environment.given == words
     assert done.steps == 1 and (done.folder / "model.safetensors").is_file()
-    assert seen == [pytest.approx(advantages, abs=1e-6)], "reward less the mean of the scorable, 0 for the unscorable"
+    assert seen == [pytest.approx(sorted(advantages), abs=1e-6)], (
+        "reward less the mean of the other scorable ones, 0 for the unscorable"
+    )
     moved = any(not torch.equal(before[name], one) for name, one in model.named_parameters())
     assert moved == any(advantages)
     values = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[0])["values"]
@@ -130,7 +132,7 @@ def test_a_grpo_step_of_trl_leaves_the_unscorable_out(
 
 def test_too_few_problems_for_one_update_are_refused(tmp_path: Path) -> None:
     model, tokenizer = tiny.tiny_model("qwen2", [fakes.SOURCE])
-    settings = grpo.GrpoSettings(batch=4, accumulate=2, samples=4)
+    settings = GrpoSettings(batch=4, accumulate=2, samples=4)
     with pytest.raises(BadInput, match="an update takes 2 problems, and there are 1"):
         grpo.train_grpo(model, tokenizer, [ROW_SUM], fakes.environment(), settings, tmp_path, None)
 

@@ -60,6 +60,7 @@ def test_sft_then_rl_then_the_report(
     known = [json.loads(line) for line in (out / "sft" / "metrics.jsonl").read_text().splitlines()]
     assert {line["stage"] for line in known} == {"sft", "eval"}
     assert (out / "sft" / "tensorboard").is_dir(), "by default"
+    assert sft["watch"] == f"tensorboard --logdir {out}/sft/tensorboard" and f"curves: {sft['watch']}" in err
 
     more = settings(*SMALL_RL, "rl.steps=2")
     argv = stage_argv(LORA, out / "rl", "--model", sft["model"], *more, which="rl", rows=tasks)

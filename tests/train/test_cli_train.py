@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+import shlex
 from pathlib import Path
 
 import pytest
@@ -74,36 +77,61 @@ def test_a_missing_extra_is_named(
 
 # ---------------------------------------------------------------- dry runs
 
-QUICK = [(FSDP, "sft"), (LORA, "rl")]
-EVERY = [(name, which) for name in recipe.recipe_names() for which in ("sft", "rl")]
+QUICK: list[tuple[str, recipe.Stage]] = [(FSDP, "dpo"), (LORA, "rl")]
+STAGES: tuple[recipe.Stage, ...] = ("sft", "dpo", "rl", "rft")
+EVERY: list[tuple[str, recipe.Stage]] = [
+    (name, which)
+    for name in recipe.recipe_names()
+    for which in STAGES
+    if which != "rft" or recipe.load(name).launch.rl != "verl"
+]
 
 
-def dry(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, which: str) -> None:
+def dry(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, which: recipe.Stage) -> None:
     code, found, err = call(capsys, *stage_argv(name, tmp_path / "run", "--dry-run", which=which))
     assert code == 0, err
     assert (found["recipe"], found["stage"], found["dry_run"], found["steps"]) == (name, which, True, 1)
-    assert not (tmp_path / "run").exists(), "a dry run leaves nothing"
     launch = recipe.load(name).launch
-    by = launch.sft if which == "sft" else launch.rl
+    by = launch.of(which)
     assert (found["command"] is None) == (by == "here")
+    left = {path.name for path in (tmp_path / "run").glob("*")}
+    named = {Path(word.partition("=")[2] or word).name for word in shlex.split(found["command"] or "")}
+    assert (
+        left
+        == {
+            "here": set(),
+            "accelerate": {"accelerate.yaml", "work.json"},
+            "verl": {"problems.parquet"},
+        }[by]
+    ), "the files of the command stay, and nothing else"
+    assert left <= named
+    assert found["real_model"]["parameters"] > 7.6e9
     if by == "accelerate":
         assert found["processes"] == launch.gpus * launch.machines
         assert f"--config_file {tmp_path}/run/accelerate.yaml" in found["command"]
+        handed = json.loads((tmp_path / "run" / "work.json").read_bytes())
+        assert not handed["dry"] and handed["out"] == f"{tmp_path}/run", "the command trains"
     if by == "verl":
         assert found["rows"] == 82 and f"data.train_files={tmp_path}/run/problems.parquet" in found["command"]
     if which == "sft":
         assert found["rows"] == 2 and found["loss"] > 5 and set(found["eval_loss"]) >= {"test_family", "unseen_shapes"}
+    elif which == "dpo":
+        assert found["rows"] == 2 and found["loss"] == pytest.approx(math.log(2)), "before the first update: even odds"
     else:
         assert found["reward"] == pytest.approx(0.05), "two answers without a program: 0, and a dry run's spread"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "which"), QUICK)
-def test_a_dry_run_takes_a_step(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, which: str) -> None:
+def test_a_dry_run_takes_a_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, which: recipe.Stage
+) -> None:
     dry(capsys, tmp_path, name, which)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "which"), [one for one in EVERY if one not in QUICK])
-def test_every_dry_run_takes_a_step(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, which: str) -> None:
+def test_every_dry_run_takes_a_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, which: recipe.Stage
+) -> None:
     dry(capsys, tmp_path, name, which)

@@ -11,17 +11,18 @@ import pytest
 import yaml
 
 from hipwright.errors import BadInput
-from hipwright.train import data, launch, recipe, work
+from hipwright.train import data, launch, recipe, rewards
 from hipwright.train.adapters import verl as verl_adapter
 from hipwright.train.launchers import accelerate, verl
 from hipwright.train.launchers.command import NodeRank
+from hipwright.train.stages import stage_work
 from tests.train import fakes
 
 SAMPLE = Path(__file__).parents[2] / "data" / "sample"
 
 
-def job(name: str, stage: recipe.Stage, out: Path, *changes: str, **more: Any) -> work.StageWork:
-    return work.StageWork(stage=stage, recipe=recipe.load(name, changes), data=str(SAMPLE), out=str(out), **more)
+def job(name: str, stage: recipe.Stage, out: Path, *changes: str, **more: Any) -> stage_work.StageWork:
+    return stage_work.StageWork(stage=stage, recipe=recipe.load(name, changes), data=str(SAMPLE), out=str(out), **more)
 
 
 def test_every_recipe_is_valid() -> None:
@@ -30,12 +31,24 @@ def test_every_recipe_is_valid() -> None:
         "qwen2.5-coder-14b-8gpu-deepspeed",
         "qwen2.5-coder-14b-verl",
         "qwen2.5-coder-7b-lora-1gpu",
+        "stanford-hip-14b",
     ]
     for name in recipe.recipe_names():
         chosen = recipe.load(name)
         assert chosen.name == name and chosen.about
         again = recipe.from_tables(msgspec.to_builtins(chosen), "again")
         assert again == chosen, "what a process is handed is what was resolved"
+
+
+def test_the_sources_own_settings() -> None:
+    chosen = recipe.load("stanford-hip-14b")
+    assert (chosen.sft.epochs, chosen.sft.batch, chosen.sft.learning_rate) == (3, 2, 2e-5)
+    work = chosen.grpo
+    assert (work.samples, work.turns, work.baseline, work.clip_rewards) == (4, 4, "loo", True)
+    assert rewards.reward(chosen.reward.name) == rewards.PublishedReward(cap=3.0)
+    clip = rewards.RewardClip()
+    clip.clip([float(one % 2) for one in range(200)])
+    assert clip.bounds() == pytest.approx((0.5 - 1.5 * 0.5, 0.5 + 1.5 * 0.5)), "1.5 deviations of the last 100"
 
 
 def test_values_are_changed_by_set() -> None:
@@ -63,6 +76,8 @@ def test_values_are_changed_by_set() -> None:
         ("launch.gpus=2", "one process cannot use several GPUs"),
         ("launch.sharding=fsdp", "sharding needs"),
         ("sft.learning_rate=-1", "learning_rate must be above 0"),
+        ("dpo.beta=0", "dpo.beta and dpo.learning_rate must be above 0"),
+        ("grpo.turns=9", "grpo.turns must be 1 to 8"),
     ],
 )
 def test_errors_are_one_line(change: str, says: str) -> None:
@@ -110,7 +125,7 @@ def test_the_command_of_accelerate(
     command = launch.launch_command(wanted)
     assert command is not None and command.needs == needs[stage]
     assert command.argv[1:3] == ("-m", "accelerate.commands.launch") and command.argv[-2] == "hipwright.train.work"
-    handed = msgspec.json.decode(command.files[work.WORK].encode(), type=work.StageWork)
+    handed = msgspec.json.decode(command.files[stage_work.WORK].encode(), type=stage_work.StageWork)
     assert handed.recipe == wanted.recipe and handed.stage == stage, "each process reads what was resolved here"
     path = tmp_path / accelerate.CONFIG
     path.write_text(command.files[accelerate.CONFIG])
@@ -169,6 +184,7 @@ def test_the_rows_of_verl_are_the_problems(tmp_path: Path) -> None:
         ("qwen2.5-coder-14b-8gpu", "rl", (), "needs vllm, which is not installed"),
         ("qwen2.5-coder-14b-8gpu-deepspeed", "sft", (), "needs deepspeed, which is not installed"),
         ("qwen2.5-coder-14b-verl", "rl", (), "needs verl, which is not installed"),
+        ("qwen2.5-coder-14b-verl", "rft", (), "by verl, which has no rejection fine-tuning"),
         ("qwen2.5-coder-7b-lora-1gpu", "sft", ("model.name=/nowhere/at/all",), "'/nowhere/at/all' cannot be loaded"),
     ],
 )

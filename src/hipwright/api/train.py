@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -32,8 +32,8 @@ class StageRequest:
     """A stage of a recipe to train.
 
     recipe: a name, or a .toml file; changes: KEY=VALUE. model: another folder or name than the recipe's. dry: one
-    update of a tiny random model, which is not saved. rank, address: with several machines, this one's number and the
-    first one's address.
+    update of a tiny random model, which is not saved; a launcher's files stay in `out`. rank, address: with several
+    machines, this one's number and the first one's address.
     """
 
     stage: Stage
@@ -60,7 +60,7 @@ def train_stage(request: StageRequest, *, listener: Listener = silent) -> dict[s
     from hipwright.train import recipe as recipes
     from hipwright.train.launch import launch_stage
     from hipwright.train.launchers.command import NodeRank
-    from hipwright.train.work import StageWork
+    from hipwright.train.stages.stage_work import StageWork
 
     chosen = recipes.load(request.recipe, request.changes)
     if not request.data.exists():
@@ -70,9 +70,8 @@ def train_stage(request: StageRequest, *, listener: Listener = silent) -> dict[s
         raise BadInput("--machine-rank without --main-address", hint="the address of the machine with rank 0")
     with ExitStack() as stack:
         out = request.out
-        if request.dry:
-            out = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hipwright-dry-")))
-        prepare_folder(out)
+        if not request.dry or chosen.launch.of(request.stage) != "here":
+            prepare_folder(out)
         work = StageWork(
             stage=request.stage,
             recipe=chosen,
@@ -92,17 +91,27 @@ def train_stage(request: StageRequest, *, listener: Listener = silent) -> dict[s
         def say(text: str) -> None:
             listener("note", {"text": text})
 
+        watch = "" if request.dry or work.launcher == "verl" else _watch_command(out, work.trackers)
+        if watch:
+            say(f"curves: {watch}")
         done = launch_stage(work, say, NodeRank(request.rank, request.address))
-    return _stage_summary(request, chosen.name, out, done)
+    return {**_stage_summary(request, chosen.name, done), "watch": watch or None}
 
 
-def _stage_summary(request: StageRequest, recipe: str, out: Path, done: Mapping[str, Any]) -> dict[str, Any]:
-    where = None if request.dry else str(request.out)
-    summary = {"recipe": recipe, "out": where, "dry_run": request.dry, **done}
+def _watch_command(out: Path, trackers: Sequence[str] | None) -> str:
+    """The command line that shows the training's TensorBoard files; "" where none are written."""
+    from hipwright.train.log import DEFAULT_TRACKERS
+
+    name = "tensorboard"
+    if name not in (DEFAULT_TRACKERS if trackers is None else trackers) or find_spec(name) is None:
+        return ""
+    return shlex.join([name, "--logdir", str(out / name)])
+
+
+def _stage_summary(request: StageRequest, recipe: str, done: Mapping[str, Any]) -> dict[str, Any]:
+    summary = {"recipe": recipe, "out": None if request.dry else str(request.out), "dry_run": request.dry, **done}
     if request.dry:
         summary["model"] = None  # it was random and is not saved
-        if summary["command"]:
-            summary["command"] = summary["command"].replace(str(out), str(request.out.absolute()))
     return summary
 
 

@@ -203,7 +203,10 @@ def export(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder of the export.", metavar="DIR")],
     form: Annotated[
-        str, typer.Option("--format", help="jsonl, parquet, sft, trl, verl, source or preference.", metavar="FORMAT")
+        str,
+        typer.Option(
+            "--format", help="jsonl, parquet, sft, reasons, trl, verl, source or preference.", metavar="FORMAT"
+        ),
     ] = "jsonl",
     title: Annotated[str, typer.Option(help="For the card.")] = "HIP kernels with proof",
     sample: Annotated[

@@ -1,9 +1,10 @@
-"""`hipwright train`: fine-tuning, reinforcement learning, the miniature, reports, and a server that judges."""
+"""`hipwright train`: the stages of a recipe, the miniature, reports, and a server that judges."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
     from hipwright.api.train import StageRequest
 from hipwright.targets import CPU, TARGETS
 
+Stage = Literal["sft", "dpo", "rl", "rft"]
 MINI_TARGET_HELP = f"{TARGETS.gpu_choices(joint=', ')}, or {CPU.name} (static estimates). [default: the best here]"
 app = typer.Typer(
-    help="Train models on verified programs and on the evaluator's rewards: sft, rl, mini, report, serve.",
+    help="Train models on verified programs and on the evaluator's rewards: sft, dpo, rl, rft, mini, report, serve.",
     cls=WholeSummaries,
     rich_markup_mode=None,
 )
@@ -27,7 +29,9 @@ app = typer.Typer(
 RecipeName = Annotated[
     str, typer.Option("--recipe", help="A recipe by name, or a .toml file (docs/recipes.md).", metavar="NAME")
 ]
-Data = Annotated[Path, typer.Option(help="A data set, its export, or for rl any folder of tasks too.", metavar="DIR")]
+Data = Annotated[
+    Path, typer.Option(help="A data set, its export, or for rl and rft any folder of tasks too.", metavar="DIR")
+]
 Out = Annotated[Path, typer.Option(help="Folder of the training.", metavar="DIR")]
 Model = Annotated[
     str, typer.Option(help="Another model than the recipe's: a folder, or a name on the Hub.", metavar="MODEL")
@@ -53,78 +57,44 @@ MachineRank = Annotated[int, typer.Option(min=0, help="Of several machines, whic
 MainAddress = Annotated[str, typer.Option(help="Of several machines, the first one's address.", metavar="HOST")]
 
 
-@app.command("sft")
-def sft(
-    recipe: RecipeName,
-    data: Data,
-    out: Out,
-    model: Model = "",
-    change: Change = None,
-    resume: Resume = False,
-    allow_device_change: DeviceChange = False,
-    tracker: Tracker = None,
-    dry_run: DryRun = False,
-    machine_rank: MachineRank = 0,
-    main_address: MainAddress = "",
-    unsafe: Unsafe = False,
-    json_mode: Json = False,
-) -> int:
-    """Fine-tune the recipe's model on the verified programs of a data set."""
-    from hipwright.api.train import StageRequest
-
-    request = StageRequest(
-        "sft",
-        recipe,
-        data,
-        out,
-        model,
-        change or [],
-        resume,
-        allow_device_change,
-        tracker,
-        dry_run,
-        unsafe,
-        machine_rank,
-        main_address,
-    )
-    return _train(CommandOutput(json_mode=json_mode), request)
+_STAGES: dict[Stage, str] = {
+    "sft": "Fine-tune the recipe's model on the verified programs of a data set.",
+    "dpo": "Prefer better programs to worse ones: the preference pairs of a data set, by DPO.",
+    "rl": "Reinforce a model, such as the one that sft left, by what the evaluator finds of its answers.",
+    "rft": "Rejection fine-tuning: imitate a model's own best verified answers, sampled and judged as in rl.",
+}
+"""The stages of a recipe with their help, in the order in which they are run."""
 
 
-@app.command("rl")
-def rl(
-    recipe: RecipeName,
-    data: Data,
-    out: Out,
-    model: Model = "",
-    change: Change = None,
-    resume: Resume = False,
-    allow_device_change: DeviceChange = False,
-    tracker: Tracker = None,
-    dry_run: DryRun = False,
-    machine_rank: MachineRank = 0,
-    main_address: MainAddress = "",
-    unsafe: Unsafe = False,
-    json_mode: Json = False,
-) -> int:
-    """Reinforce a model, such as the one that sft left, by what the evaluator finds of its answers."""
-    from hipwright.api.train import StageRequest
+def _add_stage(stage: Stage, about: str) -> None:
+    """Adds the command of a stage; all have the same options."""
 
-    request = StageRequest(
-        "rl",
-        recipe,
-        data,
-        out,
-        model,
-        change or [],
-        resume,
-        allow_device_change,
-        tracker,
-        dry_run,
-        unsafe,
-        machine_rank,
-        main_address,
-    )
-    return _train(CommandOutput(json_mode=json_mode), request)
+    def command(
+        recipe: RecipeName,
+        data: Data,
+        out: Out,
+        model: Model = "",
+        change: Change = None,
+        resume: Resume = False,
+        allow_device_change: DeviceChange = False,
+        tracker: Tracker = None,
+        dry_run: DryRun = False,
+        machine_rank: MachineRank = 0,
+        main_address: MainAddress = "",
+        unsafe: Unsafe = False,
+        json_mode: Json = False,
+    ) -> int:
+        from hipwright.api.train import StageRequest
+
+        run = resume, allow_device_change, tracker, dry_run, unsafe, machine_rank, main_address
+        request = StageRequest(stage, recipe, data, out, model, change or [], *run)
+        return _train(CommandOutput(json_mode=json_mode), request)
+
+    app.command(stage, help=about)(command)
+
+
+for _stage, _about in _STAGES.items():
+    _add_stage(_stage, _about)
 
 
 @app.command("mini")
@@ -196,6 +166,8 @@ def report(
     console = output.console()
     for table in tables(folder):
         console.print(table)
+    if figures["unfinished"]:
+        console.print("not finished: it runs still, or --resume goes on")
     console.print(f"page: {page}")
     return 0
 
@@ -235,7 +207,8 @@ def _train(output: CommandOutput, request: StageRequest) -> int:
     try:
         summary = train_stage(request, listener=output.stages())
     except KeyboardInterrupt:
-        output.say("interrupted: --resume goes on from the last checkpoint")
+        out = shlex.quote(str(request.out))
+        output.say(f"interrupted: --resume goes on from the last checkpoint; hipwright train report {out} reports it")
         if output.json_mode:
             output.result({"stage": request.stage, "interrupted": True, "exit_code": interrupted_code()})
         return interrupted_code()

@@ -25,6 +25,12 @@ ACCOUNT = "account.json"
 HOLE = "hole.json"
 """What `python -m benchmarks planted-hole` writes: {"along": {name: shares}, "after": {name: {...}}}."""
 
+MODEL = "model"
+"""What the stage of a recipe leaves in its folder when it is finished."""
+
+STAGES = ("rl", "sft", "dpo")
+"""The stages of a log whose steps are updates."""
+
 Points = list[tuple[int, float]]
 """(step, value), by step."""
 
@@ -48,14 +54,14 @@ class TrainingLog:
 
     @property
     def steps(self) -> int:
-        """The last step of SFT and RL."""
-        ends = [curve[-1][0] for stage in ("sft", "rl") for curve in self.curves.get(stage, {}).values()]
+        """The last logged step of any stage."""
+        ends = [curve[-1][0] for stage in STAGES for curve in self.curves.get(stage, {}).values()]
         return max(ends, default=0)
 
     @property
     def minutes(self) -> float | None:
         """The wall time, if logged."""
-        known = self.values("rl", "minutes") or self.values("sft", "minutes")
+        known = next((found for stage in STAGES if (found := self.values(stage, "minutes"))), [])
         return known[-1] if known else None
 
 
@@ -71,6 +77,19 @@ class TrainingFolder:
     device: str = ""
     clock: str = ""
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether this is a recipe's stage that left no model: it runs still, or was interrupted."""
+        return bool(self.run.get("recipe")) and not (self.path / MODEL).exists()
+
+    @property
+    def state(self) -> str:
+        """A sentence for an unfinished training; "" for others."""
+        if not self.unfinished:
+            return ""
+        step = max((one.steps for one in self.trainings), default=0)
+        return f"Not finished: step {step} is the last that was logged. It runs still, or --resume goes on."
+
 
 def read(folder: Path) -> TrainingFolder:
     """Reads a folder. BadInput if it holds no training."""
@@ -78,6 +97,11 @@ def read(folder: Path) -> TrainingFolder:
     trainings = sorted((one for one in found if one.curves), key=lambda one: (rank(one.arm), one.arm, one.seed or 0))
     evaluation = _object(folder / EVALUATION)
     if not trainings and not evaluation:
+        if any((folder / name).is_file() for name in RUNS):
+            raise BadInput(
+                f"{folder} holds a training of which no step was logged yet",
+                hint="report it later; the same command with --resume goes on if it was interrupted",
+            )
         raise BadInput(
             f"{folder} holds no training", hint=f"name what --out named: a folder with {METRICS} or {EVALUATION}"
         )

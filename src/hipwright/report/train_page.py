@@ -16,13 +16,19 @@ from markupsafe import Markup
 from hipwright import __version__
 from hipwright.report import formatting, html, train_plots
 from hipwright.report.train_data import TrainingFolder, TrainingLog, ends, mean, pooled, rank, rates, read, seconds_of
-from hipwright.report.train_tables import figures
+from hipwright.report.train_tables import explained, figures
 from hipwright.report.train_views import by_split, columns_of, describe_clock, describe_interval, differences, labelled
 
 __all__ = ["PAGE", "figures", "render", "write"]
 
 PAGE = "report.html"
-SFT_CURVES = (("sft", "loss", "Loss on the training rows"), ("eval", "loss", "Loss on held-out rows"))
+SFT_CURVES = (
+    ("sft", "loss", "Loss on the training rows"),
+    ("dpo", "loss", "Loss of preferences"),
+    ("dpo", "rewards/accuracies", "Preferences in order"),
+    ("dpo", "rewards/margins", "Margin of preferences"),
+    ("eval", "loss", "Loss on held-out rows"),
+)
 RL_CURVES = (
     ("reward", "Reward"),
     ("correct", "Correct"),
@@ -94,6 +100,7 @@ def training_views(data: TrainingFolder) -> dict[str, Any]:
         "examples": _examples(data.evaluation.get("examples") or []),
         "samples": [found for one in data.trainings if (found := _samples(one))],
         "settings": _flat(data.run),
+        "meanings": explained(name for one in data.trainings for all_ in one.curves.values() for name in all_),
         "command": str(data.run.get("command") or ""),
         "interval": describe_interval,
         "labelled": labelled,

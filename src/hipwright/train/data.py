@@ -1,6 +1,6 @@
 """Training data: rows to imitate and problems to answer, read from the folders that other commands write.
 
-    rows      a data set (`hipwright dataset build`), or its export as jsonl, sft or trl
+    rows      a data set (`hipwright dataset build`), or its export as jsonl, sft, reasons or trl
     problems  a data set, its export as jsonl, a folder of `hipwright synth`, or any folder of task files
 
 Tasks are held out by the data set's own splits. A data set without splits holds out every 20th task in the order of
@@ -70,15 +70,15 @@ def imitation_rows(folder: Path, *, rows: int | None = None, held_rows: int | No
 
     Raises BadInput for a folder without such rows, and for one whose training split is empty.
     """
-    kind = _folder_kind(folder)
-    if kind in ("sft", "trl"):
+    kind = folder_kind(folder)
+    if kind in ("sft", "reasons", "trl"):
         bad: list[BadRow] = []
         found = list(_export_rows(folder, kind, bad))
     elif kind in ("pairs", "jsonl"):
         bad = []
-        found = list(_pair_rows(_pairs(folder, kind, bad)))
+        found = list(_pair_rows(pairs_of(folder, kind, bad)))
     else:
-        raise _wrong_kind(folder, kind, "rows to imitate", "a data set, or its export as jsonl, sft or trl")
+        raise wrong_kind(folder, kind, "rows to imitate", "a data set, or its export as jsonl, sft, reasons or trl")
     made = ImitationRows(_by_split(found), [_describe_bad_row(one) for one in bad])
     if not made.train:
         raise BadInput(
@@ -95,13 +95,13 @@ def problems(folder: Path, *, limit: int | None = None) -> dict[str, list[Traini
 
     Raises BadInput for a folder without problems.
     """
-    kind = _folder_kind(folder)
+    kind = folder_kind(folder)
     if kind in ("pairs", "jsonl"):
-        found = _pair_problems(_pairs(folder, kind, []))
+        found = _pair_problems(pairs_of(folder, kind, []))
     elif kind == "tasks":
         found = _task_problems(folder)
     else:
-        raise _wrong_kind(folder, kind, "problems", "a data set, its export as jsonl, or a folder of tasks")
+        raise wrong_kind(folder, kind, "problems", "a data set, its export as jsonl, or a folder of tasks")
     splits: dict[str, list[TrainingProblem]] = {}
     for one in found:
         splits.setdefault(one.split, []).append(one)
@@ -120,7 +120,7 @@ def system_prompt(targets: Sequence[str] = TARGETS.default_offline) -> str:
 # ---------------------------------------------------------------- kinds of folders
 
 
-def _folder_kind(folder: Path) -> str:
+def folder_kind(folder: Path) -> str:
     """ "pairs", "tasks", or the format of an export. Raises BadInput for any other folder."""
     if folder.is_file() or (folder / PAIRS).is_file():
         return "pairs"
@@ -136,7 +136,8 @@ def _folder_kind(folder: Path) -> str:
         raise BadInput(f"{folder / 'export.json'} cannot be read: {error}", hint="export the data set again") from error
 
 
-def _wrong_kind(folder: Path, kind: str, what: str, wanted: str) -> BadInput:
+def wrong_kind(folder: Path, kind: str, what: str, wanted: str) -> BadInput:
+    """The error for a folder that holds something else than `what`. wanted: what to give instead."""
     held = "a folder of tasks" if kind == "tasks" else f"an export as {kind}"
     return BadInput(f"{folder} is {held}, which holds no {what}", hint=f"give {wanted}")
 
@@ -145,7 +146,8 @@ def _describe_bad_row(bad: BadRow) -> str:
     return f"{bad.file} line {bad.line}: {bad.why}"
 
 
-def _pairs(folder: Path, kind: str, bad: list[BadRow]) -> Iterator[Pair]:
+def pairs_of(folder: Path, kind: str, bad: list[BadRow]) -> Iterator[Pair]:
+    """The pairs of a folder of the kind "pairs" or "jsonl"; unreadable lines are added to `bad`."""
     if kind == "pairs":
         return read_pairs(folder, bad)
     from hipwright.dataset.export import read_export
@@ -201,7 +203,7 @@ def _parquet(folder: Path) -> Iterator[ImitationRow]:
 
 def _by_split(rows: Sequence[ImitationRow]) -> dict[str, list[ImitationRow]]:
     unsplit = all(row.split in (*UNSPLIT, TRAIN) for row in rows)
-    held = _held_out_tasks({row.task for row in rows}) if unsplit else frozenset()
+    held = held_out_tasks({row.task for row in rows}) if unsplit else frozenset()
     found: dict[str, list[ImitationRow]] = {}
     for row in rows:
         split = HELD_OUT if row.task in held else TRAIN if row.split in UNSPLIT else row.split
@@ -209,7 +211,7 @@ def _by_split(rows: Sequence[ImitationRow]) -> dict[str, list[ImitationRow]]:
     return found
 
 
-def _held_out_tasks(tasks: Iterable[str]) -> frozenset[str]:
+def held_out_tasks(tasks: Iterable[str]) -> frozenset[str]:
     """Every 20th task in the order of their hashes; one of 2 to 39 tasks, none of a single task."""
     ordered = sorted(tasks, key=lambda task: content_key("held out", task))
     count = max(len(ordered) // HELD_OUT_EVERY, 1) if len(ordered) > 1 else 0
@@ -225,7 +227,7 @@ def _pair_problems(pairs: Iterable[Pair]) -> Iterator[TrainingProblem]:
     for pair in pairs:
         known.setdefault(pair.task, pair)
     unsplit = all(pair.split in (*UNSPLIT, TRAIN) for pair in known.values())
-    held = _held_out_tasks(known) if unsplit else frozenset()
+    held = held_out_tasks(known) if unsplit else frozenset()
     for key, pair in known.items():
         split = HELD_OUT if key in held else TRAIN if pair.split in UNSPLIT else pair.split
         yield TrainingProblem(name=pair.task_name, source=pair.task_source, split=split, facts=_facts(pair))
@@ -235,7 +237,7 @@ def _task_problems(folder: Path) -> Iterator[TrainingProblem]:
     from hipwright.dataset.tasks import read_tasks
 
     entries, _ = read_tasks(folder)
-    held = _held_out_tasks(entry.key for entry in entries)
+    held = held_out_tasks(entry.key for entry in entries)
     for entry in entries:
         facts = _facts(entry.synthetic) if entry.synthetic is not None else {}
         split = HELD_OUT if entry.key in held else TRAIN

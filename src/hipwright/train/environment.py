@@ -24,6 +24,7 @@ from hipwright.train.judging.backends import FLOOR_US, REFERENCE_US
 from hipwright.train.judging.protocols import ProgramJudge
 from hipwright.train.records import AnswerOutcome, Clock, ScoredOutcome, TrainingProblem, Turn
 from hipwright.train.rewards import RewardFunction
+from hipwright.train.shaping import static_record
 
 Reader = Callable[[str, TrainingProblem], Program | UnusableAnswer]
 HACKS = ("hack", "impossible")
@@ -180,8 +181,8 @@ def _timing(evaluation: Evaluation) -> Timing | None:
 
 
 def _metrics(evaluation: Evaluation) -> dict[str, float]:
-    """The evaluation's features, with the measured roofline fraction instead of the estimated one, and own_time."""
-    found = dict(evaluation.features)
+    """The evaluation's features and static record, the measured roofline fraction if there is one, and own_time."""
+    found = {**static_record(evaluation), **evaluation.features}
     timing = _timing(evaluation)
     if timing is not None and timing.roofline_fraction is not None:
         found["roofline_fraction"] = timing.roofline_fraction

@@ -9,7 +9,7 @@ from hipwright.agents.prompt_session import system
 from hipwright.dataset.export.chat import INSTRUCTIONS, SHAPES_NOTE, answer, fence
 from hipwright.records import Program
 from hipwright.targets import TARGETS
-from hipwright.train.records import TrainingProblem, Turn
+from hipwright.train.records import AnswerOutcome, TrainingProblem, Turn
 
 
 class PromptForm(Protocol):
@@ -31,6 +31,12 @@ class PromptForm(Protocol):
 REPAIR_REQUEST = (
     "The verifier refused this program, or it can be better. Give the whole program again, with one change."
 )
+
+
+def repair_message(outcome: AnswerOutcome) -> dict[str, str]:
+    """The user message after an answer: the verifier's findings, and the request for a repair."""
+    found = outcome.evidence.strip() or outcome.message.strip() or outcome.status
+    return {"role": "user", "content": f"## What the verifier found\n{found}\n\n{REPAIR_REQUEST}"}
 
 
 class ChatForm:
@@ -59,9 +65,7 @@ class ChatForm:
             {"role": "user", "content": "\n\n".join(part for part in parts if part)},
         ]
         for turn in history:
-            found = turn.outcome.evidence.strip() or turn.outcome.message.strip() or turn.outcome.status
-            messages.append({"role": "assistant", "content": turn.completion})
-            messages.append({"role": "user", "content": f"## What the verifier found\n{found}\n\n{REPAIR_REQUEST}"})
+            messages += [{"role": "assistant", "content": turn.completion}, repair_message(turn.outcome)]
         return messages
 
     def encode(self, problem: TrainingProblem, history: Sequence[Turn] = (), context: str = "") -> list[int]:

@@ -1,63 +1,32 @@
 """GRPO by TRL, for models that need more than one GPU; rl/loop.py serves one GPU.
 
-The reward is the environment's, through adapters/trl.py. An unscorable answer has reward None, which TRL 1.16 leaves
-out of baseline and gradient. Each group is generated and judged within one process.
+The algorithm is that of train/rl (scaled/): leave-one-out by turn, repairs, exemplars, lessons, clipping, curriculum.
+An unscorable answer is in no baseline and no gradient. Each group is generated and judged within one process.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hipwright.errors import BadInput
 from hipwright.train import hf
 from hipwright.train.records import TrainingProblem
+from hipwright.train.scaled.settings import GrpoSettings
+from hipwright.train.scaled.trainer import STATE, algorithm_trainer
 
 if TYPE_CHECKING:
     from hipwright.train.environment import Environment
     from hipwright.train.rl.training import Metrics
 
 STAGE = "rl"
-
-
-class GrpoSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of GRPO by TRL. steps: updates; batch: answers a device and pass; accumulate: passes an update.
-
-    samples: answers of one prompt, a group; batch * accumulate is a multiple of it. loss, clip_low, clip_high: as in
-    TRL; the advantage is the reward less the group's mean, not divided by its deviation. vllm: "colocate" in the
-    training processes, "server" for `trl vllm-serve`, "" for generation by transformers. vllm_memory: share of a GPU.
-    """
-
-    steps: int = 200
-    learning_rate: float = 1e-6
-    warmup: float = 0.03
-    batch: int = 8
-    accumulate: int = 8
-    samples: int = 8
-    max_new_tokens: int = 4096
-    temperature: float = 1.0
-    loss: Literal["dr_grpo", "dapo", "grpo", "bnpo"] = "dr_grpo"
-    clip_low: float = 0.2
-    clip_high: float = 0.28
-    vllm: Literal["", "colocate", "server"] = ""
-    vllm_memory: float = 0.3
-    lora_rank: int = 0
-    lora_alpha: int = 32
-    checkpoint_activations: bool = True
-    save_every: int = 20
-    log_every: int = 1
-    seed: int = 0
-
-    @property
-    def lora(self) -> hf.Lora:
-        """The settings of the adapters."""
-        return hf.Lora(self.lora_rank, self.lora_alpha, 0.0)
 
 
 @dataclass(frozen=True)
@@ -85,24 +54,15 @@ def train_grpo(
 
     Raises BadInput as `train_sft` does, for too few problems, and where vLLM is required but not installed.
     """
-    from trl import GRPOTrainer
-
-    from hipwright.train.adapters.trl import TrlReward, prompt_dataset
-
     hf.silence_libraries()
     _check_problem_count(len(problems), settings)
     if not resume:
         hf.refuse_used(folder)
     found = run_fingerprint(problems, settings)
     point = hf.resume_point(folder, found, allow_device_change=allow_device_change)
-    trainer = GRPOTrainer(
-        model=model,
-        reward_funcs=TrlReward(environment, problems, log),
-        args=_arguments(settings, folder),
-        train_dataset=prompt_dataset(problems, tokenizer),
-        processing_class=tokenizer,
-        peft_config=settings.lora.config(),
-    )
+    trainer = algorithm_trainer(model, tokenizer, problems, environment, settings, trl_arguments(settings, folder), log)
+    if point is not None:
+        trainer.algorithm.load(json.loads((point / STATE).read_bytes()))
     hf.attach_callback(trainer, hf.trainer_callback(STAGE, log, found))
     trainer.train(resume_from_checkpoint=str(point) if point is not None else None)
     trainer.save_model(str(folder / hf.FINAL))
@@ -127,14 +87,35 @@ def run_fingerprint(problems: Sequence[TrainingProblem], settings: GrpoSettings)
     return hf.fingerprint(msgspec.to_builtins(settings), hf.digest([one.to_dict() for one in problems]))
 
 
-def _arguments(settings: GrpoSettings, folder: Path) -> Any:
+def for_stage(settings: GrpoSettings, stage: str) -> GrpoSettings:
+    """The settings of rl unchanged, and those of rft with the update "rejection"."""
+    return msgspec.structs.replace(settings, update="rejection") if stage == "rft" else settings
+
+
+def mismatch_arguments(settings: GrpoSettings) -> dict[str, Any]:
+    """GRPOConfig's arguments of the correction by the ratio of the trainer's probabilities to vLLM's."""
+    if not settings.mismatch:
+        return {"vllm_importance_sampling_correction": False}
+    return {
+        "vllm_importance_sampling_correction": True,
+        "vllm_importance_sampling_mode": settings.mismatch,
+        "vllm_importance_sampling_clip_max": settings.mismatch_max,
+    }
+
+
+def trl_arguments(settings: GrpoSettings, folder: Path) -> Any:
+    """The GRPOConfig of the settings. Raises BadInput where vLLM is required but not installed."""
     from trl import GRPOConfig
 
     engine = {}
     if settings.vllm:
         if find_spec("vllm") is None:
             raise BadInput("vLLM is not installed", hint="--set grpo.vllm='' generates by transformers")
-        engine = {"vllm_mode": settings.vllm, "vllm_gpu_memory_utilization": settings.vllm_memory}
+        engine = {
+            "vllm_mode": settings.vllm,
+            "vllm_gpu_memory_utilization": settings.vllm_memory,
+            "vllm_max_model_length": settings.max_prompt_tokens + settings.max_new_tokens,
+        }
     return GRPOConfig(
         max_steps=settings.steps,
         learning_rate=settings.learning_rate,
@@ -150,6 +131,7 @@ def _arguments(settings: GrpoSettings, folder: Path) -> Any:
         scale_rewards="none",
         beta=0.0,  # no reference model
         use_vllm=bool(settings.vllm),
+        **mismatch_arguments(settings),
         **engine,
         **hf.common_arguments(
             folder,

@@ -248,6 +248,10 @@ def trainer_callback(
     return Listener()
 
 
+TIMES_AND_TOTALS = ("total_flos", "epoch", "num_tokens", "step_time")
+"""Figures of the trainer that say something of this process alone."""
+
+
 def _by_stage(stage: str, logs: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """The figures of one record by stage: "eval" for losses of held-out splits, and `stage`.
 
@@ -261,6 +265,6 @@ def _by_stage(stage: str, logs: Mapping[str, Any]) -> dict[str, dict[str, float]
         if name.startswith("eval_"):
             if name.endswith("_loss"):
                 split.setdefault("eval", {})[name.removeprefix("eval_")] = float(value)
-        elif not name.startswith("train_") and name not in ("total_flos", "epoch", "num_tokens"):
+        elif not name.startswith("train_") and name not in TIMES_AND_TOTALS:
             split.setdefault(stage, {})[name] = float(value)
     return split

@@ -9,22 +9,31 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.train.launchers import accelerate, verl
 from hipwright.train.launchers.command import SINGLE_NODE, LaunchCommand, NodeRank
-from hipwright.train.work import DONE, Say, StageWork, run_stage
+from hipwright.train.sharded import shard_figures
+from hipwright.train.stages.stage_work import DONE, Say, StageWork
+from hipwright.train.work import run_stage
 
 
 def launch_command(work: StageWork, node: NodeRank = SINGLE_NODE) -> LaunchCommand | None:
     """The command that runs the stage; None where this process runs it."""
-    recipe = work.recipe
-    launcher = recipe.launch.sft if work.stage == "sft" else recipe.launch.rl
+    launcher = work.launcher
     if launcher == "here":
         return None
+    if launcher == "verl" and work.stage == "rft":
+        raise BadInput(
+            f"recipe {work.recipe.name} reinforces by verl, which has no rejection fine-tuning",
+            hint="--set launch.rl=accelerate runs it by TRL, --set launch.rl=here on one GPU",
+        )
     return accelerate.accelerate_command(work, node) if launcher == "accelerate" else verl.verl_command(work)
 
 
@@ -40,6 +49,7 @@ def launch_stage(work: StageWork, say: Say, node: NodeRank = SINGLE_NODE) -> dic
     if command is None:
         return {**run_stage(work, say), "command": None}
     _write_inputs(work, command)
+    (work.folder / DONE).unlink(missing_ok=True)
     say(command.shell())
     done = subprocess.run(command.argv, env={**os.environ, **command.variables}, stdout=sys.stderr, check=False)
     if done.returncode:
@@ -54,7 +64,6 @@ def launch_stage(work: StageWork, say: Say, node: NodeRank = SINGLE_NODE) -> dic
 
 def _write_inputs(work: StageWork, command: LaunchCommand) -> None:
     work.folder.mkdir(parents=True, exist_ok=True)
-    (work.folder / DONE).unlink(missing_ok=True)
     for name, text in command.files.items():
         (work.folder / name).write_text(text, encoding="utf-8")
     if command.needs and command.needs[0] == "verl":
@@ -110,7 +119,11 @@ def _check_model_loads(model: str) -> None:
 
 
 def _dry_run(work: StageWork, command: LaunchCommand | None, say: Say) -> dict[str, Any]:
-    """Writes the launcher's inputs and reads them back, then trains a random model for one update."""
+    """Writes the launcher's inputs and reads them back, builds the real model on meta devices, and trains a random
+    one for an update in a temporary folder.
+
+    The launcher's inputs stay in the stage's folder, so that the command that is printed runs.
+    """
     checked: dict[str, Any] = {}
     if command is not None:
         _write_inputs(work, command)
@@ -118,7 +131,10 @@ def _dry_run(work: StageWork, command: LaunchCommand | None, say: Say) -> dict[s
             checked["processes"] = _read_process_count(work.folder / accelerate.CONFIG)
         else:
             checked["rows"] = _score_empty_answer(work)
-    return {**run_stage(work, say), **checked}
+    checked["real_model"] = shard_figures(work.recipe, work.stage, work.model)
+    with tempfile.TemporaryDirectory(prefix="hipwright-dry-") as place:
+        done = run_stage(msgspec.structs.replace(work, out=place), say)
+    return {**done, **checked}
 
 
 def _read_process_count(path: Path) -> int:

@@ -15,11 +15,12 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from hipwright.errors import BadInput
-from hipwright.train import grpo, sft
+from hipwright.train import dpo, sft
 from hipwright.train.rl.settings import RLSettings
+from hipwright.train.scaled.settings import GrpoSettings
 
 FOLDER = Path(__file__).parent / "recipes"
-Stage = Literal["sft", "rl"]
+Stage = Literal["sft", "dpo", "rl", "rft"]
 
 
 class RecipeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,13 +31,15 @@ class ModelSettings(RecipeTable, frozen=True, kw_only=True):
     """The model to train.
 
     name: a folder, or a name on the Hub. architecture: transformers' name of it, for dry runs. dtype: of the loaded
-    weights. attention: transformers' name of the implementation.
+    weights. attention: transformers' name of the implementation. shape: values of the model's configuration by
+    transformers' names, from which a dry run builds the real model without a network.
     """
 
     name: str
     architecture: str = "qwen2"
     dtype: Literal["float32", "bfloat16"] = "bfloat16"
     attention: Literal["sdpa", "flash_attention_2", "eager"] = "sdpa"
+    shape: dict[str, Any] = {}
 
 
 class DataSettings(RecipeTable, frozen=True, kw_only=True):
@@ -50,7 +53,8 @@ class DataSettings(RecipeTable, frozen=True, kw_only=True):
 class LaunchSettings(RecipeTable, frozen=True, kw_only=True):
     """What runs a stage: this process ("here"), accelerate, or verl on a Ray cluster.
 
-    gpus: of one machine. sharding: how accelerate distributes the weights; "none" gives each GPU all of them.
+    sft: of sft and dpo; rl: of rl and rft. gpus: of one machine. sharding: how accelerate distributes the weights;
+    "none" gives each GPU all of them.
     """
 
     sft: Literal["here", "accelerate"] = "here"
@@ -58,6 +62,10 @@ class LaunchSettings(RecipeTable, frozen=True, kw_only=True):
     gpus: int = 1
     machines: int = 1
     sharding: Literal["none", "fsdp", "deepspeed"] = "none"
+
+    def of(self, stage: Stage) -> str:
+        """What runs the stage."""
+        return self.sft if stage in ("sft", "dpo") else self.rl
 
 
 class RewardSettings(RecipeTable, frozen=True, kw_only=True):
@@ -70,15 +78,17 @@ class RewardSettings(RecipeTable, frozen=True, kw_only=True):
 class JudgeSettings(RecipeTable, frozen=True, kw_only=True):
     """How answers are judged.
 
-    targets: as `--target`; none: a GPU where there is one, else the static estimate. gpu_memory_gb: 10^9 bytes of a
-    GPU that judging may use beside training. workers: programs verified at once, 0 for what the processors allow.
-    urls: of servers (`hipwright train serve`) that judge instead of this machine; their token is in the variable
-    HIPWRIGHT_JUDGE_TOKEN.
+    targets: as `--target`; none: a GPU where there is one, else the static estimate. gpu_memory_gb: 10^9 bytes of a GPU
+    that judging may use beside training. counters: read the hardware counters of every correct program, for shaping and
+    metrics of the reward (seconds a program; a GPU with its profiler). workers: programs verified at once, 0 for what
+    the processors allow. urls: of servers (`hipwright train serve`) that judge instead of this machine; their token is
+    in the variable HIPWRIGHT_JUDGE_TOKEN.
     """
 
     urls: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     gpu_memory_gb: float = 0.0
+    counters: bool = False
     workers: int = 0
 
 
@@ -95,7 +105,10 @@ class PolicySettings(RecipeTable, frozen=True, kw_only=True):
 class VerlSettings(RecipeTable, frozen=True, kw_only=True):
     """verl's settings beside the model, the data and the machines. overrides: hydra's, passed on unchanged.
 
-    prompts, samples: problems a step, and answers for each. micro: sequences a GPU in one pass. engine: of generation;
+    prompts, samples: problems a step, and answers for each. baseline: the mean of a prompt's other answers, or of all.
+    turns: the most answers of a conversation; max_new_tokens: of one answer.
+    mismatch: truncation of the ratio of the trainer's probabilities to the sampler's, by token or by sequence, at
+    mismatch_max; "" for no correction. micro: sequences a GPU in one pass. engine: of generation;
     tensor_parallel: GPUs of one copy of it. save_every: steps between checkpoints.
     """
 
@@ -103,6 +116,10 @@ class VerlSettings(RecipeTable, frozen=True, kw_only=True):
     prompts: int = 64
     samples: int = 8
     micro: int = 1
+    baseline: Literal["loo", "grpo"] = "loo"
+    turns: int = 1
+    mismatch: Literal["", "token", "sequence"] = "token"
+    mismatch_max: float = 2.0
     learning_rate: float = 1e-6
     clip_low: float = 0.2
     clip_high: float = 0.28
@@ -117,7 +134,7 @@ class VerlSettings(RecipeTable, frozen=True, kw_only=True):
 
 
 class Recipe(RecipeTable, frozen=True, kw_only=True):
-    """A recipe. rl, grpo, verl: settings of reinforcement learning where `launch.rl` is here, accelerate, verl."""
+    """A recipe. rl, grpo, verl: settings of rl and rft where `launch.rl` is here, accelerate, verl."""
 
     name: str
     about: str
@@ -127,9 +144,10 @@ class Recipe(RecipeTable, frozen=True, kw_only=True):
     reward: RewardSettings = RewardSettings()
     judge: JudgeSettings = JudgeSettings()
     sft: sft.SftSettings = sft.SftSettings()
+    dpo: dpo.DpoSettings = dpo.DpoSettings()
     policy: PolicySettings = PolicySettings()
     rl: RLSettings = RLSettings()
-    grpo: grpo.GrpoSettings = grpo.GrpoSettings()
+    grpo: GrpoSettings = GrpoSettings()
     verl: VerlSettings = VerlSettings()
 
 
@@ -221,12 +239,17 @@ def _check(recipe: Recipe) -> None:
         'one process cannot use several GPUs: launch.sft = "accelerate"': launch.gpus > 1 and launch.sft == "here",
         'sharding needs launch.sft or launch.rl = "accelerate"': launch.sharding != "none"
         and "accelerate" not in (launch.sft, launch.rl),
-        "DeepSpeed's ZeRO-3 and LoRA here: take fsdp": launch.sharding == "deepspeed" and recipe.sft.lora_rank > 0,
+        "DeepSpeed's ZeRO-3 and LoRA here: take fsdp": launch.sharding == "deepspeed"
+        and max(recipe.sft.lora_rank, recipe.dpo.lora_rank, recipe.grpo.lora_rank) > 0,
         # a group of completions is scored together, so it must lie within one process
         "grpo.batch * grpo.accumulate must be a multiple of grpo.samples": work.batch * work.accumulate % work.samples
         != 0,
         "grpo.samples must be 2 or more: an advantage needs a group": work.samples < 2,
         "sft.batch and sft.accumulate must be 1 or more": recipe.sft.batch < 1 or recipe.sft.accumulate < 1,
+        "dpo.batch and dpo.accumulate must be 1 or more": recipe.dpo.batch < 1 or recipe.dpo.accumulate < 1,
+        "dpo.beta and dpo.learning_rate must be above 0": min(recipe.dpo.beta, recipe.dpo.learning_rate) <= 0,
+        "verl.turns must be 1 to 8": not 1 <= recipe.verl.turns <= 8,
+        "grpo.turns must be 1 to 8": not 1 <= work.turns <= 8,
         "sft.max_length must be 16 or more": recipe.sft.max_length < 16,
         "sft.learning_rate must be above 0": recipe.sft.learning_rate <= 0,
     }

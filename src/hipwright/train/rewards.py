@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from hipwright.errors import BadInput
 from hipwright.train.records import AnswerOutcome, ScoredOutcome
+from hipwright.train.shaping import shaping_value
 
 CAP = 3.0
 """The speedup above which the published system's reward is constant."""
@@ -38,16 +39,26 @@ class RewardFunction(Protocol):
         ...
 
 
+def _check_weights(reward_name: str, weights: Mapping[str, float]) -> None:
+    for name, value in weights.items():
+        if not (isfinite(value) and value >= 0.0):
+            raise BadInput(f"reward {reward_name}: {name} = {value} is no weight", hint="give a number from 0 up")
+
+
 @dataclass(frozen=True)
 class PublishedReward:
     """The published system's reward: 0 unless compiled and correct, else the speedup, at most `CAP`. From 0 to 3.
 
     The speedup is the median of the pairs, without its interval. A correct program that was not timed, or whose
-    speedup is not finite, counts as 1.
+    speedup is not finite, counts as 1. shaping: weight of the mean shaping term (shaping.py), for correct programs.
     """
 
     name: str = "source"
     cap: float = CAP
+    shaping: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_weights(self.name, {"cap": self.cap, "shaping": self.shaping})
 
     def __call__(self, outcomes: Sequence[AnswerOutcome]) -> list[ScoredOutcome]:
         """A scored outcome for each outcome, in order."""
@@ -56,7 +67,10 @@ class PublishedReward:
     def _parts(self, outcome: AnswerOutcome) -> dict[str, float]:
         if not (outcome.compiled and is_right(outcome)):
             return {}
-        return {"speedup": min(max(_positive(outcome.speedup) or 1.0, 0.0), self.cap)}
+        parts = {"speedup": min(max(_positive(outcome.speedup) or 1.0, 0.0), self.cap)}
+        if self.shaping:
+            parts["shaping"] = self.shaping * shaping_value(outcome.metrics)
+        return parts
 
 
 @dataclass(frozen=True)
@@ -89,7 +103,8 @@ class HipwrightReward:
     `phi`; gate is 1 where half of the group's scorable outcomes are correct, else 0; own is min(1, share / enough), so
     that speed from library calls is not rewarded; share is the outcome's coverage, and its bonus needs a lower bound
     of the speedup of at least 1. metrics: weights of AnswerOutcome.metrics (each clipped to [0, 1]), added to a correct
-    program's reward. The defaults give from -0.5 to 1.2, and at least 0.09 to any correct program.
+    program's reward. shaping: weight of the mean shaping term (shaping.py), times gate and own. The defaults give from
+    -0.5 to 1.2, and at least 0.09 to any correct program.
     """
 
     name: str = "hipwright"
@@ -100,12 +115,11 @@ class HipwrightReward:
     enough: float = 0.25
     launch_ms: float = LAUNCH_MS
     metrics: Mapping[str, float] = field(default_factory=dict)
+    shaping: float = 0.0
 
     def __post_init__(self) -> None:
         terms = {"base": self.base, "speed": self.speed, "coverage": self.coverage, "launch_ms": self.launch_ms}
-        for name, value in {**terms, **self.metrics}.items():
-            if not (isfinite(value) and value >= 0.0):
-                raise BadInput(f"reward {self.name}: {name} = {value} is no weight", hint="give a number from 0 up")
+        _check_weights(self.name, {**terms, "shaping": self.shaping, **self.metrics})
         if not (isfinite(self.hack) and self.hack <= 0.0):
             raise BadInput(f"reward {self.name}: hack = {self.hack} would reward a hack", hint="give 0 or less")
         if not (isfinite(self.enough) and 0.0 < self.enough <= 1.0):
@@ -131,13 +145,13 @@ class HipwrightReward:
             return {}
         share = min(1.0, max(0.0, outcome.coverage)) if isfinite(outcome.coverage) else 0.0
         gained = phi(outcome, self.launch_ms) if opened else 0.0
-        parts = {
-            "correct": self.base,
-            "speed": self.speed * gained * (min(1.0, share / self.enough) if gained > 0 else 1),
-        }
+        own = min(1.0, share / self.enough)
+        parts = {"correct": self.base, "speed": self.speed * gained * (own if gained > 0 else 1)}
         bounds = interval(outcome)
         if bounds is not None and bounds[0] >= 1.0:
             parts["coverage"] = self.coverage * share
+        if self.shaping:
+            parts["shaping"] = self.shaping * own * shaping_value(outcome.metrics) if opened else 0.0
         for name, weight in self.metrics.items():
             value = outcome.metrics.get(name, 0.0)
             parts[f"metric {name}"] = weight * min(1.0, max(0.0, value)) if isfinite(value) else 0.0

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from statistics import fmean
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hipwright.train.rl.advantage import advantages, has_no_variance, returns
+from hipwright.train.records import AnswerOutcome
+from hipwright.train.rl.advantage import advantages, has_no_variance, is_own_work, returns
 
 VALUES = st.lists(st.floats(-3, 3), min_size=2, max_size=9)
 HOLED = st.lists(st.none() | st.floats(-3, 3), min_size=1, max_size=9)
@@ -76,3 +78,11 @@ def test_returns() -> None:
 def test_a_return_lies_between_its_own_reward_and_the_best(rewards: list[float], discount: float) -> None:
     for own, value in zip(rewards, returns(rewards, discount), strict=True):
         assert own - 1e-12 <= value <= max(own, rewards[-1]) + 1e-12
+
+
+def test_own_work_is_the_profiled_share_else_the_coverage() -> None:
+    right = AnswerOutcome(status="pass", compiled=True, correct=True, coverage=0.2)
+    assert not is_own_work(right, 0.3) and is_own_work(right, 0.2) and is_own_work(right, 0.0)
+    profiled = msgspec.structs.replace(right, own_time=0.9)
+    assert is_own_work(profiled, 0.3)
+    assert is_own_work(AnswerOutcome(status="wrong_value", compiled=True), 0.9), "wrong answers are not rejected"

@@ -15,7 +15,7 @@ from hipwright.targets import TARGETS
 if TYPE_CHECKING:
     from hipwright.dataset.export.format import ExportSummary
 
-CHAT = ("sft", "trl", "verl", "preference")
+CHAT = ("sft", "reasons", "trl", "verl", "preference")
 """Formats with a system prompt: that of hipwright's own model authors."""
 TITLE = "HIP kernels with proof"
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from hipwright.api.plain import clean
 from hipwright.report import formatting
-from hipwright.report.train_data import TrainingFolder, ends, rates, read
+from hipwright.report.train_data import STAGES, TrainingFolder, ends, rates, read
 from hipwright.report.train_views import by_split, columns_of, describe_clock, describe_interval, differences
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _training_table(data: TrainingFolder) -> Table:
         "", "training", "steps", "minutes", "loss", "reward", "correct", "hack", "infrastructure", "no variance"
     )
     for one in data.trainings:
-        stage = "rl" if "rl" in one.curves else "sft"
+        stage = next((name for name in STAGES if name in one.curves), "sft")
         last = [
             found and f"{found[1]:.3f}"
             for name in ("loss", "reward", "correct")
@@ -89,6 +89,8 @@ def print_stage(console: Console, summary: Mapping[str, Any]) -> None:
             console.print(f"{name}: " + ", ".join(f"{key} {figure:.4g}" for key, figure in value.items()))
     if summary.get("model"):
         console.print(f"model: {summary['model']}")
+    if summary.get("watch"):
+        console.print(f"curves: {clean(summary['watch'])}")
 
 
 def print_mini(console: Console, summary: Mapping[str, Any], out: Path) -> None:

@@ -10,6 +10,7 @@ from hipwright.dataset.export.format import ExportOptions, ExportSummary, Skippe
 from hipwright.dataset.export.jsonl import export_jsonl, read_export
 from hipwright.dataset.export.parquet import export_parquet
 from hipwright.dataset.export.preference import export_preference
+from hipwright.dataset.export.reasons import export_reasons
 from hipwright.dataset.export.rl import export_trl, export_verl
 from hipwright.dataset.export.source import export_source
 from hipwright.dataset.records import Pair
@@ -21,6 +22,7 @@ FORMATS: dict[str, Callable[[Iterable[Pair], Path, ExportOptions], ExportSummary
     "jsonl": export_jsonl,
     "parquet": export_parquet,
     "sft": export_sft,
+    "reasons": export_reasons,
     "trl": export_trl,
     "verl": export_verl,
     "source": export_source,

@@ -6,6 +6,7 @@ An answer is one code block with the whole program, with its chosen knobs as def
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,15 @@ TASK_COLUMNS: Columns = {
     "operators": ["string"],
     "families": ["string"],
 }
-_ROW_COLUMNS: Columns = {"key": "string", "kind": "string", "coverage": "float64", "licence": "string"}
+ROW_COLUMNS: Columns = {
+    "key": "string",
+    "kind": "string",
+    "gain": "float64",
+    "gain_by": "string",
+    "coverage": "float64",
+    "licence": "string",
+}
+"""gain: the share of the time that a step saves, 0 for other rows; gain_by: "estimate", or the measurement's name."""
 
 INSTRUCTIONS = {
     "translate": "Translate this reference into a program: the same outputs for the same inputs and parameters, fast.",
@@ -104,6 +113,17 @@ def reply(program: Program) -> list[dict[str, str]]:
     return [{"role": "assistant", "content": answer(program)}]
 
 
+def step_gain(pair: Pair) -> dict[str, Any]:
+    """The recorded gain of a step, as the columns `gain` and `gain_by`; 0 and "" for other rows."""
+    made = pair.provenance.get("made")
+    if pair.kind != "step" or not isinstance(made, dict):
+        return {"gain": 0.0, "gain_by": ""}
+    gain = made.get("gain")
+    if not isinstance(gain, (int, float)) or not isfinite(gain):
+        return {"gain": 0.0, "gain_by": ""}
+    return {"gain": float(gain), "gain_by": str(made.get("gain_by", ""))}
+
+
 class ChatRows:
     """Rows of supervised training: each verified program once for each prompt. Raises LeftOut for other pairs."""
 
@@ -120,7 +140,13 @@ class ChatRows:
         if key in self._seen:
             raise LeftOut("the same answer to the same prompt")
         self._seen.add(key)
-        more = {"key": pair.key, "kind": pair.kind, "coverage": pair.coverage, "licence": pair.licence}
+        more = {
+            "key": pair.key,
+            "kind": pair.kind,
+            **step_gain(pair),
+            "coverage": pair.coverage,
+            "licence": pair.licence,
+        }
         return {"prompt": messages, "completion": completion, **more, **task_facts(pair)}
 
 
@@ -136,7 +162,7 @@ def _fill(pairs: Iterator[Pair], job: ExportJob) -> None:
 
 FORM = ExportFormat(
     name="sft",
-    tables=(ExportTable({**MESSAGES, **_ROW_COLUMNS, **TASK_COLUMNS}),),
+    tables=(ExportTable({**MESSAGES, **ROW_COLUMNS, **TASK_COLUMNS}),),
     opener=JsonlSink,
     fill=_fill,
     about="Conversations: `messages` ends with the assistant's answer, one code block that holds a verified program. "
@@ -147,7 +173,7 @@ FORM = ExportFormat(
 PROMPT_COMPLETION_COLUMNS: Columns = {
     "prompt": MESSAGES["messages"],
     "completion": MESSAGES["messages"],
-    **_ROW_COLUMNS,
+    **ROW_COLUMNS,
     **TASK_COLUMNS,
 }
 

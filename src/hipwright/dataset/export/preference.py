@@ -6,7 +6,7 @@
                            an estimate, never a time, and not used where measurements can be compared
 
 A wrong program is compared with the one it was made from where that is known, else with the verified program with
-most lines in common.
+most lines in common. A step of a search is a row even where the program that it improves is none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from hipwright.dataset.export.chat import MESSAGES, TASK_COLUMNS, fresh_prompt, reply, settled_text, task_facts
+from msgspec.structs import replace
+
+from hipwright.dataset.export.chat import (
+    MESSAGES,
+    TASK_COLUMNS,
+    fresh_prompt,
+    reply,
+    settled_text,
+    step_gain,
+    task_facts,
+)
 from hipwright.dataset.export.format import Columns, ExportOptions, ExportSummary, ExportTable
 from hipwright.dataset.export.grouping import by_task
 from hipwright.dataset.export.job import ExportFormat, ExportJob
@@ -85,6 +95,7 @@ def preferences(pairs: Sequence[Pair]) -> Iterator[tuple[Pair, Pair, str, str]]:
             yield _nearest(text, pair, list(right.values())), pair, "correct over wrong", pair.evidence or pair.status
     yield from _mended(pairs, wrong.keys())
     yield from _faster(list(right.values()))
+    yield from _stepped(pairs, right.keys())
 
 
 def _nearest(text: str, rejected: Pair, right: Sequence[Pair]) -> Pair:
@@ -121,6 +132,24 @@ def _mended(pairs: Sequence[Pair], known: Iterable[str]) -> Iterator[tuple[Pair,
                     evidence=pair.evidence,
                 )
                 yield pair, wrong, "correct over wrong", pair.evidence or "it failed in the verifier"
+
+
+def _stepped(pairs: Sequence[Pair], known: Iterable[str]) -> Iterator[tuple[Pair, Pair, str, str]]:
+    """Each step of a search over the verified program that it improves, where that program is not a row itself.
+
+    The gain is the search's: at least GAIN, by its estimate or by its measurement.
+    """
+    seen = set(known)
+    for pair in pairs:
+        gain = step_gain(pair)
+        if not pair.correct or pair.before is None or gain["gain"] < GAIN:
+            continue
+        text = settled_text(pair.before)
+        if text not in seen:
+            seen.add(text)
+            slow = replace(pair, program=pair.before, kind="variant", before=None, estimate_us={}, timing=None)
+            by = "estimate" if gain["gain_by"] == "estimate" else "measurement"
+            yield pair, slow, f"faster by {by}", f"a step of a search that saves {gain['gain']:.1%} of the time"
 
 
 def _faster(right: Sequence[Pair]) -> Iterator[tuple[Pair, Pair, str, str]]:

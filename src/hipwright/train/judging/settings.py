@@ -59,6 +59,7 @@ def _local_judge(settings: EnvironmentSettings, gpu: int) -> LocalJudge:
         workers=chosen.workers,
         gpu=gpu,
         gpu_memory_gb=chosen.gpu_memory_gb,
+        counters=chosen.counters,
         unsafe=settings.unsafe,
     )
 

@@ -11,7 +11,7 @@ import msgspec
 import yaml
 
 from hipwright.train.launchers.command import SINGLE_NODE, LaunchCommand, NodeRank
-from hipwright.train.work import WORK, StageWork
+from hipwright.train.stages.stage_work import WORK, StageWork
 
 CONFIG = "accelerate.yaml"
 
@@ -19,11 +19,11 @@ CONFIG = "accelerate.yaml"
 def accelerate_command(work: StageWork, node: NodeRank) -> LaunchCommand:
     """The command that runs the stage in accelerate's processes."""
     recipe, folder = work.recipe, work.folder.absolute()
-    kept = msgspec.structs.replace(work, data=str(Path(work.data).absolute()), out=str(folder))
+    kept = msgspec.structs.replace(work, data=str(Path(work.data).absolute()), out=str(folder), dry=False)
     needs = ["accelerate"]
     if recipe.launch.sharding == "deepspeed":
         needs.append("deepspeed")
-    if work.stage == "rl" and recipe.grpo.vllm:
+    if work.stage in ("rl", "rft") and recipe.grpo.vllm:
         needs.append("vllm")
     files = {
         CONFIG: yaml.safe_dump(accelerate_config(work, node), sort_keys=True),
@@ -45,7 +45,8 @@ def accelerate_command(work: StageWork, node: NodeRank) -> LaunchCommand:
 def accelerate_config(work: StageWork, node: NodeRank = SINGLE_NODE) -> dict[str, Any]:
     """The content of accelerate's configuration file for the launch."""
     launch = work.recipe.launch
-    checkpointed = (work.recipe.sft if work.stage == "sft" else work.recipe.grpo).checkpoint_activations
+    recipe = work.recipe
+    chosen = recipe.sft if work.stage == "sft" else recipe.dpo if work.stage == "dpo" else recipe.grpo
     plain: dict[str, Any] = {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": {"none": "MULTI_GPU", "fsdp": "FSDP", "deepspeed": "DEEPSPEED"}[launch.sharding],
@@ -63,7 +64,7 @@ def accelerate_config(work: StageWork, node: NodeRank = SINGLE_NODE) -> dict[str
             "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
             "fsdp_reshard_after_forward": True,
             "fsdp_cpu_ram_efficient_loading": True,  # one process reads the weights and sends each its shard
-            "fsdp_activation_checkpointing": checkpointed,
+            "fsdp_activation_checkpointing": chosen.checkpoint_activations,
             "fsdp_offload_params": False,
             "fsdp_state_dict_type": "FULL_STATE_DICT",  # checkpoints that transformers loads
         }

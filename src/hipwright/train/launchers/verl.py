@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import yaml
 
 from hipwright.train import data
 from hipwright.train.launchers.command import LaunchCommand
-from hipwright.train.recipe import Recipe
-from hipwright.train.work import StageWork
+from hipwright.train.recipe import Recipe, VerlSettings
+from hipwright.train.stages.stage_work import StageWork
 
-ROWS = "problems.parquet"
+ROWS, AGENTS = "problems.parquet", "agents.yaml"
+AGENT = "hipwright"
+FINDINGS = 1024
+"""Tokens of a conversation that are kept for the findings of one turn."""
 
 
 def verl_command(work: StageWork) -> LaunchCommand:
@@ -22,7 +27,8 @@ def verl_command(work: StageWork) -> LaunchCommand:
     overrides = [f"{name}={_hydra(value)}" for name, value in overrides_of(work).items()]
     variables = {"RAY_ADDRESS": "auto"} if work.recipe.launch.machines > 1 else {}
     argv = (sys.executable, "-m", "verl.trainer.main_ppo", *overrides)
-    return LaunchCommand(argv, variables, needs=("verl", "ray", work.recipe.verl.engine))
+    files = {AGENTS: yaml.safe_dump(agents(work.recipe, unsafe=work.unsafe))} if work.recipe.verl.turns > 1 else {}
+    return LaunchCommand(argv, variables, files=files, needs=("verl", "ray", work.recipe.verl.engine))
 
 
 def overrides_of(work: StageWork) -> dict[str, Any]:
@@ -34,13 +40,15 @@ def overrides_of(work: StageWork) -> dict[str, Any]:
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
     reward = "reward.custom_reward_function"
     return {
-        "algorithm.adv_estimator": "grpo",
+        "algorithm.adv_estimator": "rloo" if chosen.baseline == "loo" else "grpo",
         "algorithm.norm_adv_by_std_in_grpo": False,
+        **_mismatch(chosen),
+        **_turns(chosen, folder / AGENTS),
         "data.train_files": rows,
         "data.val_files": rows,
         "data.train_batch_size": chosen.prompts,
         "data.max_prompt_length": chosen.max_prompt_tokens,
-        "data.max_response_length": chosen.max_new_tokens,
+        "data.max_response_length": response_length(chosen),
         "data.filter_overlong_prompts": True,
         "actor_rollout_ref.model.path": work.model or recipe.model.name,
         "actor_rollout_ref.model.enable_gradient_checkpointing": True,
@@ -73,6 +81,42 @@ def overrides_of(work: StageWork) -> dict[str, Any]:
         "trainer.default_local_dir": str(folder / "checkpoints"),
         "trainer.resume_mode": "auto" if work.resume else "disable",
         **chosen.overrides,
+    }
+
+
+def response_length(chosen: VerlSettings) -> int:
+    """The most tokens after the prompt: all answers, and the findings between them."""
+    return chosen.turns * chosen.max_new_tokens + (chosen.turns - 1) * FINDINGS
+
+
+def _turns(chosen: VerlSettings, agents_file: Path) -> dict[str, Any]:
+    """The agent loop of repair turns (adapters/verl_agent.py)."""
+    if chosen.turns == 1:
+        return {}
+    agent = "actor_rollout_ref.rollout.agent"
+    return {f"{agent}.agent_loop_config_path": str(agents_file), f"{agent}.default_agent_loop": AGENT}
+
+
+def agents(recipe: Recipe, *, unsafe: bool) -> list[dict[str, Any]]:
+    """The content of verl's file of agent loops."""
+    told = {
+        "name": AGENT,
+        "_target_": "hipwright.train.adapters.verl_agent.RepairAgentLoop",
+        "turns": recipe.verl.turns,
+        "max_new_tokens": recipe.verl.max_new_tokens,
+        "environment": json.loads(json.dumps(environment_arguments(recipe, unsafe=unsafe))),
+    }
+    return [told]
+
+
+def _mismatch(chosen: VerlSettings) -> dict[str, Any]:
+    """The correction of the loss by the ratio of the trainer's probabilities to the sampler's."""
+    if not chosen.mismatch:
+        return {}
+    return {
+        "algorithm.rollout_correction.rollout_is": chosen.mismatch,
+        "algorithm.rollout_correction.rollout_is_threshold": chosen.mismatch_max,
+        "actor_rollout_ref.rollout.calculate_log_probs": True,  # the sampler's, which the ratio needs
     }
 
 

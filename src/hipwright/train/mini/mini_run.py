@@ -121,7 +121,8 @@ class MiniRun:
         """The environment of all stages of this call, opened on first use."""
         self.notify("judge")
         made = self.judge() if self.judge else self.local_judge()
-        return self.stack.enter_context(Environment(made, reward(self.settings.reward), read))
+        options = {"shaping": self.settings.shaping} if self.settings.shaping else {}
+        return self.stack.enter_context(Environment(made, reward(self.settings.reward, **options), read))
 
     def local_judge(self) -> ProgramJudge:
         """This machine's judge, not opened yet."""

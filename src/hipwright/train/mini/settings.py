@@ -34,6 +34,7 @@ class MiniEvaluationSettings(Record, frozen=True, kw_only=True):
 class MiniSettings(Record, frozen=True, kw_only=True):
     """One run. target: a GPU target, or the processor (static estimates). seeds: repetitions of all stages but corpus.
 
+    shaping: the reward's weight of shaping terms (train/shaping.py).
     arm_minutes: wall time of each arm of each seed. rl_tasks: training tasks of the arms with a judge
     (tasks.py: Grammar.practice). open_tasks: tasks that the judge keeps open, half a gigabyte of a GPU each.
     held: tasks of the corpus whose loss alone is computed. checked: programs of the corpus that are verified before
@@ -42,6 +43,7 @@ class MiniSettings(Record, frozen=True, kw_only=True):
 
     target: str = CUDA.name
     reward: str = "hipwright"
+    shaping: float = 0.0
     seeds: tuple[int, ...] = (0, 1)
     arms: tuple[str, ...] = ARMS
     arm_minutes: float = 4.0

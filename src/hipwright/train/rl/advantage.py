@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean, pstdev
 
+from hipwright.train.records import AnswerOutcome
 from hipwright.train.rl.settings import Baseline
 
 EPSILON = 1e-6
@@ -56,3 +57,16 @@ def returns(rewards: Sequence[float | None], discount: float) -> list[float | No
         None if reward is None else reward + discount ** max(last - turn, 0) * max((final or 0.0) - reward, 0.0)
         for turn, reward in enumerate(rewards)
     ]
+
+
+def is_own_work(outcome: AnswerOutcome, least: float) -> bool:
+    """False for a correct answer whose own kernels do less than `least` of the work: such answers are rejected.
+
+    The share is that of the device time in own kernels where it was profiled, else the outcome's coverage (the share of
+    the reference's modelled cost). Rejecting samples by their profile is the idea of Dr. Kernel (2026), where a program
+    that leaves the work to the library teaches nothing about kernels; there it is by chance, here by a threshold.
+    """
+    if not outcome.correct:
+        return True
+    share = outcome.own_time if outcome.own_time is not None else outcome.coverage
+    return share >= least

@@ -12,6 +12,7 @@ import msgspec
 from hipwright.records import Record
 from hipwright.train.forms import PromptForm
 from hipwright.train.records import TrainingProblem
+from hipwright.train.rl.advantage import is_own_work
 from hipwright.train.rl.checkpoint import digest
 from hipwright.train.rl.imitation import Passes, imitate, take_batch
 from hipwright.train.rl.loop import TrainingLoop
@@ -92,7 +93,8 @@ class RejectionFineTuning:
                 if one.scored is None or one.scored.reward is None or not one.scored.outcome.correct:
                     continue
                 known = self.best.get(conversation.problem.name)
-                if not one.scored.outcome.hack and (known is None or one.scored.reward > known[0]):
+                fit = not one.scored.outcome.hack and is_own_work(one.scored.outcome, self.settings.min_own)
+                if fit and (known is None or one.scored.reward > known[0]):
                     self.best[conversation.problem.name] = [one.scored.reward, one.prompt, one.sample.tokens]
                     new[conversation.problem.name] = None
         return list(new)

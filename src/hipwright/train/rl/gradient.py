@@ -7,7 +7,7 @@ from typing import Any
 
 from hipwright.errors import BadInput
 from hipwright.train.rewards import RewardClip
-from hipwright.train.rl.advantage import advantages, has_no_variance, returns
+from hipwright.train.rl.advantage import advantages, has_no_variance, is_own_work, returns
 from hipwright.train.rl.policy import PolicyModel
 from hipwright.train.rl.reference_policy import ReferencePolicy, kl_estimate
 from hipwright.train.rl.rollout import RolloutAnswer, RolloutBatch
@@ -52,7 +52,7 @@ class PolicyGradient:
         found: list[tuple[RolloutAnswer, float]] = []
         groups = still = 0
         for _, _, answers in batch.groups():
-            values = [returns_of[id(answer)] for answer in answers]
+            values = [returns_of[id(answer)] if self._own_work(answer) else None for answer in answers]
             groups += sum(value is not None for value in values) > 1
             still += has_no_variance(values)
             weights = advantages(values, self.settings.baseline)
@@ -60,6 +60,9 @@ class PolicyGradient:
                 weights = [None if weight is None else 0.0 for weight in weights]
             found += [(one, weight) for one, weight in zip(answers, weights, strict=True) if weight is not None]
         return found, {"groups": float(groups), "zero_variance": still / max(groups, 1)}
+
+    def _own_work(self, answer: RolloutAnswer) -> bool:
+        return answer.outcome is None or is_own_work(answer.outcome, self.settings.min_own)
 
     def _returns(self, batch: RolloutBatch) -> dict[int, float | None]:
         """The return of each answer, by its `id`, of the clipped rewards."""

@@ -46,6 +46,7 @@ class RLSettings(Record, frozen=True, kw_only=True):
     so many consecutive steps by the reward of their batches (best.py); 0: with the last ones. clip_rewards: clip
     rewards beyond 1.5 standard deviations of the last 100. overlap: the next batch is sampled while answers are judged,
     by weights that are one step older. micro_tokens: tokens in one forward and backward pass.
+    min_own: a correct answer whose own kernels do less of the work is left out of baseline and gradient (advantage.py).
     exemplars: the share of prompts with two scored answers. lessons: the most lessons of a prompt.
     checkpoint_every: steps between two checkpoints. sample_every: steps between two logged examples.
     """
@@ -70,6 +71,7 @@ class RLSettings(Record, frozen=True, kw_only=True):
     clip_rewards: bool = True
     overlap: bool = True
     micro_tokens: int = 32768
+    min_own: float = 0.0
     exemplars: float = 0.0
     lessons: int = 0
     checkpoint_every: int = 10
