@@ -60,7 +60,7 @@ def profile(
 
 def _print(output: CommandOutput, report: ProfileReport) -> None:
     """A table of the launches, then each one's bottleneck."""
-    from hipwright.cli.display.tables import plain_table
+    from hipwright.cli.display.fitted import plain_table
 
     out = output.console()
     simulated = next((profile.basis for profile in report.profiles if profile.basis != "counters"), "")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hipwright.api.plain import clean
-from hipwright.cli.display.tables import plain_table
+from hipwright.cli.display.fitted import plain_table
 from hipwright.evaluation.figures import worst
 from hipwright.report.bench_model import cost_lines, curves, describe_share
 from hipwright.report.formatting import number, percent, seconds

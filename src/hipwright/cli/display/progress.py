@@ -10,17 +10,26 @@ from typing import Any, Self
 
 from hipwright.api.plain import clean
 from hipwright.cli.output import rich_console
+from hipwright.measure.gain import describe_factor
 
 LINE_SECONDS = 5.0  # without a terminal: at most one line in this time, besides the new bests
+
+
+def describe_seconds(value: float) -> str:
+    """A duration in whole units: 12 s, 3 min, 1 h 20 min."""
+    if value < 100:
+        return f"{value:.0f} s"
+    minutes = round(value / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 class SearchProgress:
     """A listener for `api.optimize.run_search` that shows the latest state on stderr; a context manager.
 
-    It understands the kinds "planned" {budget}, which starts the panel, "stage" {text}, "proposed" {fallback,
-    given_up}, "evaluated" {number, status, message, score, evaluations}, "decided" {number, best, score, score_kind},
-    "llm_answered" {role, number, tokens, cost_usd}, "llm_retry" {model, why, wait} and "llm_away" {model, why}; others
-    are ignored.
+    It understands the kinds "planned" {budget}, which starts the panel, "stage" {text}, "baseline" {microseconds}: the
+    ESTIMATE of the unfused task, "proposed" {fallback, given_up}, "evaluated" {number, status, message, score,
+    evaluations}, "decided" {number, best, score, score_kind}, "llm_answered" {role, number, tokens, cost_usd},
+    "llm_retry" {model, why, wait} and "llm_away" {model, why}; others are ignored.
     """
 
     def __init__(self, title: str, budget: int = 0) -> None:
@@ -29,6 +38,10 @@ class SearchProgress:
         self.best: float | None = None
         self.best_number = -1
         self.kind = "estimate"
+        self.unfused: float | None = None
+        self.first: float | None = None
+        self.at_first = 0
+        self.best_at = 0.0
         self.statuses: Counter[str] = Counter()
         self.calls, self.dollars = 0, 0.0
         self.last = "starting"
@@ -67,6 +80,10 @@ class SearchProgress:
         self.last = clean(data.get("text", ""))
         self._line(self.last, always=True)
 
+    def _on_baseline(self, data: dict[str, Any]) -> None:
+        self.unfused = float(data["microseconds"])
+        self._line(f"the task's own operators one by one take {self.unfused:.2f} µs (ESTIMATE)", always=True)
+
     def _on_proposed(self, data: dict[str, Any]) -> None:
         if why := data.get("fallback"):
             self.last = f"left to the library: {clean(str(data.get('given_up', '')))} ({clean(str(why))})"
@@ -76,6 +93,8 @@ class SearchProgress:
         status = clean(data.get("status", ""))
         self.done = int(data.get("evaluations", self.done + 1))
         self.statuses[status] += 1
+        if self.first is None:
+            self.first, self.at_first = time.monotonic(), self.done
         message = clean(data.get("message") or "")
         self.last = f"#{data.get('number', '?')} {status}" + (f": {message}" if message else "")
         self._line(self.last, always=False)
@@ -85,6 +104,7 @@ class SearchProgress:
             return
         self.best, self.best_number = data.get("score"), int(data.get("number", -1))
         self.kind = str(data.get("score_kind") or self.kind)
+        self.best_at = time.monotonic()
         self._line(f"new best #{self.best_number}: {self._score()}", always=True)
 
     def _on_llm_answered(self, data: dict[str, Any]) -> None:
@@ -112,7 +132,19 @@ class SearchProgress:
             print(f"[{now - self.started:5.1f}s {self.done}/{self.budget}] {text}", file=sys.stderr, flush=True)
 
     def _score(self) -> str:
-        return "passed" if self.best is None else f"{self.best:.2f} µs ({self.kind.upper()})"
+        if self.best is None:
+            return "passed"
+        gain = ""
+        if self.unfused is not None and self.kind == "estimate" and self.best > 0:
+            gain = f", {describe_factor(self.unfused / self.best)} than unfused"
+        return f"{self.best:.2f} µs ({self.kind.upper()}){gain}"
+
+    def _left(self) -> str:
+        """How long the rest of the budget takes at the pace since the first evaluation; "" before the second."""
+        if self.first is None or self.done <= self.at_first or self.done >= self.budget:
+            return ""
+        pace = (time.monotonic() - self.first) / (self.done - self.at_first)
+        return f", about {describe_seconds(pace * (self.budget - self.done))} left at this pace"
 
     def _panel(self) -> Any:
         from rich.console import Group
@@ -121,9 +153,12 @@ class SearchProgress:
         from rich.text import Text
 
         grid = Table.grid(padding=(0, 2))
-        best = "none yet" if self.best_number < 0 else f"#{self.best_number}  {self._score()}"
+        now = time.monotonic()
+        best = "none yet"
+        if self.best_number >= 0:
+            best = f"#{self.best_number}  {self._score()}, {describe_seconds(now - self.best_at)} ago"
         counts = "  ".join(f"{status} {count}" for status, count in self.statuses.most_common())
-        elapsed = f"{time.monotonic() - self.started:.0f} s"
+        elapsed = f"{describe_seconds(now - self.started)}{self._left()}"
         rows = [("best", best), ("statuses", counts or "–"), ("last", self.last), ("elapsed", elapsed)]
         if self.calls:
             rows.insert(2, ("models", f"{self.calls} calls, ${self.dollars:.4f}"))

@@ -79,7 +79,8 @@ def show(run: RunName, json_mode: Json = False) -> int:
         more |= {"start": begun.to_dict()} if begun is not None else {}
         output.result({**detail.to_dict(), **more})
         return 0
-    from hipwright.cli.display.tables import models_line, plain_table, print_evaluation
+    from hipwright.cli.display.fitted import plain_table
+    from hipwright.cli.display.tables import models_line, print_evaluation
 
     out = output.console()
     _print_runs(output, [detail.summary])
@@ -163,7 +164,7 @@ def export(
 
 
 def _print_runs(output: CommandOutput, found: list[RunSummary]) -> None:
-    from hipwright.cli.display.tables import plain_table
+    from hipwright.cli.display.fitted import plain_table
     from hipwright.report.formatting import number, percent
 
     heads = ("run", "task", "status", "policy", "evaluations", "best", "coverage", "started")

@@ -1,0 +1,27 @@
+"""How much the command prints beside its result: `--quiet`, `--verbose`, or neither. One value for the process."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Verbosity(IntEnum):
+    """quiet: the result and errors; normal: stages and progress too; verbose: all evidence too."""
+
+    quiet = 0
+    normal = 1
+    verbose = 2
+
+
+_current = Verbosity.normal
+
+
+def set_verbosity(value: Verbosity) -> None:
+    """Sets it for the rest of the command."""
+    global _current
+    _current = value
+
+
+def verbosity() -> Verbosity:
+    """What the command line asked for."""
+    return _current
