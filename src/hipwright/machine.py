@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hipwright import config
 from hipwright.errors import BadInput, TaskError
 from hipwright.events import Listener, silent
+from hipwright.nearest import file_hint, kind_hint, kind_of_file
 
 if TYPE_CHECKING:
     from hipwright.evaluation import Evaluator
@@ -203,9 +204,11 @@ def open_handle(task: Path | TaskText, host: Zygote) -> TaskHandle:
 
 
 def existing_file(path: Path, what: str) -> Path:
-    """The absolute path of a readable file. Raises BadInput otherwise."""
+    """The absolute path of a readable file. Raises BadInput otherwise, and for a task that is no Python file."""
+    if what == "task" and (kind := kind_of_file(path)) is not None:
+        raise BadInput(f"{path} is {kind}, not a task", hint=kind_hint(path, kind))
     if not path.exists():
-        raise BadInput(f"no such {what} file: {path}")
+        raise BadInput(f"no such {what} file: {path}", hint=file_hint(path, what))
     if not path.is_file():
-        raise BadInput(f"the {what} is not a file: {path}")
+        raise BadInput(f"the {what} is not a file: {path}", hint=file_hint(path, what))
     return path.absolute()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hipwright.api import targets
-from hipwright.cli.display.grouped_help import WholeSummaries
 from hipwright.cli.options import Json, Unsafe
 from hipwright.cli.output import CommandOutput
+from hipwright.cli.shell.command import HelpfulCommand, WholeSummaries
 from hipwright.stopping import interrupted_code
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ MachineRank = Annotated[int, typer.Option(min=0, help="Of several machines, whic
 MainAddress = Annotated[str, typer.Option(help="Of several machines, the first one's address.", metavar="HOST")]
 
 
-@app.command("sft")
+@app.command("sft", cls=HelpfulCommand)
 def sft(
     recipe: RecipeName,
     data: Data,
@@ -90,7 +90,7 @@ def sft(
     return _train(CommandOutput(json_mode=json_mode), request)
 
 
-@app.command("rl")
+@app.command("rl", cls=HelpfulCommand)
 def rl(
     recipe: RecipeName,
     data: Data,
@@ -127,7 +127,7 @@ def rl(
     return _train(CommandOutput(json_mode=json_mode), request)
 
 
-@app.command("mini")
+@app.command("mini", cls=HelpfulCommand)
 def mini(
     out: Out,
     target: Annotated[
@@ -178,7 +178,7 @@ def mini(
     return 0
 
 
-@app.command("report")
+@app.command("report", cls=HelpfulCommand)
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a training.", metavar="DIR")],
     json_mode: Json = False,
@@ -200,7 +200,7 @@ def report(
     return 0
 
 
-@app.command("serve")
+@app.command("serve", cls=HelpfulCommand)
 def serve(
     data: Data,
     host: Annotated[str, typer.Option(help="Address to listen at.", metavar="HOST")] = "127.0.0.1",

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hipwright.api.plain import clean
+from hipwright.cli.display.verbosity import draws_progress, says_progress
 from hipwright.cli.output import CommandOutput, rich_console
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class DatasetProgress:
     def _on_planned(self, data: dict[str, Any]) -> None:
         self._total, self._done = data["total"], data["done"]
         self._done_before, self._begun = self._done, time.monotonic()
-        if sys.stderr.isatty():
+        if draws_progress():
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
             self._bar = Progress(
@@ -96,7 +97,7 @@ class DatasetProgress:
             self._bar.update(self._id, completed=done, total=self._total, description=rates)
             return
         now = time.monotonic()
-        if now - self._said >= LINE_SECONDS or done == self._total:
+        if says_progress() and (now - self._said >= LINE_SECONDS or done == self._total):
             self._said = now
             text = f"[{now - self._begun:6.1f}s {done}/{self._total} {self._unit}, {self._left(now)}] {rates}"
             print(f"{text}; {last}" if last else text, file=sys.stderr, flush=True)

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from hipwright.api.plain import clean
+from hipwright.cli.display.verbosity import Verbosity, draws_progress, says_progress, verbosity
 from hipwright.cli.output import rich_console
 from hipwright.measure.gain import describe_factor
 
@@ -68,7 +69,7 @@ class SearchProgress:
 
     def _on_planned(self, data: dict[str, Any]) -> None:
         self.budget = int(data.get("budget", 0))
-        if sys.stderr.isatty():
+        if draws_progress():
             from rich.live import Live
 
             self._live = Live(
@@ -127,6 +128,9 @@ class SearchProgress:
 
     def _line(self, text: str, *, always: bool) -> None:
         now = time.monotonic()
+        if not says_progress():
+            return
+        always = always or verbosity() == Verbosity.verbose
         if self._live is None and (always or now - self._said >= LINE_SECONDS):
             self._said = now
             print(f"[{now - self.started:5.1f}s {self.done}/{self.budget}] {text}", file=sys.stderr, flush=True)

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from hipwright.api.plain import clean
+from hipwright.cli.display.verbosity import draws_progress, says_progress
 from hipwright.cli.output import rich_console
 
 LINE_SECONDS = 5.0
@@ -21,7 +22,7 @@ class SynthProgress:
         self._bar: Any = None
 
     def __enter__(self) -> SynthProgress:
-        if sys.stderr.isatty():
+        if draws_progress():
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
             columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
@@ -55,5 +56,7 @@ class SynthProgress:
 
     def _line(self, text: str, *, done: int | None = None) -> None:
         self._said = time.monotonic()
+        if not says_progress():
+            return
         place = f" {done}/{self._count}" if done is not None else ""
         print(f"[{self._said - self._began:6.1f}s{place}] {text}", file=sys.stderr, flush=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hipwright.api.plain import clean
 from hipwright.cli.display.fitted import FittedTable, plain_table
+from hipwright.cli.display.verbosity import says_progress
 from hipwright.report import formatting
 from hipwright.report.train_data import TrainingFolder, ends, rates, read
 from hipwright.report.train_views import by_split, columns_of, describe_clock, describe_interval, differences
@@ -102,6 +103,8 @@ class MiniProgress:
 
     def __call__(self, kind: str, data: dict[str, Any]) -> None:
         """Handles one event."""
+        if not says_progress():
+            return
         text = data.get("text") or ", ".join(f"{name} {_short(value)}" for name, value in data.items())
         self._say(f"[{time.monotonic() - self._begun:6.1f}s] {text}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import IntEnum
 
 
@@ -25,3 +26,13 @@ def set_verbosity(value: Verbosity) -> None:
 def verbosity() -> Verbosity:
     """What the command line asked for."""
     return _current
+
+
+def says_progress() -> bool:
+    """Whether progress is said at all."""
+    return _current > Verbosity.quiet
+
+
+def draws_progress() -> bool:
+    """Whether progress is drawn: on a terminal, unless --quiet."""
+    return says_progress() and sys.stderr.isatty()

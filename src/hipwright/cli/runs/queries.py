@@ -15,14 +15,15 @@ from hipwright.cli.options import Json, RunName
 from hipwright.cli.output import CommandOutput
 from hipwright.cli.runs.damaged import plain_rows, say_damaged
 from hipwright.cli.runs.faults import faults
+from hipwright.cli.shell.command import HelpfulCommand, WholeSummaries
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
     from hipwright.archive import RunSummary, TrialDetail
 
 
-app = typer.Typer(invoke_without_command=True)
-app.command("faults")(faults)
+app = typer.Typer(invoke_without_command=True, cls=WholeSummaries, rich_markup_mode=None)
+app.command("faults", cls=HelpfulCommand)(faults)
 
 
 @app.callback()

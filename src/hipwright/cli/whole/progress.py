@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from hipwright.cli.display.verbosity import says_progress
 from hipwright.cli.output import CommandOutput
 
 LINE_SECONDS = 5.0
@@ -35,6 +36,6 @@ class ModelProgress:
 
     def _line(self, text: str) -> None:
         self._said = time.monotonic()
-        if not self._output.json_mode:
+        if not self._output.json_mode and says_progress():
             place = f" {self._region}" if self._region else ""
             self._output.say(f"[{self._said - self._started:6.1f}s{place}] {text}")
