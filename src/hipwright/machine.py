@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hipwright import config
 from hipwright.errors import BadInput, TaskError
-from hipwright.events import Listener, silent
+from hipwright.events import Listener, doing, silent
 from hipwright.nearest import file_hint, kind_hint, kind_of_file
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Machine:
 
         Raises BadInput and TaskError for the task file, SandboxMissing and ToolchainError for this machine.
         """
+        doing(f"opening the task {task.name}")
         listener("stage", {"text": f"opening the task {task.name} in its sandbox"})
         with open_handle(task, self.host) as handle, self._bench(handle, seed, listener) as bench:
             for gpu in bench.evaluator.gpus.values():

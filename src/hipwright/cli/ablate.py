@@ -69,7 +69,7 @@ def ablate(
         seeds=seeds,
         fill=fill,
         options=ModelOptions.of(llm, None, max_usd, max_tokens, price),
-        listener=lambda kind, data: output.say(str(data["text"])) if kind == "stage" else None,
+        listener=output.stages(),
     )
     found = run_ablation(plan, unsafe=unsafe)
     if json_mode:

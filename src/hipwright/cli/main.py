@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -36,6 +37,7 @@ from hipwright.cli import (
     synth,
     train,
 )
+from hipwright.cli.display.heartbeat import beating
 from hipwright.cli.display.verbosity import Verbosity, set_verbosity
 from hipwright.cli.output import print_error, print_json
 from hipwright.cli.runs import queries, resume, view
@@ -78,6 +80,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "export": export.export,
     "mcp": mcp.mcp,
 }
+SERVERS = {"mcp", "view", "serve"}
 for _name, _function in COMMANDS.items():
     app.command(_name, cls=HelpfulCommand)(_function)
 app.add_typer(queries.app, name="runs")
@@ -127,11 +130,16 @@ def main(argv: Sequence[str]) -> int:
     json_mode = "--json" in argv
     set_verbosity(Verbosity.normal)
     try:
-        with StopSignals(json_mode=json_mode) as stop:
+        with StopSignals(json_mode=json_mode) as stop, _watched(argv, json_mode):
             code = _main(argv, json_mode)
             return _interrupted(json_mode) if stop.received and not stop.answered else code
     except KeyboardInterrupt:  # between two statements of this function
         return exit_codes.INTERRUPTED
+
+
+def _watched(argv: Sequence[str], json_mode: bool) -> AbstractContextManager[None]:
+    """The line that says what is done while nothing is printed; servers have none, as they wait."""
+    return nullcontext() if SERVERS & set(argv[:2]) else beating(json_mode=json_mode)
 
 
 def _main(argv: Sequence[str], json_mode: bool) -> int:

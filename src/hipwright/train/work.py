@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from hipwright.errors import HipwrightError
+from hipwright.events import doing
 from hipwright.train import data, grpo, hf, sft
 from hipwright.train.environment import Environment
 from hipwright.train.judging.settings import EnvironmentSettings, new_environment
@@ -100,6 +101,7 @@ def dry_run_work(work: StageWork) -> StageWork:
 
 def _sft(work: StageWork, say: Say) -> dict[str, Any]:
     recipe, folder = work.recipe, work.folder
+    doing("reading the data set")
     rows = data.imitation_rows(Path(work.data), rows=recipe.data.rows or None, held_rows=recipe.data.held_rows or None)
     if work.dry:
         rows = _shortest_rows(rows)
@@ -128,6 +130,7 @@ def _sft(work: StageWork, say: Say) -> dict[str, Any]:
 
 def _rl(work: StageWork, say: Say) -> dict[str, Any]:
     recipe = work.recipe
+    doing("reading the problems")
     splits = data.problems(Path(work.data), limit=recipe.data.problems or None)
     problems = splits[data.TRAIN]
     say(f"{len(problems)} problems to answer; held out: {sum(map(len, splits.values())) - len(problems)}")
@@ -229,6 +232,7 @@ def _new_policy(work: StageWork, model: Any, tokenizer: Any) -> Any:
 
 def _load_model(work: StageWork, texts: list[str]) -> tuple[Any, Any]:
     """(the model, its tokenizer); in a dry run a random model, with a tokenizer trained on the texts."""
+    doing("loading the model")
     chosen = work.recipe.model
     if work.dry:
         from hipwright.train.tiny import tiny_model

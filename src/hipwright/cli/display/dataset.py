@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hipwright.api.plain import clean
+from hipwright.cli.display.heartbeat import covered
 from hipwright.cli.display.verbosity import draws_progress, says_progress
 from hipwright.cli.output import CommandOutput, rich_console
 
@@ -38,6 +40,7 @@ class DatasetProgress:
         self._begun, self._said = time.monotonic(), 0.0
         self._bar: Any = None
         self._id: Any = None
+        self._drawing = ExitStack()
 
     def __enter__(self) -> Self:
         return self
@@ -47,6 +50,7 @@ class DatasetProgress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+        self._drawing.close()
 
     def __call__(self, kind: str, data: dict[str, Any]) -> None:
         """Handles one event."""
@@ -76,6 +80,7 @@ class DatasetProgress:
                 transient=True,
             )
             self._id = self._bar.add_task("", total=self._total, completed=self._done)
+            self._drawing.enter_context(covered())
             self._bar.start()
 
     def _on_built(self, data: dict[str, Any]) -> None:

@@ -5,23 +5,17 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
 from hipwright.api.plain import clean
+from hipwright.cli.display.heartbeat import covered, describe_seconds
 from hipwright.cli.display.verbosity import Verbosity, draws_progress, says_progress, verbosity
 from hipwright.cli.output import rich_console
 from hipwright.measure.gain import describe_factor
 
 LINE_SECONDS = 5.0  # without a terminal: at most one line in this time, besides the new bests
-
-
-def describe_seconds(value: float) -> str:
-    """A duration in whole units: 12 s, 3 min, 1 h 20 min."""
-    if value < 100:
-        return f"{value:.0f} s"
-    minutes = round(value / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 class SearchProgress:
@@ -49,6 +43,7 @@ class SearchProgress:
         self.started = time.monotonic()
         self._said = 0.0
         self._live: Any = None
+        self._drawing = ExitStack()
 
     def __enter__(self) -> Self:
         return self
@@ -58,6 +53,7 @@ class SearchProgress:
     ) -> None:
         if self._live is not None:
             self._live.stop()
+        self._drawing.close()
 
     def __call__(self, kind: str, data: dict[str, Any]) -> None:
         """Handles one event."""
@@ -75,6 +71,7 @@ class SearchProgress:
             self._live = Live(
                 console=rich_console(sys.stderr), refresh_per_second=4, get_renderable=self._panel, transient=True
             )
+            self._drawing.enter_context(covered())
             self._live.start()
 
     def _on_stage(self, data: dict[str, Any]) -> None:

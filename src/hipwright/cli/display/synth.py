@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import ExitStack
 from typing import Any
 
 from hipwright.api.plain import clean
+from hipwright.cli.display.heartbeat import covered
 from hipwright.cli.display.verbosity import draws_progress, says_progress
 from hipwright.cli.output import rich_console
 
@@ -20,6 +22,7 @@ class SynthProgress:
         self._count = count
         self._began, self._said = time.monotonic(), 0.0
         self._bar: Any = None
+        self._drawing = ExitStack()
 
     def __enter__(self) -> SynthProgress:
         if draws_progress():
@@ -27,6 +30,7 @@ class SynthProgress:
 
             columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
             self._bar = Progress(*columns, console=rich_console(sys.stderr), transient=True)
+            self._drawing.enter_context(covered())
             self._bar.start()
             self._task = self._bar.add_task("starting", total=self._count)
         return self
@@ -34,6 +38,7 @@ class SynthProgress:
     def __exit__(self, *exc: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+        self._drawing.close()
 
     def __call__(self, kind: str, data: dict[str, Any]) -> None:
         """Handles one event."""

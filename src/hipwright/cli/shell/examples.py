@@ -36,8 +36,8 @@ EXAMPLES = {
     "dataset export": "hipwright dataset export pairs --format sft --out rows",
     "train sft": "hipwright train sft --recipe qwen2.5-coder-7b-lora-1gpu --data pairs --out sft --dry-run",
     "train rl": "hipwright train rl --recipe qwen2.5-coder-7b-lora-1gpu --data pairs --out rl --dry-run",
-    "train mini": "hipwright train mini --out mini --minutes 1",
-    "train report": "hipwright train report sft",
+    "train mini": "hipwright train mini --out mini --target cpu --minutes 0.2",
+    "train report": "hipwright train report mini",
     "train serve": "hipwright train serve --data pairs --port 8417",
     "mcp": "hipwright mcp --print-skill",
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 from hipwright.cli.display.verbosity import says_progress
 from hipwright.cli.output import CommandOutput
+from hipwright.events import doing
 
 LINE_SECONDS = 5.0
 
@@ -22,6 +23,7 @@ class ModelProgress:
     def __call__(self, kind: str, data: dict[str, Any]) -> None:
         """Handles one event; others than those of `improve_model` are ignored."""
         if kind == "stage":
+            doing(str(data.get("text", "")))
             self._line(str(data.get("text", "")))
         elif kind == "region":
             paths = data.get("paths") or [""]
