@@ -6,11 +6,13 @@ SIGTERM.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -122,6 +124,13 @@ def run() -> NoReturn:
     code = main(sys.argv[1:])
     if code > 128:
         end_process(code)
+    if "torch" in sys.modules and all(one.daemon or one is threading.main_thread() for one in threading.enumerate()):
+        # taking a process with torch apart lasts seconds in which nothing is done
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
+        atexit._run_exitfuncs()
+        os._exit(code)
     sys.exit(code)
 
 

@@ -15,7 +15,7 @@ from hipwright.cli.main import app
 from hipwright.cli.shell.command import option_name
 from hipwright.cli.shell.examples import COMMON, EXAMPLES
 from tests.cli.cli_tools import EXAMPLES as TASKS
-from tests.cli.cli_tools import hipwright, one_object
+from tests.cli.cli_tools import REPO, hipwright, one_object
 
 LINES, WIDTH = 25, 80
 ROOT = typer.main.get_command(app)
@@ -153,6 +153,7 @@ def from_to(first: str, last: str) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_examples_of_programs_work(tmp_path: Path) -> None:
     run_examples(tmp_path, from_to("doctor", "view"))
 
@@ -163,5 +164,13 @@ def test_the_examples_of_many_tasks_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_examples_of_data_and_learning_work(tmp_path: Path) -> None:
-    run_examples(tmp_path, from_to("synth", "mcp"))
+@pytest.mark.timeout(900)
+def test_the_examples_of_data_work(tmp_path: Path) -> None:
+    run_examples(tmp_path, from_to("synth", "dataset export"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_examples_of_learning_work(tmp_path: Path) -> None:
+    (tmp_path / "pairs").symlink_to(REPO / "data" / "sample")
+    run_examples(tmp_path, from_to("train sft", "mcp"))
