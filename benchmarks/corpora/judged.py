@@ -132,7 +132,7 @@ def judge(
 def reason(row: BenchRow) -> str:
     """A refusal's message without what differs from task to task: files, lines, names in quotes, numbers."""
     text = re.sub(r"^\S+\.py(:\d+)?: ", "", row.message.splitlines()[0] if row.message else row.status)
-    text = re.sub(r"line \d+: `.*?`: ", "", text)
+    text = re.sub(r"(?:\S+\.py )?line \d+: `.*?`: ", "", text)
     return re.sub(r"\d+", "N", re.sub(r"'[^']*'|`[^`]*`", "…", text))[:110]
 
 

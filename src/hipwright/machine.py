@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from hipwright import config
 from hipwright.errors import BadInput, TaskError
-from hipwright.events import Listener, silent
+from hipwright.events import Listener, doing, silent
+from hipwright.nearest import file_hint, kind_hint, kind_of_file
 
 if TYPE_CHECKING:
     from hipwright.evaluation import Evaluator
@@ -56,6 +57,7 @@ class Machine:
 
         Raises BadInput and TaskError for the task file, SandboxMissing and ToolchainError for this machine.
         """
+        doing(f"opening the task {task.name}")
         listener("stage", {"text": f"opening the task {task.name} in its sandbox"})
         with open_handle(task, self.host) as handle, self._bench(handle, seed, listener) as bench:
             for gpu in bench.evaluator.gpus.values():
@@ -203,9 +205,11 @@ def open_handle(task: Path | TaskText, host: Zygote) -> TaskHandle:
 
 
 def existing_file(path: Path, what: str) -> Path:
-    """The absolute path of a readable file. Raises BadInput otherwise."""
+    """The absolute path of a readable file. Raises BadInput otherwise, and for a task that is no Python file."""
+    if what == "task" and (kind := kind_of_file(path)) is not None:
+        raise BadInput(f"{path} is {kind}, not a task", hint=kind_hint(path, kind))
     if not path.exists():
-        raise BadInput(f"no such {what} file: {path}")
+        raise BadInput(f"no such {what} file: {path}", hint=file_hint(path, what))
     if not path.is_file():
-        raise BadInput(f"the {what} is not a file: {path}")
+        raise BadInput(f"the {what} is not a file: {path}", hint=file_hint(path, what))
     return path.absolute()

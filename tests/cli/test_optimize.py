@@ -43,6 +43,11 @@ def test_the_result_keeps_its_contract(finished: tuple[Path, Path, dict[str, obj
             assert target[part] is not None or target["why_none"][part], f"{name}: no {part}, and no reason"
         assert target["timing"] is None, "nothing can be timed here"
     assert targets["cpu"]["verdict"]["status"] == "pass"
+    gained = {one["target"]: one for one in result["gain"]}  # type: ignore[attr-defined]
+    assert set(gained) == {"gfx942", "gfx950"} and {one["kind"] for one in gained.values()} == {"estimate"}
+    for name, one in gained.items():
+        assert one["program_us"] == targets[name]["estimate"]["microseconds"] and one["baseline_us"] > 0
+    assert result["fused"], "the engine names what its kernels stand for"
     assert left_behind(home) == []
 
 

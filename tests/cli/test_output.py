@@ -16,8 +16,8 @@ from typer.main import get_command
 from hipwright.api.doctor import torch_build
 from hipwright.api.files import prepare_folder, write_file
 from hipwright.api.plain import clean, finite
-from hipwright.cli.display.grouped_help import SECTIONS
 from hipwright.cli.main import app
+from hipwright.cli.shell.command import SECTIONS
 from hipwright.errors import BadInput
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import pytest
 from msgspec import structs
@@ -11,7 +12,8 @@ from rich.console import Console
 
 from hipwright.api.outcome import not_measured, result_object
 from hipwright.cli.display.tables import models_line, print_evaluation
-from hipwright.records import Build, Evaluation, TargetResult, Timing, Verdict, Versus
+from hipwright.measure.gain import gains
+from hipwright.records import Build, Estimate, Evaluation, TargetResult, Timing, Verdict, Versus
 
 VERSUS = Versus(
     baseline="eager",
@@ -86,3 +88,26 @@ def test_an_amd_gpu_leaves_the_other_ones_unknown() -> None:
 def test_the_line_on_models_says_what_they_were_asked(changes: dict[str, object], says: str) -> None:
     spent = {"calls": 0, "tokens": 0, "usd": 0.0, "unpriced": 0, "lost": 0, "lost_usd": 0.0, "silent": []}
     assert says in models_line({**spent, **changes})
+
+
+def test_the_first_lines_tell_if_it_helped() -> None:
+    """At 80 columns: the baseline, the kernels' time, the gain, whose figures they are, and what was fused."""
+    estimate = Estimate(target="gfx942", microseconds=4.0, bound="launch", roofline_fraction=0.2)
+    build = Build(target="gfx942", ok=True)
+    found = {"gfx942": TargetResult(target="gfx942", build=build, estimate=estimate)}
+    evaluation = Evaluation(task="t", program="p", status="pass", coverage=1.0, targets=found, library={"mm": 0.25})
+    unfused = structs.replace(estimate, microseconds=30.0)
+    out = Console(file=io.StringIO(), width=80)
+    fused = [{"kernel": "mean_pow_mul", "operators": ["mean", "pow_1", "mul_3", "mul_4"], "mapping": "rows"}]
+    print_evaluation(out, "task", evaluation, (), gains(found, {"gfx942": unfused}), fused)
+    assert isinstance(out.file, io.StringIO)
+    text = out.file.getvalue()
+    lines = text.splitlines()
+    assert lines[0].startswith("pass  task  verification took")
+    assert re.search(r"unfused +kernels take +gain", lines[1])
+    assert re.search(r"gfx942 +compiles +30 µs +4 µs +7.5x faster +ESTIMATE", lines[2])
+    assert "launch bound on gfx942: the launch takes longer than the work" in text
+    assert "fused: mean, pow, mul (2) -> kernel mean_pow_mul" in text
+    assert "mm (25 %)" in text
+    measured = printed(timed("cuda", "NVIDIA H200", "sm_90"))
+    assert "ESTIMATE" not in measured

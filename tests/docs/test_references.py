@@ -29,7 +29,7 @@ WRITTEN_BY_COMMANDS = (
     "program.py model_new.py verified.py gradient_task.py calls.jsonl rows.jsonl pairs.jsonl outcomes.jsonl "
     "skipped.jsonl bad.jsonl tasks.jsonl dropped.jsonl metrics.jsonl samples.jsonl tuned.jsonl"
 )
-FILES_OF_USERS = "3_Softmax.py level_1_problem_3_sample_0_kernel.py toy.py"  # in examples
+FILES_OF_USERS = "3_Softmax.py level_1_problem_3_sample_0_kernel.py toy.py hipwright.toml"  # in examples
 FILES_OF_NVIDIA = "cuda_fp16.h cuda_bf16.h"
 FILES_OF_FORMATS = "submission.py eval.py utils.py build.toml main.cpp kernels.cu"  # of other tools
 NOT_IN_THE_REPOSITORY = frozenset(

@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 from report_sample import HOSTILE, sample
 
+from hipwright.measure.gain import Gain
 from hipwright.records import Verdict
 from hipwright.report import ReportData, render
 from hipwright.report.evidence import evidence_table
@@ -30,7 +31,7 @@ PAGE_TAGS = {
     "span",
 }
 TEXT_TAGS = {"a", "h1", "h2", "h3", "h4", "p", "i", "strong", "ul", "li", "details", "summary", "code", "pre", "br"}
-DRAWN_TAGS = {"table", "thead", "tbody", "tr", "th", "td", "svg", "g", "path", "circle", "text"}
+DRAWN_TAGS = {"table", "thead", "tbody", "tr", "th", "td", "svg", "g", "path", "circle", "rect", "text"}
 INERT_TAGS = PAGE_TAGS | TEXT_TAGS | DRAWN_TAGS
 
 
@@ -145,3 +146,28 @@ def test_evidence_of_another_version_is_left_out(evidence: object) -> None:
     table = evidence_table(verdict)
     assert (table is not None) == (evidence == {"cases": {"given": ["x"]}})
     assert table is None or (table["rows"][0]["cases"], table["answers"]) == (1, [])
+
+
+def test_the_result_comes_first_and_sources_are_folded() -> None:
+    html = render(sample())
+    order = ["badge good", 'id="plot"', 'id="fusion"', 'id="verification"', 'id="targets"', 'id="source"']
+    places = [html.index(one) for one in order]
+    assert places == sorted(places)
+    sources = html[html.index('id="source"') : html.index('id="reproduce"')]
+    assert sources.count('class="code"') == sources.count("<details>") >= 3, "every source is folded"
+
+
+def test_the_baseline_is_a_line_of_the_plot_and_a_tile() -> None:
+    gain = Gain(
+        target="gfx942",
+        kind="estimate",
+        baseline="unfused",
+        baseline_us=47.0,
+        program_us=9.4,
+        factor=5.0,
+        bound="memory",
+    )
+    bare, told = (render(structs.replace(sample(), gains=found)) for found in ((), (gain,)))
+    assert 'class="even"' in told[told.index('id="plot"') : told.index('id="fusion"')]
+    assert "unfused, 47 µs" in told and "5x faster" in told and "5x faster" not in bare
+    assert "unfused 47 µs by the same static model, not a measurement" in Page(told).text

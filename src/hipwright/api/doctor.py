@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hipwright import config
+from hipwright.events import doing
 from hipwright.targets import CPU, ROCM, TARGETS, Target
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def own_checks() -> list[ToolCheck]:
 
     found = []
     for name, check in _CHECKS.items():
+        doing(f"checking {name}")
         ok, detail, fix = check()
         found.append(ToolCheck(name=name, ok=ok, detail=detail, fix="" if ok else fix))
     return found

@@ -13,6 +13,7 @@ from hipwright.api.outcome import not_measured
 from hipwright.api.workbench import open_workbench
 from hipwright.errors import ProgramError
 from hipwright.events import Listener, silent
+from hipwright.measure.gain import Gain, gains
 from hipwright.records import Evaluation, Program
 
 if TYPE_CHECKING:
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JudgedCandidate:
-    """An evaluation with its static warnings, the seed of its inputs, and what was not measured."""
+    """An evaluation with its static warnings, the seed of its inputs, what was not measured, and what is gained."""
 
     evaluation: Evaluation
     warnings: tuple[dict[str, Any], ...]
     seed: int | None
     not_measured: tuple[str, ...]
+    gains: tuple[Gain, ...] = ()
 
 
 def evaluate(
@@ -93,7 +95,8 @@ def judge_program(
             listener("warning", warning)
         evaluation = bench.evaluator.evaluate(program, thorough=True)
         notes = tuple(not_measured(targets, evaluation))
-        return JudgedCandidate(evaluation, warnings, bench.evaluator.oracle.seed, notes)
+        gained = gains(evaluation.targets, bench.evaluator.reference_estimates()) if evaluation.passed else []
+        return JudgedCandidate(evaluation, warnings, bench.evaluator.oracle.seed, notes, tuple(gained))
 
 
 def lint_program(bench: Workbench, program: Program) -> tuple[dict[str, Any], ...]:

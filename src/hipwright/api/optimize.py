@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from hipwright import config, search
 from hipwright.api import models, targets
 from hipwright.api.inputs import TaskSource
@@ -20,10 +22,11 @@ from hipwright.api.task_engine import TaskEngine, task_engine
 from hipwright.api.workbench import open_on, open_workbench
 from hipwright.archive import Archive, show
 from hipwright.engine.tuned import Tuned, TuningCache
-from hipwright.errors import BadInput
+from hipwright.errors import BadInput, HipwrightError
 from hipwright.events import Listener, silent
 from hipwright.machine import Machine, Workbench
-from hipwright.records import Evaluation, Program, Run, Task, content_key
+from hipwright.measure.gain import mean_microseconds
+from hipwright.records import Estimate, Evaluation, Program, Run, Task, content_key
 from hipwright.search.start import SETTING
 from hipwright.verify import Oracle
 
@@ -147,6 +150,7 @@ def _search(archive: Archive, bench: Workbench, request: SearchRequest, plan: _P
     engine, cache = task_engine(bench), TuningCache(config.home())
     for error in engine.errors:
         listener("stage", {"text": f"left to the library, as the engine cannot write it: {engine.given_up} ({error})"})
+    reference = _reference(bench, listener)
     run = plan.known or _new_run(archive, task, request, plan, engine.tuned(cache, bench))
     if plan.start is not None:
         _tell_start(plan.start, listener)
@@ -167,7 +171,19 @@ def _search(archive: Archive, bench: Workbench, request: SearchRequest, plan: _P
             found = search.resume(archive, run.id, task, **options)
     if kept := keep_run_faults(archive, engine, task.name, run.id):
         listener("stage", {"text": f"{kept} faults of the engine are kept: `hipwright runs faults`"})
-    return _result(archive, request, engine, cache, task, found, listener)
+    result = _result(archive, request, engine, cache, task, found, listener)
+    return msgspec.structs.replace(result, reference=reference)
+
+
+def _reference(bench: Workbench, listener: Listener) -> dict[str, Estimate]:
+    """The estimates of the task's own operators, unfused, by AMD target; {} where they cannot be traced."""
+    try:
+        reference = bench.evaluator.reference_estimates()
+    except HipwrightError:  # the search meets it again, and says so
+        return {}
+    if (mean := mean_microseconds(reference)) is not None:
+        listener("baseline", {"microseconds": mean, "targets": {n: e.microseconds for n, e in reference.items()}})
+    return reference
 
 
 def _result(

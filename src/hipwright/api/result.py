@@ -17,7 +17,8 @@ from hipwright.api.start.comparison import StartComparison, start_comparison
 from hipwright.archive import RunDetail
 from hipwright.errors import HipwrightError
 from hipwright.events import Listener, silent
-from hipwright.records import Evaluation, Program, Record, TargetResult, Task
+from hipwright.measure.gain import Gain, gains
+from hipwright.records import Estimate, Evaluation, Program, Record, TargetResult, Task
 from hipwright.search import SearchResult
 from hipwright.search.fallback import SLOWER_WHY
 
@@ -31,7 +32,8 @@ class Result(Record, frozen=True, kw_only=True):
     path: the task's file as the caller wrote it. search: the winner, and why the search ended. detail: the run in the
     archive, every trial included. explanation: the kernels of the winner and its library calls. rejection: without a
     winner, the last evaluation that failed. unproven: without one, the module's own library calls, for a task on which
-    no verdict proves anything. models: calls, tokens and dollars of language models, or None.
+    no verdict proves anything. models: calls, tokens and dollars of language models, or None. reference: the estimates
+    of the task's own operators, unfused, by AMD target; {} where they are not known.
     """
 
     path: str
@@ -42,6 +44,7 @@ class Result(Record, frozen=True, kw_only=True):
     rejection: Evaluation | None = None
     unproven: Program | None = None
     models: dict[str, Any] | None = None
+    reference: dict[str, Estimate] = msgspec.field(default_factory=dict)
 
     @property
     def program(self) -> Program | None:
@@ -79,6 +82,19 @@ class Result(Record, frozen=True, kw_only=True):
     def program_targets(self) -> dict[str, TargetResult]:
         """The evaluation's results by target; {} where nothing was evaluated."""
         return self.evaluation.targets if self.evaluation else {}
+
+    @property
+    def gains(self) -> list[Gain]:
+        """The program beside each baseline, by target: measured, or both sides estimated; [] where nothing passed."""
+        return gains(self.program_targets, self.reference) if self.passed else []
+
+    @property
+    def fused(self) -> list[dict[str, Any]]:
+        """The kernels of the program, {kernel, operators, mapping} each; [] of one that the engine did not write."""
+        return [
+            {"kernel": one["name"], "operators": list(one["nodes"]), "mapping": one.get("mapping", "")}
+            for one in self.explanation.get("kernels", ())
+        ]
 
     @property
     def run(self) -> str:
@@ -140,6 +156,8 @@ class Result(Record, frozen=True, kw_only=True):
             confirmed=found.confirmed,
             interrupted=found.interrupted,
             given_up=self.given_up,
+            gain=[one.to_dict() for one in self.gains],
+            fused=self.fused,
             not_measured=self.not_measured,
             models=self.models,
             **({"start": self.start.to_dict()} if self.start is not None else {}),
@@ -167,6 +185,7 @@ class Result(Record, frozen=True, kw_only=True):
             not_measured=self.not_measured,
             note=self.note,
             models=self.models,
+            gains=self.gains,
             start=self.start.to_dict() | {"sentence": self.start.sentence} if self.start is not None else None,
         )
         return render(data)

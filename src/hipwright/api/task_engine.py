@@ -21,6 +21,7 @@ from hipwright.engine.templates.gemm.split_precision import STAGES, STAGES_LDS
 from hipwright.engine.tuned import Tuned, TuningCache, estimated_on, tuned_of
 from hipwright.errors import TaskError
 from hipwright.evaluation import Evaluator
+from hipwright.events import doing
 from hipwright.machine import Workbench
 from hipwright.records import Evaluation, Program
 from hipwright.search import EngineSource
@@ -78,6 +79,7 @@ class TaskEngine:
 def captured_graph(bench: Workbench) -> Graph:
     """The graph of the task's first workload. Raises TaskError where it cannot be captured, and where it draws numbers
     that the generator does not show."""
+    doing("capturing the graph")
     graph = Graph.from_dict(bench.handle.capture(bench.handle.task.workloads[0].name))
     drawing = next((node.op for node in graph.nodes if draws_numbers(node)), None)
     if drawing is not None and not bench.evaluator.oracle.side_effects.draws:
@@ -91,6 +93,7 @@ def captured_graph(bench: Workbench) -> Graph:
 def task_engine(bench: Workbench) -> TaskEngine:
     """The engine on the task of a workbench."""
     graph = captured_graph(bench)
+    doing("writing the first program")
     measured = _measured_choices(bench)
     made = author_partly(graph, lambda graph, choices: author(graph, {**measured, **choices}))
     fallback = Fallback(partial(explain, graph), [n.name for n in graph.nodes if n.op != "getitem"])

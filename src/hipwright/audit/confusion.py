@@ -12,6 +12,7 @@ from hipwright.audit.cases import CorpusCase, Kind, by_task
 from hipwright.audit.verdicts import JudgedCase, ObservedVerdict, Outcome, judge_case, summary
 from hipwright.audit.verifiers import Verifier
 from hipwright.errors import HipwrightError
+from hipwright.events import doing
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 FAILURES = ("accepted", "rejected")
@@ -35,10 +36,13 @@ def run_corpus(
     remaining = {task: len(members) for task, members in groups.items()}
     order = [case for members in groups.values() for case in members]
     results: dict[str, JudgedCase] = {}
+    text = f"judging candidates by {verifier.name}"
+    doing(text, 0, len(order))
     with ThreadPoolExecutor(max_workers=workers) as pool:
         for case, observed in zip(order, pool.map(lambda c: _judge(verifier, c), order), strict=True):
             results[case.id] = judged = judge_case(case, verifier.name, observed)
             listener(judged)
+            doing(text, len(results), len(order))
             remaining[case.task] -= 1
             if not remaining[case.task]:
                 done(case)

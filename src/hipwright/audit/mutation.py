@@ -18,6 +18,7 @@ from hipwright.audit.differential import equivalent
 from hipwright.audit.mutants import Mutant, mutants, sample
 from hipwright.audit.verifiers import AuditSession
 from hipwright.errors import HipwrightError
+from hipwright.events import doing
 from hipwright.program import parse
 from hipwright.records import Program
 
@@ -113,6 +114,7 @@ def run_mutants(
                 break
             for examined in pool.map(lambda m: examine_mutant(session, cases[m.program], m), batch):
                 report.examined.append(examined)
+                doing("judging mutants", report.total, count)
                 if examined.fate in ("survived", "void"):
                     log(f"{examined.fate}: {examined.mutant.description()} {examined.why}")
     return report

@@ -31,10 +31,8 @@ from hipwright.capture.raising_checks import raising_checks_pass
 from hipwright.capture.random_operators import draws_numbers, layout_guards, without_certain_draws
 from hipwright.capture.recurrent_shapes import steps_unwalked
 from hipwright.capture.time_limit import SECONDS, TraceTooLong, within
-from hipwright.capture.value_dependent import at_node, explained
+from hipwright.capture.value_dependent import NUMBER_HINT, UNTRACED, at_node, explained, untraced
 from hipwright.errors import TaskError
-
-UNTRACED = "the engine needs a forward that torch.export traces"
 
 
 def capture(model: torch.nn.Module, args: Sequence[Any], *, long: int | None = None) -> dict[str, Any]:
@@ -69,7 +67,7 @@ def capture(model: torch.nn.Module, args: Sequence[Any], *, long: int | None = N
             problems.append(problem)
         attempts.pop(0)
     refused = _refused(problems[-1], model)
-    if not below and refused.hint == UNTRACED:
+    if not below and refused.hint in (UNTRACED, NUMBER_HINT):
         with contextlib.suppress(Exception):  # a module may ask whether it is exported, and do then what it cannot
             return trace(model, args, names, False).to_dict()
     raise refused
@@ -103,8 +101,7 @@ def exported(model: torch.nn.Module, args: Sequence[torch.Tensor]) -> tuple[Expo
 def _refused(problem: Exception, model: torch.nn.Module) -> TaskError:
     if isinstance(problem, TaskError):
         return problem
-    said = (str(problem).strip().splitlines() or [""])[0][:300]
-    return explained(problem, model) or TaskError(f"cannot capture: {type(problem).__name__}: {said}", hint=UNTRACED)
+    return explained(problem, model) or untraced(problem, model)
 
 
 def _takes_gradients(model: torch.nn.Module) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,11 @@ UNSAID = frozenset({"device", "pin_memory", "layout", "path"})
 """Keywords that a graph leaves out: where a result lies, and the order of an einsum's products, which torch chooses
 where the package opt_einsum is installed and no program can give.
 """
+
+
+def _readable(expression: Any, names: Mapping[str, str]) -> str:
+    """A condition with the inputs' sizes in place of the tracer's symbols."""
+    return re.sub(r"\b[su]\d+\b", lambda m: names.get(m[0], "a value of a tensor"), str(expression))
 
 
 class Builder:
@@ -54,7 +59,7 @@ class Builder:
         """A condition on sizes as plan text. ValueError for one that cannot be written."""
         found = _RELATION.match(str(expression))
         if found is None:
-            raise ValueError(f"a condition that cannot be printed: {expression}")
+            raise ValueError(f"a program cannot test the condition {_readable(expression, self.rename)} on its sizes")
         if found["call"]:
             sides, sign = (found["a"], found["b"]), {"Eq": "==", "Ne": "!="}[found["call"]]
         else:
@@ -99,7 +104,7 @@ class Builder:
         if "?" in text:
             raise ValueDependentSize("the size of its result depends on the values of a tensor")
         if not _SIZE.match(text) or re.search(r"\b(?!max\b|min\b)[A-Za-z]\w*\(", text):
-            raise ValueError(f"a size that cannot be printed: {text}")
+            raise ValueError(f"no program computes the size {text}: they add, multiply, divide, and take min and max")
         return int(text) if text.isdigit() else text
 
     def meta(self, value: torch.Tensor) -> Meta:
@@ -116,8 +121,8 @@ class Builder:
         values = value if isinstance(value, (tuple, list)) else (value,)
         try:
             outs = tuple(self.meta(v) if isinstance(v, torch.Tensor) else None for v in values)
-        except ValueDependentSize as error:
-            raise ValueDependentSize(f"{at_node(node) or node.name}: {error}") from None
+        except ValueError as error:
+            raise type(error)(f"{at_node(node) or node.name}: {error}") from None
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         return Node(
             name=node.name,

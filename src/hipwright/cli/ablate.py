@@ -69,7 +69,7 @@ def ablate(
         seeds=seeds,
         fill=fill,
         options=ModelOptions.of(llm, None, max_usd, max_tokens, price),
-        listener=lambda kind, data: output.say(str(data["text"])) if kind == "stage" else None,
+        listener=output.stages(),
     )
     found = run_ablation(plan, unsafe=unsafe)
     if json_mode:
@@ -81,17 +81,14 @@ def ablate(
 
 def show(console: Console, found: Ablation) -> None:
     """Prints a row for each arm, and the notes."""
-    from rich.table import Table
+    from hipwright.cli.display.fitted import plain_table
 
     runs = f"{len(found.tasks)} tasks x {found.seeds} seeds, {found.budget} evaluations each"
-    table = Table("arm", title=f"{runs}, on {' '.join(found.targets)}; score: {found.score_kind}", title_justify="left")
+    title = f"{runs}, on {' '.join(found.targets)}; score: {found.score_kind}"
     places = _places(found.budget)
     headings = [f"best / {found.reference}'s", "95 %", "within 5 %", "after", *(f"at {n}" for n in places)]
-    for heading in (*headings, "failed", "nothing"):
-        table.add_column(heading, justify="right")
-    for row in found.rows:
-        table.add_row(*_cells(row, places))
-    console.print(table)
+    heads = ("arm", *headings, "failed", "nothing")
+    console.print(plain_table(heads, [_cells(row, places) for row in found.rows], right=heads[1:], title=title))
     console.print("at n: best over the best known after n evaluations (geometric mean). after: median evaluations.")
     for note in found.notes:
         console.print(note)

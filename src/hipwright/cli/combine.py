@@ -72,7 +72,8 @@ def _print(
     output: CommandOutput, combined: CombinedProgram, programs: list[str], chosen: tuple[str, ...], out: Path
 ) -> int:
     from hipwright.api.outcome import result_object
-    from hipwright.cli.display.tables import plain_table, print_evaluation
+    from hipwright.cli.display.fitted import plain_table
+    from hipwright.cli.display.tables import print_evaluation
 
     evaluation = combined.evaluation
     missed = [programs[place] for place in combined.unreached]

@@ -9,9 +9,9 @@ import typer
 
 from hipwright.api import targets
 from hipwright.cli import exit_codes
-from hipwright.cli.display.grouped_help import WholeSummaries
 from hipwright.cli.options import Json, Targets, Unsafe
 from hipwright.cli.output import CommandOutput
+from hipwright.cli.shell.command import HelpfulCommand, WholeSummaries
 from hipwright.errors import BadInput
 from hipwright.stopping import interrupted_code
 from hipwright.targets import CPU, TARGETS
@@ -28,7 +28,7 @@ Workers = Annotated[
 ]
 
 
-@app.command("build")
+@app.command("build", cls=HelpfulCommand)
 def build(
     out: Annotated[Path, typer.Option(help="Folder of the data set.", metavar="DIR")],
     tasks: Annotated[
@@ -96,7 +96,7 @@ def _composed(output: CommandOutput, out: Path, count: int, seed: int, **how: An
     return result.job.out
 
 
-@app.command("check")
+@app.command("check", cls=HelpfulCommand)
 def check(
     data: Data,
     sample: Annotated[int, typer.Option(min=0, help="Rows to verify again; 0 for all.", metavar="N")] = 50,
@@ -123,7 +123,7 @@ def check(
     return exit_codes.INFRASTRUCTURE if report.void or not report.checked else 0
 
 
-@app.command("rejudge")
+@app.command("rejudge", cls=HelpfulCommand)
 def rejudge(
     data: Data,
     out: Annotated[Path, typer.Option(help="The folder of the rows that hold.", metavar="DIR")],
@@ -148,7 +148,7 @@ def rejudge(
     return exit_codes.INFRASTRUCTURE if found.report.void or not found.report.rows else 0
 
 
-@app.command("overlap")
+@app.command("overlap", cls=HelpfulCommand)
 def overlap(
     data: Annotated[Path, typer.Argument(help="A data set, a file of its rows, or a folder of tasks.", metavar="DATA")],
     against: Annotated[
@@ -178,7 +178,7 @@ def overlap(
     return exit_codes.FAILED if result.found.hits or result.bad else 0
 
 
-@app.command("stats")
+@app.command("stats", cls=HelpfulCommand)
 def stats(
     data: Data,
     out: Annotated[Path | None, typer.Option(help="Write a page with plots here.", metavar="FILE.html")] = None,
@@ -198,7 +198,7 @@ def stats(
     return exit_codes.FAILED if found.bad else 0
 
 
-@app.command("export")
+@app.command("export", cls=HelpfulCommand)
 def export(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder of the export.", metavar="DIR")],

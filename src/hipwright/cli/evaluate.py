@@ -69,6 +69,7 @@ def _print(
             "evaluations": 1,
             "seconds": evaluation.seconds,
             "not_measured": list(judged.not_measured),
+            "gain": [one.to_dict() for one in judged.gains],
             "form": candidate.form,
             "notes": list(candidate.notes),
             "warnings": [one for one in judged.warnings if candidate.line(one["line"], str(one.get("kind", "")))],
@@ -78,7 +79,7 @@ def _print(
     else:
         from hipwright.cli.display.tables import print_evaluation
 
-        print_evaluation(output.console(), path.name, evaluation, judged.not_measured)
+        print_evaluation(output.console(), path.name, evaluation, judged.not_measured, judged.gains)
         if not evaluation.passed:
             output.say(f"the same inputs again: --seed {judged.seed}")
     return exit_codes.of_evaluation(evaluation)

@@ -6,12 +6,15 @@ SIGTERM.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -36,9 +39,13 @@ from hipwright.cli import (
     synth,
     train,
 )
-from hipwright.cli.display.grouped_help import GroupedCommands
+from hipwright.cli.display.heartbeat import beating
+from hipwright.cli.display.verbosity import Verbosity, set_verbosity
 from hipwright.cli.output import print_error, print_json
 from hipwright.cli.runs import queries, resume, view
+from hipwright.cli.shell import config as config_command
+from hipwright.cli.shell.command import GroupedCommands, HelpfulCommand
+from hipwright.cli.shell.usage import SOURCES, usage_error
 from hipwright.cli.whole import model
 from hipwright.disk import file_error
 from hipwright.errors import HipwrightError
@@ -53,25 +60,31 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("doctor")(doctor.doctor)
-app.command("contact")(contact.contact)
-app.command("optimize")(optimize.optimize)
-app.command("resume")(resume.resume)
-app.command("model")(model.model)
-app.command("eval")(evaluate.evaluate)
-app.command("backward")(backward.backward)
-app.command("combine")(combine.combine)
-app.command("score")(score.score)
-app.command("bench")(bench.bench)
-app.command("profile")(profile.profile)
-app.command("audit")(audit.audit)
-app.command("ablate")(ablate.ablate)
-app.command("synth")(synth.synth)
-app.command("show")(queries.show)
-app.command("compare")(queries.compare)
-app.command("view")(view.view)
-app.command("export")(export.export)
-app.command("mcp")(mcp.mcp)
+COMMANDS: dict[str, Callable[..., int]] = {
+    "doctor": doctor.doctor,
+    "contact": contact.contact,
+    "config": config_command.config,
+    "optimize": optimize.optimize,
+    "resume": resume.resume,
+    "model": model.model,
+    "eval": evaluate.evaluate,
+    "backward": backward.backward,
+    "combine": combine.combine,
+    "score": score.score,
+    "bench": bench.bench,
+    "profile": profile.profile,
+    "audit": audit.audit,
+    "ablate": ablate.ablate,
+    "synth": synth.synth,
+    "show": queries.show,
+    "compare": queries.compare,
+    "view": view.view,
+    "export": export.export,
+    "mcp": mcp.mcp,
+}
+SERVERS = {"mcp", "view", "serve"}
+for _name, _function in COMMANDS.items():
+    app.command(_name, cls=HelpfulCommand)(_function)
 app.add_typer(queries.app, name="runs")
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(train.app, name="train")
@@ -85,11 +98,25 @@ def _print_version(value: bool) -> None:
 
 @app.callback()
 def hipwright(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Fast, verified HIP kernels for AMD GPUs from PyTorch code."""
+    if context.invoked_subcommand not in (None, "config"):
+        _take_config(context)
+
+
+def _take_config(context: typer.Context) -> None:
+    """Makes the values of the environment and of the config files the defaults of the options."""
+    from hipwright.cli.shell.config_file import apply_general, commands_of, config_files, default_map, settings
+
+    commands = commands_of(context.command)
+    if found := settings(config_files(Path.cwd()), commands):
+        apply_general(found)
+        context.default_map = default_map(found, commands)
+        context.meta[SOURCES] = {(one.command, one.key): one.where for one in reversed(found)}
 
 
 def run() -> NoReturn:
@@ -97,18 +124,31 @@ def run() -> NoReturn:
     code = main(sys.argv[1:])
     if code > 128:
         end_process(code)
+    if "torch" in sys.modules and all(one.daemon or one is threading.main_thread() for one in threading.enumerate()):
+        # taking a process with torch apart lasts seconds in which nothing is done
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
+        atexit._run_exitfuncs()
+        os._exit(code)
     sys.exit(code)
 
 
 def main(argv: Sequence[str]) -> int:
     """Run one command line and return its exit code; errors are printed, never raised (unless HIPWRIGHT_DEBUG=1)."""
     json_mode = "--json" in argv
+    set_verbosity(Verbosity.normal)
     try:
-        with StopSignals(json_mode=json_mode) as stop:
+        with StopSignals(json_mode=json_mode) as stop, _watched(argv, json_mode):
             code = _main(argv, json_mode)
             return _interrupted(json_mode) if stop.received and not stop.answered else code
     except KeyboardInterrupt:  # between two statements of this function
         return exit_codes.INTERRUPTED
+
+
+def _watched(argv: Sequence[str], json_mode: bool) -> AbstractContextManager[None]:
+    """The line that says what is done while nothing is printed; servers have none, as they wait."""
+    return nullcontext() if SERVERS & set(argv[:2]) else beating(json_mode=json_mode)
 
 
 def _main(argv: Sequence[str], json_mode: bool) -> int:
@@ -162,7 +202,7 @@ def _unexpected(error: Exception, argv: Sequence[str]) -> int:
     if os.environ.get("HIPWRIGHT_DEBUG") == "1" and not usage:
         raise error
     if usage:
-        wrapped = _as_bad_input(str(usage()), getattr(error, "ctx", None))
+        wrapped: HipwrightError = usage_error(error)
     elif isinstance(error, OSError):
         wrapped = file_error(error, _places(argv))
     else:
@@ -171,10 +211,3 @@ def _unexpected(error: Exception, argv: Sequence[str]) -> int:
             hint="this is a bug in hipwright: HIPWRIGHT_DEBUG=1 shows the traceback to report",
         )
     return _report(wrapped, "--json" in argv)
-
-
-def _as_bad_input(message: str, context: Any) -> HipwrightError:
-    from hipwright.errors import BadInput
-
-    command = getattr(context, "command_path", "hipwright")
-    return BadInput(message, hint=f"{command} --help shows what is accepted")

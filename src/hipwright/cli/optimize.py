@@ -128,7 +128,8 @@ def _print(output: CommandOutput, result: Result, out: Path | None) -> None:
 
     console = output.console()
     if result.evaluation is not None:
-        print_evaluation(console, result.task.name, result.evaluation, result.not_measured)
+        known = (result.not_measured, result.gains, result.fused)
+        print_evaluation(console, result.task.name, result.evaluation, *known)
     if result.note:
         console.print(result.note, style="yellow")
     if result.start is not None:

@@ -10,6 +10,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from hipwright.api.plain import clean, finite
+from hipwright.cli.display.verbosity import says_progress
+from hipwright.events import doing
 from hipwright.stopping import note_answer
 
 if TYPE_CHECKING:
@@ -40,7 +42,9 @@ class CommandOutput:
         """A listener that prints stages and notes as lines; with `--json`, notes only."""
 
         def listener(kind: str, data: dict[str, Any]) -> None:
-            if kind == "note" or (kind == "stage" and not self.json_mode):
+            if kind == "stage":
+                doing(str(data.get("text", "")))
+            if kind == "note" or (kind == "stage" and not self.json_mode and says_progress()):
                 self.say(str(data.get("text", "")))
 
         return listener

@@ -10,6 +10,7 @@ import typer
 from hipwright.api.plain import clean
 from hipwright.cli.options import Json, TaskFile, Unsafe
 from hipwright.cli.output import CommandOutput
+from hipwright.events import doing
 from hipwright.targets import TARGETS
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def profile(
     text = program_from(program, source).text
 
     def listener(kind: str, data: dict[str, Any]) -> None:
+        doing(str(data["text"]))
         output.say(data["text"])
 
     report = read_counters(source, text, target=target, workload=workload, gpu=gpu, unsafe=unsafe, listener=listener)
@@ -60,7 +62,7 @@ def profile(
 
 def _print(output: CommandOutput, report: ProfileReport) -> None:
     """A table of the launches, then each one's bottleneck."""
-    from hipwright.cli.display.tables import plain_table
+    from hipwright.cli.display.fitted import plain_table
 
     out = output.console()
     simulated = next((profile.basis for profile in report.profiles if profile.basis != "counters"), "")

@@ -47,7 +47,7 @@ def score(
 
 
 def _print(output: CommandOutput, programs: Sequence[Path], found: Sequence[Evaluation], target: str) -> None:
-    from hipwright.cli.display.tables import plain_table
+    from hipwright.cli.display.fitted import plain_table
 
     rows = []
     for path, one in zip(programs, found, strict=True):

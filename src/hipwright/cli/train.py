@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from hipwright.api import targets
-from hipwright.cli.display.grouped_help import WholeSummaries
 from hipwright.cli.options import Json, Unsafe
 from hipwright.cli.output import CommandOutput
+from hipwright.cli.shell.command import HelpfulCommand, WholeSummaries
 from hipwright.stopping import interrupted_code
 
 if TYPE_CHECKING:
@@ -90,14 +90,14 @@ def _add_stage(stage: Stage, about: str) -> None:
         request = StageRequest(stage, recipe, data, out, model, change or [], *run)
         return _train(CommandOutput(json_mode=json_mode), request)
 
-    app.command(stage, help=about)(command)
+    app.command(stage, cls=HelpfulCommand, help=about)(command)
 
 
 for _stage, _about in _STAGES.items():
     _add_stage(_stage, _about)
 
 
-@app.command("mini")
+@app.command("mini", cls=HelpfulCommand)
 def mini(
     out: Out,
     target: Annotated[
@@ -148,7 +148,7 @@ def mini(
     return 0
 
 
-@app.command("report")
+@app.command("report", cls=HelpfulCommand)
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a training.", metavar="DIR")],
     json_mode: Json = False,
@@ -172,7 +172,7 @@ def report(
     return 0
 
 
-@app.command("serve")
+@app.command("serve", cls=HelpfulCommand)
 def serve(
     data: Data,
     host: Annotated[str, typer.Option(help="Address to listen at.", metavar="HOST")] = "127.0.0.1",

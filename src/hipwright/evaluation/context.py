@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import hipwright
 from hipwright.errors import BadInput
 from hipwright.evaluation.results import compiler
+from hipwright.events import doing
 from hipwright.measure.cost import tensor_bytes
 from hipwright.measure.estimate import estimate
 from hipwright.measure.fit import CostModel, load, refined
@@ -78,6 +79,7 @@ class EvaluationContext:
     def outline(self) -> Outline:
         """The reference's operators at the task's own shapes, traced without data."""
         if self._outline is None:
+            doing("tracing the reference on shapes alone")
             self._outline = self.handle.outline(self.handle.task.workloads[0].name)
         return self._outline
 

@@ -30,10 +30,19 @@ from msgspec import structs
 
 from hipwright.errors import HipwrightError
 from hipwright.evaluation.results import Assessment, Findings, passed, rejected
+from hipwright.events import doing
 from hipwright.program import Parsed
 from hipwright.program.modelnew.build import PreparedModelNew
 from hipwright.records import Evaluation, Program, Verdict
 
+_DOING = {
+    "parse": "reading the program",
+    "build": "compiling the program",
+    "verify": "verifying the program",
+    "trace": "tracing the program's launches",
+    "time": "timing the program",
+    "assess": "estimating the program's time",
+}
 T = TypeVar("T")
 StageName = Literal["parse", "build", "verify", "trace", "time", "assess"]
 Run = Callable[[Callable[[], T]], T]
@@ -94,6 +103,7 @@ def advance(state: EvaluationState, *stages: EvaluationStage[Any], run: Run[Any]
     for stage in stages:
         if state.end is not None:
             break
+        doing(_DOING[stage.name])
         state = _after(state, stage, run)
     return state
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 
-from hipwright.mcp.child import ChildCommand
+from hipwright.api.runs.child import ChildCommand
 
 TaskPath = Annotated[str, msgspec.Meta(description="The task file, relative to the server's root folder.")]
 

@@ -16,11 +16,11 @@ import msgspec
 from hipwright.api.inputs import program_of
 from hipwright.api.outcome import not_measured, result_object
 from hipwright.api.plain import finite
+from hipwright.api.runs.child import ChildCommand
 from hipwright.errors import BadInput
 from hipwright.events import Listener
 from hipwright.mcp import files, texts
 from hipwright.mcp.arguments import Reply, TaskPath, ToolArguments
-from hipwright.mcp.child import ChildCommand
 from hipwright.mcp.warm_machine import JudgedProgram, WarmMachine, digest
 from hipwright.records import Program, Task
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterable
+
 GOOD, BAD, UNSURE = "good", "bad", "unsure"
 UNSURE_STATUSES = ("untrusted", "impossible", "unscorable", "degenerate")
 NEUTRAL_STATUSES = ("duplicate", "not proposed", "pending")
@@ -19,6 +23,16 @@ def number(value: float | None, digits: int = 3) -> str:
         return f"{value:.{digits - 1}e}"
     text = f"{value:.{digits}g}"
     return f"{float(text):,.0f}" if "e" in text else text
+
+
+def operators(names: Iterable[str]) -> str:
+    """Names of a graph's nodes as operators, repeated ones counted.
+
+    >>> operators(["pow_1", "mul_13", "mul_26", "rsqrt"])
+    'pow, mul (2), rsqrt'
+    """
+    counts = Counter(re.sub(r"_\d+$", "", name) for name in names)
+    return ", ".join(name if count == 1 else f"{name} ({count})" for name, count in counts.items())
 
 
 def percent(share: float | None) -> str:

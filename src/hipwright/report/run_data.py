@@ -10,6 +10,7 @@ import msgspec
 
 from hipwright import __version__, syntax
 from hipwright.archive import RunDetail, TrialDetail
+from hipwright.measure.gain import Gain
 from hipwright.records import Evaluation, Program, Record, Run, Task
 
 
@@ -19,7 +20,7 @@ class ReportData(Record, frozen=True, kw_only=True):
     hip, plan: the two halves of the program's text; explanation: of `engine.explain`; command: reproduces the run;
     not_measured: one line for each thing that the run could not measure; models: spending on language models
     (`hipwright.llm.cost.spending`), None without models; start: the kernel that the run began with beside its winner,
-    with the comparison as a "sentence", None for a run without one.
+    with the comparison as a "sentence", None for a run without one. gains: the program beside each baseline, by target.
     """
 
     task: Task
@@ -39,6 +40,7 @@ class ReportData(Record, frozen=True, kw_only=True):
     note: str = ""
     models: dict[str, Any] | None = None
     start: dict[str, Any] | None = None
+    gains: tuple[Gain, ...] = ()
 
 
 def from_run(
@@ -52,6 +54,7 @@ def from_run(
     note: str = "",
     models: Mapping[str, Any] | None = None,
     start: Mapping[str, Any] | None = None,
+    gains: Sequence[Gain] = (),
 ) -> ReportData:
     """Collects the report of a run; evaluation: the one shown in full, of the winner or of the last failure."""
     program = detail.program
@@ -74,6 +77,7 @@ def from_run(
         note=note,
         models=None if models is None else dict(models),
         start=None if start is None else dict(start),
+        gains=tuple(gains),
     )
 
 

@@ -20,7 +20,7 @@ def render(data: ReportData) -> str:
             verification=run_views.verification(data.evaluation),
             fusion=run_views.fusion(data.explanation),
             statuses=run_views.statuses(data.trials),
-            score_plot=run_plots.score_plot(data.trials),
+            score_plot=run_plots.score_plot(data.trials, data.gains),
             lineage=run_plots.lineage(data.trials),
             kind_of=run_plots.kind_of,
             code_css=html.code_css(),

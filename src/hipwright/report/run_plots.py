@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, log10
+from statistics import geometric_mean
 
 from hipwright.archive import TrialDetail
+from hipwright.measure.gain import Gain
+from hipwright.report.formatting import number
 from hipwright.report.ticks import Tick
 
 WIDTH = 960
@@ -30,13 +33,14 @@ class Point:
 
 @dataclass(frozen=True)
 class ScorePlot:
-    """Score over proposals: the points, the best so far as an SVG path, and both axes."""
+    """Score over proposals: the points, the best so far as an SVG path, the baseline's line, and both axes."""
 
     points: list[Point]
     best_path: str
     x_ticks: list[Tick]
     y_ticks: list[Tick]
     kind: str
+    baseline: Tick | None = None
     width: int = WIDTH
     height: int = SCORE_HEIGHT
 
@@ -79,10 +83,11 @@ def label_of(proposal: TrialDetail) -> str:
     return f"#{proposal.number} {proposal.operator}: {proposal.status}{score}{' — ' + why if why else ''}"
 
 
-def score_plot(proposals: Sequence[TrialDetail]) -> ScorePlot | None:
+def score_plot(proposals: Sequence[TrialDetail], gains: Sequence[Gain] = ()) -> ScorePlot | None:
     """Score over proposals, on a logarithmic axis over more than a decade; None without a score.
 
-    Measured and estimated scores never share an axis: if anything was measured, only measurements are drawn.
+    Measured and estimated scores never share an axis: if anything was measured, only measurements are drawn. gains:
+    their baseline of the same kind is a line.
     """
     scored = [p for p in proposals if p.score is not None and p.score > 0 and p.status == "pass"]
     kinds = {p.score_kind for p in scored}
@@ -93,11 +98,20 @@ def score_plot(proposals: Sequence[TrialDetail]) -> ScorePlot | None:
         return None
     last = max(p.number for p in proposals)
     low, high = min(p.score or 0.0 for p in scored), max(p.score or 0.0 for p in scored)
-    y_of, y_ticks = _scale(low, high)
+    before = _baseline(gains, kind)
+    y_of, y_ticks = _scale(min(low, before[1]), max(high, before[1])) if before else _scale(low, high)
     points = [Point(_x(p.number, last), y_of(p.score or low), kind_of(p), label_of(p)) for p in scored]
     floor_y = SCORE_HEIGHT - BOTTOM
     points += [Point(_x(p.number, last), floor_y, "failed", label_of(p)) for p in proposals if kind_of(p) == "failed"]
-    return ScorePlot(points, _best_path(scored, last, y_of), _number_ticks(last), y_ticks, kind)
+    line = Tick(y_of(before[1]), f"{before[0]}, {before[1]:.3g} µs") if before else None
+    return ScorePlot(points, _best_path(scored, last, y_of), _number_ticks(last), y_ticks, kind, line)
+
+
+def _baseline(gains: Sequence[Gain], kind: str) -> tuple[str, float] | None:
+    """The first baseline of that kind and its geometric mean over the targets, in microseconds."""
+    names = [one.baseline for one in gains if one.kind == kind]
+    times = [one.baseline_us for one in gains if one.kind == kind and one.baseline == names[0] and one.baseline_us > 0]
+    return (names[0], geometric_mean(times)) if times else None
 
 
 def _best_path(scored: Sequence[TrialDetail], last: int, y_of: _Scale) -> str:
@@ -130,13 +144,13 @@ class _Scale:
 
 
 def _scale(low: float, high: float) -> tuple[_Scale, list[Tick]]:
-    log = high > 10 * low
+    log = high > 4 * low
     scale = _Scale(low, high, log)
     ticks = [scale.low + (scale.high - scale.low) * i / 4 for i in range(5)]
     values = [10**t if log else t for t in ticks]
     span = values[-1] - values[0]
-    digits = 0 if log and values[0] >= 10 else max(0, min(4, 1 - floor(log10(span / 4))))
-    labels: dict[str, float] = {f"{v:.{digits}f}": v for v in values if not log or v > 0}
+    digits = max(0, min(4, 1 - floor(log10(span / 4))))
+    labels: dict[str, float] = {number(float(f"{v:.2g}"), 2) if log else f"{v:.{digits}f}": v for v in values}
     return scale, [Tick(scale(v), text) for text, v in labels.items()]
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from hipwright.archive import TrialDetail
 from hipwright.measure.describe import describe_device, describe_interval
-from hipwright.records import Evaluation, TargetResult, Timing, Verdict, Versus
+from hipwright.measure.gain import BOUNDS, Gain, describe_factor
+from hipwright.records import Estimate, Evaluation, TargetResult, Timing, Verdict, Versus
 from hipwright.report.evidence import evidence_table
-from hipwright.report.formatting import BAD, GOOD, UNSURE, number, percent, seconds, tone
+from hipwright.report.formatting import BAD, GOOD, UNSURE, number, operators, percent, seconds, tone
 from hipwright.report.pair_plot import pair_plot
 from hipwright.report.run_data import ReportData
 from hipwright.targets import TARGETS
@@ -35,7 +36,9 @@ def _proof(evaluation: Evaluation) -> str:
     if found is not None and found.verdict is not None:
         where = "CPU" if TARGETS.is_host(found.target) else found.target
         count = len(found.verdict.workloads)
-        parts.append(f"Right on {count} workload(s) against an fp64 reference on the {where} target")
+        parts.append(
+            f"Right on {count} workload{'s' if count != 1 else ''} against an fp64 reference on the {where} target"
+        )
     built = [
         name
         for name, result in evaluation.targets.items()
@@ -49,6 +52,7 @@ def _proof(evaluation: Evaluation) -> str:
 def tiles(data: ReportData) -> list[dict[str, str]]:
     """The tiles with the figures at the top of the page."""
     evaluation, found = data.evaluation, []
+    gained: list[dict[str, str]] = []
     if evaluation is not None:
         note = "of the reference's modelled cost runs in this program's own kernels"
         if evaluation.passed:
@@ -62,16 +66,25 @@ def tiles(data: ReportData) -> list[dict[str, str]]:
                     "note": "of its tolerance; at most 1 passes",
                 }
             )
+        estimated = {one.target: one for one in data.gains if one.kind == "estimate"}
         for name, result in evaluation.targets.items():
             if result.estimate is not None and result.timing is None:
-                value = f"{number(result.estimate.microseconds)} µs"
-                found.append({"label": f"{name} ESTIMATE", "value": value, "note": "static model, not a measurement"})
+                gained += _estimate_tiles(name, result.estimate, estimated.get(name))
             if result.timing is not None:
-                found += timing_tiles(name, result.timing)
+                gained += timing_tiles(name, result.timing)
     if data.run is not None:
         note = f"of a budget of {data.run.budget}, in {seconds(data.seconds)}"
         found.append({"label": "evaluations", "value": str(data.evaluations), "note": note})
-    return found
+    return gained + found
+
+
+def _estimate_tiles(name: str, estimate: Estimate, gain: Gain | None) -> list[dict[str, str]]:
+    """The tile of an estimated target: the gain over the unfused task where that is known, else the time."""
+    took, model = f"{number(estimate.microseconds)} µs", "static model, not a measurement"
+    if gain is None:
+        return [{"label": f"{name} ESTIMATE", "value": took, "note": model}]
+    note = f"{took} a call; unfused {number(gain.baseline_us)} µs by the same {model}"
+    return [{"label": f"{name} ESTIMATE", "value": describe_factor(gain.factor), "note": note}]
 
 
 def verdict_of(evaluation: Evaluation | None) -> Verdict | None:
@@ -178,6 +191,7 @@ def _target_view(result: TargetResult) -> dict[str, Any]:
         "tone": GOOD if build and build.ok else BAD,
         "estimate": estimate,
         "estimate_rows": rows,
+        "bound": BOUNDS[estimate.bound] if estimate else "",
         "timing": timing_view(result.target, result.timing) if result.timing else None,
         "why_none": dict(result.why_none),
     }
@@ -256,7 +270,12 @@ def _cell(value: Any) -> dict[str, str]:
 def fusion(explanation: Mapping[str, Any]) -> dict[str, Any] | None:
     """The operations of each kernel, and the library calls with reasons, from `engine.explain`."""
     kernels = [
-        {"name": str(item["name"]), "ops": [str(node) for node in item["nodes"]], "how": str(item.get("mapping", ""))}
+        {
+            "name": str(item["name"]),
+            "ops": [str(node) for node in item["nodes"]],
+            "told": operators(map(str, item["nodes"])),
+            "how": str(item.get("mapping", "")),
+        }
         for item in explanation.get("kernels", ())
     ]
     library = [

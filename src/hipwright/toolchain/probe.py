@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 
 from hipwright.errors import HipwrightError
+from hipwright.events import doing
 from hipwright.records import Record
 from hipwright.targets import OFFLINE
 from hipwright.toolchain import clang
@@ -39,6 +40,7 @@ def _builds() -> list[ToolCheck]:
 
 
 def _build(target: str, cache: BuildCache) -> ToolCheck:
+    doing(f"compiling a trial program for {target}")
     try:
         build = amdgpu.build(TRIAL, target, {}, cache=cache)
     except HipwrightError as error:

@@ -22,6 +22,7 @@ import msgspec
 
 from hipwright.disk import naming
 from hipwright.errors import BadInput
+from hipwright.events import doing
 
 METRICS, SAMPLES = "metrics.jsonl", "samples.jsonl"
 DEFAULT_TRACKERS = ("tensorboard",)
@@ -116,6 +117,7 @@ class ProgressLog:
     def metrics(self, stage: str, step: int, values: Mapping[str, float]) -> None:
         """As `Log`."""
         self._log.metrics(stage, step, values)
+        doing(f"training ({stage}), step {step} done")
         if time.monotonic() - self._said >= PROGRESS_SECONDS:
             self._said = time.monotonic()
             shown = [f"{name} {values[name]:.4g}" for name in PROGRESS_FIGURES if isfinite(values.get(name, inf))]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+import re
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode
 
@@ -18,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOG = logging.getLogger(__name__)
 COOKIE = "hipwright_view"
+START = re.compile(r"/start(?:/\d+/stop)?")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -30,11 +32,15 @@ HEADERS = {
 
 
 class Guard:
-    """An ASGI application that answers only those who may read, and only GET and HEAD."""
+    """An ASGI application that answers only those who may read, and only GET and HEAD.
 
-    def __init__(self, app: ASGIApp, token: str = "") -> None:
+    starts: forms of START are taken too, of this server's own pages alone, and of no other name than this machine's.
+    """
+
+    def __init__(self, app: ASGIApp, token: str = "", starts: bool = False) -> None:
         self.app = app
         self.token = token
+        self.starts = starts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one connection."""
@@ -51,6 +57,8 @@ class Guard:
             if message["type"] == "http.response.start":
                 started = True
                 MutableHeaders(scope=message).update(HEADERS)
+                if self.starts:  # without a referrer a browser names no origin of its own forms
+                    MutableHeaders(scope=message)["referrer-policy"] = "same-origin"
             await send(message)
 
         refused = self._refusal(scope)
@@ -67,8 +75,13 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         """The answer to a request that is not let in; None lets it in."""
         headers = Headers(scope=scope)
+        if self.starts and _host(headers.get("host", "")) not in LOOPBACK:
+            return PlainTextResponse("this server answers to localhost alone\n", 421)
         if scope["method"] not in ("GET", "HEAD"):
-            return PlainTextResponse("this server only reads\n", 405, {"allow": "GET, HEAD"})
+            if not (self.starts and scope["method"] == "POST" and START.fullmatch(scope["path"])):
+                return PlainTextResponse("this server only reads\n", 405, {"allow": "GET, HEAD"})
+            if not _same_origin(headers):
+                return PlainTextResponse("a form of another site is not taken\n", 403)
         if not self.token:
             if _host(headers.get("host", "")) in LOOPBACK:
                 return None
@@ -93,6 +106,15 @@ def _host(value: str) -> str:
     """The name in a Host header, without its port and the brackets of IPv6."""
     name = value.rpartition(":")[0] if value.rpartition(":")[2].isdigit() and not value.endswith("]") else value
     return name.strip("[]").lower()
+
+
+def _same_origin(headers: Headers) -> bool:
+    """Whether a browser says that a form is of a page of this server.
+
+    Every browser sends Origin with a POST; one that does not say where it comes from is refused.
+    """
+    site = headers.get("sec-fetch-site", "same-origin")
+    return headers.get("origin", "") == f"http://{headers.get('host', '')}" and site == "same-origin"
 
 
 def _local(path: str) -> str:

@@ -26,6 +26,8 @@ from hipwright.view.results import ResultFolders
 from hipwright.view.results_pages import compare_results, result_page, results_page
 from hipwright.view.run_page import RunChoices, run_page
 from hipwright.view.runs_page import runs_page
+from hipwright.view.start_page import StartPages
+from hipwright.view.starting import Starter
 
 STATIC = {"view.js": "text/javascript", "theme.js": "text/javascript", "view.css": "text/css"}
 
@@ -35,13 +37,16 @@ def view_app(
     folders: ResultFolders | None = None,
     *,
     token: str = "",
+    starter: Starter | None = None,
     closing: Callable[[], bool] = lambda: False,
 ) -> Starlette:
     """The application over one archive, and folders of results beside it.
 
-    token: what a request must have, "" for none; closing: ends open streams.
+    token: what a request must have, "" for none; starter: starts searches, None: the application only reads; closing:
+    ends open streams.
     """
-    pages = Pages(reader, folders or ResultFolders(), closing)
+    csrf = starter.secret if starter is not None else ""
+    pages = Pages(reader, folders or ResultFolders(), closing, csrf)
     routes = [
         Route("/", pages.runs),
         Route("/events", pages.archive_events),
@@ -55,47 +60,62 @@ def view_app(
         Route("/results/{key}/events", pages.result_events),
         Route("/static/{name}", static),
     ]
-    guard = Middleware(Guard, token=token)
+    if starter is not None:
+        routes += StartPages(
+            starter, lambda name, values, status: page(name, values, reader, status, csrf), closing
+        ).routes()
+    guard = Middleware(Guard, token=token, starts=starter is not None)
     return Starlette(routes=routes, middleware=[guard], exception_handlers={HipwrightError: failed, 404: missing})
 
 
 class Pages:
     """The endpoints. Those that render are plain functions: Starlette runs them in threads."""
 
-    def __init__(self, reader: ArchiveReader, folders: ResultFolders, closing: Callable[[], bool]) -> None:
+    def __init__(
+        self, reader: ArchiveReader, folders: ResultFolders, closing: Callable[[], bool], csrf: str = ""
+    ) -> None:
         self.reader = reader
+        self.csrf = csrf
         self.folders = folders
         self.closing = closing
 
+    def shown(self, name: str, values: Mapping[str, Any], status: int = 200) -> Response:
+        """A page of this server from its template."""
+        return page(name, values, self.reader, status, self.csrf)
+
     def runs(self, request: Request) -> Response:
         """All runs."""
-        return page("runs", runs_page(self.reader, request.query_params), self.reader)
+        return self.shown("runs", runs_page(self.reader, request.query_params))
 
     def run(self, request: Request) -> Response:
         """One run."""
         run = self.reader.run(request.path_params["run"])
-        return page("run", run_page(self.reader, run, RunChoices.read(request.query_params)), self.reader)
+        return page(
+            "run", run_page(self.reader, run, RunChoices.read(request.query_params)), self.reader, csrf=self.csrf
+        )
 
     def program(self, request: Request) -> Response:
         """One program of a run."""
         run = self.reader.run(request.path_params["run"])
-        return page("program", program_page(self.reader, run, request.path_params["number"]), self.reader)
+        return page(
+            "program", program_page(self.reader, run, request.path_params["number"]), self.reader, csrf=self.csrf
+        )
 
     def compare(self, request: Request) -> Response:
         """Two runs or programs."""
-        return page("compare", compare_page(self.reader, request.query_params), self.reader)
+        return self.shown("compare", compare_page(self.reader, request.query_params))
 
     def results(self, request: Request) -> Response:
         """The folders of results."""
-        return page("results", results_page(self.folders), self.reader)
+        return self.shown("results", results_page(self.folders))
 
     def result(self, request: Request) -> Response:
         """One folder of results."""
-        return page(*result_page(self.folders, request.path_params["key"]), self.reader)
+        return self.shown(*result_page(self.folders, request.path_params["key"]))
 
     def compare_results(self, request: Request) -> Response:
         """Two folders of results."""
-        return page(*compare_results(self.folders, request.query_params), self.reader)
+        return self.shown(*compare_results(self.folders, request.query_params))
 
     def result_events(self, request: Request) -> Response:
         """Tells the page of a folder of results that there is something new."""
@@ -112,9 +132,11 @@ class Pages:
         return live.stream(Watched(self.reader.archive_state, self.reader.archive.changes, self.closing))
 
 
-def page(name: str, values: Mapping[str, Any], reader: ArchiveReader | None, status: int = 200) -> Response:
-    """A page from its template."""
-    shared = {"version": __version__, "home": str(reader.archive.home) if reader else ""}
+def page(
+    name: str, values: Mapping[str, Any], reader: ArchiveReader | None, status: int = 200, csrf: str = ""
+) -> Response:
+    """A page from its template. csrf: the secret of forms that start searches, "" where none may."""
+    shared = {"version": __version__, "home": str(reader.archive.home) if reader else "", "csrf": csrf}
     text = html.environment("hipwright.view").get_template(f"{name}.html.j2").render({**values, **shared})
     return HTMLResponse(text, status, {"cache-control": "no-store"})
 

@@ -18,6 +18,7 @@ from hipwright.view.access import LOOPBACK
 from hipwright.view.app import compile_templates, view_app
 from hipwright.view.reader import ArchiveReader
 from hipwright.view.results import ResultFolders
+from hipwright.view.starting import Starter
 
 START_S = 10.0
 
@@ -33,22 +34,35 @@ class Served:
 
 @contextmanager
 def serving(
-    home: Path, host: str = "127.0.0.1", port: int = 0, token: str = "", results: Sequence[Path] = ()
+    home: Path,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    token: str = "",
+    results: Sequence[Path] = (),
+    *,
+    start_below: Path | None = None,
 ) -> Iterator[Served]:
     """Serves the archive in `home` while the block runs; off the loopback a token is made where none is given.
 
     port 0: any that is free; results: folders below which there are results. BadInput: no archive, no such folder, or
-    an address that cannot be used.
+    an address that cannot be used. start_below: searches of tasks below this folder may be started from the browser,
+    on the loopback alone, and with a token there too, as other accounts of the machine reach it.
     """
-    if host not in LOOPBACK and not token:
+    if start_below is not None and host not in LOOPBACK:
+        raise BadInput(
+            f"searches are started from this machine alone, not at {host}",
+            hint="leave --host or --allow-start out; ssh -L 8420:127.0.0.1:8420 HOST reaches a server elsewhere",
+        )
+    if (host not in LOOPBACK or start_below is not None) and not token:
         token = secrets.token_urlsafe(24)
     folders = ResultFolders(results)
     reader = ArchiveReader(home)
+    starter = Starter(home, start_below) if start_below is not None else None
     try:
         with _listening(host, port) as bound:
             server = uvicorn.Server(
                 uvicorn.Config(
-                    view_app(reader, folders, token=token, closing=lambda: server.should_exit),
+                    view_app(reader, folders, token=token, starter=starter, closing=lambda: server.should_exit),
                     log_level="error",
                     lifespan="off",
                     timeout_graceful_shutdown=1,
@@ -65,6 +79,8 @@ def serving(
                 server.should_exit = True
                 thread.join(timeout=5)
     finally:
+        if starter is not None:
+            starter.close()
         reader.close()
 
 

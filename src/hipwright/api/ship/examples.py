@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from hipwright.events import doing
 from hipwright.records import TensorSpec, Workload
 from hipwright.task import TaskHandle
 from hipwright.tensors import Tree
@@ -30,6 +31,7 @@ class TaskExamples:
 
     def inputs(self, workload: str) -> Tree:
         """forward's arguments with data."""
+        doing("drawing inputs for the examples")
         return self._handle.inputs(workload, SEED)
 
     @functools.cached_property
@@ -42,6 +44,7 @@ class TaskExamples:
 
     def outputs(self, inputs: Tree, *, exact: bool) -> Tree:
         """The reference's outputs in float64, or in the types of its own."""
+        doing("running the reference for its examples")
         return self._handle.reference(inputs, self._state, dtype="float64" if exact else "native")[0]
 
     def smaller(self, elements: int) -> Workload | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hipwright.cli.display.tables import plain_table
+from hipwright.cli.display.fitted import plain_table
 from hipwright.evaluation.figures import wilson
 
 if TYPE_CHECKING:
@@ -21,15 +21,12 @@ NO_PREDICTIONS = "the archive holds no predictions of the screener: `hipwright o
 
 def print_matrices(console: Console, found: Mapping[str, ConfusionMatrix]) -> None:
     """A table for each verifier, and the candidates that were not judged as expected."""
-    from rich.table import Table
-
     from hipwright.audit.confusion import OUTCOMES
 
     for name, one in found.items():
-        table = Table("", *OUTCOMES, "all", title=f"{name} gate", title_justify="left")
-        for kind, counts in one.counts.items():
-            table.add_row(kind, *(str(counts[o]) for o in OUTCOMES), str(sum(counts.values())))
-        console.print(table)
+        heads = ("", *OUTCOMES, "all")
+        rows = [(kind, *(counts[o] for o in OUTCOMES), sum(counts.values())) for kind, counts in one.counts.items()]
+        console.print(plain_table(heads, rows, right=heads[1:], title=f"{name} gate"))
         for judged in one.unexpected():
             console.print(f"  {judged.outcome}: {judged.case.id}: {judged.why}", markup=False, highlight=False)
 

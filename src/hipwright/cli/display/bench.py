@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hipwright.api.plain import clean
-from hipwright.cli.display.tables import plain_table
+from hipwright.cli.display.fitted import plain_table
+from hipwright.cli.display.verbosity import says_progress
 from hipwright.evaluation.figures import worst
+from hipwright.events import doing
 from hipwright.report.bench_model import cost_lines, curves, describe_share
 from hipwright.report.formatting import number, percent, seconds
 
@@ -36,6 +38,10 @@ class BenchProgress:
 
     def __call__(self, kind: str, data: dict[str, Any]) -> None:
         """Handles one event."""
+        if kind == "row":
+            doing("judging tasks", data["done"], data["total"])
+        if kind == "row" and not says_progress():
+            return
         if kind == "row":
             self._say(row_line(data["row"], data["done"], data["total"]))
         elif kind in EVENTS:

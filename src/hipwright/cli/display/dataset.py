@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hipwright.api.plain import clean
+from hipwright.cli.display.heartbeat import covered
+from hipwright.cli.display.verbosity import draws_progress, says_progress
 from hipwright.cli.output import CommandOutput, rich_console
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ class DatasetProgress:
         self._begun, self._said = time.monotonic(), 0.0
         self._bar: Any = None
         self._id: Any = None
+        self._drawing = ExitStack()
 
     def __enter__(self) -> Self:
         return self
@@ -46,6 +50,7 @@ class DatasetProgress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+        self._drawing.close()
 
     def __call__(self, kind: str, data: dict[str, Any]) -> None:
         """Handles one event."""
@@ -62,7 +67,7 @@ class DatasetProgress:
     def _on_planned(self, data: dict[str, Any]) -> None:
         self._total, self._done = data["total"], data["done"]
         self._done_before, self._begun = self._done, time.monotonic()
-        if sys.stderr.isatty():
+        if draws_progress():
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
             self._bar = Progress(
@@ -75,6 +80,7 @@ class DatasetProgress:
                 transient=True,
             )
             self._id = self._bar.add_task("", total=self._total, completed=self._done)
+            self._drawing.enter_context(covered())
             self._bar.start()
 
     def _on_built(self, data: dict[str, Any]) -> None:
@@ -96,7 +102,7 @@ class DatasetProgress:
             self._bar.update(self._id, completed=done, total=self._total, description=rates)
             return
         now = time.monotonic()
-        if now - self._said >= LINE_SECONDS or done == self._total:
+        if says_progress() and (now - self._said >= LINE_SECONDS or done == self._total):
             self._said = now
             text = f"[{now - self._begun:6.1f}s {done}/{self._total} {self._unit}, {self._left(now)}] {rates}"
             print(f"{text}; {last}" if last else text, file=sys.stderr, flush=True)

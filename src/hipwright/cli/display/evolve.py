@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hipwright.cli.display.tables import plain_table
+from hipwright.cli.display.fitted import plain_table
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import ExitStack
 from typing import Any
 
 from hipwright.api.plain import clean
+from hipwright.cli.display.heartbeat import covered
+from hipwright.cli.display.verbosity import draws_progress, says_progress
 from hipwright.cli.output import rich_console
 
 LINE_SECONDS = 5.0
@@ -19,13 +22,15 @@ class SynthProgress:
         self._count = count
         self._began, self._said = time.monotonic(), 0.0
         self._bar: Any = None
+        self._drawing = ExitStack()
 
     def __enter__(self) -> SynthProgress:
-        if sys.stderr.isatty():
+        if draws_progress():
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
             columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
             self._bar = Progress(*columns, console=rich_console(sys.stderr), transient=True)
+            self._drawing.enter_context(covered())
             self._bar.start()
             self._task = self._bar.add_task("starting", total=self._count)
         return self
@@ -33,6 +38,7 @@ class SynthProgress:
     def __exit__(self, *exc: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+        self._drawing.close()
 
     def __call__(self, kind: str, data: dict[str, Any]) -> None:
         """Handles one event."""
@@ -55,5 +61,7 @@ class SynthProgress:
 
     def _line(self, text: str, *, done: int | None = None) -> None:
         self._said = time.monotonic()
+        if not says_progress():
+            return
         place = f" {done}/{self._count}" if done is not None else ""
         print(f"[{self._said - self._began:6.1f}s{place}] {text}", file=sys.stderr, flush=True)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
 from rich.text import Text
 
 from hipwright.api.plain import OWNERS, clean
-from hipwright.records import Evaluation, Timing, Verdict
+from hipwright.cli.display.fitted import FittedTable, plain_table
+from hipwright.cli.display.verbosity import Verbosity, verbosity
+from hipwright.measure.gain import BOUNDS, Gain, describe_factor
+from hipwright.records import Evaluation, KernelResources, TargetResult, Timing, Verdict
 from hipwright.report.evidence import evidence_sentence, evidence_table
-from hipwright.report.formatting import byte_count, number, percent, seconds, tone
+from hipwright.report.formatting import byte_count, number, operators, percent, seconds, tone
 from hipwright.report.run_views import in_order, timing_view, verdict_of
 from hipwright.targets import TARGETS
 
@@ -21,21 +23,35 @@ if TYPE_CHECKING:
 STYLES = {"good": "bold green", "bad": "bold red", "unsure": "bold yellow"}
 FIRST_EVIDENCE = ("output", "index", "expected", "got", "tolerance", "wrong_elements", "elements")
 PRINTED_BEFORE = ("family", "workload", "seed")
+NAMED = 4  # shapes that a pass names one by one
 EVIDENCE_LIMIT = 400  # characters of one piece of evidence; --json carries all of it
 
 
-def print_evaluation(out: Console, name: str, evaluation: Evaluation, notes: Sequence[str]) -> None:
-    """The verdict, why, the resource table and what was not measured."""
+def print_evaluation(
+    out: Console,
+    name: str,
+    evaluation: Evaluation,
+    notes: Sequence[str],
+    gains: Sequence[Gain] = (),
+    fused: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """The verdict, what is gained and what was fused, why it is right, the resource table and what was not measured.
+
+    gains, fused: of `Result`. The table of shapes is printed with --verbose.
+    """
     style = STYLES[tone(evaluation.status)]
-    out.print(
-        Text.assemble((evaluation.status, style), "  ", (clean(name), "bold"), f"  {seconds(evaluation.seconds)}")
-    )
+    took = f"verification took {seconds(evaluation.seconds)}"
+    out.print(Text.assemble((evaluation.status, style), "  ", (clean(name), "bold"), "  ", (took, "dim")))
+    if any(r.estimate or r.timing or r.verdict or r.build for r in evaluation.targets.values()):
+        print_targets(out, evaluation, gains)
     if evaluation.passed:
+        print_fused(out, fused, evaluation)
         out.print(_proof(evaluation))
         print_evidence(out, verdict_of(evaluation))
     else:
         print_rejection(out, evaluation)
-    if any(result.build and result.build.ok for result in evaluation.targets.values()):
+    if any(kernel for result in evaluation.targets.values() for kernel in _kernels(result)):
+        out.print()
         out.print(resource_table(evaluation))
     for result in in_order(evaluation):
         if result.timing is not None:
@@ -43,14 +59,60 @@ def print_evaluation(out: Console, name: str, evaluation: Evaluation, notes: Seq
     print_notes(out, notes)
 
 
+def print_targets(out: Console, evaluation: Evaluation, gains: Sequence[Gain]) -> None:
+    """A row a target: its verdict, the baseline's time, the kernels' time, the gain, and whose figures they are."""
+    first = {one.target: one for one in reversed(gains)}
+    rows = [_target_row(result, first.get(result.target)) for result in in_order(evaluation)]
+    against = " or ".join(dict.fromkeys(one.baseline for one in first.values())) or "before"
+    heads = ("target", "verdict", against, "kernels take", "gain", "figures")
+    out.print(plain_table(heads, rows, right=heads[2:4]))
+    limits = dict.fromkeys(r.estimate.bound for r in in_order(evaluation) if r.estimate and not r.timing)
+    for bound in limits:
+        names = ", ".join(r.target for r in in_order(evaluation) if r.estimate and r.estimate.bound == bound)
+        out.print(f"{bound} bound on {names}: {BOUNDS[bound]}", style="dim")
+    if any(one.kind == "estimate" for one in first.values()):
+        out.print("unfused: the task's own operators one by one, by the same model of the GPU", style="dim")
+
+
+def _target_row(result: TargetResult, gain: Gain | None) -> tuple[str, ...]:
+    verdict = result.verdict.status if result.verdict else ("compiles" if result.build and result.build.ok else "-")
+    if gain is not None:
+        before = f"{number(gain.baseline_us)} µs"
+        took, told = f"{number(gain.program_us)} µs", gain.kind.upper()
+        return result.target, verdict, before, took, describe_factor(gain.factor), told
+    if result.timing is not None:
+        kind = "SIMULATED" if result.timing.simulated else "MEASURED"
+        return result.target, verdict, "-", f"{number(1e3 * result.timing.median_ms)} µs", "-", kind
+    if result.estimate is not None:
+        return result.target, verdict, "-", f"{number(result.estimate.microseconds)} µs", "-", "ESTIMATE"
+    return result.target, verdict, "-", "-", "-", "-"
+
+
+def print_fused(out: Console, fused: Sequence[Mapping[str, Any]], evaluation: Evaluation) -> None:
+    """A line a kernel with the operators that it stands for, and the operators left to the library."""
+    for one in fused:
+        told = "fused" if len(one["operators"]) > 1 else "written"
+        out.print(f"{told}: {clean(operators(one['operators']))} -> kernel {clean(one['kernel'])}")
+    if fused and evaluation.library:
+        left = ", ".join(f"{clean(name)} ({percent(share)})" for name, share in evaluation.library.items())
+        out.print(f"left to the library, with their share of the task's modelled cost: {left}")
+
+
 def _proof(evaluation: Evaluation) -> str:
     verdict = verdict_of(evaluation)
     parts = [f"coverage {percent(evaluation.coverage)}"]
     if verdict is not None and verdict.passed:
-        parts.insert(0, f"right on {', '.join(map(clean, verdict.workloads)) or 'no workload'}")
+        names = ", ".join(map(clean, verdict.workloads)) or "no workload"
+        count = len(verdict.workloads)
+        parts.insert(0, f"right on {count} shapes" if _summed(verdict) else f"right on {names}")
         if verdict.worst_error is not None:
             parts.append(f"worst error {number(verdict.worst_error)} of its tolerance")
     return "; ".join(parts)
+
+
+def _summed(verdict: Verdict) -> bool:
+    """Whether the shapes are counted, as --verbose lists them in the table of evidence."""
+    return len(verdict.workloads) > NAMED and verbosity() < Verbosity.verbose
 
 
 def print_evidence(out: Console, verdict: Verdict | None) -> None:
@@ -59,6 +121,8 @@ def print_evidence(out: Console, verdict: Verdict | None) -> None:
     if table is None:
         return
     out.print(evidence_sentence(table), style="dim")
+    if verbosity() < Verbosity.verbose:
+        return
     rows = [(row["workload"], row["cases"], row["families"]) for row in table["rows"]]
     out.print(plain_table(("shape", "cases", "inputs drawn"), rows, right=("cases",)))
 
@@ -86,32 +150,27 @@ def ordered(evidence: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     return sorted(evidence.items(), key=lambda item: rank.get(item[0], len(rank)))
 
 
-def resource_table(evaluation: Evaluation) -> Table:
-    """Registers, LDS, scratch and occupancy of each kernel by target, its verdict and estimate."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for head in ("target", "kernel"):
-        table.add_column(head, overflow="fold")
-    for head in ("VGPR", "SGPR", "LDS", "scratch", "waves/SIMD"):
-        table.add_column(head, justify="right")
-    for head in ("verdict", "time (ESTIMATE)"):
-        table.add_column(head)
-    for result in in_order(evaluation):
-        name = result.target
-        verdict = result.verdict.status if result.verdict else ("compiles" if result.build and result.build.ok else "-")
-        estimate = f"{number(result.estimate.microseconds)} µs, {result.estimate.bound}" if result.estimate else "-"
-        kernels = result.build.kernels if result.build and not TARGETS.is_host(name) else ()
-        if not kernels:
-            table.add_row(name, "-", "-", "-", "-", "-", "-", verdict, estimate)
-        for index, kernel in enumerate(kernels):
-            shown = (name, verdict, estimate) if index == 0 else ("", "", "")
-            figures = (
-                str(kernel.vgpr),
-                str(kernel.sgpr),
-                byte_count(kernel.lds_bytes),
-                byte_count(kernel.scratch_bytes),
-            )
-            table.add_row(shown[0], clean(kernel.name), *figures, str(kernel.occupancy), *shown[1:])
-    return table
+def resource_table(evaluation: Evaluation) -> FittedTable:
+    """Registers, LDS, scratch and occupancy of each kernel by target."""
+    heads = ("target", "kernel", "VGPR", "SGPR", "LDS", "scratch", "waves/SIMD")
+    rows = [
+        (
+            result.target,
+            kernel.name,
+            kernel.vgpr,
+            kernel.sgpr,
+            byte_count(kernel.lds_bytes),
+            byte_count(kernel.scratch_bytes),
+            kernel.occupancy,
+        )
+        for result in in_order(evaluation)
+        for kernel in _kernels(result)
+    ]
+    return plain_table(heads, rows, right=heads[2:])
+
+
+def _kernels(result: TargetResult) -> tuple[KernelResources, ...]:
+    return tuple(result.build.kernels) if result.build and not TARGETS.is_host(result.target) else ()
 
 
 def print_timing(out: Console, target: str, timing: Timing) -> None:
@@ -140,16 +199,6 @@ def print_notes(out: Console, notes: Sequence[str]) -> None:
     """What was not measured."""
     for line in notes:
         out.print(f"not measured: {clean(line)}", style="yellow")
-
-
-def plain_table(heads: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[str] = ()) -> Table:
-    """A table without lines; columns named in `right` are right-aligned."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for place, head in enumerate(heads):  # the first column names the row: it is never broken
-        table.add_column(head, justify="right" if head in right else "left", overflow="fold", no_wrap=place == 0)
-    for row in rows:
-        table.add_row(*(clean(cell) for cell in row))
-    return table
 
 
 def models_line(models: Mapping[str, Any]) -> str:

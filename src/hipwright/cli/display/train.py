@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
 from hipwright.api.plain import clean
+from hipwright.cli.display.fitted import FittedTable, plain_table
+from hipwright.cli.display.verbosity import says_progress
 from hipwright.report import formatting
 from hipwright.report.train_data import STAGES, TrainingFolder, ends, rates, read
 from hipwright.report.train_views import by_split, columns_of, describe_clock, describe_interval, differences
@@ -18,31 +18,28 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def tables(folder: Path) -> list[Table]:
+def tables(folder: Path) -> list[FittedTable]:
     """Tables of a training's folder: trainings, evaluation by split, differences between arms."""
     data = read(folder)
     found = [_training_table(data)]
     rows = data.evaluation.get("arms") or []
     columns = columns_of(rows)
     for split, arms in by_split(rows):
-        table = _table(f"{split}, {describe_clock(data)['badge']}", "arm", *columns)
-        for row, _ in arms:
-            table.add_row(str(row.get("arm")), *(_cell(row.get(name), name) for name in columns))
-        found.append(table)
+        cells = [(str(row.get("arm")), *(_cell(row.get(name), name) for name in columns)) for row, _ in arms]
+        found.append(_table(f"{split}, {describe_clock(data)['badge']}", ("arm", *columns), cells))
     compared = differences(data.evaluation.get("comparisons") or [])
     for split, arms_ in compared["splits"]:
-        table = _table(f"{split}, differences", "arms", *compared["metrics"])
-        for name, cells in arms_.items():
-            shown = [f"{c['text']} ({c['interval']})" if (c := cells.get(m)) else "–" for m in compared["metrics"]]
-            table.add_row(name, *shown)
-        found.append(table)
+        rows_ = [
+            (name, *(f"{c['text']} ({c['interval']})" if (c := one.get(m)) else "–" for m in compared["metrics"]))
+            for name, one in arms_.items()
+        ]
+        found.append(_table(f"{split}, differences", ("arms", *compared["metrics"]), rows_))
     return found
 
 
-def _training_table(data: TrainingFolder) -> Table:
-    table = _table(
-        "", "training", "steps", "minutes", "loss", "reward", "correct", "hack", "infrastructure", "no variance"
-    )
+def _training_table(data: TrainingFolder) -> FittedTable:
+    heads = ("training", "steps", "minutes", "loss", "reward", "correct", "hack", "infrastructure", "no variance")
+    rows = []
     for one in data.trainings:
         stage = next((name for name in STAGES if name in one.curves), "sft")
         last = [
@@ -52,18 +49,12 @@ def _training_table(data: TrainingFolder) -> Table:
         ]
         shares = [formatting.percent(rates(one)[name]) if stage == "rl" else "–" for name in rates(one)]
         minutes = "–" if one.minutes is None else f"{one.minutes:.1f}"
-        table.add_row(one.name, str(one.steps), minutes, *(text or "–" for text in last), *shares)
-    return table
+        rows.append((one.name, str(one.steps), minutes, *(text or "–" for text in last), *shares))
+    return _table("", heads, rows)
 
 
-def _table(title: str, first: str, *columns: str) -> Table:
-    table = Table(
-        title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim"
-    )
-    table.add_column(first)
-    for name in columns:
-        table.add_column(name, justify="right")
-    return table
+def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> FittedTable:
+    return plain_table(heads, rows, right=heads[1:], title=title)
 
 
 def _cell(value: Any, metric: str) -> str:
@@ -114,6 +105,8 @@ class MiniProgress:
 
     def __call__(self, kind: str, data: dict[str, Any]) -> None:
         """Handles one event."""
+        if not says_progress():
+            return
         text = data.get("text") or ", ".join(f"{name} {_short(value)}" for name, value in data.items())
         self._say(f"[{time.monotonic() - self._begun:6.1f}s] {text}")
 

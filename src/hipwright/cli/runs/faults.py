@@ -55,7 +55,7 @@ def _plain(one: ListedFault) -> dict[str, Any]:
 
 
 def _print(output: CommandOutput, listed: list[ListedFault]) -> None:
-    from hipwright.cli.display.tables import plain_table
+    from hipwright.cli.display.fitted import plain_table
 
     heads = ("#", "when", "run", "task", "status", "target", "given up", "file")
     rows = [

@@ -15,14 +15,15 @@ from hipwright.cli.options import Json, RunName
 from hipwright.cli.output import CommandOutput
 from hipwright.cli.runs.damaged import plain_rows, say_damaged
 from hipwright.cli.runs.faults import faults
+from hipwright.cli.shell.command import HelpfulCommand, WholeSummaries
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
     from hipwright.archive import RunSummary, TrialDetail
 
 
-app = typer.Typer(invoke_without_command=True)
-app.command("faults")(faults)
+app = typer.Typer(invoke_without_command=True, cls=WholeSummaries, rich_markup_mode=None)
+app.command("faults", cls=HelpfulCommand)(faults)
 
 
 @app.callback()
@@ -79,7 +80,8 @@ def show(run: RunName, json_mode: Json = False) -> int:
         more |= {"start": begun.to_dict()} if begun is not None else {}
         output.result({**detail.to_dict(), **more})
         return 0
-    from hipwright.cli.display.tables import models_line, plain_table, print_evaluation
+    from hipwright.cli.display.fitted import plain_table
+    from hipwright.cli.display.tables import models_line, print_evaluation
 
     out = output.console()
     _print_runs(output, [detail.summary])
@@ -163,7 +165,7 @@ def export(
 
 
 def _print_runs(output: CommandOutput, found: list[RunSummary]) -> None:
-    from hipwright.cli.display.tables import plain_table
+    from hipwright.cli.display.fitted import plain_table
     from hipwright.report.formatting import number, percent
 
     heads = ("run", "task", "status", "policy", "evaluations", "best", "coverage", "started")

@@ -36,6 +36,9 @@ def view(
     max_minutes: Annotated[
         float | None, typer.Option("--max-minutes", min=0, help="Stop after so long.", metavar="M")
     ] = None,
+    allow_start: Annotated[
+        bool, typer.Option("--allow-start", help="Let the browser start and stop searches of tasks below this folder.")
+    ] = False,
     json_mode: Json = False,
 ) -> int:
     """Show runs and programs in a browser, live; nothing is written."""
@@ -48,7 +51,8 @@ def view(
 
     output = CommandOutput(json_mode=json_mode)
     home = archive.absolute() if archive is not None else config.home()
-    with serving(home, host, port, os.environ.get(TOKEN, ""), results or ()) as served:
+    below = Path.cwd() if allow_start else None
+    with serving(home, host, port, os.environ.get(TOKEN, ""), results or (), start_below=below) as served:
         if json_mode:
             output.result({"url": served.url, "archive": str(home), "token": served.token or None})
         else:

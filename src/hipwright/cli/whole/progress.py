@@ -6,7 +6,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from hipwright.cli.display.verbosity import says_progress
 from hipwright.cli.output import CommandOutput
+from hipwright.events import doing
 
 LINE_SECONDS = 5.0
 
@@ -21,6 +23,7 @@ class ModelProgress:
     def __call__(self, kind: str, data: dict[str, Any]) -> None:
         """Handles one event; others than those of `improve_model` are ignored."""
         if kind == "stage":
+            doing(str(data.get("text", "")))
             self._line(str(data.get("text", "")))
         elif kind == "region":
             paths = data.get("paths") or [""]
@@ -35,6 +38,6 @@ class ModelProgress:
 
     def _line(self, text: str) -> None:
         self._said = time.monotonic()
-        if not self._output.json_mode:
+        if not self._output.json_mode and says_progress():
             place = f" {self._region}" if self._region else ""
             self._output.say(f"[{self._said - self._started:6.1f}s{place}] {text}")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from hipwright.api.plain import clean
 from hipwright.api.whole.describe import gate_line, places, speed_line, times_line
-from hipwright.cli.display.tables import STYLES, plain_table, print_notes
+from hipwright.cli.display.fitted import plain_table
+from hipwright.cli.display.tables import STYLES, print_notes
 from hipwright.report.formatting import number, percent
 
 if TYPE_CHECKING:

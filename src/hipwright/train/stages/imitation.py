@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from hipwright.events import doing
 from hipwright.train import data, hf, sft
 from hipwright.train.log import ProgressLog
 from hipwright.train.stages.parts import load_model, open_log, stage_environment
@@ -15,6 +16,7 @@ from hipwright.train.stages.stage_work import Say, StageWork
 def run_sft(work: StageWork, say: Say) -> dict[str, Any]:
     """Runs the stage; returns its figures."""
     recipe, folder = work.recipe, work.folder
+    doing("reading the data set")
     rows = data.imitation_rows(Path(work.data), rows=recipe.data.rows or None, held_rows=recipe.data.held_rows or None)
     if work.dry:
         rows = _shortest_rows(rows)

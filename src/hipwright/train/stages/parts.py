@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from hipwright.events import doing
 from hipwright.train import hf
 from hipwright.train.environment import Environment
 from hipwright.train.judging.settings import EnvironmentSettings, new_environment
@@ -16,6 +17,7 @@ from hipwright.train.stages.stage_work import Say, StageWork
 
 def load_model(work: StageWork, texts: list[str]) -> tuple[Any, Any]:
     """(the model, its tokenizer); in a dry run a random model, with a tokenizer trained on the texts."""
+    doing("loading the model")
     chosen = work.recipe.model
     if work.dry:
         from hipwright.train.tiny import tiny_model

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from hipwright.events import doing
 from hipwright.train import data, grpo, hf
 from hipwright.train.log import Log, ProgressLog
 from hipwright.train.records import TrainingProblem
@@ -18,6 +19,7 @@ from hipwright.train.stages.stage_work import Say, StageWork
 def run_rl(work: StageWork, say: Say) -> dict[str, Any]:
     """Runs the stage "rl" or "rft"; returns its figures."""
     recipe = work.recipe
+    doing("reading the problems")
     splits = data.problems(Path(work.data), limit=recipe.data.problems or None)
     problems = splits[data.TRAIN]
     say(f"{len(problems)} problems to answer; held out: {sum(map(len, splits.values())) - len(problems)}")

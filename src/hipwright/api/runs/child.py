@@ -59,6 +59,7 @@ class ChildCommand:
             reader.start()
             assert process.stdout is not None
             text, code = process.stdout.read(), process.wait()
+            process.stdout.close()
             reader.join(END_S)
         finally:
             self._process = None
@@ -92,9 +93,10 @@ def _end_with_parent() -> None:
 def _tell(process: subprocess.Popen[str], listener: Listener) -> None:
     """Passes the lines of progress on."""
     assert process.stderr is not None
-    for line in process.stderr:
-        if found := _STAGE.match(line):
-            listener("stage", {"text": found["text"].strip()})
+    with process.stderr as lines:
+        for line in lines:
+            if found := _STAGE.match(line):
+                listener("stage", {"text": found["text"].strip()})
 
 
 def _object(text: str, code: int) -> dict[str, Any]:
