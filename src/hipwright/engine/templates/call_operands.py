@@ -144,7 +144,7 @@ class CallOperands:
             if has_unit_stride(e.attr[1], axis):
                 self.aligned[e.attr[0]] = width
 
-    def unpacked_vector(self, operand: Tensor, index: Place, axis: str, width: int, into: str) -> None:
+    def unpacked_vector(self, operand: Tensor, index: Place, axis: str, width: int, into: str, dtype: str = "") -> None:
         """As `vector` with aligned=True, under `unpacked_conditions`, of an operand of which one stored element makes
         several.
         """
@@ -160,7 +160,7 @@ class CallOperands:
                 self.line(f"const auto {name} = {loader}<{packed.count}>({self.pointer(buffer)} + {place});")
                 self.loaded[buffer, position.key] = f"{name}.v[v / {packed.share}]"
         self._open_vector_loop(str(width))
-        self.line(f"{into}[v] = {self._text(found.element, '')};")
+        self.line(f"{into}[v] = {self._text(found.element, dtype)};")
         self._close_vector_loop()
 
     def unpacked_conditions(self, operand: Tensor, index: Place, axis: str, width: int) -> list[str]:

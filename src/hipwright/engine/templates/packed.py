@@ -15,7 +15,7 @@ from hipwright.engine.ir.index import Atom, Fn, Ix, Sym, Var, divide, ix, modulo
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.values import Tensor
 
-WIDTHS = (16, 8, 4)
+WIDTHS, LONG_WIDTHS = (16, 8, 4), (32, 16, 8)
 BYTES = 16
 
 
@@ -131,11 +131,13 @@ def _remainder(test: E, v: Var) -> int:
     return found.pop() if len(found) == 1 else 0
 
 
-def packed_width(c: LoweringContext, matrix: Tensor, sizes: dict[str, int]) -> int:
-    """The elements along the last axis that a vector of 16 bytes or less makes; 0 where no byte makes two."""
+def packed_width(c: LoweringContext, matrix: Tensor, sizes: dict[str, int], widths: Sequence[int] = WIDTHS) -> int:
+    """The elements along the last axis, of `widths`, that a vector of 16 bytes or less makes; 0 where no byte makes
+    two.
+    """
     places = [ix(Var(f"p{k}", s)) for k, s in enumerate(matrix.shape)]
     element = matrix.at(places)
-    for width in WIDTHS:
+    for width in widths:
         found = packed_element(c, element, f"p{matrix.rank - 1}", width)
         shared = found is not None and any(p.share > 1 for p in found.loads)
         if found is not None and shared and all(p.count * sizes.get(p.load.attr[2], 8) <= BYTES for p in found.loads):
