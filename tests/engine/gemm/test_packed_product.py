@@ -41,6 +41,28 @@ def nibbles(packed: Tensor, x: Tensor) -> Tensor:
     return pair.view(packed.shape[0], -1) @ x.t()
 
 
+def across(bits: int) -> Callable[..., Tensor]:
+    """Numbers of any width, one behind the other across words, with a scale for each group."""
+
+    def function(x: Tensor, packed: Tensor, scale: Tensor) -> Tensor:
+        first = torch.arange(x.shape[1]) * bits
+        low = packed[:, first // 32].long() & 0xFFFFFFFF
+        high = packed[:, (first + bits - 1) // 32].long() & 0xFFFFFFFF
+        numbers = ((low | high << 32) >> (first % 32)) & (2**bits - 1)
+        weight = (numbers - 2 ** (bits - 1)).to(x.dtype).view(packed.shape[0], scale.shape[1], -1) * scale[:, :, None]
+        return x @ weight.view(packed.shape[0], -1).t()
+
+    return function
+
+
+def columns(x: Tensor, packed: Tensor, scale: Tensor) -> Tensor:
+    """Words hold eight rows of a [k, n] matrix: neighbouring words are neighbouring columns'."""
+    shifts = torch.arange(0, 32, 4, dtype=torch.int32)
+    numbers = ((packed[:, None, :] >> shifts[None, :, None]) & 15).view(-1, packed.shape[1])
+    weight = (numbers - 8).to(x.dtype).view(scale.shape[0], -1, packed.shape[1]) * scale[:, None, :]
+    return x @ weight.view(-1, packed.shape[1])
+
+
 def draw(rows: int, columns: int, depth: int, groups: int, dtype: torch.dtype, kind: str = "words") -> list[Tensor]:
     make = torch.Generator().manual_seed(rows + columns + depth)
     x = torch.randn(rows, depth, generator=make).to(dtype)
@@ -49,12 +71,18 @@ def draw(rows: int, columns: int, depth: int, groups: int, dtype: torch.dtype, k
     bits = (-(2**31), 2**31 - 1)
     packed = torch.randint(*bits, (columns, depth // 8), dtype=torch.int32, generator=make)
     scale = (torch.rand(columns, groups, generator=make) * 0.1).to(dtype)
+    if kind.isdigit():
+        packed = torch.randint(*bits, (columns, depth * int(kind) // 32), dtype=torch.int32, generator=make)
+        return [x, packed, scale]
+    if kind == "columns":
+        return [x, packed.view(depth // 8, columns), scale.view(groups, columns)]
     if kind == "words":
         return [x, packed, scale]
     return [x, packed, torch.randint(*bits, (columns, groups // 8), dtype=torch.int32, generator=make), scale]
 
 
-FUNCTIONS: dict[str, Callable[..., Tensor]] = {"words": words, "zeros": zeros, "nibbles": nibbles}
+FUNCTIONS: dict[str, Callable[..., Tensor]] = {"words": words, "zeros": zeros, "nibbles": nibbles, "columns": columns}
+FUNCTIONS |= {str(bits): across(bits) for bits in range(1, 9)}
 CASES = [
     ("words", HALF, 16, (16, 48, 512, 4)),
     ("words", BRAIN, 16, (17, 33, 1152, 9)),  # partial tiles; more vectors than the captured ones
@@ -63,6 +91,8 @@ CASES = [
     ("zeros", BRAIN, 100, (100, 18, 2048, 16)),
     ("nibbles", HALF, 12, (12, 50, 288, 0)),
     ("nibbles", BRAIN, 12, (9, 16, 104, 0)),
+    ("columns", HALF, 16, (5, 37, 1152, 9)),
+    *((str(bits), BRAIN if bits % 2 else HALF, 16, (11, 19, 224, 7)) for bits in range(1, 9)),
 ]
 
 
@@ -85,7 +115,7 @@ def test_blocks_share_k() -> None:
     assert "partials_matmul" in text
 
 
-@pytest.mark.parametrize("kind", ["words", "zeros", "nibbles"])
+@pytest.mark.parametrize("kind", ["words", "zeros", "nibbles", "columns", "1", "3", "5"])
 def test_weights_are_never_expanded_in_memory(kind: str) -> None:
     for rows in (16, 64, 128):
         known = explain(captured(Op(FUNCTIONS[kind]), draw(rows, 4096, 4096, 32, HALF, kind)))
@@ -96,6 +126,7 @@ def test_when_it_is_the_default() -> None:
     """Not for few vectors, which the gemv template unpacks; not for many; not where it is turned off."""
     for rows, usual in ((1, "gemv"), (8, "gemv"), (9, "packed"), (128, "packed")):
         assert space(captured(Op(words), draw(rows, 4096, 4096, 32, HALF)))["call:matmul"].default == usual, rows
+    assert space(captured(Op(across(3)), draw(1, 4096, 4096, 32, HALF, "3")))["call:matmul"].default == "packed"
     many = space(captured(Op(words), draw(512, 4096, 4096, 32, HALF)))["call:matmul"]
     assert "packed" not in many.options
     graph = captured(Op(words), draw(16, 4096, 4096, 32, HALF))

@@ -24,11 +24,11 @@ from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel, factor
 from hipwright.engine.templates.call_operands import Place
 from hipwright.engine.templates.gemm.contraction import product_of
-from hipwright.engine.templates.gemm.gemv_plan import ITEM_BYTES, VECTOR_CHUNK
+from hipwright.engine.templates.gemm.gemv_plan import ITEM_BYTES, VECTOR_CHUNK, plan
 from hipwright.engine.templates.gemm.split_k import SPLITS, SplitKPartials
 from hipwright.engine.templates.gemm.tiling import COMPUTE_UNITS
 from hipwright.engine.templates.offers import STORE_ABOVE, KernelCall, Offer, Output
-from hipwright.engine.templates.packed import LONG_WIDTHS, packed_width
+from hipwright.engine.templates.packed import LONG_WIDTHS, packed_width, with_positions
 
 MOST_AT_ONCE, MOST_VECTORS = 64, 256
 """Vectors that a block multiplies each unpacked weight with, and the most for which the template is offered."""
@@ -68,16 +68,18 @@ def packed_product(call: KernelCall) -> Offer | None:
     if p is None or p.dtype not in ("float16", "bfloat16") or ZERO in p.space:
         return None
     for matrix, vectors, transposed in ((p.b, p.a, True), (p.a, p.b, False)):
-        width = packed_width(call.c, matrix, ITEM_BYTES, LONG_WIDTHS)
+        matrix = with_positions(call.c, matrix)
+        width = packed_width(call.c, matrix, ITEM_BYTES, LONG_WIDTHS, loose=True)
         count = call.c.hint(vectors.shape[1])
-        if width and count <= MOST_VECTORS and packed_width(call.c, vectors, ITEM_BYTES, LONG_WIDTHS) == 0:
+        if width and count <= MOST_VECTORS:
+            least = VECTOR_CHUNK if plan(call.c, p.a, p.b, p.space, p.k) else 0
             data = PackedProduct(matrix, vectors, p.space, p.k, p.dtype, transposed, width)
             return Offer(
                 "packed",
                 write,
                 [matrix, vectors],
                 [Output(p.space, shape=list(p.shape))],
-                bool(call.choices.get(PACKED, True)) and VECTOR_CHUNK < count <= DEFAULT_VECTORS,
+                bool(call.choices.get(PACKED, True)) and least < count <= DEFAULT_VECTORS,
                 p.finish,
                 store_above=(NEVER, STORE_ABOVE),
                 data=data,
@@ -116,7 +118,7 @@ class _Packed:
         k.use("SKINNY_UNITS", "skinny_multiply", "skinny_row", "skinny_sum_row")
         self._locate()
         place: Place = ["b", "row", "p"]
-        conditions = k.unpacked_conditions(p.matrix, place, "p", p.width)
+        conditions = k.unpacked_conditions(p.matrix, place, "p", p.width, loose=True)
         conditions += k.vector_conditions(p.vectors, ["b", "vector", "p"], "p", str(p.width))
         conditions = ["SKINNY_UNITS", f"{self.depth} % WIDTH == 0", *conditions]
         k.line(f"const bool aligned = {' && '.join(dict.fromkeys(conditions))};")
@@ -175,7 +177,7 @@ class _Packed:
         k.open("for (int r = 0; r < SKINNY_ROWS; ++r)")
         at = "row0 + i * 16 + skinny_row(lane, r)"
         k.line(f"const {k.kind} row = {at} < {self.rows} ? {at} : {self.rows} - 1;")
-        k.unpacked_vector(p.matrix, ["b", "row", "p"], "p", p.width, "w[i][r]", dtype=p.dtype)
+        k.unpacked_vector(p.matrix, ["b", "row", "p"], "p", p.width, "w[i][r]", dtype=p.dtype, loose=True)
         for _ in range(3):
             k.close()
         k.line("#pragma unroll")
