@@ -1,9 +1,9 @@
-"""Weights of 4 bits packed along the rows of an 11008 x 4096 matrix, with scales and zeros by 128 rows; a residual."""
+"""Weights of 4 bits packed along the rows of a 4096 x 4096 matrix, with scales and zeros by 128 rows; a residual."""
 
 import torch
 from torch import nn
 
-K, N, GROUP = 11008, 4096, 128
+K, N, GROUP = 4096, 4096, 128
 
 
 class Model(nn.Module):
@@ -16,11 +16,11 @@ class Model(nn.Module):
 
 def make(rows):
     return [
-        torch.randn(rows, K).half(),
+        torch.randn(rows, K).bfloat16(),
         torch.randint(-(2**31), 2**31 - 1, (K // 8, N), dtype=torch.int32),
-        torch.randint(0, 16, (K // GROUP, N)).half(),
-        (torch.rand(K // GROUP, N) * 0.02).half(),
-        torch.randn(rows, N).half(),
+        torch.randint(0, 16, (K // GROUP, N)).bfloat16(),
+        (torch.rand(K // GROUP, N) * 0.02).bfloat16(),
+        torch.randn(rows, N).bfloat16(),
     ]
 
 
