@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hipwright.api.plain import OWNERS, clean
+from hipwright.measure.memory import much_written
 from hipwright.records import Evaluation, Timing, Verdict
 from hipwright.report.evidence import evidence_sentence, evidence_table
 from hipwright.report.formatting import byte_count, number, percent, seconds, tone
@@ -46,6 +47,9 @@ def print_evaluation(out: Console, name: str, evaluation: Evaluation, notes: Seq
 def _proof(evaluation: Evaluation) -> str:
     verdict = verdict_of(evaluation)
     parts = [f"coverage {percent(evaluation.coverage)}"]
+    memory = verdict.checks.get("memory") if verdict is not None else None
+    if memory:
+        parts.append(", ".join(filter(None, [f"{memory['memory_mb']:g} MB of memory", much_written(memory)])))
     if verdict is not None and verdict.passed:
         parts.insert(0, f"right on {', '.join(map(clean, verdict.workloads)) or 'no workload'}")
         if verdict.worst_error is not None:
