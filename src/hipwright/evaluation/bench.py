@@ -21,7 +21,7 @@ from hipwright.disk import naming
 from hipwright.errors import HipwrightError, InfrastructureError
 from hipwright.evaluation.faults import MACHINE_FAULTS
 from hipwright.evaluation.left_out import left_out
-from hipwright.records import Evaluation, Record, Timing
+from hipwright.records import Evaluation, Record, Timing, Verdict
 from hipwright.targets import TARGETS
 
 ROWS = "rows.jsonl"
@@ -64,6 +64,7 @@ class BenchRow(Record, frozen=True, kw_only=True):
     where that has no numbers or was not applied. targets: the status on each. timed_on: the target of `speedups`, ""
     where nothing was timed and `not_timed` says why. left_out: what was not judged, a sentence each. given_up:
     operators left to the library, kernels for them refused or slower.
+    workspace_bytes, memory_mb, written: what the plan allocates (measure/memory.py), None where it was not traced.
     missing_baselines: what the program was not compared with, and why.
     seconds: of work; waited: seconds beside them for the GPU's memory, or for another task's timing on it.
     asked: only in a model's rows.
@@ -86,6 +87,9 @@ class BenchRow(Record, frozen=True, kw_only=True):
     strict: str | None = None
     by_format: str | None = None
     coverage: float | None = None
+    workspace_bytes: int | None = None
+    memory_mb: float | None = None
+    written: float | None = None
     own_time: float | None = None
     targets: dict[str, str] = msgspec.field(default_factory=dict)
     estimates_us: dict[str, float] = msgspec.field(default_factory=dict)
@@ -128,6 +132,7 @@ def row_of(evaluation: Evaluation, *, strict: Evaluation | None = None, **names:
         correct=evaluation.passed,
         strict=strict.status if strict is not None else None,
         coverage=evaluation.coverage if evaluation.passed else None,
+        **_memory(verdicts),
         own_time=evaluation.own_time,
         targets={name: _word(evaluation, name) for name in evaluation.targets},
         estimates_us={name: r.estimate.microseconds for name, r in evaluation.targets.items() if r.estimate},
@@ -268,6 +273,12 @@ class RowStore:
             self._rows[row.key] = row
 
 
+def _memory(verdicts: Iterable[Verdict]) -> dict[str, Any]:
+    """The fields of what a verified program's plan allocates."""
+    known = (verdict.checks.get("memory") for verdict in verdicts if verdict.passed)
+    return dict(next((memory for memory in known if isinstance(memory, dict)), {}))
+
+
 CSV_COLUMNS = (
     "task",
     "level",
@@ -281,6 +292,9 @@ CSV_COLUMNS = (
     "strict",
     "by_format",
     "coverage",
+    "workspace_bytes",
+    "memory_mb",
+    "written",
     "own_time",
     "timed_on",
     "device",

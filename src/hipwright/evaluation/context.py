@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hipwright
 from hipwright.errors import BadInput
 from hipwright.evaluation.results import compiler
 from hipwright.events import doing
-from hipwright.measure.cost import tensor_bytes
+from hipwright.measure.cost import OpCall, tensor_bytes
 from hipwright.measure.estimate import estimate
 from hipwright.measure.fit import CostModel, load, refined
+from hipwright.measure.memory import plan_memory
 from hipwright.records import Build, Estimate, content_key
 from hipwright.sandbox import Limits, Zygote
 from hipwright.targets import CPU, OFFLINE, TARGETS
@@ -91,6 +92,10 @@ class EvaluationContext:
     def floor_bytes(self) -> float:
         """Bytes that the task itself must move at the traced shapes: inputs, parameters and outputs once each."""
         return float(sum(tensor_bytes(spec.to_dict()) for spec in self.outline().specs()))
+
+    def memory_of(self, ops: Sequence[OpCall]) -> dict[str, Any]:
+        """What a plan of these traced operators allocates (measure/memory.py)."""
+        return plan_memory(ops, [spec.to_dict() for spec in self.outline().outputs], self.floor_bytes())
 
     def refined(self, machine: str, estimated: Estimate) -> Estimate:
         """The estimate, corrected by the cost model that was fitted for that machine, if any."""

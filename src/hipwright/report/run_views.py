@@ -10,6 +10,7 @@ from typing import Any
 from hipwright.archive import TrialDetail
 from hipwright.measure.describe import describe_device, describe_interval
 from hipwright.measure.gain import BOUNDS, Gain, describe_factor
+from hipwright.measure.memory import much_written
 from hipwright.records import Estimate, Evaluation, TargetResult, Timing, Verdict, Versus
 from hipwright.report.evidence import evidence_table
 from hipwright.report.formatting import BAD, GOOD, UNSURE, number, operators, percent, seconds, tone
@@ -58,6 +59,10 @@ def tiles(data: ReportData) -> list[dict[str, str]]:
         if evaluation.passed:
             found.append({"label": "coverage", "value": percent(evaluation.coverage), "note": note})
         verdict = verdict_of(evaluation)
+        memory = verdict.checks.get("memory") if verdict is not None else None
+        if memory:
+            note = much_written(memory) or "inputs, state, outputs and workspace of one call"
+            found.append({"label": "memory", "value": f"{memory['memory_mb']:g} MB", "note": note})
         if verdict is not None and verdict.worst_error is not None:
             found.append(
                 {

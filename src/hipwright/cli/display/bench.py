@@ -12,6 +12,7 @@ from hipwright.cli.display.fitted import plain_table
 from hipwright.cli.display.verbosity import says_progress
 from hipwright.evaluation.figures import worst
 from hipwright.events import doing
+from hipwright.measure.memory import MUCH
 from hipwright.report.bench_model import cost_lines, curves, describe_share
 from hipwright.report.formatting import number, percent, seconds
 
@@ -81,6 +82,9 @@ def print_benchmark(console: Console, report: BenchmarkReport) -> None:
     console.print(
         plain_table(("task", "candidate", "status", "speedup", "coverage", "why"), cells, right=("coverage",))
     )
+    much = [f"{row.task} ({row.written:.1f})" for row in rows if (row.written or 0.0) > MUCH]
+    if much:
+        console.print(f"write more than {MUCH} times their inputs and outputs: {', '.join(much)}", style="yellow")
     for line in report.not_measured:
         console.print(f"not measured: {line}", style="yellow")
     if request.out is not None:

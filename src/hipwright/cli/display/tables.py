@@ -11,6 +11,7 @@ from hipwright.api.plain import OWNERS, clean
 from hipwright.cli.display.fitted import FittedTable, plain_table
 from hipwright.cli.display.verbosity import Verbosity, verbosity
 from hipwright.measure.gain import BOUNDS, Gain, describe_factor
+from hipwright.measure.memory import much_written
 from hipwright.records import Evaluation, KernelResources, TargetResult, Timing, Verdict
 from hipwright.report.evidence import evidence_sentence, evidence_table
 from hipwright.report.formatting import byte_count, number, operators, percent, seconds, tone
@@ -101,6 +102,9 @@ def print_fused(out: Console, fused: Sequence[Mapping[str, Any]], evaluation: Ev
 def _proof(evaluation: Evaluation) -> str:
     verdict = verdict_of(evaluation)
     parts = [f"coverage {percent(evaluation.coverage)}"]
+    memory = verdict.checks.get("memory") if verdict is not None else None
+    if memory:
+        parts.append(", ".join(filter(None, [f"{memory['memory_mb']:g} MB of memory", much_written(memory)])))
     if verdict is not None and verdict.passed:
         names = ", ".join(map(clean, verdict.workloads)) or "no workload"
         count = len(verdict.workloads)

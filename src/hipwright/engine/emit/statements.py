@@ -232,7 +232,7 @@ class Emitter(StatementBuilder):
 
     def _typed(self, e: E, text: str) -> str:
         """An argument with a cast where its C type would choose another instance of a function template."""
-        if (e.op in ("index", "const") and e.ctype == "long") or self._is_narrower(e):
+        if (e.op in ("index", "const") and e.ctype == "long") or self._is_narrower(e) or small_ints.in_64_bits(e):
             return f"({e.ctype})({text})"
         return text
 

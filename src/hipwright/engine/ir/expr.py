@@ -196,16 +196,19 @@ class ExprArena:
         ctype = "long" if kind.startswith("arg") else body.ctype
         return self.make("loop", (body, *inner), ctype, attr, attr.key)
 
-    def rewrite(self, roots: Sequence[E], atom: Any, load: Any, quotient: Any = None) -> list[E]:
+    def rewrite(self, roots: Sequence[E], atom: Any, load: Any, quotient: Any = None, position: Any = None) -> list[E]:
         """The roots with index atoms replaced by `atom(Atom) -> Ix | None` and loads by `load(E) -> E | None`.
 
-        quotient: the same for divisions, of what a division has become and what it was.
+        quotient: the same for divisions, of what a division has become and what it was. position: `position(E) -> Ix |
+        None` for 64-bit integers that are known as positions.
         """
         done: dict[int, E] = {}
 
         def on_atom(a: Atom) -> Ix | None:
             if isinstance(a, Ind):
                 new = visit(a.value)
+                if new.op == "index":
+                    return ix(new.attr)
                 return ix(Ind(new)) if new is not a.value else None
             found: Ix | None = atom(a)
             return found
@@ -218,6 +221,8 @@ class ExprArena:
                 new = load(new) or new
             if quotient and new.op == "bin" and new.attr == "/":
                 new = quotient(new, e) or new
+            if position and new.op in ("bin", "fn") and new.ctype == "long" and (at := position(new)) is not None:
+                new = self.index(at)
             if e.label and not new.label:
                 new.label = e.label
             done[e.id] = new

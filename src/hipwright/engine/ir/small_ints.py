@@ -60,3 +60,8 @@ def whole(e: E) -> float | None:
     if value is None or value != value or abs(value) >= LIMIT // 2:
         return None
     return float(value) if float(value).is_integer() else None
+
+
+def in_64_bits(e: E) -> bool:
+    """Whether e is arithmetic of an int32 tensor of positions (`arange`), whose text is of 64 bits."""
+    return e.ctype == "int" and e.op == "bin" and any(a.op == "index" or in_64_bits(a) for a in e.args)

@@ -144,32 +144,36 @@ class CallOperands:
             if has_unit_stride(e.attr[1], axis):
                 self.aligned[e.attr[0]] = width
 
-    def unpacked_vector(self, operand: Tensor, index: Place, axis: str, width: int, into: str) -> None:
+    def unpacked_vector(
+        self, operand: Tensor, index: Place, axis: str, width: int, into: str, dtype: str = "", *, loose: bool = False
+    ) -> None:
         """As `vector` with aligned=True, under `unpacked_conditions`, of an operand of which one stored element makes
         several.
         """
-        found = packed_element(self.c, operand.at(self._place(index, operand.shape)), axis, width)
+        found = packed_element(self.c, operand.at(self._place(index, operand.shape)), axis, width, loose=loose)
         assert found is not None
         self.line(f"const {self.kind} {axis}_vector = {axis} / {width};")
         for packed in found.loads:
             buffer, position, _ = packed.load.attr
-            if (buffer, position.key) not in self.loaded:
+            if not packed.alone and (buffer, position.key) not in self.loaded:
                 name = self.emit.fresh(f"{self.pointer(buffer)}_packed")
                 place = self.emit.position(packed.base)
                 loader = self._loader(name, packed.load, str(packed.count), aligned=True)
                 self.line(f"const auto {name} = {loader}<{packed.count}>({self.pointer(buffer)} + {place});")
                 self.loaded[buffer, position.key] = f"{name}.v[v / {packed.share}]"
         self._open_vector_loop(str(width))
-        self.line(f"{into}[v] = {self._text(found.element, '')};")
+        self.line(f"{into}[v] = {self._text(found.element, dtype)};")
         self._close_vector_loop()
 
-    def unpacked_conditions(self, operand: Tensor, index: Place, axis: str, width: int) -> list[str]:
+    def unpacked_conditions(
+        self, operand: Tensor, index: Place, axis: str, width: int, *, loose: bool = False
+    ) -> list[str]:
         """The run-time conditions of `unpacked_vector`, as C texts."""
         self.use("WideVector")
-        found = packed_element(self.c, operand.at(self._place(index, operand.shape)), axis, width)
+        found = packed_element(self.c, operand.at(self._place(index, operand.shape)), axis, width, loose=loose)
         assert found is not None
         out = [f"{self.size(s)} % {width} == 0" for s in found.multiples]
-        for packed in found.loads:
+        for packed in (load for load in found.loads if not load.alone):
             out.append(f"is_wide_aligned<{packed.count}>({self.pointer(packed.load.attr[0])})")
             out += [f"{self.size(s)} % {packed.count} == 0" for s in alignment_strides(packed)]
         return list(dict.fromkeys(out))

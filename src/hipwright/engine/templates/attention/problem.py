@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 from hipwright.engine.ir.expr import E, walk
 from hipwright.engine.ir.index import ONE, Ind, Ix, Var, ix
-from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.operators import ATTENTION
 from hipwright.engine.lower.values import Tensor
-from hipwright.engine.templates.access import unconditional_loads
+from hipwright.engine.templates.access import has_unit_stride, unconditional_loads
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.offers import KernelCall, NotLowered
 
@@ -195,14 +194,17 @@ def vector_width(operand: Tensor, width: int) -> int:
 
 
 def _aligned(position: Ix, axis: str, count: int) -> bool:
-    """Whether the position advances by one along the axis, and by multiples of `count` along all other axes."""
+    """Whether the position advances by one along the axis, and by multiples of `count` along all other axes.
+
+    A place that is read from memory (a page by its block table) is like another axis, unless the axis chooses it.
+    """
     for mono, factor in position.terms.items():
         mine = [a for a in mono if isinstance(a, Var) and a.name == axis]
         if mine and (len(mono) != 1 or factor != 1):
             return False
         if not mine and factor % count:
             return False
-    inner = [a for a in position.atoms() if isinstance(a, Ind)]
+    inner = [a for a in position.atoms() if isinstance(a, Ind) and not has_unit_stride(position, axis)]
     axes = [m for m in position.terms if any(isinstance(a, Var) and a.name == axis for a in m)]
     return not inner and len(axes) == 1
 
@@ -222,7 +224,7 @@ def emit_load(kernel: CallKernel, operand: Tensor, place: Place, count: int, tar
     kernel.use("load_16_bytes")
     kernel.aligned[buffer] = count
     name = kernel.fresh("wide")
-    kernel.line(f"const auto {name} = load_16_bytes({kernel.pointer(buffer)} + {to_c(position)});")
+    kernel.line(f"const auto {name} = load_16_bytes({kernel.pointer(buffer)} + {kernel.emit.position(position)});")
     kernel.line("#pragma unroll")
     kernel.line(f"for (int v = 0; v < {count}; ++v) {target}[v] = (float){name}.v[v];")
 

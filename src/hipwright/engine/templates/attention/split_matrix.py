@@ -7,7 +7,7 @@ wavefront multiplies 16 keys with all 8 rows at once, keys and values straight f
 from __future__ import annotations
 
 from hipwright.engine.ir.index import Ix, Var, ix, product
-from hipwright.engine.ir.index_text import to_c, to_python
+from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.knobs import SPLIT
 from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.templates.attention.problem import (
@@ -151,7 +151,7 @@ class _ChunkKernel:
         index = [ix(Var(i, s)) if isinstance(i, str) else ix(i) for i, s in zip(place, operand.shape, strict=True)]
         buffer, position, _ = operand.at(index).attr
         kernel.aligned[buffer] = 8
-        return f"load_16_bytes({kernel.pointer(buffer)} + {to_c(position)})"
+        return f"load_16_bytes({kernel.pointer(buffer)} + {kernel.emit.position(position)})"
 
     def _scores(self) -> None:
         """Computes scores[row][key] = q . k."""

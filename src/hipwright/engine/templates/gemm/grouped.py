@@ -79,10 +79,10 @@ def _beats_library(call: KernelCall, p: GroupedGemmSpec) -> bool:
 
 def write_grouped(body: CallBody) -> list[EmittedKernel]:
     """One kernel."""
-    return [_Grouped(body).kernel()]
+    return [GroupedGemm(body).kernel()]
 
 
-class _Grouped(Gemm):
+class GroupedGemm(Gemm):
     """The tiled product of the rows of one group, which end at `group_end`."""
 
     names = f"{NAMES} group_begin group_end group_tiles"
@@ -91,6 +91,7 @@ class _Grouped(Gemm):
         super().__init__(body)
         self.p: GroupedGemmSpec = body.data
         self.m = "group_end"
+        self.offsets: Tensor = self.tensors[-1]
 
     def tile_operands(self) -> list[ProductOperand]:
         """Rows of all groups, and the columns of the matrix of this group."""
@@ -112,7 +113,7 @@ class _Grouped(Gemm):
         k.line(f"const {k.kind} col0 = blockIdx.x % tiles_n * {self.bn};")
         k.line(f"{k.kind} tile = blockIdx.x / tiles_n, b = 0, group_begin = 0, group_end = 0;")
         k.open(f"for (; b < {k.size(self.p.group_count)}; ++b)")
-        k.line(f"group_end = {k.load(self.tensors[2], ['b'])};")
+        k.line(f"group_end = {k.load(self.offsets, ['b'])};")
         k.line(f"group_end = group_end > {rows} ? {rows} : group_end;")
         tiles = f"(group_end - group_begin + {self.bm} - 1) / {self.bm}"
         k.line(f"const {k.kind} group_tiles = group_end > group_begin ? {tiles} : 0;")
@@ -124,4 +125,4 @@ class _Grouped(Gemm):
         k.line(f"const {k.kind} row0 = group_begin + tile * {self.bm};")
 
 
-__all__ = ["grouped"]
+__all__ = ["GroupedGemm", "GroupedGemmSpec", "grouped"]

@@ -10,7 +10,6 @@ Without tensor cores the same is computed with shuffles and plain reads; so test
 
 from __future__ import annotations
 
-from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.gemm.operand import ProductOperand
 from hipwright.engine.templates.gemm.scope import GemmScope
@@ -113,7 +112,7 @@ def _async_load(k: CallKernel, g: GemmScope, operand: ProductOperand) -> None:
     def load_vector(index: list[str], axis: str) -> None:
         found = k.unconverted(operand.tensor, index, g.spec.dtype) if operand.aligned else None
         if found is not None:
-            k.line(f"cp_async_16(destination, {found[0]} + ({to_c(found[1])}));")
+            k.line(f"cp_async_16(destination, {found[0]} + ({k.emit.position(found[1])}));")
             return
         k.use("store_lds_vector")
         k.line(f"T vec[{operand.width}];")

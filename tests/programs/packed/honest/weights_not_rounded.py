@@ -1,0 +1,10 @@
+"""Weights and sums in float32, rounded once."""
+
+HIP = r''''''
+
+
+def forward(self, x, words, scales):
+    shifts = torch.arange(0, 32, 4, dtype=torch.int32)
+    numbers = ((words[:, :, None] >> shifts) & 15).reshape(words.shape[0], scales.shape[1], -1)
+    weight = ((numbers - 8).float() * scales.float()[:, :, None]).reshape(words.shape[0], -1)
+    return (x.float() @ weight.t()).to(torch.float16)
