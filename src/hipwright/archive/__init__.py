@@ -5,6 +5,7 @@ from hipwright.archive.export import export
 from hipwright.archive.faults import EngineFault, FaultCheck, Reproducer
 from hipwright.archive.log import Called, Confirmed, Evaluated, Finished, Proposed, RunLog, as_stored, read_log
 from hipwright.archive.outline import Outline, continue_outline
+from hipwright.archive.place import NoArchive, Place, shown
 from hipwright.archive.query import (
     RunComparison,
     RunDetail,
@@ -30,7 +31,9 @@ __all__ = [
     "FaultCheck",
     "Finished",
     "LogEntry",
+    "NoArchive",
     "Outline",
+    "Place",
     "Proposed",
     "Reproducer",
     "RunComparison",
@@ -49,6 +52,7 @@ __all__ = [
     "read_log",
     "readable_log",
     "show",
+    "shown",
     "summary_of",
     "trial_of",
 ]

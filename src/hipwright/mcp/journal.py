@@ -25,10 +25,10 @@ POLICY = "session"
 class Journal:
     """One run for each task that the session judged programs of; locked, and so `running`, until the session ends.
 
-    home: the archive's folder. One call at a time.
+    home: the archive's folder or URL. One call at a time.
     """
 
-    home: Path
+    home: Path | str
     targets: Sequence[str]
     _stack: ExitStack = field(default_factory=ExitStack)
     _archive: Archive | None = None

@@ -79,12 +79,12 @@ Counters = Callable[[Path, Program, Listener], "ProfileReport"]
 class ToolContext:
     """The tools' state. One call of a slow tool at a time.
 
-    root: resolved; home: the archive's folder; machine: judges programs; counters: None without a GPU target; journal:
-    stores what is judged, None where nothing is stored.
+    root: resolved; home: the archive's folder or URL; machine: judges programs; counters: None without a GPU target;
+    journal: stores what is judged, None where nothing is stored.
     """
 
     root: Path
-    home: Path
+    home: Path | str
     targets: tuple[str, ...]
     machine: WarmMachine
     counters: Counters | None = None

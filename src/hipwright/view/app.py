@@ -114,7 +114,7 @@ class Pages:
 
 def page(name: str, values: Mapping[str, Any], reader: ArchiveReader | None, status: int = 200) -> Response:
     """A page from its template."""
-    shared = {"version": __version__, "home": str(reader.archive.home) if reader else ""}
+    shared = {"version": __version__, "home": reader.archive.place if reader else ""}
     text = html.environment("hipwright.view").get_template(f"{name}.html.j2").render({**values, **shared})
     return HTMLResponse(text, status, {"cache-control": "no-store"})
 

@@ -1,0 +1,105 @@
+"""What an archive asks of a database. SQLite (archive/sqlite) and PostgreSQL (archive/postgres) answer alike.
+
+Texts go in and come out as they are; what they mean is the archive's business (archive/store.py). Every writing call is
+one transaction, durable when it returns. tests/archive/archive_contract.py is what both must pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
+
+from hipwright.records import Record
+
+LAST = 2**62
+"""A seq that no run reaches."""
+
+
+class NewEvent(NamedTuple):
+    """An event to append; data: JSON. cache_key: of an evaluation that later runs may reuse."""
+
+    kind: str
+    number: int
+    data: str
+    cache_key: str | None
+
+
+class Blob(NamedTuple):
+    """A record as stored. kind: its class; data: JSON."""
+
+    key: str
+    kind: str
+    data: str
+
+
+class Appended(NamedTuple):
+    """Where events were appended: the seq of the first, and their time, Unix."""
+
+    first: int
+    clock: float
+
+
+def blobs_of(records: Sequence[Record]) -> list[Blob]:
+    """Records as they are stored, each once, in the order of their keys: writers that share some never deadlock."""
+    found = {record.key: Blob(record.key, type(record).__name__, record.to_json()) for record in records}
+    return [found[key] for key in sorted(found)]
+
+
+class Database(Protocol):
+    """A database of runs, events and blobs.
+
+    name: how messages name it, never with a password. read_only: nothing may be stored. Errors: BadInput,
+    InfrastructureError.
+    """
+
+    name: str
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing may be stored."""
+
+    def close(self) -> None:
+        """Ends the connection."""
+
+    def refuse_writes(self) -> None:
+        """Makes this connection one that only reads."""
+
+    def begin_run(self, run: str, data: str, blobs: Sequence[Blob], events: Sequence[NewEvent]) -> Appended | None:
+        """Adds a run with its first events and blobs; None where the id is taken."""
+
+    def append(self, run: str, blobs: Sequence[Blob], events: Sequence[NewEvent]) -> Appended | None:
+        """Appends events and stores blobs, a damaged copy of which is replaced; None where there is no such run."""
+
+    def put(self, blobs: Sequence[Blob]) -> None:
+        """Stores blobs, each once; a damaged copy is replaced."""
+
+    def event_rows(self, run: str, since: int, until: int) -> list[tuple[Any, ...]]:
+        """(seq, kind, number, data in bytes, clock) of a run's events from `since` to the one before `until`."""
+
+    def last_seq(self, run: str) -> int:
+        """The seq of the run's last event; -1 without one."""
+
+    def changes(self) -> int:
+        """A number that is another one after another connection has written."""
+
+    def run_rows(self) -> list[tuple[Any, ...]]:
+        """(id, data) of every run, oldest first."""
+
+    def blob(self, key: str, kind: str) -> str | None:
+        """The text of a blob of this kind."""
+
+    def has_blob(self, key: str) -> bool:
+        """Whether there is a blob of any kind under this key."""
+
+    def blob_rows(self) -> Iterator[tuple[Any, ...]]:
+        """(key, kind, data) of every blob, by key."""
+
+    def cached_rows(self, cache_key: str) -> list[tuple[Any, ...]]:
+        """(run, seq, data) of the events with this cache key."""
+
+    def lock(self, run: str) -> AbstractContextManager[None]:
+        """Holds a run's lock. BadInput when another process holds it; released however this process ends."""
+
+    def is_locked(self, run: str) -> bool:
+        """Whether a process holds the run's lock."""

@@ -1,0 +1,156 @@
+"""Runs, events and blobs in one SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from hipwright.archive.damage import read_text
+from hipwright.archive.database import Appended, Blob, NewEvent
+from hipwright.archive.lock import is_locked, run_lock
+from hipwright.archive.place import NoArchive
+from hipwright.archive.sqlite import schema
+from hipwright.archive.sqlite.opening import archive_errors, not_writable, open_file
+
+FILE = "archive.sqlite"
+
+
+class SqliteDatabase:
+    """The file in folder `home`; see `Database`. create: False opens an existing one, maybe only to read."""
+
+    def __init__(self, home: Path, *, create: bool) -> None:
+        self.home = home
+        self.path = home / FILE
+        self.name = str(self.path)
+        if not create and not self.path.exists():
+            raise NoArchive(str(home))
+        self._mutex = threading.RLock()
+        self.connection, self.read_only = open_file(self.path, create=create)
+        self.connection.text_factory = read_text
+
+    def close(self) -> None:
+        """Closes the file."""
+        with self._mutex:
+            self.connection.close()
+
+    def refuse_writes(self) -> None:
+        """Makes this connection one that only reads, also where the file could be written."""
+        with self._mutex:
+            self.connection.execute("PRAGMA query_only = ON")
+            self.read_only = True
+
+    # ---------------------------------------------------------------- writing
+
+    def begin_run(self, run: str, data: str, blobs: Sequence[Blob], events: Sequence[NewEvent]) -> Appended | None:
+        """Adds a run with its first events and blobs; None where the id is taken."""
+        with self._transaction() as db:
+            if db.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).fetchone():
+                return None
+            db.execute("INSERT INTO runs SELECT ?, COALESCE(MAX(ordinal) + 1, 0), ? FROM runs", (run, data))
+            self._store(db, blobs)
+            return self._insert(db, run, events)
+
+    def append(self, run: str, blobs: Sequence[Blob], events: Sequence[NewEvent]) -> Appended | None:
+        """Appends events and stores blobs; None where there is no such run."""
+        with self._transaction() as db:
+            if not db.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).fetchone():
+                return None
+            self._store(db, blobs)
+            return self._insert(db, run, events)
+
+    def put(self, blobs: Sequence[Blob]) -> None:
+        """Stores blobs."""
+        with self._transaction() as db:
+            self._store(db, blobs)
+
+    def _insert(self, db: sqlite3.Connection, run: str, events: Sequence[NewEvent]) -> Appended:
+        following = db.execute("SELECT COALESCE(MAX(seq) + 1, 0) FROM events WHERE run = ?", (run,)).fetchone()[0]
+        clock = time.time()
+        rows = [(run, seq, e.kind, e.number, e.data, clock, e.cache_key) for seq, e in enumerate(events, following)]
+        db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        return Appended(following, clock)
+
+    def _store(self, db: sqlite3.Connection, blobs: Sequence[Blob]) -> None:
+        for blob in blobs:
+            stored = db.execute("SELECT kind, data FROM blobs WHERE key = ?", (blob.key,)).fetchone()
+            if stored is None:
+                db.execute("INSERT INTO blobs VALUES (?, ?, ?)", blob)
+            elif stored != (blob.kind, blob.data):  # damaged: only the same content has the same key
+                db.execute("DROP TRIGGER IF EXISTS blobs_no_UPDATE")
+                db.execute("UPDATE blobs SET kind = ?, data = ? WHERE key = ?", (blob.kind, blob.data, blob.key))
+                db.execute(schema.frozen("blobs", "UPDATE"))
+
+    # ---------------------------------------------------------------- reading
+
+    def event_rows(self, run: str, since: int, until: int) -> list[tuple[Any, ...]]:
+        """(seq, kind, number, data in bytes, clock) of a run's events."""
+        query = """SELECT seq, kind, number, CAST(data AS BLOB), clock FROM events
+            WHERE run = ? AND seq >= ? AND seq < ? ORDER BY seq"""
+        return self._rows(query, run, since, until)
+
+    def last_seq(self, run: str) -> int:
+        """The seq of the run's last event; -1 without one."""
+        return int(self._rows("SELECT COALESCE(MAX(seq), -1) FROM events WHERE run = ?", run)[0][0])
+
+    def changes(self) -> int:
+        """A number that is another one after another process or connection has written to the file."""
+        return int(self._rows("PRAGMA data_version")[0][0])
+
+    def run_rows(self) -> list[tuple[Any, ...]]:
+        """(id, data) of every run, oldest first."""
+        return self._rows("SELECT id, data FROM runs ORDER BY ordinal")
+
+    def blob(self, key: str, kind: str) -> str | None:
+        """The text of a blob of this kind."""
+        rows = self._rows("SELECT data FROM blobs WHERE key = ? AND kind = ?", key, kind)
+        return rows[0][0] if rows else None
+
+    def has_blob(self, key: str) -> bool:
+        """Whether there is a blob under this key."""
+        return bool(self._rows("SELECT 1 FROM blobs WHERE key = ?", key))
+
+    def blob_rows(self) -> Iterator[tuple[Any, ...]]:
+        """(key, kind, data) of every blob, by key."""
+        yield from self._rows("SELECT key, kind, data FROM blobs ORDER BY key")
+
+    def cached_rows(self, cache_key: str) -> list[tuple[Any, ...]]:
+        """(run, seq, data) of the events with this cache key."""
+        return self._rows("SELECT run, seq, data FROM events WHERE cache_key = ?", cache_key)
+
+    # ---------------------------------------------------------------- locks, transactions
+
+    def lock(self, run: str) -> AbstractContextManager[None]:
+        """Holds the lock file of a run."""
+        if self.read_only:
+            raise not_writable(self.path)
+        return run_lock(self._lock_path(run), run)
+
+    def is_locked(self, run: str) -> bool:
+        """Whether a process holds the run's lock."""
+        return is_locked(self._lock_path(run))
+
+    def _lock_path(self, run: str) -> Path:
+        return self.home / "locks" / f"{run}.lock"
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        if self.read_only:
+            raise not_writable(self.path)
+        with self._mutex, archive_errors(self.path):
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.connection
+                self.connection.execute("COMMIT")
+            except BaseException:  # a KeyboardInterrupt too must roll back
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+                raise
+
+    def _rows(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
+        with self._mutex, archive_errors(self.path):
+            return self.connection.execute(query, arguments).fetchall()
