@@ -1,5 +1,6 @@
 """The archive of runs: append-only events, programs by content key, and queries on them (docs/search.md)."""
 
+from hipwright.archive.copying import ArchiveCopy, copy
 from hipwright.archive.damage import DamagedRow
 from hipwright.archive.export import export
 from hipwright.archive.faults import EngineFault, FaultCheck, Reproducer
@@ -23,6 +24,7 @@ from hipwright.archive.store import Archive, LogEntry, new_id
 
 __all__ = [
     "Archive",
+    "ArchiveCopy",
     "Called",
     "Confirmed",
     "DamagedRow",
@@ -45,6 +47,7 @@ __all__ = [
     "check",
     "compare",
     "continue_outline",
+    "copy",
     "costs_of",
     "export",
     "list_runs",

@@ -33,6 +33,17 @@ class Blob(NamedTuple):
     data: str
 
 
+class StoredEvent(NamedTuple):
+    """An event as stored. clock: Unix time."""
+
+    seq: int
+    kind: str
+    number: int
+    data: str
+    clock: float
+    cache_key: str | None
+
+
 class Appended(NamedTuple):
     """Where events were appended: the seq of the first, and their time, Unix."""
 
@@ -71,14 +82,23 @@ class Database(Protocol):
     def append(self, run: str, blobs: Sequence[Blob], events: Sequence[NewEvent]) -> Appended | None:
         """Appends events and stores blobs, a damaged copy of which is replaced; None where there is no such run."""
 
-    def put(self, blobs: Sequence[Blob]) -> None:
-        """Stores blobs, each once; a damaged copy is replaced."""
+    def put(self, blobs: Sequence[Blob]) -> int:
+        """Stores blobs, each once; a damaged copy is replaced. Returns how many were stored or replaced."""
+
+    def restore(self, run: str, data: str, events: Sequence[StoredEvent]) -> None:
+        """Adds events of another archive's run as they are, and the run where it is missing; their blobs are there."""
 
     def event_rows(self, run: str, since: int, until: int) -> list[tuple[Any, ...]]:
         """(seq, kind, number, data in bytes, clock) of a run's events from `since` to the one before `until`."""
 
+    def stored_events(self, run: str, since: int, until: int) -> list[StoredEvent]:
+        """A run's events from `since` to the one before `until`, as stored."""
+
     def last_seq(self, run: str) -> int:
         """The seq of the run's last event; -1 without one."""
+
+    def count_events(self, run: str) -> int:
+        """How many events a run has."""
 
     def changes(self) -> int:
         """A number that is another one after another connection has written."""

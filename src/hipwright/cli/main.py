@@ -38,7 +38,7 @@ from hipwright.cli import (
 )
 from hipwright.cli.display.grouped_help import GroupedCommands
 from hipwright.cli.output import print_error, print_json
-from hipwright.cli.runs import queries, resume, view
+from hipwright.cli.runs import archive, queries, resume, view
 from hipwright.cli.whole import model
 from hipwright.disk import file_error
 from hipwright.errors import HipwrightError
@@ -73,6 +73,7 @@ app.command("view")(view.view)
 app.command("export")(export.export)
 app.command("mcp")(mcp.mcp)
 app.add_typer(queries.app, name="runs")
+app.add_typer(archive.app, name="archive")
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(train.app, name="train")
 

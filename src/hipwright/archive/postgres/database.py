@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select, update
+from sqlalchemy import Connection, ScalarSelect, Select, func, select, update
 from sqlalchemy import text as sql
 from sqlalchemy.dialects.postgresql import insert
 
-from hipwright.archive.database import Appended, Blob, NewEvent
+from hipwright.archive.database import Appended, Blob, NewEvent, StoredEvent
 from hipwright.archive.postgres.faults import not_writable
 from hipwright.archive.postgres.session import DatabaseSession
 from hipwright.archive.postgres.tables import BLOBS, EVENTS, RUNS
@@ -57,8 +57,7 @@ class PostgresDatabase:
             db.execute(select(func.pg_advisory_xact_lock(_BEGIN_LOCK)))
             if db.scalar(select(RUNS.c.id).where(RUNS.c.id == run)) is not None:
                 return Appended(0, clock) if _is_stored(db, run, 0, events, clock) else None
-            ordinal = select(func.coalesce(func.max(RUNS.c.ordinal) + 1, 0)).scalar_subquery()
-            db.execute(insert(RUNS).values(id=run, ordinal=ordinal, data=data))
+            db.execute(insert(RUNS).values(id=run, ordinal=_next_ordinal(), data=data))
             _store(db, blobs)
             _insert(db, run, 0, events, clock)
             return Appended(0, clock)
@@ -84,9 +83,23 @@ class PostgresDatabase:
 
         return self._session.write(work, run)
 
-    def put(self, blobs: Sequence[Blob]) -> None:
-        """Stores blobs."""
-        self._session.write(lambda db: _store(db, blobs))
+    def put(self, blobs: Sequence[Blob]) -> int:
+        """Stores blobs; returns how many were stored or replaced."""
+        return self._session.write(lambda db: _store(db, blobs))
+
+    def restore(self, run: str, data: str, events: Sequence[StoredEvent]) -> None:
+        """Adds events of another archive's run as they are, and the run where it is missing."""
+
+        def work(db: Connection) -> None:
+            db.execute(select(func.pg_advisory_xact_lock(_BEGIN_LOCK)))
+            if db.scalar(select(RUNS.c.id).where(RUNS.c.id == run)) is None:
+                db.execute(insert(RUNS).values(id=run, ordinal=_next_ordinal(), data=data))
+            last = int(db.scalar(_last_seq(run)) or 0)  # an earlier attempt may have been committed after all
+            rows = [{"run": run, **event._asdict()} for event in events if event.seq > last]
+            if rows:
+                db.execute(insert(EVENTS), rows)
+
+        self._session.write(work, run)
 
     # ---------------------------------------------------------------- reading
 
@@ -97,9 +110,20 @@ class PostgresDatabase:
         found = self._rows(query.order_by(e.seq))
         return [(seq, kind, number, data.encode(), clock) for seq, kind, number, data, clock in found]
 
+    def stored_events(self, run: str, since: int, until: int) -> list[StoredEvent]:
+        """A run's events as stored."""
+        e = EVENTS.c
+        query = select(e.seq, e.kind, e.number, e.data, e.clock, e.cache_key)
+        query = query.where(e.run == run, e.seq >= since, e.seq < until).order_by(e.seq)
+        return [StoredEvent(*row) for row in self._rows(query)]
+
     def last_seq(self, run: str) -> int:
         """The seq of the run's last event; -1 without one."""
         return int(self._rows(_last_seq(run))[0][0])
+
+    def count_events(self, run: str) -> int:
+        """How many events a run has."""
+        return int(self._rows(select(func.count()).where(EVENTS.c.run == run))[0][0])
 
     def changes(self) -> int:
         """A number that is another one after another connection to the server has written."""
@@ -153,6 +177,10 @@ class PostgresDatabase:
         return self._session.is_locked(run)
 
 
+def _next_ordinal() -> ScalarSelect[Any]:
+    return select(func.coalesce(func.max(RUNS.c.ordinal) + 1, 0)).scalar_subquery()
+
+
 def _last_seq(run: str) -> Select[Any]:
     return select(func.coalesce(func.max(EVENTS.c.seq), -1)).where(EVENTS.c.run == run)
 
@@ -171,14 +199,18 @@ def _is_stored(db: Connection, run: str, first: int, events: Sequence[NewEvent],
     return [tuple(row) for row in db.execute(query)] == [(*event, clock) for event in events]
 
 
-def _store(db: Connection, blobs: Sequence[Blob]) -> None:
+def _store(db: Connection, blobs: Sequence[Blob]) -> int:
+    """Stores blobs; returns how many were stored or replaced. Of two writers of a new one, the second finds it."""
     if not blobs:
-        return
-    db.execute(insert(BLOBS).on_conflict_do_nothing(), [blob._asdict() for blob in blobs])
+        return 0
     stored = select(BLOBS.c.key, BLOBS.c.kind, BLOBS.c.data).where(BLOBS.c.key.in_([blob.key for blob in blobs]))
     found = {row.key: Blob(*row) for row in db.execute(stored)}
-    for blob in blobs:
-        if found[blob.key] != blob:  # damaged: only the same content has the same key
-            db.execute(sql("SET LOCAL hipwright.mend = 'on'"))
-            db.execute(update(BLOBS).where(BLOBS.c.key == blob.key).values(kind=blob.kind, data=blob.data))
-            db.execute(sql("SET LOCAL hipwright.mend = 'off'"))
+    new = [blob for blob in blobs if blob.key not in found]
+    damaged = [blob for blob in blobs if found.get(blob.key, blob) != blob]
+    if new:
+        db.execute(insert(BLOBS).on_conflict_do_nothing(), [blob._asdict() for blob in new])
+    for blob in damaged:  # only the same content has the same key
+        db.execute(sql("SET LOCAL hipwright.mend = 'on'"))
+        db.execute(update(BLOBS).where(BLOBS.c.key == blob.key).values(kind=blob.kind, data=blob.data))
+        db.execute(sql("SET LOCAL hipwright.mend = 'off'"))
+    return len(new) + len(damaged)

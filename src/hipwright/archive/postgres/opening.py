@@ -52,3 +52,21 @@ def connected(url: str) -> DatabaseSession:
     from hipwright.archive.postgres.session import DatabaseSession
 
     return DatabaseSession(address)
+
+
+def migrate(url: str) -> tuple[str, str]:
+    """Brings the archive of a URL to the newest schema; returns its revision before, and after."""
+    session = connected(url)
+    try:
+        from hipwright.archive.postgres import versions
+        from hipwright.archive.postgres.tables import HEAD
+
+        before = session.read(versions.revision_of(session.address))
+        if before is None:
+            raise NoArchive(session.address.shown)
+        if before in versions.revisions():
+            versions.upgrade(session)
+        versions.must_be_current(session)
+        return before, HEAD
+    finally:
+        session.close()

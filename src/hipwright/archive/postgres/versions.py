@@ -55,7 +55,7 @@ def must_be_current(session: DatabaseSession) -> None:
     found, shown = session.read(revision_of(session.address)), session.address.shown
     if found == HEAD:
         return
-    if found in _revisions():
+    if found in revisions():
         raise BadInput(
             f"{shown} is of an older hipwright (schema {found}, this one needs {HEAD})",
             hint="`hipwright archive migrate URL` brings it up to date",
@@ -86,6 +86,6 @@ def _config() -> Config:
     return config
 
 
-def _revisions() -> set[str]:
+def revisions() -> set[str]:
     """The revisions that this version knows."""
     return {revision.revision for revision in ScriptDirectory.from_config(_config()).walk_revisions()}

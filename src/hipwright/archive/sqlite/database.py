@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hipwright.archive.damage import read_text
-from hipwright.archive.database import Appended, Blob, NewEvent
+from hipwright.archive.database import Appended, Blob, NewEvent, StoredEvent
 from hipwright.archive.lock import is_locked, run_lock
 from hipwright.archive.place import NoArchive
 from hipwright.archive.sqlite import schema
@@ -63,10 +63,17 @@ class SqliteDatabase:
             self._store(db, blobs)
             return self._insert(db, run, events)
 
-    def put(self, blobs: Sequence[Blob]) -> None:
-        """Stores blobs."""
+    def put(self, blobs: Sequence[Blob]) -> int:
+        """Stores blobs; returns how many were stored or replaced."""
         with self._transaction() as db:
-            self._store(db, blobs)
+            return self._store(db, blobs)
+
+    def restore(self, run: str, data: str, events: Sequence[StoredEvent]) -> None:
+        """Adds events of another archive's run as they are, and the run where it is missing."""
+        with self._transaction() as db:
+            if not db.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).fetchone():
+                db.execute("INSERT INTO runs SELECT ?, COALESCE(MAX(ordinal) + 1, 0), ? FROM runs", (run, data))
+            db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", [(run, *event) for event in events])
 
     def _insert(self, db: sqlite3.Connection, run: str, events: Sequence[NewEvent]) -> Appended:
         following = db.execute("SELECT COALESCE(MAX(seq) + 1, 0) FROM events WHERE run = ?", (run,)).fetchone()[0]
@@ -75,15 +82,19 @@ class SqliteDatabase:
         db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         return Appended(following, clock)
 
-    def _store(self, db: sqlite3.Connection, blobs: Sequence[Blob]) -> None:
+    def _store(self, db: sqlite3.Connection, blobs: Sequence[Blob]) -> int:
+        stored_now = 0
         for blob in blobs:
             stored = db.execute("SELECT kind, data FROM blobs WHERE key = ?", (blob.key,)).fetchone()
             if stored is None:
                 db.execute("INSERT INTO blobs VALUES (?, ?, ?)", blob)
+                stored_now += 1
             elif stored != (blob.kind, blob.data):  # damaged: only the same content has the same key
                 db.execute("DROP TRIGGER IF EXISTS blobs_no_UPDATE")
                 db.execute("UPDATE blobs SET kind = ?, data = ? WHERE key = ?", (blob.kind, blob.data, blob.key))
                 db.execute(schema.frozen("blobs", "UPDATE"))
+                stored_now += 1
+        return stored_now
 
     # ---------------------------------------------------------------- reading
 
@@ -93,9 +104,19 @@ class SqliteDatabase:
             WHERE run = ? AND seq >= ? AND seq < ? ORDER BY seq"""
         return self._rows(query, run, since, until)
 
+    def stored_events(self, run: str, since: int, until: int) -> list[StoredEvent]:
+        """A run's events as stored."""
+        query = """SELECT seq, kind, number, data, clock, cache_key FROM events
+            WHERE run = ? AND seq >= ? AND seq < ? ORDER BY seq"""
+        return [StoredEvent(*row) for row in self._rows(query, run, since, until)]
+
     def last_seq(self, run: str) -> int:
         """The seq of the run's last event; -1 without one."""
         return int(self._rows("SELECT COALESCE(MAX(seq), -1) FROM events WHERE run = ?", run)[0][0])
+
+    def count_events(self, run: str) -> int:
+        """How many events a run has."""
+        return int(self._rows("SELECT COUNT(*) FROM events WHERE run = ?", run)[0][0])
 
     def changes(self) -> int:
         """A number that is another one after another process or connection has written to the file."""

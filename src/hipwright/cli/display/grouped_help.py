@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 SECTIONS = {
     "A machine": ("doctor", "contact"),
     "Programs": ("optimize", "resume", "model", "eval", "score", "profile", "backward", "combine", "export"),
-    "What was found": ("runs", "show", "compare", "view"),
+    "What was found": ("runs", "show", "compare", "view", "archive"),
     "Many tasks": ("bench", "ablate", "audit", "synth"),
     "Data, learning, agents": ("dataset", "train", "mcp"),
 }
