@@ -291,7 +291,7 @@ class ArchiveContract:
                 archive.append("r1", "note")
 
     def test_readers_see_whole_transactions_while_one_writes(self, tmp_path: Path) -> None:
-        process = writer(self.place(tmp_path), 1, 300)
+        process = writer(self.place(tmp_path), 1, 80)
         assert process.stdout is not None
         process.stdout.readline()
         seen = 0
@@ -305,7 +305,7 @@ class ArchiveContract:
                 process.stdout.readline()
             process.stdout.close()
             before = archive.changes()
-            assert len(archive.events("shared")) == 601 and archive.changes() == before
+            assert len(archive.events("shared")) == 161 and archive.changes() == before
             with pytest.raises(BadInput, match="read-only"):
                 archive.append("shared", "note")
             with self.open(tmp_path) as other:

@@ -6,14 +6,15 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from archive_contract import ArchiveContract, a_run, program
+from archive_contract import a_run, program
+from lease_contract import WholeContract
 
 from hipwright.archive import Archive, Place
 from hipwright.archive.sqlite import schema
 from hipwright.errors import BadInput, HipwrightError, InfrastructureError
 
 
-class TestSqliteArchive(ArchiveContract):
+class TestSqliteArchive(WholeContract):
     def place(self, home: Path) -> Place:
         return home
 

@@ -36,6 +36,7 @@ def whole(archive: Archive) -> dict[str, Any]:
     return {
         "runs": runs,
         "events": {name: archive.database.stored_events(name, 0, 2**62) for name, _ in runs},
+        "leases": {name: archive.database.lease_rows(name) for name, _ in runs},
         "blobs": [tuple(row) for row in archive.blobs()],
         "exports": [export(archive, name, canonical=canonical) for name, _ in runs for canonical in (False, True)],
     }
@@ -49,6 +50,11 @@ def filled(home: Path) -> Archive:
     archive.append_all("text", [LogEntry("proposed", 0, proposed(0).to_dict()), evaluated(0, "key")], [program(0)])
     archive.begin_run(a_run("long"))
     archive.append_all("long", [LogEntry("note", n) for n in range(EVENTS_AT_ONCE + 3)])
+    for number in (7, 8):
+        lease = archive.lease("text", number, "someone", 0.0)
+        assert lease is not None and archive.lease("text", number, "another", 60.0) is not None
+        if number == 7:
+            archive.deliver(lease, [evaluated(7)], [program(7)])
     return archive
 
 

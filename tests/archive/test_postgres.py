@@ -9,11 +9,13 @@ from hashlib import blake2b
 from pathlib import Path
 
 import pytest
-from archive_contract import ArchiveContract, a_run, program
+from archive_contract import a_run, program
+from lease_contract import WholeContract
 
 from benchmarks.archive.server import Server
 from hipwright.archive import Archive, NoArchive, Place
 from hipwright.errors import BadInput, HipwrightError, InfrastructureError
+from tests.cli import cli_tools
 
 
 def schema_of(path: Path) -> str:
@@ -25,7 +27,7 @@ def url(server: Server, tmp_path: Path) -> str:
     return server.url(schema_of(tmp_path))
 
 
-class TestPostgresArchive(ArchiveContract):
+class TestPostgresArchive(WholeContract):
     new_archives = 3
 
     @pytest.fixture(autouse=True)
@@ -41,7 +43,7 @@ class TestPostgresArchive(ArchiveContract):
     [
         "UPDATE events SET number = 5",
         "DELETE FROM events",
-        "TRUNCATE events",
+        "TRUNCATE events CASCADE",
         "INSERT INTO events VALUES ('r1', 0, 'x', 0, '{}', 0, NULL)",
         "INSERT INTO events VALUES ('r1', 7, 'x', 0, '{}', 0, NULL)",
         "UPDATE runs SET data = ''",
@@ -211,3 +213,24 @@ def test_sqlite_needs_none_of_the_packages(tmp_path: Path) -> None:
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", script, str(tmp_path / "a")], env=environment, check=True)
+
+
+def test_an_older_schema_is_migrated_by_a_command_only(server: Server, url: str, tmp_path: Path) -> None:
+    with Archive(url) as archive:
+        archive.begin_run(a_run(), records=[program()])
+        before = archive.events("r1")
+    older = "DROP TABLE results, leases; UPDATE alembic_version SET version_num = '0001'"
+    server.psql(f"SET search_path = {schema_of(tmp_path)}; {older}")
+    with pytest.raises(BadInput) as raised:
+        Archive(url, create=False)
+    assert "older hipwright" in one_line(raised) and "archive migrate" in raised.value.hint
+    done = cli_tools.hipwright(tmp_path / "home", "archive", "migrate", url, "--json")
+    assert cli_tools.one_object(done.stdout)["before"] == "0001", done.stderr
+    with Archive(url) as archive:
+        assert archive.events("r1") == before and archive.lease("r1", 0, "me", 1.0) is not None
+
+
+def test_the_newest_revision_is_the_last_of_the_migrations(server: Server) -> None:
+    from hipwright.archive.postgres import tables, versions
+
+    assert max(versions.revisions()) == tables.HEAD

@@ -20,7 +20,7 @@ from hipwright.archive.query import (
     trial_of,
 )
 from hipwright.archive.readable import check, readable_log
-from hipwright.archive.store import Archive, LogEntry, new_id
+from hipwright.archive.store import Archive, Lease, LogEntry, new_id
 
 __all__ = [
     "Archive",
@@ -32,6 +32,7 @@ __all__ = [
     "Evaluated",
     "FaultCheck",
     "Finished",
+    "Lease",
     "LogEntry",
     "NoArchive",
     "Outline",

@@ -106,6 +106,9 @@ def _copy_run(source: Archive, target: Archive, name: str, text: str) -> int:
         following += len(rows)
     if not following:
         target.database.restore(name, text, [])
+    leased = source.database.lease_rows(name)
+    if leased.leases:
+        target.database.restore_leases(name, leased)
     if (seq := _first_difference(source, target, name, had, following)) is not None:
         raise InfrastructureError(
             f"event {seq} of run {name} came back otherwise from {target.place}", hint="check the target's disk"

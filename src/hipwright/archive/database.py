@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
+from hipwright.errors import BadInput
 from hipwright.records import Record
 
 LAST = 2**62
@@ -44,6 +45,13 @@ class StoredEvent(NamedTuple):
     cache_key: str | None
 
 
+class LeaseRows(NamedTuple):
+    """What is leased of a run. leases: (number, attempt, holder, until); results: (number, attempt, seq); in order."""
+
+    leases: list[tuple[Any, ...]]
+    results: list[tuple[Any, ...]]
+
+
 class Appended(NamedTuple):
     """Where events were appended: the seq of the first, and their time, Unix."""
 
@@ -55,6 +63,11 @@ def blobs_of(records: Sequence[Record]) -> list[Blob]:
     """Records as they are stored, each once, in the order of their keys: writers that share some never deadlock."""
     found = {record.key: Blob(record.key, type(record).__name__, record.to_json()) for record in records}
     return [found[key] for key in sorted(found)]
+
+
+def never_given(run: str, number: int, attempt: int) -> BadInput:
+    """The error for a result of an attempt that was not leased."""
+    return BadInput(f"attempt {attempt} at {number} of run {run} was never leased", hint="lease it first")
 
 
 class Database(Protocol):
@@ -90,6 +103,29 @@ class Database(Protocol):
 
     def event_rows(self, run: str, since: int, until: int) -> list[tuple[Any, ...]]:
         """(seq, kind, number, data in bytes, clock) of a run's events from `since` to the one before `until`."""
+
+    def lease(self, run: str, number: int, holder: str, seconds: float) -> int | None:
+        """Gives a piece of work to a holder; returns the attempt, from 1 on.
+
+        None while another lease of it is not over, and once it has a result.
+        """
+
+    def renew(self, run: str, number: int, attempt: int, seconds: float) -> bool:
+        """Makes a lease last `seconds` from now; False where it is not the latest any more, or there is a result."""
+
+    def deliver(
+        self, run: str, number: int, attempt: int, blobs: Sequence[Blob], events: Sequence[NewEvent]
+    ) -> Appended | None:
+        """Appends the result of a leased piece of work, once; None where another attempt's is there.
+
+        The same attempt may deliver again: what it appended is returned. BadInput for an attempt that was never given.
+        """
+
+    def lease_rows(self, run: str) -> LeaseRows:
+        """What is leased of a run, and whose results were taken."""
+
+    def restore_leases(self, run: str, rows: LeaseRows) -> None:
+        """Adds what another archive leased of a run, whose events are there; what is known already stays."""
 
     def stored_events(self, run: str, since: int, until: int) -> list[StoredEvent]:
         """A run's events from `since` to the one before `until`, as stored."""

@@ -10,6 +10,7 @@ The contract, which tests/archive/archive_contract.py checks and the search reli
 - `append_all` is atomic, blobs included. Events are never changed or removed; `seq` counts 0, 1, 2, ... in each run.
 - Any number of processes and threads may append and read concurrently. `lock` guards the work on one run.
 - Records are stored under their content key: the same record is stored once, and a damaged one is detected.
+- The result of a piece of work that is leased is stored once, whoever delivers it, and however often.
 """
 
 from __future__ import annotations
@@ -49,6 +50,14 @@ class LogEntry(msgspec.Struct, frozen=True):
     number: int = -1
     data: Mapping[str, Any] = {}
     cache_key: str | None = None
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """A piece of work that was given to one holder. number: in its run; attempt: 1, 2, ... of it."""
+
+    run: str
+    number: int
+    attempt: int
 
 
 def new_id() -> str:
@@ -114,6 +123,32 @@ class Archive:
         """Stores a record under its content key and returns the key."""
         self.database.put(blobs_of([record]))
         return record.key
+
+    # ---------------------------------------------------------------- work shared by many
+
+    def lease(self, run: str, number: int, holder: str, seconds: float) -> Lease | None:
+        """Gives the piece of work `number` of a run to a holder, for so long; its result is then delivered once.
+
+        None while another lease of it is not over, and once it has a result.
+        """
+        attempt = self.database.lease(run, number, holder, seconds)
+        return None if attempt is None else Lease(run, number, attempt)
+
+    def renew(self, lease: Lease, seconds: float) -> bool:
+        """Makes a lease last `seconds` from now, 0 to give it back. False: the work is another's, or done."""
+        return self.database.renew(lease.run, lease.number, lease.attempt, seconds)
+
+    def deliver(self, lease: Lease, entries: Sequence[LogEntry], records: Sequence[Record] = ()) -> list[Event] | None:
+        """Appends a leased piece of work's result; None, and nothing is stored, where another attempt's is there.
+
+        A lease that is over may still deliver: the first result that comes is taken, and no finished one is lost. The
+        same attempt may deliver again, and gets the events that it stored. BadInput for a lease that was never given.
+        """
+        if not entries:
+            raise BadInput("a result has at least one event")
+        events = [_encoded(entry) for entry in entries]
+        appended = self.database.deliver(lease.run, lease.number, lease.attempt, blobs_of(records), events)
+        return None if appended is None else _as_read(lease.run, events, appended)
 
     # ---------------------------------------------------------------- reading
 

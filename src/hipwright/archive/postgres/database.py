@@ -15,7 +15,8 @@ from sqlalchemy import Connection, ScalarSelect, Select, func, select, update
 from sqlalchemy import text as sql
 from sqlalchemy.dialects.postgresql import insert
 
-from hipwright.archive.database import Appended, Blob, NewEvent, StoredEvent
+from hipwright.archive.database import Appended, Blob, LeaseRows, NewEvent, StoredEvent, never_given
+from hipwright.archive.postgres import leases
 from hipwright.archive.postgres.faults import not_writable
 from hipwright.archive.postgres.session import DatabaseSession
 from hipwright.archive.postgres.tables import BLOBS, EVENTS, RUNS
@@ -70,7 +71,7 @@ class PostgresDatabase:
         tried: list[int] = []  # where an attempt began that may have been cut off at its commit
 
         def work(db: Connection) -> Appended | None:
-            if db.scalar(select(RUNS.c.id).where(RUNS.c.id == run).with_for_update()) is None:
+            if not leases.is_there(db, run):
                 return None
             for first in tried:
                 if _is_stored(db, run, first, events, clock):
@@ -100,6 +101,44 @@ class PostgresDatabase:
                 db.execute(insert(EVENTS), rows)
 
         self._session.write(work, run)
+
+    # ---------------------------------------------------------------- leases
+
+    def lease(self, run: str, number: int, holder: str, seconds: float) -> int | None:
+        """Gives a piece of work to a holder; see `Database.lease`."""
+        return self._session.write(lambda db: leases.grant(db, run, number, holder, seconds), run)
+
+    def renew(self, run: str, number: int, attempt: int, seconds: float) -> bool:
+        """Makes a lease last `seconds` from now; see `Database.renew`."""
+        return self._session.write(lambda db: leases.prolong(db, run, number, attempt, seconds), run)
+
+    def deliver(
+        self, run: str, number: int, attempt: int, blobs: Sequence[Blob], events: Sequence[NewEvent]
+    ) -> Appended | None:
+        """Appends the result of a leased piece of work, once; see `Database.deliver`."""
+        clock = time.time()
+
+        def work(db: Connection) -> Appended | None:
+            given = leases.is_there(db, run) and leases.was_given(db, run, number, attempt)
+            if (found := leases.result_of(db, run, number)) is not None:
+                return Appended(found.seq, found.clock) if found.attempt == attempt else None
+            if not given:
+                raise never_given(run, number, attempt)
+            following = 1 + int(db.scalar(_last_seq(run)) or 0)
+            _store(db, blobs)
+            _insert(db, run, following, events, clock)
+            leases.keep_result(db, run, number, attempt, following)
+            return Appended(following, clock)
+
+        return self._session.write(work, run)
+
+    def lease_rows(self, run: str) -> LeaseRows:
+        """What is leased of a run, and whose results were taken."""
+        return LeaseRows(*(self._rows(query) for query in leases.stored(run)))
+
+    def restore_leases(self, run: str, rows: LeaseRows) -> None:
+        """Adds what another archive leased of a run; what is known already stays."""
+        self._session.write(lambda db: leases.restore(db, run, rows), run)
 
     # ---------------------------------------------------------------- reading
 

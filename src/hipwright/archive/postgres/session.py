@@ -9,6 +9,7 @@ by itself whether it was committed.
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import socket
@@ -55,6 +56,7 @@ class DatabaseSession:
 
     def __init__(self, address: DatabaseAddress) -> None:
         self.address, self.read_only = address, False
+        logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns of connections that are lost, which we mend
         self._name = f"hipwright-{secrets.token_hex(8)}"
         self._mutex = threading.RLock()
         self._engine = create_engine(_url(address), poolclass=NullPool, connect_args=_options(address, self._name))
@@ -104,24 +106,25 @@ class DatabaseSession:
     def _run(self, work: Callable[[Connection], T]) -> T:
         deadline: float | None = None
         while True:
+            connection = None
             try:
                 connection = self._connected()
                 with connection.begin():
                     return work(connection)
             except SQLAlchemyError as error:
-                if not may_try_again(error):
+                if connection is not None and not may_try_again(error):
                     raise failed(self.address, error) from error
                 deadline = deadline or time.monotonic() + RECONNECT_S
                 if time.monotonic() > deadline:
                     raise unreachable(self.address, error) from None
-                if is_lost(error):
+                if connection is None or is_lost(error):
                     self._drop()
                     time.sleep(_PAUSE_S)
 
     # ---------------------------------------------------------------- the connection
 
     def _connected(self) -> Connection:
-        """The connection, made again where it was lost, with its locks. Raises an error that `may_try_again`."""
+        """The connection, made again where it was lost, with its locks."""
         if self._connection is not None and not self._connection.invalidated:
             return self._connection
         self._drop()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Double, MetaData, Table, Text
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest revision of the migrations."""
 
 METADATA = MetaData()
@@ -39,4 +39,23 @@ LOCKS = Table(
     text("holder"),
     Column("clock", Double),
 )
-"""Who last took a run's lock, and which attempt at the run that was: the one table whose rows change."""
+"""Who last took a run's lock, and which attempt at the run that was; rows change."""
+LEASES = Table(
+    "leases",
+    METADATA,
+    text("run", primary_key=True),
+    Column("number", BigInteger, primary_key=True),
+    Column("attempt", BigInteger, primary_key=True),
+    text("holder"),
+    Column("until", Double),
+)
+"""Who was given which piece of work until when, Unix time by the server's clock; the rows of one are its attempts."""
+RESULTS = Table(
+    "results",
+    METADATA,
+    text("run", primary_key=True),
+    Column("number", BigInteger, primary_key=True),
+    Column("attempt", BigInteger),
+    Column("seq", BigInteger),
+)
+"""Whose result was taken, and its first event."""

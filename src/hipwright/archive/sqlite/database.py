@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hipwright.archive.damage import read_text
-from hipwright.archive.database import Appended, Blob, NewEvent, StoredEvent
+from hipwright.archive.database import Appended, Blob, LeaseRows, NewEvent, StoredEvent, never_given
 from hipwright.archive.lock import is_locked, run_lock
 from hipwright.archive.place import NoArchive
 from hipwright.archive.sqlite import schema
@@ -95,6 +95,78 @@ class SqliteDatabase:
                 db.execute(schema.frozen("blobs", "UPDATE"))
                 stored_now += 1
         return stored_now
+
+    # ---------------------------------------------------------------- leases
+
+    def lease(self, run: str, number: int, holder: str, seconds: float) -> int | None:
+        """Gives a piece of work to a holder; see `Database.lease`."""
+        with self._leases() as db:
+            latest = self._latest_lease(db, run, number)
+            if self._result(db, run, number) or (latest and latest[1] > time.time()):
+                return None
+            attempt = 1 + (latest[0] if latest else 0)
+            row = (run, number, attempt, holder, time.time() + seconds)
+            db.execute("INSERT INTO leases VALUES (?, ?, ?, ?, ?)", row)
+            return attempt
+
+    def renew(self, run: str, number: int, attempt: int, seconds: float) -> bool:
+        """Makes a lease last `seconds` from now; see `Database.renew`."""
+        with self._leases() as db:
+            latest = self._latest_lease(db, run, number)
+            if self._result(db, run, number) or latest is None or latest[0] != attempt:
+                return False
+            change = "UPDATE leases SET until = ? WHERE run = ? AND number = ? AND attempt = ?"
+            db.execute(change, (time.time() + seconds, run, number, attempt))
+            return True
+
+    def deliver(
+        self, run: str, number: int, attempt: int, blobs: Sequence[Blob], events: Sequence[NewEvent]
+    ) -> Appended | None:
+        """Appends the result of a leased piece of work, once; see `Database.deliver`."""
+        with self._leases() as db:
+            if found := self._result(db, run, number):
+                return Appended(found[1], found[2]) if found[0] == attempt else None
+            latest = self._latest_lease(db, run, number)
+            if latest is None or not 1 <= attempt <= latest[0]:
+                raise never_given(run, number, attempt)
+            self._store(db, blobs)
+            appended = self._insert(db, run, events)
+            db.execute("INSERT INTO results VALUES (?, ?, ?, ?)", (run, number, attempt, appended.first))
+            return appended
+
+    def lease_rows(self, run: str) -> LeaseRows:
+        """What is leased of a run, and whose results were taken."""
+        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'results'"):
+            return LeaseRows([], [])
+        leases = "SELECT number, attempt, holder, until FROM leases WHERE run = ? ORDER BY number, attempt"
+        results = "SELECT number, attempt, seq FROM results WHERE run = ? ORDER BY number"
+        return LeaseRows(self._rows(leases, run), self._rows(results, run))
+
+    def restore_leases(self, run: str, rows: LeaseRows) -> None:
+        """Adds what another archive leased of a run; what is known already stays."""
+        with self._leases() as db:
+            leases, results = ([(run, *row) for row in part] for part in rows)
+            db.executemany("INSERT OR IGNORE INTO leases VALUES (?, ?, ?, ?, ?)", leases)
+            db.executemany("INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?)", results)
+
+    @contextmanager
+    def _leases(self) -> Iterator[sqlite3.Connection]:
+        with self._transaction() as db:
+            for statement in schema.LEASES:
+                db.execute(statement)
+            yield db
+
+    def _latest_lease(self, db: sqlite3.Connection, run: str, number: int) -> tuple[int, float] | None:
+        query = "SELECT attempt, until FROM leases WHERE run = ? AND number = ? ORDER BY attempt DESC LIMIT 1"
+        row: tuple[int, float] | None = db.execute(query, (run, number)).fetchone()
+        return row
+
+    def _result(self, db: sqlite3.Connection, run: str, number: int) -> tuple[int, int, float] | None:
+        """(attempt, seq of the first event, clock) of a piece of work's result."""
+        query = """SELECT r.attempt, r.seq, e.clock FROM results AS r JOIN events AS e USING (run, seq)
+            WHERE r.run = ? AND r.number = ?"""
+        row: tuple[int, int, float] | None = db.execute(query, (run, number)).fetchone()
+        return row
 
     # ---------------------------------------------------------------- reading
 
