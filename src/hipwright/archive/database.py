@@ -52,6 +52,15 @@ class LeaseRows(NamedTuple):
     results: list[tuple[Any, ...]]
 
 
+class Digest(NamedTuple):
+    """What was computed from a run's events up to `seq`, as JSON; it may be computed again at any time."""
+
+    kind: str
+    run: str
+    seq: int
+    data: str
+
+
 class Appended(NamedTuple):
     """Where events were appended: the seq of the first, and their time, Unix."""
 
@@ -153,6 +162,15 @@ class Database(Protocol):
 
     def cached_rows(self, cache_key: str) -> list[tuple[Any, ...]]:
         """(run, seq, data) of the events with this cache key."""
+
+    def last_seqs(self) -> dict[str, int]:
+        """The seq of every run's last event."""
+
+    def digests(self, kind: str, runs: Sequence[str] | None = None) -> dict[str, Digest]:
+        """The digests of a kind that are kept, by run; of these runs, or of all."""
+
+    def keep_digests(self, digests: Sequence[Digest]) -> None:
+        """Keeps digests in the place of older ones."""
 
     def lock(self, run: str) -> AbstractContextManager[None]:
         """Holds a run's lock. BadInput when another process holds it; released however this process ends."""

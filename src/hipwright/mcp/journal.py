@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hipwright.archive import Archive, Evaluated, Finished, LogEntry, Proposed, as_stored, new_id, read_log
-from hipwright.archive.query import best_trial
+from hipwright.archive.summary import best_trial
 from hipwright.errors import HipwrightError
 from hipwright.records import Evaluation, Expansion, Program, Run, Task
 from hipwright.search.interfaces import INFRASTRUCTURE

@@ -26,7 +26,7 @@ from hipwright.records import Program, Task
 
 if TYPE_CHECKING:
     from hipwright.archive import Archive
-    from hipwright.archive.similar import SimilarProgram
+    from hipwright.archive.verified import SimilarProgram
     from hipwright.mcp.journal import Journal
     from hipwright.measure.profiling.profiler import ProfileReport
 

@@ -15,11 +15,11 @@ from sqlalchemy import Connection, ScalarSelect, Select, func, select, update
 from sqlalchemy import text as sql
 from sqlalchemy.dialects.postgresql import insert
 
-from hipwright.archive.database import Appended, Blob, LeaseRows, NewEvent, StoredEvent, never_given
+from hipwright.archive.database import Appended, Blob, Digest, LeaseRows, NewEvent, StoredEvent, never_given
 from hipwright.archive.postgres import leases
 from hipwright.archive.postgres.faults import not_writable
 from hipwright.archive.postgres.session import DatabaseSession
-from hipwright.archive.postgres.tables import BLOBS, EVENTS, RUNS
+from hipwright.archive.postgres.tables import BLOBS, DIGESTS, EVENTS, RUNS
 
 PAGE = 500
 """Blobs that are read at once."""
@@ -197,6 +197,28 @@ class PostgresDatabase:
 
     def _rows(self, query: Select[Any]) -> list[tuple[Any, ...]]:
         return self._session.read(lambda db: [tuple(row) for row in db.execute(query)])
+
+    # ---------------------------------------------------------------- digests
+
+    def last_seqs(self) -> dict[str, int]:
+        """The seq of every run's last event."""
+        last = select(func.coalesce(func.max(EVENTS.c.seq), -1)).where(EVENTS.c.run == RUNS.c.id).scalar_subquery()
+        return dict(self._rows(select(RUNS.c.id, last)))
+
+    def digests(self, kind: str, runs: Sequence[str] | None = None) -> dict[str, Digest]:
+        """The digests of a kind that are kept, by run."""
+        query = select(DIGESTS).where(DIGESTS.c.kind == kind)
+        query = query if runs is None else query.where(DIGESTS.c.run.in_(runs))
+        return {row[1]: Digest(*row) for row in self._rows(query)}
+
+    def keep_digests(self, digests: Sequence[Digest]) -> None:
+        """Keeps digests in the place of older ones."""
+        new = insert(DIGESTS)
+        newer = new.on_conflict_do_update(
+            index_elements=[DIGESTS.c.kind, DIGESTS.c.run], set_={"seq": new.excluded.seq, "data": new.excluded.data}
+        )
+        rows = [digest._asdict() for digest in sorted(digests)]  # in one order: two keepers never deadlock
+        self._session.write(lambda db: db.execute(newer, rows))
 
     # ---------------------------------------------------------------- locks
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Double, MetaData, Table, Text
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest revision of the migrations."""
 
 METADATA = MetaData()
@@ -59,3 +59,12 @@ RESULTS = Table(
     Column("seq", BigInteger),
 )
 """Whose result was taken, and its first event."""
+DIGESTS = Table(
+    "digests",
+    METADATA,
+    text("kind", primary_key=True),
+    text("run", primary_key=True),
+    Column("seq", BigInteger),
+    text("data"),
+)
+"""What was computed from a run's events up to `seq`; it may be emptied at any time."""
