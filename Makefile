@@ -50,11 +50,11 @@ demo: $(VENV)/.stamp-cpu
 	@echo "open $(OUT)/report.html"
 
 test: check $(CORPORA)/.stamp .header-sets/.stamp
-	@scripts/system-deps.sh bubblewrap g++ chromium
+	@scripts/system-deps.sh bubblewrap g++ chromium postgresql
 	$(BIN)/pytest -n 3 --dist worksteal --turns --durations=25
 
 test-all: check $(CORPORA)/.stamp .header-sets/.stamp
-	@scripts/system-deps.sh bubblewrap g++ chromium
+	@scripts/system-deps.sh bubblewrap g++ chromium postgresql
 	$(BIN)/pytest -n 2 --dist worksteal --all
 
 check: $(VENV)/.stamp-test

@@ -13,6 +13,7 @@ from hipwright.syntax import parse
 
 COMMANDS = {
     "aa": "benchmarks.commands.aa",
+    "archive-scale": "benchmarks.archive.scale",
     "build-time": "benchmarks.commands.build_time",
     "candidate-time": "benchmarks.commands.candidate_time",
     "compare": "benchmarks.commands.compare",

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the system packages named as arguments (bubblewrap, g++, chromium) if they are missing and apt can be used;
+# Installs the system packages named as arguments (bubblewrap, g++, chromium, postgresql) if they are missing and apt can be used;
 # otherwise says what to do. Never fails: what needs a missing package says so itself.
 set -uo pipefail
 
@@ -7,6 +7,7 @@ present() {
     case "$1" in
         bubblewrap) command -v bwrap ;;
         chromium) command -v chromium || command -v chromium-browser || command -v google-chrome ;;
+        postgresql) command -v initdb || ls /usr/lib/postgresql/*/bin/initdb ;;
         *) command -v "$1" ;;
     esac >/dev/null 2>&1
 }

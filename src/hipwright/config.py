@@ -14,9 +14,20 @@ SIMULATED_ROCM = "simulated-gpu.json"
 """The file that marks a folder made by `hipwright.toolchain.sim_rocm.folder`."""
 
 
+def archive() -> Path | str:
+    """Where the archive is: $HIPWRIGHT_HOME, a folder or the URL of a database; else ./.hipwright."""
+    return place_of(os.environ.get("HIPWRIGHT_HOME") or ".hipwright")
+
+
+def place_of(text: str) -> Path | str:
+    """The archive that a user's text names: a URL as it is, a folder as an absolute path."""
+    return text if "://" in text else Path(text).absolute()
+
+
 def home() -> Path:
-    """The archive folder: $HIPWRIGHT_HOME, else ./.hipwright (created on first use by the archive)."""
-    return Path(os.environ.get("HIPWRIGHT_HOME") or ".hipwright").absolute()
+    """The folder of this machine's own files: the archive's, else ./.hipwright where that is a database."""
+    place = archive()
+    return place if isinstance(place, Path) else Path(".hipwright").absolute()
 
 
 def cache_dir() -> Path:

@@ -1,13 +1,19 @@
-"""The contract of run archives. A test class inherits it and defines how to open one (as for Optuna's storages)."""
+"""The contract of run archives. A test class inherits it and says where one is (as for Optuna's storages)."""
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from hipwright.archive import Archive, Evaluated, LogEntry, Proposed
+from hipwright.archive import Archive, Evaluated, LogEntry, Place, Proposed, check
 from hipwright.errors import BadInput
 from hipwright.records import Evaluation, Expansion, Program, Run
 
@@ -37,11 +43,43 @@ def evaluated(n: int, cache_key: str | None = None, **more: object) -> LogEntry:
     return LogEntry("evaluated", n, Evaluated(evaluation=evaluation(n, **more)).to_dict(), cache_key)
 
 
+HERE = Path(__file__).parent
+
+WRITER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from archive_contract import a_run, program
+from hipwright import config
+from hipwright.archive import Archive, LogEntry
+from hipwright.errors import BadInput
+who, count = int(sys.argv[3]), int(sys.argv[4])
+with Archive(config.place_of(sys.argv[2])) as archive:
+    try:
+        archive.begin_run(a_run("shared"))
+    except BadInput:
+        pass  # another one was first
+    for n in range(count):
+        entries = [LogEntry("a", n, {"who": who}), LogEntry("b", n, {"who": who})]
+        archive.append_all("shared", entries, [program(n), program(count - n)])
+        print(n, flush=True)
+"""
+
+
+def writer(place: Place, who: int, count: int) -> subprocess.Popen[str]:
+    """A process that appends to the run `shared`, and prints the number of each pair of events that is stored."""
+    command = [sys.executable, "-c", WRITER, str(HERE), str(place), str(who), str(count)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
 class ArchiveContract:
-    """The subclass defines `open(home)`."""
+    """The subclass says where the archive of a test is: `place(home)`."""
+
+    def place(self, home: Path) -> Place:
+        raise NotImplementedError
 
     def open(self, home: Path) -> Archive:
-        raise NotImplementedError
+        return Archive(self.place(home))
 
     def test_events_come_back_as_they_were_appended(self, tmp_path: Path) -> None:
         data = {"text": "é\n\u202e", "number": 1.5, "list": [1, None, True], "nested": {"a": {}}}
@@ -136,3 +174,140 @@ class ArchiveContract:
                     pass
             with two.lock("r1"):
                 assert one.is_locked("r1")
+
+    # ---------------------------------------------------------------- many writers
+
+    def test_processes_append_to_one_run_at_once(self, tmp_path: Path) -> None:
+        writers = [writer(self.place(tmp_path), who, 60) for who in (1, 2)]
+        assert [one.communicate(timeout=60) and one.returncode for one in writers] == [0, 0]
+        with self.open(tmp_path) as archive:
+            events = archive.events("shared")[1:]
+            assert [e.seq for e in events] == list(range(1, 241))
+            for who in (1, 2):
+                mine = [(e.kind, e.number) for e in events if e.data["who"] == who]
+                assert mine == [(kind, n) for n in range(60) for kind in "ab"]  # each kept its own order
+            # both events of one call are adjacent
+            pairs = zip(events[::2], events[1::2], strict=True)
+            assert all(a.data == b.data and a.number == b.number for a, b in pairs)
+            assert archive.program(program(59).key) == program(59)
+
+    def test_threads_share_one_handle(self, tmp_path: Path) -> None:
+        with self.open(tmp_path) as archive:
+            archive.begin_run(a_run())
+            threads = [
+                threading.Thread(target=lambda: [archive.append("r1", "n", i) for i in range(25)]) for _ in range(4)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert [e.seq for e in archive.events("r1")] == list(range(101))
+
+    def test_runs_are_begun_at_once_in_an_order(self, tmp_path: Path) -> None:
+        failed: list[BaseException] = []
+
+        def begin(who: int, ready: threading.Barrier) -> None:
+            try:
+                with self.open(tmp_path) as archive:
+                    ready.wait()
+                    for n in range(5):
+                        archive.begin_run(a_run(f"{who}-{n}"), records=[program(n) for n in range(4)])
+            except BaseException as error:
+                failed.append(error)
+
+        ready = threading.Barrier(4)
+        threads = [threading.Thread(target=begin, args=(who, ready)) for who in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with self.open(tmp_path) as archive:
+            listed = [run.id for run in archive.runs()]
+        assert failed == [] and len(listed) == 20
+        for who in range(4):
+            assert [name for name in listed if name.startswith(f"{who}-")] == [f"{who}-{n}" for n in range(5)]
+
+    def test_several_may_make_a_new_archive_at_once(self, tmp_path: Path) -> None:
+        """Several open a new archive at once: none may see a half-written schema."""
+        refused: list[BaseException] = []
+
+        def begin(home: Path, ready: threading.Barrier) -> None:
+            ready.wait()
+            try:
+                with self.open(home) as archive:
+                    archive.runs()
+            except BaseException as error:
+                refused.append(error)
+
+        for number in range(self.new_archives):
+            ready = threading.Barrier(6)
+            threads = [threading.Thread(target=begin, args=(tmp_path / str(number), ready)) for _ in range(6)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert refused == []
+
+    new_archives = 40
+
+    # ---------------------------------------------------------------- cut off
+
+    def test_a_killed_writer_loses_nothing_that_it_reported(self, tmp_path: Path) -> None:
+        reported: dict[int, int] = {}
+        for who in range(4):
+            process = writer(self.place(tmp_path), who, 10_000)
+            assert process.stdout is not None
+            reported[who] = int(process.stdout.readline())
+            time.sleep(0.02 * who)
+            os.kill(process.pid, signal.SIGKILL)
+            for line in process.stdout.read().split("\n"):
+                reported[who] = int(line) if line.strip() else reported[who]
+            process.stdout.close()
+            process.wait()
+        with self.open(tmp_path) as archive:
+            events = archive.events("shared")
+            assert [e.seq for e in events] == list(range(len(events))) and check(archive) == []
+            for who, last in reported.items():
+                mine = [(e.kind, e.number) for e in events[1:] if e.data["who"] == who]
+                # whole pairs, each once, and at most one more than was reported
+                assert mine == [(kind, n) for n in range(len(mine) // 2) for kind in "ab"]
+                assert last + 1 <= len(mine) // 2 <= last + 2
+
+    def test_a_killed_holder_leaves_no_lock(self, tmp_path: Path) -> None:
+        script = (
+            "import sys, time\nfrom hipwright import config\nfrom hipwright.archive import Archive\n"
+            "archive = Archive(config.place_of(sys.argv[1]))\n"
+            "with archive.lock('r1'):\n    print('held', flush=True)\n    time.sleep(60)\n"
+        )
+        with self.open(tmp_path) as archive:
+            archive.begin_run(a_run())
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+            command = [sys.executable, "-c", script, str(self.place(tmp_path))]
+            with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+                assert process.stdout is not None and process.stdout.readline() == "held\n"
+                assert archive.is_locked("r1")
+                process.kill()
+            with archive.lock("r1"):
+                archive.append("r1", "note")
+
+    def test_readers_see_whole_transactions_while_one_writes(self, tmp_path: Path) -> None:
+        process = writer(self.place(tmp_path), 1, 80)
+        assert process.stdout is not None
+        process.stdout.readline()
+        seen = 0
+        with self.open(tmp_path) as archive:
+            archive.refuse_writes()
+            while process.poll() is None:
+                events = archive.events("shared", since=1)
+                assert len(events) % 2 == 0 and len(events) >= seen  # both events of a call, or none
+                seen = len(events)
+                assert all(archive.has(program(e.number).key) for e in events[-2:])
+                process.stdout.readline()
+            process.stdout.close()
+            before = archive.changes()
+            assert len(archive.events("shared")) == 161 and archive.changes() == before
+            with pytest.raises(BadInput, match="read-only"):
+                archive.append("shared", "note")
+            with self.open(tmp_path) as other:
+                other.append("shared", "note")
+            assert archive.changes() != before

@@ -1,68 +1,22 @@
-"""The SQLite archive: the contract, concurrent processes, foreign, too new and damaged files."""
+"""The SQLite archive: the contract; foreign, too new and damaged files."""
 
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-import sys
-import threading
 from pathlib import Path
 
 import pytest
-from archive_contract import ArchiveContract, a_run, program
+from archive_contract import a_run, program
+from lease_contract import WholeContract
 
-from hipwright.archive import Archive, schema
+from hipwright.archive import Archive, Place
+from hipwright.archive.sqlite import schema
 from hipwright.errors import BadInput, HipwrightError, InfrastructureError
 
 
-class TestSqliteArchive(ArchiveContract):
-    def open(self, home: Path) -> Archive:
-        return Archive(home)
-
-
-WRITER = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from archive_contract import a_run, program
-from hipwright.archive import Archive, LogEntry
-from hipwright.errors import BadInput
-who = int(sys.argv[3])
-with Archive(Path(sys.argv[2])) as archive:
-    try:
-        archive.begin_run(a_run("shared"))
-    except BadInput:
-        pass  # the other one was first
-    for n in range(60):
-        archive.append_all("shared", [LogEntry("a", n, {"who": who}), LogEntry("b", n, {"who": who})], [program(n)])
-"""
-
-
-def test_processes_append_to_one_run_at_once(tmp_path: Path) -> None:
-    here = str(Path(__file__).parent)
-    command = [sys.executable, "-c", WRITER, here, str(tmp_path)]
-    writers = [subprocess.Popen([*command, str(who)]) for who in (1, 2)]
-    assert [writer.wait(60) for writer in writers] == [0, 0]
-    with Archive(tmp_path) as archive:
-        events = archive.events("shared")[1:]
-        assert [e.seq for e in events] == list(range(1, 241))
-        for who in (1, 2):
-            mine = [(e.kind, e.number) for e in events if e.data["who"] == who]
-            assert mine == [(kind, n) for n in range(60) for kind in "ab"]  # each kept its own order
-        # both events of one call are adjacent
-        assert all(a.data == b.data and a.number == b.number for a, b in zip(events[::2], events[1::2], strict=True))
-        assert archive.program(program(59).key) == program(59)
-
-
-def test_threads_share_one_handle(tmp_path: Path) -> None:
-    with Archive(tmp_path) as archive:
-        archive.begin_run(a_run())
-        threads = [threading.Thread(target=lambda: [archive.append("r1", "n", i) for i in range(25)]) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert [e.seq for e in archive.events("r1")] == list(range(101))
+class TestSqliteArchive(WholeContract):
+    def place(self, home: Path) -> Place:
+        return home
 
 
 @pytest.mark.parametrize(
@@ -82,7 +36,7 @@ def test_nothing_is_changed_or_removed(tmp_path: Path, statement: str) -> None:
     with Archive(tmp_path) as archive:
         archive.begin_run(a_run(), records=[program()])
         before = archive.events("r1")
-        with sqlite3.connect(archive.path) as foreign, pytest.raises(sqlite3.IntegrityError):
+        with sqlite3.connect(archive.database.path) as foreign, pytest.raises(sqlite3.IntegrityError):
             foreign.execute(statement)
         foreign.close()
         assert archive.events("r1") == before and archive.program(program().key) == program()
@@ -90,8 +44,8 @@ def test_nothing_is_changed_or_removed(tmp_path: Path, statement: str) -> None:
 
 def test_committed_events_are_synced_to_disk(tmp_path: Path) -> None:
     with Archive(tmp_path) as archive:
-        assert archive._db.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
-        assert archive._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert archive.database.connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+        assert archive.database.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def one_line(raised: pytest.ExceptionInfo[HipwrightError]) -> str:
@@ -102,7 +56,7 @@ def one_line(raised: pytest.ExceptionInfo[HipwrightError]) -> str:
 
 def test_newer_schema_is_refused(tmp_path: Path) -> None:
     with Archive(tmp_path) as archive:
-        archive._db.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION + 1}")
+        archive.database.connection.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION + 1}")
     with pytest.raises(BadInput) as raised:
         Archive(tmp_path)
     assert "newer hipwright" in one_line(raised) and "upgrade" in raised.value.hint
@@ -143,8 +97,8 @@ def test_a_truncated_file_gives_one_line(tmp_path: Path, share: float) -> None:
 def test_a_changed_record_is_noticed(tmp_path: Path) -> None:
     with Archive(tmp_path) as archive:
         archive.begin_run(a_run(), records=[program()])
-        archive._db.execute("DROP TRIGGER blobs_no_UPDATE")
-        archive._db.execute("UPDATE blobs SET data = replace(data, 'program 0', 'program 1')")
+        archive.database.connection.execute("DROP TRIGGER blobs_no_UPDATE")
+        archive.database.connection.execute("UPDATE blobs SET data = replace(data, 'program 0', 'program 1')")
         with pytest.raises(InfrastructureError) as raised:
             archive.program(program().key)
     assert "does not match" in one_line(raised)
@@ -171,30 +125,8 @@ def test_an_interrupted_transaction_leaves_nothing(tmp_path: Path, monkeypatch: 
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(archive, "_insert", interrupted)
+            patch.setattr(archive.database, "_insert", interrupted)
             archive.append_all("r1", [], [program()])
         assert not archive.has(program().key)
         archive.append("r1", "note")  # and the handle still works
         assert len(archive.events("r1")) == 2
-
-
-def test_several_may_make_a_new_archive_at_once(tmp_path: Path) -> None:
-    """Several processes open a new archive at once: none may see a half-written schema."""
-    refused: list[BaseException] = []
-
-    def begin(home: Path, ready: threading.Barrier) -> None:
-        ready.wait()
-        try:
-            with Archive(home) as archive:
-                archive.runs()
-        except BaseException as error:
-            refused.append(error)
-
-    for number in range(40):
-        ready = threading.Barrier(6)
-        threads = [threading.Thread(target=begin, args=(tmp_path / str(number), ready)) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert refused == []

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from archive_contract import a_run, evaluated, program, proposed
 
-from hipwright.archive import Archive, Finished, LogEntry, check, compare, export, list_runs, read_log, schema, show
+from hipwright.archive import Archive, Finished, LogEntry, check, compare, export, list_runs, read_log, show
 from hipwright.archive.similar import known_for
+from hipwright.archive.sqlite import schema
 from hipwright.errors import InfrastructureError
 from hipwright.records import Program, Run
 
@@ -148,9 +149,9 @@ def test_a_missing_or_damaged_program_leaves_the_run_readable(tmp_path: Path) ->
         archive.put(program(0))
         assert archive.program(key) == program(0)
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
-            archive._db.execute("UPDATE blobs SET data = ''")
-        archive._db.execute("DROP TRIGGER blobs_no_DELETE")
-        archive._db.execute("DELETE FROM blobs")
+            archive.database.connection.execute("UPDATE blobs SET data = ''")
+        archive.database.connection.execute("DROP TRIGGER blobs_no_DELETE")
+        archive.database.connection.execute("DELETE FROM blobs")
         assert show(archive, "r1").program is None and archive.find(key, Program) is None
 
 

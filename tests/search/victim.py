@@ -7,6 +7,7 @@ from pathlib import Path
 
 from landscape import Judge, begin, go_on, source
 
+from hipwright import config
 from hipwright.archive import Archive
 
 
@@ -17,7 +18,7 @@ def main(home: str, tally: str, delay: str, workers: str = "1") -> None:
         return Judge(delay=float(delay)).evaluate(program)
 
     print("ready", flush=True)
-    with Archive(Path(home)) as archive:
+    with Archive(config.place_of(home)) as archive:
         options = {"workers": int(workers), "confirm": confirm, "source": source()}
         if archive.runs():
             go_on(archive, judge, **options)

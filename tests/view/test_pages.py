@@ -121,8 +121,9 @@ def test_what_models_cost_is_shown_beside_what_they_may(tmp_path: Path) -> None:
 def test_damaged_rows_are_named_and_the_rest_is_shown(tmp_path: Path) -> None:
     sample_archive(tmp_path)
     with Archive(tmp_path) as archive:
-        archive._db.execute("DROP TRIGGER events_no_UPDATE")
-        archive._db.execute("UPDATE events SET data = '{' WHERE run = 'r1' AND kind = 'evaluated' AND number = 2")
+        db = archive.database.connection
+        db.execute("DROP TRIGGER events_no_UPDATE")
+        db.execute("UPDATE events SET data = '{' WHERE run = 'r1' AND kind = 'evaluated' AND number = 2")
     reader = ArchiveReader(tmp_path)
     client = TestClient(view_app(reader), base_url="http://localhost")
     text = client.get("/").text

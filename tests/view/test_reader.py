@@ -51,7 +51,7 @@ def test_nothing_can_be_written_through_it(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="read-only"):
         reader.archive.append("r1", "resumed")
     with pytest.raises(Exception, match="readonly"):
-        reader.archive._db.execute("INSERT INTO blobs VALUES ('a', 'b', 'c')")
+        reader.archive.database.connection.execute("INSERT INTO blobs VALUES ('a', 'b', 'c')")
     reader.close()
 
 

@@ -134,13 +134,10 @@ def screener_calibration() -> dict[str, Any]:
     """The screener's calibration over the archive, {author: figures}; {} where it made no predictions."""
     from hipwright.agents.screening.calibration import calibration
 
-    home = config.home()
-    if not home.exists():
-        return {}
     try:
-        with Archive(home, create=False) as archive:
+        with Archive(config.archive(), create=False) as archive:
             found = {author: calibration(archive, author) for author in AUTHORS}
-    except HipwrightError:  # a folder without an archive has no predictions
+    except HipwrightError:  # where there is no archive there are no predictions
         return {}
     return {author: asdict(one) for author, one in found.items() if one.events}
 

@@ -92,6 +92,23 @@ def _writable(where: Callable[[], Path], variable: str) -> Callable[[], Found]:
     return check
 
 
+def _archive() -> Found:
+    """The archive: a folder that can be written, or a database that answers."""
+    from hipwright.archive import Archive, NoArchive, shown
+    from hipwright.errors import HipwrightError
+
+    place = config.archive()
+    if isinstance(place, Path):
+        return _writable(config.home, "HIPWRIGHT_HOME")()
+    try:
+        with Archive(place, create=False) as archive:
+            return True, shown(place) + (" (read-only)" if archive.read_only else ""), ""
+    except NoArchive:
+        return True, f"{shown(place)} answers; the first run makes the archive", ""
+    except HipwrightError as error:
+        return False, error.message, error.hint
+
+
 def _disk() -> Found:
     folder = config.home()
     parent = next(path for path in (folder, *folder.parents) if path.exists())
@@ -149,7 +166,7 @@ _CHECKS: dict[str, Callable[[], Found]] = {
     "python": _python,
     "torch": _torch,
     "sandbox": _sandbox,
-    "archive": _writable(config.home, "HIPWRIGHT_HOME"),
+    "archive": _archive,
     "cache": _writable(config.cache_dir, "HIPWRIGHT_CACHE"),
     "disk": _disk,
     CPU.name: _cpu,

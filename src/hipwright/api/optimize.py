@@ -77,7 +77,7 @@ def run_search(request: SearchRequest, *, on: Machine | None = None, listener: L
     on: the machine that judges, of the request's targets; without it one is started for this search alone. Events for
     the listener: first "planned" {task, budget, targets}, then those listed in docs/search.md.
     """
-    with Archive(config.home(), create=request.resume is None) as archive:
+    with Archive(config.archive(), create=request.resume is None) as archive:
         plan = _plan(archive, request)
         listener("planned", {"task": request.task.shown, "budget": plan.budget, "targets": list(plan.targets)})
         how: dict[str, Any] = {"seed": plan.seed, "listener": listener}

@@ -8,17 +8,16 @@ or when a record does not match its content key. Queries over many runs skip suc
 from __future__ import annotations
 
 import json
-import sqlite3
 from typing import Any, TypeVar
 
 import msgspec
 
-from hipwright.archive import schema
 from hipwright.records import Event, Record, Run
 
 ROW_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
 """What decoding a damaged row may raise."""
 WHY_LIMIT = 200  # characters
+DAMAGED_HINT = "`hipwright runs --check` names every row that cannot be read; other runs are not affected"
 
 R = TypeVar("R", bound=Record)
 
@@ -80,16 +79,3 @@ def read_run(name: str, text: str) -> Run:
     if run.id != name:
         raise ValueError(f"it holds run {run.id}")
     return run
-
-
-def store_record(db: sqlite3.Connection, record: Record) -> None:
-    """Stores a record under its content key inside the caller's transaction. A damaged copy of it is replaced."""
-    key, kind, text = record.key, type(record).__name__, record.to_json()
-    stored = db.execute("SELECT kind, data FROM blobs WHERE key = ?", (key,)).fetchone()
-    if stored is None:
-        db.execute("INSERT INTO blobs VALUES (?, ?, ?)", (key, kind, text))
-    elif stored != (kind, text):
-        with_trigger = schema.frozen("blobs", "UPDATE")
-        db.execute("DROP TRIGGER IF EXISTS blobs_no_UPDATE")
-        db.execute("UPDATE blobs SET kind = ?, data = ? WHERE key = ?", (kind, text, key))
-        db.execute(with_trigger)

@@ -126,7 +126,7 @@ class Called(Record, frozen=True, kw_only=True):
 
 @dataclass
 class RunLog:
-    """All records of one run, by proposal number; `called` by the request's key."""
+    """All records of one run, by proposal number; `called` by the request's key. seq: of the last event."""
 
     started: dict[str, Any] = field(default_factory=dict)
     proposed: dict[int, Proposed] = field(default_factory=dict)
@@ -137,6 +137,7 @@ class RunLog:
     faults: list[EngineFault] = field(default_factory=list)
     finished: Finished | None = None
     resumes: int = 0
+    seq: int = -1
     clock_started: float = 0.0
     clock_ended: float = 0.0
 
@@ -146,6 +147,7 @@ class RunLog:
             self._add(event)
         except (msgspec.MsgspecError, KeyError, ValueError, TypeError, AttributeError) as error:
             raise InfrastructureError(f"event {event.seq} of run {event.run} cannot be read: {error}") from error
+        self.seq = event.seq
         self.clock_started = self.clock_started or event.clock
         self.clock_ended = event.clock
 

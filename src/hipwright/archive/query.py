@@ -6,17 +6,17 @@ A query skips rows that cannot be read; `Archive.damaged` names them.
 from __future__ import annotations
 
 import difflib
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from hipwright.archive.digests import run_digests
 from hipwright.archive.lineage import ancestors, origins, tree
 from hipwright.archive.log import RunLog
 from hipwright.archive.readable import readable_log
 from hipwright.archive.store import Archive
+from hipwright.archive.summary import RunSummary, costs_of, summary_of
 from hipwright.records import Evaluation, Program, Record, Run
-
-RunStatus = Literal["running", "finished", "interrupted"]
 
 
 class TrialDetail(Record, frozen=True, kw_only=True):
@@ -44,27 +44,6 @@ class TrialDetail(Record, frozen=True, kw_only=True):
     seconds: float = 0.0
     cached: bool = False
     attempts: int = 0
-
-
-class RunSummary(Record, frozen=True, kw_only=True):
-    """One line of `hipwright runs`. score: of the best program; started: Unix time; seconds: of evaluation."""
-
-    id: str
-    task: str
-    status: RunStatus
-    policy: str
-    seed: int
-    budget: int
-    evaluations: int
-    score: float | None = None
-    score_kind: str = "none"
-    coverage: float = 0.0
-    best: str = ""
-    best_number: int = -1
-    confirmed: bool | None = None
-    reason: str = ""
-    started: float = 0.0
-    seconds: float = 0.0
 
 
 class RunDetail(Record, frozen=True, kw_only=True):
@@ -100,7 +79,9 @@ class RunComparison(Record, frozen=True, kw_only=True):
 
 def list_runs(archive: Archive) -> list[RunSummary]:
     """Summaries of all runs, newest first."""
-    return [summary_of(archive, run, readable_log(archive, run.id)) for run in reversed(archive.runs())]
+    runs = archive.runs()
+    found = run_digests(archive, runs)
+    return [found[run.id].summary for run in reversed(runs)]
 
 
 def show(archive: Archive, name: str) -> RunDetail:
@@ -144,17 +125,6 @@ def trials(log: RunLog) -> list[TrialDetail]:
     return [trial_of(log, number) for number in sorted(log.proposed)]
 
 
-def best_trial(log: RunLog) -> int | None:
-    """The winner's number; for an unfinished run the latest best, else the fastest that passed."""
-    if log.finished is not None:
-        return log.finished.number if log.finished.best else None
-    decided = [number for number, decision in log.decided.items() if decision.best]
-    if decided:
-        return max(decided)
-    scores = {n: e.evaluation.score or 0.0 for n, e in log.evaluated.items() if e.evaluation.passed}
-    return min(scores, key=lambda number: (scores[number], number), default=None)
-
-
 def trial_of(log: RunLog, number: int) -> TrialDetail:
     """One proposal of a run with its outcome."""
     proposed, evaluated = log.proposed[number], log.evaluated.get(number)
@@ -179,49 +149,6 @@ def trial_of(log: RunLog, number: int) -> TrialDetail:
         notes=proposed.notes,
         **trial,
     )
-
-
-def summary_of(archive: Archive, run: Run, log: RunLog) -> RunSummary:
-    """The summary of a run whose log has been read."""
-    number = best_trial(log)
-    best = log.evaluated[number].evaluation if number is not None else None
-    status: RunStatus = "finished"
-    if log.finished is None:
-        status = "running" if archive.is_locked(run.id) else "interrupted"
-    confirmed = log.confirmed.get(number) if number is not None else None
-    return RunSummary(
-        id=run.id,
-        task=str(log.started.get("task_name") or run.task),
-        status=status,
-        policy=run.policy,
-        seed=run.seed,
-        budget=run.budget,
-        evaluations=len(log.evaluated),
-        score=best.score if best else None,
-        score_kind=best.score_kind if best else "none",
-        coverage=best.coverage if best else 0.0,
-        best=best.program if best else "",
-        best_number=-1 if number is None else number,
-        confirmed=confirmed.passed if confirmed else None,
-        reason=log.finished.reason if log.finished else "",
-        started=log.clock_started,
-        seconds=costs_of(log)["seconds"],
-    )
-
-
-def costs_of(log: RunLog) -> dict[str, float]:
-    """What a run has cost so far; see `RunDetail`."""
-    evaluated = log.evaluated.values()
-    return {
-        "evaluations": len(evaluated),
-        "cached": sum(item.cached for item in evaluated),
-        "retries": sum(max(item.attempts - 1, 0) for item in evaluated),
-        "duplicates": sum(p.duplicate_of is not None for p in log.proposed.values()),
-        "failed_proposals": sum(not p.program for p in log.proposed.values()),
-        "resumes": log.resumes,
-        "seconds": round(sum(item.evaluation.seconds for item in evaluated if not item.cached), 3),
-        "wall_seconds": round(log.clock_ended - log.clock_started, 3),
-    }
 
 
 def _diff(archive: Archive, a: RunSummary, b: RunSummary) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ from hipwright.archive.store import Archive
 from hipwright.errors import InfrastructureError
 from hipwright.records import Program, Record, Task
 
-_KINDS: dict[str, type[Record]] = {"Program": Program, "Task": Task, "Reproducer": Reproducer}
+RECORD_KINDS: dict[str, type[Record]] = {"Program": Program, "Task": Task, "Reproducer": Reproducer}
+"""The records that are stored as blobs, by the names of their kinds."""
 
 
 def readable_log(archive: Archive, run: str) -> RunLog:
@@ -53,13 +54,21 @@ def leave_out_orphans(log: RunLog) -> None:
 
 
 def check(archive: Archive) -> list[DamagedRow]:
-    """Reads every row of the archive and returns those that are damaged."""
-    names = [run.id for run in archive.runs()]
-    for name in dict.fromkeys([*names, *(row.run for row in archive.damaged if row.table == "runs")]):
-        readable_log(archive, name)
+    """Reads every row of the archive. Returns those that are damaged, and events and programs that are missing."""
+    stored = set()
     for key, kind, text in archive.blobs():
         try:
-            read_record(key, text, _KINDS[kind])
+            read_record(key, text, RECORD_KINDS[kind])
         except ROW_ERRORS as error:
             archive.note_damaged(DamagedRow(table="blobs", row=printable(key), why=why_damaged(error)))
+        stored.add(key)
+    names = [run.id for run in archive.runs()]
+    for name in dict.fromkeys([*names, *(row.run for row in archive.damaged if row.table == "runs")]):
+        log = readable_log(archive, name)
+        count, last = archive.database.count_events(name), archive.last_seq(name)
+        if count != last + 1:
+            why = f"{last + 1 - count} of its events are missing"
+            archive.note_damaged(DamagedRow(table="events", run=name, why=why))
+        for key in sorted({one.program for one in log.proposed.values() if one.program} - stored):
+            archive.note_damaged(DamagedRow(table="blobs", run=name, row=key, why=f"program {key} is missing"))
     return list(archive.damaged)

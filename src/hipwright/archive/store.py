@@ -10,39 +10,36 @@ The contract, which tests/archive/archive_contract.py checks and the search reli
 - `append_all` is atomic, blobs included. Events are never changed or removed; `seq` counts 0, 1, 2, ... in each run.
 - Any number of processes and threads may append and read concurrently. `lock` guards the work on one run.
 - Records are stored under their content key: the same record is stored once, and a damaged one is detected.
+- The result of a piece of work that is leased is stored once, whoever delivers it, and however often.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-import sqlite3
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from hipwright.archive.damage import (
+    DAMAGED_HINT,
     ROW_ERRORS,
     DamagedRow,
     printable,
     read_event,
     read_record,
     read_run,
-    read_text,
-    store_record,
     why_damaged,
 )
-from hipwright.archive.lock import is_locked, run_lock
-from hipwright.archive.opening import DAMAGED_HINT, archive_errors, not_writable, open_file
+from hipwright.archive.database import LAST, Appended, Database, NewEvent, blobs_of
+from hipwright.archive.place import Place, is_url, shown
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.records import Evaluation, Event, Program, Record, Run, Task
 
-FILE = "archive.sqlite"
 R = TypeVar("R", bound=Record)
 
 
@@ -55,38 +52,43 @@ class LogEntry(msgspec.Struct, frozen=True):
     cache_key: str | None = None
 
 
+class Lease(msgspec.Struct, frozen=True):
+    """A piece of work that was given to one holder. number: in its run; attempt: 1, 2, ... of it."""
+
+    run: str
+    number: int
+    attempt: int
+
+
 def new_id() -> str:
     """Returns a new run id: the UTC time and four random hex digits."""
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
 
 
 class Archive:
-    """The archive in folder `home`. Errors: BadInput (not an archive, too new), InfrastructureError (damaged).
+    """The archive at `place`: a folder, or the URL of a PostgreSQL database (archive/place.py).
 
     create: False opens an existing archive, read-only where this process may not write it; `damaged` has the rows that
-    reading skipped.
+    reading skipped. Errors: BadInput (no archive, too new, a wrong URL), InfrastructureError (damaged, not reachable).
     """
 
-    def __init__(self, home: Path, *, create: bool = True) -> None:
-        self.home = Path(home)
-        self.path = self.home / FILE
-        if not create and not self.path.exists():
-            raise BadInput(f"no archive in {self.home}", hint="run `hipwright optimize` first, or set HIPWRIGHT_HOME")
+    def __init__(self, place: Place, *, create: bool = True) -> None:
+        self.place = shown(place)
         self.damaged: list[DamagedRow] = []
-        self._mutex = threading.RLock()
-        self._db, self.read_only = open_file(self.path, create=create)
-        self._db.text_factory = read_text
+        self.database: Database = _opened(place, create=create)
 
     def close(self) -> None:
-        """Closes the file; a closed archive cannot be used."""
-        with self._mutex:
-            self._db.close()
+        """Ends the connection; a closed archive cannot be used."""
+        self.database.close()
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing can be stored."""
+        return self.database.read_only
 
     def refuse_writes(self) -> Archive:
-        """Makes this connection one that only reads, also where the file could be written."""
-        with self._mutex:
-            self._db.execute("PRAGMA query_only = ON")
-            self.read_only = True
+        """Makes this connection one that only reads, also where the archive could be written."""
+        self.database.refuse_writes()
         return self
 
     def __enter__(self) -> Archive:
@@ -99,13 +101,11 @@ class Archive:
 
     def begin_run(self, run: Run, data: Mapping[str, Any] | None = None, records: Sequence[Record] = ()) -> Event:
         """Adds a run and its first event, run_started. BadInput when the id is taken."""
-        with self._transaction() as db:
-            if db.execute("SELECT 1 FROM runs WHERE id = ?", (run.id,)).fetchone():
-                raise BadInput(f"there is already a run {run.id}", hint=f"resume it: --resume {run.id}")
-            db.execute("INSERT INTO runs SELECT ?, COALESCE(MAX(ordinal) + 1, 0), ? FROM runs", (run.id, run.to_json()))
-            self._put_all(db, records)
-            started = LogEntry("run_started", -1, {"run": run.to_dict(), **(data or {})})
-            return self._insert(db, run.id, [started])[0]
+        started = [_encoded(LogEntry("run_started", -1, {"run": run.to_dict(), **(data or {})}))]
+        appended = self.database.begin_run(run.id, run.to_json(), blobs_of(records), started)
+        if appended is None:
+            raise BadInput(f"there is already a run {run.id}", hint=f"resume it: --resume {run.id}")
+        return _as_read(run.id, started, appended)[0]
 
     def append(self, run: str, kind: str, number: int = -1, data: Mapping[str, Any] | None = None) -> Event:
         """Appends one event; durable on return."""
@@ -113,17 +113,42 @@ class Archive:
 
     def append_all(self, run: str, entries: Sequence[LogEntry], records: Sequence[Record] = ()) -> list[Event]:
         """Appends events and stores the records they name, atomically; durable on return."""
-        with self._transaction() as db:
-            if not db.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).fetchone():
-                raise BadInput(f"no run {run} in {self.home}")
-            self._put_all(db, records)
-            return self._insert(db, run, entries)
+        events = [_encoded(entry) for entry in entries]
+        appended = self.database.append(run, blobs_of(records), events)
+        if appended is None:
+            raise BadInput(f"no run {run} in {self.place}")
+        return _as_read(run, events, appended)
 
     def put(self, record: Record) -> str:
         """Stores a record under its content key and returns the key."""
-        with self._transaction() as db:
-            self._put_all(db, [record])
+        self.database.put(blobs_of([record]))
         return record.key
+
+    # ---------------------------------------------------------------- work shared by many
+
+    def lease(self, run: str, number: int, holder: str, seconds: float) -> Lease | None:
+        """Gives the piece of work `number` of a run to a holder, for so long; its result is then delivered once.
+
+        None while another lease of it is not over, and once it has a result.
+        """
+        attempt = self.database.lease(run, number, holder, seconds)
+        return None if attempt is None else Lease(run, number, attempt)
+
+    def renew(self, lease: Lease, seconds: float) -> bool:
+        """Makes a lease last `seconds` from now, 0 to give it back. False: the work is another's, or done."""
+        return self.database.renew(lease.run, lease.number, lease.attempt, seconds)
+
+    def deliver(self, lease: Lease, entries: Sequence[LogEntry], records: Sequence[Record] = ()) -> list[Event] | None:
+        """Appends a leased piece of work's result; None, and nothing is stored, where another attempt's is there.
+
+        A lease that is over may still deliver: the first result that comes is taken, and no finished one is lost. The
+        same attempt may deliver again, and gets the events that it stored. BadInput for a lease that was never given.
+        """
+        if not entries:
+            raise BadInput("a result has at least one event")
+        events = [_encoded(entry) for entry in entries]
+        appended = self.database.deliver(lease.run, lease.number, lease.attempt, blobs_of(records), events)
+        return None if appended is None else _as_read(lease.run, events, appended)
 
     # ---------------------------------------------------------------- reading
 
@@ -140,29 +165,27 @@ class Archive:
                 damaged = DamagedRow(table="events", run=run, row=str(seq), why=why_damaged(error))
                 if not skip_damaged:
                     raise InfrastructureError(
-                        f"the archive {self.path} is damaged: {damaged.text}", hint=DAMAGED_HINT
+                        f"the archive {self.database.name} is damaged: {damaged.text}", hint=DAMAGED_HINT
                     ) from error
                 self.note_damaged(damaged)
         return events
 
     def event_rows(self, run: str, *, since: int = 0, until: int | None = None) -> list[tuple[Any, ...]]:
         """(seq, kind, number, data, clock) of the run's events as stored; data is JSON in bytes."""
-        query = """SELECT seq, kind, number, CAST(data AS BLOB), clock FROM events
-            WHERE run = ? AND seq >= ? AND seq < ? ORDER BY seq"""
-        return self._rows(query, run, since, 2**62 if until is None else until)
+        return self.database.event_rows(run, since, LAST if until is None else until)
 
     def last_seq(self, run: str) -> int:
         """The seq of the run's last event; -1 without one."""
-        return int(self._rows("SELECT COALESCE(MAX(seq), -1) FROM events WHERE run = ?", run)[0][0])
+        return self.database.last_seq(run)
 
     def changes(self) -> int:
-        """A number that is another one after another process or connection has written to the file."""
-        return int(self._rows("PRAGMA data_version")[0][0])
+        """A number that is another one after another process or connection has written."""
+        return self.database.changes()
 
     def runs(self) -> list[Run]:
         """All runs, oldest first. A run whose row is damaged is read from its first event, else skipped and noted."""
         found = []
-        for name, text in self._rows("SELECT id, data FROM runs ORDER BY ordinal"):
+        for name, text in self.database.run_rows():
             try:
                 found.append(read_run(name, text))
             except ROW_ERRORS as error:
@@ -187,7 +210,7 @@ class Archive:
         """The run called `name`: "latest", an id, or a unique prefix of an id. BadInput otherwise."""
         runs = self.runs()
         if not runs:
-            raise BadInput(f"no runs in {self.home}", hint="run `hipwright optimize` first, or set HIPWRIGHT_HOME")
+            raise BadInput(f"no runs in {self.place}", hint="run `hipwright optimize` first, or set HIPWRIGHT_HOME")
         if name == "latest":
             return runs[-1]
         found = [r for r in runs if r.id == name] or [r for r in runs if name and r.id.startswith(name)]
@@ -195,9 +218,9 @@ class Archive:
             return found[0]
         for row in self.damaged:
             if row.table == "runs" and row.run == name:
-                raise InfrastructureError(f"the archive {self.path} is damaged: {row.text}", hint=DAMAGED_HINT)
+                raise InfrastructureError(f"the archive {self.database.name} is damaged: {row.text}", hint=DAMAGED_HINT)
         why = f"{name!r} names {len(found)} runs" if found else f"no run {name!r}"
-        raise BadInput(f"{why} in {self.home}", hint="`hipwright runs` lists them")
+        raise BadInput(f"{why} in {self.place}", hint="`hipwright runs` lists them")
 
     def program(self, key: str) -> Program:
         """A stored program."""
@@ -219,15 +242,15 @@ class Archive:
 
     def has(self, key: str) -> bool:
         """Whether a record is stored under `key`."""
-        return bool(self._rows("SELECT 1 FROM blobs WHERE key = ?", key))
+        return self.database.has_blob(key)
 
-    def blobs(self) -> list[tuple[Any, ...]]:
+    def blobs(self) -> Iterator[tuple[Any, ...]]:
         """(key, kind, text) of every stored record, as stored."""
-        return self._rows("SELECT key, kind, data FROM blobs ORDER BY key")
+        return self.database.blob_rows()
 
     def evaluation(self, cache_key: str) -> Evaluation | None:
         """The evaluation stored under this cache key by any run, else None. Damaged ones are skipped and noted."""
-        for run, seq, text in self._rows("SELECT run, seq, data FROM events WHERE cache_key = ?", cache_key):
+        for run, seq, text in self.database.cached_rows(cache_key):
             try:
                 return Evaluation.from_dict(json.loads(text.encode())["evaluation"])
             except ROW_ERRORS as error:
@@ -240,60 +263,42 @@ class Archive:
 
     def lock(self, run: str) -> AbstractContextManager[None]:
         """Holds the lock of a run. BadInput when another process holds it; released however this process ends."""
-        if self.read_only:
-            raise not_writable(self.path)
-        return run_lock(self._lock_path(run), run)
+        return self.database.lock(run)
 
     def is_locked(self, run: str) -> bool:
         """Whether a process holds the run's lock."""
-        return is_locked(self._lock_path(run))
-
-    # ---------------------------------------------------------------- SQLite
-
-    def _lock_path(self, run: str) -> Path:
-        return self.home / "locks" / f"{run}.lock"
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        if self.read_only:
-            raise not_writable(self.path)
-        with self._mutex, archive_errors(self.path):
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._db
-                self._db.execute("COMMIT")
-            except BaseException:  # a KeyboardInterrupt too must roll back
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
-
-    def _rows(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
-        with self._mutex, archive_errors(self.path):
-            return self._db.execute(query, arguments).fetchall()
-
-    def _insert(self, db: sqlite3.Connection, run: str, entries: Sequence[LogEntry]) -> list[Event]:
-        following = db.execute("SELECT COALESCE(MAX(seq) + 1, 0) FROM events WHERE run = ?", (run,)).fetchone()[0]
-        events, clock = [], time.time()
-        for seq, entry in enumerate(entries, following):
-            text = msgspec.json.encode(entry.data, order="deterministic").decode()
-            row = (run, seq, entry.kind, entry.number, text, clock, entry.cache_key)
-            db.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-            # the data as it will be read back, so that a live run and a resumed one see equal values
-            data = json.loads(text)
-            events.append(Event(run=run, seq=seq, kind=entry.kind, number=entry.number, data=data, clock=clock))
-        return events
-
-    def _put_all(self, db: sqlite3.Connection, records: Sequence[Record]) -> None:
-        for record in records:
-            store_record(db, record)
+        return self.database.is_locked(run)
 
     def _get(self, key: str, kind: type[R]) -> R:
-        rows = self._rows("SELECT data FROM blobs WHERE key = ? AND kind = ?", key, kind.__name__)
-        if not rows:
-            raise BadInput(f"no {kind.__name__.lower()} {key} in {self.home}")
+        text = self.database.blob(key, kind.__name__)
+        if text is None:
+            raise BadInput(f"no {kind.__name__.lower()} {key} in {self.place}")
         try:
-            return read_record(key, rows[0][0], kind)
+            return read_record(key, text, kind)
         except ROW_ERRORS as error:
             raise InfrastructureError(
-                f"the archive {self.path} is damaged: {why_damaged(error)}", hint=DAMAGED_HINT
+                f"the archive {self.database.name} is damaged: {why_damaged(error)}", hint=DAMAGED_HINT
             ) from error
+
+
+def _opened(place: Place, *, create: bool) -> Database:
+    if is_url(place):
+        from hipwright.archive.postgres.opening import open_database  # SQLAlchemy: 0.2 s, and an extra
+
+        return open_database(str(place), create=create)
+    from hipwright.archive.sqlite.database import SqliteDatabase
+
+    return SqliteDatabase(Path(place), create=create)
+
+
+def _encoded(entry: LogEntry) -> NewEvent:
+    text = msgspec.json.encode(entry.data, order="deterministic").decode()
+    return NewEvent(entry.kind, entry.number, text, entry.cache_key)
+
+
+def _as_read(run: str, events: Sequence[NewEvent], appended: Appended) -> list[Event]:
+    """The events as they will be read back, so that a live run and a resumed one see equal values."""
+    return [
+        Event(run=run, seq=seq, kind=e.kind, number=e.number, data=json.loads(e.data), clock=appended.clock)
+        for seq, e in enumerate(events, appended.first)
+    ]

@@ -42,7 +42,7 @@ from hipwright.cli import (
 from hipwright.cli.display.heartbeat import beating
 from hipwright.cli.display.verbosity import Verbosity, set_verbosity
 from hipwright.cli.output import print_error, print_json
-from hipwright.cli.runs import queries, resume, view
+from hipwright.cli.runs import archive, queries, resume, view
 from hipwright.cli.shell import config as config_command
 from hipwright.cli.shell.command import GroupedCommands, HelpfulCommand
 from hipwright.cli.shell.usage import SOURCES, usage_error
@@ -86,6 +86,7 @@ SERVERS = {"mcp", "view", "serve"}
 for _name, _function in COMMANDS.items():
     app.command(_name, cls=HelpfulCommand)(_function)
 app.add_typer(queries.app, name="runs")
+app.add_typer(archive.app, name="archive")
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(train.app, name="train")
 

@@ -51,7 +51,7 @@ def mcp(
     from hipwright.mcp.warm_machine import WarmMachine
 
     real = root.resolve()
-    home = config.home() if os.environ.get("HIPWRIGHT_HOME") else real / ".hipwright"
+    home = config.archive() if os.environ.get("HIPWRIGHT_HOME") else real / ".hipwright"
     chosen = targets.choose(target)
     journal = Journal(home, chosen) if keep else None
     warm = WarmMachine(partial(machine, chosen, unsafe=unsafe))

@@ -29,7 +29,7 @@ class SearchContext(Protocol):
     """What tools that search need of the session. keeps: whether its archive may be written."""
 
     root: Path
-    home: Path
+    home: Path | str
     targets: tuple[str, ...]
     child: ChildCommand
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hipwright.archive import Archive, Evaluated, Finished, LogEntry, Proposed, as_stored, new_id, read_log
-from hipwright.archive.query import best_trial
+from hipwright.archive.summary import best_trial
 from hipwright.errors import HipwrightError
 from hipwright.records import Evaluation, Expansion, Program, Run, Task
 from hipwright.search.interfaces import INFRASTRUCTURE
@@ -25,10 +25,10 @@ POLICY = "session"
 class Journal:
     """One run for each task that the session judged programs of; locked, and so `running`, until the session ends.
 
-    home: the archive's folder. One call at a time.
+    home: the archive's folder or URL. One call at a time.
     """
 
-    home: Path
+    home: Path | str
     targets: Sequence[str]
     _stack: ExitStack = field(default_factory=ExitStack)
     _archive: Archive | None = None

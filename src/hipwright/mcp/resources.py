@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hipwright.errors import BadInput
+
+if TYPE_CHECKING:
+    from hipwright.archive import Place
 
 PREFIX = "hipwright://runs/"
 MOST = 100
 """Runs that are listed; any other one can be read by its name."""
 
 
-def listed(home: Path) -> list[tuple[str, str]]:
+def listed(place: Place) -> list[tuple[str, str]]:
     """(address, one line) of the archive's runs; none where there is no archive yet."""
-    from hipwright.archive import Archive, list_runs
+    from hipwright.archive import Archive, NoArchive, list_runs
 
-    if not (home / "archive.sqlite").exists():
+    try:
+        with Archive(place, create=False) as archive:
+            runs = list_runs(archive)[:MOST]
+    except NoArchive:
         return []
-    with Archive(home, create=False) as archive:
-        runs = list_runs(archive)[:MOST]
     return [(f"{PREFIX}{run.id}", f"{run.task}: {run.status}, {run.evaluations} evaluations") for run in runs]
 
 
-def report(home: Path, address: str) -> str:
+def report(place: Place, address: str) -> str:
     """The page of a run. Raises BadInput for an address that names none."""
     from msgspec.structs import replace
 
@@ -32,6 +36,6 @@ def report(home: Path, address: str) -> str:
 
     if not address.startswith(PREFIX):
         raise BadInput(f"no resource {address!r}", hint=f"addresses begin with {PREFIX}")
-    with Archive(home, create=False) as archive:
+    with Archive(place, create=False) as archive:
         detail = show(archive, address.removeprefix(PREFIX))
         return replace(result_of(archive, detail, ""), models=models_spent(archive, detail.run)).report()

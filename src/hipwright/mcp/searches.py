@@ -105,8 +105,8 @@ def _targets(context: SearchContext) -> list[str]:
 
 
 @contextlib.contextmanager
-def _home(context: SearchContext) -> Iterator[Path]:
-    """The archive's folder; one that is removed where the session keeps nothing."""
+def _home(context: SearchContext) -> Iterator[Path | str]:
+    """The archive's folder or URL; one that is removed where the session keeps nothing."""
     if context.keeps:
         yield context.home
         return

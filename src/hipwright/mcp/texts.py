@@ -14,7 +14,7 @@ from hipwright.targets import TARGETS
 
 if TYPE_CHECKING:
     from hipwright.archive import Archive
-    from hipwright.archive.similar import SimilarProgram
+    from hipwright.archive.verified import SimilarProgram
     from hipwright.measure.profiling.profiler import ProfileReport
 
 MEANS = {

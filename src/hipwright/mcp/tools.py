@@ -26,7 +26,7 @@ from hipwright.records import Program, Task
 
 if TYPE_CHECKING:
     from hipwright.archive import Archive
-    from hipwright.archive.similar import SimilarProgram
+    from hipwright.archive.verified import SimilarProgram
     from hipwright.mcp.journal import Journal
     from hipwright.measure.profiling.profiler import ProfileReport
 
@@ -79,12 +79,12 @@ Counters = Callable[[Path, Program, Listener], "ProfileReport"]
 class ToolContext:
     """The tools' state. One call of a slow tool at a time.
 
-    root: resolved; home: the archive's folder; machine: judges programs; counters: None without a GPU target; journal:
-    stores what is judged, None where nothing is stored.
+    root: resolved; home: the archive's folder or URL; machine: judges programs; counters: None without a GPU target;
+    journal: stores what is judged, None where nothing is stored.
     """
 
     root: Path
-    home: Path
+    home: Path | str
     targets: tuple[str, ...]
     machine: WarmMachine
     counters: Counters | None = None

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, Unpack
 
-from hipwright.archive import Archive, Finished, RunLog, new_id, read_log
+from hipwright.archive import Archive, Finished, RunLog, keep_digests, new_id, read_log
 from hipwright.errors import BadInput
 from hipwright.events import Listener
 from hipwright.records import Evaluation, Program, Record, Run, Task
@@ -152,6 +152,8 @@ def _check_same(known: Run, log: RunLog, task: Task, evaluator: EvaluatorLike) -
 
 def _result(search: Search, finished: Finished, interrupted: bool) -> SearchResult:
     log, number = search.log, finished.number
+    if not interrupted:
+        keep_digests(search.archive, search.run, log)
     confirmed = log.confirmed.get(number)
     return SearchResult(
         run=search.run.id,

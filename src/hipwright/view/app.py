@@ -136,7 +136,7 @@ def page(
     name: str, values: Mapping[str, Any], reader: ArchiveReader | None, status: int = 200, csrf: str = ""
 ) -> Response:
     """A page from its template. csrf: the secret of forms that start searches, "" where none may."""
-    shared = {"version": __version__, "home": str(reader.archive.home) if reader else "", "csrf": csrf}
+    shared = {"version": __version__, "home": reader.archive.place if reader else "", "csrf": csrf}
     text = html.environment("hipwright.view").get_template(f"{name}.html.j2").render({**values, **shared})
     return HTMLResponse(text, status, {"cache-control": "no-store"})
 

@@ -6,7 +6,6 @@ import threading
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from hipwright.api.models import SETTING
@@ -15,6 +14,7 @@ from hipwright.archive import (
     DamagedRow,
     Evaluated,
     Outline,
+    Place,
     RunSummary,
     TrialDetail,
     continue_outline,
@@ -75,8 +75,8 @@ class ArchiveReader:
     Raises BadInput for a run or proposal that does not exist, InfrastructureError for a damaged file.
     """
 
-    def __init__(self, home: Path) -> None:
-        self.archive = Archive(home, create=False).refuse_writes()
+    def __init__(self, place: Place) -> None:
+        self.archive = Archive(place, create=False).refuse_writes()
         self._logs: OrderedDict[str, KeptLog] = OrderedDict()
         self._lines: dict[str, RunLine] = {}
         self._mutex = threading.RLock()

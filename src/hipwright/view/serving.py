@@ -13,6 +13,7 @@ from pathlib import Path
 
 import uvicorn
 
+from hipwright.archive import Place
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.view.access import LOOPBACK
 from hipwright.view.app import compile_templates, view_app
@@ -28,13 +29,13 @@ class Served:
     """A server that listens. url: its address, token included; token: "" where none is needed."""
 
     url: str
-    home: Path
+    place: Place
     token: str
 
 
 @contextmanager
 def serving(
-    home: Path,
+    place: Place,
     host: str = "127.0.0.1",
     port: int = 0,
     token: str = "",
@@ -42,7 +43,7 @@ def serving(
     *,
     start_below: Path | None = None,
 ) -> Iterator[Served]:
-    """Serves the archive in `home` while the block runs; off the loopback a token is made where none is given.
+    """Serves the archive at `place` while the block runs; off the loopback a token is made where none is given.
 
     port 0: any that is free; results: folders below which there are results. BadInput: no archive, no such folder, or
     an address that cannot be used. start_below: searches of tasks below this folder may be started from the browser,
@@ -56,8 +57,8 @@ def serving(
     if (host not in LOOPBACK or start_below is not None) and not token:
         token = secrets.token_urlsafe(24)
     folders = ResultFolders(results)
-    reader = ArchiveReader(home)
-    starter = Starter(home, start_below) if start_below is not None else None
+    reader = ArchiveReader(place)
+    starter = Starter(place, start_below) if start_below is not None else None
     try:
         with _listening(host, port) as bound:
             server = uvicorn.Server(
@@ -74,7 +75,7 @@ def serving(
             try:
                 compile_templates()
                 _wait(server, thread)
-                yield Served(_url(host, bound.getsockname()[1], token), home, token)
+                yield Served(_url(host, bound.getsockname()[1], token), place, token)
             finally:
                 server.should_exit = True
                 thread.join(timeout=5)

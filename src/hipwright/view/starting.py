@@ -17,6 +17,7 @@ from typing import Any
 
 from hipwright.api import targets
 from hipwright.api.runs.child import ChildCommand
+from hipwright.archive import Place
 from hipwright.errors import BadInput, HipwrightError
 
 AT_ONCE = 2
@@ -54,9 +55,9 @@ class Starter:
 
     def __init__(
         self,
-        home: Path,
+        home: Place,
         root: Path,
-        run: Callable[[ChildCommand, Sequence[str], Path, Any], Mapping[str, Any]] = ChildCommand.run,
+        run: Callable[[ChildCommand, Sequence[str], Place, Any], Mapping[str, Any]] = ChildCommand.run,
     ) -> None:
         self.home, self.root = home, root.resolve()
         self.secret = secrets.token_urlsafe(24)

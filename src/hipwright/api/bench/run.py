@@ -63,7 +63,7 @@ def _judge(bench: BenchmarkRun, todo: list[BenchEntry], listener: Listener) -> N
     request, models = bench.request, bench.request.models
     row_counter = _RowCounter(listener, len(bench.entries), len(bench.entries) - len(todo))
     with ExitStack() as stack:
-        archive = stack.enter_context(Archive(request.out / "archive" if request.out else config.home()))
+        archive = stack.enter_context(Archive(request.out / "archive" if request.out else config.archive()))
         logged = None
         if models is not None:
             logged = stack.enter_context(open_client(models.access, request.out, listener))

@@ -31,7 +31,7 @@ def archived(request: SearchRequest) -> Result | None:
     """The best confirmed answer in the archive to a request, or None."""
     wanted = text_key(request.task.read())
     try:
-        with Archive(config.home(), create=False) as archive:
+        with Archive(config.archive(), create=False) as archive:
             runs = [run for run in archive.runs() if run.settings.get(TEXT_KEY) == wanted]
             found = [show(archive, run.id) for run in runs if set(request.targets or ()) <= set(run.targets)]
             usable = [one for one in found if _answers(one, request)]

@@ -35,8 +35,8 @@ class ChildCommand:
         """Clears an abort of the call before."""
         self._aborted = False
 
-    def run(self, words: Sequence[str], home: Path, listener: Listener) -> dict[str, Any]:
-        """The JSON object of `hipwright WORDS --json`. home: the archive's folder.
+    def run(self, words: Sequence[str], home: Path | str, listener: Listener) -> dict[str, Any]:
+        """The JSON object of `hipwright WORDS --json`. home: the archive's folder or URL.
 
         Raises the command's own error, and InfrastructureError after an abort.
         """

@@ -17,7 +17,16 @@ from hipwright import __version__, config
 from hipwright.api.files import prepare_folder, write_file
 from hipwright.api.runs.queries import open_archive
 from hipwright.api.task_engine import TaskEngine, captured_graph
-from hipwright.archive import Archive, DamagedRow, EngineFault, FaultCheck, Reproducer, readable_log
+from hipwright.archive import (
+    Archive,
+    DamagedRow,
+    EngineFault,
+    FaultCheck,
+    NoArchive,
+    Reproducer,
+    readable_log,
+    shown,
+)
 from hipwright.archive.export import strip
 from hipwright.archive.faults import ENGINE_ERROR, FaultFile, keep_check, keep_faults
 from hipwright.capture.graph import Graph
@@ -85,10 +94,11 @@ def _with_file(graph: Graph, fault: EngineFault) -> tuple[EngineFault, Reproduce
 
 def list_faults() -> tuple[list[ListedFault], list[DamagedRow]]:
     """All faults, the oldest first, and the rows that were skipped; empty where there is no archive."""
-    if not (config.home() / "archive.sqlite").exists():
+    try:
+        with open_archive() as archive:
+            return _listed(archive), archive.damaged
+    except NoArchive:
         return [], []
-    with open_archive() as archive:
-        return _listed(archive), archive.damaged
 
 
 def _listed(archive: Archive) -> list[ListedFault]:
@@ -109,7 +119,9 @@ def chosen_of(found: list[ListedFault], number: int | None) -> list[ListedFault]
         return found
     if not 1 <= number <= len(found):
         known = f"there are {len(found)}" if found else "there are none"
-        raise BadInput(f"no fault {number} in {config.home()}: {known}", hint="`hipwright runs faults` lists them")
+        raise BadInput(
+            f"no fault {number} in {shown(config.archive())}: {known}", hint="`hipwright runs faults` lists them"
+        )
     return [found[number - 1]]
 
 

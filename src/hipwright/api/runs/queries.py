@@ -11,22 +11,23 @@ from typing import Any
 from hipwright import archive as store
 from hipwright import config
 from hipwright.api.models import models_spent
-from hipwright.archive import Archive, DamagedRow, RunComparison, RunDetail, RunSummary
+from hipwright.archive import Archive, DamagedRow, NoArchive, RunComparison, RunDetail, RunSummary
 from hipwright.errors import InfrastructureError
 from hipwright.records import Task
 
 
 def open_archive() -> Archive:
     """The archive of this folder, read-only where it cannot be written; BadInput where there is none."""
-    return Archive(config.home(), create=False)
+    return Archive(config.archive(), create=False)
 
 
 def list_runs() -> tuple[list[RunSummary], list[DamagedRow]]:
     """All runs, newest first, and the rows that were skipped; empty where there is no archive."""
-    if not (config.home() / "archive.sqlite").exists():
+    try:
+        with open_archive() as archive:
+            return store.list_runs(archive), archive.damaged
+    except NoArchive:
         return [], []
-    with open_archive() as archive:
-        return store.list_runs(archive), archive.damaged
 
 
 def run_detail(run: str) -> tuple[RunDetail, dict[str, Any] | None, list[DamagedRow]]:

@@ -70,7 +70,7 @@ def interrupted(request: SearchRequest) -> str:
     """The run of the same search that was not finished, "" where there is none."""
     wanted = text_key(request.task.read())
     try:
-        with Archive(config.home(), create=False) as archive:
+        with Archive(config.archive(), create=False) as archive:
             open_ = {one.id for one in list_runs(archive) if one.status == "interrupted"}
             for run in archive.runs():
                 same = (run.targets, run.budget, run.seed) == (request.targets, request.budget, request.seed)

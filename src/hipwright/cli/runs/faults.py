@@ -28,6 +28,7 @@ def faults(
 ) -> int:
     """List the engine's faults, newest first, and write each as a task file small enough to send."""
     from hipwright.api.runs.faults import check_faults, chosen_of, list_faults, write_faults
+    from hipwright.archive import shown
 
     output = CommandOutput(json_mode=json_mode)
     listed, damaged = list_faults()
@@ -38,10 +39,10 @@ def faults(
     written = write_faults(out, number) if out is not None and listed else []
     listed = chosen_of(listed, number)
     if json_mode:
-        found = {"home": str(config.home()), "faults": [_plain(one) for one in reversed(listed)]}
+        found = {"home": shown(config.archive()), "faults": [_plain(one) for one in reversed(listed)]}
         output.result({**found, "written": [str(path) for path in written], "damaged": plain_rows(damaged)})
     elif not listed:
-        output.say(f"no faults in {config.home()}")
+        output.say(f"no faults in {shown(config.archive())}")
     else:
         _print(output, listed)
     for path in written:

@@ -40,12 +40,13 @@ def runs(
             raise BadInput("options of `hipwright runs faults` follow its name")
         return 0
     from hipwright.api.runs.queries import check_archive, list_runs
+    from hipwright.archive import shown
 
-    output, home = CommandOutput(json_mode=json_mode), config.home()
+    output, home = CommandOutput(json_mode=json_mode), shown(config.archive())
     if check:
         damaged = check_archive()
         if json_mode:
-            output.result({"home": str(home), "ok": not damaged, "damaged": plain_rows(damaged)})
+            output.result({"home": home, "ok": not damaged, "damaged": plain_rows(damaged)})
         else:
             output.console().print(f"{len(damaged)} damaged rows" if damaged else "every row can be read")
             say_damaged(output, damaged, limit=len(damaged))
@@ -53,7 +54,7 @@ def runs(
     found, damaged = list_runs()
     if json_mode:
         rows = [summary.to_dict() for summary in found]
-        output.result({"home": str(home), "runs": rows, "damaged": plain_rows(damaged)})
+        output.result({"home": home, "runs": rows, "damaged": plain_rows(damaged)})
     elif not found:
         output.say(f"no runs in {home}")
     else:

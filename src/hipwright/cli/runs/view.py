@@ -21,7 +21,7 @@ TOKEN = "HIPWRIGHT_VIEW_TOKEN"
 
 def view(
     archive: Annotated[
-        Path | None, typer.Argument(help="The archive's folder; that of this folder without it.", metavar="ARCHIVE")
+        str | None, typer.Argument(help="Its folder or URL; that of this folder without it.", metavar="ARCHIVE")
     ] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen at; other machines need a token.", metavar="HOST")
@@ -47,17 +47,18 @@ def view(
     missing = [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]
     if missing:
         raise HipwrightError(f"`hipwright view` needs {' and '.join(missing)}", hint="pip install 'hipwright[view]'")
+    from hipwright.archive import shown
     from hipwright.view.serving import serving
 
     output = CommandOutput(json_mode=json_mode)
-    home = archive.absolute() if archive is not None else config.home()
+    place = config.place_of(archive) if archive is not None else config.archive()
     below = Path.cwd() if allow_start else None
-    with serving(home, host, port, os.environ.get(TOKEN, ""), results or (), start_below=below) as served:
+    with serving(place, host, port, os.environ.get(TOKEN, ""), results or (), start_below=below) as served:
         if json_mode:
-            output.result({"url": served.url, "archive": str(home), "token": served.token or None})
+            output.result({"url": served.url, "archive": shown(place), "token": served.token or None})
         else:
             output.console().print(served.url)
-            output.say(f"the archive {home}; Ctrl-C ends it")
+            output.say(f"the archive {shown(place)}; Ctrl-C ends it")
         return _wait(output, max_minutes)
 
 

@@ -132,7 +132,7 @@ def _counted(record: tuple[str, str], name: str, left: int) -> tuple[str, str]:
 SECTIONS = {
     "A machine": ("doctor", "contact", "config"),
     "Programs": ("optimize", "resume", "model", "eval", "score", "profile", "backward", "combine", "export"),
-    "What was found": ("runs", "show", "compare", "view"),
+    "What was found": ("runs", "show", "compare", "view", "archive"),
     "Many tasks": ("bench", "ablate", "audit", "synth"),
     "Data, learning, agents": ("dataset", "train", "mcp"),
 }

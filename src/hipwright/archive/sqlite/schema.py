@@ -22,6 +22,21 @@ TABLES = (
     "CREATE TABLE blobs (key TEXT PRIMARY KEY, kind TEXT NOT NULL, data TEXT NOT NULL) WITHOUT ROWID",
 )
 
+LEASES = (
+    """CREATE TABLE IF NOT EXISTS leases (
+        run TEXT NOT NULL, number INTEGER NOT NULL, attempt INTEGER NOT NULL, holder TEXT NOT NULL, until REAL NOT NULL,
+        PRIMARY KEY (run, number, attempt)) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS results (
+        run TEXT NOT NULL, number INTEGER NOT NULL, attempt INTEGER NOT NULL, seq INTEGER NOT NULL,
+        PRIMARY KEY (run, number)) WITHOUT ROWID""",
+)
+"""Made with the first lease: an archive without one is as every version since 0.1 wrote it, and reads it."""
+
+DIGESTS = """CREATE TABLE IF NOT EXISTS digests (
+    kind TEXT NOT NULL, run TEXT NOT NULL, seq INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (kind, run))
+    WITHOUT ROWID"""
+"""Made with the first digest; it may be dropped at any time."""
+
 _FROZEN = """CREATE TRIGGER {table}_no_{verb} BEFORE {verb} ON {table}
     BEGIN SELECT RAISE(ABORT, 'the archive is append-only: no {verb} of {table}'); END"""
 _NEXT_SEQ = """CREATE TRIGGER events_in_order BEFORE INSERT ON events

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hipwright.archive import schema
-from hipwright.archive.read_only import cannot_open_to_write, cannot_write, open_read_only
+from hipwright.archive.place import NoArchive
+from hipwright.archive.sqlite import schema
+from hipwright.archive.sqlite.read_only import cannot_open_to_write, cannot_write, open_read_only
 from hipwright.disk import HINT as DISK_HINT
 from hipwright.disk import is_full
 from hipwright.errors import BadInput, InfrastructureError
 
-DAMAGED_HINT = "`hipwright runs --check` names every row that cannot be read; other runs are not affected"
 BROKEN_HINT = "move the file away to start a new archive; `sqlite3 FILE .recover` may save what it holds"
 _BUSY_SECONDS = 30.0
 
@@ -75,7 +75,7 @@ def _only_reading(path: Path) -> sqlite3.Connection:
     db = open_read_only(path, _BUSY_SECONDS)
     try:
         if _is_new(path, db):
-            raise BadInput(f"no archive in {path.parent}")
+            raise NoArchive(str(path.parent))
     except BaseException:
         db.close()
         raise

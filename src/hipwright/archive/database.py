@@ -1,0 +1,179 @@
+"""What an archive asks of a database. SQLite (archive/sqlite) and PostgreSQL (archive/postgres) answer alike.
+
+Texts go in and come out as they are; what they mean is the archive's business (archive/store.py). Every writing call is
+one transaction, durable when it returns. tests/archive/archive_contract.py is what both must pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
+
+from hipwright.errors import BadInput
+from hipwright.records import Record
+
+LAST = 2**62
+"""A seq that no run reaches."""
+
+
+class NewEvent(NamedTuple):
+    """An event to append; data: JSON. cache_key: of an evaluation that later runs may reuse."""
+
+    kind: str
+    number: int
+    data: str
+    cache_key: str | None
+
+
+class Blob(NamedTuple):
+    """A record as stored. kind: its class; data: JSON."""
+
+    key: str
+    kind: str
+    data: str
+
+
+class StoredEvent(NamedTuple):
+    """An event as stored. clock: Unix time."""
+
+    seq: int
+    kind: str
+    number: int
+    data: str
+    clock: float
+    cache_key: str | None
+
+
+class LeaseRows(NamedTuple):
+    """What is leased of a run. leases: (number, attempt, holder, until); results: (number, attempt, seq); in order."""
+
+    leases: list[tuple[Any, ...]]
+    results: list[tuple[Any, ...]]
+
+
+class Digest(NamedTuple):
+    """What was computed from a run's events up to `seq`, as JSON; it may be computed again at any time."""
+
+    kind: str
+    run: str
+    seq: int
+    data: str
+
+
+class Appended(NamedTuple):
+    """Where events were appended: the seq of the first, and their time, Unix."""
+
+    first: int
+    clock: float
+
+
+def blobs_of(records: Sequence[Record]) -> list[Blob]:
+    """Records as they are stored, each once, in the order of their keys: writers that share some never deadlock."""
+    found = {record.key: Blob(record.key, type(record).__name__, record.to_json()) for record in records}
+    return [found[key] for key in sorted(found)]
+
+
+def never_given(run: str, number: int, attempt: int) -> BadInput:
+    """The error for a result of an attempt that was not leased."""
+    return BadInput(f"attempt {attempt} at {number} of run {run} was never leased", hint="lease it first")
+
+
+class Database(Protocol):
+    """A database of runs, events and blobs.
+
+    name: how messages name it, never with a password. read_only: nothing may be stored. Errors: BadInput,
+    InfrastructureError.
+    """
+
+    name: str
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing may be stored."""
+
+    def close(self) -> None:
+        """Ends the connection."""
+
+    def refuse_writes(self) -> None:
+        """Makes this connection one that only reads."""
+
+    def begin_run(self, run: str, data: str, blobs: Sequence[Blob], events: Sequence[NewEvent]) -> Appended | None:
+        """Adds a run with its first events and blobs; None where the id is taken."""
+
+    def append(self, run: str, blobs: Sequence[Blob], events: Sequence[NewEvent]) -> Appended | None:
+        """Appends events and stores blobs, a damaged copy of which is replaced; None where there is no such run."""
+
+    def put(self, blobs: Sequence[Blob]) -> int:
+        """Stores blobs, each once; a damaged copy is replaced. Returns how many were stored or replaced."""
+
+    def restore(self, run: str, data: str, events: Sequence[StoredEvent]) -> None:
+        """Adds events of another archive's run as they are, and the run where it is missing; their blobs are there."""
+
+    def event_rows(self, run: str, since: int, until: int) -> list[tuple[Any, ...]]:
+        """(seq, kind, number, data in bytes, clock) of a run's events from `since` to the one before `until`."""
+
+    def lease(self, run: str, number: int, holder: str, seconds: float) -> int | None:
+        """Gives a piece of work to a holder; returns the attempt, from 1 on.
+
+        None while another lease of it is not over, and once it has a result.
+        """
+
+    def renew(self, run: str, number: int, attempt: int, seconds: float) -> bool:
+        """Makes a lease last `seconds` from now; False where it is not the latest any more, or there is a result."""
+
+    def deliver(
+        self, run: str, number: int, attempt: int, blobs: Sequence[Blob], events: Sequence[NewEvent]
+    ) -> Appended | None:
+        """Appends the result of a leased piece of work, once; None where another attempt's is there.
+
+        The same attempt may deliver again: what it appended is returned. BadInput for an attempt that was never given.
+        """
+
+    def lease_rows(self, run: str) -> LeaseRows:
+        """What is leased of a run, and whose results were taken."""
+
+    def restore_leases(self, run: str, rows: LeaseRows) -> None:
+        """Adds what another archive leased of a run, whose events are there; what is known already stays."""
+
+    def stored_events(self, run: str, since: int, until: int) -> list[StoredEvent]:
+        """A run's events from `since` to the one before `until`, as stored."""
+
+    def last_seq(self, run: str) -> int:
+        """The seq of the run's last event; -1 without one."""
+
+    def count_events(self, run: str) -> int:
+        """How many events a run has."""
+
+    def changes(self) -> int:
+        """A number that is another one after another connection has written."""
+
+    def run_rows(self) -> list[tuple[Any, ...]]:
+        """(id, data) of every run, oldest first."""
+
+    def blob(self, key: str, kind: str) -> str | None:
+        """The text of a blob of this kind."""
+
+    def has_blob(self, key: str) -> bool:
+        """Whether there is a blob of any kind under this key."""
+
+    def blob_rows(self) -> Iterator[tuple[Any, ...]]:
+        """(key, kind, data) of every blob, by key."""
+
+    def cached_rows(self, cache_key: str) -> list[tuple[Any, ...]]:
+        """(run, seq, data) of the events with this cache key."""
+
+    def last_seqs(self) -> dict[str, int]:
+        """The seq of every run's last event."""
+
+    def digests(self, kind: str, runs: Sequence[str] | None = None) -> dict[str, Digest]:
+        """The digests of a kind that are kept, by run; of these runs, or of all."""
+
+    def keep_digests(self, digests: Sequence[Digest]) -> None:
+        """Keeps digests in the place of older ones."""
+
+    def lock(self, run: str) -> AbstractContextManager[None]:
+        """Holds a run's lock. BadInput when another process holds it; released however this process ends."""
+
+    def is_locked(self, run: str) -> bool:
+        """Whether a process holds the run's lock."""

@@ -1,0 +1,1 @@
+"""The archive in a PostgreSQL database, for many machines: SQLAlchemy Core and Alembic, `hipwright[postgres]`."""

@@ -1,0 +1,1 @@
+"""The archive as one SQLite file in a folder: the embedded default."""
