@@ -37,6 +37,7 @@ from hipwright.cli import (
     train,
 )
 from hipwright.cli.display.grouped_help import GroupedCommands
+from hipwright.cli.fleet import commands as fleet
 from hipwright.cli.output import print_error, print_json
 from hipwright.cli.runs import queries, resume, view
 from hipwright.cli.whole import model
@@ -75,6 +76,7 @@ app.command("mcp")(mcp.mcp)
 app.add_typer(queries.app, name="runs")
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(train.app, name="train")
+app.add_typer(fleet.app, name="fleet")
 
 
 def _print_version(value: bool) -> None:

@@ -10,7 +10,7 @@ SECTIONS = {
     "A machine": ("doctor", "contact"),
     "Programs": ("optimize", "resume", "model", "eval", "score", "profile", "backward", "combine", "export"),
     "What was found": ("runs", "show", "compare", "view"),
-    "Many tasks": ("bench", "ablate", "audit", "synth"),
+    "Many tasks": ("bench", "ablate", "audit", "synth", "fleet"),
     "Data, learning, agents": ("dataset", "train", "mcp"),
 }
 """The commands in the order of the help; one that is not named comes last, under "Others"."""
