@@ -11,6 +11,7 @@ import socket
 from pathlib import Path
 
 import hipwright
+from hipwright.device.amd import kfd
 from hipwright.device.gpu_info import GpuInfo
 from hipwright.device.nvidia import nvml
 from hipwright.records import Record
@@ -58,6 +59,13 @@ def fingerprint(gpu: GpuInfo | None, *, neighbours: int = 0, host: str = "") -> 
         clocks_mhz=(0, 0) if amd else nvml.clocks_mhz(gpu.index),
         **common,  # type: ignore[arg-type]
     )
+
+
+def trouble(gpu: GpuInfo | None) -> str:
+    """Why the driver says that a GPU is not sound now; "" if it says nothing."""
+    if gpu is None:
+        return ""
+    return kfd.trouble(gpu.uuid) if TARGETS.gpu(gpu.kind).is_amd else nvml.trouble(gpu.index)
 
 
 def _rocm() -> str:

@@ -154,6 +154,8 @@ def run_orders(
 ) -> None:
     """Runs orders on a fleet. on_end: called in this thread with each end, once; what it stores is not made again.
 
+    Events for the listener: "link" {pid}, "seat" {device, node, pid}, "node_lost", "device_lost", "retry", "hang" and
+    "note".
     until: a time.monotonic() after which what has not ended is left. Where the fleet stays away for `patience_s`, the
     rest ends with a fault of the service.
     """
@@ -171,6 +173,7 @@ def run_orders(
         }
         try:
             with Link(request) as link:
+                listener("link", {"pid": link.pid})
                 for message in link.messages(until):
                     heard, failures = time.monotonic(), 0
                     _take(message, left, on_end, listener)

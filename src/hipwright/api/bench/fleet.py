@@ -20,7 +20,9 @@ from hipwright.api.bench.plan import BenchEntry, BenchmarkRun, BenchRequest
 from hipwright.api.workbench import require_sandbox
 from hipwright.archive import Archive
 from hipwright.device import topology
-from hipwright.device.fingerprint import NodeFingerprint, fingerprint
+from hipwright.device.fingerprint import NodeFingerprint, fingerprint, trouble
+from hipwright.device.gpu_info import GpuInfo
+from hipwright.errors import DeviceError
 from hipwright.evaluation.bench import BenchRow, failed_row
 from hipwright.evaluation.formats.base import BenchTask, FormatRule
 from hipwright.evaluation.schedule import EvaluationJob
@@ -29,6 +31,7 @@ from hipwright.fleet.client import run_orders
 from hipwright.fleet.nodes import FleetPlace
 from hipwright.fleet.records import Order, OrderEnd, SeatWork
 from hipwright.machine import machine
+from hipwright.measure.drift import BaselineDrift
 from hipwright.records import Program
 from hipwright.targets import TARGETS
 
@@ -136,18 +139,20 @@ class BenchSeat:
             )
             for context in made.gpus.values():
                 context.baselines = request.baselines
-            self._machine = made
+            self._machine, self._drift = made, BaselineDrift()
             self._worker = TaskWorker("seat", made, CandidateMeasurement(request, archive), seed=request.seed)
             stack.callback(self._worker.close)
             self._stack = stack.pop_all()
 
+    @property
+    def _gpu(self) -> GpuInfo | None:
+        for name, context in self._machine.gpus.items():
+            return next((one for one in topology.find(TARGETS.gpu(name).name) if one.index == context.index), None)
+        return None
+
     def fingerprint(self, host: str, neighbours: int) -> NodeFingerprint:
         """The node, with the GPU that this seat uses."""
-        gpu = None
-        for name in self._machine.gpus:
-            index = self._machine.gpus[name].index
-            gpu = next((one for one in topology.find(TARGETS.gpu(name).name) if one.index == index), None)
-        return fingerprint(gpu, neighbours=neighbours, host=host)
+        return fingerprint(self._gpu, neighbours=neighbours, host=host)
 
     def build(self, order: Order) -> Program | None:
         """Compiles the order's program for the seat's GPU; None where a search has to find one."""
@@ -158,16 +163,22 @@ class BenchSeat:
         self._worker.prepare(_job(order))
 
     def evaluate(self, order: Order, built: Any) -> dict[str, Any]:
-        """{"row", "program": its text where a search found it, else ""}."""
+        """{"row", "program": its text where a search found it, else ""}.
+
+        Raises DeviceError where eager takes another time than before on this device (`measure/drift.py`).
+        """
         job = _job(order)
         row: BenchRow = self._worker.evaluate(job, built)
+        eager = row.speedups.get("eager")
+        if off := self._drift.off(row.task, eager.baseline_ms if eager is not None else None):
+            raise DeviceError(off)
         path = self._folder / "programs" / f"{job.payload.task.name}.py"
         text = path.read_text(encoding="utf-8") if built is None and path.exists() else ""
         return {"row": row.to_dict(), "program": text}
 
     def doubt(self, value: Any) -> str:
-        """Nothing yet says that timings are doubtful."""
-        return ""
+        """What the driver says of the GPU: memory errors, clocks that are held down."""
+        return trouble(self._gpu)
 
     def close(self) -> None:
         """Ends the processes."""

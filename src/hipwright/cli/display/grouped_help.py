@@ -11,7 +11,7 @@ SECTIONS = {
     "Programs": ("optimize", "resume", "model", "eval", "score", "profile", "backward", "combine", "export"),
     "What was found": ("runs", "show", "compare", "view"),
     "Many tasks": ("bench", "ablate", "audit", "synth", "fleet"),
-    "Data, learning, agents": ("dataset", "train", "mcp"),
+    "Data, learning, agents": ("dataset", "train", "serve", "mcp"),
 }
 """The commands in the order of the help; one that is not named comes last, under "Others"."""
 _LONGEST = 1000
