@@ -30,11 +30,11 @@ class LocalFleet:
         """The head's."""
         return str(self._cluster.address)
 
-    def add(self, name: str, seats: Mapping[str, int], device: str = "") -> Any:
-        """A node with a name and fake seats by architecture."""
+    def add(self, name: str, seats: Mapping[str, int], device: str = "", gpus: int = 0) -> Any:
+        """A node with a name and seats by architecture. gpus: how many Ray believes that it has."""
         labels = {"hipwright.io/name": name} | ({"hipwright.io/device": device} if device else {})
         node = self._cluster.add_node(
-            num_cpus=1, num_gpus=0, resources=dict(seats), labels=labels, object_store_memory=STORE_BYTES
+            num_cpus=1, num_gpus=gpus, resources=dict(seats), labels=labels, object_store_memory=STORE_BYTES
         )
         self.nodes.append(node)
         return node

@@ -14,10 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import queue
 import random
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,7 @@ class Watch:
         self.opened_at: list[float] = []
         self.ends: list[OrderEnd] = []
         self.ended_at: list[float] = []
+        self.todo: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
 
     def event(self, kind: str, data: dict[str, Any]) -> None:
         """The listener."""
@@ -64,6 +67,8 @@ class Watch:
 
     def end(self, end: OrderEnd) -> None:
         """The receiver of ends."""
+        while not self.todo.empty():  # Ray starts nodes in the main thread alone
+            self.todo.get()()
         self.ends.append(end)
         self.ended_at.append(time.monotonic())
 
@@ -90,7 +95,7 @@ class Killer(threading.Thread):
         if kind == "node":
             name = f"r{self.done['node']}"
             self._fleet.kill_node(random.choice(self._fleet.nodes))
-            self._fleet.add(name, {"fake": self._options.seats})
+            self._watch.todo.put(lambda: self._fleet.add(name, {"fake": self._options.seats}))
             return True
         pids = [self._watch.link] if kind == "link" else list(self._watch.seats.values())
         pid = random.choice(pids or [0])

@@ -19,21 +19,19 @@ from hipwright.api.bench.driver import HANG_S, TaskWorker
 from hipwright.api.bench.plan import BenchEntry, BenchmarkRun, BenchRequest
 from hipwright.api.workbench import require_sandbox
 from hipwright.archive import Archive
-from hipwright.device import topology
 from hipwright.device.fingerprint import NodeFingerprint, fingerprint, trouble
-from hipwright.device.gpu_info import GpuInfo
 from hipwright.errors import DeviceError
 from hipwright.evaluation.bench import BenchRow, failed_row
 from hipwright.evaluation.formats.base import BenchTask, FormatRule
 from hipwright.evaluation.schedule import EvaluationJob
 from hipwright.events import Listener
 from hipwright.fleet.client import run_orders
+from hipwright.fleet.gpu import gpu_of
 from hipwright.fleet.nodes import FleetPlace
 from hipwright.fleet.records import Order, OrderEnd, SeatWork
 from hipwright.machine import machine
 from hipwright.measure.drift import BaselineDrift
 from hipwright.records import Program
-from hipwright.targets import TARGETS
 
 FACTORY = "hipwright.api.bench.fleet:BenchSeat"
 _SETTINGS = ("targets", "mode", "budget", "seed", "unsafe", "compile_limit", "baselines", "imported")
@@ -144,15 +142,9 @@ class BenchSeat:
             stack.callback(self._worker.close)
             self._stack = stack.pop_all()
 
-    @property
-    def _gpu(self) -> GpuInfo | None:
-        for name, context in self._machine.gpus.items():
-            return next((one for one in topology.find(TARGETS.gpu(name).name) if one.index == context.index), None)
-        return None
-
     def fingerprint(self, host: str, neighbours: int) -> NodeFingerprint:
         """The node, with the GPU that this seat uses."""
-        return fingerprint(self._gpu, neighbours=neighbours, host=host)
+        return fingerprint(gpu_of(self._machine), neighbours=neighbours, host=host)
 
     def build(self, order: Order) -> Program | None:
         """Compiles the order's program for the seat's GPU; None where a search has to find one."""
@@ -178,7 +170,7 @@ class BenchSeat:
 
     def doubt(self, value: Any) -> str:
         """What the driver says of the GPU: memory errors, clocks that are held down."""
-        return trouble(self._gpu)
+        return trouble(gpu_of(self._machine))
 
     def close(self) -> None:
         """Ends the processes."""
