@@ -189,7 +189,7 @@ def training_report(folder: Path) -> tuple[Path, dict[str, Any]]:
 class ServeRequest:
     """The environment to serve over HTTP. split: of the problems; turns: answers an episode; gpus: that judge.
 
-    limits: of what is taken at once; None for the defaults.
+    limits: of what is taken at once; None for the defaults. fleet, place: as of `JudgeSettings`.
     """
 
     data: Path
@@ -202,6 +202,8 @@ class ServeRequest:
     gpus: Sequence[int] = ()
     unsafe: bool = False
     limits: ServiceLimits | None = None
+    fleet: str = ""
+    place: str = ""
 
 
 def serve_environment(request: ServeRequest, *, listener: Listener = silent) -> None:
@@ -222,7 +224,9 @@ def serve_environment(request: ServeRequest, *, listener: Listener = silent) -> 
     if request.split not in known:
         raise BadInput(f"{request.data} has no split {request.split!r}", hint=f"splits: {', '.join(known)}")
     settings = EnvironmentSettings(
-        reward=RewardSettings(name=request.reward), judge=JudgeSettings(targets=request.targets), unsafe=request.unsafe
+        reward=RewardSettings(name=request.reward),
+        judge=JudgeSettings(targets=tuple(request.targets), fleet=request.fleet, place=request.place),
+        unsafe=request.unsafe,
     )
     chosen, place = known[request.split], f"http://{request.host}:{request.port}"
     with new_environment(settings, request.gpus) as opened:

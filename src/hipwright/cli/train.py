@@ -9,7 +9,7 @@ import typer
 
 from hipwright.api import targets
 from hipwright.cli.display.grouped_help import WholeSummaries
-from hipwright.cli.options import Json, Unsafe
+from hipwright.cli.options import Fleet, Json, Place, Unsafe
 from hipwright.cli.output import CommandOutput
 from hipwright.stopping import interrupted_code
 
@@ -221,6 +221,8 @@ def serve(
     drain_s: Annotated[
         float, typer.Option("--drain-s", min=0, help="For requests in progress after SIGTERM.", metavar="S")
     ] = 60.0,
+    fleet: Fleet = "",
+    place: Place = "",
     unsafe: Unsafe = False,
 ) -> int:
     """Serve scores and the environment over HTTP, in OpenEnv's form; trainings judge here by `judge.urls`.
@@ -232,7 +234,7 @@ def serve(
 
     chosen = targets.choose(target) if target else ()
     limits = ServiceLimits(queue=queue, per_minute=per_minute, drain_s=drain_s)
-    request = ServeRequest(data, host, port, chosen, reward, turns, split, gpu or [], unsafe, limits)
+    request = ServeRequest(data, host, port, chosen, reward, turns, split, gpu or [], unsafe, limits, fleet, place)
     serve_environment(request, listener=CommandOutput().stages())
     return 0
 

@@ -64,6 +64,17 @@ class JobQueue:
         self._warm: dict[str, str] = {}
         self.build_s, self.prepare_s, self.work_s = RunningMean(), RunningMean(), RunningMean()
 
+    def add(self, jobs: Sequence[EvaluationJob]) -> None:
+        """More jobs, of known groups or others. Groups without jobs that are open nowhere are forgotten."""
+        for name in [name for name, group in self._groups.items() if not group.left and not group.owners]:
+            del self._groups[name]
+        for job in jobs:
+            self._groups.setdefault(job.group, _Group()).to_build.append(job)
+
+    def ended(self, key: str) -> None:
+        """Forgets where a job has failed."""
+        self._avoid.pop(key, None)
+
     def next_build(self) -> EvaluationJob | None:
         """The next job to build: of the GPUs' own groups first, then in order; None when `ahead` jobs are built."""
         if sum(group.building + len(group.ready) for group in self._groups.values()) >= self._ahead:

@@ -87,14 +87,25 @@ class Link:
             self._process.wait()
         self._log.close()
 
-    def messages(self, until: float | None = None) -> Iterator[dict[str, Any]]:
-        """Its messages, to "over" inclusive. until: a time.monotonic() at which it ends early. Raises LinkLost."""
+    def send(self, message: dict[str, Any]) -> None:
+        """Sends a message; where the link has ended, `messages` says so."""
+        with suppress(OSError):
+            self._wire.send(message)
+
+    def messages(
+        self, until: float | None = None, stopped: Callable[[], bool] = lambda: False
+    ) -> Iterator[dict[str, Any]]:
+        """Its messages, to "over" inclusive. until: a time.monotonic() at which it ends early; stopped: whether it is
+        to. Raises LinkLost.
+        """
         while until is None or time.monotonic() < until:
             try:
                 message = self._wire.receive(0.2)
             except EOFError:
                 raise LinkLost(self._last_word()) from None
             if message is None:
+                if stopped():
+                    return
                 continue
             if message["type"] == "failed":
                 raise LinkLost(str(message["why"]))
@@ -134,7 +145,7 @@ def ask(address: str, request: dict[str, Any]) -> tuple[list[FleetNode], list[di
                     return [FleetNode(**node) for node in message["nodes"]], message["fences"]
         raise LinkLost(f"no answer in {CONNECT_S:.0f} s")
     except LinkLost as error:
-        raise _no_fleet(address, str(error)) from None
+        raise no_fleet(address, str(error)) from None
 
 
 def fleet_of(address: str) -> list[FleetNode]:
@@ -170,6 +181,7 @@ def run_orders(
             "work": work.to_dict(),
             "orders": [order.to_dict() for order in left.values()],
             "patience_s": patience_s,
+            "more": False,
         }
         try:
             with Link(request) as link:
@@ -180,7 +192,7 @@ def run_orders(
             return
         except LinkLost as error:
             if time.monotonic() - heard > patience_s:
-                _give_up(_no_fleet(address, str(error)), left, on_end)
+                _give_up(no_fleet(address, str(error)), left, on_end)
                 return
             if not failures:
                 listener("note", {"text": f"the fleet at {address} is away ({error}); {len(left)} orders wait for it"})
@@ -206,5 +218,6 @@ def _give_up(error: InfrastructureError, left: dict[str, Order], on_end: Callabl
         del left[id]
 
 
-def _no_fleet(address: str, why: str) -> InfrastructureError:
+def no_fleet(address: str, why: str) -> InfrastructureError:
+    """The error where no fleet answers."""
     return InfrastructureError(f"no fleet answers at {address}: {why}", hint="see docs/fleet.md: `hipwright fleet up`")

@@ -59,10 +59,10 @@ class NodeWatch:
 
 
 class FleetRun:
-    """One run's orders on the fleet, until all have ended or the command goes."""
+    """One run's orders on the fleet, until all have ended or the command goes. more: further ones may come."""
 
-    def __init__(self, wire: Wire, work: SeatWork, orders: list[Order], patience_s: float) -> None:
-        self._wire, self._work, self._patience_s = wire, work, patience_s
+    def __init__(self, wire: Wire, work: SeatWork, orders: list[Order], patience_s: float, more: bool) -> None:
+        self._wire, self._work, self._patience_s, self._more = wire, work, patience_s, more
         self._schedule = FleetSchedule(work, orders)
         self._seats = SeatActors(work)
         self._watch = NodeWatch()
@@ -73,15 +73,20 @@ class FleetRun:
     def run(self) -> None:
         """Runs the orders. Raises EOFError when the command is gone."""
         try:
-            while self._schedule.left:
+            while self._schedule.left or self._more:
                 self._look()
                 self._give()
                 self._collect()
                 self._end_hangs()
                 self._give_up()
-                self._wire.receive(0)
+                self._hear()
         finally:
             self._seats.close(self._seats.all.values())
+
+    def _hear(self) -> None:
+        """Takes further orders."""
+        while (message := self._wire.receive(0)) is not None:
+            self._schedule.add([Order.from_dict(one) for one in message["orders"]])
 
     def _say(self, kind: str, **data: Any) -> None:
         self._wire.send({"type": "event", "kind": kind, "data": data})
@@ -228,7 +233,7 @@ def serve(wire: Wire) -> None:
     if request["type"] == "run":
         work = SeatWork.from_dict(request["work"])
         orders = [Order.from_dict(one) for one in request["orders"]]
-        FleetRun(wire, work, orders, request["patience_s"]).run()
+        FleetRun(wire, work, orders, request["patience_s"], request["more"]).run()
     elif request["type"] == "note":
         board.note(request["kind"], request["name"], request["data"])
     elif request["type"] == "remove":

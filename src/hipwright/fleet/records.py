@@ -38,7 +38,7 @@ class SeatWork(Record, frozen=True, kw_only=True):
 
     architecture: the resource that a seat has, e.g. "gfx942", "sm_90" or "cpu". device: the name of its GPU as
     `fleet up` labels it, "" for any: seats of several devices in one run would mix their times. gpu: whether a seat
-    has a GPU of its own. depth: orders in a seat at once, of which one is evaluated while the others are built.
+    has a GPU of its own. depth: orders in a seat at once, of which `together` are evaluated while the others are built.
     seats: the most to use, 0 for all. attempts: of one order that meets faults of the machine. hang_s: the longest that
     an order may take. version: hipwright's, which must be the same in every seat.
     """
@@ -48,6 +48,7 @@ class SeatWork(Record, frozen=True, kw_only=True):
     architecture: str = "cpu"
     device: str = ""
     gpu: bool = False
+    together: int = 1
     depth: int = 2
     seats: int = 0
     attempts: int = 5

@@ -34,12 +34,19 @@ class FleetSchedule:
 
     def __init__(self, work: SeatWork, orders: Sequence[Order]) -> None:
         self._work = work
+        self.tries: dict[str, int] = {}
+        self._left: set[str] = set()
+        self._queue = JobQueue([], 1 << 30)
         self._open: dict[str, _Seat] = {}
         self._deaths: dict[str, int] = {}
         self.fenced: dict[str, str] = {}
-        self.tries = dict.fromkeys((order.id for order in orders), 0)
-        self._left = {order.id for order in orders}
-        self._queue = JobQueue([EvaluationJob(one.id, one.group, one) for one in orders], len(orders) + 1)
+        self.add(orders)
+
+    def add(self, orders: Sequence[Order]) -> None:
+        """More orders; their ids are new."""
+        self.tries |= dict.fromkeys((order.id for order in orders), 0)
+        self._left |= {order.id for order in orders}
+        self._queue.add([EvaluationJob(one.id, one.group, one) for one in orders])
         while (job := self._queue.next_build()) is not None:
             self._queue.built(job, None)
 
@@ -105,7 +112,7 @@ class FleetSchedule:
         ends = []
         for number, order in enumerate(own.orders):
             error = OrderError.of(WorkerError(f"{seat}: {why}"))
-            if not number:  # the others had not begun
+            if number < self._work.together and order.id in self._left:  # the others had not begun
                 self.tries[order.id] += 1
             if (end := self._again(order, seat, OrderEnd(id=order.id, error=error, seat=seat))) is not None:
                 ends.append(end)
@@ -126,9 +133,7 @@ class FleetSchedule:
 
     def give_up(self, error: OrderError) -> list[OrderEnd]:
         """The end of every order that is left."""
-        ends = [OrderEnd(id=one, error=error, attempts=max(1, self.tries[one])) for one in sorted(self._left)]
-        self._left.clear()
-        return ends
+        return [self._finish(OrderEnd(id=one, error=error)) for one in sorted(self._left)]
 
     # ----------------------------------------------------------------
 
@@ -142,7 +147,8 @@ class FleetSchedule:
 
     def _finish(self, end: OrderEnd) -> OrderEnd:
         self._left.discard(end.id)
-        return replace(end, attempts=max(1, self.tries[end.id]))
+        self._queue.ended(end.id)
+        return replace(end, attempts=max(1, self.tries.pop(end.id)))
 
     def _observe(self, end: OrderEnd) -> None:
         for name, mean in (("prepare", self._queue.prepare_s), ("evaluate", self._queue.work_s)):

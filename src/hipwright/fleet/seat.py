@@ -1,7 +1,8 @@
 """The process of one seat: opens what the run needs once, then builds and evaluates orders. Knows nothing of Ray.
 
-One order is evaluated at a time. While it is, the next ones are built. An evaluation counts only if the seat's timings
-are trusted right after it; else it is void, the seat says why, and another one evaluates the order.
+One order is evaluated at a time, or `SeatWork.together`; meanwhile the next ones are built. An evaluation counts only
+if the seat's timings are trusted right after it; else it is void, the seat says why, and another one evaluates the
+order.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hipwright.fleet.records import Order, OrderEnd, OrderError, SeatReply, Seat
 
 
 class SeatEvaluator(Protocol):
-    """What a factory gives. `build` runs beside an evaluation; the other methods one at a time.
+    """What a factory gives. `build` runs beside evaluations; of the other methods as many as `SeatWork.together` says.
 
     A fault of the machine is raised as InfrastructureError and retried in another seat; any other exception is final.
     """
@@ -55,7 +56,7 @@ class SeatProcess:
     def __init__(self, work: str, seat: str, host: str, neighbours: int) -> None:
         self._work = SeatWork.from_json(work)
         self._seat, self._host, self._neighbours = seat, host, neighbours
-        self._turn = threading.Lock()
+        self._turn = threading.BoundedSemaphore(self._work.together)
         self._evaluator: SeatEvaluator | None = None
         self._node: NodeFingerprint | None = None
 
