@@ -17,6 +17,7 @@ import os
 import queue
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -71,6 +72,8 @@ class Watch:
             self.todo.get()()
         self.ends.append(end)
         self.ended_at.append(time.monotonic())
+        if len(self.ends) % 500 == 0:
+            print(f"{len(self.ends)} orders have ended", file=sys.stderr, flush=True)
 
 
 class Killer(threading.Thread):

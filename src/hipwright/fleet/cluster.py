@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hipwright.device import topology
@@ -59,19 +59,25 @@ def make_token() -> None:
     path.write_text(secrets.token_hex(32))
 
 
-def up(start: NodeStart, gpus: Sequence[GpuInfo] | None = None) -> str:
+def up(start: NodeStart, gpus: Sequence[GpuInfo] | None = None, *, block: Callable[[str], None] | None = None) -> str:
     """Starts a node and returns the fleet's address. gpus: None for those that the environment allows.
 
-    Ray listens on all interfaces and runs what it is sent, so the fleet has a token (RAY_AUTH_MODE=token), which the
-    head makes, unless the user says RAY_AUTH_MODE=disabled. Raises BadInput and InfrastructureError.
+    block: called with the address; the node then runs in the foreground until it ends or is interrupted, for Slurm,
+    systemd and containers, which end what a finished command leaves behind. Ray listens on all interfaces and runs what
+    it is sent, so the fleet has a token (RAY_AUTH_MODE=token), which the head makes, unless the user says
+    RAY_AUTH_MODE=disabled. Raises BadInput and InfrastructureError.
     """
     require_ray()
     start.check()
     if not start.address:
         make_token()
-    found = topology.find() if gpus is None else list(gpus)
-    command = start_command(start, found)
+    command = start_command(start, topology.find() if gpus is None else list(gpus))
     environment = {"RAY_AUTH_MODE": "token"} | dict(os.environ) | {"RAY_USAGE_STATS_ENABLED": "0"}
+    address = start.address or f"{start.host}:{start.port}"
+    if block is not None:
+        block(address)
+        _run_in_foreground([*command, "--block"], environment)
+        return address
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=START_S)
     except subprocess.TimeoutExpired:
@@ -81,7 +87,18 @@ def up(start: NodeStart, gpus: Sequence[GpuInfo] | None = None) -> str:
     if done.returncode:
         lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
         raise InfrastructureError(f"Ray did not start: {lines[-1] if lines else done.returncode}")
-    return start.address or f"{start.host}:{start.port}"
+    return address
+
+
+def _run_in_foreground(command: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Waits for a node's processes. An interrupt ends them. Raises InfrastructureError where they end by themselves."""
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        code = process.wait()
+    except KeyboardInterrupt:
+        process.terminate()
+        raise
+    raise InfrastructureError(f"the node has ended (Ray's exit code {code})", hint="see /tmp/ray/session_latest/logs")
 
 
 def start_command(start: NodeStart, gpus: Sequence[GpuInfo]) -> list[str]:

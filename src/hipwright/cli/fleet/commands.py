@@ -34,18 +34,30 @@ def up(
         int | None,
         typer.Option(min=0, help="Evaluations at a time on the cpu target. [default: cores / 2 without a GPU]"),
     ] = None,
+    block: Annotated[
+        bool, typer.Option("--block", help="Stay in the foreground until the node ends, as Slurm and containers need.")
+    ] = False,
     json_mode: Json = False,
 ) -> int:
     """Start this machine as a node of a fleet: its GPUs and processors become seats."""
     from hipwright.fleet import cluster
 
     output = CommandOutput(json_mode=json_mode)
-    found = cluster.up(cluster.NodeStart(address, host, port, name, cpu_seats))
-    if json_mode:
-        output.result({"address": found})
+    node = cluster.NodeStart(address, host, port, name, cpu_seats)
+
+    def say(at: str) -> None:
+        if json_mode:
+            output.result({"address": at})
+        else:
+            output.console().print(at)
+            output.say(
+                f"commands use it with --fleet {at}; " + ("Ctrl-C" if block else "`ray stop`") + " ends this node"
+            )
+
+    if block:
+        cluster.up(node, block=say)
     else:
-        output.console().print(found)
-        output.say(f"commands use it with --fleet {found}; `ray stop` ends this node")
+        say(cluster.up(node))
     return 0
 
 
