@@ -18,6 +18,7 @@ COMMANDS = {
     "compare": "benchmarks.commands.compare",
     "false-refusals": "benchmarks.commands.false_refusals",
     "fleet": "benchmarks.fleet.measure",
+    "fleet-costs": "benchmarks.fleet.costs",
     "fuzz": "benchmarks.commands.fuzz",
     "header-sets": "benchmarks.commands.header_sets",
     "host-cost": "benchmarks.commands.host_cost",

@@ -77,16 +77,16 @@ class Watch:
 
 
 class Killer(threading.Thread):
-    """Kills, in a random order, until all kills are spent or it is stopped."""
+    """Kills, each kind evenly over the run, until all kills are spent or it is stopped."""
 
     def __init__(self, fleet: LocalFleet, watch: Watch, options: argparse.Namespace) -> None:
         super().__init__(daemon=True)
         self._fleet, self._watch, self._options = fleet, watch, options
         self.done = {"worker": 0, "node": 0, "link": 0}
         self.stopped = threading.Event()
-        kinds = ["worker"] * options.kills + ["node"] * options.node_kills + ["link"] * options.link_kills
-        random.Random(0).shuffle(kinds)
-        self._kinds = kinds
+        counts = {"worker": options.kills, "node": options.node_kills, "link": options.link_kills}
+        places = [((place + 0.5) / count, kind) for kind, count in counts.items() for place in range(count)]
+        self._kinds = [kind for _, kind in sorted(places, reverse=True)]  # taken from the end: each kind evenly
 
     def run(self) -> None:
         """The thread."""

@@ -220,4 +220,7 @@ def _give_up(error: InfrastructureError, left: dict[str, Order], on_end: Callabl
 
 def no_fleet(address: str, why: str) -> InfrastructureError:
     """The error where no fleet answers."""
-    return InfrastructureError(f"no fleet answers at {address}: {why}", hint="see docs/fleet.md: `hipwright fleet up`")
+    return InfrastructureError(
+        f"no fleet answers at {address}: {why}",
+        hint="is it up there (`hipwright fleet up`), and is ~/.ray/auth_token the head's? docs/fleet.md",
+    )

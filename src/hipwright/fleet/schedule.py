@@ -46,9 +46,7 @@ class FleetSchedule:
         """More orders; their ids are new."""
         self.tries |= dict.fromkeys((order.id for order in orders), 0)
         self._left |= {order.id for order in orders}
-        self._queue.add([EvaluationJob(one.id, one.group, one) for one in orders])
-        while (job := self._queue.next_build()) is not None:
-            self._queue.built(job, None)
+        self._queue.add_built([EvaluationJob(one.id, one.group, one) for one in orders])
 
     @property
     def left(self) -> int:
