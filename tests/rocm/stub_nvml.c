@@ -21,3 +21,15 @@ int nvmlDeviceGetName(void *device, char *name, unsigned length) {
 int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length) {
     (void)device; strncpy(uuid, "GPU-0a1b2c3d", length); return 0;
 }
+int nvmlSystemGetCudaDriverVersion_v2(int *version) { *version = 13000; return 0; }
+int nvmlDeviceGetMaxClockInfo(void *device, int domain, unsigned *mhz) {
+    (void)device; *mhz = domain == 1 ? 1980 : 2619; return 0;
+}
+static unsigned long long stub_errors, stub_reasons;
+void stub_trouble(unsigned long long errors, unsigned long long reasons) { stub_errors = errors; stub_reasons = reasons; }
+int nvmlDeviceGetTotalEccErrors(void *device, int type, int counter, unsigned long long *count) {
+    (void)device; *count = type == 1 && counter == 0 ? stub_errors : 99; return 0;
+}
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *reasons) {
+    (void)device; *reasons = stub_reasons; return 0;
+}

@@ -74,6 +74,36 @@ def test_nvidia_gpus_through_nvml(tmp_path: Path) -> None:
     assert nvml.gpus("libc.so.6") == []  # a library without NVML's functions
 
 
+def test_what_nvml_says_of_clocks_and_trouble(tmp_path: Path) -> None:
+    library = str(compile_c(HERE / "stub_nvml.c", tmp_path / "libnvidia-ml.so.1"))
+    assert (nvml.cuda_version(library), nvml.clocks_mhz(0, library)) == ("CUDA 13.0", (1980, 2619))
+    say = ctypes.CDLL(library).stub_trouble
+    say.argtypes = [ctypes.c_ulonglong, ctypes.c_ulonglong]
+    found = []
+    for errors, reasons in ((0, 0x4), (2, 0), (0, 0x48)):  # 0x4: the power limit, which is no fault
+        say(errors, reasons)
+        found.append(nvml.trouble(0, library))
+    assert found == [
+        "",
+        "2 uncorrected memory errors (ECC) since the driver was loaded",
+        "its clocks are held down: hardware slowdown, temperature",
+    ]
+    assert (nvml.clocks_mhz(1, library), nvml.trouble(1, library)) == ((0, 0), "")
+    assert (nvml.cuda_version("/nowhere.so"), nvml.trouble(0, "libc.so.6")) == ("", "")
+
+
+def test_errors_that_the_amdgpu_driver_counts(tmp_path: Path) -> None:
+    for number, errors in ((0, 0), (1, 3)):
+        ras = tmp_path / f"card{number}/device/ras"
+        ras.mkdir(parents=True)
+        (ras.parent / "unique_id").write_text(f"{number:016x}\n")
+        (ras / "umc_err_count").write_text(f"ue: {errors}\nce: 7\n")
+        (ras / "gfx_err_count").write_text("ue: 0\nce: 0\n")
+    assert kfd.trouble("GPU-0000000000000000", tmp_path) == ""
+    assert kfd.trouble("GPU-0000000000000001", tmp_path) == "3 uncorrected errors (RAS) since the driver was loaded"
+    assert kfd.trouble("", tmp_path) == "" == kfd.trouble("GPU-1", tmp_path / "absent")
+
+
 @pytest.fixture
 def four(monkeypatch: pytest.MonkeyPatch) -> None:
     made = [GpuInfo(index=i, kind="cuda", name="H200", architecture="sm_90", uuid=f"GPU-{i}aaaa") for i in range(4)]

@@ -19,6 +19,7 @@ from hipwright.events import Listener, silent
 if TYPE_CHECKING:
     from hipwright.train.mini.settings import MiniSettings
     from hipwright.train.recipe import Stage
+    from hipwright.train.service.limits import ServiceLimits
 
 STAGE_PACKAGES = ("trl", "transformers", "peft", "accelerate", "datasets")
 """The packages of the extra `train` that every stage imports."""
@@ -195,7 +196,10 @@ def training_report(folder: Path) -> tuple[Path, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class ServeRequest:
-    """The environment to serve over HTTP. split: of the problems; turns: answers an episode; gpus: that judge."""
+    """The environment to serve over HTTP. split: of the problems; turns: answers an episode; gpus: that judge.
+
+    limits: of what is taken at once; None for the defaults. fleet, place: as of `JudgeSettings`.
+    """
 
     data: Path
     host: str = "127.0.0.1"
@@ -206,28 +210,36 @@ class ServeRequest:
     split: str = "train"
     gpus: Sequence[int] = ()
     unsafe: bool = False
+    limits: ServiceLimits | None = None
+    fleet: str = ""
+    place: str = ""
 
 
 def serve_environment(request: ServeRequest, *, listener: Listener = silent) -> None:
     """Serves until it is interrupted. Events for the listener: "note" {text} when it listens."""
     from hipwright.train.adapters import openenv
     from hipwright.train.data import problems
-    from hipwright.train.judging import serve
     from hipwright.train.judging.settings import TOKEN_VARIABLE, EnvironmentSettings, new_environment
     from hipwright.train.recipe import JudgeSettings, RewardSettings
 
     if not request.data.exists():
         raise BadInput(f"no such folder of data: {request.data}")
     _require(SERVE_PACKAGES, "serving")
+    from hipwright.train.service import server
+
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    server.check_host(request.host, token)
     known = problems(request.data)
     if request.split not in known:
         raise BadInput(f"{request.data} has no split {request.split!r}", hint=f"splits: {', '.join(known)}")
     settings = EnvironmentSettings(
-        reward=RewardSettings(name=request.reward), judge=JudgeSettings(targets=request.targets), unsafe=request.unsafe
+        reward=RewardSettings(name=request.reward),
+        judge=JudgeSettings(targets=tuple(request.targets), fleet=request.fleet, place=request.place),
+        unsafe=request.unsafe,
     )
     chosen, place = known[request.split], f"http://{request.host}:{request.port}"
     with new_environment(settings, request.gpus) as opened:
         episodes = openenv.EpisodeStore(opened, chosen, turns=request.turns)
         where = opened.judge.device or "the processor"
         listener("note", {"text": f"{len(chosen)} problems at {place}, judged on {where}"})
-        serve.serve(openenv.app(episodes), request.host, request.port, os.environ.get(TOKEN_VARIABLE, ""))
+        server.serve(openenv.app(episodes), request.host, request.port, token, request.limits)

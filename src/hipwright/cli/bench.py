@@ -11,7 +11,7 @@ import typer
 
 from hipwright.api import targets
 from hipwright.cli import exit_codes
-from hipwright.cli.options import Json, MaxTokens, MaxUsd, Price, Targets, Unsafe
+from hipwright.cli.options import Fleet, Json, MaxTokens, MaxUsd, Place, Price, Targets, Unsafe
 from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 from hipwright.stopping import interrupted_code
@@ -73,7 +73,10 @@ Seed = Annotated[
 Workers = Annotated[
     int | None,
     typer.Option(
-        min=1, max=64, help="Tasks at a time: on each GPU [default: 2], or where none is used [default: cores / 2]."
+        min=1,
+        max=4096,
+        help="Tasks at a time: on each GPU [default: 2], or where none is used [default: cores / 2]; of a fleet, its "
+        "seats to use [default: all].",
     ),
 ]
 CompileLimit = Annotated[
@@ -128,6 +131,8 @@ def bench(
     price: Price = None,
     temperature: Temperature = None,
     replay: Replay = None,
+    fleet: Fleet = "",
+    place: Place = "",
     unsafe: Unsafe = False,
     json_mode: Json = False,
 ) -> int:
@@ -150,6 +155,8 @@ def bench(
         workers=workers,
         unsafe=unsafe,
         compile_limit=compile_limit,
+        fleet=fleet,
+        place=place,
         models=_models(candidates, llm, samples, agent, form, max_usd, max_tokens, price, temperature, replay),
     )
     return _run(CommandOutput(json_mode=json_mode), request)

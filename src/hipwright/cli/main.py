@@ -41,6 +41,7 @@ from hipwright.cli import (
 )
 from hipwright.cli.display.heartbeat import beating
 from hipwright.cli.display.verbosity import Verbosity, set_verbosity
+from hipwright.cli.fleet import commands as fleet
 from hipwright.cli.output import print_error, print_json
 from hipwright.cli.runs import archive, queries, resume, view
 from hipwright.cli.shell import config as config_command
@@ -80,6 +81,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "compare": queries.compare,
     "view": view.view,
     "export": export.export,
+    "serve": train.serve,
     "mcp": mcp.mcp,
 }
 SERVERS = {"mcp", "view", "serve"}
@@ -89,6 +91,7 @@ app.add_typer(queries.app, name="runs")
 app.add_typer(archive.app, name="archive")
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(train.app, name="train")
+app.add_typer(fleet.app, name="fleet")
 
 
 def _print_version(value: bool) -> None:

@@ -44,3 +44,9 @@ Price = Annotated[
     list[str] | None,
     typer.Option("--price", metavar="MODEL=IN,OUT", help="Dollars per million tokens, for a model without a price."),
 ]
+Fleet = Annotated[
+    str, typer.Option("--fleet", help="Judge on this fleet (`hipwright fleet up`), not here.", metavar="HOST:PORT")
+]
+Place = Annotated[
+    str, typer.Option("--place", help="Which of the fleet's devices, e.g. gfx942. [default: the only one]", metavar="D")
+]

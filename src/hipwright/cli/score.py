@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hipwright.cli.options import Json, Targets, TaskFile, Unsafe
+from hipwright.cli.options import Fleet, Json, Place, Targets, TaskFile, Unsafe
 from hipwright.cli.output import CommandOutput
+from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
     from hipwright.records import Evaluation
@@ -20,24 +21,34 @@ def score(
     programs: Annotated[list[Path], typer.Argument(help="Programs of that task.", metavar="PROGRAM...")],
     target: Targets = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the verification inputs; a secret one without it.")] = None,
+    fleet: Fleet = "",
+    place: Place = "",
     unsafe: Unsafe = False,
     json_mode: Json = False,
 ) -> int:
     """Score PROGRAMs of TASK on a GPU: verdict, and speedup over eager. Exit 1 when none passed."""
     from hipwright.api.files import read_text
     from hipwright.api.outcome import not_measured, result_object
-    from hipwright.api.score import score_programs, scoring_target
+    from hipwright.api.score import score_on_fleet, score_programs, scoring_target
     from hipwright.cli.display.tables import print_notes
     from hipwright.records import Program
 
     output, chosen = CommandOutput(json_mode=json_mode), scoring_target(target)
     given = [Program(text=read_text(path, "program")) for path in programs]
-    found = score_programs(task, given, chosen, seed=seed, unsafe=unsafe)
+    if place and not fleet:
+        raise BadInput("--place chooses among the devices of a fleet", hint="--fleet ADDRESS")
+    nodes: list[dict[str, Any]] = [{} for _ in given]
+    if fleet:
+        scores = score_on_fleet(task, given, chosen, fleet, place=place, seed=seed, unsafe=unsafe)
+        found = [one.evaluation for one in scores]
+        nodes = [{"node": one.node.to_dict() if one.node is not None else None} for one in scores]
+    else:
+        found = score_programs(task, given, chosen, seed=seed, unsafe=unsafe)
     left = [not_measured((chosen,), one) for one in found]
     if json_mode:
         rows: list[dict[str, Any]] = [
-            result_object(one, (chosen,), program=str(path), seconds=one.seconds, not_measured=notes)
-            for path, one, notes in zip(programs, found, left, strict=True)
+            result_object(one, (chosen,), program=str(path), seconds=one.seconds, not_measured=notes, **node)
+            for path, one, notes, node in zip(programs, found, left, nodes, strict=True)
         ]
         output.result({"task": str(task), "scores": rows})
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from hipwright.api import targets
-from hipwright.cli.options import Json, Unsafe
+from hipwright.cli.options import Fleet, Json, Place, Unsafe
 from hipwright.cli.output import CommandOutput
 from hipwright.cli.shell.command import HelpfulCommand, WholeSummaries
 from hipwright.stopping import interrupted_code
@@ -186,16 +186,27 @@ def serve(
     gpu: Annotated[
         list[int] | None, typer.Option(min=0, help="The number of a GPU that judges; may be repeated.", metavar="N")
     ] = None,
+    queue: Annotated[int, typer.Option(min=1, help="Requests judged or waiting; more are told to come again.")] = 256,
+    per_minute: Annotated[
+        int, typer.Option("--per-minute", min=0, help="Requests a minute of one client address; 0: any.", metavar="N")
+    ] = 6000,
+    drain_s: Annotated[
+        float, typer.Option("--drain-s", min=0, help="For requests in progress after SIGTERM.", metavar="S")
+    ] = 60.0,
+    fleet: Fleet = "",
+    place: Place = "",
     unsafe: Unsafe = False,
 ) -> int:
-    """Serve the environment over HTTP in OpenEnv's form; trainings elsewhere judge here by `judge.urls`.
+    """Serve scores and the environment over HTTP, in OpenEnv's form; trainings judge here by `judge.urls`.
 
     Off the loopback it asks for the token in HIPWRIGHT_JUDGE_TOKEN.
     """
     from hipwright.api.train import ServeRequest, serve_environment
+    from hipwright.train.service.limits import ServiceLimits
 
     chosen = targets.choose(target) if target else ()
-    request = ServeRequest(data, host, port, chosen, reward, turns, split, gpu or [], unsafe)
+    limits = ServiceLimits(queue=queue, per_minute=per_minute, drain_s=drain_s)
+    request = ServeRequest(data, host, port, chosen, reward, turns, split, gpu or [], unsafe, limits, fleet, place)
     serve_environment(request, listener=CommandOutput().stages())
     return 0
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from hipwright.device.fingerprint import NodeFingerprint
 from hipwright.disk import naming
 from hipwright.errors import HipwrightError, InfrastructureError
 from hipwright.evaluation.faults import MACHINE_FAULTS
@@ -67,7 +68,7 @@ class BenchRow(Record, frozen=True, kw_only=True):
     workspace_bytes, memory_mb, written: what the plan allocates (measure/memory.py), None where it was not traced.
     missing_baselines: what the program was not compared with, and why.
     seconds: of work; waited: seconds beside them for the GPU's memory, or for another task's timing on it.
-    asked: only in a model's rows.
+    asked: only in a model's rows. node: of a row that a fleet made, where that was.
     """
 
     key: str
@@ -109,6 +110,7 @@ class BenchRow(Record, frozen=True, kw_only=True):
     seconds: float = 0.0
     waited: float = 0.0
     asked: ModelSample | None = None
+    node: NodeFingerprint | None = None
 
     @property
     def judged(self) -> bool:

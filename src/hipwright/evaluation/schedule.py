@@ -64,6 +64,20 @@ class JobQueue:
         self._warm: dict[str, str] = {}
         self.build_s, self.prepare_s, self.work_s = RunningMean(), RunningMean(), RunningMean()
 
+    def add_built(self, jobs: Sequence[EvaluationJob]) -> None:
+        """More jobs, of known groups or others, that need no build.
+
+        Groups without jobs that are open nowhere are forgotten.
+        """
+        for name in [name for name, group in self._groups.items() if not group.left and not group.owners]:
+            del self._groups[name]
+        for job in jobs:
+            self._groups.setdefault(job.group, _Group()).ready.append((job, None))
+
+    def ended(self, key: str) -> None:
+        """Forgets where a job has failed."""
+        self._avoid.pop(key, None)
+
     def next_build(self) -> EvaluationJob | None:
         """The next job to build: of the GPUs' own groups first, then in order; None when `ahead` jobs are built."""
         if sum(group.building + len(group.ready) for group in self._groups.values()) >= self._ahead:
@@ -128,14 +142,13 @@ class JobQueue:
     # ---------------------------------------------------------------- choices
 
     def _choose(self, device: str, alive: Sequence[str]) -> str | None:
-        usable = [
-            name
-            for name, group in self._groups.items()
-            if any(self._allowed(job, device, alive) for job, _ in group.ready)
-        ]
+        def has_work(group: _Group) -> bool:
+            return any(self._allowed(job, device, alive) for job, _ in group.ready)
+
         mine = self._warm.get(device)
-        if mine in usable:
+        if mine is not None and has_work(self._groups[mine]):
             return mine
+        usable = [name for name, group in self._groups.items() if has_work(group)]
         if mine is not None and self._groups[mine].building and self._build_comes_sooner():
             return None  # the group's next program is being built
         free = next((name for name in usable if not self._groups[name].owners), None)
@@ -159,7 +172,7 @@ class JobQueue:
     def _pays_to_help(self, name: str) -> bool:
         """Whether helping with a group pays for opening its reference once more."""
         group = self._groups[name]
-        if any(job.key in self._avoid for job, _ in group.ready):
+        if self._avoid and any(job.key in self._avoid for job, _ in group.ready):
             return True
         prepare, work, share = self.prepare_s.value, self.work_s.value, self._share(name)
         return share >= _MANY_LEFT if prepare is None or work is None else share * work >= 2 * prepare

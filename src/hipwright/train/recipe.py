@@ -81,11 +81,14 @@ class JudgeSettings(RecipeTable, frozen=True, kw_only=True):
     targets: as `--target`; none: a GPU where there is one, else the static estimate. gpu_memory_gb: 10^9 bytes of a GPU
     that judging may use beside training. counters: read the hardware counters of every correct program, for shaping and
     metrics of the reward (seconds a program; a GPU with its profiler). workers: programs verified at once, 0 for what
-    the processors allow. urls: of servers (`hipwright train serve`) that judge instead of this machine; their token is
-    in the variable HIPWRIGHT_JUDGE_TOKEN.
+    the processors allow. urls: of servers (`hipwright serve`) that judge instead of this machine; their token is in the
+    variable HIPWRIGHT_JUDGE_TOKEN. fleet: the address of a fleet that does; place: which of its devices, "" for the
+    only one.
     """
 
     urls: tuple[str, ...] = ()
+    fleet: str = ""
+    place: str = ""
     targets: tuple[str, ...] = ()
     gpu_memory_gb: float = 0.0
     counters: bool = False

@@ -50,10 +50,16 @@ WRONG = {
     "runs faults": ("--chek",),
     "show": ("nothing",),
     "compare": ("nothing", "nothing"),
+    "archive copy": ("no_such_archive", "x"),
+    "archive check": ("no_such_archive",),
+    "archive migrate": ("no_such_archive",),
     "view": ("--port", "99999"),
     "bench": ("no_such_folder",),
     "ablate": ("no_such_task.py",),
     "audit": ("--gate", "no-such-gate"),
+    "fleet up": ("--port", "0"),
+    "fleet status": ("--address", "nonsense"),
+    "fleet drain": ("node", "--address", "nonsense"),
     "synth": ("--count", "0", "--out", "x"),
     "dataset build": ("no_such_folder", "--out", "d"),
     "dataset check": ("no_such_data",),
@@ -62,14 +68,18 @@ WRONG = {
     "dataset stats": ("no_such_data",),
     "dataset export": ("no_such_data", "--out", "d"),
     "train sft": ("--recipe", "no-such-recipe", "--data", "d", "--out", "o"),
+    "train dpo": ("--recipe", "no-such-recipe", "--data", "d", "--out", "o"),
     "train rl": ("--recipe", "no-such-recipe", "--data", "d", "--out", "o"),
+    "train rft": ("--recipe", "no-such-recipe", "--data", "d", "--out", "o"),
     "train mini": ("--out", "m", "--set", "nonsense"),
     "train report": ("no_such_training",),
     "train serve": ("--data", "no_such_data"),
+    "serve": ("--data", "no_such_data"),
     "mcp": ("--root", "no_such_folder"),
 }
 NEEDS_GPU = {"contact", "score"}
-ENDLESS = {"train serve"}
+ENDLESS = {"serve", "train serve"}
+NEEDS_NODES = {"fleet up", "fleet status", "fleet drain"}  # tests/fleet runs them
 
 
 @pytest.fixture(autouse=True)
@@ -130,7 +140,7 @@ def test_a_wrong_input_is_one_line(name: str, tmp_path: Path) -> None:
         assert (done.returncode, found["exit_code"], found["fault"]) == (2, 2, "task")
 
 
-@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"mcp", "train serve"}))
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"mcp", *ENDLESS}))
 def test_a_wrong_option_is_blamed_in_json_too(name: str, tmp_path: Path) -> None:
     found = one_object(hipwright(tmp_path / "home", *name.split(), "--jsn", "--json").stdout)
     assert found["evidence"]["option"] == "--jsn" and found["error"].endswith("did you mean --json?")
@@ -139,6 +149,7 @@ def test_a_wrong_option_is_blamed_in_json_too(name: str, tmp_path: Path) -> None
 
 def run_examples(folder: Path, names: list[str]) -> None:
     (folder / "examples").symlink_to(TASKS)
+    (folder / ".hipwright").symlink_to(folder / "home")
     for name in names:
         done = hipwright(folder / "home", *shlex.split(EXAMPLES[name])[1:])
         if name in NEEDS_GPU and done.returncode:
@@ -149,7 +160,7 @@ def run_examples(folder: Path, names: list[str]) -> None:
 
 def from_to(first: str, last: str) -> list[str]:
     names = list(EXAMPLES)
-    return [name for name in names[names.index(first) : names.index(last) + 1] if name not in ENDLESS]
+    return [name for name in names[names.index(first) : names.index(last) + 1] if name not in ENDLESS | NEEDS_NODES]
 
 
 @pytest.mark.slow

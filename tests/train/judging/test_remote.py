@@ -20,9 +20,12 @@ from hipwright.records import Evaluation, Program
 from hipwright.train.environment import Environment
 from hipwright.train.judging import remote
 from hipwright.train.judging.remote import RemoteJudge
-from hipwright.train.judging.serve import MAX_BYTES, app, guarded, serve
+from hipwright.train.judging.serve import app
 from hipwright.train.records import TrainingProblem
 from hipwright.train.rewards import REWARDS
+from hipwright.train.service.front import ServiceFront
+from hipwright.train.service.limits import ServiceLimits
+from hipwright.train.service.server import serve
 
 TASK = TrainingProblem(name="row_sum", source="import torch")
 TOKEN = "a long word"
@@ -54,7 +57,7 @@ class ServerJudge:
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[str, ServerJudge]]:
     here = ServerJudge()
-    server = uvicorn.Server(uvicorn.Config(guarded(app(here), TOKEN), port=0, log_level="error"))  # type: ignore[arg-type]
+    server = uvicorn.Server(uvicorn.Config(ServiceFront(app(here), token=TOKEN), port=0, log_level="error"))  # type: ignore[arg-type]
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -147,14 +150,14 @@ def test_bad_requests_are_refused(served: tuple[str, ServerJudge]) -> None:
         json.dumps({"problem": good["problem"]}).encode(),
     ]
     assert [post(url, data) for data in bad] == [400] * len(bad)
-    assert post(url, b" " * (MAX_BYTES + 1)) == 413
+    assert post(url, b" " * (ServiceLimits().max_bytes + 1)) == 413
     assert here.asked == 0 and post(url, json.dumps(good).encode()) == 200
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "node7"])
 def test_serving_off_the_loopback_needs_a_token(host: str) -> None:
     with pytest.raises(BadInput, match="no token"):
-        serve(app(ServerJudge()), host)  # type: ignore[arg-type]
+        serve(app(ServerJudge()), host, 8417)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("header", "reached"), [(b"", False), (f"Bearer {TOKEN}".encode(), True)])
@@ -168,7 +171,7 @@ def test_the_guard_covers_websockets(header: bytes, reached: bool) -> None:
         seen.append(message["type"])
 
     scope = {"type": "websocket", "headers": [(b"authorization", header)]}
-    asyncio.run(guarded(inner, TOKEN)(scope, None, send))  # type: ignore[arg-type]
+    asyncio.run(ServiceFront(inner, token=TOKEN)(scope, None, send))  # type: ignore[arg-type]
     assert seen == (["inside"] if reached else ["websocket.close"])
 
 

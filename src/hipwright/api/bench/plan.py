@@ -19,6 +19,8 @@ from hipwright.evaluation.bench import BenchRow, ModelSample, RowStore
 from hipwright.evaluation.figures import BASELINES
 from hipwright.evaluation.formats.base import BenchTask, CandidateFile
 from hipwright.evaluation.suite import match_candidates
+from hipwright.fleet.client import fleet_of
+from hipwright.fleet.nodes import FleetPlace, choose_place
 from hipwright.records import Program, content_key
 from hipwright.targets import TARGETS
 
@@ -37,6 +39,7 @@ class BenchRequest:
     rows and programs; resume: continues in it. workers: tasks at a time, on each GPU or in all without one.
     compile_limit: seconds for a compiled baseline, 0 for any time; None for the default (`baseline_s`). baselines: what
     programs are timed against, eager first. imported: modules that all tasks import, which saves seconds a task.
+    fleet: the address of a fleet that judges instead of this machine; place: which of its devices, "" for the only one.
     """
 
     suite: Path
@@ -56,6 +59,8 @@ class BenchRequest:
     models: MeasuredModels | None = None
     baselines: tuple[str, ...] = BASELINES
     imported: tuple[str, ...] = ()
+    fleet: str = ""
+    place: str = ""
 
     @property
     def baseline_s(self) -> float:
@@ -105,8 +110,8 @@ class BenchEntry:
 
 @dataclass
 class BenchmarkRun:
-    """A benchmark in progress: its entries in order, the rows so far, its GPUs, its tasks' format ("" without one), and
-    candidate files without a task.
+    """A benchmark in progress: its entries in order, the rows so far, its GPUs, its tasks' format ("" without one),
+    candidate files without a task, and where on a fleet it is judged.
     """
 
     request: BenchRequest
@@ -115,6 +120,7 @@ class BenchmarkRun:
     gpus: list[GpuInfo]
     form: str = ""
     unmatched: list[Path] = field(default_factory=list)
+    place: FleetPlace | None = None
     interrupted: bool = False
 
     @property
@@ -126,8 +132,9 @@ class BenchmarkRun:
 
 def plan_benchmark(request: BenchRequest) -> BenchmarkRun:
     """The entries of a benchmark and the rows of an earlier run. Raises BadInput for folders that cannot be used."""
-    gpus = chosen_gpus(request)
-    where = ",".join(sorted({gpu.name for gpu in gpus}))
+    place = chosen_place(request)
+    gpus = chosen_gpus(request) if place is None else []
+    where = ",".join(sorted({gpu.name for gpu in gpus})) if place is None else place.name
     tasks = tasks_of(request.suite, request.level, request.form)
     matched = match_candidates(request.candidates, tasks) if request.candidates is not None else None
     entries = []
@@ -149,7 +156,25 @@ def plan_benchmark(request: BenchRequest) -> BenchmarkRun:
             f"{request.out} already holds a benchmark", hint="--resume goes on with it, or choose another --out"
         )
     form = tasks[0].form if tasks else ""
-    return BenchmarkRun(request, entries, store, gpus, form, matched.strangers if matched else [])
+    return BenchmarkRun(request, entries, store, gpus, form, matched.strangers if matched else [], place)
+
+
+def chosen_place(request: BenchRequest) -> FleetPlace | None:
+    """Where on the fleet the benchmark is judged; None without a fleet.
+
+    Raises BadInput for what a fleet does not do, InfrastructureError where none answers.
+    """
+    if not request.fleet:
+        if request.place:
+            raise BadInput("--place chooses among the devices of a fleet", hint="--fleet ADDRESS")
+        return None
+    if request.models is not None:
+        raise BadInput(
+            "--fleet judges programs that exist, or the engine's own", hint="write samples first (docs/fleet.md)"
+        )
+    if request.gpus != "all":
+        raise BadInput("--gpus numbers the GPUs of this machine, not a fleet's", hint="--place NAME, --workers N")
+    return choose_place(fleet_of(request.fleet), request.targets, request.place)
 
 
 def chosen_gpus(request: BenchRequest) -> list[GpuInfo]:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from hipwright import config
 from hipwright.api.bench.candidates import CandidateMeasurement, build_ahead, keep_program
 from hipwright.api.bench.driver import HANG_S, TaskWorker, WorkerPlan, open_workers, run_jobs
+from hipwright.api.bench.fleet import judge_on_fleet
 from hipwright.api.bench.plan import BenchEntry, BenchmarkRun, BenchRequest, plan_benchmark
 from hipwright.api.bench.report import BenchmarkReport
 from hipwright.api.bench.samples import draw_samples
@@ -36,7 +37,8 @@ def run_benchmark(request: BenchRequest, *, listener: Listener = silent) -> Benc
     if request.out is not None:
         prepare_folder(request.out)
     bench = plan_benchmark(request)
-    require_sandbox(request.unsafe)
+    if bench.place is None:
+        require_sandbox(request.unsafe)
     if bench.unmatched:
         names = ", ".join(path.name for path in bench.unmatched[:5])
         text = f"{len(bench.unmatched)} files belong to no task and are left out: {names}"
@@ -59,6 +61,10 @@ def run_benchmark(request: BenchRequest, *, listener: Listener = silent) -> Benc
 def _judge(bench: BenchmarkRun, todo: list[BenchEntry], listener: Listener) -> None:
     todo = _without_candidates(bench, todo)
     if not todo:
+        return
+    if bench.place is not None:
+        counter = _RowCounter(listener, len(bench.entries), len(bench.entries) - len(todo))
+        judge_on_fleet(bench, bench.place, todo, counter.row, listener)
         return
     request, models = bench.request, bench.request.models
     row_counter = _RowCounter(listener, len(bench.entries), len(bench.entries) - len(todo))

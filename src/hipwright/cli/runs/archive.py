@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from hipwright.cli import exit_codes
-from hipwright.cli.display.grouped_help import WholeSummaries
 from hipwright.cli.options import Json
 from hipwright.cli.output import CommandOutput
 from hipwright.cli.runs.damaged import plain_rows, say_damaged
+from hipwright.cli.shell.command import HelpfulCommand, WholeSummaries
 
 app = typer.Typer(
     help="Archives in folders and PostgreSQL: copy, check, migrate.", cls=WholeSummaries, rich_markup_mode=None
@@ -20,7 +20,7 @@ PLACE = "A folder, or postgresql://USER@HOST/DATABASE."
 Place = Annotated[str | None, typer.Argument(help=f"{PLACE} [default: HIPWRIGHT_HOME]", metavar="ARCHIVE")]
 
 
-@app.command("copy")
+@app.command("copy", cls=HelpfulCommand)
 def copy(
     source: Annotated[str, typer.Argument(help=PLACE, metavar="FROM")],
     target: Annotated[str, typer.Argument(help="The same; it is made where it is missing.", metavar="TO")],
@@ -44,7 +44,7 @@ def copy(
     return exit_codes.INFRASTRUCTURE if done.damaged else 0
 
 
-@app.command("check")
+@app.command("check", cls=HelpfulCommand)
 def check(place: Place = None, json_mode: Json = False) -> int:
     """Read every event and record of an archive; exit 3 for one that is damaged or missing."""
     from hipwright.api.runs.archive import check_place
@@ -60,7 +60,7 @@ def check(place: Place = None, json_mode: Json = False) -> int:
     return exit_codes.INFRASTRUCTURE if damaged else 0
 
 
-@app.command("migrate")
+@app.command("migrate", cls=HelpfulCommand)
 def migrate(place: Place = None, json_mode: Json = False) -> int:
     """Bring an archive to the schema of this version of hipwright; its events stay as they are."""
     from hipwright.api.runs.archive import migrate_archive

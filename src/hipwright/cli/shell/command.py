@@ -133,8 +133,8 @@ SECTIONS = {
     "A machine": ("doctor", "contact", "config"),
     "Programs": ("optimize", "resume", "model", "eval", "score", "profile", "backward", "combine", "export"),
     "What was found": ("runs", "show", "compare", "view", "archive"),
-    "Many tasks": ("bench", "ablate", "audit", "synth"),
-    "Data, learning, agents": ("dataset", "train", "mcp"),
+    "Many tasks": ("bench", "ablate", "audit", "synth", "fleet"),
+    "Data, learning, agents": ("dataset", "train", "serve", "mcp"),
 }
 """The commands in the order of the help; one that is not named comes last, under "Others"."""
 

@@ -8,6 +8,7 @@ from hipwright.device.gpu_info import GpuInfo
 from hipwright.targets import ROCM
 
 NODES = Path("/sys/class/kfd/kfd/topology/nodes")
+CARDS = Path("/sys/class/drm")
 
 
 def gpus(nodes: Path = NODES) -> list[GpuInfo]:
@@ -33,6 +34,20 @@ def gpus(nodes: Path = NODES) -> list[GpuInfo]:
             )
         )
     return found
+
+
+def trouble(uuid: str, cards: Path = CARDS) -> str:
+    """Why a GPU's timings are not to be trusted now: uncorrected errors that the driver's RAS counts; "" if none.
+
+    Source: the Linux kernel's documentation of amdgpu, "AMDGPU RAS Support" (ras/*_err_count: "ue: N").
+    """
+    for folder in cards.glob("card*/device"):
+        if not uuid or f"GPU-{_text(folder / 'unique_id')}" != uuid:
+            continue
+        words = [line.split() for path in folder.glob("ras/*_err_count") for line in _text(path).splitlines()]
+        errors = sum(int(pair[1]) for pair in words if len(pair) == 2 and pair[0] == "ue:" and pair[1].isdigit())
+        return f"{errors} uncorrected errors (RAS) since the driver was loaded" if errors else ""
+    return ""
 
 
 def gfx_name(version: int) -> str:

@@ -79,8 +79,8 @@ class LocalJudge:
         cache: Path | None = None,
         opener: Callable[[], AbstractContextManager[Machine]] | None = None,
     ) -> None:
-        self.targets = _check_targets(tuple(dict.fromkeys(targets)))
-        self.clock: Clock = _clock(self.targets)
+        self.targets = check_targets(tuple(dict.fromkeys(targets)))
+        self.clock: Clock = clock_of(self.targets)
         self.device = ""
         self.stage_times = StageTimes()
         self.counts: Counter[str] = Counter()  # judged, hits, retries, faults
@@ -117,6 +117,11 @@ class LocalJudge:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+    @property
+    def machine(self) -> Machine:
+        """The open judge's machine."""
+        return self._machine
 
     def close(self) -> None:
         """Ends all processes. Waiting programs are cancelled; programs in progress end with a fault of the service."""
@@ -315,13 +320,14 @@ def _median(samples: tuple[float, ...]) -> tuple[float, ...]:
     return (median(samples),) if samples else ()
 
 
-def _clock(targets: tuple[str, ...]) -> Clock:
+def clock_of(targets: Sequence[str]) -> Clock:
+    """The source of a judge's speedups."""
     if TARGETS.is_gpu(targets[0]):
         return "device"
-    return "estimate" if targets != (CPU.name,) else ""
+    return "estimate" if tuple(targets) != (CPU.name,) else ""
 
 
-def _check_targets(targets: tuple[str, ...]) -> tuple[str, ...]:
+def check_targets(targets: tuple[str, ...]) -> tuple[str, ...]:
     """The targets. Raises BadInput for targets that cannot be combined."""
     gpus = [name for name in targets if TARGETS.is_gpu(name)]
     if gpus and len(targets) > 1:

@@ -1,6 +1,8 @@
 """A judge on another machine: the client of `hipwright train serve` (train/judging/serve.py).
 
-Network errors are faults of the service: requests are retried, and then the Evaluation is unscorable.
+Network errors are faults of the service: requests are retried under one idempotency key, so that a program whose reply
+was lost is not judged again, and then the Evaluation is unscorable. A server that is full (429, 503 with Retry-After)
+is asked again when it says, as long as there is time.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import random
 import threading
 import time
 import urllib.error
@@ -16,6 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self
+from uuid import uuid4
 
 import msgspec
 
@@ -25,6 +29,7 @@ from hipwright.train.records import Clock, TrainingProblem
 
 MAX_REQUESTS = 64
 """Concurrent requests."""
+FULL_STATUS = (429, 503)
 RETRIED_STATUS = (408, 425, 429, 500, 502, 503, 504)
 MAX_BYTES = 64 << 20  # of a response
 
@@ -108,23 +113,29 @@ class RemoteJudge:
 
         Retries where that may help. Raises InfrastructureError.
         """
-        why = ""
-        for attempt in range(attempts):
-            if attempt:
-                time.sleep(min(10.0, 0.25 * 2**attempt))
+        why, attempt, key, end = "", 0, uuid4().hex, time.monotonic() + timeout_s
+        while attempt < attempts:
+            wait_s = min(10.0, 0.25 * 2**attempt)
             try:
-                return self._send(path, body, timeout_s)
+                return self._send(path, body, timeout_s, key)
             except urllib.error.HTTPError as error:
                 why = f"{error.code}: {error.read()[:200].decode(errors='replace')}"
                 if error.code not in RETRIED_STATUS:
                     break
+                again = error.headers.get("Retry-After", "")
+                if error.code in FULL_STATUS and again.isdigit() and time.monotonic() + int(again) < end:
+                    time.sleep(int(again) * random.uniform(0.5, 1.0))  # not all clients at once
+                    continue
             except (OSError, http.client.HTTPException, ValueError) as error:  # no connection, a short read, no JSON
                 why = f"{type(error).__name__}: {error}"
+            attempt += 1
+            if attempt < attempts:
+                time.sleep(wait_s)
         raise InfrastructureError(f"{self.url}{path} failed: {why}", hint="is it running there?")
 
-    def _send(self, path: str, body: dict[str, Any] | None, timeout_s: float) -> dict[str, Any]:
+    def _send(self, path: str, body: dict[str, Any] | None, timeout_s: float, key: str) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", "Idempotency-Key": key}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         request = urllib.request.Request(self.url + path, data=data, headers=headers)

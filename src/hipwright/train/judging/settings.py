@@ -14,6 +14,7 @@ import msgspec
 from hipwright.errors import BadInput
 from hipwright.targets import TARGETS
 from hipwright.train.environment import Environment
+from hipwright.train.judging.fleet import FleetJudge
 from hipwright.train.judging.judge_pool import JudgePool
 from hipwright.train.judging.judges import ESTIMATED, LocalJudge
 from hipwright.train.judging.protocols import ProgramJudge
@@ -47,9 +48,22 @@ def new_environment(settings: EnvironmentSettings, gpus: Sequence[int] = ()) -> 
     judges: list[ProgramJudge]
     if settings.judge.urls:
         judges = [RemoteJudge(url, token=token) for url in settings.judge.urls]
+    elif settings.judge.fleet:
+        judges = [_fleet_judge(settings)]
     else:
         judges = [_local_judge(settings, gpu) for gpu in gpus or [int(os.environ.get("LOCAL_RANK", "0"))]]
     return Environment(judges[0] if len(judges) == 1 else JudgePool(judges), reward_function)
+
+
+def _fleet_judge(settings: EnvironmentSettings) -> FleetJudge:
+    chosen = settings.judge
+    return FleetJudge(
+        chosen.fleet,
+        chosen.targets or ESTIMATED,
+        place=chosen.place,
+        workers=chosen.workers,
+        unsafe=settings.unsafe,
+    )
 
 
 def _local_judge(settings: EnvironmentSettings, gpu: int) -> LocalJudge:

@@ -1,0 +1,1 @@
+"""`hipwright fleet`: many GPUs of many machines (docs/fleet.md)."""
