@@ -105,11 +105,14 @@ def _address(given: str) -> str:
     found = given or os.environ.get(VARIABLE, "")
     if not found:
         raise BadInput("which fleet?", hint=f"--address HOST:PORT, or set {VARIABLE}")
+    host, _, port = found.rpartition(":")
+    if not host or not port.isdigit():
+        raise BadInput(f"{found!r} is no address of a fleet", hint="an address is HOST:PORT, such as 127.0.0.1:6379")
     return found
 
 
 def _print(output: CommandOutput, nodes: Sequence[FleetNode]) -> None:
-    from hipwright.cli.display.tables import plain_table
+    from hipwright.cli.display.fitted import plain_table
 
     rows: list[list[Any]] = []
     for node in nodes:
