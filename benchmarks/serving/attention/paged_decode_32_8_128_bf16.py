@@ -35,4 +35,4 @@ def get_inputs():
 
 
 def get_input_groups():
-    return [make(4, 4096), make(16, 512)]
+    return [make(3, 256), make(5, 160)]

@@ -1,9 +1,9 @@
-"""A gated layer of 8 of 64 experts of 2048 x 512 for each of 32 tokens, the experts' weights picked by token."""
+"""A gated layer of 8 of 32 experts of 1024 x 256 for each of 16 tokens, the experts' weights picked by token."""
 
 import torch
 from torch import nn
 
-EXPERTS, TOP, WIDTH, HIDDEN = 64, 8, 2048, 512
+TOP = 8
 DTYPE = torch.bfloat16
 
 
@@ -15,20 +15,20 @@ class Model(nn.Module):
         return (made * gates[..., None]).sum(dim=1)
 
 
-def make(tokens):
-    chosen = torch.rand(tokens, EXPERTS).topk(TOP).indices
+def make(tokens, experts, width, hidden):
+    chosen = torch.rand(tokens, experts).topk(TOP).indices
     return [
-        torch.randn(tokens, WIDTH, dtype=DTYPE),
+        torch.randn(tokens, width, dtype=DTYPE),
         chosen,
         torch.rand(tokens, TOP).softmax(-1).to(DTYPE),
-        torch.randn(EXPERTS, 2 * HIDDEN, WIDTH, dtype=DTYPE) * 0.02,
-        torch.randn(EXPERTS, WIDTH, HIDDEN, dtype=DTYPE) * 0.02,
+        torch.randn(experts, 2 * hidden, width, dtype=DTYPE) * 0.02,
+        torch.randn(experts, width, hidden, dtype=DTYPE) * 0.02,
     ]
 
 
 def get_inputs():
-    return make(32)
+    return make(16, 32, 1024, 256)
 
 
 def get_input_groups():
-    return [make(4), make(8)]
+    return [make(40, 9, 128, 64), make(3, 16, 64, 32)]
