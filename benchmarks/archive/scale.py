@@ -31,20 +31,26 @@ TARGETS = ("gfx942", "cpu")
 
 @dataclass(frozen=True)
 class Figure:
-    """What one operation takes, in seconds."""
+    """What one operation takes, in seconds. processor: of this process, which other load changes less."""
 
     median: float
     worst: float
+    processor: float
 
     @classmethod
     def of(cls, work: Callable[[], object], repeats: int) -> Figure:
         """Measures `work`."""
-        took = []
+        took, processor = [], []
         for _ in range(repeats + 1):
-            begun = time.perf_counter()
+            begun, begun_processor = time.perf_counter(), time.process_time()
             work()
             took.append(time.perf_counter() - begun)
-        return cls(statistics.median(took[1:]), max(took[1:]))
+            processor.append(time.process_time() - begun_processor)
+        return cls(statistics.median(took[1:]), max(took[1:]), statistics.median(processor[1:]))
+
+    def __str__(self) -> str:
+        ms = [f"{1000 * value:.1f}" for value in (self.median, self.worst, self.processor)]
+        return f"{ms[0]} ms (worst {ms[1]}; processor {ms[2]})"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -102,7 +108,7 @@ def _measured(place: Place, options: argparse.Namespace) -> dict[str, object]:
     figures = {what: Figure.of(work, options.repeats) for what, work in _operations(place, names).items()}
     lines: dict[str, object] = {"events": EVENTS * len(names), "runs": len(names), "filling, s": round(filled, 1)}
     lines["first list, without digests, s"] = round(first_list, 1)
-    return lines | {what: f"{1000 * one.median:.1f} ms (worst {1000 * one.worst:.1f})" for what, one in figures.items()}
+    return lines | {what: str(one) for what, one in figures.items()}
 
 
 def _operations(place: Place, names: list[str]) -> dict[str, Callable[[], object]]:

@@ -26,11 +26,13 @@ def open_database(url: str, *, create: bool) -> PostgresDatabase:
         from hipwright.archive.postgres.database import PostgresDatabase
         from hipwright.archive.postgres.faults import not_writable
 
-        if session.read(versions.revision_of(session.address)) is None:
+        found = session.read(versions.revision_of(session.address))
+        if found is None:
             if not create:
                 raise NoArchive(session.address.shown)
             versions.upgrade(session)
-        versions.must_be_current(session)
+            found = session.read(versions.revision_of(session.address))
+        versions.must_be_current(session, found)
         if session.read(versions.only_reads):
             if create:
                 raise not_writable(session.address)
@@ -66,7 +68,7 @@ def migrate(url: str) -> tuple[str, str]:
             raise NoArchive(session.address.shown)
         if before in versions.revisions():
             versions.upgrade(session)
-        versions.must_be_current(session)
+        versions.must_be_current(session, session.read(versions.revision_of(session.address)))
         return before, HEAD
     finally:
         session.close()

@@ -17,6 +17,7 @@ from hipwright.archive.postgres.tables import HEAD
 from hipwright.errors import BadInput
 
 _SCHEMA_LOCK = 0x68697076
+_STATE = sql("SELECT current_setting('server_encoding'), to_regclass('alembic_version') IS NOT NULL")
 _OTHERS = sql(
     """SELECT EXISTS (SELECT 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = :schema AND c.relkind IN ('r', 'v', 'm', 'p'))"""
@@ -31,9 +32,10 @@ def revision_of(address: DatabaseAddress) -> Callable[[Connection], str | None]:
     """What reads the schema's revision; None where there is no archive. BadInput for another program's schema."""
 
     def read(db: Connection) -> str | None:
-        if db.scalar(sql("SHOW server_encoding")) != "UTF8":
+        encoding, there = db.execute(_STATE).one()
+        if encoding != "UTF8":
             raise BadInput(f"the database of {address.shown} is not in UTF-8", hint="createdb --encoding UTF8")
-        if db.scalar(sql("SELECT to_regclass('alembic_version')")) is None:
+        if not there:
             if db.scalar(_OTHERS, {"schema": address.schema}):
                 raise BadInput(
                     f"the schema {address.schema} of {address.shown} is another program's",
@@ -50,9 +52,9 @@ def only_reads(db: Connection) -> bool:
     return bool(db.scalar(_ONLY_READS))
 
 
-def must_be_current(session: DatabaseSession) -> None:
-    """BadInput where the schema is of an older or a newer hipwright."""
-    found, shown = session.read(revision_of(session.address)), session.address.shown
+def must_be_current(session: DatabaseSession, found: str | None) -> None:
+    """BadInput where the schema's revision is one of an older or a newer hipwright."""
+    shown = session.address.shown
     if found == HEAD:
         return
     if found in revisions():
