@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from hipwright.archive import RunSummary, TrialDetail
 
 
+WIDE = 100
+"""Columns of a terminal below which a list of runs is without policy and start, which a run's id begins with."""
 app = typer.Typer(invoke_without_command=True, cls=WholeSummaries, rich_markup_mode=None)
 app.command("faults", cls=HelpfulCommand)(faults)
 
@@ -169,14 +171,17 @@ def _print_runs(output: CommandOutput, found: list[RunSummary]) -> None:
     from hipwright.cli.display.fitted import plain_table
     from hipwright.report.formatting import number, percent
 
-    heads = ("run", "task", "status", "policy", "evaluations", "best", "coverage", "started")
-    rows = []
+    heads: tuple[str, ...] = ("run", "task", "status", "policy", "evaluations", "best", "coverage", "started")
+    rows: list[tuple[str, ...]] = []
     for s in found:
         best = "-" if not s.best else f"{number(s.score)} µs {s.score_kind.upper()}" if s.score else "passed"
         started = time.strftime("%Y-%m-%d %H:%M", time.localtime(s.started))
         done = f"{s.evaluations}/{s.budget}"
         rows.append((s.id, s.task, s.status, s.policy, done, best, percent(s.coverage), started))
-    output.console().print(plain_table(heads, rows, right=("evaluations", "coverage")))
+    out = output.console()
+    if out.width < WIDE:
+        heads, rows = heads[:3] + heads[4:7], [row[:3] + row[4:7] for row in rows]
+    out.print(plain_table(heads, rows, right=("evaluations", "coverage")))
 
 
 def _trial_row(trial: TrialDetail) -> tuple[object, ...]:
