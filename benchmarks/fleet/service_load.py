@@ -33,6 +33,7 @@ SHARES = {"good": 0.7, "bad": 0.08, "large": 0.04, "unknown": 0.08, "slow": 0.02
 ROOT = Path(__file__).resolve().parents[2]
 PROCESS = ROOT / "benchmarks/fleet/service_process.py"
 PATIENCE_S = 60.0
+GOOD_PATIENCE_S = 300.0  # a third of what RemoteJudge waits for a verdict
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -114,20 +115,20 @@ class Load:
     async def _good(self, number: int) -> int:
         """A request that is sent until it has a verdict, every tenth twice at once."""
         data = _request(_body(number), key=f"k{number}")
-        end = time.monotonic() + PATIENCE_S
+        end, wait_s = time.monotonic() + GOOD_PATIENCE_S, 1.0
         while True:
             try:
                 if number % 10 == 0:
-                    found = await asyncio.gather(self._send(data), self._send(data))
-                    got = min(found)
+                    got = min(await asyncio.gather(self._send(data), self._send(data)))
                 else:
                     got = await self._send(data)
-            except (OSError, asyncio.IncompleteReadError):
+            except (OSError, TimeoutError, asyncio.IncompleteReadError):
                 got = 0
             if got == 200 or time.monotonic() > end:
                 return got
             self._again += 1
-            await asyncio.sleep(random.uniform(0.5, 1.5))
+            await asyncio.sleep(random.uniform(0.5, 1.0) * wait_s)
+            wait_s = min(30.0, 2 * wait_s)
 
     async def _other(self, kind: str, number: int) -> int:
         body = _body(number)
@@ -153,7 +154,7 @@ class Load:
                     for byte in body[:12]:
                         writer.write(bytes([byte]))
                         await asyncio.sleep(every_s)
-                        if reader.at_eof() or len(reader._buffer):  # type: ignore[attr-defined]
+                        if reader.at_eof() or writer.transport.is_closing() or len(reader._buffer):  # type: ignore[attr-defined]
                             break
                 else:
                     writer.write(data)
