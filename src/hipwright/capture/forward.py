@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -34,10 +34,15 @@ from hipwright.capture.time_limit import SECONDS, TraceTooLong, within
 from hipwright.capture.value_dependent import NUMBER_HINT, UNTRACED, at_node, explained, untraced
 from hipwright.errors import TaskError
 
+Varying = Sequence[Collection[int]]
+"""Of each tensor in order, the dimensions that differ between a task's own workloads."""
 
-def capture(model: torch.nn.Module, args: Sequence[Any], *, long: int | None = None) -> dict[str, Any]:
-    """The graph of `model(*args)` as plain JSON types: shape-generic where export allows, else static; where free sizes
-    take too long, with the first dimension of each tensor free.
+
+def capture(
+    model: torch.nn.Module, args: Sequence[Any], *, long: int | None = None, varying: Varying = ()
+) -> dict[str, Any]:
+    """The graph of `model(*args)` as plain JSON types: shape-generic where export allows, else generic in `varying`
+    dimensions, else static; where free sizes take too long, with the first dimension of each tensor free.
 
     long: calls from which on a graph is long (long_graphs.py); None for LONG.
     Raises TaskError ("cannot capture: why") where Python control flow depends on tensor values.
@@ -48,17 +53,20 @@ def capture(model: torch.nn.Module, args: Sequence[Any], *, long: int | None = N
     lifted = pytree.tree_map(_lift, tuple(args))
     generic = [(lifted, True)] if any(type(leaf) is float for leaf in pytree.tree_leaves(tuple(args))) else []
     below = _takes_gradients(model)
-    attempts = [*([] if below else generic), (tuple(args), True), (tuple(args), False)]
+    attempts: list[tuple[Any, bool | Varying]] = [*([] if below else generic), (tuple(args), True)]
+    attempts += [(tuple(args), varying)] if any(varying) and not below else []
+    attempts.append((tuple(args), False))
     free = None  # which dimensions of each tensor; None for all
     while attempts:
-        marked, dynamic = attempts[0]
-        given = _unmarked(marked)
+        marked, how = attempts[0]
+        given, dynamic = _unmarked(marked), bool(how)
         try:
-            limit = SECONDS if dynamic and free is None and not below else 0
+            limit = SECONDS if how is True and free is None and not below else 0
             with raising_checks_pass(), masks_unread(), lengths_as_tensors(), within(limit):
                 if below:
                     return trace(model, args, names, dynamic).to_dict()
-                exported = _export(model, given, free if dynamic else 0, LONG if long is None else long)
+                chosen = how if not isinstance(how, bool) else free if how else 0
+                exported = _export(model, given, chosen, LONG if long is None else long)
             return _Exported(exported, names, args, dynamic).graph().to_dict()
         except TraceTooLong:
             free = 1
@@ -129,14 +137,19 @@ def _unmarked(args: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def _export(model: torch.nn.Module, args: tuple[Any, ...], free: int | None, long: int) -> ExportedProgram:
-    """free: how many dimensions of each tensor are, the first ones; None for all."""
+def _export(model: torch.nn.Module, args: tuple[Any, ...], free: int | Varying | None, long: int) -> ExportedProgram:
+    """free: how many dimensions of each tensor are, the first ones, or which; None for all."""
     shapes = None
     if free != 0:
-        shapes = pytree.tree_map(
-            lambda leaf: dict.fromkeys(range(leaf.ndim)[:free], Dim.AUTO) if isinstance(leaf, torch.Tensor) else None,
-            dict(inspect.signature(model.forward).bind(*args).arguments),
-        )
+        which = iter(free if free is not None and not isinstance(free, int) else ())
+
+        def one(leaf: Any) -> dict[int, Any] | None:
+            if not isinstance(leaf, torch.Tensor):
+                return None
+            dims = range(leaf.ndim)[:free] if free is None or isinstance(free, int) else next(which)
+            return dict.fromkeys(dims, Dim.AUTO)
+
+        shapes = pytree.tree_map(one, dict(inspect.signature(model.forward).bind(*args).arguments))
     with warnings.catch_warnings(), torch.no_grad(), steps_unwalked(), attributes_as_buffers(model):
         warnings.simplefilter("ignore")
         exported = torch.export.export(model, args, dynamic_shapes=shapes, strict=False)

@@ -119,7 +119,7 @@ def test_scores_of_half_types_that_no_library_kernel_computes(dtype: torch.dtype
 
 
 def test_the_rule_for_written_scores() -> None:
-    inputs = [draw(16, 256, 6 * 32, dtype=HALF), draw(2, 256, 256, dtype=HALF)]
+    inputs = [draw(512, 256, 6 * 32, dtype=HALF), draw(2, 256, 256, dtype=HALF)]
     space = author(captured(Written(2, 32), inputs), {SPLIT: True}).space
     assert space["call:softmax_attention"].default == "matrix_tiled"
     assert "call:softmax_attention" not in author(captured(Written(2, 32), inputs), {}).space

@@ -72,6 +72,42 @@ def test_products_of_two_values_are_padded(bias: bool) -> None:
     assert "sin_padded = torch.empty" in text and "sin = torch.empty" not in text, "the copy is the sine's own kernel"
 
 
+class Head(nn.Module):
+    """A head over an odd vocabulary, read by kernels, or returned."""
+
+    def __init__(self, words: int, terms: int, *, bias: bool = True, returned: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(2)
+        self.out, self.returned = nn.Linear(terms, words, bias=bias, dtype=HALF), returned
+
+    def forward(self, x: torch.Tensor) -> Any:
+        scores = self.out(x)
+        return (scores, scores.argmax(-1)) if self.returned else torch.log_softmax(scores, dim=-1)
+
+
+@pytest.mark.parametrize("terms", [64, 79])
+@pytest.mark.parametrize("bias", [True, False])
+def test_columns_that_kernels_read_are_padded(terms: int, bias: bool) -> None:
+    chosen = {"call:linear_padded": "library"}
+    text = checked(Head(101, terms, bias=bias), [drawn(3, 20, terms)], [drawn(2, 7, terms)], **chosen)
+    assert "(104, 64)" in text or "(104, 80)" in text
+    assert "linear_padded = F.linear(" in text and text.count("self.prepared.") == 1
+
+
+def test_columns_that_are_returned_are_not_padded() -> None:
+    text = author(captured(Head(101, 64, returned=True), [drawn(20, 64)]), {SPLIT: True}).program.text
+    assert "linear_padded" not in text
+
+
+def test_a_loss_reads_padded_columns() -> None:
+    class Loss(Head):
+        def forward(self, x: torch.Tensor, labels: torch.Tensor) -> Any:
+            return F.cross_entropy(self.out(x).float(), labels)
+
+    labels = torch.randint(0, 101, (20,), generator=torch.Generator().manual_seed(1))
+    assert "linear_padded" in checked(Loss(101, 64), [drawn(20, 64), labels])
+
+
 def test_what_is_not_padded() -> None:
     def keys(model: nn.Module, inputs: list[Any], **choices: Any) -> list[str]:
         space = author(captured(model, inputs), {SPLIT: True, **choices}).space

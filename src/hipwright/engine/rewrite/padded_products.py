@@ -1,18 +1,19 @@
-"""Products of half types over an odd number of terms, over a multiple of 8 with zeros: the library's fast kernels read
-16 bytes at a time, and rows of 479 numbers begin at no multiple of that.
+"""Products of half types with odd sizes, in multiples of 8: the library's fast kernels read and write 16 bytes at a
+time, and rows of 479 numbers begin at no multiple of that.
 
-The zeros add nothing to a finite sum; where a factor is not finite, they are multiplied with zeros.
+Terms are padded with zeros, which add nothing to a finite sum; where a factor is not finite, they are multiplied with
+zeros. Columns of the result are padded where kernels alone read it: they read the part that is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
 import msgspec
 
-from hipwright.capture.graph import Graph, Meta, Node, short
+from hipwright.capture.graph import Graph, Meta, Node, Size, references, short
 from hipwright.engine.knobs import SPLIT, Choice, Value
 from hipwright.engine.rewrite.pinned_sizes import hint, metas
 
@@ -22,62 +23,120 @@ LEAST_TERMS, LEAST_OPERATIONS = 65, 4e9
 """Terms, and floating-point operations, from which a copy of the operands is worth its time. Round figures."""
 SUFFIX = "_padded"
 """Ends the names of what is padded."""
+HALVES = {"float16", "bfloat16"}
+_ELEMENTWISE = {"add", "sub", "mul", "div", "tanh", "sigmoid", "relu", "gelu", "silu", "exp", "_to_copy", "to"}
+_REDUCING = {"logsumexp", "cross_entropy_loss", "nll_loss_nd", "amax", "argmax", "max", "sum", "mean"}
+_KERNELS = _ELEMENTWISE | _REDUCING | {"softmax", "log_softmax", "_softmax", "_log_softmax"}
+"""Operators that kernels compute, which may read a part of a row."""
 _FACTORS = {"linear": (0, 1), "mm": (0, 1), "addmm": (1, 2), "_addmm_activation": (1, 2), "matmul": (0, 1)}
 """The places of the two factors."""
 
 
 def padded_products(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, dict[str, Choice]]:
-    """(the graph with padded factors where that is chosen, what could be chosen).
+    """(the graph with padded products where that is chosen, what could be chosen).
 
     The choice is `pad:<product>`. By default products are padded in runs for NVIDIA GPUs.
     """
-    known, structure, nodes = metas(graph), dict[str, Choice](), list[Node]()
-    taken = set(known)
-    symbols = {s.name: s for s in graph.symbols}
+    if choices.get("library"):
+        return graph, {}
+    padding, structure = _Padding(graph), dict[str, Choice]()
     for node in graph.nodes:
-        places = _FACTORS.get(short(node.op))
-        metas_ = [known.get(node.args[k]["node"]) for k in places] if places else []
-        terms = _odd_terms(metas_)
-        out = node.outs[0] if node.outs else None
-        if places is None or terms is None or out is None or choices.get("library"):
-            nodes.append(node)
-            continue
-        if 2.0 * terms * prod(hint(size, symbols) for size in out.shape) < LEAST_OPERATIONS:
-            nodes.append(node)
-            continue
+        places = padding.places(node)
+        by = padding.terms(node, places), padding.columns(node, places)
         key = f"pad:{node.name}"
-        structure[key] = Choice(options=(False, True), default=bool(choices.get(SPLIT)))
-        if not choices.get(key, structure[key].default):
-            nodes.append(node)
-            continue
-        args = list(node.args)
-        for place, meta, from_end in zip(places, metas_, (1, 1 if short(node.op) == "linear" else 2), strict=True):
-            assert meta is not None
-            made = _padded(args[place], meta, from_end, -terms % PACK, taken)
-            nodes.append(made)
-            args[place] = {"node": made.name}
-        nodes.append(msgspec.structs.replace(node, args=tuple(args)))
-    return (msgspec.structs.replace(graph, nodes=tuple(nodes)) if structure else graph), structure
+        if any(by):
+            structure[key] = Choice(options=(False, True), default=bool(choices.get(SPLIT)))
+        if any(by) and choices.get(key, structure[key].default):
+            padding.pad(node, places, *by)
+        else:
+            padding.nodes.append(node)
+    return (msgspec.structs.replace(graph, nodes=tuple(padding.nodes)) if structure else graph), structure
 
 
-def _odd_terms(factors: list[Meta | None]) -> int | None:
-    """The number of terms where the factors are of a half type and the first one's rows begin at no border."""
-    if not factors or any(meta is None or meta.dtype not in ("float16", "bfloat16") for meta in factors):
-        return None
-    first, second = factors
-    ranks = first is not None and len(first.shape) > 1 and second is not None and len(second.shape) == 2
-    terms = first.shape[-1] if first is not None and ranks else None
-    return terms if isinstance(terms, int) and terms >= LEAST_TERMS and terms % PACK else None
+class _Padding:
+    """The padding of one graph's products, whose nodes are written to `nodes` in order."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.known, self.nodes = metas(graph), list[Node]()
+        self._taken = set(self.known)
+        self._symbols = {s.name: s for s in graph.symbols}
+        self._returned = {*references(graph.output), *(m.node for m in graph.mutations)}
+        self._users: dict[str, list[Node]] = {}
+        for node in graph.nodes:
+            for name in dict.fromkeys(references([*node.args, *node.kwargs.values()])):
+                self._users.setdefault(name, []).append(node)
+
+    def places(self, node: Node) -> tuple[int, ...]:
+        """The places of the factors of a large product of half types, whose second one is a matrix; else ()."""
+        places, out = _FACTORS.get(short(node.op), ()), node.outs[0] if node.outs else None
+        factors = [self.known.get(node.args[k]["node"]) for k in places]
+        first, second = factors if len(factors) == 2 else (None, None)
+        if first is None or second is None or out is None or len(first.shape) < 2 or len(second.shape) != 2:
+            return ()
+        terms = first.shape[-1]
+        if {first.dtype, second.dtype} - HALVES or not isinstance(terms, int):
+            return ()
+        operations = 2.0 * terms * prod(hint(size, self._symbols) for size in out.shape)
+        return places if operations >= LEAST_OPERATIONS else ()
+
+    def terms(self, node: Node, places: Sequence[int]) -> int:
+        """By how much the terms are padded."""
+        return _lacking(self._meta(node.args[places[0]]).shape[-1]) if places else 0
+
+    def columns(self, node: Node, places: Sequence[int]) -> int:
+        """By how much the columns of the result are padded."""
+        out = node.outs[0] if node.outs else None
+        users = self._users.get(node.name, [])
+        if not places or out is None or short(node.op) not in ("linear", "mm") or node.name in self._returned:
+            return 0
+        return _lacking(out.shape[-1]) if users and all(short(n.op) in _KERNELS for n in users) else 0
+
+    def pad(self, node: Node, places: Sequence[int], terms: int, columns: int) -> None:
+        """Writes the product with its factors padded, and the part of its result that is there."""
+        args, of_linear = list(node.args), short(node.op) == "linear"
+        if terms:
+            args[places[0]] = self._padded(args[places[0]], terms)
+        if terms or columns:
+            by = (columns, terms) if of_linear else (terms, columns)
+            args[places[1]] = self._padded(args[places[1]], *by)
+        if columns and of_linear and len(args) > 2 and args[2] is not None:
+            args[2] = self._padded(args[2], columns)
+        out = node.outs[0]
+        if not columns or out is None:
+            self.nodes.append(msgspec.structs.replace(node, args=tuple(args)))
+            return
+        width = int(out.shape[-1])
+        wide = Meta(dtype=out.dtype, shape=(*out.shape[:-1], width + columns))
+        name = self._name(f"{node.name}{SUFFIX}")
+        self.nodes.append(msgspec.structs.replace(node, name=name, args=tuple(args), outs=(wide,)))
+        part = ({"node": name}, len(out.shape) - 1, 0, width)
+        self.nodes.append(Node(name=node.name, op="aten.slice.Tensor", args=part, outs=(out,), module=node.module))
+
+    def _padded(self, value: Any, *by: int) -> dict[str, str]:
+        """The value with zeros behind its last dimensions: by how many, of each of them in order."""
+        meta, name = self._meta(value), self._name(f"{value['node']}{SUFFIX}")
+        shape = list(meta.shape)
+        amounts: list[int] = []
+        for n, more in enumerate(reversed(by), start=1):
+            amounts += [0, more]
+            size = shape[-n]
+            shape[-n] = size + more if isinstance(size, int) else size
+        out = Meta(dtype=meta.dtype, shape=tuple(shape))
+        self.nodes.append(Node(name=name, op="aten.constant_pad_nd.default", args=(value, amounts, 0.0), outs=(out,)))
+        return {"node": name}
+
+    def _meta(self, value: Any) -> Meta:
+        meta = self.known[value["node"]]
+        assert meta is not None
+        return meta
+
+    def _name(self, name: str) -> str:
+        while name in self._taken:
+            name = f"{name}_"
+        self._taken.add(name)
+        return name
 
 
-def _padded(value: Any, meta: Meta, from_end: int, by: int, taken: set[str]) -> Node:
-    """The node that adds zeros behind a dimension, counted from the end."""
-    name = f"{value['node']}{SUFFIX}"
-    while name in taken:
-        name = f"{name}_"
-    taken.add(name)
-    shape = list(meta.shape)
-    shape[-from_end] += by  # type: ignore[operator]  # the number of terms is a number
-    amounts = [0, 0] * (from_end - 1) + [0, by]
-    out = Meta(dtype=meta.dtype, shape=tuple(shape))
-    return Node(name=name, op="aten.constant_pad_nd.default", args=(value, amounts, 0.0), outs=(out,))
+def _lacking(size: Size) -> int:
+    """By how much a size that is large enough to matter is padded."""
+    return -size % PACK if isinstance(size, int) and size >= LEAST_TERMS else 0

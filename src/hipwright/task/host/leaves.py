@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -22,6 +23,16 @@ def may_index(tensor: torch.Tensor) -> bool:
 def reshaped(tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     """A tensor without data with the strides that `draw.resize` would give it."""
     return torch.empty_strided(shape, draw.strides_like(tensor, shape), dtype=tensor.dtype, device="meta")
+
+
+def differing(inputs: list[Any], others: Iterable[list[Any]]) -> list[list[int]]:
+    """The dimensions in which inputs of the same ranks differ from these, of each tensor in order."""
+    mine = shapes_of(inputs)
+    alike = [shapes for shapes in map(shapes_of, others) if list(map(len, shapes)) == list(map(len, mine))]
+    return [
+        [d for d, size in enumerate(shape) if any(other[n][d] != size for other in alike)]
+        for n, shape in enumerate(mine)
+    ]
 
 
 def shapes_of(inputs: list[Any]) -> sizes.Shapes:

@@ -18,7 +18,7 @@ from hipwright.program.lower.trace import OpTrace
 from hipwright.records import Workload
 from hipwright.sandbox import crash_page, lockdown
 from hipwright.task import sizes
-from hipwright.task.host import draw
+from hipwright.task.host import draw, leaves
 from hipwright.task.host import state as states
 from hipwright.task.host.leaves import elements_of, finite_share, may_index, plain, reshaped, shapes_of, spec_of
 from hipwright.task.host.load import SUPPORTED, TaskModule
@@ -298,11 +298,11 @@ class TaskHost:
         from hipwright.capture.forward import capture  # imports torch.export, which takes a second
 
         inputs = self._sketch(Workload.from_dict(header["workload"]))
-        if any(tensor.is_meta for _, tensor in named_leaves("inputs", inputs)):
-            # export reads no values: memory that is not touched costs nothing
-            inputs = map_torch(inputs, lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype))
-        model, long = self.reference.model, header.get("long")
-        return {}, self.file.guarded(lambda: capture(model(), inputs, long=long), "capturing the graph")
+        made = lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype) if t.is_meta else t  # noqa: E731
+        inputs = map_torch(inputs, made)  # export reads no values: memory that is not touched costs nothing
+        groups = (Workload(name=f"group{n}", origin="group", index=n) for n in range(self.file.groups))
+        how: Any = {"long": header.get("long"), "varying": leaves.differing(inputs, map(self._sketch, groups))}
+        return {}, self.file.guarded(lambda: capture(self.reference.model(), inputs, **how), "capturing the graph")
 
     def outline(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
         """The reference's operators and specs at a workload's shapes: {"workload", "how", "ops", "outputs": [spec,
