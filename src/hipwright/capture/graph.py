@@ -95,6 +95,20 @@ def short(op: str) -> str:
     return op.split(".")[1] if op.startswith("aten.") else op
 
 
+def users(graph: Graph) -> dict[str, list[Node]]:
+    """The nodes that read each value, in order."""
+    found: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        for name in dict.fromkeys(references([*node.args, *node.kwargs.values()])):
+            found.setdefault(name, []).append(node)
+    return found
+
+
+def returned(graph: Graph) -> list[str]:
+    """The values that leave the graph: outputs, and what buffers and inputs are set to."""
+    return [*references(graph.output), *(m.node for m in graph.mutations)]
+
+
 def plain(name: str) -> str:
     """A node's name as people say it."""
     return re.sub(r"^_?native_(batch|layer|group)_norm(_legit)?(_functional|_no_training)?", r"\1_norm", name)

@@ -17,7 +17,6 @@ from hipwright.engine.partition.state import Lowered
 from hipwright.engine.plan.in_place import ReusableTensor, overwritten
 from hipwright.engine.plan.naming import KernelNames
 from hipwright.engine.plan.writer import PlanWriter
-from hipwright.engine.rewrite.padded_products import SUFFIX
 from hipwright.engine.templates.base import Body, EmittedKernel, Need
 from hipwright.engine.templates.call import CallBody, TemplateOptions
 from hipwright.engine.templates.pointwise.elementwise import elementwise
@@ -28,6 +27,9 @@ from hipwright.engine.templates.pointwise.transpose import transpose
 from hipwright.engine.templates.reciprocals import use_reciprocals
 from hipwright.engine.templates.rows.kernel import rows
 from hipwright.engine.templates.scan.kernel import scan
+
+PADDING = "constant_pad_nd"
+"""Of parameters alone it packs an operand, as rewrite/padded_products.py does."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class GroupKernels:
         allocate = {i.name: (i.shape, i.dtype) for i in group.items if not i.target}
         allocate |= {part: ([count, product(group.inner)], "float32") for part, count in group.column_sums.items()}
         self.decisions.knobs |= kernel.knobs
-        kernel.packs = kernel.packs or all(item.node.endswith(SUFFIX) for item in group.items)
+        kernel.packs = kernel.packs or all(self.lowered.in_hip.get(item.node) == PADDING for item in group.items)
         self.written.append(WrittenKernel(kernel, group, mapping))
         self.plan.launch(kernel, allocate)
 

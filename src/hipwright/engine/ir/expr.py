@@ -36,6 +36,7 @@ STORAGE = {
     "int64": "long",
     "bool": "bool",
 }
+HALVES = frozenset({"float16", "bfloat16"})
 FLOATING = ("float16", "bfloat16", "float32", "float64")
 SMALL_INTS = ("int8", "int16", "uint8")
 

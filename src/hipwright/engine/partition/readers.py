@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hipwright.capture.graph import Graph, Node, references, short
+from hipwright.capture.graph import Graph, Node, references, returned, short, users
 from hipwright.engine.lower.operators import family
 from hipwright.engine.partition.operators import TABLE
 from hipwright.engine.rewrite.loops.records import body_of
@@ -76,14 +76,10 @@ VIEWS = {
 
 def reader_counts(graph: Graph) -> dict[str, int]:
     """How many operators read each value, through views too; outputs and buffer updates count."""
-    direct: dict[str, list[Node]] = {}
-    for node in graph.nodes:
-        for name in set(references([*node.args, *node.kwargs.values()])):
-            direct.setdefault(name, []).append(node)
-    returned = list(references(graph.output)) + [m.node for m in graph.mutations]
+    direct, leaving = users(graph), returned(graph)
     counts: dict[str, int] = {}
     for node in reversed(graph.nodes):
-        total = returned.count(node.name)
+        total = leaving.count(node.name)
         for user in direct.get(node.name, []):
             total += counts.get(user.name, 0) if short(user.op) in VIEWS else 1
         counts[node.name] = total
@@ -138,7 +134,7 @@ def cropped(graph: Graph, node: Node, kind: str) -> Node:
 def _first_of(graph: Graph, node: Node, n: int) -> Node | None:
     """The only reader of a value, if it is a slice of the first elements of one of the last n dimensions; else None."""
     readers = [r for r in graph.nodes if node.name in references([*r.args, *r.kwargs.values()])]
-    wanted = [*references(graph.output), *(m.node for m in graph.mutations)]
+    wanted = returned(graph)
     if len(readers) != 1 or node.name in wanted or readers[0].op != "aten.slice.Tensor" or readers[0].kwargs:
         return None
     given = list(readers[0].args[1:])

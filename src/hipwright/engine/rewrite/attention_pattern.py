@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hipwright.capture.graph import Graph, Meta, Node, references, short
+from hipwright.capture.graph import Graph, Meta, Node, references, returned, short, users
 from hipwright.engine.rewrite.contractions import KeyProduct, Operand, key_product, value_product
 from hipwright.engine.rewrite.pinned_sizes import hint, metas
 from hipwright.engine.templates.attention.problem import (
@@ -74,11 +74,7 @@ class Finder:
         self.nodes = {n.name: n for n in graph.nodes}
         self.symbols = {s.name: s for s in graph.symbols}
         self.taken = {*self.known, *self.symbols}
-        self.users: dict[str, list[Node]] = {}
-        for node in graph.nodes:
-            for name in dict.fromkeys(references([*node.args, *node.kwargs.values()])):
-                self.users.setdefault(name, []).append(node)
-        self.kept = {*references(graph.output), *(m.node for m in graph.mutations)}
+        self.users, self.kept = users(graph), set(returned(graph))
 
     def meta(self, name: str) -> Meta:
         """What a value is. It must be a tensor."""

@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from hipwright.capture.graph import Graph, Meta, Node, Size, references, short
+from hipwright.capture.graph import Graph, Meta, Node, Size, returned, short, users
+from hipwright.engine.ir.expr import HALVES
 from hipwright.engine.knobs import SPLIT, Choice, Value
 from hipwright.engine.rewrite.pinned_sizes import hint, metas
 
@@ -56,18 +57,14 @@ class _Finder:
         self.known = metas(graph)
         self.symbols = {s.name: s for s in graph.symbols}
         self.taken = set(self.known)
-        self.kept = {*references(graph.output), *(m.node for m in graph.mutations)}
-        self.users: dict[str, list[Node]] = {}
-        for node in graph.nodes:
-            for name in dict.fromkeys(references([*node.args, *node.kwargs.values()])):
-                self.users.setdefault(name, []).append(node)
+        self.users, self.kept = users(graph), set(returned(graph))
 
     def activation(self, node: Node) -> Node | None:
         """The activation that alone reads a product of half types with a bias, and that products alone read."""
         if node.op != "aten.linear.default" or len(node.args) < 3 or node.args[2] is None or node.name in self.kept:
             return None
         out, users = node.outs[0], self.users.get(node.name, [])
-        if out is None or out.dtype not in ("float16", "bfloat16") or len(out.shape) < 2 or len(users) != 1:
+        if out is None or out.dtype not in HALVES or len(out.shape) < 2 or len(users) != 1:
             return None
         activation = users[0]
         if _kind(activation) is None or prod(hint(size, self.symbols) for size in out.shape) < LEAST:

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from hipwright.capture.graph import Graph, Meta, Node, Size, references, short
+from hipwright.capture.graph import Graph, Meta, Node, Size, returned, short, users
+from hipwright.engine.ir.expr import HALVES
 from hipwright.engine.knobs import SPLIT, Choice, Value
 from hipwright.engine.rewrite.pinned_sizes import hint, metas
 
@@ -23,7 +24,6 @@ LEAST_TERMS, LEAST_OPERATIONS = 65, 4e9
 """Terms, and floating-point operations, from which a copy of the operands is worth its time. Round figures."""
 SUFFIX = "_padded"
 """Ends the names of what is padded."""
-HALVES = {"float16", "bfloat16"}
 _ELEMENTWISE = {"add", "sub", "mul", "div", "tanh", "sigmoid", "relu", "gelu", "silu", "exp", "_to_copy", "to"}
 _REDUCING = {"logsumexp", "cross_entropy_loss", "nll_loss_nd", "amax", "argmax", "max", "sum", "mean"}
 _KERNELS = _ELEMENTWISE | _REDUCING | {"softmax", "log_softmax", "_softmax", "_log_softmax"}
@@ -60,11 +60,7 @@ class _Padding:
         self.known, self.nodes = metas(graph), list[Node]()
         self._taken = set(self.known)
         self._symbols = {s.name: s for s in graph.symbols}
-        self._returned = {*references(graph.output), *(m.node for m in graph.mutations)}
-        self._users: dict[str, list[Node]] = {}
-        for node in graph.nodes:
-            for name in dict.fromkeys(references([*node.args, *node.kwargs.values()])):
-                self._users.setdefault(name, []).append(node)
+        self._users, self._returned = users(graph), set(returned(graph))
 
     def places(self, node: Node) -> tuple[int, ...]:
         """The places of the factors of a large product of half types, whose second one is a matrix; else ()."""

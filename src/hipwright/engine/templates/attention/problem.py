@@ -85,8 +85,8 @@ SPLIT_SIZE, SPLIT_MOST_SIZE, SPLIT_USUAL_SIZE = 16, 128, 64
 Of 128, registers are spilled.
 """
 HALF_SCORES = 5e7
-"""Scores of half types from which it is the default: fewer stay in the cache between the library's products (on one
-H100 8 x 16 heads over 512, with a bias, take 0.19 ms so and 0.29 ms by this kernel).
+"""Scores of half types from which it is the default: fewer stay in the cache between the library's products (8 x 16
+heads of 64 over 512, with a bias, take 0.19 ms so on one H100, and 0.29 ms by this kernel on another).
 """
 SPLIT_OPERATIONS, SPLIT_ROWS = 2e8, 48
 """Floating-point operations, and queries, from which it is the default. Round figures, not measured."""

@@ -6,6 +6,7 @@ wavefront multiplies 16 keys with all 8 rows at once, keys and values straight f
 
 from __future__ import annotations
 
+from hipwright.engine.ir.expr import HALVES, STORAGE
 from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.knobs import SPLIT
@@ -30,7 +31,6 @@ from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.offers import KernelCall, Offer, Output
 
-HALVES = {"float16": "__half", "bfloat16": "__hip_bfloat16"}
 ROWS, KEYS_OF_TILE = 8, 16
 SIZE, SIZES_V = 32, (64, 128, 256)
 """What head sizes of queries and keys are multiples of, and head sizes of values."""
@@ -88,7 +88,7 @@ class _ChunkKernel:
         self.q, self.keys, self.values = q, k, v
         self.kernel: CallKernel = body.kernel("chunks", NAMES)
         self.names = [f"i{n}" for n in range(len(f.lead))]
-        self.type = HALVES[f.dtype]
+        self.type = STORAGE[f.dtype]
 
     def written(self) -> EmittedKernel:
         """The kernel."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from hipwright.engine.ir.expr import HALVES, STORAGE
 from hipwright.engine.ir.index import product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.knobs import SPLIT
@@ -33,7 +34,6 @@ from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.offers import KernelCall, Offer, Output
 
-HALVES = {"float16": "__half", "bfloat16": "__hip_bfloat16"}
 MOST_WAVES, PAD = 4, 8
 """Wavefronts of 16 queries in a block; elements between rows in LDS, so that ldmatrix finds them on other banks."""
 NAMES = (
@@ -79,7 +79,8 @@ class _SplitAttention:
         self.q, self.k, self.v = q, k, v
         self.kernel: CallKernel = body.kernel(names=NAMES)
         self.names = [f"i{n}" for n in range(len(self.f.lead))]
-        self.type, self.parts = HALVES.get(f.dtype, "__hip_bfloat16"), 1 if f.dtype in HALVES else 3
+        halves = f.dtype in HALVES
+        self.type, self.parts = STORAGE[f.dtype if halves else "bfloat16"], 1 if halves else 3
         self.copies = self.parts == 1 and all(map(is_stored, (q, k, v)))  # tiles are copied as they are
         self.skips = masked_score(self.f) == -math.inf  # keys beyond the diagonal add nothing but 0 times their values
         waves = min(MOST_WAVES, -(-f.hints["rows"] // 16))
