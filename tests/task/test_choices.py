@@ -12,7 +12,7 @@ from hipwright.events import silent
 from hipwright.machine import machine
 from hipwright.records import Program
 from hipwright.task.host.double_precision import float64
-from hipwright.task.host.ties import TieMarker
+from hipwright.task.host.modes.ties import TieMarker
 
 ROWS = [[1.0, 5.0, 3.0, 5.0], [0.0, 0.0, 0.0, 2.0], [1.0, 2.0, 3.0, 4.0]]
 

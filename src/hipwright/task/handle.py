@@ -251,8 +251,8 @@ class TaskHandle:
         "native": as the file has it. draw: the seed of the generators just before the call; None for one of ours. In
         float64 too, random operators draw in the dtypes that the module itself gives them. close: the narrowest float
         dtype of the task; indices in float64 outputs that were chosen among elements equal up to its rounding are then
-        out of range (task/host/ties.py). rounding: (seed, how many roundings) by which the results of sums are moved in
-        float64 (task/host/rounded_sums.py); needs `close`. info: seconds; random (it draws from torch's generator, or
+        out of range (modes/ties.py). rounding: (seed, how many roundings) by which the results of sums are moved in
+        float64 (modes/rounded_sums.py); needs `close`. info: seconds; random (it draws from torch's generator, or
         another seed gives other outputs); host_random (other outputs by Python's or NumPy's generator); seeds_itself
         (torch's generator is the same afterwards under every seed); generator (digest of torch's generator afterwards,
         "" where the outputs are the same under another seed); aliases: [output leaf, "inputs[0]" | "params.weight" |

@@ -191,7 +191,7 @@ def _exact_rule(path: str, native: HostTensor, exact: HostTensor, nudged: Sequen
     judged: Mask = want == native.bits()
     for moved in nudged:
         judged = judged & (want == moved.bits().astype(want.dtype))
-    want = np.where(judged, want, native.bits())  # a choice among equals is marked in the others (task/host/ties.py)
+    want = np.where(judged, want, native.bits())  # a choice among equals is marked in the others (modes/ties.py)
     return Rule(path=path, spec=native.spec, expected=want, judged=None if judged.all() else judged)
 
 

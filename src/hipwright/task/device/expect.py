@@ -30,8 +30,8 @@ from hipwright.task.device.model import (
 )
 from hipwright.task.device.parts import Cut, LeafSink, WantsMemory, cut, kept, leaf_of, same_rows
 from hipwright.task.host import state as states
+from hipwright.task.host.modes.rounded_sums import RoundedSums
 from hipwright.task.host.reference import RUN_SEED, named_leaves
-from hipwright.task.host.rounded_sums import RoundedSums
 from hipwright.task.nudges import NUDGES, Nudge
 from hipwright.tensors import Tree
 from hipwright.torchio import DTYPES

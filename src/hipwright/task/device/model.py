@@ -6,7 +6,6 @@ tensors without an explicit device are there; what it creates on the CPU is move
 
 from __future__ import annotations
 
-import copy
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -22,12 +21,13 @@ from hipwright.errors import TaskError
 from hipwright.targets import TORCH_GPU
 from hipwright.task.device.leaf import pieces
 from hipwright.task.host import state as states
+from hipwright.task.host.copied import copied
 from hipwright.task.host.double_precision import float64, widen
 from hipwright.task.host.load import SUPPORTED, TaskModule, seed_everything
+from hipwright.task.host.modes.rounded_sums import RoundedSums
+from hipwright.task.host.modes.ties import TieMarker
+from hipwright.task.host.modes.value_checks import values_checked
 from hipwright.task.host.reference import RUN_SEED, named_leaves
-from hipwright.task.host.rounded_sums import RoundedSums
-from hipwright.task.host.ties import TieMarker
-from hipwright.task.host.value_checks import values_checked
 from hipwright.task.nudges import CATEGORIES, CATEGORY_SAMPLE, NOISE_TILE, NUDGES, Nudge
 from hipwright.tensors import Tree
 from hipwright.torchio import NAMES, full_precision, map_torch
@@ -64,7 +64,7 @@ class DeviceFile:
     def model(self, state: Tree | None = None) -> torch.nn.Module:
         """A new model on the device, set to a state table of HostTensors."""
         try:
-            model = copy.deepcopy(self._template)
+            model = copied(self._template)
         except Exception:
             with self.device:
                 model = self.file.model(0)  # not every module can be copied

@@ -10,9 +10,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from hipwright.task.host.modes.rounded_sums import RoundedSums
+from hipwright.task.host.modes.ties import TieMarker
 from hipwright.task.host.random_draws import NARROW, NotedDraws, draws
-from hipwright.task.host.rounded_sums import RoundedSums
-from hipwright.task.host.ties import TieMarker
 
 _NAN_TO_NUM = (torch.ops.aten.nan_to_num, torch.ops.aten.nan_to_num_)
 

@@ -6,7 +6,6 @@ model.
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -19,6 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from hipwright.program.lower.trace import OpTrace
 from hipwright.task.host import state as states
+from hipwright.task.host.copied import copied
 from hipwright.task.host.leaves import elements_of
 from hipwright.task.host.load import MODULE, TaskModule
 from hipwright.task.host.made_elements import MadeElements
@@ -91,7 +91,7 @@ class MetaModel:
             self._on_meta = self.file.model(0)
             states.to_meta(self._on_meta)
         try:
-            return copy.deepcopy(self._on_meta)
+            return copied(self._on_meta)
         except Exception:  # not every module can be copied
             model = self.file.model(0)
             states.to_meta(model)

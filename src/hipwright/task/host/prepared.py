@@ -6,13 +6,13 @@ its parameters is noticed afterwards, and the model is made again. Runs in the t
 
 from __future__ import annotations
 
-import copy
 from collections import OrderedDict
 from collections.abc import Callable
 
 import torch
 
 from hipwright.task.host import state as states
+from hipwright.task.host.copied import copied
 from hipwright.tensors import Tree, tensor_leaves
 
 STATE_BYTES = 1 << 30
@@ -99,7 +99,7 @@ class _Prepared:
         if self._tied:
             return None
         try:
-            return copy.deepcopy(self.model, {id(tensor): tensor for tensor in self._parameters})
+            return copied(self.model, {id(tensor): tensor for tensor in self._parameters})
         except Exception:
             return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -16,16 +15,17 @@ import torch
 
 from hipwright.errors import TaskError
 from hipwright.task.host import state as states
+from hipwright.task.host.copied import copied
 from hipwright.task.host.double_precision import LARGEST, float64, widen
 from hipwright.task.host.load import SUPPORTED, TaskModule, seed_everything
+from hipwright.task.host.modes.rounded_sums import RoundedSums
+from hipwright.task.host.modes.special import SpecialValues
+from hipwright.task.host.modes.statistics_watch import StatisticsWatch
+from hipwright.task.host.modes.ties import TieMarker
+from hipwright.task.host.modes.undefined import FILLS, MAKING, FilledMemory, check_defined, first_difference
+from hipwright.task.host.modes.value_checks import values_checked
 from hipwright.task.host.prepared import MODEL_BYTES, PreparedModels, Token
 from hipwright.task.host.random_draws import DrawForm, DrawRecorder, NotedDraws
-from hipwright.task.host.rounded_sums import RoundedSums
-from hipwright.task.host.special import SpecialValues
-from hipwright.task.host.statistics_watch import StatisticsWatch
-from hipwright.task.host.ties import TieMarker
-from hipwright.task.host.undefined import FILLS, MAKING, FilledMemory, check_defined, first_difference
-from hipwright.task.host.value_checks import values_checked
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.torchio import from_torch, map_torch, tree_from_torch, tree_to_torch
 
@@ -55,7 +55,7 @@ class ReferenceModel:
         if self._template is None:
             self._template = self.file.model(0)
         try:
-            model = copy.deepcopy(self._template)
+            model = copied(self._template)
         except Exception:
             model = self.file.model(0)  # not every module can be copied
         if state is not None:

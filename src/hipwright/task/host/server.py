@@ -18,15 +18,16 @@ from hipwright.program.lower.trace import OpTrace
 from hipwright.records import Workload
 from hipwright.sandbox import crash_page, lockdown
 from hipwright.task import sizes
-from hipwright.task.host import draw, leaves
+from hipwright.task.host import leaves
 from hipwright.task.host import state as states
 from hipwright.task.host.leaves import elements_of, finite_share, may_index, plain, reshaped, shapes_of, spec_of
 from hipwright.task.host.load import SUPPORTED, TaskModule
 from hipwright.task.host.meta_model import HOW, MetaModel, without_data
+from hipwright.task.host.modes.value_checks import values_checked
 from hipwright.task.host.prepared import KeptStates
 from hipwright.task.host.reference import ReferenceModel, and_written, named_leaves, with_written
 from hipwright.task.host.shape_probe import ShapeProbe
-from hipwright.task.host.value_checks import values_checked
+from hipwright.task.host.whole_draws import WholeDraws
 from hipwright.task.placed import whole
 from hipwright.tensors import Tree
 from hipwright.torchio import map_torch, tree_from_torch
@@ -34,7 +35,6 @@ from hipwright.torchio import map_torch, tree_from_torch
 # limits of runs on values where a run on shapes alone would suffice or was impossible
 _REAL_ELEMENTS = 1 << 24  # of inputs and parameters
 _REAL_OPERATIONS = 1 << 33  # of products and convolutions: a fraction of a second
-_COSTLY = 1 << 18  # elements of inputs above which other shapes are drawn directly, not sliced
 _INDEX_DRAWS = 6
 _SMALL = 1 << 16  # elements of a workload that replaces one too large to run
 
@@ -55,6 +55,7 @@ class TaskHost:
         held = [(tensor.numel(), tensor.nbytes) for _, tensor in states.parameters(self.reference.model())]
         self._parameters, self._parameter_bytes = (sum(sizes) for sizes in zip((0, 0), *held, strict=True))
         self.meta_model = MetaModel(init["name"], init["source"])
+        self._draws = WholeDraws()
         self._first: list[Any] | None = None  # the first workload's inputs without data
         self._space: sizes.ShapeSpace | None = None
         self._drew = False  # whether a run drew random numbers
@@ -171,12 +172,8 @@ class TaskHost:
         group = self._group(workload)
         if workload.shapes is None:
             return self.file.inputs(seed, group)
-        if elements_of(self._given()) >= _COSTLY:
-            with contextlib.suppress(TaskError), draw.Resized(shapes_of(self._given()), workload.shapes):
-                inputs = self.file.inputs(seed, group)
-                if shapes_of(inputs) == workload.shapes:
-                    return inputs
-        return draw.resize_all(self.file.inputs(seed, group), self.file.inputs(seed + 1, group), workload.shapes)
+        drawn = partial(self.file.inputs, group=group)
+        return self._draws.resized(self._given(), workload.shapes, seed, group, drawn)
 
     def _given(self) -> list[Any]:
         """The first workload's inputs without data."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hipwright.task.host.double_precision import float64
-from hipwright.task.host.ties import TieMarker
+from hipwright.task.host.modes.ties import TieMarker
 
 Body = Callable[[torch.Tensor], torch.Tensor]
 

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from hipwright.task.host.double_precision import float64
-from hipwright.task.host.rounded_sums import RoundedSums
+from hipwright.task.host.modes.rounded_sums import RoundedSums
 
 UNIT = 2.0**-24
 

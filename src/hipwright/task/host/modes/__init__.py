@@ -1,0 +1,1 @@
+"""What watches or changes the operators of a run of the reference. Runs in the task host."""

@@ -1,0 +1,104 @@
+"""Copies of modules are those of deepcopy: what is shared, tied, overridden or copied by rules of its own stays so."""
+
+import copy
+import threading
+import types
+from collections import OrderedDict
+
+import pytest
+import torch
+from torch import nn
+
+from hipwright.task.host.copied import copied
+
+
+class Own(nn.Module):
+    """A module of attributes of many kinds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.ReLU())
+        self.head = nn.Linear(4, 4)
+        self.head.weight = self.body[0].weight  # tied
+        self.plain = torch.arange(6.0)
+        self.view = self.plain[2:]  # of the same memory
+        self.register_buffer("scale", torch.ones(2), persistent=False)
+        self.sizes, self.names, self.table = [3, [4]], {"a", "b"}, {("k", 1): {"deep": [1]}}
+        self.called = 0
+        self.act = nn.functional.gelu
+        self.again = self.body  # one module under two names
+        self.forward = types.MethodType(Own.other, self)  # in place of the class's own
+
+    def forward(self, x):
+        raise AssertionError("the instance has another forward")
+
+    def other(self, x):
+        self.called += 1
+        self.sizes[1].append(self.called)
+        return self.act(self.head(self.body(x))) + self.view[:4] * self.scale[0]
+
+
+class Counted(nn.Module):
+    """A module with a rule of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.copies = nn.Parameter(torch.ones(2)), 0
+
+    def __deepcopy__(self, memo):
+        made = Counted()
+        made.copies = self.copies + 1
+        return made
+
+
+@pytest.mark.parametrize("way", [copied, copy.deepcopy], ids=["copied", "deepcopy"])
+def test_a_copy_is_apart_from_the_original(way):
+    torch.manual_seed(0)
+    model = Own().train()
+    made = way(model)
+    x = torch.randn(8, 4)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    out = made(x)
+    assert made.called == 1 and model.called == 0 and model.sizes == [3, [4]] and made.sizes == [3, [4, 1]]
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert torch.equal(out, model(x))
+    assert made.head.weight is made.body[0].weight and made.again is made.body
+    assert made.view.untyped_storage().data_ptr() == made.plain.untyped_storage().data_ptr()
+    assert made.view.untyped_storage().data_ptr() != model.view.untyped_storage().data_ptr()
+    assert made.table == model.table and made.table[("k", 1)] is not model.table[("k", 1)]
+    assert made.act is model.act and made._non_persistent_buffers_set == {"scale"}
+    assert made.forward.__self__ is made
+
+
+def test_what_is_shared_is_the_same_object():
+    model = Own()
+    made = copied(model, {id(tensor): tensor for tensor in model.parameters()})
+    assert all(one is other for one, other in zip(made.parameters(), model.parameters(), strict=True))
+    assert all(one is not other for one, other in zip(made.buffers(), model.buffers(), strict=True))
+
+
+def test_rules_of_a_class_are_kept():
+    made = copied(nn.Sequential(Counted(), nn.Linear(2, 2)))
+    assert made[0].copies == 1
+    normed = nn.utils.parametrizations.weight_norm(nn.Linear(3, 3))
+    assert torch.equal(copied(normed).weight, normed.weight)
+    table = OrderedDict(a=1)
+    table.more = [2]
+    holder = nn.Module()
+    holder.table = table
+    assert copied(holder).table.more == [2] and copied(holder).table.more is not table.more
+
+
+def test_hooks_are_copied_with_their_module():
+    model, seen = nn.Linear(2, 2), []
+    model.register_forward_hook(lambda module, args, out: seen.append(module))
+    made = copied(model)
+    made(torch.ones(1, 2))
+    assert seen == [made]
+
+
+def test_what_cannot_be_copied_raises_as_deepcopy_does():
+    model = nn.Linear(2, 2)
+    model.lock = threading.Lock()
+    with pytest.raises(TypeError, match="pickle"):
+        copied(model)
