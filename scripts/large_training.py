@@ -240,14 +240,14 @@ def resume(asked: argparse.Namespace, model: Path) -> dict[str, Any]:
         training = Training(work, asked.gpus, cpu=asked.cpu)
         try:
             mark = out / f"checkpoint-{SAVE_EVERY}" / hf.COMPLETE
-            training.wait(mark.exists if name == "killed" else lambda: False, asked.limit_s)
+            training.wait(mark.exists if name == "killed" else lambda out=out: _ended(out), asked.limit_s)
         finally:
             training.kill()
         if name == "killed":
             before = len(_lines(out / "times-0.jsonl"))
             training = Training(msgspec.structs.replace(work, resume=True), asked.gpus, cpu=asked.cpu)
             try:
-                training.wait(lambda: False, asked.limit_s)
+                training.wait(lambda out=out: _ended(out), asked.limit_s)
             finally:
                 training.kill()
         lines = [one for one in _lines(out / "metrics.jsonl") if one["stage"] == "sft" and "loss" in one["values"]]
@@ -255,6 +255,12 @@ def resume(asked: argparse.Namespace, model: Path) -> dict[str, Any]:
     whole, killed = losses["whole"], losses["killed"]
     off = max(abs(whole[step] - killed[step]) / abs(whole[step]) for step in whole)
     return {"killed_after_update": before, "losses": losses, "same_steps": sorted(whole) == sorted(killed), "off": off}
+
+
+def _ended(out: Path) -> bool:
+    """Whether the last update's loss is logged."""
+    lines = _lines(out / "metrics.jsonl")
+    return any(one["step"] >= RESUME_STEPS and "loss" in one["values"] for one in lines)
 
 
 def main() -> int:
