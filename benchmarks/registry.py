@@ -21,6 +21,7 @@ COMMANDS = {
     "fleet": "benchmarks.fleet.measure",
     "fleet-costs": "benchmarks.fleet.costs",
     "fuzz": "benchmarks.commands.fuzz",
+    "gpus": "benchmarks.fleet.gpus",
     "header-sets": "benchmarks.commands.header_sets",
     "host-cost": "benchmarks.commands.host_cost",
     "judge-rate": "benchmarks.commands.judge_rate",

@@ -1,15 +1,23 @@
-"""Scores many programs of one task by the fast gate and a short timing, for learning (docs/score.md)."""
+"""Scores many programs of one task by the fast gate and a short timing, for learning (docs/score.md).
+
+The GPUs of this machine share the programs, each with the task open for itself; or the seats of a fleet do.
+"""
 
 from __future__ import annotations
 
+import secrets
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from hipwright.api import targets as known_targets
 from hipwright.api.inputs import TaskSource, task_source
-from hipwright.api.workbench import open_on, open_workbench, require_sandbox
+from hipwright.api.workbench import open_on, require_sandbox
+from hipwright.device import topology
 from hipwright.device.fingerprint import NodeFingerprint, fingerprint, trouble
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.evaluation.faults import MACHINE_FAULTS, as_error, failed
@@ -46,16 +54,88 @@ def scoring_target(targets: Sequence[str] | None = None) -> str:
     return chosen[0]
 
 
+@dataclass(frozen=True)
+class ScoredPrograms:
+    """The evaluations of programs, in their order, and what they took.
+
+    gpus: the numbers of the GPUs that scored; open_s: until the task was open on the last of them; score_s: from then
+    to the last evaluation.
+    """
+
+    evaluations: list[Evaluation]
+    gpus: tuple[int, ...]
+    open_s: float
+    score_s: float
+
+
 def score_programs(
-    task: object, programs: Sequence[Program], target: str, *, seed: int | None = None, unsafe: bool = False
-) -> list[Evaluation]:
-    """The evaluations of programs of one task, in their order. target: from `scoring_target`."""
-    with (
-        open_workbench(task_source(task), (target,), seed=seed, unsafe=unsafe) as bench,
-        BatchScorer(bench.evaluator) as scorer,
-    ):
+    task: object,
+    programs: Sequence[Program],
+    target: str,
+    *,
+    gpus: str = "all",
+    seed: int | None = None,
+    unsafe: bool = False,
+) -> ScoredPrograms:
+    """Scores programs of one task. target: from `scoring_target`; gpus: "all", or numbers such as "0,1".
+
+    Every GPU gets a share of at least BATCH programs, as it opens the task for itself. Programs whose evaluation met a
+    fault of a machine are scored again on a GPU that met none. Raises BadInput, DeviceError without a GPU, and what
+    opening the task raises.
+    """
+    chosen = [gpu.index for gpu in topology.choose(gpus, target)]
+    used = chosen[: max(1, -(-len(programs) // BATCH))]
+    seed = secrets.randbits(62) if seed is None and len(used) > 1 else seed
+    began = time.monotonic()
+    with ThreadPoolExecutor(len(used)) as pool, ExitStack() as stack:  # its threads outlive what they start
+        scorers = list(pool.map(partial(_open_scorer, stack, task_source(task), target, seed, unsafe), used))
+        opened = time.monotonic()
+        found = score_shared(scorers, programs)
+        return ScoredPrograms(found, tuple(used), opened - began, time.monotonic() - opened)
+
+
+def _open_scorer(
+    stack: ExitStack, source: TaskSource, target: str, seed: int | None, unsafe: bool, gpu: int
+) -> BatchScorer:
+    """A warm scorer on one GPU, with processes of its own, which end with the stack."""
+    with ExitStack() as own:
+        made = own.enter_context(machine((target,), unsafe=unsafe, gpu=gpu))
+        bench = own.enter_context(open_on(made, source, seed=seed))
+        scorer = own.enter_context(BatchScorer(bench.evaluator))
         scorer.warm()
-        return scorer.score(programs)
+        stack.push(own.pop_all())
+    return scorer
+
+
+class Scorer(Protocol):
+    """Scores programs of one open task on one device."""
+
+    def score(self, programs: Sequence[Program], /) -> list[Evaluation]:
+        """An evaluation for each, in order."""
+
+
+def score_shared(scorers: Sequence[Scorer], programs: Sequence[Program]) -> list[Evaluation]:
+    """The evaluations, in order, of programs that are dealt out to the scorers, which work at the same time.
+
+    What ends by a machine's fault, or by an error of the scorer, is scored once more by the first of the scorers that
+    met none. Raises a scorer's error where none is left.
+    """
+    count = len(scorers)
+    with ThreadPoolExecutor(count) as pool:
+        asked = [pool.submit(scorer.score, programs[place::count]) for place, scorer in enumerate(scorers)]
+        errors = [one.exception() for one in asked]
+    found: dict[int, Evaluation] = {}
+    for place, one in enumerate(asked):
+        if errors[place] is None:
+            found |= dict(zip(range(place, len(programs), count), one.result(), strict=True))
+    again = [n for n in range(len(programs)) if n not in found or found[n].fault in MACHINE_FAULTS]
+    sound = [place for place in range(count) if not any(n % count == place for n in again)]
+    if again and sound:
+        found |= dict(zip(again, scorers[sound[0]].score([programs[n] for n in again]), strict=True))
+    for error in errors:
+        if error is not None and len(found) < len(programs):
+            raise error
+    return [found[n] for n in range(len(programs))]
 
 
 def score_on_fleet(

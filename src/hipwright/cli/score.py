@@ -21,6 +21,7 @@ def score(
     programs: Annotated[list[Path], typer.Argument(help="Programs of that task.", metavar="PROGRAM...")],
     target: Targets = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the verification inputs; a secret one without it.")] = None,
+    gpus: Annotated[str, typer.Option(help="GPUs that share the programs: all, or numbers like 0,1.")] = "all",
     fleet: Fleet = "",
     place: Place = "",
     unsafe: Unsafe = False,
@@ -37,20 +38,25 @@ def score(
     given = [Program(text=read_text(path, "program")) for path in programs]
     if place and not fleet:
         raise BadInput("--place chooses among the devices of a fleet", hint="--fleet ADDRESS")
+    if fleet and gpus != "all":
+        raise BadInput("--gpus numbers the GPUs of this machine, not a fleet's", hint="--place NAME")
     nodes: list[dict[str, Any]] = [{} for _ in given]
+    took: dict[str, Any] = {}
     if fleet:
         scores = score_on_fleet(task, given, chosen, fleet, place=place, seed=seed, unsafe=unsafe)
         found = [one.evaluation for one in scores]
         nodes = [{"node": one.node.to_dict() if one.node is not None else None} for one in scores]
     else:
-        found = score_programs(task, given, chosen, seed=seed, unsafe=unsafe)
+        made = score_programs(task, given, chosen, gpus=gpus, seed=seed, unsafe=unsafe)
+        found = made.evaluations
+        took = {"gpus": list(made.gpus), "open_s": round(made.open_s, 3), "score_s": round(made.score_s, 3)}
     left = [not_measured((chosen,), one) for one in found]
     if json_mode:
         rows: list[dict[str, Any]] = [
             result_object(one, (chosen,), program=str(path), seconds=one.seconds, not_measured=notes, **node)
             for path, one, notes, node in zip(programs, found, left, nodes, strict=True)
         ]
-        output.result({"task": str(task), "scores": rows})
+        output.result({"task": str(task), "scores": rows, **took})
     else:
         _print(output, programs, found, chosen)
         print_notes(output.console(), list(dict.fromkeys(line for notes in left for line in notes)))

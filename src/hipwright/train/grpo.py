@@ -21,6 +21,7 @@ from hipwright.train import hf
 from hipwright.train.records import TrainingProblem
 from hipwright.train.scaled.settings import GrpoSettings
 from hipwright.train.scaled.trainer import STATE, algorithm_trainer
+from hipwright.train.step_times import StepTimes
 
 if TYPE_CHECKING:
     from hipwright.train.environment import Environment
@@ -60,10 +61,14 @@ def train_grpo(
         hf.refuse_used(folder)
     found = run_fingerprint(problems, settings)
     point = hf.resume_point(folder, found, allow_device_change=allow_device_change)
-    trainer = algorithm_trainer(model, tokenizer, problems, environment, settings, trl_arguments(settings, folder), log)
+    times, arguments = StepTimes(folder), trl_arguments(settings, folder)
+    trainer = algorithm_trainer(model, tokenizer, problems, environment, settings, arguments, log, times=times)
     if point is not None:
         trainer.algorithm.load(json.loads((point / STATE).read_bytes()))
-    hf.attach_callback(trainer, hf.trainer_callback(STAGE, log, found))
+    hf.attach_callback(
+        trainer,
+        hf.trainer_callback(STAGE, log, found, lambda step, _: times.step(step, trainer.state.num_input_tokens_seen)),
+    )
     trainer.train(resume_from_checkpoint=str(point) if point is not None else None)
     trainer.save_model(str(folder / hf.FINAL))
     if trainer.is_world_process_zero():

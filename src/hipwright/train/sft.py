@@ -16,6 +16,7 @@ import msgspec
 from hipwright.errors import BadInput
 from hipwright.train import hf
 from hipwright.train.data import TRAIN, ImitationRow, ImitationRows
+from hipwright.train.step_times import StepTimes
 
 if TYPE_CHECKING:
     from hipwright.train.rl.training import Metrics
@@ -105,7 +106,13 @@ def train_sft(
     point = hf.resume_point(folder, found, allow_device_change=allow_device_change)
     rows, too_long = rows_that_fit(data, tokenizer, settings.max_length)
     trainer = _trainer(model, tokenizer, rows, settings, folder)
-    each = None if callback is None else lambda step, _: callback(trainer, step)
+    times = StepTimes(folder)
+
+    def each(step: int, _: Any) -> None:
+        times.step(step, getattr(trainer, "_total_train_tokens", None))  # TRL's own count, which it only logs
+        if callback is not None:
+            callback(trainer, step)
+
     hf.attach_callback(trainer, hf.trainer_callback(STAGE, log, found, each))
     trainer.train(resume_from_checkpoint=str(point) if point is not None else None)
     trainer.save_model(str(folder / hf.FINAL))

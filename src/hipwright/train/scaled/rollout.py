@@ -7,6 +7,7 @@ findings are masked out of the loss. Every process generates equally often, sinc
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from hipwright.train.environment import Environment
 from hipwright.train.forms import ChatForm, repair_message
 from hipwright.train.records import AnswerOutcome, ScoredOutcome, TrainingProblem, Turn
 from hipwright.train.scaled.settings import GrpoSettings
+from hipwright.train.step_times import StepTimes
 
 Generate = Callable[[list[list[int]], int], tuple[list[list[int]], list[list[float]] | None]]
 """(prompts' tokens, answers for each) -> (answers' tokens, their log-probabilities where the sampler has them)."""
@@ -57,7 +59,8 @@ class ScaledConversation:
 
 
 class ConversationRollout:
-    """Samples and judges the conversations of a batch. agree: whether a statement is true in any process."""
+    """Samples and judges the conversations of a batch. agree: whether a statement is true in any process; times:
+    receives the seconds of "generate" and "wait" (for verdicts)."""
 
     def __init__(
         self,
@@ -65,8 +68,10 @@ class ConversationRollout:
         form: ChatForm,
         settings: GrpoSettings,
         agree: Callable[[bool], bool],
+        times: StepTimes | None = None,
     ) -> None:
         self.environment, self.form, self.settings, self._any = environment, form, settings, agree
+        self._span = times.span if times is not None else lambda name: nullcontext()
         self.conversations: list[ScaledConversation] = []
 
     def begin(self, problems: Sequence[TrainingProblem], contexts: Sequence[str]) -> None:
@@ -95,9 +100,11 @@ class ConversationRollout:
                 break
             asked = still_open or self.conversations[:1]  # generation is collective: an answer that is thrown away
             samples = 1 if turn else self.settings.samples
-            tokens, logprobs = generate([one.prompt + one.tokens for one in asked], samples)
+            with self._span("generate"):
+                tokens, logprobs = generate([one.prompt + one.tokens for one in asked], samples)
             if still_open:
-                self._judge(still_open, tokens, logprobs)
+                with self._span("wait"):
+                    self._judge(still_open, tokens, logprobs)
         self._score()
 
     def groups(self) -> list[list[ScaledConversation]]:

@@ -17,6 +17,7 @@ from hipwright.train.records import TrainingProblem
 from hipwright.train.scaled.algorithm import JudgedConversation, SharedAlgorithm
 from hipwright.train.scaled.rollout import ConversationRollout, ScaledConversation
 from hipwright.train.scaled.settings import GrpoSettings
+from hipwright.train.step_times import StepTimes
 
 if TYPE_CHECKING:
     from hipwright.train.environment import Environment
@@ -35,8 +36,11 @@ def algorithm_trainer(
     arguments: Any,
     log: Metrics | None,
     form: ChatForm | None = None,
+    times: StepTimes | None = None,
 ) -> Any:
     """The trainer. arguments: a GRPOConfig; log: receives examples, None in all processes but the main one.
+
+    times: of this process.
 
     form: of the prompts, None for the tokenizer's chat template. The trainer's `algorithm` is the shared state.
     """
@@ -57,7 +61,7 @@ def algorithm_trainer(
     prompts = processes * settings.batch * settings.accumulate // settings.samples
     trainer.algorithm = SharedAlgorithm(problems, settings, prompts)
     trainer.conversations = ConversationRollout(
-        environment, form or ChatForm(tokenizer), settings, lambda own: any(gather_object([own]))
+        environment, form or ChatForm(tokenizer), settings, lambda own: any(gather_object([own])), times
     )
     trainer.rollout_func = _roll_out  # not an argument: TRL would warn that it is experimental
     rewarded.rollout = trainer.conversations
