@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from hipwright.errors import TaskError
 from hipwright.task.device.expect import Expecting
 from hipwright.task.device.model import DeviceFile, ModelCall, moved_to, nudge, widened
 from hipwright.task.device.parts import cut, same_rows
@@ -204,3 +205,24 @@ def test_a_value_half_way_between_whole_numbers_is_not_judged():
     (leaf,) = making.make(strict=True).leaves
     judged = leaf.judged.view(64, 256)
     assert not judged[:, 1:3].any() and judged[:, 3:].float().mean() > 0.9 and judged[:, 0].all()
+
+
+def test_memory_that_runs_out_on_the_device_is_not_sought_on_the_cpu():
+    """Not every library raises torch's own error for it, and the CPU's want of memory would hide the device's."""
+    file = _file("return x")
+    file.device = META  # any that is not the CPU
+    for first, then, told in [
+        (RuntimeError("CUDA error: out of memory"), None, "CUDA error"),
+        (torch.OutOfMemoryError("CUDA out of memory"), None, "CUDA out of memory"),
+        (RuntimeError("no such kernel"), RuntimeError("DefaultCPUAllocator: can't allocate memory"), "no such kernel"),
+        (RuntimeError("no such kernel"), RuntimeError("a fault of the file"), "a fault of the file"),
+    ]:
+        raised = iter([first, then])
+
+        def fails(raised=raised):
+            error = next(raised)
+            assert error is not None, "it was tried again"
+            raise error
+
+        with pytest.raises(TaskError, match=told):
+            file.call(lambda fails=fails: file.file.guarded(fails, "get_inputs()"))

@@ -60,3 +60,17 @@ def test_what_the_models_code_does_wrong_is_its_fault() -> None:
             source = model_source(f"{FILES / 'branches.py'}:{factory}".rstrip(":"))
             with pytest.raises(TaskError, match=says), opened(source, clock, zygote):
                 pass
+
+
+def test_a_models_gpu_is_the_first_that_the_environment_allows(monkeypatch):
+    from hipwright.device import topology
+    from hipwright.device.gpu_info import GpuInfo
+
+    gpus = [
+        GpuInfo(index=n, kind="cuda", name=f"H{n}", architecture="sm_90", memory_bytes=1 << 30, units=132)
+        for n in range(4)
+    ]
+    monkeypatch.setattr(topology, "FINDERS", {"cuda": lambda: gpus})
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    found = clock_of(["cuda"])
+    assert found.gpu is not None and found.gpu.index == 2

@@ -38,16 +38,21 @@ class Clock:
         return {"estimate": "ESTIMATE", "device": "measured", "processor": "measured on the processor"}[self.times]
 
 
-def clock_of(targets: Sequence[str], index: int = 0) -> Clock:
-    """The clock for these targets: a GPU's own, the processor's for the cpu target alone, an estimate otherwise."""
+def clock_of(targets: Sequence[str]) -> Clock:
+    """The clock for these targets: a GPU's own, the processor's for the cpu target alone, an estimate otherwise.
+
+    The GPU is the first that the environment (CUDA_VISIBLE_DEVICES) allows.
+    """
     for name in targets:
         if TARGETS.is_gpu(name):
             from hipwright.device.topology import choose
 
-            (found,) = choose(str(index), name)
+            found = choose("all", name)[0]
             known = TARGETS.architecture(found.architecture)
             architecture = found.architecture if known is not None else ""
-            return Clock("device", f"{name} ({found.architecture})", architecture, GpuAccess(TARGETS[name], index))
+            return Clock(
+                "device", f"{name} ({found.architecture})", architecture, GpuAccess(TARGETS[name], found.index)
+            )
     if set(targets) == {CPU.name}:
         return Clock("processor", "this machine's processor", "")
     named = next((TARGETS[name] for name in targets if TARGETS[name].architectures), REPRESENTATIVE)

@@ -14,7 +14,7 @@ from hipwright.task.device.expect import Expecting
 from hipwright.task.device.held_runs import HeldRuns
 from hipwright.task.device.inputs import Told, is_fault, key_of, phase, spec_of
 from hipwright.task.device.leaf import DeviceLeaf
-from hipwright.task.device.model import ModelCall
+from hipwright.task.device.model import ModelCall, is_memory
 from hipwright.task.device.parts import WantsMemory
 from hipwright.task.device.stream import Incoming
 from hipwright.tensors import Tree
@@ -128,7 +128,7 @@ class Cases(HeldRuns):
         try:
             call = ModelCall(self.file, self.file.model(self._table(header["state"])), self._inputs(header["other"]))
         except TaskError as error:
-            if isinstance(error.__cause__, torch.OutOfMemoryError):
+            if is_memory(error):
                 self._empty()
             elif is_fault(error.__cause__):
                 raise

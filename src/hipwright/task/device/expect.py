@@ -23,6 +23,7 @@ from hipwright.task.device.model import (
     ModelCall,
     allocated_bytes,
     give_back,
+    is_memory,
     memory,
     nudge,
     peak_bytes,
@@ -143,7 +144,7 @@ class Expecting:
                 if how == "native":
                     raise
                 self._note(how, error)
-                found, unable = None, not _is_memory(error)
+                found, unable = None, not is_memory(error)
             give_back(self.file.device)
             if found is not None:
                 case.leaves, label, moved = found
@@ -153,7 +154,7 @@ class Expecting:
         raise AssertionError("the native way raises or finds")
 
     def _note(self, how: str, error: Exception) -> None:
-        kind = "not enough device memory" if _is_memory(error) else str(error)[:200]
+        kind = "not enough device memory" if is_memory(error) else str(error)[:200]
         self.notes.append(f"the reference does not run in {'parts' if how == 'parts' else 'float64'}: {kind}")
 
     def _whole(self, named: list[tuple[str, torch.Tensor]]) -> tuple[list[DeviceLeaf], str, bool] | None:
@@ -256,7 +257,7 @@ class Expecting:
             sums = RoundedSums(narrow, self._seed, way.size) if way.sums else None
             return self._values(model, self._nudged(wide, way), exact=True, close=narrow, sums=sums)
         except TaskError as error:
-            if _is_memory(error):
+            if is_memory(error):
                 raise
             return None
 
@@ -342,9 +343,3 @@ def states_of(state: Tree) -> list[Any]:
 def dtype_of(tensor: Any) -> torch.dtype:
     """The dtype of a tensor of the host or of torch."""
     return tensor.dtype if isinstance(tensor, torch.Tensor) else DTYPES[tensor.dtype]
-
-
-def _is_memory(error: BaseException | None) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or (
-        isinstance(error, TaskError) and isinstance(error.__cause__, torch.OutOfMemoryError)
-    )

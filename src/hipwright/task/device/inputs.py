@@ -21,7 +21,7 @@ from hipwright.task.device import draw as device_draw
 from hipwright.task.device.bridges import Bridges
 from hipwright.task.device.compare import blocks_of
 from hipwright.task.device.expect import DeviceExpectation
-from hipwright.task.device.model import DeviceFile, ModelCall
+from hipwright.task.device.model import DeviceFile, ModelCall, is_memory
 from hipwright.task.device.stream import StreamBuffer
 from hipwright.task.host.reference import named_leaves
 from hipwright.tensors import BITS, Tree
@@ -62,7 +62,7 @@ class Inputs:
             return fn()
         except (HipwrightError, RuntimeError) as error:
             cause = error if isinstance(error, RuntimeError) else error.__cause__
-            if isinstance(cause, torch.OutOfMemoryError):
+            if is_memory(cause):
                 told = self._memory()
                 torch.cuda.empty_cache()
                 raise TaskError(
@@ -176,7 +176,7 @@ class Inputs:
         try:
             call = ModelCall(self.file, self.file.model(), self._inputs(header))
         except TaskError as error:
-            if is_fault(error.__cause__) or isinstance(error.__cause__, torch.OutOfMemoryError):
+            if is_fault(error.__cause__) or is_memory(error):
                 raise
             return 2.0
         floats = [tensor.reshape(-1) for _, tensor in call.leaves() if tensor.is_floating_point()]
@@ -200,7 +200,7 @@ def spec_of(tensor: torch.Tensor) -> TensorSpec:
 
 def is_fault(cause: BaseException | None) -> bool:
     """Whether an exception is the device's error, after which its context cannot be used."""
-    if isinstance(cause, torch.OutOfMemoryError):
+    if is_memory(cause):
         return False
     return isinstance(cause, getattr(torch, "AcceleratorError", ())) or "CUDA error" in str(cause or "")
 

@@ -33,6 +33,7 @@ from hipwright.tensors import Tree
 from hipwright.torchio import NAMES, full_precision, map_torch
 
 _PLAIN = (bool, int, float, str, type(None))
+_NO_ROOM = ("out of memory", "can't allocate memory")
 
 
 class DeviceFile:
@@ -47,14 +48,23 @@ class DeviceFile:
         self.settle(self._template)
 
     def call(self, fn: Callable[[], Any]) -> Any:
-        """fn() with the device as default; where that fails, again without, for files that need the CPU."""
+        """fn() with the device as default; where that fails, again without, for files that need the CPU.
+
+        What has no room on the device is not tried on the CPU, and what has none on the CPU is told by the device.
+        """
         try:
             with self.device:
                 return fn()
         except TaskError as error:
-            if self.device.type == "cpu" or isinstance(error.__cause__, torch.OutOfMemoryError):
+            if self.device.type == "cpu" or is_memory(error):
                 raise
-        return fn()
+            first = error
+        try:
+            return fn()
+        except TaskError as error:
+            if is_memory(error):
+                raise first from first.__cause__
+            raise
 
     def inputs(self, seed: int, group: int | None) -> list[Any]:
         """get_inputs() or one of the groups, on the device."""
@@ -154,6 +164,14 @@ class ModelCall:
     def digests(self) -> list[int]:
         """Digests of the outputs' values."""
         return [digest(tensor, 0) for _, tensor in self.leaves()]
+
+
+def is_memory(error: BaseException | None) -> bool:
+    """Whether memory ran out, of the device or of the machine: not every library raises torch's own error."""
+    cause = error.__cause__ if isinstance(error, TaskError) else error
+    if isinstance(cause, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return isinstance(cause, RuntimeError) and any(word in str(cause).lower() for word in _NO_ROOM)
 
 
 def memory(tensor: torch.Tensor) -> int:
