@@ -45,7 +45,7 @@ def _copied(value: Any, memo: dict[int, Any]) -> Any:
         _PLAIN[kind] = issubclass(kind, torch.nn.Module) and _is_plain(kind)
     if not _PLAIN[kind]:
         return copy.deepcopy(value, memo)
-    module = memo[id(value)] = kind.__new__(kind)
+    module = memo[id(value)] = object.__new__(kind)
     held = {name: _copied(item, memo) for name, item in value.__dict__.items()}
     module.__dict__.update(held)
     return module
@@ -55,5 +55,5 @@ def _is_plain(kind: type) -> bool:
     """Whether a class of modules says nothing of its own of how it is copied."""
     base = torch.nn.Module
     return all(getattr(kind, name, None) is getattr(base, name, None) for name in _RULES) and (
-        kind.__new__ is base.__new__ and not any("__slots__" in one.__dict__ for one in kind.__mro__)
+        kind.__new__ is object.__new__ and not any("__slots__" in one.__dict__ for one in kind.__mro__)
     )

@@ -7,7 +7,7 @@ shape are its own under every seed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -35,7 +35,7 @@ class WholeDraws:
     def __init__(self) -> None:
         self._kept: dict[tuple[int | None, int], list[Any]] = {}
 
-    def resized(self, given: Sequence[Any], shapes: Shapes, seed: int, group: int | None, drawn: Draw) -> list[Any]:
+    def resized(self, given: list[Any], shapes: Shapes, seed: int, group: int | None, drawn: Draw) -> list[Any]:
         """The arguments at other shapes.
 
         given: the first workload's, without data. drawn: get_inputs under a seed. Raises TaskError where that does.
