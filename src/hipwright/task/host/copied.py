@@ -16,7 +16,7 @@ import torch
 
 _SAME = frozenset({type(None), bool, int, float, complex, str, bytes, type, FunctionType, BuiltinFunctionType})
 """Types whose objects deepcopy takes as they are."""
-_RULES = ("__deepcopy__", "__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__slots__")
+_RULES = ("__deepcopy__", "__reduce_ex__", "__reduce__", "__getstate__", "__setstate__")
 _PLAIN: dict[type, bool] = {}
 
 
@@ -54,6 +54,7 @@ def _copied(value: Any, memo: dict[int, Any]) -> Any:
 def _is_plain(kind: type) -> bool:
     """Whether a class of modules says nothing of its own of how it is copied."""
     base = torch.nn.Module
-    return all(getattr(kind, name, None) is getattr(base, name, None) for name in _RULES) and (
-        kind.__new__ is object.__new__ and not any("__slots__" in one.__dict__ for one in kind.__mro__)
+    own = (one.__dict__ for one in kind.__mro__ if one is not object)
+    return all(getattr(kind, name, None) is getattr(base, name, None) for name in _RULES) and not any(
+        name in names for names in own for name in ("__new__", "__slots__")
     )
