@@ -55,8 +55,13 @@ def _constant_value(e: E) -> float | bool | None:
     return _constant_binary(e) if e.op == "bin" else None
 
 
-def _constant_binary(e: E) -> bool | None:
+ARITHMETIC: dict[str, Callable[[Any, Any], float]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+
+
+def _constant_binary(e: E) -> float | bool | None:
     a, b = (_constant_value(x) for x in e.args)
+    if e.attr in ARITHMETIC:
+        return None if a is None or b is None else ARITHMETIC[e.attr](a, b)
     if e.attr in ("&&", "||"):
         certain = e.attr == "||"  # a value of one operand that decides
         known = [bool(x) for x in (a, b) if x is not None]
