@@ -7,6 +7,7 @@ such values are searched for. A row whose maximum is not far above a finite cons
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -55,7 +56,12 @@ def _constant_value(e: E) -> float | bool | None:
     return _constant_binary(e) if e.op == "bin" else None
 
 
-ARITHMETIC: dict[str, Callable[[Any, Any], float]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+ARITHMETIC: dict[str, Callable[[Any, Any], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": lambda a, b: a / b if b else math.nan,
+}
 
 
 def _constant_binary(e: E) -> float | bool | None:

@@ -16,8 +16,8 @@ HERE = "score[g][t]"
 
 @dataclass(frozen=True)
 class TileScores:
-    """Writes the scores of the tile in `score[g][t][i]`: of query lane / 4 + i / 2 * 8 of group g of a wavefront, and of
-    key lane % 4 * 2 + i % 2 of the 8 keys t.
+    """Writes the scores of the tile in `score[g][t][i]`: of query lane / 4 + i / 2 * 8 of group g of a wavefront, and
+    of key lane % 4 * 2 + i % 2 of the 8 keys t.
 
     scaled: whether the products are scaled already. names: of the indices of the leading dimensions of queries.
     """

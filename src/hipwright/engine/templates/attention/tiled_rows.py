@@ -70,7 +70,7 @@ class RowsByFloats:
         kernel.line("for (int c = 16; c > 0; c >>= 1) total += __shfl_xor(total, c);")
 
     def _open_keys(self) -> None:
-        """Opens the loop over the keys, 32 at a time, with a lane's score: of no weight where the query does not attend."""
+        """Opens the loop over the keys, 32 at a time, with a lane's score: no weight where no query attends."""
         kernel, f = self.kernel, self.f
         q, k, _, mask = self.operands
         kernel.line("#pragma unroll 1")
