@@ -49,7 +49,8 @@ def direct_product(call: KernelCall) -> Offer | None:
     if p is None or ZERO in p.space:
         return None
     costs = ProductCost(call, p)
-    if costs.k > direct.MAX_DEPTH or costs.flops > 2 * direct.MAX_OPERATIONS:
+    small = max(costs.k, min(costs.m, costs.n)) <= direct.SMALL_SIDE  # however many rows share a small matrix
+    if costs.k > direct.MAX_DEPTH or (costs.flops > 2 * direct.MAX_OPERATIONS and not small):
         return None
     data: Any = GemmSpec(p.space, p.k, p.dtype)
     default = costs.k <= direct.MAX_DEPTH // 2 and costs.direct() < min(costs.gemm(), MARGIN * costs.library())
