@@ -25,6 +25,8 @@ PER_BYTE = 8
 """The weight that may be added for each byte that is saved. An H100 issues 132 x 128 operations at 1.7 GHz while it
 moves 3.35 TB/s, 8.6 a byte; an MI300X 7.7, by their data sheets.
 """
+WRAP = 4
+"""The weight of a `//` or `%` of an index, each of which a thread computes once."""
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 
 
@@ -70,6 +72,12 @@ def _drop(s: Scheduler, item: LoweredItem) -> None:
     group.members = [m for m in group.members if m.item is not item]
     if not group.items:
         s.remove(group)
+
+
+def _operations(value: E) -> int:
+    """The weight of an element and of the indices that it reads."""
+    positions = [p for e in walk([value]) for p in indices(e)]
+    return weight([value]) + WRAP * len({a.key for p in positions for a in p.atoms() if isinstance(a, Fn)})
 
 
 def _gathers(load: E) -> bool:
@@ -137,7 +145,7 @@ class _Again:
             except _Divided:
                 return False
             allowed = max(MORE, PER_BYTE * saved // max(sum(numels), 1))
-            if weight([after]) > min(weight([before]) + allowed, MAX_PART):
+            if _operations(after) > min(_operations(before) + allowed, MAX_PART):
                 return False
         return True
 
