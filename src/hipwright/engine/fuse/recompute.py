@@ -21,11 +21,11 @@ from hipwright.engine.lower.values import Index, LoweredItem
 MORE = 32
 """The weight (engine/ir/expr.py) that recomputing a value may add to one reader whatever it saves: a thread's loads
 hide so much."""
-PER_BYTE = 8
-"""The weight that may be added for each byte that is saved. An H100 issues 132 x 128 operations at 1.7 GHz while it
-moves 3.35 TB/s, 8.6 a byte; an MI300X 7.7, by their data sheets.
+PER_BYTE = 4
+"""The weight that may be added for each byte that is saved: half of the operations that an H100 issues while it moves
+one (132 x 128 at 1.7 GHz, 3.35 TB/s: 8.6; an MI300X 7.7, by their data sheets), as addresses cost operations too.
 """
-WRAP = 4
+WRAP = 8
 """The weight of a `//` or `%` of an index, each of which a thread computes once."""
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 
