@@ -140,18 +140,6 @@ def test_operations_are_repeated_for_the_bytes_they_save() -> None:
         assert len(kernels(lambda x, y, n=parts: heavy(x, y, n), *inputs)) == count, (dtype, parts)
 
 
-def steps(x: torch.Tensor) -> torch.Tensor:
-    """Three steps of a periodic stencil of five points: of two at once, 13."""
-    for _ in range(3):
-        x = x + 0.1 * (x.roll(1, 0) + x.roll(-1, 0) + x.roll(1, 1) + x.roll(-1, 1) - 4 * x)
-    return x
-
-
-def test_steps_of_a_stencil_whose_borders_wrap_are_a_kernel_each() -> None:
-    """Wrapped indices are operations too: 13 points cost more than a store and a load."""
-    assert len(kernels(steps, draw(40, 36))) == 3
-
-
 def test_not_a_number_and_infinities_beside_the_padding() -> None:
     x, speed = draw(3, 40), draw(3, 40)
     x[0, 0], x[1, -1], x[2, 7], speed[0, 1] = torch.inf, torch.nan, -torch.inf, torch.nan
