@@ -106,6 +106,40 @@ def test_stencils_on_what_is_made_of_their_input_are_one_kernel(
     assert len(kernels(function, *inputs, **stored)) >= 2
 
 
+def shallow(height: torch.Tensor, speed: torch.Tensor, other: torch.Tensor) -> Any:
+    """Fluxes of a periodic field at four neighbours, for three results over the same inputs."""
+    flux, cross = speed * speed / height + 0.5 * height * height, speed * other / height
+    across = 0.5 * (flux.roll(-1, 0) - flux.roll(1, 0) + cross.roll(-1, 1) - cross.roll(1, 1))
+    along = 0.5 * (cross.roll(-1, 0) - cross.roll(1, 0) + (other * other / height).roll(-1, 1))
+    return height.roll(1, 0) - speed.roll(-1, 1), speed.roll(1, 1) - across, other.roll(1, 0) - along
+
+
+@pytest.mark.parametrize("wave", [32, 64])
+def test_a_periodic_stencil_of_fluxes_reads_each_field_once(wave: int) -> None:
+    """Borders that wrap divide nothing, and what is left of the kernel that stored the fluxes joins their readers'."""
+    inputs = [draw(12, 20).abs() + 1, draw(12, 20), draw(12, 20) * 0.5]
+    assert len(kernels(shallow, *inputs)) == 1
+    check(Op(shallow), inputs, wave=wave, other=[t[:1, :3] for t in inputs])
+    stored = {f"intermediate:{name}": "stored" for name in again(shallow, *inputs)}
+    assert len(kernels(shallow, *inputs, **stored)) == 2
+    check(Op(shallow), inputs, wave=wave, choices=stored)
+
+
+def heavy(x: torch.Tensor, y: torch.Tensor, parts: int) -> torch.Tensor:
+    """A value of some arithmetic that a reader of the same inputs reads at two places."""
+    z = x * y
+    for k in range(parts):
+        z = z * x + (y - k)
+    return z[1:] - z[:-1] + x[1:] * y[1:]
+
+
+def test_operations_are_repeated_for_the_bytes_they_save() -> None:
+    """A float64 saves twice the bytes of a float32, and pays for more operations."""
+    for dtype, parts, count in ((torch.float32, 3, 1), (torch.float32, 8, 2), (torch.float64, 8, 1)):
+        inputs = [draw(40, 32, dtype=dtype), draw(40, 32, dtype=dtype)]
+        assert len(kernels(lambda x, y, n=parts: heavy(x, y, n), *inputs)) == count, (dtype, parts)
+
+
 def test_not_a_number_and_infinities_beside_the_padding() -> None:
     x, speed = draw(3, 40), draw(3, 40)
     x[0, 0], x[1, -1], x[2, 7], speed[0, 1] = torch.inf, torch.nan, -torch.inf, torch.nan

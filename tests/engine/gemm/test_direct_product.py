@@ -60,6 +60,26 @@ def test_it_is_the_default_of_short_sums_alone() -> None:
         assert any(found["mapping"] == "call:tiny" for found in kernels) == expected
 
 
+def elements(u: torch.Tensor, corners: torch.Tensor, stiffness: torch.Tensor, modulus: torch.Tensor) -> Any:
+    """Finite elements: gathered values of few corners times a small matrix."""
+    return (u[corners] @ stiffness) * modulus[:, None]
+
+
+def test_many_rows_of_few_numbers_and_a_small_matrix() -> None:
+    """32 lanes a row would wait for one another's sums: 5 shuffles for 8 multiply-adds."""
+
+    def given(count: int, side: int) -> list[torch.Tensor]:
+        return [torch.randn(99), torch.randint(0, 99, (count, side)), torch.randn(side, side), torch.rand(count)]
+
+    for side, expected in ((3, True), (8, True), (40, False)):
+        kernels = explain(captured(Op(elements), given(500_000, side)))["kernels"]
+        assert any(found["mapping"] == "call:tiny" for found in kernels) == expected, side
+    program = write(captured(Op(elements), given(500_000, 8)))
+    inputs = given(70, 8)
+    exact, native, _ = reference(Op(elements), inputs)
+    compare(run(program, Op(elements), inputs)[0], exact, native)
+
+
 def test_builds_everywhere() -> None:
     builds(Op(torch.bmm), [torch.randn(256, 16, 16), torch.randn(256, 16, 16)])
     builds(Op(b_transposed), [torch.randn(256, 16, 16).half(), torch.randn(256, 16, 16).half()])

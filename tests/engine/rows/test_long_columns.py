@@ -125,3 +125,26 @@ def test_builds() -> None:
         (divergence, [torch.empty(4096, 8192), torch.empty(4096, 8192)]),
     ):
         program_builds(write(captured(Op(function), inputs)), lambda target: 1)
+
+
+def over_frames(x: torch.Tensor, length: torch.Tensor) -> Any:
+    """Mean and variance of the frames of each utterance, as many as it has."""
+    mask = (torch.arange(x.shape[1]) < length[:, None]).to(x.dtype)[:, :, None]
+    centred = (x - (x * mask).sum(1, keepdim=True) / length[:, None, None]) * mask
+    return centred * torch.rsqrt(centred.square().sum(1, keepdim=True) / length[:, None, None] + 1e-5)
+
+
+def test_few_long_columns_at_once_stay_in_the_cache_for_the_next_pass() -> None:
+    """Three passes over 63 MB, of which 33 blocks of two vectors of 32 bytes hold what the cache keeps."""
+
+    def knobs(batch: int, frames: int) -> Any:
+        graph = captured(Op(over_frames), [torch.zeros(batch, frames, 80), torch.full((batch,), frames)])
+        return {name: space(graph)[name].default for name in ("BLOCK", "COLUMNS")}
+
+    assert knobs(64, 3072) == {"BLOCK": 1024, "COLUMNS": 2}
+    assert knobs(8, 3072)["BLOCK"] < 1024, "all of it stays in the cache"
+    assert knobs(4096, 60)["BLOCK"] < 1024, "short columns"
+    program = write(captured(Op(over_frames), [torch.zeros(64, 3072, 80), torch.full((64,), 3072)]))
+    inputs = [numbers(2, 1100, 11) + 3, torch.tensor([1100, 37])]
+    expected, native, _ = reference(Op(over_frames), inputs)
+    compare(run(program, Op(over_frames), inputs, wave=32)[0], expected, native)

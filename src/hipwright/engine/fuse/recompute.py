@@ -19,7 +19,14 @@ from hipwright.engine.ir.index import Fn, Ind, Sym, Var
 from hipwright.engine.lower.values import Index, LoweredItem
 
 MORE = 32
-"""The weight (engine/ir/expr.py) that recomputing a value may add to one reader."""
+"""The weight (engine/ir/expr.py) that recomputing a value may add to one reader whatever it saves: a thread's loads
+hide so much."""
+PER_BYTE = 4
+"""The weight that may be added for each byte that is saved: half of the operations that an H100 issues while it moves
+one (132 x 128 at 1.7 GHz, 3.35 TB/s: 8.6; an MI300X 7.7, by their data sheets), as addresses cost operations too.
+"""
+WRAP = 8
+"""The weight of a `//` or `%` of an index, each of which a thread computes once."""
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 
 
@@ -44,8 +51,18 @@ def recompute(s: Scheduler, wanted: Collection[str], may: Callable[[str], bool])
         if any(s.home[i.name].kind != "fused" for i in (item, *away)):  # an epilogue, or read by a template
             continue
         again = _Again(s, item, away)
+        home = s.home[item.name]
         if again.pays() and may(item.name) and again.apply() and len(away) == len(readers):
             _drop(s, item)
+            _join(s, home, away)
+
+
+def _join(s: Scheduler, group: Group, readers: list[LoweredItem]) -> None:
+    """Makes one kernel of what is left of a group and of its former readers, where both read the same tensors."""
+    for reader in readers:
+        other = s.home[reader.name]
+        if group.items and other is not group and s.merges(other, group):
+            return
 
 
 def _drop(s: Scheduler, item: LoweredItem) -> None:
@@ -55,6 +72,16 @@ def _drop(s: Scheduler, item: LoweredItem) -> None:
     group.members = [m for m in group.members if m.item is not item]
     if not group.items:
         s.remove(group)
+
+
+def _operations(value: E) -> int:
+    """The weight of an element and of the indices that it reads."""
+    positions = [p for e in walk([value]) for p in indices(e)]
+    return weight([value]) + WRAP * len({a.key for p in positions for a in p.atoms() if isinstance(a, Fn)})
+
+
+def _gathers(load: E) -> bool:
+    return any(isinstance(a, Ind) for a in load.attr[1].atoms())
 
 
 @dataclass
@@ -78,34 +105,49 @@ class _Again:
         if not all(isinstance(a, (Var, Sym)) or (isinstance(a, Ind) and len(groups) == 1) for a in atoms):
             return False
         kept = self.s.c.numel_hint(self.item.space) * ITEM_BYTES.get(self.item.dtype, 1) * (1 + len(groups))
-        return sum(self._fresh(g, nodes) for g in groups) < kept and all(self._light(r) for r in self.away)
+        saved = kept - sum(self._fresh(g, nodes) for g in groups)
+        return saved > 0 and self._light(saved)
 
     def _groups(self) -> list[Group]:
         return list({id(g): g for r in self.away for g in [self.s.home[r.name]]}.values())
 
     def _fresh(self, group: Group, nodes: list[E]) -> int:
-        """Bytes that the item reads and this kernel does not read already."""
+        """Bytes that the item reads and this kernel does not read already. What is gathered is for each place at which
+        a reader reads the item: neighbours of a gathered element lie elsewhere.
+        """
         known = {i.name for i in group.items}.union(*(self.s.reads[i.name] for i in group.items))
-        return sum({e.attr[0]: self._reach(e) for e in nodes if e.op == "load" and e.attr[0] not in known}.values())
+        loads = [e for e in nodes if e.op == "load" and e.attr[0] not in known]
+        places = max(self._places(reader) for reader in self.away if self.s.home[reader.name] is group)
+        return sum({e.attr[0]: self._reach(e) * (places if _gathers(e) else 1) for e in loads}.values())
+
+    def _places(self, reader: LoweredItem) -> int:
+        """At how many places a reader reads the item."""
+        loads = walk([reader.body(self.s.c.probe(reader.space))])
+        return sum(e.op == "load" and e.attr[0] == self.item.name for e in loads)
 
     def _reach(self, load: E) -> int:
         """Bytes of a load: an element for each combination of the variables that it depends on; of a gather, an
         element for each of the item.
         """
         _, position, dtype = load.attr
-        if any(isinstance(a, Ind) for a in position.atoms()):
+        if _gathers(load):
             return self.s.c.numel_hint(self.item.space) * ITEM_BYTES.get(dtype, 1)
         sizes = [a.size for a in position.atoms() if isinstance(a, Var) and a.size is not None]
         return self.s.c.numel_hint(sizes) * ITEM_BYTES.get(dtype, 1)
 
-    def _light(self, reader: LoweredItem) -> bool:
-        index = self.s.c.probe(reader.space)
-        before = reader.body(index)
-        try:
-            after = self._inlined(before)
-        except _Divided:
-            return False
-        return weight([after]) <= min(weight([before]) + MORE, MAX_PART)
+    def _light(self, saved: int) -> bool:
+        """Whether the operations that are repeated take less time than the bytes that are saved."""
+        numels = [self.s.c.numel_hint(reader.space) for reader in self.away]
+        for reader in self.away:
+            before = reader.body(self.s.c.probe(reader.space))
+            try:
+                after = self._inlined(before)
+            except _Divided:
+                return False
+            allowed = max(MORE, PER_BYTE * saved // max(sum(numels), 1))
+            if _operations(after) > min(_operations(before) + allowed, MAX_PART):
+                return False
+        return True
 
     def _inlined(self, value: E) -> E:
         """A reader's element in which the item's element replaces the loads of the item."""
@@ -114,7 +156,8 @@ class _Again:
             if e.attr[0] != self.item.name:
                 return None
             at = self.s.c.index_of(self.item, e.attr[1])
-            if any(isinstance(a, Fn) for i in at for a in i.atoms()):
+            read = {a.key for a in e.attr[1].atoms()}  # a wrapped border is no division of ours
+            if any(isinstance(a, Fn) and a.key not in read for i in at for a in i.atoms()):
                 raise _Divided
             return self.item.body(at)
 

@@ -101,10 +101,22 @@ class Scheduler:
         """
         homes = [self.home[name] for name in sorted(self.reads[item.name]) if name in self.home]
         for other in dict.fromkeys(homes):
-            if other is group or group.kind != "fused" or other.kind != "fused" or other.dims or other.items[0].alone:
-                continue
-            if other.space and product(other.space) == product(group.space) and self._merged(group, other):
-                self.remove(other)
+            if other is not group:
+                self._merges(group, other)
+
+    def _merges(self, group: Group, other: Group) -> bool:
+        """Merges a pointwise group into another group over the same space, if it can be there."""
+        if group.kind != "fused" or other.kind != "fused" or other.dims or other.items[0].alone:
+            return False
+        if not other.space or product(other.space) != product(group.space) or not self._merged(group, other):
+            return False
+        self.remove(other)
+        return True
+
+    def merges(self, group: Group, other: Group) -> bool:
+        """The same where both read a tensor, so that it is read once."""
+        mine, theirs = ({name for i in g.items for name in self.reads[i.name]} for g in (group, other))
+        return not group.items[0].alone and bool(mine & theirs) and self._merges(group, other)
 
     def remove(self, group: Group) -> None:
         """Removes a group whose items have moved to another one."""

@@ -10,6 +10,7 @@ from hipwright.engine.layout.pointwise import (
     DEVICE_THREADS,
     FEW_BLOCKS,
     MOST_COOP_BLOCKS,
+    SIZES,
     even_block_counts,
     power,
 )
@@ -27,6 +28,12 @@ MOST_COOPERATING = 2 * MOST_COOP_BLOCKS
 """Blocks that share one column by default at most."""
 SHORT_COLUMN = 1280
 """Rows that the 64 threads down a column of a block of 512 sum in a few steps each."""
+CACHE_BYTES, SECTOR = 32 << 20, 32
+"""Of the 50 MiB of L2 that an H100 has, what rows keep between passes; the bytes that memory moves at least."""
+CACHED_THREADS, CACHED_BLOCKS = 1024, 264
+"""Threads of a block whose columns are read again from the cache, and such blocks at once: two on each multiprocessor.
+Not measured."""
+LONG_COLUMN = 1024
 SHORT_SEGMENT, GATHERED_ROWS = 64, 8
 """Rows of a segment up to which few lanes sum it, and the rows each of them loads at once."""
 
@@ -51,10 +58,15 @@ def columns(plan: ReductionPlanner, registers: bool) -> RowLayout:
         threads, kept = max(64, share * power(-(-plan.length // GATHERED_ROWS))), GATHERED_ROWS * vec
     elif not registers and plan.rows >= MANY_COLUMNS * vec:
         threads = share = 64
+    narrow = 0 if registers else _cached_columns(plan, vec)
+    if narrow and narrow < share:
+        threads, share = CACHED_THREADS, narrow
     lanes = threads // share
     items = min(-(-plan.length // lanes), max(kept // vec, 1))
     blocks = -(-plan.rows // (vec * share))
-    layout = RowLayout("columns", plan.knob("BLOCK", threads), plan.knob("COLUMNS", share))
+    layout = RowLayout(
+        "columns", plan.knob("BLOCK", threads), plan.knob("COLUMNS", share, more={narrow} if narrow == share else ())
+    )
     plan.set_vectors(layout, "COLUMN_VEC", vec, items)
     layout.registers = registers
     layout.rest_items = "1" if plan.length <= lanes * items else layout.items
@@ -89,6 +101,19 @@ def _column_block(plan: ReductionPlanner, vec: int) -> tuple[int, int, int]:
         if plan.length <= threads // share * (kept // vec) and share * vec >= 32:
             return threads, share, kept
     return 1024, max(32 // vec, 8), COOP_KEPT
+
+
+def _cached_columns(plan: ReductionPlanner, vec: int) -> int:
+    """Vectors side by side of so few columns at once that a later pass finds them in the L2 cache; 0 where all passes
+    read memory, or the tensors fit the cache anyway.
+    """
+    item = sum(SIZES.get(plan.body.need.dtypes[b], 4) for b in plan.body.loads if plan.fills(b))
+    if not plan.follows or plan.length < LONG_COLUMN or item * plan.rows * plan.length <= CACHE_BYTES:
+        return 0
+    each = vec * item  # bytes of a vector of one row
+    share = power(max(CACHE_BYTES // (CACHED_BLOCKS * each * plan.length), 1))
+    share = share // 2 if share * CACHED_BLOCKS * each * plan.length > CACHE_BYTES else share
+    return share if share * each >= SECTOR else 0
 
 
 def _are_adjacent(plan: ReductionPlanner, variable: Var) -> bool:

@@ -22,7 +22,11 @@ class ReductionPlanner(LayoutPlanner):
 
     def arrays(self) -> int:
         """The number of inputs as large as all rows, each of which takes registers of its own."""
-        return max(sum(self.numel(b) >= self.length * self.rows for b in self.body.loads), 1)
+        return max(sum(map(self.fills, self.body.loads)), 1)
+
+    def fills(self, buffer: str) -> bool:
+        """Whether an input is as large as all rows."""
+        return self.numel(buffer) >= self.length * self.rows
 
     def held_arrays(self) -> int:
         """The rows that a thread holds in registers, in float32: what the last pass reads again of what the reductions
@@ -41,7 +45,7 @@ class ReductionPlanner(LayoutPlanner):
                 kept.add(e.id)
             else:
                 left += e.args
-        rows = [b for b in self.body.loads if self.numel(b) >= self.length * self.rows]
+        rows = [b for b in self.body.loads if self.fills(b)]
         words = sum(SIZES.get(self.body.need.dtypes[b], 4) for b in rows) / 4
         return max(len(kept), math.ceil(words), 1)
 

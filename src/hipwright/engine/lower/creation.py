@@ -86,3 +86,11 @@ def arange(c: LoweringContext, meta: Meta, *args: Any, **kwargs: Any) -> Tensor:
         return c.arena.binary("+", c.operand(start, kind, [], []), scaled)
 
     return c.tensor(meta.dtype, c.shape(meta), at)
+
+
+@op("eye", "eye.m")
+def eye(c: LoweringContext, meta: Meta, *args: Any, **kwargs: Any) -> Tensor:
+    """One on the diagonal, zero elsewhere."""
+    kind = COMPUTE[meta.dtype]
+    one, zero = (c.operand(number, kind, [], []) for number in (1, 0))
+    return c.tensor(meta.dtype, c.shape(meta), lambda i: c.arena.select(c.arena.compare(i[0], "==", i[1]), one, zero))

@@ -46,16 +46,14 @@ def roll(c: LoweringContext, meta: Meta, x: Tensor, shifts: Any, dims: Any = ())
         out = list(i)
         for d, s in moves.items():
             size = x.shape[d]
-            shift = (-as_int(s)) % size.value if size.value else None
-            if shift is None:
-                if abs(as_int(s)) > 1:
-                    raise NotLowered("a shift that may exceed the size")
-                out[d] = (i[d] + (size - 1 if as_int(s) == 1 else ix(-as_int(s)))) % size
+            shift = -as_int(s)
+            if size.value:
+                back = ix(shift % size.value)
             else:
-                out[d] = (i[d] + shift) % size
+                back = ix(shift) if shift >= 0 else size - (ix(-shift) % size if shift < -1 else 1)
+            out[d] = (i[d] + back) % size
         return out
 
-    at([ZERO] * x.rank)
     return remap(c, x, x.shape, at)
 
 

@@ -2,7 +2,8 @@
 
 `score` is any chain of pointwise operators: scales, biases, masks of every kind, soft caps, casts. It stays in the
 graph as it is, over an opaque product (`hip.scores`), and the attention templates print it into their kernel, so that
-the result is the module's for every mask and value. Scores and probabilities must be read by nothing else.
+the result is the module's for every mask and value. Scores and probabilities must be read by nothing else. Without a
+softmax, `score(q @ k^T) @ v`, the scores are the weights.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ def attention(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str
     finder = Finder(graph)
     made: dict[str, list[Node]] = {}
     for node in graph.nodes:
+        if choices.get(SPLIT) and short(node.op) in ("matmul", "bmm", "einsum"):
+            _weighted(node, finder, choices, made, structure)
         found = finder.match(node) if short(node.op) in ("softmax", "_softmax") else None
         if found is None or made.keys() & found.names:
             continue
@@ -51,6 +54,26 @@ def attention(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str
         return graph, structure
     nodes = [new for node in graph.nodes for new in made.get(node.name, [node])]
     return msgspec.structs.replace(graph, nodes=tuple(_read(nodes, finder))), structure
+
+
+def _weighted(
+    node: Node,
+    finder: Finder,
+    choices: Mapping[str, Any],
+    made: dict[str, list[Node]],
+    structure: dict[str, Choice],
+) -> None:
+    """Adds the rewrite of attention without a softmax that ends in a node, and the choice of it: `attention:<node>`."""
+    found = finder.match_weights(node)
+    if found is None or made.keys() & found.names:
+        return
+    can, usual = finder.weighted(found)
+    if not can or choices.get("library"):
+        return
+    key, default = f"attention:{node.name}", "fused" if usual else "separate"
+    structure[key] = Choice(options=("separate", "fused"), default=default)
+    if choices.get(key, default) == "fused":
+        made |= _written(found, finder)
 
 
 def _read(nodes: Sequence[Node], finder: Finder) -> list[Node]:
@@ -98,7 +121,7 @@ def _written(found: Match, finder: Finder) -> dict[str, list[Node]]:
     out = found.last.outs[0]
     assert out is not None
     shape = [*found.lead[1], operands[0][1][-2], operands[2][1][-1]]
-    args = [*(ref for ref, _ in operands), found.softmax.args[0]]
+    args = [*(ref for ref, _ in operands), found.softmax.args[0], *([False] if found.weights else [])]
     writer.base = f"{found.softmax.name}_attention"
     result = writer.op(ATTENTION, args, out.dtype, shape)
     plain = [*found.lead[2], *shape[-2:]]

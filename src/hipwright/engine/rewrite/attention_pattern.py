@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from hipwright.capture.graph import Graph, Meta, Node, references, returned, short, users
 from hipwright.engine.rewrite.contractions import KeyProduct, Operand, key_product, value_product
 from hipwright.engine.rewrite.pinned_sizes import hint, metas
@@ -15,6 +17,7 @@ from hipwright.engine.templates.attention.problem import (
     MAX_HEAD_SIZE,
     is_default,
     is_short_default,
+    is_split,
     is_split_default,
 )
 
@@ -38,6 +41,9 @@ POINTWISE = {
     "sigmoid",
     "relu",
     "leaky_relu",
+    "silu",
+    "gelu",
+    "square",
 }
 """What a score may be computed by; all of it is lowered without conditions (lower/pointwise.py)."""
 SAME = {"_to_copy", "to", "type_as", "clone", "alias", "detach", "contiguous", "dropout", "expand"}
@@ -46,7 +52,11 @@ REGROUPED = {"view", "reshape", "_unsafe_view", "unsqueeze", "squeeze"}
 
 @dataclass
 class Match:
-    """One attention. chain: the nodes from the product to the softmax; after: those to the product with the values."""
+    """One attention. chain: the nodes from the product to the softmax; after: those to the product with the values.
+
+    Where the scores are the weights themselves, `softmax` is no node of the graph: it has the name of the last one, and
+    the scores as its argument.
+    """
 
     first: Node
     chain: list[Node]
@@ -59,6 +69,11 @@ class Match:
     v: Operand
     order: list[int]  # of the result's dimensions
     lead: list[tuple[Any, ...]]  # leading sizes of the product, the softmax and the result
+
+    @property
+    def weights(self) -> bool:
+        """Whether the scores are the weights themselves."""
+        return self.softmax.name == self.last.name
 
     @property
     def names(self) -> set[str]:
@@ -97,10 +112,37 @@ class Finder:
         head = self._head(softmax.args[0]["node"], softmax, tail[0]) if tail else None
         if tail is None or head is None:
             return None
+        return self._found(softmax, tail, head)
+
+    def match_weights(self, last: Node) -> Match | None:
+        """The attention whose scores are the weights, as SiLU(q @ k^T) @ v, of which a node is the last product."""
+        if not self._half_or_float(last):
+            return None
+        for p in dict.fromkeys(references(list(last.args))):
+            if p not in self.nodes or value_product(last, p, self.shape) is None:
+                continue
+            stand = msgspec.structs.replace(last, args=({"node": p}, -1), outs=(self.meta(p),))
+            head = self._head(p, last, [])
+            found = self._found(stand, ([], last, p), head) if head else None
+            if found and found.v.name not in found.names and any(self._weighs(n) for n in found.chain):
+                return found
+        return None
+
+    def _weighs(self, node: Node) -> bool:
+        """Whether a node of the chain is more than a scale, which a product of three matrices could leave for last."""
+        return short(node.op) not in SAME | REGROUPED | {"mul", "div", "neg"}
+
+    def _found(
+        self,
+        softmax: Node,
+        tail: tuple[list[Node], Node, str],
+        head: tuple[tuple[Node, KeyProduct], list[Node]],
+    ) -> Match | None:
+        """The attention of these parts, where the templates write its sizes."""
         after, last, p = tail
         (first, scores), chain = head
-        values = value_product(last, p, self.shape)
-        if values is None:
+        values, meta = value_product(last, p, self.shape), softmax.outs[0]
+        if values is None or meta is None:
             return None
         v, order = values
         out = self.shape(last.name)
@@ -220,6 +262,14 @@ class Finder:
         sizes = self._sizes(found)
         assert sizes is not None
         return is_default(self.meta(found.q.name).dtype, **sizes)
+
+    def weighted(self, found: Match) -> tuple[bool, bool]:
+        """(whether the template for scores that are weights can write it, whether it is the default)."""
+        sizes, dtype = self._sizes(found), self.meta(found.q.name).dtype
+        assert sizes is not None
+        rows = found.k.order == sorted(found.k.order)  # keys lie as rows, which are copied
+        usual = dtype != "float32" and rows and is_split_default(dtype, **sizes)
+        return is_split(dtype, sizes["size"], sizes["size_v"]), usual
 
     def split(self, found: Match, *, library: bool) -> bool:
         """The rule for products by tensor cores, where a run has them. library: it has a kernel for these scores."""

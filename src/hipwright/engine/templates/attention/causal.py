@@ -7,6 +7,7 @@ such values are searched for. A row whose maximum is not far above a finite cons
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -55,8 +56,18 @@ def _constant_value(e: E) -> float | bool | None:
     return _constant_binary(e) if e.op == "bin" else None
 
 
-def _constant_binary(e: E) -> bool | None:
+ARITHMETIC: dict[str, Callable[[Any, Any], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": lambda a, b: a / b if b else math.nan,
+}
+
+
+def _constant_binary(e: E) -> float | bool | None:
     a, b = (_constant_value(x) for x in e.args)
+    if e.attr in ARITHMETIC:
+        return None if a is None or b is None else ARITHMETIC[e.attr](a, b)
     if e.attr in ("&&", "||"):
         certain = e.attr == "||"  # a value of one operand that decides
         known = [bool(x) for x in (a, b) if x is not None]

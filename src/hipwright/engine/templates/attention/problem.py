@@ -35,7 +35,8 @@ class AttentionProblem:
 
     The last of `lead` is the query head; `group` query heads share a key head. scale includes log2(e). With `scores`
     the attention is written by a module: scores [..., queries, keys] are a function of the product, powers are those of
-    e, and a row without keys to attend to is NaN unless there are no keys at all.
+    e, and a row without keys to attend to is NaN unless there are no keys at all. Without `softmax` the scores are the
+    weights themselves.
     """
 
     dtype: str
@@ -49,6 +50,7 @@ class AttentionProblem:
     causal: bool
     kv_lead: list[Ix]
     scores: Tensor | None = None
+    softmax: bool = True
     hints: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -64,6 +66,11 @@ class AttentionProblem:
             _operations(heads, self.hints["rows"], self.hints["keys"], self.size, self.size_v)
             <= MAX_OPERATIONS[self.dtype]
         )
+
+    @property
+    def unseen(self) -> str:
+        """The score of a key that a query does not attend to, as C text."""
+        return "-INFINITY" if self.softmax else "0.0f"
 
     def empty(self, kernel: CallKernel) -> str:
         """The result of a row without keys to attend to, as C text."""
@@ -125,14 +132,19 @@ def _is_decoding(rows: int, keys: int) -> bool:
     return rows <= DECODING_MAX_ROWS and keys >= DECODING_MIN_KEYS
 
 
-def attention_problem(call: KernelCall) -> AttentionProblem:
+def attention_problem(call: KernelCall, *, weights: bool = False) -> AttentionProblem:
     """The problem of `scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=, enable_gqa=)` or
-    `hip.attention(q, k, v, scores)`.
+    `hip.attention(q, k, v, scores, softmax)`.
 
-    Raises NotLowered for what the templates do not write: dropout, doubles, a head size that varies or is over 256.
+    Raises NotLowered for what the templates do not write: dropout, doubles, a head size that varies or is over 256,
+    scores without softmax unless `weights`.
     """
     if call.kind == ATTENTION:
-        return _problem(call, 1.0, causal=False, scores=call.args[3])
+        found = _problem(call, 1.0, causal=False, scores=call.args[3])
+        found.softmax = bool(call.arg(4, "softmax", True))
+        if not found.softmax and not weights:
+            raise NotLowered("scores that are weights without a softmax")
+        return found
     q, k, v = call.args[:3]
     if call.arg(4, "dropout_p", 0.0) != 0.0:
         raise NotLowered("attention with dropout draws random numbers")

@@ -20,7 +20,6 @@ from hipwright.engine.templates.attention.problem import (
     AttentionProblem,
     attention_problem,
     emit_load,
-    emit_score,
     emit_split_index,
     is_short_default,
     is_split,
@@ -28,6 +27,7 @@ from hipwright.engine.templates.attention.problem import (
     key_lead_names,
     vector_width,
 )
+from hipwright.engine.templates.attention.tile_scores import PRODUCTS, SOFTMAX, VALUES, TileScores
 from hipwright.engine.templates.attention.tiled_rows import RowsByFloats
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
@@ -40,15 +40,19 @@ NAMES = (
     "D DV ROWS KEYS KSTRIDE VSTRIDE KPLANE VPLANE k_tile v_tile lane wave tiles z m0 m n i j r t d values v c i0 i1 i2 "
     "i3 PARTS Part i4 i5 shared_head queries out row_max row_sum sum score rest weights rescale old_max safe_max n0 "
     "n_end value a b inverse ahead stage inside first_tile column first words row key top total p q finite bad key_end "
-    "endless"
+    "endless GROUPS g pair"
 )
+GROUPED_SIZE, GROUPED_ROWS = 64, 128
+"""Head sizes up to which, and queries from which, a wavefront of half types has two groups of 16 queries: each tile is
+read from LDS half as often. More sums do not fit the registers.
+"""
 
 
 def split_attention(call: KernelCall) -> Offer | None:
     """The offer "matrix_tiled": many queries, of float32 or of scores that the library has no kernel for."""
     if not call.choices.get(SPLIT):
         return None
-    f = attention_problem(call)
+    f = attention_problem(call, weights=True)
     q, k, v = call.args[:3]
     mask = call.arg(3, "attn_mask")
     if not is_split(f.dtype, f.size, f.size_v):
@@ -56,7 +60,7 @@ def split_attention(call: KernelCall) -> Offer | None:
     operands = [q, k, v, *([mask] if isinstance(mask, Tensor) else [])]
     sizes = (f.hints["rows"], f.hints["keys"], f.hints["heads"] * f.group, f.size, f.size_v)
     own = f.dtype == "float32" or f.scores is not None  # else the library has a kernel
-    default = (is_split_default(f.dtype, *sizes) and own) or is_short_default(f.dtype, *sizes)
+    default = (is_split_default(f.dtype, *sizes) and own) or is_short_default(f.dtype, *sizes) or not f.softmax
     output = Output([*f.lead, f.queries, v.shape[-1]])
     return Offer("matrix_tiled", write, operands, [output], default=default, data=f)
 
@@ -67,7 +71,7 @@ def write(body: CallBody) -> list[EmittedKernel]:
 
 
 class _SplitAttention:
-    """Writes the kernel: 4 wavefronts of 16 queries, tiles of 64 or 32 keys."""
+    """Writes the kernel: 4 wavefronts of 16 or 32 queries, tiles of 64 or 32 keys."""
 
     def __init__(self, body: CallBody) -> None:
         self.f: AttentionProblem = body.data
@@ -82,29 +86,39 @@ class _SplitAttention:
         halves = f.dtype in HALVES
         self.type, self.parts = STORAGE[f.dtype if halves else "bfloat16"], 1 if halves else 3
         self.copies = self.parts == 1 and all(map(is_stored, (q, k, v)))  # tiles are copied as they are
-        self.skips = masked_score(self.f) == -math.inf  # keys beyond the diagonal add nothing but 0 times their values
+        nothing = -math.inf if f.softmax else 0.0
+        self.skips = masked_score(f) == nothing  # keys beyond the diagonal add nothing but 0 times their values
+        self.groups = self._groups(body)
         waves = min(MOST_WAVES, -(-f.hints["rows"] // 16))
-        self.rows, self.threads = 16 * waves, 32 * waves
+        self.rows, self.threads = 16 * self.groups * waves, 32 * waves
         self.keys = min(64 if max(f.size, f.size_v) <= 64 else 32, -(-max(f.hints["keys"], 1) // 16) * 16)
+
+    def _groups(self, body: CallBody) -> int:
+        """Groups of 16 queries of a wavefront."""
+        f = self.f
+        if self.parts > 1 or max(f.size, f.size_v) > GROUPED_SIZE:
+            return 1
+        return int(body.choose("groups", (1, 2), 2 if f.hints["rows"] >= GROUPED_ROWS else 1))
 
     def written(self) -> EmittedKernel:
         """The kernel."""
         f, kernel = self.f, self.kernel
-        kernel.use("split_multiply", "load_rows", "load_columns_pair", "store_parts", "split_pair")
+        kernel.use("split_multiply", "load_rows", "load_columns_pair", "store_parts", "split_pair", "power_of_two")
         self._declare()
         length = kernel.size(f.keys)
         end = f"m0 + {self.rows} < {length} ? m0 + {self.rows} : {length}" if f.causal or self.skips else length
         kernel.line(f"const {kernel.kind} n_end = {end};")
-        kernel.line("bool bad[2] = {true, true};  // rows to compute by floats: all without tensor cores")
+        kernel.line("unsigned bad = ~0u;  // bits of the rows to compute by floats: all without tensor cores")
         kernel.use("GEMM_MMA")
         kernel.emit.directive("#if GEMM_MMA")
         self._load_queries()
         shared = key_lead_names(f, self.names)
         self._open_tiles(shared)
-        kernel.emit.passage(SCORES)
-        self._mask_scores()
-        text = SOFTMAX.replace("@RESCALE@", f.power("old_max - safe_max"))
-        kernel.emit.passage(text.replace("@P@", f.power("score[t][i + c] - safe_max")))
+        kernel.emit.passage(PRODUCTS)
+        TileScores(kernel, f, self.mask, self.names, scaled=self.parts > 1).emit()
+        if f.softmax:
+            text = SOFTMAX.replace("@RESCALE@", self._power("old_max - safe_max"))
+            kernel.emit.passage(text.replace("@P@", self._power("score[g][t][i + c] - safe_max")))
         kernel.emit.passage(VALUES)
         if self.copies:
             kernel.line("__syncthreads();  // the tile is no longer read")
@@ -112,8 +126,13 @@ class _SplitAttention:
         self._store()
         kernel.emit.directive("#endif")
         self._read_skipped_values()
-        RowsByFloats(kernel, f, (self.q, self.k, self.v, self.mask), self.names, shared).emit()
+        RowsByFloats(kernel, f, (self.q, self.k, self.v, self.mask), self.names, shared, 16 * self.groups).emit()
         return self._finish()
+
+    def _power(self, exponent: str) -> str:
+        """The exponential of a difference of scores: half types need no results below 2^-126."""
+        text = self.f.power(exponent)
+        return text.replace("exp2f(", "power_of_two(", 1) if self.parts == 1 else text
 
     def _declare(self) -> None:
         f, kernel = self.f, self.kernel
@@ -121,7 +140,7 @@ class _SplitAttention:
             f"constexpr int D = {f.size}, DV = {f.size_v}, PARTS = {self.parts};",
             f"using Part = {self.type};",
             "const int lane = threadIdx.x % 32, wave = threadIdx.x / 32;",
-            f"constexpr int ROWS = {self.rows};",
+            f"constexpr int ROWS = {self.rows}, GROUPS = {self.groups};",
             f"const {kernel.kind} tiles = ({kernel.size(f.queries)} + ROWS - 1) / ROWS, z = blockIdx.x / tiles;",
             f"const {kernel.kind} m0 = (tiles - 1 - blockIdx.x % tiles) * ROWS;  // causal: the longest rows first",
         ):
@@ -192,55 +211,46 @@ class _SplitAttention:
         else:
             self._load_tile(self.q, self.names, "m", "k_tile", (str(self.rows), "D", "KSTRIDE", plane, "m0", end))
         kernel.line("__syncthreads();")
-        kernel.line("unsigned queries[D / 16][PARTS][4];")
+        kernel.line("unsigned queries[GROUPS][D / 16][PARTS][4];")
         kernel.line("#pragma unroll")
-        kernel.line("for (int j = 0; j < D / 16; ++j)")
-        kernel.line(f"    load_rows(queries[j], k_tile + wave * 16 * KSTRIDE + j * 16, {plane}, KSTRIDE, lane);")
-        for text in ("float out[DV / 8][4] = {}, row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0.0f, 0.0f};",):
-            kernel.line(text)
-
-    def _mask_scores(self) -> None:
-        """Makes scores what the module makes of them; -inf where a query does not attend."""
-        f, kernel = self.f, self.kernel
-        kernel.line("#pragma unroll")
-        kernel.open("for (int t = 0; t < KEYS / 8; ++t)")
-        kernel.line("#pragma unroll")
-        kernel.open("for (int i = 0; i < 4; ++i)")
-        kernel.line(f"const {kernel.kind} m = m0 + wave * 16 + lane / 4 + i / 2 * 8;")
-        kernel.line(f"const {kernel.kind} n = n0 + t * 8 + lane % 4 * 2 + i % 2;")
-        kernel.line("float value = -INFINITY;")
-        seen = f"m < {kernel.size(f.queries)} && n < {kernel.size(f.keys)}"
-        kernel.open(f"if ({seen}{' && n <= m' if f.causal else ''})")
-        scaled = f"(score[t][i] * {f.scale!r}f)" if self.parts == 1 and f.scale != 1.0 else "score[t][i]"
-        kernel.line(f"value = {emit_score(kernel, f, self.mask, self.names, scaled)};")
-        kernel.close()
-        kernel.line("score[t][i] = value;")
-        kernel.close()
-        kernel.close()
+        kernel.line("for (int i = 0; i < GROUPS * (D / 16); ++i)")
+        rows = "k_tile + (wave * GROUPS + i / (D / 16)) * 16 * KSTRIDE + i % (D / 16) * 16"
+        kernel.line(f"    load_rows(queries[i / (D / 16)][i % (D / 16)], {rows}, {plane}, KSTRIDE, lane);")
+        kernel.line("float out[GROUPS][DV / 8][4] = {};")
+        if f.softmax:
+            kernel.line("float row_max[2 * GROUPS], row_sum[2 * GROUPS] = {};")
+            kernel.line("#pragma unroll")
+            kernel.line("for (int r = 0; r < 2 * GROUPS; ++r) row_max[r] = -INFINITY;")
 
     def _store(self) -> None:
         """Divides the rows by their sums and stores them; rows that are not finite are computed again by floats."""
         f, kernel = self.f, self.kernel
+        rows = kernel.size(f.queries)
         kernel.line("#pragma unroll")
-        kernel.open("for (int r = 0; r < 2; ++r)")
-        kernel.line(f"const {kernel.kind} m = m0 + wave * 16 + lane / 4 + r * 8;")
-        kernel.line("float sum = row_sum[r], finite = 0.0f;")
+        kernel.open("for (int r = 0; r < 2 * GROUPS; ++r)")
+        kernel.line("const int g = r / 2, i = r % 2 * 2;")
+        kernel.line(f"const {kernel.kind} m = m0 + (wave * GROUPS + g) * 16 + lane / 4 + r % 2 * 8;")
+        kernel.line("float finite = 0.0f;")
         kernel.line("#pragma unroll")
-        kernel.line("for (int c = 1; c < 4; c <<= 1) sum += __shfl_xor(sum, c);")
-        kernel.line("#pragma unroll")
-        kernel.open("for (int t = 0; t < DV / 8; ++t)")
-        kernel.line("finite += out[t][2 * r] - out[t][2 * r], finite += out[t][2 * r + 1] - out[t][2 * r + 1];")
-        kernel.close()
-        kernel.line("finite += sum - sum;")
+        kernel.line("for (int t = 0; t < DV / 8; ++t)")
+        kernel.line("    finite += out[g][t][i] - out[g][t][i], finite += out[g][t][i + 1] - out[g][t][i + 1];")
+        value = "out[g][t][i + v]"
+        if f.softmax:
+            kernel.line("float sum = row_sum[r];")
+            kernel.line("#pragma unroll")
+            kernel.line("for (int c = 1; c < 4; c <<= 1) sum += __shfl_xor(sum, c);")
+            kernel.line("finite += sum - sum;")
         kernel.line("#pragma unroll")
         kernel.line("for (int c = 1; c < 4; c <<= 1) finite += __shfl_xor(finite, c);")
-        kernel.line(f"bad[r] = finite != 0.0f && m < {kernel.size(f.queries)};")
-        kernel.line(f"if (bad[r] || m >= {kernel.size(f.queries)}) continue;")
-        kernel.line(f"const float inverse = sum == 0.0f ? {f.empty(kernel)} : 1.0f / sum;")
+        kernel.line(f"if (finite == 0.0f || m >= {rows}) bad &= ~(1u << r);")
+        kernel.line(f"if (finite != 0.0f || m >= {rows}) continue;")
+        if f.softmax:
+            kernel.line(f"const float inverse = sum == 0.0f ? {f.empty(kernel)} : 1.0f / sum;")
+            value = f"({value} * inverse)"
         kernel.line("#pragma unroll")
         kernel.open("for (int t = 0; t < DV / 8; ++t)")
         kernel.line(f"const {kernel.kind} column = t * 8 + lane % 4 * 2;")
-        kernel.epilogue_vector("(out[t][2 * r + v] * inverse)", [*self.names, "m", "column"], "column", "2")
+        kernel.epilogue_vector(value, [*self.names, "m", "column"], "column", "2")
         kernel.close()
         kernel.close()
 
@@ -258,7 +268,7 @@ class _SplitAttention:
         place = [*key_lead_names(self.f, self.names), "n", "d"]
         kernel.line(f"endless |= !(fabsf({kernel.load(self.v, place)}) < INFINITY);")
         kernel.close()
-        kernel.line(f"if (__syncthreads_or(endless)) bad[0] = bad[1] = true, key_end = {length};")
+        kernel.line(f"if (__syncthreads_or(endless)) bad = ~0u, key_end = {length};")
 
     def _finish(self) -> EmittedKernel:
         f = self.f
@@ -267,68 +277,6 @@ class _SplitAttention:
         lead = to_python(product(f.lead))
         lead = lead if lead.isalnum() else f"({lead})"
         grid = f"{lead} * cdiv({to_python(f.queries)}, {self.rows})"
-        what = "online softmax, products in three parts" if self.parts > 1 else "online softmax by tensor cores"
+        how = "online softmax" if f.softmax else "scores are weights"
+        what = f"{how}, products in three parts" if self.parts > 1 else f"{how} by tensor cores"
         return self.kernel.finish(grid, str(self.threads), str(self.threads), what, str(lds))
-
-
-SCORES = """float score[KEYS / 8][4] = {};
-#pragma unroll
-for (int t = 0; t < KEYS / 8; t += 2) {
-    float rest[2][4] = {};
-#pragma unroll
-    for (int j = 0; j < D / 16; ++j) {
-        unsigned b[PARTS][4];
-        load_columns_pair<false>(b, k_tile + t * 8 * KSTRIDE + j * 16, KPLANE, KSTRIDE, lane);
-        split_multiply<Part>(score[t], rest[0], queries[j], b, 0, lane);
-        split_multiply<Part>(score[t + 1], rest[1], queries[j], b, 1, lane);
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) score[t][i] += rest[0][i], score[t + 1][i] += rest[1][i];
-}"""
-
-SOFTMAX = """#pragma unroll
-for (int r = 0; r < 2; ++r) {
-    const int i = 2 * r;
-    const float old_max = row_max[r];
-#pragma unroll
-    for (int t = 0; t < KEYS / 8; ++t) row_max[r] = fmaxf(row_max[r], fmaxf(score[t][i], score[t][i + 1]));
-#pragma unroll
-    for (int c = 1; c < 4; c <<= 1) row_max[r] = fmaxf(row_max[r], __shfl_xor(row_max[r], c));
-    const float safe_max = row_max[r] == -INFINITY ? 0.0f : row_max[r], rescale = @RESCALE@;
-    row_sum[r] *= rescale;
-#pragma unroll
-    for (int t = 0; t < KEYS / 8; ++t) {
-#pragma unroll
-        for (int c = 0; c < 2; ++c) {
-            score[t][i + c] = @P@;
-            row_sum[r] += score[t][i + c];
-        }
-    }
-#pragma unroll
-    for (int t = 0; t < DV / 8; ++t) out[t][i] *= rescale, out[t][i + 1] *= rescale;
-}"""
-
-VALUES = """unsigned weights[KEYS / 16][PARTS][4];
-#pragma unroll
-for (int j = 0; j < KEYS / 16; ++j) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        unsigned words[PARTS];
-        split_pair<Part>(words, score[2 * j + i / 2][i % 2 * 2], score[2 * j + i / 2][i % 2 * 2 + 1]);
-#pragma unroll
-        for (int p = 0; p < PARTS; ++p) weights[j][p][i] = words[p];
-    }
-}
-#pragma unroll
-for (int t = 0; t < DV / 8; t += 2) {
-    float rest[2][4] = {};
-#pragma unroll
-    for (int j = 0; j < KEYS / 16; ++j) {
-        unsigned b[PARTS][4];
-        load_columns_pair<true>(b, v_tile + j * 16 * VSTRIDE + t * 8, VPLANE, VSTRIDE, lane);
-        split_multiply<Part>(out[t], rest[0], weights[j], b, 0, lane);
-        split_multiply<Part>(out[t + 1], rest[1], weights[j], b, 1, lane);
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) out[t][i] += rest[0][i], out[t + 1][i] += rest[1][i];
-}"""

@@ -11,9 +11,9 @@ from hipwright.engine.templates.call_kernel import CallKernel
 
 @dataclass(frozen=True)
 class RowsByFloats:
-    """Writes the rows of a wavefront for which a lane's `bad[r]` holds, one after the other: 32 lanes share a row.
+    """Writes the rows of a wavefront for which bit r of a lane's `bad` is set, one after the other: 32 lanes share one.
 
-    Row r of a lane is `m0 + wave * 16 + lane / 4 + r * 8`; keys end at `key_end`. operands: q, k, v and the mask.
+    Row r of a lane is `m0 + wave * count + lane / 4 + r * 8`; keys end at `key_end`. operands: q, k, v and the mask.
     names, shared: of the indices of the leading dimensions of queries, and of keys and values.
     """
 
@@ -22,20 +22,22 @@ class RowsByFloats:
     operands: tuple[Tensor, Tensor, Tensor, Tensor | None]
     names: list[str]
     shared: list[str]
+    count: int
 
     def emit(self) -> None:
         """Emits the loop over the rows."""
         kernel, f = self.kernel, self.f
         kernel.line("#pragma unroll 1")
-        kernel.open("for (int row = 0; row < 16; ++row)")
-        kernel.line("const int own = __shfl((int)bad[row / 8], row % 8 * 4, 32);")
-        kernel.line(f"const {kernel.kind} m = m0 + wave * 16 + row;")
+        kernel.open(f"for (int row = 0; row < {self.count}; ++row)")
+        kernel.line("const int own = __shfl((int)(bad >> (row / 8) & 1u), row % 8 * 4, 32);")
+        kernel.line(f"const {kernel.kind} m = m0 + wave * {self.count} + row;")
         kernel.line(f"if (own == 0 || m >= {kernel.size(f.queries)}) continue;")
-        self._statistics()
+        if f.softmax:
+            self._statistics()
         kernel.open("for (int column = lane; column < DV + (32 - DV % 32) % 32; column += 32)")
         kernel.line("float value = 0.0f;")
         self._open_keys()
-        kernel.line(f"const float weight = {f.power('score - safe_max')};")
+        kernel.line(f"const float weight = {f.power('score - safe_max') if f.softmax else 'score'};")
         kernel.line("#pragma unroll 1")
         kernel.open("for (int key = 0; key < 32; ++key)")
         kernel.line("const float p = __shfl(weight, key, 32);")
@@ -45,8 +47,9 @@ class RowsByFloats:
         kernel.close()
         kernel.close()
         kernel.line("if (column >= DV) continue;")
-        kernel.line(f"const float inverse = total == 0.0f ? {f.empty(kernel)} : 1.0f / total;")
-        kernel.epilogue("(value * inverse)", [*self.names, "m", "column"])
+        if f.softmax:
+            kernel.line(f"const float inverse = total == 0.0f ? {f.empty(kernel)} : 1.0f / total;")
+        kernel.epilogue("(value * inverse)" if f.softmax else "value", [*self.names, "m", "column"])
         kernel.close()
         kernel.close()
 
@@ -67,13 +70,13 @@ class RowsByFloats:
         kernel.line("for (int c = 16; c > 0; c >>= 1) total += __shfl_xor(total, c);")
 
     def _open_keys(self) -> None:
-        """Opens the loop over the keys, 32 at a time, with a lane's score: -inf where the query does not attend."""
+        """Opens the loop over the keys, 32 at a time, with a lane's score: no weight where no query attends."""
         kernel, f = self.kernel, self.f
         q, k, _, mask = self.operands
         kernel.line("#pragma unroll 1")
         kernel.open(f"for ({kernel.kind} n0 = 0; n0 < key_end; n0 += 32)")
         kernel.line(f"const {kernel.kind} n = n0 + lane;")
-        kernel.line("float score = -INFINITY;")
+        kernel.line(f"float score = {f.unseen};")
         kernel.open(f"if (n < key_end{' && n <= m' if f.causal else ''})")
         kernel.line("float sum = 0.0f;")
         kernel.line("#pragma unroll 1")

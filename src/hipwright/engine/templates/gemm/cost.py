@@ -17,6 +17,10 @@ from hipwright.engine.templates.offers import KernelCall, probe
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 READ_RATE, LIBRARY_READ_RATE, LIBRARY_GEMV_READ_RATE = 3.8e12, 3.3e12, 3.0e12
 GEMV_RATE = 30e12
+SHUFFLES, SHUFFLE_RATE = 5, 2e11
+"""Shuffles by which 32 lanes add up one output of a gemv, and those of a wavefront that a device does in a second: 132
+multiprocessors, one each cycle at 1.7 GHz (data sheet of the H100). They bound many outputs of a short k.
+"""
 LIBRARY_RATE = {"float32": 45e12, "float16": 500e12, "bfloat16": 500e12}
 LIBRARY_LATENCY, GEMV_LATENCY = 2e-6, 1.5e-6
 MARGIN = 0.9
@@ -73,7 +77,8 @@ class ProductCost:
         split = gemv_plan.default_split(self.batch, rows, vectors, self.k, spec)
         second = LAUNCH + 8.0 * split * self.batch * self.m * self.n / CACHE_RATE if split > 1 else 0.0
         passes = ceil(vectors / gemv_plan.VECTOR_CHUNK)
-        return LAUNCH + max(GEMV_LATENCY, passes * self.bytes / READ_RATE, self.flops / GEMV_RATE) + second
+        sums = SHUFFLES * self.batch * rows * vectors / SHUFFLE_RATE if spec.k_contiguous else 0.0
+        return LAUNCH + max(GEMV_LATENCY, passes * self.bytes / READ_RATE, self.flops / GEMV_RATE, sums) + second
 
     def direct(self) -> float:
         """A latency that is waited for once, or the operations, or the bytes."""

@@ -18,6 +18,10 @@ WIDTH = 4
 """Outputs of a thread, and steps along k at once."""
 MAX_DEPTH, MAX_OPERATIONS = 64, 1 << 24
 """The largest k, and half of the most multiply-adds, for which this template is offered."""
+SMALL_SIDE = 16
+"""The largest k, and smaller side of the product, for which it is offered whatever the other side: points and a matrix
+of 3 x 3, elements and their stiffness. The outputs of a row read it from the nearest cache.
+"""
 LATENCY, ASSUMED_RATE = 0.8e-6, 4e12
 """Seconds of latency and operations a second, for the static rule beside those in tiling.py."""
 

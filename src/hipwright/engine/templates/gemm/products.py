@@ -49,10 +49,12 @@ def direct_product(call: KernelCall) -> Offer | None:
     if p is None or ZERO in p.space:
         return None
     costs = ProductCost(call, p)
-    if costs.k > direct.MAX_DEPTH or costs.flops > 2 * direct.MAX_OPERATIONS:
+    small = max(costs.k, min(costs.m, costs.n)) <= direct.SMALL_SIDE  # however many rows share a small matrix
+    if costs.k > direct.MAX_DEPTH or (costs.flops > 2 * direct.MAX_OPERATIONS and not small):
         return None
     data: Any = GemmSpec(p.space, p.k, p.dtype)
-    default = costs.k <= direct.MAX_DEPTH // 2 and costs.direct() < min(costs.gemm(), MARGIN * costs.library())
+    tiles = costs.direct() < costs.gemm() or (small and costs.direct() <= costs.gemm())  # tiles of 32 would be empty
+    default = costs.k <= direct.MAX_DEPTH // 2 and tiles and costs.direct() < MARGIN * costs.library()
     return Offer("tiny", direct.write, [p.a, p.b], [p.output], default, p.finish, data=data)
 
 

@@ -8,14 +8,53 @@
 // Three parts are 24 bits and have the range of floats, so that nothing is scaled. The products of high parts are added as
 // floats 16 at a time, as tensor cores round long sums toward zero; the others are 2^-8 of them and stay in one sum.
 
+// The bits of a pair of values of a half type, x lowest.
+template <typename T>
+__device__ __forceinline__ unsigned pair_bits(float x, float y, T) {
+    const T pair[2] = {T(x), T(y)};
+    unsigned bits;
+    __builtin_memcpy(&bits, pair, 4);
+    return bits;
+}
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+__device__ __forceinline__ unsigned pair_bits(float x, float y, __half) {
+    unsigned bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(y), "f"(x));
+    return bits;
+}
+
+__device__ __forceinline__ unsigned pair_bits(float x, float y, __hip_bfloat16) {
+    unsigned bits;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(y), "f"(x));
+    return bits;
+}
+#endif
+
+// 2^x in one instruction where there is one: results below 2^-126 may be 0.
+__device__ __forceinline__ float power_of_two(float x) {
+#ifdef __CUDA_ARCH__
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return exp2f(x);
+#endif
+}
+
 // x, y as the sum of PARTS pairs of T, the largest first. A number that is not finite has other parts.
 template <typename T, int PARTS>
 __device__ __forceinline__ void split_pair(unsigned (&parts)[PARTS], float x, float y) {
+    if constexpr (PARTS == 1) {
+        parts[0] = pair_bits(x, y, T(0.0f));
+    } else {
 #pragma unroll
-    for (int p = 0; p < PARTS; ++p) {
-        const T pair[2] = {T(x), T(y)};
-        __builtin_memcpy(&parts[p], pair, 4);
-        x -= (float)pair[0], y -= (float)pair[1];
+        for (int p = 0; p < PARTS; ++p) {
+            parts[p] = pair_bits(x, y, T(0.0f));
+            T pair[2];
+            __builtin_memcpy(pair, &parts[p], 4);
+            x -= (float)pair[0], y -= (float)pair[1];
+        }
     }
 }
 
