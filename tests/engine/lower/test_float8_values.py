@@ -22,7 +22,7 @@ DTYPES = [getattr(torch, name) for name in FLOAT8]
 
 
 def numbers(dtype: torch.dtype) -> torch.Tensor:
-    """Float32 at, just below and just above each value of a format and each middle of two; special ones; all bfloat16."""
+    """Float32 at and around each value of a format and each middle of two; special ones; all of bfloat16."""
     codes = torch.arange(256, dtype=torch.uint8).view(dtype).float()
     finite = codes[codes.isfinite()].unique()
     finite = torch.cat([finite, 2 * finite[-1:] - finite[-2:-1], 2 * finite[:1] - finite[1:2]]).unique()

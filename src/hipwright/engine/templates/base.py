@@ -274,7 +274,7 @@ def _unrounded(member: GroupMember, need: Need) -> E:
 
 
 def _unclamped(e: E, limit: float) -> E:
-    """A value without the clamps at a format's largest number, or beyond it, that saturating to it makes superfluous."""
+    """A value without clamps at a format's largest number or beyond it: saturating does the same."""
     while e.op == "fn" and e.attr in ("nan_min", "nan_max") and e.args[1].op == "const":
         if e.args[1].attr * (1 if e.attr == "nan_min" else -1) < limit:
             break

@@ -1,0 +1,22 @@
+"""A gated layer of 16 experts of 2048 x 512 on 2048 rows that are sorted by expert, by torch's grouped product."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+ROWS, EXPERTS, WIDTH, HIDDEN = 2048, 16, 2048, 512
+DTYPE = torch.bfloat16
+
+
+class Model(nn.Module):
+    def forward(self, x, ends, up, down):
+        gate, value = torch._grouped_mm(x, up, offs=ends).chunk(2, dim=-1)
+        return torch._grouped_mm(F.silu(gate) * value, down, offs=ends)
+
+
+def get_inputs():
+    ends = torch.randint(0, ROWS + 1, (EXPERTS - 1,)).sort().values
+    ends = torch.cat([ends, torch.tensor([ROWS])]).to(torch.int32)
+    up = torch.randn(EXPERTS, WIDTH, 2 * HIDDEN, dtype=DTYPE) * 0.02
+    down = torch.randn(EXPERTS, HIDDEN, WIDTH, dtype=DTYPE) * 0.02
+    return [torch.randn(ROWS, WIDTH, dtype=DTYPE), ends, up, down]
