@@ -1,9 +1,9 @@
-"""One token of 8 sequences attends to 1024 keys and values that hold 64 of 128 elements and a bitmap: 32 heads on 8."""
+"""One token of 8 sequences attends to 512 keys and values that hold 64 of 128 elements and a bitmap: 32 heads on 8."""
 
 import torch
 from torch import nn
 
-BATCH, KEYS, HEADS, GROUPS, HEAD, KEPT = 8, 1024, 32, 8, 128, 64
+BATCH, KEYS, HEADS, GROUPS, HEAD, KEPT = 8, 512, 32, 8, 128, 64
 DTYPE = torch.bfloat16
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-TOKENS, SLOTS, HEADS, HEAD, EPS, LARGEST = 1024, 8192, 4, 128, 1e-6, 448.0
+TOKENS, SLOTS, HEADS, HEAD, EPS, LARGEST = 1024, 2048, 4, 128, 1e-6, 448.0
 DTYPE, CODES = torch.bfloat16, torch.float8_e4m3fn
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-TOKENS, SLOTS, HEADS, HEAD, LARGEST = 512, 4096, 8, 128, 448.0
+TOKENS, SLOTS, HEADS, HEAD, LARGEST = 512, 1024, 8, 128, 448.0
 DTYPE, CODES = torch.bfloat16, torch.float8_e4m3fn
 
 

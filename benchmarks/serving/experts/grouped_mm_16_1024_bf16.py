@@ -1,10 +1,10 @@
-"""A gated layer of 16 experts of 2048 x 512 on 2048 rows that are sorted by expert, by torch's grouped product."""
+"""A gated layer of 16 experts of 1024 x 256 on 256 rows that are sorted by expert, by torch's grouped product."""
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-ROWS, EXPERTS, WIDTH, HIDDEN = 2048, 16, 2048, 512
+ROWS, EXPERTS, WIDTH, HIDDEN = 256, 16, 1024, 256
 DTYPE = torch.bfloat16
 
 

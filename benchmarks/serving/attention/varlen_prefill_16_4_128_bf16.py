@@ -1,9 +1,9 @@
-"""Causal attention of 2048 tokens of several sequences behind one another, by their starts: 32 heads on 8 of 128."""
+"""Causal attention of 1024 tokens of several sequences behind one another, by their starts: 16 heads on 4 of 128."""
 
 import torch
 from torch import nn
 
-TOKENS, HEADS, GROUPS, HEAD = 2048, 32, 8, 128
+TOKENS, HEADS, GROUPS, HEAD = 1024, 16, 4, 128
 DTYPE = torch.bfloat16
 
 
