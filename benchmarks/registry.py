@@ -30,6 +30,7 @@ COMMANDS = {
     "planted-faults": "benchmarks.commands.planted_faults",
     "planted-hole": "benchmarks.commands.planted_hole",
     "programs": "benchmarks.commands.programs",
+    "quantised-variants": "benchmarks.commands.quantised_variants",
     "results": "benchmarks.commands.results",
     "score-rate": "benchmarks.commands.score_rate",
     "service-load": "benchmarks.fleet.service_load",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,12 +45,34 @@ def judge(name: str, text: str, orders: tuple[str, ...], seed: int, zygote: Zygo
         model = ReferenceModel(TaskModule(f"{name}.py", text))
         for case in cases(Oracle(handle, seed=seed)):
             for pair in pairs:
-                found = compare(_result(model, case, Reordered(pair.order, seed)), case.expected)
-                pair.cases += 1
-                pair.worst = max(pair.worst, found.worst_error)
-                if not found.ok:
-                    pair.refused.append((case.name, found.worst_error, found.message))
+                _note(pair, case, _result(model, case, Reordered(pair.order, seed)))
     return pairs
+
+
+def judge_ways(
+    name: str, text: str, ways: Mapping[str, Callable[..., Any]], seed: int, zygote: Zygote
+) -> list[HonestPair]:
+    """One pair for each way to compute a task: way(model, *inputs) gives what the task's forward gives."""
+    torch.set_num_threads(1)
+    pairs = [HonestPair(name, way, seed) for way in ways]
+    with open_source(name, text, zygote) as handle:
+        reference = ReferenceModel(TaskModule(f"{name}.py", text))
+        for case in cases(Oracle(handle, seed=seed)):
+            model, args = reference.model(case.state), tree_to_torch(case.inputs)
+            for pair, way in zip(pairs, ways.values(), strict=True):
+                with torch.no_grad():
+                    result = {"outputs": tree_from_torch(way(model, *args)), "buffers": {}}
+                _note(pair, case, result)
+    return pairs
+
+
+def _note(pair: HonestPair, case: VerificationCase, result: Tree) -> None:
+    """Compares a result and adds what was found to the pair."""
+    found = compare(result, case.expected)
+    pair.cases += 1
+    pair.worst = max(pair.worst, found.worst_error)
+    if not found.ok:
+        pair.refused.append((case.name, found.worst_error, found.message))
 
 
 def cases(oracle: Oracle) -> Iterator[VerificationCase]:

@@ -16,15 +16,20 @@ from hipwright.task.host.load import TaskModule
 ROOT = Path(__file__).parents[2]
 TASKS = find(suite_named("serving"))
 FAMILIES = {"activations", "attention", "experts", "norms", "products", "rotary", "sampling", "training"}
+FAMILIES |= {"quantisation", "scientific", "sparse"}
 WRITE = {
     "paged_kv_write_8_128_bf16",
     "rotary_kv_write_8_128_bf16",
     "mla_cache_write_512_64_bf16",
     "conv1d_state_update_2048_bf16",
     "adamw_in_place_16m_fp32",
+    "axpy_67108864_fp32",
+    "gated_delta_step_32_128_fp32",
+    "qk_norm_rotary_fp8_write_4_128_bf16",
+    "rotary_fp8_kv_write_8_128_bf16",
 }
 """Tasks that write their inputs; batch norm's statistics too, of which torch counts no version."""
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "uint8": torch.uint8}
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)

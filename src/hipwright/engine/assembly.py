@@ -41,8 +41,8 @@ from hipwright.records import Program
 from hipwright.toolchain import device_headers
 
 _INCLUDES = ("#include <hip/hip_runtime.h>", "#include <hip/hip_fp16.h>")
-_BY_NAME = {"bfloat16_type", "constants"}
-"""Headers of names that kernels do not note as used: what AMD's compilers do not all define."""
+_BY_NAME = {"bfloat16_type", "constants", "float8"}
+"""Headers of names that kernels do not note as used: types, and what AMD's compilers do not all define."""
 
 
 class ProgramAssembly:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hipwright.float8 import FLOAT8
+
 SCALARS: dict[str, str] = {
     "bool": "bool",
     "char": "int8",
@@ -35,6 +37,10 @@ SCALARS: dict[str, str] = {
     "bfloat16": "bfloat16",
     "__bf16": "bfloat16",
     "__nv_bfloat16": "bfloat16",
+    "Float8E4M3FN": "float8_e4m3fn",
+    "Float8E5M2": "float8_e5m2",
+    "Float8E4M3FNUZ": "float8_e4m3fnuz",
+    "Float8E5M2FNUZ": "float8_e5m2fnuz",
 }
 """Canonical spelling of a scalar type -> its kind: a torch dtype name, or uint16/uint32/uint64."""
 
@@ -68,7 +74,7 @@ SIZES = {
     "bfloat16": 2,
     "float32": 4,
     "float64": 8,
-}
+} | dict.fromkeys(FLOAT8, 1)
 
 _INT_WORDS = {"unsigned", "signed", "long", "short", "int", "char"}
 

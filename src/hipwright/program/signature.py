@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field
 
 from hipwright.errors import ProgramError
+from hipwright.float8 import FLOAT8
 from hipwright.program.blanking import blank, blank_directives
 from hipwright.program.kernel_types import SCALARS, SIZES, VECTORS, canonical
 from hipwright.records import Record
@@ -229,4 +230,6 @@ def _param(kernel: str, index: int, text: str, aliases: dict[str, str | None], l
         )
     if ctype in VECTORS and not stars:
         raise ProgramError(f"{where}: a vector type is passed as a pointer only; pass its numbers one by one", line)
+    if SCALARS.get(ctype) in FLOAT8 and not stars:
+        raise ProgramError(f"{where}: an 8-bit float is passed as a pointer only; pass a float", line)
     return Param(name=match["name"], ctype=ctype, pointer=bool(stars), const=const)

@@ -62,5 +62,6 @@ def moves_vectors(uses: Iterable[str]) -> bool:
 
 
 ARITHMETIC, INTEGER, INDEX = map(defined, ("arithmetic", "integer", "index"))
-MATH = defined("math") | defined("float16") | defined("bfloat16")
+_ROUNDING = {name for name in defined("float8") if name.startswith("round_")}
+MATH = defined("math") | defined("float16") | defined("bfloat16") | _ROUNDING
 """The functions that expressions may call: of any arithmetic type, of floats, of integers, and of an index."""

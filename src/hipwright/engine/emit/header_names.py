@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from functools import cache
 
 from hipwright.engine.emit.device_code import defined, header_of
+from hipwright.engine.ir.expr import ROUNDING, STORAGE
+from hipwright.float8 import FLOAT8
 from hipwright.toolchain import device_headers
 
-HALVES = {"__half": "store_float16", "__hip_bfloat16": "store_bfloat16"}
-"""Half types, and the headers by which vectors of floats are stored as them."""
+NARROW = {STORAGE[dtype]: f"store_{'float8' if dtype in FLOAT8 else dtype}" for dtype in ROUNDING}
+"""Narrow float types, and the headers by which vectors of floats are stored as them."""
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _DEFINED = re.compile(
     r"\bstruct (?:alignas\([^\n]*\) )?(\w+) \{|__device__ [\w<>, *&]+? (\w+)\(|^#define (\w+)", re.MULTILINE
@@ -37,7 +39,7 @@ def needed_headers(hip: str) -> set[str]:
     own = {name for names in _DEFINED.findall(hip) for name in names if name}
     found = {header for name in words - own for header in _homes().get(name, ())}
     if words & _writers():
-        found |= {header for kind, header in HALVES.items() if kind in words}
+        found |= {header for kind, header in NARROW.items() if kind in words}
     if {"MergeSoftmax", "combine_published_partials"} <= words:
         found.add("softmax_block")
     return found

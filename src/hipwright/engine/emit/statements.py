@@ -10,7 +10,7 @@ from hipwright.engine.emit.builder import StatementBuilder, cname
 from hipwright.engine.emit.c_names import LIBRARY
 from hipwright.engine.emit.device_code import ARITHMETIC, INDEX, INTEGER, MATH
 from hipwright.engine.ir import small_ints
-from hipwright.engine.ir.expr import SMALL_INTS, STORAGE, E, SerialLoop, walk
+from hipwright.engine.ir.expr import ROUNDING, SMALL_INTS, STORAGE, E, SerialLoop, walk
 from hipwright.engine.ir.index import Atom, Ind, Ix
 from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.rounding import Rounding
@@ -192,7 +192,7 @@ class Emitter(StatementBuilder):
         _, position, dtype = e.attr
         text = self.read(e, self.position(position))
         if STORAGE[dtype] != e.ctype:
-            return (f"(float){text}" if dtype in ("float16", "bfloat16") else text), UNARY
+            return (f"(float){text}" if dtype in ROUNDING else text), UNARY
         return text, ATOM
 
     def position(self, p: Ix) -> str:

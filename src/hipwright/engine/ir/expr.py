@@ -1,6 +1,6 @@
 """Scalar expressions: what one element of a tensor is computed from. A hash-consed DAG, torch-free.
 
-`ctype` is the type computed in, not the stored one: half and bfloat16 compute in float, as PyTorch does.
+`ctype` is the type computed in, not the stored one: narrow floats compute in float, as PyTorch does.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hipwright.engine.ir.index import Atom, Ind, Ix, Var, below, ix, nonneg, replace
+from hipwright.float8 import FLOAT8
 
 COMPUTE = {
     "float16": "float",
@@ -23,6 +24,10 @@ COMPUTE = {
     "int32": "int",
     "int64": "long",
     "bool": "bool",
+    "float8_e4m3fn": "float",
+    "float8_e5m2": "float",
+    "float8_e4m3fnuz": "float",
+    "float8_e5m2fnuz": "float",
 }
 STORAGE = {
     "float16": "__half",
@@ -35,9 +40,15 @@ STORAGE = {
     "int32": "int",
     "int64": "long",
     "bool": "bool",
+    "float8_e4m3fn": "Float8E4M3FN",
+    "float8_e5m2": "Float8E5M2",
+    "float8_e4m3fnuz": "Float8E4M3FNUZ",
+    "float8_e5m2fnuz": "Float8E5M2FNUZ",
 }
 HALVES = frozenset({"float16", "bfloat16"})
-FLOATING = ("float16", "bfloat16", "float32", "float64")
+ROUNDING = {"float16": "round_half", "bfloat16": "round_bfloat16"} | {d: f"round_{d}" for d in FLOAT8}
+"""Narrow floats, which are computed with as float: the device function that rounds to each."""
+FLOATING = (*ROUNDING, "float32", "float64")
 SMALL_INTS = ("int8", "int16", "uint8")
 
 

@@ -23,6 +23,7 @@ from hipwright.engine.templates.pointwise.sliding import STENCIL_WIDTHS, reads_s
 from hipwright.engine.templates.pointwise.transpose import transposed_loads
 from hipwright.engine.templates.rows.layout import RowLayout
 from hipwright.engine.templates.scan.layout import ScanLayout
+from hipwright.float8 import FLOAT8
 
 SIZES = {
     "float64": 8,
@@ -35,7 +36,7 @@ SIZES = {
     "int8": 1,
     "uint8": 1,
     "bool": 1,
-}
+} | dict.fromkeys(FLOAT8, 1)
 SHORT_ROW, FEW_COLUMNS = 1024, 16
 SMALL, BIG = 1 << 17, 1 << 22
 DEVICE_THREADS = 1 << 18

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hipwright.capture.graph import Meta
-from hipwright.engine.ir.expr import COMPUTE, FLOATING, SMALL_INTS, STORAGE, E, ExprArena, weight
+from hipwright.engine.ir.expr import COMPUTE, FLOATING, ROUNDING, SMALL_INTS, STORAGE, E, ExprArena, weight
 from hipwright.engine.ir.index import ONE, ZERO, Ix, Var, ix
 from hipwright.engine.ir.shapes import flatten, unflatten
 from hipwright.engine.ir.sizes import SizeReader, evaluate
@@ -105,7 +105,7 @@ class LoweringContext:
         """
         if dtype == "":
             dtype = "int64" if kind.startswith("arg") else ("bool" if kind in ("any", "all") else value.dtype)
-        if dtype in ("float16", "bfloat16"):
+        if dtype in ROUNDING:
             dtype = "float32"  # a row value is not rounded before it is stored
         reduced = tuple(sorted(d % value.rank for d in dims)) if value.rank else ()
         reduced = tuple(d for d in reduced if value.shape[d] != ONE)

@@ -6,19 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 from hipwright.capture.graph import Meta
-from hipwright.engine.ir.expr import COMPUTE, E
+from hipwright.engine.ir.expr import COMPUTE, HALVES, ROUNDING, E
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.table import op
 from hipwright.engine.lower.values import Index, NotLowered, Tensor
+from hipwright.float8 import FLOAT8
 
 
 @op("_to_copy", "to.dtype", "to.device", "to.dtype_layout", "type_as", "to.other")
 def to_copy(c: LoweringContext, meta: Meta, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """A cast; to half it really rounds, except what has no more than 8 bits."""
+    """A cast; to a narrow type it really rounds, except to half what has no more than 8 bits."""
     if meta.dtype == x.dtype:
         return x
-    if x.dtype not in ("uint8", "int8", "bool") and meta.dtype in ("float16", "bfloat16"):
-        rounding = "round_half" if meta.dtype == "float16" else "round_bfloat16"
+    exact = x.dtype in ("uint8", "int8", "bool", *FLOAT8) and meta.dtype in HALVES
+    if meta.dtype in ROUNDING and not exact:
+        rounding = ROUNDING[meta.dtype]
         return c.tensor(
             meta.dtype, x.shape, lambda i: c.arena.call(rounding, c.arena.cast(x.at(i), "float"), ctype="float")
         )

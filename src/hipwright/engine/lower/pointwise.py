@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hipwright.capture.graph import Meta
-from hipwright.engine.ir.expr import COMPUTE, FLOATING
+from hipwright.engine.ir.expr import COMPUTE, FLOATING, E
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.lower.table import TABLE, op
 from hipwright.engine.lower.values import NotLowered, Tensor
@@ -79,6 +79,19 @@ def _unary(function: str) -> Callable[..., Tensor]:
 
 for _name, _function in UNARY.items():
     TABLE[f"aten.{_name}.default"] = _unary(_function)
+
+
+@op("frexp.Tensor")
+def frexp(c: LoweringContext, metas: list[Meta], x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mantissas of size 1/2 to 1, and exponents."""
+    if COMPUTE[x.dtype] != "float":
+        raise NotLowered("frexp of other than floats")
+    mantissa = c.map(lambda a: c.arena.call("frexp_mantissa", a), x, dtype=metas[0].dtype, shape=x.shape)
+
+    def exponent(a: E) -> E:
+        return c.arena.call("frexp_exponent", a, ctype="int")
+
+    return mantissa, c.map(exponent, x, dtype=metas[1].dtype, shape=x.shape, ctype="float")
 
 
 BINARY = {

@@ -7,17 +7,21 @@ from dataclasses import dataclass, field
 
 from hipwright.engine.emit.builder import cname
 from hipwright.engine.emit.function import KernelFunction, KernelParameter
+from hipwright.engine.emit.header_names import NARROW
 from hipwright.engine.emit.statements import Emitter
 from hipwright.engine.fuse.groups import Group, GroupMember
-from hipwright.engine.ir.expr import STORAGE, E, indices, walk
+from hipwright.engine.ir.expr import ROUNDING, STORAGE, E, indices, walk
 from hipwright.engine.ir.index import Atom, Ind, Ix, Sym, Var, divide, ix, modulo, product, replace
 from hipwright.engine.ir.index_text import to_c, to_python
 from hipwright.engine.ir.rounding import Rounding
 from hipwright.engine.ir.shapes import strides
 from hipwright.engine.lower.context import LoweringContext
+from hipwright.float8 import FLOAT8
 
 INT_LIMIT = 1 << 30
 """Elements up to which a kernel counts in int. Twice as many would fit; the rest is for the last block's overshoot."""
+LARGEST_E4M3 = 448.0
+"""The largest number of float8_e4m3fn, to which conversion saturates."""
 FAST = {"exp": "exp_fast", "sqrt": "sqrt_fast"}
 """Functions that cost a fraction of the exact ones and are off by a few ulp of float."""
 
@@ -153,7 +157,7 @@ class Body:
         return text if self.index_type == "int" or not text else f"(long)({text})"
 
     def store(self, member: GroupMember, value: str, position: str) -> str:
-        """A store statement; half types convert."""
+        """A store statement; narrow floats convert."""
         buffer = self.need.stores[member.item.name][0]
         return f"{self.pointers[buffer]}[{position}] = {self.as_stored(member, value)};"
 
@@ -168,7 +172,7 @@ class Body:
     def stored_value(self, member: GroupMember) -> str:
         """A member's value as memory holds it, rounded once; the value of a copy is not converted at all."""
         dtype, e, emit = self.need.stores[member.item.name][1], member.value, self.emit
-        rounding = {"float16": "round_half", "bfloat16": "round_bfloat16"}.get(dtype)
+        rounding = ROUNDING.get(dtype)
         while e.op == "fn" and e.attr == rounding and emit.known(e) is None:
             (e,) = e.args
         if e.op == "load" and e.attr[2] == dtype and emit.known(e) is None:
@@ -178,19 +182,37 @@ class Body:
     def as_stored(self, member: GroupMember, value: str) -> str:
         """A value as memory holds it."""
         dtype = self.need.stores[member.item.name][1]
-        return f"{STORAGE[dtype]}({value})" if dtype in ("float16", "bfloat16") else value
+        return f"{STORAGE[dtype]}({value})" if dtype in ROUNDING else value
 
     def tile_type(self, member: GroupMember) -> str:
-        """The element type of a member's tile until it is stored: floats become half types in the store."""
+        """The element type of a member's tile until it is stored: floats become narrow in the store."""
         _, dtype = self.need.stores[member.item.name]
         if self.in_floats(member):
-            self.emit.used.add(f"store_{dtype}.h")
+            self.emit.used.add(f"{NARROW[STORAGE[dtype]]}.h")
             return "float"
         return STORAGE[dtype]
 
     def in_floats(self, member: GroupMember) -> bool:
-        """Whether the store itself converts floats to half types."""
-        return self.need.stores[member.item.name][1] in ("float16", "bfloat16") and member.value.ctype == "float"
+        """Whether the store itself converts floats to a narrow type."""
+        return self.need.stores[member.item.name][1] in ROUNDING and member.value.ctype == "float"
+
+    def collects_floats(self, member: GroupMember) -> bool:
+        """Whether a vector of a pointwise kernel's results stays in floats until its store: 8-bit floats are converted
+        in pairs; copies are not converted at all.
+        """
+        dtype, e = self.need.stores[member.item.name][1], member.value
+        copied = e.op == "load" and e.attr[2] == dtype
+        return dtype in FLOAT8 and self.in_floats(member) and not copied
+
+    def vector_type(self, member: GroupMember) -> str:
+        """The element type of a vector of a pointwise kernel's results."""
+        if self.collects_floats(member):
+            return self.tile_type(member)
+        return STORAGE[self.need.stores[member.item.name][1]]
+
+    def vector_value(self, member: GroupMember) -> str:
+        """A member's value as a vector of a pointwise kernel's results holds it."""
+        return self.emit.text(member.value)[0] if self.collects_floats(member) else self.stored_value(member)
 
     def in_tile(self, member: GroupMember, value: str) -> str:
         """A value as the member's tile holds it."""
@@ -243,11 +265,21 @@ class Body:
 
 def _unrounded(member: GroupMember, need: Need) -> E:
     """A member's value without the rounding that its store does anyway."""
-    rounding = {"float16": "round_half", "bfloat16": "round_bfloat16"}.get(
-        need.stores.get(member.item.name, ("", ""))[1]
-    )
-    e = member.value
-    return e.args[0] if rounding and e.op == "fn" and e.attr == rounding and e.args[0].ctype == "float" else e
+    dtype, e = need.stores.get(member.item.name, ("", ""))[1], member.value
+    rounding = ROUNDING.get(dtype)
+    if rounding and e.op == "fn" and e.attr == rounding and e.args[0].ctype == "float":
+        e = e.args[0]
+        return _unclamped(e, LARGEST_E4M3) if dtype == "float8_e4m3fn" else e
+    return e
+
+
+def _unclamped(e: E, limit: float) -> E:
+    """A value without clamps at a format's largest number or beyond it: saturating does the same."""
+    while e.op == "fn" and e.attr in ("nan_min", "nan_max") and e.args[1].op == "const":
+        if e.args[1].attr * (1 if e.attr == "nan_min" else -1) < limit:
+            break
+        e = e.args[0]
+    return e
 
 
 def _bare(text: str) -> str:

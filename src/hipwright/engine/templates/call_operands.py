@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from hipwright.engine.emit.builder import cname
 from hipwright.engine.emit.statements import Emitter
-from hipwright.engine.ir.expr import STORAGE, E, walk
+from hipwright.engine.ir.expr import ROUNDING, STORAGE, E, walk
 from hipwright.engine.ir.index import ONE, ZERO, Ix, Var, ix, replace
 from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.small_ints import LOADED
@@ -87,7 +87,7 @@ class CallOperands:
         return self._text(operand.at(self._place(index, operand.shape)), dtype)
 
     def _text(self, e: E, dtype: str) -> str:
-        if dtype in ("float16", "bfloat16") and e.op == "load" and e.attr[2] == dtype:
+        if dtype in ROUNDING and e.op == "load" and e.attr[2] == dtype:
             return self._read(e, self.emit.position(e.attr[1]))  # as it lies in memory
         self.emit.count([e])
         return converted(dtype, self.emit.text(e)[0])
@@ -220,5 +220,5 @@ class CallOperands:
 
 
 def converted(dtype: str, value: str) -> str:
-    """A value as memory of a dtype holds it: half types are converted."""
-    return f"{STORAGE[dtype]}({value})" if dtype in ("float16", "bfloat16") else value
+    """A value as memory of a dtype holds it: narrow floats are converted."""
+    return f"{STORAGE[dtype]}({value})" if dtype in ROUNDING else value

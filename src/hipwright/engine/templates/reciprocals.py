@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hipwright.engine.fuse.groups import Group
-from hipwright.engine.ir.expr import E, indices
+from hipwright.engine.ir.expr import ROUNDING, E, indices
 from hipwright.engine.ir.index import Ind
 from hipwright.engine.lower.context import LoweringContext
 from hipwright.engine.templates.base import Need, depends
@@ -13,9 +13,9 @@ from hipwright.engine.templates.base import Need, depends
 SMALLEST, LARGEST = 2.0**-126, 2.0**126  # divisors whose reciprocal is neither subnormal nor infinite
 _FUNCTIONS = """absolute acos acosh asin asinh atan atan2 atanh celu clamp cos cosh elu erf erfc exp exp2 expm1 fma fmax
     fmin gelu gelu_tanh hardsigmoid hardswish hypot leaky_relu log log10 log1p log2 logsigmoid mish nan_max nan_min pow
-    reciprocal relu relu6 round_bfloat16 round_half rsqrt saturated_reciprocal selu sigmoid silu sin sinh softplus
+    reciprocal relu relu6 rsqrt saturated_reciprocal selu sigmoid silu sin sinh softplus
     softshrink softsign sqrt square squared_error sub_rn tan tanh tanhshrink"""
-CONTINUOUS = frozenset(_FUNCTIONS.split())
+CONTINUOUS = frozenset({*_FUNCTIONS.split(), *ROUNDING.values()})
 """Functions that turn a small change of an argument into a small change of their result, as they are called in C."""
 
 

@@ -15,6 +15,7 @@ from hipwright.engine.ir.index import Fn, Ind, Ix, Var, ix
 from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.templates.access import linear, unconditional_loads
 from hipwright.engine.templates.base import Body, depends
+from hipwright.float8 import FLOAT8
 
 VECTOR_LENGTH = {
     "float64": 2,
@@ -25,7 +26,7 @@ VECTOR_LENGTH = {
     "int8": 16,
     "uint8": 16,
     "bool": 16,
-}
+} | dict.fromkeys(FLOAT8, 16)
 """Elements in 16 bytes; 4 of every other type."""
 MAX_UNALIGNED = 3
 """Unaligned vectors that a loop may have: their loads cost less than the memory behind them."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from hipwright.errors import CandidateError
+from hipwright.float8 import FLOAT8
 from hipwright.program.kernel_types import SIZES
 from hipwright.program.lower.fast_launch import fast_launch, has_fast_launch
 from hipwright.program.signature import Param, Signature
@@ -44,7 +45,7 @@ POINTS_TO: dict[str, tuple[Any, ...]] = {
     "uint16": (torch.int16,),
     "uint32": (torch.int32,),
     "uint64": (torch.int64,),
-}
+} | {dtype: (getattr(torch, dtype),) for dtype in FLOAT8}
 _CHAR = (torch.int8, torch.uint8, torch.bool)  # char* stands for bytes
 
 

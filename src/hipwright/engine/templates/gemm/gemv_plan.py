@@ -21,6 +21,7 @@ from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.access import has_unit_stride
 from hipwright.engine.templates.gemm.split_k import SPLITS
 from hipwright.engine.templates.packed import packed_width
+from hipwright.float8 import FLOAT8
 
 VECTOR_CHUNK = 8
 """Vectors handled at once: the products of one loaded element."""
@@ -35,6 +36,7 @@ MIN_STEPS = 8
 more than the device holds at once (28672 x 8192: 896 blocks where 792 fit) would wait for a second round of few.
 """
 ITEM_BYTES = {"float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
+ITEM_BYTES |= dict.fromkeys(FLOAT8, 1)
 
 
 @dataclass(eq=False)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from hipwright.engine.ir.expr import STORAGE, E, indices, walk
+from hipwright.engine.ir.expr import ROUNDING, STORAGE, E, indices, walk
 from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.shapes import flatten
 from hipwright.engine.templates.access import linear, unconditional_loads
 from hipwright.engine.templates.base import Body, EmittedKernel, fused
 
-NARROW = ("float16", "bfloat16", "int16", "int8", "uint8", "bool")
+NARROW = (*ROUNDING, "int16", "int8", "uint8", "bool")
 
 
 def elementwise(body: Body, vec: str = "", items: str = "", threads: str = "BLOCK") -> EmittedKernel:
@@ -61,9 +61,9 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
         emit.line(f"const auto {tiles[buffer]} = load_whole_vectors<{items}, {vec}>({arguments});")
     outs = {}
     for member in body.stored:
-        buffer, dtype = body.need.stores[member.item.name]
+        buffer, _ = body.need.stores[member.item.name]
         outs[member.item.name] = emit.fresh(f"{body.pointers[buffer]}_out")
-        emit.line(f"Tile<{STORAGE[dtype]}, {items} * {vec}> {outs[member.item.name]};")
+        emit.line(f"Tile<{body.vector_type(member)}, {items} * {vec}> {outs[member.item.name]};")
     emit.line("#pragma unroll")
     emit.open(f"for (int k = 0; k < {items} * {vec}; ++k)")
     index = [f"const {kind} i = base + k / {vec} * ({threads} * {vec}) + k % {vec};", *splits]
@@ -75,7 +75,7 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     plain = emit.read
     emit.read = _reader(plain, tiles, flat)
     for member in body.stored:
-        emit.line(f"{outs[member.item.name]}.v[k] = {body.stored_value(member)};")
+        emit.line(f"{outs[member.item.name]}.v[k] = {body.vector_value(member)};")
     emit.close()
     for member in body.stored:
         buffer, _ = body.need.stores[member.item.name]

@@ -7,7 +7,7 @@ and each thread stores its elements at once. The index is split once for all of 
 from __future__ import annotations
 
 from hipwright.engine.fuse.groups import Group
-from hipwright.engine.ir.expr import STORAGE, walk
+from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.templates.access import linear
@@ -44,9 +44,9 @@ def inner(body: Body, threads: str, items: str) -> EmittedKernel:
     emit.line(f"const {kind} first = blockIdx.x * ({kind})({threads} * {items}) + threadIdx.x;")
     outs = {}
     for member in body.stored:
-        buffer, dtype = body.need.stores[member.item.name]
+        buffer, _ = body.need.stores[member.item.name]
         outs[member.item.name] = emit.fresh(f"{body.pointers[buffer]}_out")
-        emit.line(f"Tile<{STORAGE[dtype]}, {length}> {outs[member.item.name]}[{items}];")
+        emit.line(f"Tile<{body.vector_type(member)}, {length}> {outs[member.item.name]}[{items}];")
     emit.line("#pragma unroll")
     emit.open(f"for (int k = 0; k < {items}; ++k)")
     emit.line(f"const {kind} position = first + k * {threads};")
@@ -57,7 +57,7 @@ def inner(body: Body, threads: str, items: str) -> EmittedKernel:
     emit.open(f"for (int s = 0; s < {length}; ++s)")
     emit.count([m.value for m in body.stored])
     for member in body.stored:
-        emit.line(f"{outs[member.item.name]}[k].v[s] = {body.stored_value(member)};")
+        emit.line(f"{outs[member.item.name]}[k].v[s] = {body.vector_value(member)};")
     emit.close()
     emit.close()
     _store(body, outs, (threads, items, count))

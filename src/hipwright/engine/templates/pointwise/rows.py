@@ -6,7 +6,7 @@ element; the ends of rows are processed element by element.
 
 from __future__ import annotations
 
-from hipwright.engine.ir.expr import STORAGE, E, walk
+from hipwright.engine.ir.expr import E, walk
 from hipwright.engine.ir.index import Ix
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.templates.access import unconditional_loads
@@ -115,9 +115,10 @@ class PlainRows(RowScope):
             tiles[key] = emit.fresh(f"{body.pointers[buffer]}_tile")
             emit.line(f"const auto {tiles[key]} = load_whole_vectors<{shape}>({pointer}, base, {step}, {bound});")
         outs = {}
+        members = {m.item.name: m for m in body.stored}
         for name, (buffer, _, _) in stores.items():
             outs[name] = emit.fresh(f"{body.pointers[buffer]}_out")
-            emit.line(f"Tile<{STORAGE[body.need.stores[name][1]]}, {self.extent}> {outs[name]};")
+            emit.line(f"Tile<{body.vector_type(members[name])}, {self.extent}> {outs[name]};")
 
         def read(e: E, position: str) -> str:
             name = tiles.get((e.attr[0], e.attr[1].key))
@@ -181,10 +182,10 @@ class PlainRows(RowScope):
         for line in sweep.splits:
             emit.line_if_used(line)
         for member in body.stored:
-            value = body.stored_value(member)
             if member.item.name in outs:
-                emit.line(f"{outs[member.item.name]}.v[k] = {value};")
+                emit.line(f"{outs[member.item.name]}.v[k] = {body.vector_value(member)};")
             else:
+                value = body.stored_value(member)
                 pointer = body.pointers[body.need.stores[member.item.name][0]]
                 emit.line(f"{pointer}[{emit.position(member.position)}] = {value};")
         emit.close()

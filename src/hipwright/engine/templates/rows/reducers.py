@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from hipwright.engine.emit.statements import ATOM, Emitter, literal
 from hipwright.engine.fuse.groups import GroupMember
-from hipwright.engine.ir.expr import COMPUTE, E, walk
+from hipwright.engine.ir.expr import COMPUTE, ROUNDING, E, walk
 
 OPERATORS = {
     "sum": "Sum",
@@ -187,7 +187,7 @@ def _is_nan_with(e: E, total: str) -> bool:
     if e.op == "row":
         return bool(e.attr == total)
     spreads = e.op in ("bin", "un", "cast") and e.ctype in ("float", "double") and e.attr not in ("<", ">")
-    spreads = spreads or (e.op == "fn" and e.attr in ("exp", "log", "reciprocal", "round_half", "round_bfloat16"))
+    spreads = spreads or (e.op == "fn" and e.attr in ("exp", "log", "reciprocal", *ROUNDING.values()))
     return spreads and any(_is_nan_with(a, total) for a in e.args)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hipwright.engine.fuse.groups import FULL, PART, GroupMember
-from hipwright.engine.ir.expr import STORAGE, E
+from hipwright.engine.ir.expr import ROUNDING, STORAGE, E
 from hipwright.engine.ir.index import product
 from hipwright.engine.templates.access import unconditional_loads
 from hipwright.engine.templates.base import Body
@@ -100,8 +100,8 @@ class RowState(RowScope):
         return True
 
     def kept_packed(self, e: E) -> bool:
-        """Whether a kept value stays as memory has it: half types of a chunked row, two in a register."""
-        return self.layout.chunked and e.op == "load" and e.attr[2] in ("float16", "bfloat16") and e.ctype == "float"
+        """Whether a kept value stays as memory has it: narrow floats of a chunked row."""
+        return self.layout.chunked and e.op == "load" and e.attr[2] in ROUNDING and e.ctype == "float"
 
     def kept_type(self, e: E) -> str:
         """The C type in which a kept value stays."""

@@ -60,10 +60,28 @@ __device__ T absolute(T x) {
 
 template <typename T>
 __device__ T nan_max(T a, T b) {
+#if defined(__CUDA_ARCH__)
+#if __CUDA_ARCH__ >= 800
+    if constexpr (sizeof(T) == 4 && T(0.5f) != T(0)) {
+        float found;
+        asm("max.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(a), "f"(b));
+        return found;
+    }
+#endif
+#endif
     return (a > b || a != a) ? a : b;  // NaN wins, as in torch.max
 }
 
 template <typename T>
 __device__ T nan_min(T a, T b) {
+#if defined(__CUDA_ARCH__)
+#if __CUDA_ARCH__ >= 800
+    if constexpr (sizeof(T) == 4 && T(0.5f) != T(0)) {
+        float found;
+        asm("min.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(a), "f"(b));
+        return found;
+    }
+#endif
+#endif
     return (a < b || a != a) ? a : b;  // NaN wins, as in torch.min
 }

@@ -24,6 +24,13 @@ struct Float8Form {
 #endif
 };
 
+// Where NVIDIA's instructions convert OCP's forms, two at a time (PTX ISA, "cvt"; compute capability 8.9).
+#if defined(__CUDA_ARCH__)
+#if __CUDA_ARCH__ >= 890
+#define FLOAT8_PAIRS 1
+#endif
+#endif
+
 // The value of a code; exact.
 template <int FORMAT>
 __device__ __forceinline__ float float8_to_float(unsigned char code) {
@@ -31,6 +38,18 @@ __device__ __forceinline__ float float8_to_float(unsigned char code) {
 #if defined(__gfx942__) || defined(__gfx950__)
     if constexpr (Form::NATIVE && Form::E4M3) return __builtin_amdgcn_cvt_f32_fp8(code, 0);
     if constexpr (Form::NATIVE && !Form::E4M3) return __builtin_amdgcn_cvt_f32_bf8(code, 0);
+#endif
+#ifdef FLOAT8_PAIRS
+    if constexpr (!Form::FNUZ) {
+        unsigned halves;
+        if constexpr (Form::E4M3)
+            asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"((unsigned short)code));
+        else
+            halves = (unsigned)code << 8;  // the upper half of a float16
+        float value;
+        asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low;}" : "=f"(value) : "r"(halves));
+        return value;
+    }
 #endif
     const unsigned size = code & 0x7f, sign = (unsigned)(code >> 7) << 31;
     unsigned bits = (size << (23 - Form::MANTISSA)) + ((unsigned)(127 - Form::BIAS) << 23);
@@ -46,7 +65,28 @@ __device__ __forceinline__ float float8_to_float(unsigned char code) {
     return value;
 }
 
-// The code of the nearest value, to even where two are as near. What rounds to more than the largest, and infinities,
+#ifdef FLOAT8_PAIRS
+// The codes of two floats, the first in the lower byte, saturated; NaN is 0x7f.
+template <int FORMAT>
+__device__ __forceinline__ unsigned saturated_float8_pair(float low, float high) {
+    unsigned short pair;
+    if constexpr (Float8Form<FORMAT>::E4M3)
+        asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+    else
+        asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+#endif
+
+// The first float that rounds beyond the largest: half a step of its last place above it.
+template <int FORMAT>
+__device__ __forceinline__ constexpr unsigned first_beyond_float8() {
+    using Form = Float8Form<FORMAT>;
+    return ((Form::LARGEST << (23 - Form::MANTISSA)) + ((unsigned)(127 - Form::BIAS) << 23)) +
+           (1u << (22 - Form::MANTISSA)) + (Form::LARGEST % 2 == 0);
+}
+
+// The code of the nearest value, to even where two are as near; NaN has no sign. What rounds to more than the largest, and infinities,
 // become the largest where SATURATE, else infinity, or NaN in forms without infinities (OCP, section 5.2.1).
 template <int FORMAT, bool SATURATE>
 __device__ __forceinline__ unsigned char float_to_float8(float x) {
@@ -54,6 +94,13 @@ __device__ __forceinline__ unsigned char float_to_float8(float x) {
     unsigned bits;
     __builtin_memcpy(&bits, &x, 4);
     const unsigned size = bits & 0x7fffffff, sign = bits >> 24 & 0x80;
+#ifdef FLOAT8_PAIRS
+    if constexpr (!Form::FNUZ) {
+        const unsigned saturated = saturated_float8_pair<FORMAT>(x, 0.0f);
+        if (SATURATE || size < first_beyond_float8<FORMAT>() || size > 0x7f800000) return (unsigned char)saturated;
+        return Form::INFINITE ? (unsigned char)(sign | (Form::LARGEST + 1)) : Form::NOT_A_NUMBER;
+    }
+#endif
     if (size > 0x7f800000) return Form::NOT_A_NUMBER;
     unsigned code;
 #if defined(__gfx942__) || defined(__gfx950__)
@@ -63,10 +110,7 @@ __device__ __forceinline__ unsigned char float_to_float8(float x) {
             code = __builtin_amdgcn_cvt_pk_fp8_f32(magnitude, magnitude, 0, false) & 0x7f;
         else
             code = __builtin_amdgcn_cvt_pk_bf8_f32(magnitude, magnitude, 0, false) & 0x7f;
-        // the first float that rounds beyond the largest: half a step of its last place above it
-        constexpr unsigned FIRST = ((Form::LARGEST << (23 - Form::MANTISSA)) + ((unsigned)(127 - Form::BIAS) << 23)) +
-                                   (1u << (22 - Form::MANTISSA)) + (Form::LARGEST % 2 == 0);
-        if (size >= FIRST) code = Form::LARGEST + 1;
+        if (size >= first_beyond_float8<FORMAT>()) code = Form::LARGEST + 1;
     } else
 #endif
     if (size < (unsigned)(128 - Form::BIAS) << 23) {  // subnormal: a sum with a number whose last place is the smallest
@@ -86,4 +130,34 @@ __device__ __forceinline__ unsigned char float_to_float8(float x) {
         code = SATURATE ? Form::LARGEST : Form::LARGEST + 1;
     }
     return (unsigned char)(Form::FNUZ && code == 0 ? 0 : code | sign);
+}
+
+// An 8-bit float in memory. Conversion is torch's: E4M3FN saturates, E5M2 overflows to infinity, FNUZ forms to NaN.
+template <int FORMAT>
+struct Float8Number {
+    unsigned char code;
+    Float8Number() = default;
+    __device__ __forceinline__ explicit Float8Number(float x)
+        : code(float_to_float8<FORMAT, FORMAT == FLOAT8_E4M3FN>(x)) {}
+    __device__ __forceinline__ explicit operator float() const { return float8_to_float<FORMAT>(code); }
+};
+typedef Float8Number<FLOAT8_E4M3FN> Float8E4M3FN;
+typedef Float8Number<FLOAT8_E5M2> Float8E5M2;
+typedef Float8Number<FLOAT8_E4M3FNUZ> Float8E4M3FNUZ;
+typedef Float8Number<FLOAT8_E5M2FNUZ> Float8E5M2FNUZ;
+
+__device__ inline float round_float8_e4m3fn(float x) {
+    return (float)Float8E4M3FN(x);
+}
+
+__device__ inline float round_float8_e5m2(float x) {
+    return (float)Float8E5M2(x);
+}
+
+__device__ inline float round_float8_e4m3fnuz(float x) {
+    return (float)Float8E4M3FNUZ(x);
+}
+
+__device__ inline float round_float8_e5m2fnuz(float x) {
+    return (float)Float8E5M2FNUZ(x);
 }

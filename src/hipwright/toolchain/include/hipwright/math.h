@@ -403,3 +403,31 @@ __device__ inline double centre_position(long i, double ratio) {
     const double p = ratio * ((double)i + 0.5) - 0.5;
     return p < 0.0 ? 0.0 : p;
 }
+
+// The exponent e of x = m * 2^e with 1/2 <= |m| < 1; 0 of zeros, infinities and NaN.
+__device__ inline int frexp_exponent(float x) {
+    unsigned bits;
+    __builtin_memcpy(&bits, &x, 4);
+    bits &= 0x7fffffff;
+    if (bits == 0 || bits >= 0x7f800000) return 0;
+    if (bits >= 0x00800000) return (int)(bits >> 23) - 126;
+    const float scaled = x * 33554432.0f;  // subnormal
+    __builtin_memcpy(&bits, &scaled, 4);
+    return (int)(bits >> 23 & 0xff) - 151;
+}
+
+// The number m of x = m * 2^e with 1/2 <= |m| < 1; x itself of zeros, infinities and NaN.
+__device__ inline float frexp_mantissa(float x) {
+    unsigned bits;
+    __builtin_memcpy(&bits, &x, 4);
+    const unsigned size = bits & 0x7fffffff;
+    if (size == 0 || size >= 0x7f800000) return x;
+    if (size < 0x00800000) {
+        x *= 33554432.0f;
+        __builtin_memcpy(&bits, &x, 4);
+    }
+    bits = (bits & 0x807fffff) | 0x3f000000;
+    float mantissa;
+    __builtin_memcpy(&mantissa, &bits, 4);
+    return mantissa;
+}

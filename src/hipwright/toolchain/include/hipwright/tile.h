@@ -121,8 +121,8 @@ __device__ Tile<T, ITEMS * N> load_whole_vectors(const T* __restrict__ p, I base
 }
 
 // store_tile where n cuts no vector.
-template <int ITEMS, int N, typename T, typename I>
-__device__ void store_whole_vectors(T* __restrict__ p, I base, I step, I n, const Tile<T, ITEMS * N>& tile) {
+template <int ITEMS, int N, typename T, typename V, typename I>
+__device__ void store_whole_vectors(T* __restrict__ p, I base, I step, I n, const Tile<V, ITEMS * N>& tile) {
     const bool aligned = is_vector_aligned<T, N>(p);
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
@@ -132,7 +132,7 @@ __device__ void store_whole_vectors(T* __restrict__ p, I base, I step, I n, cons
             store_vector<N>(p + index, tile.v + k * N);
         } else {
 #pragma unroll
-            for (int j = 0; j < N; ++j) p[index + j] = tile.v[k * N + j];
+            for (int j = 0; j < N; ++j) p[index + j] = T(tile.v[k * N + j]);
         }
     }
 }
