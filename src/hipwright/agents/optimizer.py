@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hipwright.agents.base import render
 from hipwright.agents.context import ContextBuilder
-from hipwright.agents.evidence import figures, program_block
+from hipwright.agents.evidence import counter_lines, figures, program_block
 from hipwright.agents.prompt_sections import add_lessons, build_context, context_builder, find_bottleneck
 from hipwright.agents.prompt_session import Conversation, PromptSession
 from hipwright.agents.translator import Translator
@@ -37,6 +37,9 @@ def improvement_context(session: PromptSession) -> Conversation[tuple[ContextBui
     builder.add("program", "The program to improve", program_block(parent))
     if evaluation is not None:
         builder.add("figures", "What is known of it", figures(evaluation))
+    if counted := counter_lines(session.ask.view.counted.get(parent.key)):
+        builder.add("counters", "What its counters say", "\n".join(f"- {line}" for line in counted))
+        session.notes["counters"] = counted
     builder.add("hazards", "What a linter says of it", "\n".join(f"- {line}" for line in session.hazard_lines(parent)))
     found = (yield from find_bottleneck(session, parent, evaluation)) if evaluation is not None else None
     if found is not None:

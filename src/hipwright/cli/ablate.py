@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hipwright.cli.options import Json, Llm, MaxTokens, MaxUsd, Price, Targets, Unsafe
+from hipwright.cli.options import Counters, Json, Llm, MaxTokens, MaxUsd, Price, Targets, Unsafe
 from hipwright.cli.output import CommandOutput
 from hipwright.targets import CPU, REPRESENTATIVE
 
@@ -45,6 +45,7 @@ def ablate(
     max_usd: MaxUsd = None,
     max_tokens: MaxTokens = None,
     price: Price = None,
+    counters: Counters = None,
     unsafe: Unsafe = False,
     json_mode: Json = False,
 ) -> int:
@@ -68,6 +69,7 @@ def ablate(
         budget=budget,
         seeds=seeds,
         fill=fill,
+        counters=counters,
         options=ModelOptions.of(llm, None, max_usd, max_tokens, price),
         listener=output.stages(),
     )

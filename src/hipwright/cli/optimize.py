@@ -10,7 +10,7 @@ import typer
 
 from hipwright.api import targets
 from hipwright.cli import exit_codes
-from hipwright.cli.options import Json, Llm, MaxTokens, MaxUsd, Price, Targets, TaskFile, Unsafe
+from hipwright.cli.options import Counters, Json, Llm, MaxTokens, MaxUsd, Price, Targets, TaskFile, Unsafe
 from hipwright.cli.output import CommandOutput
 from hipwright.stopping import interrupted_code, note_resume
 
@@ -45,6 +45,7 @@ def optimize(
     without: Annotated[
         list[str] | None, typer.Option(metavar="ROLE", help="Leave a role out; may be repeated (docs/agents.md).")
     ] = None,
+    counters: Counters = None,
     models_away: Annotated[
         str | None,
         typer.Option(metavar="engine|pause", help="Without a model's answer: the engine goes on, or the run pauses."),
@@ -71,6 +72,7 @@ def optimize(
         replay=replay,
         models=ModelOptions.of(llm, llm_share, max_usd, max_tokens, price, without, models_away),
         start=start,
+        counters=counters,
         max_minutes=max_minutes,
         workers=workers,
         unsafe=unsafe,

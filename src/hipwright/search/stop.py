@@ -13,7 +13,7 @@ PATIENCE = "patience"
 
 def done(view: SearchView) -> str | None:
     """Returns why the search is over ("budget", "exhausted", "patience"), or None to continue."""
-    if view.evaluations >= view.budget:
+    if view.spent >= view.budget:
         return "budget"
     if view.barren >= BARREN_LIMIT:
         return "exhausted"

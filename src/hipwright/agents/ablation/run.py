@@ -32,6 +32,7 @@ from hipwright.search import (
     resume,
     run,
 )
+from hipwright.search.counters import CountersLike
 
 FILL_SEED = 999_983
 """The seed of the runs that fill the archive; no arm uses it."""
@@ -39,11 +40,12 @@ FILL_SEED = 999_983
 
 @dataclass(frozen=True)
 class Opened:
-    """An opened task with its engine source and evaluator."""
+    """An opened task with its engine source and evaluator. counters: a run's settings -> what reads its counters."""
 
     task: Task
     engine: EngineSource
     evaluator: EvaluatorLike
+    counters: Callable[[Mapping[str, Any]], CountersLike | None] = lambda settings: None
 
 
 Open = Callable[[Path], AbstractContextManager[Opened]]
@@ -59,7 +61,10 @@ def engine_source(archive: Archive, run: Run, task: Task, engine: EngineSource) 
 
 @dataclass
 class AblationPlan:
-    """The comparison to run. settings: of the models, merged into every run's setting "agents"; empty without."""
+    """The comparison to run. settings: of the models, merged into every run's setting "agents"; empty without.
+
+    counters: run settings (`search.counters`) of the arms with roles; an arm without the role "counters" has none.
+    """
 
     tasks: Sequence[Path]
     arms: Sequence[Arm]
@@ -70,6 +75,7 @@ class AblationPlan:
     out: Path
     fill: int = 6
     settings: Mapping[str, Any] = field(default_factory=dict)
+    counters: Mapping[str, Any] = field(default_factory=dict)
     source: Source = engine_source
     listener: Listener = silent
 
@@ -149,6 +155,8 @@ def _one(
         settings = {"agents": {**plan.settings, **({} if alone else offer), "without": list(arm.without)}}
     if arm.kind == "plain":
         settings = {}
+    if arm.kind == "pipeline" and "counters" not in arm.without:
+        settings |= plan.counters
     if alone and plan.settings:
         settings["agents"]["llm"] = (
             False  # the policy assigns nothing to models, since every ask goes to them (TranslationOnly)
@@ -182,10 +190,12 @@ def _search(
     if existing and read_log(archive.events(name)).finished is not None:
         return name, True
     with _source(plan, archive, wanted, opened, source) as chosen:
+        options: dict[str, Any] = {"evaluator": evaluator, "source": chosen}
+        options["counters"] = opened.counters(wanted.settings)
         if existing:
-            result = resume(archive, name, task, evaluator=evaluator, source=chosen)
+            result = resume(archive, name, task, **options)
         else:
-            result = run(archive, wanted, task, evaluator=evaluator, source=chosen)
+            result = run(archive, wanted, task, **options)
     if result.reason == "provider":
         raise ProviderError("the models' provider stays away", hint="the same command goes on where it stopped")
     if result.interrupted:
