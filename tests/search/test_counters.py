@@ -115,7 +115,7 @@ def proposals(limit: str, without: tuple[str, ...] = ()) -> list[Proposal]:
     space = {name: type(SPACE["BLOCK"])((1, 2, 4, 8), 2) for name in ("VEC", "ROW_ITEMS", "GEMM_K", "LANES", "OTHER")}
     settings = {"without": ["screener", "failure_memory", *without]}
     author = EngineAuthor(source(space), settings, static_check=lambda program: "")
-    parent = author.engine.written({name: 2 for name in space})
+    parent = author.engine.written(dict.fromkeys(space, 2))
     key = parent.program.key
     view = SearchView(0, 40, counted={key: Counted(program=key, round=0, source="ncu", limit=limit, cost=1)})
     ask = ProposalRequest(Expansion(number=1, operator="mutate", parents=(key,)), (parent,), view)

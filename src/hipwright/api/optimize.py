@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from hipwright import config, search
+from hipwright.agents.learned import learned_setting
 from hipwright.api import models, targets
 from hipwright.api.counters import counters_setting, recorded_counters, run_counters
 from hipwright.api.inputs import TaskSource
@@ -29,6 +30,7 @@ from hipwright.machine import Machine, Workbench
 from hipwright.measure.gain import mean_microseconds
 from hipwright.records import Estimate, Evaluation, Program, Run, Task, content_key
 from hipwright.search.start import SETTING
+from hipwright.search.stop import ROOFLINE
 from hipwright.verify import Oracle
 
 BUDGET, POLICY, SEED = 40, "islands", 0
@@ -41,7 +43,8 @@ class SearchRequest:
     """A search to run; None takes the default, or the run's own setting where one is resumed or repeated.
 
     resume: a run to continue. replay: a run, or the file of an exported one, to repeat with its models' answers. start:
-    a file with a kernel to begin with, in any form (docs/start.md). counters: on, off or auto (docs/search.md).
+    a file with a kernel to begin with, in any form (docs/start.md). counters: on, off or auto. stop_at: the share of
+    the roofline at which a new run ends (docs/search.md).
     """
 
     task: TaskSource
@@ -54,6 +57,7 @@ class SearchRequest:
     models: ModelOptions = field(default_factory=ModelOptions)
     start: Path | None = None
     counters: str | None = None
+    stop_at: float | None = None
     max_minutes: float | None = None
     workers: int = 1
     unsafe: bool = False
@@ -113,8 +117,9 @@ def _plan(archive: Archive, request: SearchRequest) -> _Plan:
     known = archive.run(request.resume) if request.resume else None
     if (run := known or like) is not None:
         _must_agree(request, run)
-        if request.counters is not None:
-            raise BadInput(f"run {run.id} keeps the counters that it was begun with", hint="leave --counters out")
+        for option, given in (("--counters", request.counters), ("--stop-at", request.stop_at)):
+            if given is not None:
+                raise BadInput(f"run {run.id} keeps the {option} that it was begun with", hint=f"leave {option} out")
         if request.start is not None:
             raise BadInput(f"run {run.id} keeps the start that it was begun with", hint="leave --start out")
         return _Plan(run.targets, run.budget, run.policy, run.seed, known, like, recording)
@@ -238,7 +243,9 @@ def _new_run(archive: Archive, task: Task, request: SearchRequest, plan: _Plan, 
             raise BadInput(f"run {plan.like.id} was of another task, or another version of {task.name}")
     else:
         settings = models.run_settings(request.models, archive, task, plan.targets, tuned)
-        settings |= counters_setting(request.counters, plan.targets)
+        settings |= counters_setting(request.counters, plan.targets) | learned_setting(archive, plan.policy)
+        if request.stop_at is not None:
+            settings[ROOFLINE] = request.stop_at
         settings[TEXT_KEY] = text_key(task.source)
         if plan.start is not None:
             settings[SETTING] = plan.start.setting()

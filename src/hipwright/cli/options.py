@@ -50,6 +50,12 @@ Counters = Annotated[
         "--counters", metavar="on|off|auto", help="Profiles guide the search (docs/search.md). [default: auto]"
     ),
 ]
+StopAt = Annotated[
+    float | None,
+    typer.Option(
+        "--stop-at", min=0.05, max=1.0, metavar="SHARE", help="End at this share of the roofline, such as 0.9."
+    ),
+]
 Fleet = Annotated[
     str, typer.Option("--fleet", help="Judge on this fleet (`hipwright fleet up`), not here.", metavar="HOST:PORT")
 ]

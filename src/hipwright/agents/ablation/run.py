@@ -17,6 +17,7 @@ from typing import Any
 from hipwright.agents.ablation import arms as table
 from hipwright.agents.ablation.arms import Ablation, Arm, ArmOutcome
 from hipwright.agents.engine_author import EngineAuthor
+from hipwright.agents.learned import learned_setting
 from hipwright.agents.pipeline import NEIGHBOURS, Pipeline, snapshot
 from hipwright.archive import Archive, read_log
 from hipwright.errors import BadInput, ProviderError
@@ -92,8 +93,9 @@ def ablate(plan: AblationPlan, open_task: Open) -> Ablation:
         for path in plan.tasks:
             with open_task(path) as opened:
                 offer = {} if not plan.fill else snapshot(fill, opened.task, plan.targets)
+                taught = {policy: learned_setting(fill, policy) for policy in {arm.policy for arm in plan.arms}}
                 for arm in plan.arms:
-                    outcomes += [_one(plan, archive, opened, arm, seed, offer) for seed in range(plan.seeds)]
+                    outcomes += [_one(plan, archive, opened, arm, seed, offer, taught) for seed in range(plan.seeds)]
     return compared(plan, outcomes)
 
 
@@ -146,7 +148,13 @@ def _fill(plan: AblationPlan, archive: Archive, opened: Opened) -> None:
 
 
 def _one(
-    plan: AblationPlan, archive: Archive, opened: Opened, arm: Arm, seed: int, offer: Mapping[str, Any]
+    plan: AblationPlan,
+    archive: Archive,
+    opened: Opened,
+    arm: Arm,
+    seed: int,
+    offer: Mapping[str, Any],
+    taught: Mapping[str, Mapping[str, Any]],
 ) -> ArmOutcome:
     """The outcome of one (task, arm, seed), run now or found in the archive."""
     settings: dict[str, Any] = {}
@@ -157,6 +165,8 @@ def _one(
         settings = {}
     if arm.kind == "pipeline" and "counters" not in arm.without:
         settings |= plan.counters
+    if arm.kind == "pipeline":
+        settings |= taught[arm.policy]
     if alone and plan.settings:
         settings["agents"]["llm"] = (
             False  # the policy assigns nothing to models, since every ask goes to them (TranslationOnly)

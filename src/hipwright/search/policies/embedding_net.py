@@ -19,8 +19,16 @@ from hashlib import blake2b
 from typing import Any
 
 from hipwright.records import Decision, Evaluation, Expansion
-from hipwright.search.policies.common import breed, by_program, expansion, keep_if_best, opening, parent_of, ranked
-from hipwright.search.policies.common import time_of
+from hipwright.search.policies.common import (
+    breed,
+    by_program,
+    expansion,
+    keep_if_best,
+    opening,
+    parent_of,
+    ranked,
+    time_of,
+)
 from hipwright.search.policies.epsilon_heap import Ball
 from hipwright.search.view import SearchView, Trial
 
@@ -38,7 +46,7 @@ class EmbeddingNet:
     def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
         """Varies the fastest member of the first ball, which then counts one more try."""
         balls, advice = net(view), summary(view)
-        values = [-math.log(time_of(trial)) for trial in view.verified]
+        values = [-math.log(time_of(trial)) for trial in view.verified if time_of(trial) < math.inf]
         spread, weight = max(values, default=0.0) - min(values, default=0.0), float(view.settings.get("heap_c", C))
         total, selected = len(view.trials), []
         for number in range(view.next_number, view.next_number + k):
@@ -88,7 +96,7 @@ def summary(view: SearchView) -> dict[str, tuple[Any, float]]:
     """For each choice, the best value and how many times its mean time is below that of the other values."""
     logs: dict[str, dict[str, list[float]]] = {}
     values: dict[tuple[str, str], Any] = {}
-    for trial in view.verified:
+    for trial in (one for one in view.verified if time_of(one) < math.inf):
         for key, value in trial.proposed.choices.items():
             logs.setdefault(key, {}).setdefault(repr(value), []).append(math.log(time_of(trial)))
             values[key, repr(value)] = value
@@ -103,7 +111,9 @@ def summary(view: SearchView) -> dict[str, tuple[Any, float]]:
 
 def summary_text(found: dict[str, tuple[Any, float]]) -> str:
     """The summary as a line for a prompt."""
-    return "; ".join(f"{key} = {value}: {factor:.2f} times as fast as the next" for key, (value, factor) in found.items())
+    return "; ".join(
+        f"{key} = {value}: {factor:.2f} times as fast as the next" for key, (value, factor) in found.items()
+    )
 
 
 def _child(
