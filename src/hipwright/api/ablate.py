@@ -42,12 +42,14 @@ def ablation_plan(
     budget: int = 12,
     seeds: int = 2,
     fill: int = 6,
+    workers: int = 1,
     counters: str | None = None,
     options: ModelOptions | None = None,
     listener: Listener = silent,
 ) -> AblationPlan:
     """The comparison to run. tasks: files, or folders of them. names: of the arms. without: roles, each of whose
-    absence is an arm. fill: evaluations a task before any arm. counters: on, off or auto, of the arms with roles.
+    absence is an arm. fill: evaluations a task before any arm. workers: tasks at a time. counters: on,
+    off or auto, of the arms with roles.
     BadInput for what does not exist."""
     models.check_options(ModelOptions(without=tuple(without)))
     return AblationPlan(
@@ -59,6 +61,7 @@ def ablation_plan(
         seeds=seeds,
         out=out,
         fill=fill,
+        workers=workers,
         counters=counters_setting(counters, targets),
         listener=listener,
         **model_authors(options or ModelOptions()),

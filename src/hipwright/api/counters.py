@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -117,5 +118,7 @@ def _profiled(bench: Workbench, targets: tuple[str, ...], program: Program) -> P
     name = bench.handle.task.workloads[0].name
     inputs, state = bench.handle.inputs(name, INPUT_SEED), bench.handle.init_state(INPUT_SEED)
     job = ProfileJob(target=kind, text=parsed.text)
-    report: ProfileReport = run(ProfiledProgram(job, arch, build, cache.get(build.blob), inputs, state))
+    subject = ProfiledProgram(job, arch, build, cache.get(build.blob), inputs, state)
+    with gpu.timing_lock.exclusive() if gpu is not None else nullcontext():
+        report: ProfileReport = run(subject)
     return report

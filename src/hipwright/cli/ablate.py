@@ -37,6 +37,7 @@ def ablate(
     fill: Annotated[
         int, typer.Option(min=0, help="Evaluations a task before any arm: what the archive knows.", metavar="N")
     ] = 6,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Tasks at a time.")] = 1,
     out: Annotated[Path, typer.Option(help="Archives and tables; the same folder goes on.", metavar="DIR")] = Path(
         "ablation"
     ),
@@ -69,6 +70,7 @@ def ablate(
         budget=budget,
         seeds=seeds,
         fill=fill,
+        workers=workers,
         counters=counters,
         options=ModelOptions.of(llm, None, max_usd, max_tokens, price),
         listener=output.stages(),

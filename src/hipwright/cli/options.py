@@ -52,9 +52,7 @@ Counters = Annotated[
 ]
 StopAt = Annotated[
     float | None,
-    typer.Option(
-        "--stop-at", min=0.05, max=1.0, metavar="SHARE", help="End at this share of the roofline, such as 0.9."
-    ),
+    typer.Option("--stop-at", min=0.05, max=1.0, metavar="SHARE", help="End at this share of the roofline: 0.9"),
 ]
 Fleet = Annotated[
     str, typer.Option("--fleet", help="Judge on this fleet (`hipwright fleet up`), not here.", metavar="HOST:PORT")

@@ -1,8 +1,8 @@
 """Counters in the search: which parents are profiled, what that costs, and what the log keeps of it.
 
-The run setting "counters" holds the source of profiles ("ncu", "rocprofv3", "simulated", "static"); without it a run has
-none. Every parent has its static record, which is free. Profiles are sampled: at most one a round, of the fastest parent
-without one, and one for each SHARE evaluations of the budget; each is paid with `price` evaluations.
+The run setting "counters" holds the source of profiles ("ncu", "rocprofv3", "simulated", "static"); without it a run
+has none. Every parent has its static record, which is free. Profiles are sampled: at most one a round, of the fastest
+parent without one, and one for each SHARE evaluations of the budget; each is paid with `price` evaluations.
 """
 
 from __future__ import annotations

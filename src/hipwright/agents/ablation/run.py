@@ -8,7 +8,9 @@ A run's id is a hash of all its inputs, so another budget, target or version sta
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,11 +62,21 @@ def engine_source(archive: Archive, run: Run, task: Task, engine: EngineSource) 
     yield Pipeline(EngineAuthor(engine, settings, run.targets), None, settings)
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What every arm of a task gets: from the fill archive, and taught to each policy. stop: whether to end."""
+
+    offer: Mapping[str, Any]
+    taught: Mapping[str, Mapping[str, Any]]
+    stop: Callable[[], bool]
+
+
 @dataclass
 class AblationPlan:
     """The comparison to run. settings: of the models, merged into every run's setting "agents"; empty without.
 
-    counters: run settings (`search.counters`) of the arms with roles; an arm without the role "counters" has none.
+    workers: tasks at a time, on one machine. counters: run settings (`search.counters`) of the arms with roles; an arm
+    without the role "counters" has none.
     """
 
     tasks: Sequence[Path]
@@ -75,6 +87,7 @@ class AblationPlan:
     seeds: int
     out: Path
     fill: int = 6
+    workers: int = 1
     settings: Mapping[str, Any] = field(default_factory=dict)
     counters: Mapping[str, Any] = field(default_factory=dict)
     source: Source = engine_source
@@ -84,19 +97,39 @@ class AblationPlan:
 def ablate(plan: AblationPlan, open_task: Open) -> Ablation:
     """Runs what is missing and compares. Ctrl-C keeps all evaluations; the same call continues."""
     _check(plan)
-    outcomes: list[ArmOutcome] = []
     with Archive(plan.out / "fill") as fill, Archive(plan.out / "runs") as archive:
         if plan.fill:
             for path in plan.tasks:
                 with open_task(path) as opened:
                     _fill(plan, fill, opened)
-        for path in plan.tasks:
-            with open_task(path) as opened:
-                offer = {} if not plan.fill else snapshot(fill, opened.task, plan.targets)
-                taught = {policy: learned_setting(fill, policy) for policy in {arm.policy for arm in plan.arms}}
-                for arm in plan.arms:
-                    outcomes += [_one(plan, archive, opened, arm, seed, offer, taught) for seed in range(plan.seeds)]
+        outcomes = _each(plan, lambda path, stop: _task(plan, fill, archive, open_task, path, stop))
     return compared(plan, outcomes)
+
+
+def _task(
+    plan: AblationPlan, fill: Archive, archive: Archive, open_task: Open, path: Path, stop: Callable[[], bool]
+) -> list[ArmOutcome]:
+    """The outcomes of every arm and seed on one task."""
+    with open_task(path) as opened:
+        offer = {} if not plan.fill else snapshot(fill, opened.task, plan.targets)
+        taught = {policy: learned_setting(fill, policy) for policy in {arm.policy for arm in plan.arms}}
+        known = _Known(offer, taught, stop)
+        return [_one(plan, archive, opened, arm, seed, known) for arm in plan.arms for seed in range(plan.seeds)]
+
+
+def _each(plan: AblationPlan, work: Callable[[Path, Callable[[], bool]], list[ArmOutcome]]) -> list[ArmOutcome]:
+    """The outcomes of the tasks in their order, `plan.workers` tasks at a time; the first error stops the others."""
+    stopped = threading.Event()
+    if plan.workers <= 1:
+        return [one for path in plan.tasks for one in work(path, stopped.is_set)]
+    with ThreadPoolExecutor(plan.workers) as pool:
+        futures = [pool.submit(work, path, stopped.is_set) for path in plan.tasks]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+            return [one for future in futures for one in future.result()]
+        finally:
+            stopped.set()
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 def compared(plan: AblationPlan, outcomes: Sequence[ArmOutcome]) -> Ablation:
@@ -153,29 +186,31 @@ def _one(
     opened: Opened,
     arm: Arm,
     seed: int,
-    offer: Mapping[str, Any],
-    taught: Mapping[str, Mapping[str, Any]],
+    known: _Known,
 ) -> ArmOutcome:
     """The outcome of one (task, arm, seed), run now or found in the archive."""
     settings: dict[str, Any] = {}
     alone = arm.kind in ("single-shot", "best-of-n")
     if plan.settings or not alone:
-        settings = {"agents": {**plan.settings, **({} if alone else offer), "without": list(arm.without)}}
+        settings = {"agents": {**plan.settings, **({} if alone else known.offer), "without": list(arm.without)}}
     if arm.kind == "plain":
         settings = {}
     if arm.kind == "pipeline" and "counters" not in arm.without:
         settings |= plan.counters
     if arm.kind == "pipeline":
-        settings |= taught[arm.policy]
+        settings |= known.taught[arm.policy]
     if alone and plan.settings:
         settings["agents"]["llm"] = (
             False  # the policy assigns nothing to models, since every ask goes to them (TranslationOnly)
         )
     budget = 1 if arm.kind == "single-shot" else plan.budget
     plan.listener("stage", {"text": f"{opened.task.name}: {arm.name}, seed {seed}"})
-    name, known = _search(plan, archive, opened, None, arm.policy, seed, budget, settings, arm.name)
+    how = (arm.policy, seed, budget, settings, arm.name)
+    name, finished = _search(plan, archive, opened, None, *how, stop=known.stop)
     log = read_log(archive.events(name))
-    return table.outcome(log, task=opened.task.name, arm=arm.name, seed=seed, run=name, budget=plan.budget, known=known)
+    return table.outcome(
+        log, task=opened.task.name, arm=arm.name, seed=seed, run=name, budget=plan.budget, known=finished
+    )
 
 
 def _search(
@@ -188,6 +223,7 @@ def _search(
     budget: int,
     settings: Mapping[str, Any],
     arm: str,
+    stop: Callable[[], bool] = lambda: False,
 ) -> tuple[str, bool]:
     """Returns (the run's id, whether it was finished before). source: None for the one of the settings."""
     task, evaluator = opened.task, opened.evaluator
@@ -200,7 +236,7 @@ def _search(
     if existing and read_log(archive.events(name)).finished is not None:
         return name, True
     with _source(plan, archive, wanted, opened, source) as chosen:
-        options: dict[str, Any] = {"evaluator": evaluator, "source": chosen}
+        options: dict[str, Any] = {"evaluator": evaluator, "source": chosen, "stop_requested": stop}
         options["counters"] = opened.counters(wanted.settings)
         if existing:
             result = resume(archive, name, task, **options)

@@ -1,4 +1,4 @@
-"""Feature search: compiling, passing and latency as joint features of choices, after FSR of CUDA-LLM (arXiv:2506.09092).
+"""Feature search: compiling, passing and latency as joint features, after FSR of CUDA-LLM (arXiv:2506.09092).
 
 FSR refines a program's text towards the three at once. Here each (choice, value) has, from the run's trials, the chance
 that a program with it compiles, the chance that it then passes, by Laplace's rule, and the mean log time of those that

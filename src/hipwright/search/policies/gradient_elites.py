@@ -2,7 +2,7 @@
 
 The grid is that of `islands` (4 x 4 x 4 by the descriptor), one for the run. The gradient of ln(time) over the three
 axes is fitted by ridge regression to all verified programs. Of a parent, the axis with the largest expected gain, the
-slope times the room left on the axis, gives the hint: the moves that lead along it (search/moves.py). Shares of children:
+slope times the room left on the axis, gives the hint: the moves that lead along it (search/moves.py). Children are
 
     HINTED   one of the hint's moves
     PARAMETERS   one template parameter of the elite changed, every single change alike (`turn`)

@@ -3,8 +3,8 @@
 In MTMC a planner that was trained by reinforcement chooses the next optimisation and another model writes it. Here the
 planner is a logistic classifier: how likely is a plan, a move or an operator on a parent, to give a verified program
 that is faster beyond the noise? Its features are the plan, the plan with what limits the parent, and the parent's rank.
-It begins with the weights that the archive's earlier runs gave (the run setting "learned": {"planner": weights}, trained
-by `train`), goes on with the run's own trials, and the plan is drawn with weight p^2; the share RANDOM is drawn evenly,
+It begins with the weights that the archive's earlier runs gave (the run setting "learned", {"planner": weights}, by
+`train`), goes on with the run's own trials, and the plan is drawn with weight p^2; the share RANDOM is drawn evenly,
 which keeps the planner supplied with plans that it does not believe in.
 """
 

@@ -2,9 +2,9 @@
 
 A genome is how to vary programs: a weight for each operator, the share of children that follow its guidance, and the
 guidance, up to three named moves (search/moves.py). A model's prompt quotes the guidance, the engine's author changes
-the choices of one of its moves. Every child carries its genome's number in its action, so the population is rebuilt from
-the log. A genome's fitness is the mean of its children's max(ln(parent's time / child's time), 0), with PRIOR counted as
-one child. A new genome, a mutation of one of the better half, is tried with the probability BIRTH while there are fewer
+the choices of one of its moves. Every child carries its genome in its action, so the population is rebuilt from the
+log. A genome's fitness is the mean of its children's max(ln(parent's time / child's time), 0), PRIOR counted as one
+child. A new genome, a mutation of one of the better half, is tried with the probability BIRTH while there are fewer
 than MOST; else the genome with the highest fitness + C sqrt(ln(children of all) / its own) writes the next child.
 """
 
