@@ -15,9 +15,9 @@ from hipwright.agents.ablation import run as work
 from hipwright.agents.ablation.arms import Ablation, arms, csv
 from hipwright.agents.ablation.run import AblationPlan, Opened
 from hipwright.api import models
-from hipwright.api.counters import counters_setting, run_counters
 from hipwright.api.models import ModelOptions
 from hipwright.api.optimize import policy_name
+from hipwright.api.runs.counters import counters_setting, run_counters
 from hipwright.api.task_engine import task_engine
 from hipwright.archive import Archive
 from hipwright.errors import BadInput

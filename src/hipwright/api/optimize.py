@@ -12,11 +12,11 @@ import msgspec
 from hipwright import config, search
 from hipwright.agents.learned import learned_setting
 from hipwright.api import models, targets
-from hipwright.api.counters import counters_setting, recorded_counters, run_counters
 from hipwright.api.inputs import TaskSource
 from hipwright.api.models import ModelOptions
 from hipwright.api.outcome import last_rejection
 from hipwright.api.result import Result
+from hipwright.api.runs.counters import counters_setting, recorded_counters, run_counters
 from hipwright.api.runs.faults import keep_run_faults
 from hipwright.api.start.comparison import start_comparison
 from hipwright.api.start.reading import FORMS, KernelFile, read_start

@@ -59,9 +59,10 @@ def ablate(
     from hipwright.api.models import ModelOptions
 
     output = CommandOutput(json_mode=json_mode)
+    on = targets.choose(target or list(DEFAULT_TARGETS))
     plan = ablation_plan(
         tasks,
-        targets.choose(target or list(DEFAULT_TARGETS)),
+        on,
         out,
         names=[name for name in arm.split(",") if name],
         without=without or [],
@@ -76,10 +77,7 @@ def ablate(
         listener=output.stages(),
     )
     found = run_ablation(plan, unsafe=unsafe)
-    if json_mode:
-        output.result(found.to_dict())
-    else:
-        show(output.console(), found)
+    output.result(found.to_dict()) if json_mode else show(output.console(), found)
     return 0 if any(one.best is not None for one in found.outcomes) else 1
 
 
