@@ -28,13 +28,15 @@ def view(good: float, n: int = 20) -> SearchView:
     return SearchView(0, 40, tuple(trial(i, good if i % 2 else 1 - good, bool(i % 2)) for i in range(n)))
 
 
-def test_skill_is_measured_against_the_base_rate_so_far() -> None:
+def test_skill_is_measured_against_the_base_rate() -> None:
     able, unable = skill(view(0.9)), skill(view(0.2))
     assert able.shown and not unable.shown
     assert able.predictions == unable.predictions == 20
-    assert able.brier == pytest.approx((0.01, able.base / 20))
+    assert able.brier == pytest.approx((0.01, 0.25))
     assert not skill(view(0.9, LEAST - 1)).shown, "too few events to trust"
     assert skill(SearchView(0, 40)).brier is None
+    alike = SearchView(0, 40, tuple(trial(i, 0.99, True) for i in range(20)))
+    assert skill(alike).predictions == 0, "where all pass, nothing is told apart"
 
 
 def test_faults_of_the_machine_are_no_events() -> None:

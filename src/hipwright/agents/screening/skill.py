@@ -1,8 +1,9 @@
 """Whether the screener's predictions are better than the base rate, on events that it had not seen.
 
-Every prediction of a run is stored before its program is judged, so that a run's own trials are held-out events. Each
-is compared with the base rate at that moment, the share of earlier events of its kind by Laplace's rule: a prediction
-that anyone could make. The screener ranks draws only while its Brier score over LEAST or more of them is the lower one.
+Every prediction of a run is stored before its program is judged, so that a run's own trials are held-out events. They
+are compared with the base rate, the share of all events of their kind so far, which only hindsight knows and which is
+the harder one to beat for that. Events that all had one outcome tell nothing apart and are left out. The screener ranks draws
+only while its Brier score over LEAST or more events is the lower one.
 """
 
 from __future__ import annotations
@@ -39,23 +40,23 @@ class Skill:
 
 def skill(view: SearchView) -> Skill:
     """The skill of the engine's predictions in a run so far; machine faults are left out."""
-    seen = {event: [1.0, 2.0] for event in EVENTS}  # (happened + 1, events + 2)
+    seen: dict[str, list[tuple[float, bool]]] = {event: [] for event in EVENTS}
     by_program = {trial.proposed.program: trial.evaluation for trial in view.verified}
-    predictions, errors, base = 0, 0.0, 0.0
     for trial in view.trials:
         evaluation, notes = trial.evaluation, trial.proposed.notes.get("screener")
-        if evaluation is None or evaluation.fault in INFRASTRUCTURE:
+        if evaluation is None or evaluation.fault in INFRASTRUCTURE or not isinstance(notes, dict):
             continue
         before = next((by_program.get(key) for key in trial.proposed.expansion.parents[:1]), None)
         for event, happened in _happened(evaluation, before).items():
-            predicted = notes.get(event) if isinstance(notes, dict) else None
-            if isinstance(predicted, (int, float)):
-                predictions += 1
-                errors += (float(predicted) - happened) ** 2
-                base += (seen[event][0] / seen[event][1] - happened) ** 2
-            seen[event][0] += happened
-            seen[event][1] += 1.0
-    return Skill(predictions, errors, base)
+            if isinstance(predicted := notes.get(event), (int, float)):
+                seen[event].append((float(predicted), happened))
+    told = [pairs for pairs in seen.values() if len({happened for _, happened in pairs}) == 2]
+    rates = [sum(happened for _, happened in pairs) / len(pairs) for pairs in told]
+    return Skill(
+        sum(len(pairs) for pairs in told),
+        sum((predicted - happened) ** 2 for pairs in told for predicted, happened in pairs),
+        sum(len(pairs) * rate * (1.0 - rate) for pairs, rate in zip(told, rates, strict=True)),
+    )
 
 
 def _happened(evaluation: Evaluation, parent: Evaluation | None) -> dict[str, bool]:
