@@ -1,9 +1,9 @@
 """Whether the screener's predictions are better than the base rate, on events that it had not seen.
 
 Every prediction of a run is stored before its program is judged, so that a run's own trials are held-out events. They
-are compared with the base rate, the share of all events of their kind so far, which only hindsight knows and which is
-the harder one to beat for that. Events that all had one outcome tell nothing apart and are left out. The screener ranks draws
-only while its Brier score over LEAST or more events is the lower one.
+are compared with the base rate, the share of all events of their kind so far: hindsight, and so the harder to beat.
+Events that all had one outcome tell nothing apart and are left out. The screener ranks draws only while its Brier score
+over LEAST or more events is the lower one.
 """
 
 from __future__ import annotations
