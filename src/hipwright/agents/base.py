@@ -23,7 +23,17 @@ Author = Literal["engine", "llm"]
 ROLES = ("task_generator", "translator", "optimizer", "planner", "judge", "lessons", "screener", "auditor")
 """The roles that a model may play: what `--llm ROLE=PROVIDER:MODEL` names."""
 
-SWITCHES = ("tuned", "archive_parents", "retrieval", "failure_memory", "screener", "planner", "judge", "lessons")
+SWITCHES = (
+    "tuned",
+    "archive_parents",
+    "retrieval",
+    "failure_memory",
+    "screener",
+    "planner",
+    "judge",
+    "lessons",
+    "counters",
+)
 """Roles and parts that `--without` may switch off; the others are needed to find or to verify a program."""
 
 

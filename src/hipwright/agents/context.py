@@ -14,7 +14,19 @@ from hipwright.agents.base import fence
 from hipwright.llm.knowledge_base import Page, retrieve
 from hipwright.records import Task, TensorSpec, Workload
 
-IMPORTANCE = ("bottleneck", "hazards", "start", "exemplar", "failures", "lessons", "target", "kernel", "page")
+IMPORTANCE = (
+    "bottleneck",
+    "counters",
+    "hazards",
+    "start",
+    "exemplar",
+    "failures",
+    "policy",
+    "lessons",
+    "target",
+    "kernel",
+    "page",
+)
 """Kinds of sections by importance: the last is dropped first."""
 
 BYTES_A_TOKEN = 3

@@ -3,6 +3,7 @@
     tuned             tries first the choices that an earlier search on this device found best for these shapes
     archive_parents   tries the best programs of earlier runs of the task right after the engine's defaults
     retrieval         sometimes replaces a redrawn value by the one that a similar verified kernel uses
+    counters          prefers choices that may relieve what limits the parent, where the run counts (search/moves.py)
     failure_memory    redraws what repeats a remembered failure or slowdown
     screener          proposes the most promising of several draws
 
@@ -25,6 +26,7 @@ from hipwright.archive.choice_names import current_choices
 from hipwright.archive.log import AUTHOR_NOTE
 from hipwright.records import Program
 from hipwright.search import EngineSource, Proposal, ProposalRequest, SearchView
+from hipwright.search.moves import EVERY_MOVE, MOVE, MOVES, Move, moved
 from hipwright.search.operators import Choices, complete, operator
 from hipwright.search.view import FALLBACK
 
@@ -32,9 +34,12 @@ DRAWS = 4
 """Draws per proposal, of which the screener selects one."""
 RETRIEVED = 0.35
 """The probability that a redrawn choice takes a similar kernel's value."""
+DIRECTED = 0.6
+"""The probability that a variation of a parent whose limit is known changes a choice of that limit's moves."""
 REDRAWS = 6
 """The most redraws for the failure memory."""
 
+_VARIED = {"mutate", "neighbour"}  # operators that change the first parent
 _FRESH = {"mutate", "random"}  # operators that redraw values; the others move or mix the parents' values
 
 
@@ -111,11 +116,12 @@ class EngineAuthor:
     def _draw(self, ask: ProposalRequest, rng: random.Random) -> tuple[Choices, dict[str, Any]]:
         memory, redrawn = self._failures(ask.view), 0
         while True:
-            choices, retrieved = self._apply_operator(ask, rng)
+            directed = self._directed(ask, rng)
+            choices, retrieved = self._apply_operator(ask, rng) if directed is None else (directed[0], [])
             if memory is None or redrawn == REDRAWS or rng.random() >= memory.redraw_probability(choices):
                 break
             redrawn += 1
-        notes: dict[str, Any] = {AUTHOR_NOTE: "engine"}
+        notes: dict[str, Any] = {AUTHOR_NOTE: "engine"} | ({MOVE: directed[1].name} if directed is not None else {})
         if retrieved:
             notes["retrieved"] = retrieved
         if redrawn:
@@ -136,6 +142,20 @@ class EngineAuthor:
                         drawn[key] = rng.choices([v for v, _ in offers], [w for _, w in offers])[0]
                         retrieved.append(key)
         return complete(space, {**drawn, **ask.expansion.action.get("choices", {})}), retrieved
+
+    def _directed(self, ask: ProposalRequest, rng: random.Random) -> tuple[Choices, Move] | None:
+        """A change of one choice by a move that the policy names, or by one against what limits the parent."""
+        if not ask.parents or ask.expansion.operator not in _VARIED:
+            return None
+        counted = ask.view.counted.get(ask.parents[0].program.key)
+        kernel = counted.kernel if counted is not None else ""
+        named = EVERY_MOVE.get(str(ask.expansion.action.get(MOVE, "")))
+        if named is not None:
+            return moved(self.engine.space, ask.parents[0].choices, [named], rng, kernel)
+        moves = MOVES.get(counted.limit, ()) if counted is not None and self._has("counters") else ()
+        if not moves or rng.random() >= DIRECTED:
+            return None
+        return moved(self.engine.space, ask.parents[0].choices, moves, rng, kernel)
 
     def _write(self, choices: Choices) -> Proposal:
         key = tuple(sorted(choices.items()))

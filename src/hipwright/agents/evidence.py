@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hipwright.agents.base import fence
+from hipwright.archive import Counted
 from hipwright.measure.describe import describe_device, describe_interval
 from hipwright.measure.fit import FITTED
 from hipwright.records import Evaluation, KernelResources, Program, TargetResult, Verdict
@@ -200,6 +201,14 @@ def figures(evaluation: Evaluation) -> str:
     if worst:
         lines.append(f"verified; worst error {max(worst):.2g} of the tolerance")
     return "\n".join(f"- {line}" for line in lines)
+
+
+def counter_lines(counted: Counted | None) -> list[str]:
+    """A profile's finding and figures as lines; [] without a profile."""
+    if counted is None or not counted.profiled or not counted.limit:
+        return []
+    shown = ", ".join(f"{name} {value:.4g}" for name, value in sorted(counted.figures.items()))
+    return [f"by {counted.source}: limited by {counted.limit}: {counted.text}", f"of {counted.kernel}: {shown}"]
 
 
 def describe_score(evaluation: Evaluation) -> str:

@@ -1,7 +1,7 @@
 """The judge role: names exactly one bottleneck of a verified program, the aim of the next change (after CudaForge).
 
-The engine's rules read the static estimate, the compiler's resource report and the instruction mix, or else a timing. A
-model may be asked instead; its answer counts only if it names one thing.
+The engine's rules read a profile's counters where the run has them, else the static estimate, the compiler's resource
+report and the instruction mix, or a timing. A model may be asked instead; its answer counts only if it names one thing.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from hipwright.agents.base import render
-from hipwright.agents.evidence import clean, figures, program_block, resources
+from hipwright.agents.evidence import clean, counter_lines, figures, program_block, resources
+from hipwright.archive import Counted
 from hipwright.measure.estimate import ISSUE_CYCLES, LAUNCH
 from hipwright.measure.fit import FITTED
 from hipwright.records import Estimate, Evaluation, KernelResources, Program, Record, TargetResult
@@ -28,11 +31,15 @@ MIX_SHARE = 0.4  # of the issue cycles, from which one class of instructions is 
 
 
 class ProgramBottleneck(Record, frozen=True, kw_only=True):
-    """The bottleneck of a program. name: a short tag; what: the finding with its figures; advice: what to try."""
+    """The bottleneck of a program. name: a short tag; what: the finding with its figures; advice: what to try.
+
+    kernel: the one that it is of, "" where it is of the whole program.
+    """
 
     name: str
     what: str
     advice: str = ""
+    kernel: str = ""
 
     @property
     def text(self) -> str:
@@ -40,21 +47,31 @@ class ProgramBottleneck(Record, frozen=True, kw_only=True):
         return f"{self.name}: {self.what}" + (f" {self.advice}" if self.advice else "")
 
 
-def bottleneck(evaluation: Evaluation) -> ProgramBottleneck | None:
-    """The bottleneck by the engine's rules; None for a program without figures."""
+def bottleneck(evaluation: Evaluation, counted: Counted | None = None) -> ProgramBottleneck | None:
+    """The bottleneck by the engine's rules; None for a program without figures. counted: the run's record of it."""
     if not evaluation.passed:
         return None
+    if counted is not None and counted.profiled and counted.limit:
+        return ProgramBottleneck(name=counted.limit, what=counted.text, advice=counted.advice, kernel=counted.kernel)
     estimated = {name: r for name, r in evaluation.targets.items() if r.estimate is not None and r.estimate.detail}
     if estimated:
         # the target farthest from its roofline; ties by name
         name = min(sorted(estimated), key=lambda n: _fraction(estimated[n]))
-        return next(_found(name, estimated[name]))
+        found = next(_found(name, estimated[name]))
+        return msgspec.structs.replace(found, kernel=_limiting_kernel(estimated[name]))
     timed = next((r for _, r in sorted(evaluation.targets.items()) if r.timing is not None), None)
     return _timed(timed) if timed is not None else None
 
 
 def _fraction(result: TargetResult) -> float:
     return result.estimate.roofline_fraction if result.estimate else 1.0
+
+
+def _limiting_kernel(result: TargetResult) -> str:
+    """The kernel with the longest estimated launch; "" where a library call takes longest."""
+    parts = [row for row in (result.estimate.detail if result.estimate else ()) if row["kind"] != FITTED]
+    longest = min(parts, key=lambda row: (-row["seconds"], row["name"]))
+    return "" if longest["kind"] == "library" else str(longest["name"])
 
 
 def _found(target: str, result: TargetResult) -> Iterator[ProgramBottleneck]:
@@ -193,9 +210,11 @@ def _timed(result: TargetResult) -> ProgramBottleneck | None:
 # ---------------------------------------------------------------- by a language model
 
 
-def bottleneck_prompt(program: Program, evaluation: Evaluation) -> str:
-    """Returns the prompt that asks a model for one bottleneck."""
-    return render("judge", program=program_block(program), figures=figures(evaluation))
+def bottleneck_prompt(program: Program, evaluation: Evaluation, counted: Counted | None = None) -> str:
+    """Returns the prompt that asks a model for one bottleneck. counted: the run's record of the program."""
+    lines = "\n".join(f"- {line}" for line in counter_lines(counted))
+    known = f"{figures(evaluation)}\n{lines}" if lines else figures(evaluation)
+    return render("judge", program=program_block(program), figures=known)
 
 
 def read_bottleneck(text: str) -> ProgramBottleneck | None:

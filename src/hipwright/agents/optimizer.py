@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from hipwright.agents.base import render
 from hipwright.agents.context import ContextBuilder
-from hipwright.agents.evidence import figures, program_block
+from hipwright.agents.evidence import counter_lines, figures, program_block
 from hipwright.agents.prompt_sections import add_lessons, build_context, context_builder, find_bottleneck
 from hipwright.agents.prompt_session import Conversation, PromptSession
 from hipwright.agents.translator import Translator
 from hipwright.search.interfaces import Proposal
+from hipwright.search.moves import EVERY_MOVE, MOVE
 
 NAME = "optimizer"
 
@@ -37,11 +39,27 @@ def improvement_context(session: PromptSession) -> Conversation[tuple[ContextBui
     builder.add("program", "The program to improve", program_block(parent))
     if evaluation is not None:
         builder.add("figures", "What is known of it", figures(evaluation))
+    if counted := counter_lines(session.ask.view.counted.get(parent.key)):
+        builder.add("counters", "What its counters say", "\n".join(f"- {line}" for line in counted))
+        session.notes["counters"] = counted
+    builder.add("policy", "What the search has learned", policy_text(session.ask.expansion.action))
     builder.add("hazards", "What a linter says of it", "\n".join(f"- {line}" for line in session.hazard_lines(parent)))
     found = (yield from find_bottleneck(session, parent, evaluation)) if evaluation is not None else None
     if found is not None:
         builder.add("bottleneck", "Its one bottleneck", found.text, found.name)
     return builder, found is not None
+
+
+def policy_text(action: Mapping[str, Any]) -> str:
+    """What a policy says of its choice, as lines: the move it names, its guidance, its summary of the run."""
+    genome = action.get("genome")
+    guidance = [str(name) for name in genome.get("guidance", ())] if isinstance(genome, Mapping) else []
+    named = [str(action[MOVE])] if action.get(MOVE) else []
+    lines = [f"- the way to try now: {name} ({EVERY_MOVE[name].what})" for name in named if name in EVERY_MOVE]
+    lines += [f"- gained lately: {name} ({EVERY_MOVE[name].what})" for name in guidance if name in EVERY_MOVE]
+    if action.get("summary"):
+        lines.append(f"- values that the fastest programs share: {action['summary']}")
+    return "\n".join(lines)
 
 
 def write_change(

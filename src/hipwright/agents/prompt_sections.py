@@ -128,9 +128,10 @@ def find_bottleneck(
     """Finds the one bottleneck, by the engine's rules or a model; None without the judge or without figures."""
     if not session.enabled(judge.NAME):
         return None
-    found, author = judge.bottleneck(evaluation), "engine"
+    counted = session.ask.view.counted.get(program.key)
+    found, author = judge.bottleneck(evaluation, counted), "engine"
     if judge.NAME in session.tools.llm_roles:
-        asked = Message(role="user", text=judge.bottleneck_prompt(program, evaluation))
+        asked = Message(role="user", text=judge.bottleneck_prompt(program, evaluation, counted))
         answer = yield from session.ask_model(judge.NAME, [asked])
         named = judge.read_bottleneck(answer.text)
         found, author = (named, "llm") if named is not None else (found, "engine")

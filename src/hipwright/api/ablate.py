@@ -17,6 +17,7 @@ from hipwright.agents.ablation.run import AblationPlan, Opened
 from hipwright.api import models
 from hipwright.api.models import ModelOptions
 from hipwright.api.optimize import policy_name
+from hipwright.api.runs.counters import counters_setting, run_counters
 from hipwright.api.task_engine import task_engine
 from hipwright.archive import Archive
 from hipwright.errors import BadInput
@@ -41,11 +42,15 @@ def ablation_plan(
     budget: int = 12,
     seeds: int = 2,
     fill: int = 6,
+    workers: int = 1,
+    counters: str | None = None,
     options: ModelOptions | None = None,
     listener: Listener = silent,
 ) -> AblationPlan:
     """The comparison to run. tasks: files, or folders of them. names: of the arms. without: roles, each of whose
-    absence is an arm. fill: evaluations a task before any arm. BadInput for what does not exist."""
+    absence is an arm. fill: evaluations a task before any arm. workers: tasks at a time. counters: on,
+    off or auto, of the arms with roles.
+    BadInput for what does not exist."""
     models.check_options(ModelOptions(without=tuple(without)))
     return AblationPlan(
         tasks=task_files(tasks),
@@ -56,6 +61,8 @@ def ablation_plan(
         seeds=seeds,
         out=out,
         fill=fill,
+        workers=workers,
+        counters=counters_setting(counters, targets),
         listener=listener,
         **model_authors(options or ModelOptions()),
     )
@@ -100,4 +107,5 @@ def model_authors(options: ModelOptions) -> dict[str, Any]:
 @contextmanager
 def _open(made: Machine, path: Path) -> Iterator[Opened]:
     with made.open(path, seed=SEED, listener=silent) as bench:
-        yield Opened(bench.handle.task, task_engine(bench).source, bench.evaluator)
+        counters = partial(run_counters, bench=bench, targets=made.targets)
+        yield Opened(bench.handle.task, task_engine(bench).source, bench.evaluator, counters)

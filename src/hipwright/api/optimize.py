@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,17 +10,19 @@ from typing import Any
 import msgspec
 
 from hipwright import config, search
+from hipwright.agents.learned import learned_setting
 from hipwright.api import models, targets
 from hipwright.api.inputs import TaskSource
 from hipwright.api.models import ModelOptions
 from hipwright.api.outcome import last_rejection
 from hipwright.api.result import Result
+from hipwright.api.runs.counters import counters_setting, recorded_counters, run_counters
 from hipwright.api.runs.faults import keep_run_faults
 from hipwright.api.start.comparison import start_comparison
 from hipwright.api.start.reading import FORMS, KernelFile, read_start
 from hipwright.api.task_engine import TaskEngine, task_engine
 from hipwright.api.workbench import open_on, open_workbench
-from hipwright.archive import Archive, show
+from hipwright.archive import Archive, Counted, show
 from hipwright.engine.tuned import Tuned, TuningCache
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.events import Listener, silent
@@ -28,6 +30,7 @@ from hipwright.machine import Machine, Workbench
 from hipwright.measure.gain import mean_microseconds
 from hipwright.records import Estimate, Evaluation, Program, Run, Task, content_key
 from hipwright.search.start import SETTING
+from hipwright.search.stop import ROOFLINE
 from hipwright.verify import Oracle
 
 BUDGET, POLICY, SEED = 40, "islands", 0
@@ -40,7 +43,8 @@ class SearchRequest:
     """A search to run; None takes the default, or the run's own setting where one is resumed or repeated.
 
     resume: a run to continue. replay: a run, or the file of an exported one, to repeat with its models' answers. start:
-    a file with a kernel to begin with, in any form (docs/start.md).
+    a file with a kernel to begin with, in any form (docs/start.md). counters: on, off or auto. stop_at: the share of
+    the roofline at which a new run ends (docs/search.md).
     """
 
     task: TaskSource
@@ -52,6 +56,8 @@ class SearchRequest:
     replay: str | None = None
     models: ModelOptions = field(default_factory=ModelOptions)
     start: Path | None = None
+    counters: str | None = None
+    stop_at: float | None = None
     max_minutes: float | None = None
     workers: int = 1
     unsafe: bool = False
@@ -111,11 +117,15 @@ def _plan(archive: Archive, request: SearchRequest) -> _Plan:
     known = archive.run(request.resume) if request.resume else None
     if (run := known or like) is not None:
         _must_agree(request, run)
+        for option, given in (("--counters", request.counters), ("--stop-at", request.stop_at)):
+            if given is not None:
+                raise BadInput(f"run {run.id} keeps the {option} that it was begun with", hint=f"leave {option} out")
         if request.start is not None:
             raise BadInput(f"run {run.id} keeps the start that it was begun with", hint="leave --start out")
         return _Plan(run.targets, run.budget, run.policy, run.seed, known, like, recording)
     models.check_options(request.models)
     judged_on = request.targets or targets.default()
+    counters_setting(request.counters, judged_on)
     start = None
     if request.start is not None:
         start = read_start(request.start, request.task.read(), judged_on, model=bool(request.models.llm))
@@ -163,6 +173,7 @@ def _search(archive: Archive, bench: Workbench, request: SearchRequest, plan: _P
             "workers": request.workers,
             "listener": listener,
             "confirm": _confirmation(bench, listener),
+            "counters": run_counters(run.settings, bench, plan.targets, _recorded(archive, plan)),
             "max_minutes": request.max_minutes,
         }
         if plan.known is None:
@@ -173,6 +184,13 @@ def _search(archive: Archive, bench: Workbench, request: SearchRequest, plan: _P
         listener("stage", {"text": f"{kept} faults of the engine are kept: `hipwright runs faults`"})
     result = _result(archive, request, engine, cache, task, found, listener)
     return msgspec.structs.replace(result, reference=reference)
+
+
+def _recorded(archive: Archive, plan: _Plan) -> Mapping[str, Counted]:
+    """The profiles of the run that is repeated with its models' answers, as their prompts quote them."""
+    if plan.like is None or plan.recording is None or plan.like.id not in {one.id for one in archive.runs()}:
+        return {}
+    return recorded_counters(archive, plan.like.id)
 
 
 def _reference(bench: Workbench, listener: Listener) -> dict[str, Estimate]:
@@ -225,6 +243,9 @@ def _new_run(archive: Archive, task: Task, request: SearchRequest, plan: _Plan, 
             raise BadInput(f"run {plan.like.id} was of another task, or another version of {task.name}")
     else:
         settings = models.run_settings(request.models, archive, task, plan.targets, tuned)
+        settings |= counters_setting(request.counters, plan.targets) | learned_setting(archive, plan.policy)
+        if request.stop_at is not None:
+            settings[ROOFLINE] = request.stop_at
         settings[TEXT_KEY] = text_key(task.source)
         if plan.start is not None:
             settings[SETTING] = plan.start.setting()

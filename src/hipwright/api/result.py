@@ -20,7 +20,9 @@ from hipwright.events import Listener, silent
 from hipwright.measure.gain import Gain, gains
 from hipwright.records import Estimate, Evaluation, Program, Record, TargetResult, Task
 from hipwright.search import SearchResult
+from hipwright.search.counters import SETTING as COUNTERS
 from hipwright.search.fallback import SLOWER_WHY
+from hipwright.search.stop import ROOFLINE, reached
 
 PROGRAM_FILE, MODELNEW_FILE = "program.py", "model_new.py"
 FILES = (PROGRAM_FILE, MODELNEW_FILE, "result.json", "report.html")
@@ -117,6 +119,35 @@ class Result(Record, frozen=True, kw_only=True):
         return start_comparison(self.detail)
 
     @property
+    def counters(self) -> dict[str, Any]:
+        """What the run's profiles said and cost: {source, profiles, seconds, evaluations, limits}; {} without them."""
+        found = self.detail.counted
+        if not found:
+            return {}
+        limits = [
+            {"number": number, "source": one.source, "limit": one.limit, "kernel": one.kernel, "text": one.text}
+            | ({"error": one.error} if one.error else {})
+            for number, one in sorted(found.items())
+        ]
+        return {
+            "source": str(self.detail.run.settings.get("counters", "")),
+            "profiles": sum(one.profiled for one in found.values()),
+            "seconds": round(sum(one.seconds for one in found.values()), 2),
+            "evaluations": sum(one.cost for one in found.values()),
+            "limits": limits,
+        }
+
+    @property
+    def saved(self) -> dict[str, Any]:
+        """What a stop at the roofline saved: {evaluations, of, reached}; {} for a run that ended otherwise."""
+        if self.search.reason != "roofline":
+            return {}
+        run = self.detail.run
+        share = reached(self.evaluation)
+        left = max(run.budget - self.evaluations - int(self.counters.get("evaluations", 0)), 0)
+        return {"evaluations": left, "of": run.budget, "reached": None if share is None else round(share, 4)}
+
+    @property
     def not_measured(self) -> list[str]:
         """The facts that the run did not establish, a sentence each."""
         return not_measured(self.detail.run.targets, self.evaluation)
@@ -160,6 +191,8 @@ class Result(Record, frozen=True, kw_only=True):
             fused=self.fused,
             not_measured=self.not_measured,
             models=self.models,
+            **({"counters": self.counters} if self.counters else {}),
+            **({"saved": self.saved} if self.saved else {}),
             **({"start": self.start.to_dict()} if self.start is not None else {}),
         )
 
@@ -186,6 +219,8 @@ class Result(Record, frozen=True, kw_only=True):
             note=self.note,
             models=self.models,
             gains=self.gains,
+            counters=self.counters,
+            saved=self.saved,
             start=self.start.to_dict() | {"sentence": self.start.sentence} if self.start is not None else None,
         )
         return render(data)
@@ -240,6 +275,8 @@ class Result(Record, frozen=True, kw_only=True):
                 str(run.seed),
             ]
             arguments += command_options(run)
+            arguments += ["--counters", "on"] if run.settings.get(COUNTERS) else []
+            arguments += ["--stop-at", f"{run.settings[ROOFLINE]:g}"] if ROOFLINE in run.settings else []
         return shlex.join(arguments + (["--out", str(out)] if out is not None else []))
 
 

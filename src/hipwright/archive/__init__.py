@@ -5,7 +5,17 @@ from hipwright.archive.damage import DamagedRow
 from hipwright.archive.digests import keep_digests
 from hipwright.archive.export import export
 from hipwright.archive.faults import EngineFault, FaultCheck, Reproducer
-from hipwright.archive.log import Called, Confirmed, Evaluated, Finished, Proposed, RunLog, as_stored, read_log
+from hipwright.archive.log import (
+    Called,
+    Confirmed,
+    Counted,
+    Evaluated,
+    Finished,
+    Proposed,
+    RunLog,
+    as_stored,
+    read_log,
+)
 from hipwright.archive.outline import Outline, continue_outline
 from hipwright.archive.place import NoArchive, Place, shown
 from hipwright.archive.query import RunComparison, RunDetail, TrialDetail, compare, list_runs, show, trial_of
@@ -18,6 +28,7 @@ __all__ = [
     "ArchiveCopy",
     "Called",
     "Confirmed",
+    "Counted",
     "DamagedRow",
     "EngineFault",
     "Evaluated",

@@ -4,6 +4,7 @@ The events of a search, in the order they are appended:
 
     run_started           the Run, the task's key and name, the evaluator's fingerprint
     proposed   n          the Expansion, the program's key and choices, the round; a whole round in one transaction
+    counted    n          what limits program n by its counters, before the first proposal that has it as a parent
     evaluated  n          the Evaluation, as soon as it is known
     decided    n          the Decision; a whole round in one transaction
     confirmed  n          the winner verified again on fresh inputs
@@ -28,6 +29,10 @@ from hipwright.records import Decision, Evaluation, Event, Expansion, Record
 
 AUTHOR_NOTE = "author"
 """The key of a proposal's notes that names its author: "engine" or "llm"."""
+
+
+STATIC = "static"
+"""The source of a `Counted` without a profile."""
 
 
 class Proposed(Record, frozen=True, kw_only=True):
@@ -92,6 +97,32 @@ class Confirmed(Record, frozen=True, kw_only=True):
     evaluation: Evaluation
 
 
+class Counted(Record, frozen=True, kw_only=True):
+    """What limits a verified program: a profile of it, or else its static record.
+
+    round: that asked for it. source: "ncu", "rocprofv3", "simulated" or "static". limit: one of `search.moves.LIMITS`,
+    "" where nothing is known. kernel: the limiting one. figures: those of the profile that the limit follows from.
+    cost: evaluations of the run's budget. error: why a profile was wanted and not made; then the source is "static".
+    """
+
+    program: str
+    round: int
+    source: str
+    limit: str = ""
+    kernel: str = ""
+    text: str = ""
+    advice: str = ""
+    figures: dict[str, float] = msgspec.field(default_factory=dict)
+    seconds: float = 0.0
+    cost: int = 0
+    error: str = ""
+
+    @property
+    def profiled(self) -> bool:
+        """Whether a profile stands behind it."""
+        return self.source != STATIC
+
+
 class Finished(Record, frozen=True, kw_only=True):
     """How a search ended. best: the winner's key, "" when nothing was verified; number: its proposal."""
 
@@ -131,6 +162,7 @@ class RunLog:
     started: dict[str, Any] = field(default_factory=dict)
     proposed: dict[int, Proposed] = field(default_factory=dict)
     evaluated: dict[int, Evaluated] = field(default_factory=dict)
+    counted: dict[int, Counted] = field(default_factory=dict)
     decided: dict[int, Decision] = field(default_factory=dict)
     confirmed: dict[int, Confirmed] = field(default_factory=dict)
     called: dict[str, Called] = field(default_factory=dict)
@@ -158,6 +190,8 @@ class RunLog:
             self.proposed[event.number] = Proposed.read(event.data)
         elif event.kind == "evaluated":
             self.evaluated[event.number] = Evaluated.from_dict(event.data)
+        elif event.kind == "counted":
+            self.counted[event.number] = Counted.from_dict(event.data)
         elif event.kind == "decided":
             self.decided[event.number] = Decision.from_dict(event.data)
         elif event.kind == "confirmed":

@@ -12,7 +12,7 @@ import msgspec
 
 from hipwright.archive.digests import run_digests
 from hipwright.archive.lineage import ancestors, origins, tree
-from hipwright.archive.log import RunLog
+from hipwright.archive.log import Counted, RunLog
 from hipwright.archive.readable import readable_log
 from hipwright.archive.store import Archive
 from hipwright.archive.summary import RunSummary, costs_of, summary_of
@@ -50,7 +50,7 @@ class RunDetail(Record, frozen=True, kw_only=True):
     """The data of `hipwright show`: all trials, the winner, and its ancestors (lineage), oldest first.
 
     costs: evaluations, cached, retries, duplicates, failed_proposals, resumes; seconds (evaluation time, summed) and
-    wall_seconds (first to last event, pauses included).
+    wall_seconds (first to last event, pauses included). counted: what limits the parents, by their trial's number.
     """
 
     summary: RunSummary
@@ -61,6 +61,7 @@ class RunDetail(Record, frozen=True, kw_only=True):
     lineage: tuple[TrialDetail, ...] = ()
     tree: tuple[str, ...] = ()
     costs: dict[str, float] = msgspec.field(default_factory=dict)
+    counted: dict[int, Counted] = msgspec.field(default_factory=dict)
 
 
 class RunComparison(Record, frozen=True, kw_only=True):
@@ -99,6 +100,7 @@ def show(archive: Archive, name: str) -> RunDetail:
         lineage=tuple(rows[p.number] for p in ancestors(log, summary.best)),
         tree=tuple(tree(log)),
         costs=costs_of(log),
+        counted=dict(log.counted),
     )
 
 

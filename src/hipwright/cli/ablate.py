@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hipwright.cli.options import Json, Llm, MaxTokens, MaxUsd, Price, Targets, Unsafe
+from hipwright.cli.options import Counters, Json, Llm, MaxTokens, MaxUsd, Price, Targets, Unsafe
 from hipwright.cli.output import CommandOutput
 from hipwright.targets import CPU, REPRESENTATIVE
 
@@ -37,6 +37,7 @@ def ablate(
     fill: Annotated[
         int, typer.Option(min=0, help="Evaluations a task before any arm: what the archive knows.", metavar="N")
     ] = 6,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Tasks at a time.")] = 1,
     out: Annotated[Path, typer.Option(help="Archives and tables; the same folder goes on.", metavar="DIR")] = Path(
         "ablation"
     ),
@@ -45,6 +46,7 @@ def ablate(
     max_usd: MaxUsd = None,
     max_tokens: MaxTokens = None,
     price: Price = None,
+    counters: Counters = None,
     unsafe: Unsafe = False,
     json_mode: Json = False,
 ) -> int:
@@ -57,9 +59,10 @@ def ablate(
     from hipwright.api.models import ModelOptions
 
     output = CommandOutput(json_mode=json_mode)
+    on = targets.choose(target or list(DEFAULT_TARGETS))
     plan = ablation_plan(
         tasks,
-        targets.choose(target or list(DEFAULT_TARGETS)),
+        on,
         out,
         names=[name for name in arm.split(",") if name],
         without=without or [],
@@ -68,14 +71,13 @@ def ablate(
         budget=budget,
         seeds=seeds,
         fill=fill,
+        workers=workers,
+        counters=counters,
         options=ModelOptions.of(llm, None, max_usd, max_tokens, price),
         listener=output.stages(),
     )
     found = run_ablation(plan, unsafe=unsafe)
-    if json_mode:
-        output.result(found.to_dict())
-    else:
-        show(output.console(), found)
+    output.result(found.to_dict()) if json_mode else show(output.console(), found)
     return 0 if any(one.best is not None for one in found.outcomes) else 1
 
 

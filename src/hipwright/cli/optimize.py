@@ -10,7 +10,7 @@ import typer
 
 from hipwright.api import targets
 from hipwright.cli import exit_codes
-from hipwright.cli.options import Json, Llm, MaxTokens, MaxUsd, Price, Targets, TaskFile, Unsafe
+from hipwright.cli.options import Counters, Json, Llm, MaxTokens, MaxUsd, Price, StopAt, Targets, TaskFile, Unsafe
 from hipwright.cli.output import CommandOutput
 from hipwright.stopping import interrupted_code, note_resume
 
@@ -45,6 +45,8 @@ def optimize(
     without: Annotated[
         list[str] | None, typer.Option(metavar="ROLE", help="Leave a role out; may be repeated (docs/agents.md).")
     ] = None,
+    counters: Counters = None,
+    stop_at: StopAt = None,
     models_away: Annotated[
         str | None,
         typer.Option(metavar="engine|pause", help="Without a model's answer: the engine goes on, or the run pauses."),
@@ -71,6 +73,8 @@ def optimize(
         replay=replay,
         models=ModelOptions.of(llm, llm_share, max_usd, max_tokens, price, without, models_away),
         start=start,
+        counters=counters,
+        stop_at=stop_at,
         max_minutes=max_minutes,
         workers=workers,
         unsafe=unsafe,
@@ -137,9 +141,22 @@ def _print(output: CommandOutput, result: Result, out: Path | None) -> None:
     found = result.search
     again = f"; verified {'again ' * (found.evaluations > 1)}on fresh secret inputs" if found.confirmed else ""
     console.print(f"run {found.run}: {found.evaluations} evaluations, stopped by {found.reason}{again}")
+    if result.counters:
+        console.print(_counters_line(result.counters))
+    if result.saved:
+        console.print(f"the roofline rule saved {result.saved['evaluations']} of {result.saved['of']} evaluations")
     if result.models is not None:
         console.print(models_line(result.models))
     if out is not None:
         console.print(f"in {out}: {', '.join(name for name in FILES if (out / name).exists())}")
     elif result.passed:
         console.print("--out DIR writes the program and its report", style="dim")
+
+
+def _counters_line(counters: dict[str, Any]) -> str:
+    """What was profiled, what it cost, and what limits the parent that was profiled last."""
+    last = next((one for one in reversed(counters["limits"]) if one["source"] != "static"), counters["limits"][-1])
+    cost = f"{counters['profiles']} profiles in {counters['seconds']:g} s, for {counters['evaluations']} evaluations"
+    return (
+        f"counters ({counters['source']}): {cost}; #{last['number']} is limited by {last['limit'] or 'nothing known'}"
+    )

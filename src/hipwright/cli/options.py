@@ -44,6 +44,16 @@ Price = Annotated[
     list[str] | None,
     typer.Option("--price", metavar="MODEL=IN,OUT", help="Dollars per million tokens, for a model without a price."),
 ]
+Counters = Annotated[
+    str | None,
+    typer.Option(
+        "--counters", metavar="on|off|auto", help="Profiles guide the search (docs/search.md). [default: auto]"
+    ),
+]
+StopAt = Annotated[
+    float | None,
+    typer.Option("--stop-at", min=0.05, max=1.0, metavar="SHARE", help="End at this share of the roofline: 0.9"),
+]
 Fleet = Annotated[
     str, typer.Option("--fleet", help="Judge on this fleet (`hipwright fleet up`), not here.", metavar="HOST:PORT")
 ]

@@ -40,6 +40,8 @@ class ReportData(Record, frozen=True, kw_only=True):
     note: str = ""
     models: dict[str, Any] | None = None
     start: dict[str, Any] | None = None
+    counters: dict[str, Any] = msgspec.field(default_factory=dict)
+    saved: dict[str, Any] = msgspec.field(default_factory=dict)
     gains: tuple[Gain, ...] = ()
 
 
@@ -54,6 +56,8 @@ def from_run(
     note: str = "",
     models: Mapping[str, Any] | None = None,
     start: Mapping[str, Any] | None = None,
+    counters: Mapping[str, Any] | None = None,
+    saved: Mapping[str, Any] | None = None,
     gains: Sequence[Gain] = (),
 ) -> ReportData:
     """Collects the report of a run; evaluation: the one shown in full, of the winner or of the last failure."""
@@ -77,6 +81,8 @@ def from_run(
         note=note,
         models=None if models is None else dict(models),
         start=None if start is None else dict(start),
+        counters=dict(counters or {}),
+        saved=dict(saved or {}),
         gains=tuple(gains),
     )
 

@@ -80,6 +80,14 @@ def tiles(data: ReportData) -> list[dict[str, str]]:
     if data.run is not None:
         note = f"of a budget of {data.run.budget}, in {seconds(data.seconds)}"
         found.append({"label": "evaluations", "value": str(data.evaluations), "note": note})
+    if data.counters:
+        limits = [one["limit"] for one in data.counters["limits"] if one["limit"]]
+        cost = f"{data.counters['seconds']:g} s, for {data.counters['evaluations']} evaluations"
+        last = f"; the last parent is limited by {limits[-1]}" if limits else ""
+        found.append({"label": "profiles", "value": str(data.counters["profiles"]), "note": f"{cost}{last}"})
+    if data.saved:
+        note = f"of {data.saved['of']} evaluations, as the roofline is near"
+        found.append({"label": "saved", "value": str(data.saved["evaluations"]), "note": note})
     return gained + found
 
 

@@ -11,6 +11,7 @@ from hipwright.errors import BadInput
 from hipwright.events import Listener
 from hipwright.records import Evaluation, Program, Record, Run, Task
 from hipwright.search.confirm import Confirm
+from hipwright.search.counters import CountersLike
 from hipwright.search.interfaces import EvaluatorLike, ProposalSource, SearchPolicy
 from hipwright.search.loop import Search
 from hipwright.search.policies import POLICIES, policy
@@ -73,15 +74,17 @@ def new_run(
 
 
 class SearchOptions(TypedDict, total=False):
-    """How to run a search. Only max_minutes can change the result, by ending the search earlier.
+    """How to run a search. Only counters and max_minutes can change the result, the latter by ending it earlier.
 
-    workers: concurrent evaluations. confirm: verifies the winner again on fresh inputs. stop_requested: polled; True
+    workers: concurrent evaluations. confirm: verifies the winner again on fresh inputs. counters: what limits parents
+    (search/counters.py), which guides the proposals. stop_requested: polled; True
     ends the search with reason "interrupted", as KeyboardInterrupt does, and `resume` continues it.
     """
 
     workers: int
     listener: Listener
     confirm: Confirm | None
+    counters: CountersLike | None
     max_minutes: float | None
     stop_requested: Callable[[], bool]
 

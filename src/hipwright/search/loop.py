@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 import msgspec
 
 from hipwright.archive import Archive, Confirmed, Evaluated, Finished, LogEntry, Proposed, RunLog, as_stored
-from hipwright.errors import BadInput, InfrastructureError, ProviderError
+from hipwright.errors import BadInput, ProviderError
 from hipwright.events import Listener, silent
 from hipwright.records import Decision, Evaluation, Expansion, Program, Record, Run, content_key
-from hipwright.search import fallback, stop
+from hipwright.search import counters, fallback, stop
 from hipwright.search.confirm import Confirm, confirmation, ranking
+from hipwright.search.drawing import draw
 from hipwright.search.interfaces import (
     INFRASTRUCTURE,
     EvaluatorLike,
-    NoProposal,
     Proposal,
     ProposalRequest,
     ProposalSource,
@@ -34,9 +34,6 @@ from hipwright.search.view import FALLBACK, START, SearchView, Trial
 
 ROUND = 4
 """Proposals per round (run setting "round"). Independent of the number of workers, and therefore so is the log."""
-
-TRIES = 16
-"""Draws for one proposal before a duplicate is recorded."""
 
 ATTEMPTS = 3
 """Evaluations of one program while the fault is the machine's."""
@@ -65,6 +62,7 @@ class Search:
     workers: int = 1
     listener: Listener = silent
     confirm: Confirm | None = None
+    counters: counters.CountersLike | None = None
     max_minutes: float | None = None
     stop_requested: Callable[[], bool] = lambda: False
     view: SearchView = field(init=False)
@@ -137,11 +135,13 @@ class Search:
         if logged := self._current_round():
             return logged
         current = self.view.next_round
-        k = min(int(self.run.settings.get("round", ROUND)), self.run.budget - self.view.evaluations)
+        k = min(int(self.run.settings.get("round", ROUND)), self.run.budget - self.view.spent)
         if self._owes_answer():
             expansions = [Expansion(number=self.view.next_number, operator=FALLBACK, seed=self.run.seed)]
         else:
             expansions = self.policy.select(self.view, k, random.Random(f"{self.run.seed}/select/{current}"))
+            self._count(expansions)
+            expansions = expansions[: max(self.run.budget - self.view.spent, 1)]
         asks = [ProposalRequest(e, tuple(self._parent(key) for key in e.parents), self.view) for e in expansions]
         self.source.prepare(asks)
         proposals: list[Proposed] = []
@@ -155,13 +155,22 @@ class Search:
         self._append(entries, list(programs.values()))
         return [self.log.proposed[p.number] for p in proposals]
 
+    def _count(self, expansions: Sequence[Expansion]) -> None:
+        """Adds to the view what limits the round's parents: from the log, else read now and logged at once."""
+        current = self.view.next_round
+        if self.counters is not None and not any(one.round == current for one in self.log.counted.values()):
+            read = counters.read(self.view, expansions, self.counters, self.archive.program, self.listener)
+            self._append([LogEntry("counted", number, one.to_dict()) for number, one in read])
+        known = {one.program: one for one in self.log.counted.values() if one.round == current}
+        self.view = self.view.with_counted(known)
+
     def _propose(
         self, ask: ProposalRequest, current: int, before: Sequence[Proposed]
     ) -> tuple[Proposed, Program | None]:
         """Makes one proposal; draws again, up to TRIES times, while it repeats a known program."""
         known = {t.proposed.program: t.number for t in self.view.trials if t.proposed.evaluable}
         known |= {p.program: p.number for p in before if p.evaluable}
-        made, failed = self._draw(ask, known)
+        made, failed = draw(self.source, ask, known)
         if made is None:
             return msgspec.structs.replace(failed, round=current), None
         key = made.program.key
@@ -174,26 +183,6 @@ class Search:
             duplicate_of=known.get(key),
         )
         return proposed, made.program
-
-    def _draw(self, ask: ProposalRequest, known: Container[str]) -> tuple[Proposal | None, Proposed]:
-        """Returns the first new program, else the last duplicate, else None with the failed proposal."""
-        made: Proposal | None = None
-        failed = Proposed(expansion=ask.expansion, round=0)
-        for attempt in range(TRIES):
-            rng = random.Random(f"{self.run.seed}/propose/{ask.expansion.number}/{attempt}")
-            try:
-                made = self.source.propose(ask, rng)
-                if made.program.key not in known or not made.redraw:
-                    break
-            except InfrastructureError:
-                raise
-            except NoProposal as problem:
-                failed = Proposed(expansion=ask.expansion, round=0, error=str(problem)[:500], notes=problem.notes)
-                return None, failed
-            except Exception as problem:  # a source's failure is one bad proposal, not the end of the search
-                made, error = None, f"{type(problem).__name__}: {problem}"[:500]
-                failed = Proposed(expansion=ask.expansion, round=0, error=error)
-        return made, failed
 
     def _parent(self, key: str) -> Proposal:
         choices = next((t.proposed.choices for t in self.view.trials if t.proposed.program == key), {})

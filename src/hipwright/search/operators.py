@@ -89,6 +89,28 @@ def crossover(space: Space, parents: Sequence[Choices], rng: random.Random) -> C
     return {**mixed, GIVEN_UP: given_up} if given_up else mixed
 
 
+def universal(space: Space, parents: Sequence[Choices], rng: random.Random) -> Choices:
+    """Changes one to three choices of the first parent, each to another parent's value or to another option.
+
+    Fewer change the more the parents agree: what fast programs share is kept.
+    """
+    choices = default(space, parents, rng)
+    others = [complete(space, parent) for parent in parents[1:]]
+    differing = [key for key in sorted(space) if any(other[key] != choices[key] for other in others)]
+    changed: set[str] = set()
+    for _ in range(rng.randint(1, 1 + min(len(differing), 2))):
+        if differing and rng.random() < 0.5:
+            key = rng.choice(differing)
+            choices[key] = rng.choice([other[key] for other in others if other[key] != choices[key]] or [choices[key]])
+        elif (picked := _pick(space, rng, changed)) is not None:
+            key = picked
+            choices[key] = rng.choice([option for option in space[key].options if option != choices[key]])
+        else:
+            continue
+        changed.add(key)
+    return choices
+
+
 OPERATORS: dict[str, Operator] = {
     "default": default,
     "random": sample,
@@ -96,6 +118,7 @@ OPERATORS: dict[str, Operator] = {
     "neighbour": neighbour,
     "turn": turn,
     "crossover": crossover,
+    "universal": universal,
 }
 
 

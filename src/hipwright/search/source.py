@@ -12,6 +12,7 @@ from hipwright.engine.knobs import GIVEN_UP
 from hipwright.records import Program
 from hipwright.search.fallback import Fallback, notes
 from hipwright.search.interfaces import NoProposal, Proposal, ProposalRequest
+from hipwright.search.moves import EVERY_MOVE, MOVE, moved
 from hipwright.search.operators import Choices, Space, complete, operator
 from hipwright.search.view import FALLBACK, SearchView
 
@@ -23,7 +24,8 @@ class EngineSource:
 
     space: from `engine.space(graph)`. write: choices -> Program, e.g. `functools.partial(engine.write, graph)`.
     fallback: what to give up when the first answer is refused. base: choices that every program has.
-    An expansion's action may hold {"choices": {...}}, which override what the operator drew.
+    An expansion's action may hold {"choices": {...}}, which override what the operator drew, or {"move": name}, whose
+    change of a parent replaces it.
     """
 
     def __init__(
@@ -51,6 +53,10 @@ class EngineSource:
         expansion, parents = ask.expansion, ask.parents
         if expansion.operator == FALLBACK:
             return self._given_up(ask.view)
+        named = EVERY_MOVE.get(str(expansion.action.get(MOVE, "")))
+        aimed = moved(self.space, parents[0].choices, [named], rng) if named is not None and parents else None
+        if aimed is not None:
+            return self.written(aimed[0])
         drawn = operator(expansion.operator)(self.space, [parent.choices for parent in parents], rng)
         return self.written({**drawn, **expansion.action.get("choices", {})})
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from hipwright.archive import Proposed
+from hipwright.archive import Counted, Proposed
 from hipwright.records import Decision, Evaluation
 
 FALLBACK = "fallback"
@@ -39,13 +39,17 @@ class Trial:
 
 @dataclass(frozen=True)
 class SearchView:
-    """The decided trials of a run. initial: the source's actions to try first; settings: the run's."""
+    """The decided trials of a run. initial: the source's actions to try first; settings: the run's.
+
+    counted: what limits the programs that were parents, by program key; {} in a run without counters.
+    """
 
     seed: int
     budget: int
     trials: tuple[Trial, ...] = ()
     initial: tuple[Mapping[str, Any], ...] = ({},)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    counted: Mapping[str, Counted] = field(default_factory=dict)
 
     @cached_property
     def next_number(self) -> int:
@@ -62,6 +66,11 @@ class SearchView:
         """Evaluations that count against the budget."""
         counted = (t for t in self.trials if t.proposed.expansion.operator not in UNCOUNTED)
         return sum(t.evaluation is not None for t in counted)
+
+    @cached_property
+    def spent(self) -> int:
+        """What counts against the budget: evaluations, and the price of profiles in evaluations."""
+        return self.evaluations + sum(one.cost for one in self.counted.values())
 
     @cached_property
     def best(self) -> Trial | None:
@@ -92,4 +101,8 @@ class SearchView:
 
     def with_trials(self, trials: Iterable[Trial]) -> SearchView:
         """Returns the view with more trials appended."""
-        return SearchView(self.seed, self.budget, (*self.trials, *trials), self.initial, self.settings)
+        return replace(self, trials=(*self.trials, *trials))
+
+    def with_counted(self, counted: Mapping[str, Counted]) -> SearchView:
+        """Returns the view with what limits further programs."""
+        return replace(self, counted={**self.counted, **counted})

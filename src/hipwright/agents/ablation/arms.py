@@ -35,7 +35,8 @@ class Arm(Record, frozen=True, kw_only=True):
 class ArmOutcome(Record, frozen=True, kw_only=True):
     """The outcome of one run. curve: the best verified score after each evaluation, None before the first.
 
-    evaluations: used by the run; failed: of programs that did not pass. known: the run was finished before.
+    evaluations: used by the run; failed: of programs that did not pass. known: the run was finished before. profiles:
+    made for counters, each paid with an evaluation of the budget; profile_seconds: that they took, failed ones too.
     """
 
     task: str
@@ -50,6 +51,8 @@ class ArmOutcome(Record, frozen=True, kw_only=True):
     cached: int = 0
     seconds: float = 0.0
     known: bool = False
+    profiles: int = 0
+    profile_seconds: float = 0.0
 
     @property
     def best(self) -> float | None:
@@ -111,8 +114,13 @@ def outcome(log: RunLog, *, task: str, arm: str, seed: int, run: str, budget: in
     evaluated = [log.evaluated[number] for number in sorted(log.evaluated)]
     curve: list[float | None] = []
     best: float | None = None
-    for item in evaluated:
-        score = item.evaluation.score if item.evaluation.passed else None
+    unpaid = sorted(one.round for one in log.counted.values() for _ in range(one.cost))
+    for number in sorted(log.evaluated):
+        while unpaid and unpaid[0] <= log.proposed[number].round:
+            unpaid.pop(0)
+            curve.append(best)  # a profile is paid like evaluations, before those of its round
+        evaluation = log.evaluated[number].evaluation
+        score = evaluation.score if evaluation.passed else None
         if score is not None and (best is None or score < best):
             best = score
         curve.append(best)
@@ -130,6 +138,8 @@ def outcome(log: RunLog, *, task: str, arm: str, seed: int, run: str, budget: in
         cached=sum(e.cached for e in evaluated),
         seconds=round(sum(e.evaluation.seconds for e in evaluated if not e.cached), 2),
         known=known,
+        profiles=sum(one.profiled for one in log.counted.values()),
+        profile_seconds=round(sum(one.seconds for one in log.counted.values()), 2),
     )
 
 

@@ -8,7 +8,9 @@ A run's id is a hash of all its inputs, so another budget, target or version sta
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import Any
 from hipwright.agents.ablation import arms as table
 from hipwright.agents.ablation.arms import Ablation, Arm, ArmOutcome
 from hipwright.agents.engine_author import EngineAuthor
+from hipwright.agents.learned import learned_setting
 from hipwright.agents.pipeline import NEIGHBOURS, Pipeline, snapshot
 from hipwright.archive import Archive, read_log
 from hipwright.errors import BadInput, ProviderError
@@ -32,6 +35,7 @@ from hipwright.search import (
     resume,
     run,
 )
+from hipwright.search.counters import CountersLike
 
 FILL_SEED = 999_983
 """The seed of the runs that fill the archive; no arm uses it."""
@@ -39,11 +43,12 @@ FILL_SEED = 999_983
 
 @dataclass(frozen=True)
 class Opened:
-    """An opened task with its engine source and evaluator."""
+    """An opened task with its engine source and evaluator. counters: a run's settings -> what reads its counters."""
 
     task: Task
     engine: EngineSource
     evaluator: EvaluatorLike
+    counters: Callable[[Mapping[str, Any]], CountersLike | None] = lambda settings: None
 
 
 Open = Callable[[Path], AbstractContextManager[Opened]]
@@ -57,9 +62,22 @@ def engine_source(archive: Archive, run: Run, task: Task, engine: EngineSource) 
     yield Pipeline(EngineAuthor(engine, settings, run.targets), None, settings)
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What every arm of a task gets: from the fill archive, and taught to each policy. stop: whether to end."""
+
+    offer: Mapping[str, Any]
+    taught: Mapping[str, Mapping[str, Any]]
+    stop: Callable[[], bool]
+
+
 @dataclass
 class AblationPlan:
-    """The comparison to run. settings: of the models, merged into every run's setting "agents"; empty without."""
+    """The comparison to run. settings: of the models, merged into every run's setting "agents"; empty without.
+
+    workers: tasks at a time, on one machine. counters: run settings (`search.counters`) of the arms with roles; an arm
+    without the role "counters" has none.
+    """
 
     tasks: Sequence[Path]
     arms: Sequence[Arm]
@@ -69,7 +87,9 @@ class AblationPlan:
     seeds: int
     out: Path
     fill: int = 6
+    workers: int = 1
     settings: Mapping[str, Any] = field(default_factory=dict)
+    counters: Mapping[str, Any] = field(default_factory=dict)
     source: Source = engine_source
     listener: Listener = silent
 
@@ -77,18 +97,39 @@ class AblationPlan:
 def ablate(plan: AblationPlan, open_task: Open) -> Ablation:
     """Runs what is missing and compares. Ctrl-C keeps all evaluations; the same call continues."""
     _check(plan)
-    outcomes: list[ArmOutcome] = []
     with Archive(plan.out / "fill") as fill, Archive(plan.out / "runs") as archive:
         if plan.fill:
             for path in plan.tasks:
                 with open_task(path) as opened:
                     _fill(plan, fill, opened)
-        for path in plan.tasks:
-            with open_task(path) as opened:
-                offer = {} if not plan.fill else snapshot(fill, opened.task, plan.targets)
-                for arm in plan.arms:
-                    outcomes += [_one(plan, archive, opened, arm, seed, offer) for seed in range(plan.seeds)]
+        outcomes = _each(plan, lambda path, stop: _task(plan, fill, archive, open_task, path, stop))
     return compared(plan, outcomes)
+
+
+def _task(
+    plan: AblationPlan, fill: Archive, archive: Archive, open_task: Open, path: Path, stop: Callable[[], bool]
+) -> list[ArmOutcome]:
+    """The outcomes of every arm and seed on one task."""
+    with open_task(path) as opened:
+        offer = {} if not plan.fill else snapshot(fill, opened.task, plan.targets)
+        taught = {policy: learned_setting(fill, policy) for policy in {arm.policy for arm in plan.arms}}
+        known = _Known(offer, taught, stop)
+        return [_one(plan, archive, opened, arm, seed, known) for arm in plan.arms for seed in range(plan.seeds)]
+
+
+def _each(plan: AblationPlan, work: Callable[[Path, Callable[[], bool]], list[ArmOutcome]]) -> list[ArmOutcome]:
+    """The outcomes of the tasks in their order, `plan.workers` tasks at a time; the first error stops the others."""
+    stopped = threading.Event()
+    if plan.workers <= 1:
+        return [one for path in plan.tasks for one in work(path, stopped.is_set)]
+    with ThreadPoolExecutor(plan.workers) as pool:
+        futures = [pool.submit(work, path, stopped.is_set) for path in plan.tasks]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+            return [one for future in futures for one in future.result()]
+        finally:
+            stopped.set()
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 def compared(plan: AblationPlan, outcomes: Sequence[ArmOutcome]) -> Ablation:
@@ -140,24 +181,36 @@ def _fill(plan: AblationPlan, archive: Archive, opened: Opened) -> None:
 
 
 def _one(
-    plan: AblationPlan, archive: Archive, opened: Opened, arm: Arm, seed: int, offer: Mapping[str, Any]
+    plan: AblationPlan,
+    archive: Archive,
+    opened: Opened,
+    arm: Arm,
+    seed: int,
+    known: _Known,
 ) -> ArmOutcome:
     """The outcome of one (task, arm, seed), run now or found in the archive."""
     settings: dict[str, Any] = {}
     alone = arm.kind in ("single-shot", "best-of-n")
     if plan.settings or not alone:
-        settings = {"agents": {**plan.settings, **({} if alone else offer), "without": list(arm.without)}}
+        settings = {"agents": {**plan.settings, **({} if alone else known.offer), "without": list(arm.without)}}
     if arm.kind == "plain":
         settings = {}
+    if arm.kind == "pipeline" and "counters" not in arm.without:
+        settings |= plan.counters
+    if arm.kind == "pipeline":
+        settings |= known.taught[arm.policy]
     if alone and plan.settings:
         settings["agents"]["llm"] = (
             False  # the policy assigns nothing to models, since every ask goes to them (TranslationOnly)
         )
     budget = 1 if arm.kind == "single-shot" else plan.budget
     plan.listener("stage", {"text": f"{opened.task.name}: {arm.name}, seed {seed}"})
-    name, known = _search(plan, archive, opened, None, arm.policy, seed, budget, settings, arm.name)
+    how = (arm.policy, seed, budget, settings, arm.name)
+    name, finished = _search(plan, archive, opened, None, *how, stop=known.stop)
     log = read_log(archive.events(name))
-    return table.outcome(log, task=opened.task.name, arm=arm.name, seed=seed, run=name, budget=plan.budget, known=known)
+    return table.outcome(
+        log, task=opened.task.name, arm=arm.name, seed=seed, run=name, budget=plan.budget, known=finished
+    )
 
 
 def _search(
@@ -170,6 +223,7 @@ def _search(
     budget: int,
     settings: Mapping[str, Any],
     arm: str,
+    stop: Callable[[], bool] = lambda: False,
 ) -> tuple[str, bool]:
     """Returns (the run's id, whether it was finished before). source: None for the one of the settings."""
     task, evaluator = opened.task, opened.evaluator
@@ -182,10 +236,12 @@ def _search(
     if existing and read_log(archive.events(name)).finished is not None:
         return name, True
     with _source(plan, archive, wanted, opened, source) as chosen:
+        options: dict[str, Any] = {"evaluator": evaluator, "source": chosen, "stop_requested": stop}
+        options["counters"] = opened.counters(wanted.settings)
         if existing:
-            result = resume(archive, name, task, evaluator=evaluator, source=chosen)
+            result = resume(archive, name, task, **options)
         else:
-            result = run(archive, wanted, task, evaluator=evaluator, source=chosen)
+            result = run(archive, wanted, task, **options)
     if result.reason == "provider":
         raise ProviderError("the models' provider stays away", hint="the same command goes on where it stopped")
     if result.interrupted:

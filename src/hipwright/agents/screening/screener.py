@@ -14,6 +14,7 @@ from math import exp, log
 from typing import TYPE_CHECKING, Any
 
 from hipwright.agents.screening.calibration import Calibration, EventCalibration, calibration
+from hipwright.agents.screening.skill import Skill, skill
 from hipwright.archive.log import AUTHOR_NOTE
 from hipwright.errors import HipwrightError, InfrastructureError, OutOfBudget
 from hipwright.llm.records import Message, ModelAnswer, Request
@@ -102,19 +103,24 @@ class EngineScreener:
         self._options = {key: tuple(choice.options) for key, choice in space.items()}
         self._read = problem
         self._fitted: tuple[SearchView, _Fit] | None = None
+        self._skill: tuple[SearchView, Skill] | None = None
         self._problems: dict[str, str] = {}
 
     def choose(self, ask: ProposalRequest, draws: Sequence[Choices], write: Write) -> tuple[int, Proposal, Prediction]:
         """Returns (index, program, prediction) of the most useful draw that is new and without a static problem.
 
-        Draws are written and checked in order of usefulness, as both cost more than the regressions. Without such a
-        draw it returns the most useful duplicate, else one with a problem. Raises the error of `write` if all failed.
+        Where the run's own events do not show that the predictions beat the base rate (`skill`), draws are taken as
+        they come. They are written and checked in that order, as both cost more than the regressions. Without such a
+        draw it returns the first duplicate, else one with a problem. Raises the error of `write` if all failed.
         """
         known = {trial.proposed.program for trial in ask.view.trials}
         found = self.predict(ask, draws)
         fallback: list[tuple[bool, int, Proposal, Prediction]] = []
         problem: Exception | None = None
-        for n in sorted(range(len(draws)), key=lambda n: (-found[n].usefulness, n)):
+        order = sorted(
+            range(len(draws)), key=lambda n: (-found[n].usefulness, n) if self._trusted(ask.view) else (0, n)
+        )
+        for n in order:
             try:
                 made = write(draws[n])
             except Exception as error:  # one set of choices that the engine cannot write
@@ -128,6 +134,12 @@ class EngineScreener:
             raise problem
         _, *chosen = min(fallback, key=lambda one: one[0])
         return tuple(chosen)  # type: ignore[return-value]
+
+    def _trusted(self, view: SearchView) -> bool:
+        """Whether the predictions of this run were better than its base rates."""
+        if self._skill is None or self._skill[0] is not view:
+            self._skill = view, skill(view)
+        return self._skill[1].shown
 
     def predict(self, ask: ProposalRequest, draws: Sequence[Choices]) -> list[Prediction]:
         """Predicts each set of choices drawn for one ask, from the run's trials alone."""

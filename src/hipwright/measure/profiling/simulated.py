@@ -45,20 +45,22 @@ NOTES = (
 )
 
 
-def profile_simulated(subject: ProfiledProgram, cache: BuildCache, *, unsafe: bool = False) -> ProfileReport:
-    """Profiles one call of a program that is built for a simulated target, contained.
+def profile_simulated(
+    subject: ProfiledProgram, cache: BuildCache, *, unsafe: bool = False, limit_s: float = CALL_LIMIT_S
+) -> ProfileReport:
+    """Profiles one call of a program that is built for a simulated target, contained. limit_s: seconds of the call.
 
     Raises CandidateError for what the program does wrong, DeviceError for an instruction that the simulator lacks.
     """
     target = subject.job.target
     init = {"target": target, "text": subject.job.text, "knobs": subject.job.knobs, "launch_limit_s": LAUNCH_LIMIT_S}
     init |= {"executor": str(runtime.library(cache, unsafe=unsafe)), "so": str(cache.path(subject.build.blob))}
-    limits = Limits(wall_s=CALL_LIMIT_S, cpu_s=CALL_LIMIT_S)
+    limits = Limits(wall_s=limit_s, cpu_s=limit_s)
     preload = ("torch", SERVICE.partition(":")[0])
     with Zygote(preload, ro=(Path(cache.folder),), unsafe=unsafe, name="profiled program") as zygote:
         session = zygote.session(SERVICE, init, subject.state, limits=limits)
         try:
-            reply, _ = session.call("run", {}, subject.inputs, timeout_s=CALL_LIMIT_S)
+            reply, _ = session.call("run", {}, subject.inputs, timeout_s=limit_s)
         finally:
             session.close()
     if not reply["launches"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,6 +11,8 @@ from hipwright.records import Decision, Evaluation, Expansion
 from hipwright.search import fitness
 from hipwright.search.view import START, SearchView, Trial
 
+LEARNED = "learned"
+"""The run setting with what earlier runs of the archive taught a policy (agents/learned.py)."""
 OPERATOR_WEIGHTS = {"mutate": 0.45, "neighbour": 0.35, "crossover": 0.20}
 
 
@@ -66,6 +69,12 @@ def parent_of(trial: Trial, known: Mapping[str, Trial]) -> Trial | None:
     """The trial of the first parent; None for a program without a parent."""
     parents: Sequence[str] = trial.proposed.expansion.parents
     return known.get(parents[0]) if parents else None
+
+
+def log_gain(trial: Trial, parent: Trial) -> float:
+    """ln(parent's time / the trial's); 0.0 where one of them has none."""
+    before, after = time_of(parent), time_of(trial)
+    return math.log(before / after) if 0 < before < math.inf and 0 < after < math.inf else 0.0
 
 
 def margin(view: SearchView) -> float:

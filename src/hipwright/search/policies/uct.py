@@ -97,13 +97,19 @@ def grow(view: SearchView) -> TreeNode:
     return root
 
 
-def _walk(view: SearchView, number: int, root: TreeNode, weight: float, rng: random.Random) -> Expansion:
+def descend(root: TreeNode, weight: float) -> TreeNode:
+    """The node where a walk from the root ends, which counts one more try and a visit without a reward."""
     node = root
     while node.children and node.tries >= WIDEN * math.sqrt(node.visits):
         above = math.log(node.visits)
         node = max(node.children, key=lambda n: n.total / n.visits + weight * math.sqrt(above / n.visits))
     node.tries += 1
     node.visit(0.0)
+    return node
+
+
+def _walk(view: SearchView, number: int, root: TreeNode, weight: float, rng: random.Random) -> Expansion:
+    node = descend(root, weight)
     if node.trial is None:
         return expansion(view, number, "random")
     return breed(view, number, node.trial, ranked(view.verified)[:4], rng)
