@@ -30,6 +30,7 @@ COMMANDS = {
     "planted-hole": "benchmarks.commands.planted_hole",
     "programs": "benchmarks.commands.programs",
     "results": "benchmarks.commands.results",
+    "ranks": "benchmarks.simulated.ranks",
     "score-rate": "benchmarks.commands.score_rate",
     "service-load": "benchmarks.fleet.service_load",
     "session": "benchmarks.commands.session",
