@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import lzma
 import random
 import sys
 import time
@@ -13,13 +15,13 @@ from msgspec.structs import replace
 
 from benchmarks.common import ROOT, append_json, first_graph, task_host
 from benchmarks.simulated.counted import CountedTask
-from benchmarks.timing.variants import Settings, variant_programs, varied_settings
+from benchmarks.timing.variants import variant_programs, varied_settings
 from hipwright import config
 from hipwright.capture.graph import Graph
 from hipwright.errors import HipwrightError
 from hipwright.measure.estimate import LAUNCH
 from hipwright.measure.profiling.cycles import Counts, call_microseconds
-from hipwright.records import Program, content_key
+from hipwright.records import Program
 from hipwright.targets import Architecture
 from hipwright.targets.base import KIB
 from hipwright.targets.cuda import SM_90
@@ -47,14 +49,14 @@ def count(tasks: Sequence[Path], out: Path, variants: int, end: float) -> int:
                 print(f"{path}: {str(error).splitlines()[0]}", file=sys.stderr)
                 code = 1
                 continue
-            append_json(out, row)
+            keep(out, row)
             seconds = time.monotonic() - started
             print(f"{path}: {len(row['programs'])} of {len(programs)} counted, {seconds:.0f} s", file=sys.stderr)
     return code
 
 
-def chosen_programs(graph: Graph, variants: int) -> dict[str, tuple[Settings, Program]]:
-    """{name: (settings, program)} of the default and so many other programs, drawn from the engine's space: values of
+def chosen_programs(graph: Graph, variants: int) -> dict[str, Program]:
+    """{name: program} of the default and so many other programs, drawn from the engine's space: values of
     one choice at a time, each choice's in turn."""
     settings = varied_settings(graph, {})
     by_key: dict[str, list[str]] = {}
@@ -66,16 +68,14 @@ def chosen_programs(graph: Graph, variants: int) -> dict[str, tuple[Settings, Pr
     while any(by_key.values()):
         order += [names.pop() for names in by_key.values() if names]
     programs = variant_programs(graph, {name: settings[name] for name in order})
-    return {name: (settings[name], program) for name, program in list(programs.items())[: 3 * variants]}
+    return dict(list(programs.items())[: 3 * variants])
 
 
-def _row(
-    path: Path, programs: Mapping[str, tuple[Settings, Program]], task: CountedTask, variants: int
-) -> dict[str, Any]:
-    """{"task", "programs": [{"name", "settings", "key", "simulated_us", "units"}], "left_out": {name: why}}."""
+def _row(path: Path, programs: Mapping[str, Program], task: CountedTask, variants: int) -> dict[str, Any]:
+    """{"task", "programs": [{"name", "text", "knobs", "simulated_us", "units"}], "left_out": {name: why}}."""
     found: list[dict[str, Any]] = []
     left_out: dict[str, str] = {}
-    for name, (settings, program) in programs.items():
+    for name, program in programs.items():
         if len(found) > variants:
             break
         try:
@@ -88,9 +88,8 @@ def _row(
         kernels = {kernel.name: kernel for kernel in counted.kernels}
         us = call_microseconds(counted.launches, kernels, HOPPER, LAUNCH)
         units = [_units(launch, kernels[launch["kernel"]]) for launch in counted.launches]
-        found.append(
-            {"name": name, "settings": settings, "key": key(program), "simulated_us": round(us, 3), "units": units}
-        )
+        one = {"name": name, "text": program.text, "knobs": dict(program.knobs)}
+        found.append({**one, "simulated_us": round(us, 3), "units": units})
     return {"task": task_name(path), "programs": found, "left_out": left_out}
 
 
@@ -100,9 +99,22 @@ def task_name(path: Path) -> str:
     return str(whole.relative_to(ROOT)) if whole.is_relative_to(ROOT) else str(whole)
 
 
-def key(program: Program) -> str:
-    """A key of a program's text and knobs: that what is timed is what was counted."""
-    return content_key(program.text, repr(sorted(program.knobs.items())))
+def rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file of JSON lines, compressed or not."""
+    data = path.read_bytes()
+    text = lzma.decompress(data) if path.suffix == ".xz" else data
+    return [json.loads(line) for line in text.decode().splitlines()]
+
+
+def keep(path: Path, row: Mapping[str, Any]) -> None:
+    """Adds a row to a file of JSON lines; one named .xz is compressed, as a task's programs differ by little."""
+    if path.suffix != ".xz":
+        append_json(path, row)
+        return
+    lines = [json.dumps(one) for one in [*(rows(path) if path.is_file() else []), row]]
+    part = path.with_suffix(".part")
+    part.write_bytes(lzma.compress("".join(f"{line}\n" for line in lines).encode(), preset=9))
+    part.replace(path)
 
 
 def _units(launch: Mapping[str, Any], kernel: Any) -> dict[str, float]:

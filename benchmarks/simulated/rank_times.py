@@ -7,17 +7,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.common import ROOT, first_graph, task_host
-from benchmarks.simulated.rank_programs import key
+from benchmarks.common import ROOT
 from benchmarks.timing.runner import ProgramRunner, open_runner
 from benchmarks.timing.sides import OFF, TimedSides
-from benchmarks.timing.variants import variant_programs
 from hipwright.errors import HipwrightError
 from hipwright.measure.estimate import estimate
 from hipwright.program import parse
 from hipwright.program.lower.trace import trace
 from hipwright.records import Program
-from hipwright.sandbox import Zygote
 from hipwright.targets.cuda import SM_90
 from hipwright.torchio import full_precision
 
@@ -26,55 +23,51 @@ def times(rows: Sequence[Mapping[str, Any]], target: str, rounds: int, end: floa
     """A row for each counted one while there is time: {"task", "device", "programs": [{"name", "us", "simulated_us",
     "static_us"}], "left_out": {name: why}}, or {"task", "failed"}. target: "cuda", or "cpu" to try it."""
     full_precision()
-    with open_runner(target) as runner, task_host() as host:
+    with open_runner(target) as runner:
         for row in rows:
             if time.monotonic() > end:
                 print("the time is over", file=sys.stderr)
                 return
             started = time.monotonic()
             try:
-                found = timed(runner, row, host, rounds)
+                found = timed(runner, row, rounds)
             except (HipwrightError, RuntimeError) as error:  # torch's own: no memory, a fault of the device
                 found = {"task": row["task"], "failed": str(error).splitlines()[0][:200]}
             print(f"{row['task']}: {time.monotonic() - started:.1f} s {found.get('failed', '')}", file=sys.stderr)
             yield found
 
 
-def timed(runner: ProgramRunner, row: Mapping[str, Any], host: Zygote, rounds: int) -> dict[str, Any]:
-    """One task. A program that is written otherwise than the counted one, or whose results are off, is left out."""
-    path = ROOT / row["task"]
+def timed(runner: ProgramRunner, row: Mapping[str, Any], rounds: int) -> dict[str, Any]:
+    """One task. A program that does not build or whose results are off is left out."""
     counted = {one["name"]: one for one in row["programs"]}
-    graph = first_graph(path, host)
-    programs = variant_programs(graph, {name: one["settings"] for name, one in counted.items()})
-    left_out = {name: "written otherwise than counted" for name in counted if name not in programs}
-    for name, program in list(programs.items()):
-        if key(program) != counted[name]["key"] and name != "default":
-            left_out[name] = "written otherwise than counted"
-            del programs[name]
-    sides = TimedSides(runner, path, compiled=False)
+    programs = {name: Program(text=one["text"], knobs=one["knobs"]) for name, one in counted.items()}
+    sides = TimedSides(runner, ROOT / row["task"], compiled=False)
     sides.build_all(programs)
-    left_out |= {name: why for name, why in sides.refused.items() if name in programs}
+    left_out = {name: why for name, why in sides.refused.items() if name in programs}
     left_out |= {name: f"results are off by {off:.2g}" for name, off in sides.off.items() if not off <= OFF}
-    names = [name for name in programs if name not in left_out]
-    measured = sides.times(names if "default" in names else [*names, "default"], rounds)
+    measured = sides.times([name for name in programs if name in sides.sides], rounds)
     found = [
         {
             "name": name,
-            "us": round(measured[name][0], 3),
+            "us": round(us, 3),
             "simulated_us": counted[name]["simulated_us"],
             "static_us": static_us(runner, programs[name], sides),
         }
-        for name in names
-        if key(programs[name]) == counted[name]["key"]
+        for name, (us, _) in measured.items()
+        if name not in left_out
     ]
     return {"task": row["task"], "device": device_name(runner), "programs": found, "left_out": left_out}
 
 
 def static_us(runner: ProgramRunner, program: Program, sides: TimedSides) -> float | None:
-    """The static estimate of the build for the GPU at hand; None on a processor, whose builds have no mix."""
+    """The static estimate of the build for the GPU at hand; None on a processor, whose builds have no mix, and
+    where the plan does not run without data."""
     if runner.target == "cpu":
         return None
-    seen = trace(parse(program.text), program.knobs, sides.state, sides.slots[0])
+    try:
+        seen = trace(parse(program.text), program.knobs, sides.state, sides.slots[0])
+    except (HipwrightError, RuntimeError):
+        return None
     return estimate(SM_90, runner.build(program), seen["launches"], seen["ops"], 0.0).microseconds
 
 

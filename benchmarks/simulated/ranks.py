@@ -14,7 +14,6 @@ tasks' code runs in this process: for your own tasks. Exit code 1 where a task f
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +30,12 @@ def add_options(options: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
     options.add_argument("tasks", nargs="*", type=Path, metavar="TASK")
     what = options.add_mutually_exclusive_group(required=True)
-    what.add_argument("--count", type=Path, metavar="COUNTED", help="JSON lines, one a task; known tasks are left out")
+    what.add_argument(
+        "--count",
+        type=Path,
+        metavar="COUNTED",
+        help="JSON lines, one a task (.xz: compressed); known tasks are left out",
+    )
     what.add_argument("--time", type=Path, metavar="COUNTED", help="the programs to time")
     what.add_argument("--report", type=Path, metavar="FILE", help="times, as --out")
     what.add_argument("--published", action="store_true", help="published times against estimates of the same tasks")
@@ -46,17 +50,19 @@ def run(options: argparse.Namespace) -> int:
     """0 when all that was asked for is there."""
     end = time.monotonic() + options.seconds
     if options.report:
+        from benchmarks.simulated.rank_programs import rows
+
         require_files([options.report], hint="--time writes one to --out")
-        return _report(_rows(options.report))
+        return _report(rows(options.report))
     if options.published:
         from benchmarks.simulated.published import report
 
         return report(options.out)
     if options.count:
-        from benchmarks.simulated.rank_programs import count, task_name
+        from benchmarks.simulated.rank_programs import count, rows, task_name
 
         prepare_folder(options.count.parent)
-        done = {row["task"] for row in _rows(options.count)} if options.count.is_file() else set()
+        done = {row["task"] for row in rows(options.count)} if options.count.is_file() else set()
         tasks = options.tasks or sorted(TASKS.glob("*.py"))
         require_files(tasks)
         return count([path for path in tasks if task_name(path) not in done], options.count, options.variants, end)
@@ -67,18 +73,18 @@ def run(options: argparse.Namespace) -> int:
 
 def _time(options: argparse.Namespace, end: float) -> int:
     """Times the counted programs; prints the report of what there is."""
-    from benchmarks.simulated.rank_programs import task_name
+    from benchmarks.simulated.rank_programs import rows, task_name
     from benchmarks.simulated.rank_times import times
 
-    counted = _rows(options.time)
+    counted = rows(options.time)
     named = {task_name(path) for path in options.tasks}
     chosen = [row for row in counted if not named or row["task"] in named]
-    rows = []
+    found = []
     for row in times(chosen, options.target, options.rounds, end):
         append_json(options.out, row)
-        rows.append(row)
-    code = _report(rows)
-    return code or (0 if len(rows) == len(chosen) and not any("failed" in row for row in rows) else 1)
+        found.append(row)
+    code = _report(found)
+    return code or (0 if len(found) == len(chosen) and not any("failed" in row for row in found) else 1)
 
 
 def _report(rows: Sequence[dict[str, Any]]) -> int:
@@ -86,7 +92,3 @@ def _report(rows: Sequence[dict[str, Any]]) -> int:
 
     print(text(rows), end="")
     return 0 if rows else 1
-
-
-def _rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

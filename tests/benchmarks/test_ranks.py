@@ -11,6 +11,7 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.simulated import rank_figures
 from benchmarks.simulated.published import FOLDER, line, results, summary
+from benchmarks.simulated.rank_programs import keep, rows
 from benchmarks.timing.sides import TimedSides
 
 TASK = """
@@ -80,22 +81,23 @@ def test_published_results_have_sources() -> None:
 def test_the_command_with_a_stand_in_for_the_clock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    task, counted, out = tmp_path / "toy.py", tmp_path / "counted.jsonl", tmp_path / "times.jsonl"
+    task, counted, out = tmp_path / "toy.py", tmp_path / "counted.jsonl.xz", tmp_path / "times.jsonl"
     task.write_text(TASK)
     assert main(["ranks", "--count", str(counted), str(task), "--variants", "5"]) == 0
-    (first,) = (json.loads(text) for text in counted.read_text().splitlines())
+    (first,) = rows(counted)
     assert len(first["programs"]) == 6 and all(one["simulated_us"] > 0 for one in first["programs"])
     assert main(["ranks", "--count", str(counted), str(task)]) == 0  # known already
-    assert len(counted.read_text().splitlines()) == 1
+    assert len(rows(counted)) == 1
     order = {one["name"]: float(10 + n) for n, one in enumerate(first["programs"])}
     monkeypatch.setattr(TimedSides, "times", lambda self, names, rounds: {n: (order[n], 1.0) for n in names})
-    first["programs"][2]["key"] = "written by an earlier engine"
+    first["programs"][2]["text"] = first["programs"][2]["text"].replace("__global__ void", "__global__ vold")
     for n, one in enumerate(first["programs"]):
         one["simulated_us"] = 1.0 + n
-    counted.write_text(json.dumps(first) + "\n")
+    counted.unlink()
+    keep(counted, first)
     assert main(["ranks", "--time", str(counted), "--target", "cpu", "--out", str(out)]) == 0
     (found,) = (json.loads(text) for text in out.read_text().splitlines())
-    assert len(found["programs"]) == 5 and list(found["left_out"].values()) == ["written otherwise than counted"]
+    assert len(found["programs"]) == 5 and list(found["left_out"]) == [first["programs"][2]["name"]]
     capsys.readouterr()
     assert main(["ranks", "--report", str(out)]) == 0
     assert "simulated: rank correlation within a task 1.00" in capsys.readouterr().out
