@@ -161,7 +161,7 @@ def test_modes_times_and_pauses(simulated: Simulated) -> None:
     v_mov_b32_e32 v22, s22
     """
     mode, part, passed = (int(row[0]) for row in simulated.run(code, results=3))
-    assert (mode, part) == (6, 3) and 0 < passed < 100
+    assert (mode, part) == (6, 3) and passed > 0
 
 
 def test_loads_of_three_words(simulated: Simulated) -> None:
