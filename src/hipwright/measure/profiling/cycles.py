@@ -141,7 +141,7 @@ class Counts:
     @property
     def microseconds(self) -> float:
         """The estimated time without the launch itself."""
-        return self.cycles / self._architecture.clock_hz * 1e6
+        return float(self.cycles / self._architecture.clock_hz * 1e6)
 
     def figures(self) -> dict[str, float | None]:
         """The figures of a Profile."""
@@ -201,18 +201,18 @@ class Counts:
         computing = max(self.busy["valu"], self.busy["matrix"], self.busy["lds"]) / each
         moving = max(self.busy["memory"], self.busy["l2"]) / each
         block = stalls / self.waves + max(family.step * sum(self.mix.values()) / self.waves, computing) + moving
-        return max(1.0, rounds if rounds > ROUNDS else math.ceil(rounds)) * block
+        return float(max(1.0, rounds if rounds > ROUNDS else math.ceil(rounds)) * block)
 
     def _memory_latency(self) -> float:
         """Cycles of a load in the mean, by where its lines are found."""
         launch, family = self._launch, self._rates
         first = launch["l1_hit"] / max(1, launch["l1_hit"] + launch["l1_miss"])
         fetched = min(1.0, launch["fetched"] / max(1, launch["l1_miss"]))
-        return first * family.l1 + (1 - first) * (fetched * family.memory + (1 - fetched) * family.l2)
+        return float(first * family.l1 + (1 - first) * (fetched * family.memory + (1 - fetched) * family.l2))
 
     def _sum(self, name: str, *kinds: str) -> float:
         """A count over all instructions, or those of some classes, of all blocks."""
-        return self.share * sum(row.get(name, 0) for row in self._rows if not kinds or row["kind"] in kinds)
+        return float(self.share * sum(row.get(name, 0) for row in self._rows if not kinds or row["kind"] in kinds))
 
 
 def call_microseconds(
