@@ -32,6 +32,7 @@ COMMANDS = {
     "programs": "benchmarks.commands.programs",
     "quantised-variants": "benchmarks.commands.quantised_variants",
     "results": "benchmarks.commands.results",
+    "ranks": "benchmarks.simulated.ranks",
     "score-rate": "benchmarks.commands.score_rate",
     "service-load": "benchmarks.fleet.service_load",
     "session": "benchmarks.commands.session",

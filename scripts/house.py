@@ -30,6 +30,8 @@ DATA = (
     "benchmarks/kernels",
     "benchmarks/large",
     "benchmarks/operators",
+    "benchmarks/published",
+    "benchmarks/ranks",
     "benchmarks/real",
     "benchmarks/serving",
     "benchmarks/tasks",

@@ -38,12 +38,13 @@ Times = dict[str, tuple[float, float]]
 class TimedSides:
     """The sides of one task over the same slots of inputs.
 
-    off: how far a program's results are from eager's, as a share of the largest value; refused: why a side is missing.
+    compiled: torch.compile is one of the sides. off: how far a program's results are from eager's, as a share of the
+    largest value; refused: why a side is missing.
     """
 
-    def __init__(self, runner: ProgramRunner, path: Path) -> None:
+    def __init__(self, runner: ProgramRunner, path: Path, *, compiled: bool = True) -> None:
         self.runner = runner
-        self.model, inputs = _model_and_inputs(TaskModule(str(path), path.read_text()), runner.device)
+        self.model, inputs = model_and_inputs(TaskModule(str(path), path.read_text()), runner.device)
         given = [t.to(runner.device) if isinstance(t, torch.Tensor) else t for t in inputs]
         with torch.no_grad():
             self.expected = [t.clone() for t in tensors_of(self.model(*given))]
@@ -58,13 +59,13 @@ class TimedSides:
         self.sides: dict[str, Any] = {}
         self.off: dict[str, float] = {}
         self.refused: dict[str, str] = {}
-        self._add_baselines(size)
+        self._add_baselines(size, compiled)
 
-    def _add_baselines(self, input_bytes: int) -> None:
+    def _add_baselines(self, input_bytes: int, compiled: bool) -> None:
         moved = input_bytes + sum(t.nbytes for t in [*self.expected, *self.model.parameters()])
         self._add("copy", CopySide(moved, self.count, self.runner.device, graph=True))
         self._add("eager", self._rotation(self.model))
-        if self.runner.target != "cpu":
+        if compiled and self.runner.target != "cpu":
             try:
                 self._add("compile", self._rotation(torch.compile(self.model, dynamic=False)))
             except Exception as error:  # any refusal of the compiler: the variants are compared without it
@@ -147,7 +148,7 @@ def describe_row(row: Mapping[str, Any], most: int = 6) -> str:
     return "\n".join(lines)
 
 
-def _model_and_inputs(file: TaskModule, device: torch.device) -> tuple[torch.nn.Module, list[Any]]:
+def model_and_inputs(file: TaskModule, device: torch.device) -> tuple[torch.nn.Module, list[Any]]:
     """(model, inputs), made on the device where the file allows it: the processor takes long to fill gigabytes."""
     try:
         with device:

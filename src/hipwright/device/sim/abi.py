@@ -14,9 +14,12 @@ DISPATCH_BYTES = 64
 
 
 class CacheModel(ctypes.Structure):
-    """The caches of a profiled launch in bytes; l2_bytes: of one die; banks: of the LDS."""
+    """The caches of a profiled launch in bytes; l2_bytes: of one die; banks: of the LDS.
 
-    _fields_ = tuple((name, c_uint32) for name in ("line", "l1_bytes", "l2_bytes", "dies", "banks"))
+    skipped: blocks that run before anything is counted.
+    """
+
+    _fields_ = tuple((name, c_uint32) for name in ("line", "l1_bytes", "l2_bytes", "dies", "banks", "skipped"))
 
 
 class KernelRecord(ctypes.Structure):
@@ -46,7 +49,7 @@ class SimulatedLaunch(ctypes.Structure):
         ("checked", c_uint32),
         *OUTCOME_FIELDS,
         ("region", c_int32),
-        ("unused", c_uint32),
+        ("most_blocks", c_uint32),
         ("counts", c_uint64 * len(COUNTS)),
         ("message", c_char * 256),
         ("profile", c_void_p),

@@ -13,21 +13,23 @@ from hipwright.targets import Architecture
 
 FIELDS = (
     *("line", "runs", "lanes", "bytes", "lines", "ideal_lines", "lds_cycles", "lds_ideal"),
-    *("wait_memory", "wait_lds", "wait_scalar"),
+    *("wait_memory", "wait_lds", "wait_scalar", "stall_memory", "stall_lds", "stall_scalar"),
 )
 """Of an instruction. line: of the assembly; runs: by waves; lanes: active, summed over runs; bytes: of active lanes.
 
 lines: cache lines that global accesses touch, ideal_lines: that they would if coalesced; lds_cycles, lds_ideal: of LDS
-accesses with and without bank conflicts; wait_*: runs of a wait that had something to wait for.
+accesses with and without bank conflicts; wait_*: runs of a wait that had something to wait for; stall_*: those of them
+for something that was issued after the last stall, so that waits for loads which are in flight together count once.
 """
 TOTALS = ("l1_hit", "l1_miss", "l2_hit", "l2_miss", "fetched", "written", "scalar_hit", "scalar_miss", "waves")
 """Of a launch, in cache lines but for waves. fetched, written: between L2 and memory."""
 
 
 class Counters:
-    """The counts of one launch; `close` frees them. library: the executor; program: in it, of `ops` micro-ops."""
+    """The counts of one launch; `close` frees them. library: the executor; program: in it, of `ops` micro-ops; skipped:
+    blocks that run before anything is counted."""
 
-    def __init__(self, library: ctypes.CDLL, program: int, ops: int, architecture: Architecture) -> None:
+    def __init__(self, library: ctypes.CDLL, program: int, ops: int, architecture: Architecture, skipped: int) -> None:
         self._library, self._ops = library, ops
         library.sim_profile.restype = library.sim_profile_ops.restype = ctypes.c_void_p
         library.sim_profile_totals.restype = ctypes.c_void_p
@@ -40,6 +42,7 @@ class Counters:
             architecture.l2_bytes // architecture.dies,
             architecture.dies,
             architecture.lds_banks,
+            skipped,
         )
         self.address = int(library.sim_profile(program, ctypes.addressof(model)))
 

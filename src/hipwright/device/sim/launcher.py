@@ -6,6 +6,8 @@ import ctypes
 import time
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -41,20 +43,35 @@ class Executor:
         self.program = self._lib.sim_load(code, self._count, ctypes.addressof(table), len(names))
         weakref.finalize(self, self._lib.sim_free, self.program).atexit = False
 
-    def counters(self, architecture: Architecture) -> Counters:
-        """Counts for one launch, which the caller closes."""
-        return Counters(self._lib, self.program, self._count, architecture)
+    def counters(self, architecture: Architecture, skipped: int = 0) -> Counters:
+        """Counts for one launch, which the caller closes. skipped: blocks that run before anything is counted."""
+        return Counters(self._lib, self.program, self._count, architecture, skipped)
 
     def run(self, launch: SimulatedLaunch) -> None:
         """Runs a launch to its end or its first fault."""
         self._lib.sim_run(ctypes.byref(launch))
 
 
+@dataclass(frozen=True)
+class FirstBlocks:
+    """How many blocks of a launch run: as many as have so many threads, within [least, most]."""
+
+    threads: int = 1 << 15
+    least: int = 32
+    most: int = 512
+
+    def of(self, grid: Dim3, block: Dim3) -> int:
+        """Blocks of a launch."""
+        return min(prod(grid), max(self.least, min(self.most, self.threads // prod(block))))
+
+
 class SimLauncher(GuardedLauncher):
     """Runs the kernels of one program on the simulated GPU; the other arguments are those of `GuardedLauncher`.
 
     checked: LDS is watched for races. profiled: each launch is counted, with the caches of this architecture, and
-    `counted` grows by a dictionary: kernel, grid, block, lds_bytes, and what `Counters.read` gives.
+    `counted` grows by a dictionary: kernel, grid, block, lds_bytes, blocks (that are counted), and what `Counters.read`
+    gives. first: only the first blocks of a launch run, and the results of the others are left out; the second half of
+    those that run is counted, whose caches the first has filled. Without it all run, and are counted.
     """
 
     def __init__(
@@ -70,13 +87,14 @@ class SimLauncher(GuardedLauncher):
         launch_limit_s: float = 10.0,
         lds_limit: int = LDS_LIMIT,
         profiled: Architecture | None = None,
+        first: FirstBlocks | None = None,
     ) -> None:
         super().__init__(signatures, order, seed, poison, launch_limit_s, lds_limit)
         self._executor = Executor(library, program)
         self._kernels: Mapping[str, Any] = self._executor.description["kernels"]
         self._text: Mapping[str, str] = self._executor.description["text"]
         self.checked = checked
-        self._profiled = profiled
+        self._profiled, self._first = profiled, first
         self.counted: list[dict[str, Any]] = []
 
     def launch(self, kernel: str, grid: Dim3, block: Dim3, lds_bytes: int, args: Sequence[Argument]) -> None:
@@ -98,12 +116,15 @@ class SimLauncher(GuardedLauncher):
         launch.regions, launch.region_count = ctypes.addressof(regions), len(distinct(buffers))
         self._write_crash_page(kernel, grid, block, running=True)
         started = time.perf_counter()
-        counters = self._executor.counters(self._profiled) if self._profiled is not None else None
+        ran = self._first.of(grid, block) if self._first is not None else prod(grid)
+        launch.most_blocks = ran if ran < prod(grid) else 0
+        skipped = ran // 2 if ran < prod(grid) else 0
+        counters = self._executor.counters(self._profiled, skipped) if self._profiled is not None else None
         launch.profile = counters.address if counters is not None else None
         self._executor.run(launch)
         if counters is not None:
             shape = {"kernel": kernel, "grid": list(grid), "block": list(block), "lds_bytes": lds_bytes}
-            self.counted.append({**shape, **counters.read(self._text)})
+            self.counted.append({**shape, "blocks": ran - skipped, **counters.read(self._text)})
             counters.close()
         seconds = time.perf_counter() - started
         self._write_crash_page(kernel, grid, block, running=False)

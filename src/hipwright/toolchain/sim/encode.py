@@ -152,9 +152,9 @@ class Encoder:
         return Op(name, dst=operands[:1], src=operands[1:])
 
     def _mode(self, mnemonic: str, rest: str) -> Op:
-        words, _ = split(rest)
         get = mnemonic.startswith("s_getreg")
-        found = _HWREG.match(words[1] if get else words[0])
+        words = rest.partition(",")[::2] if get else split(rest)[0]  # the register's own words have blanks
+        found = _HWREG.match(words[1].strip() if get else words[0])
         if found is None:
             raise UnknownOperand(rest)
         is_mode = found[1] == "HW_REG_MODE"
@@ -164,7 +164,7 @@ class Encoder:
             "s_getreg" if get else "s_setreg", target=int(is_mode), extra=int(found[2] or 0), data=int(found[3] or 32)
         )
         if get:
-            return replace(op, dst=[parse(words[0])])
+            return replace(op, dst=[parse(words[0].strip())])
         return replace(op, src=[parse(words[1])])
 
     # ---------------------------------------------------------------- memory

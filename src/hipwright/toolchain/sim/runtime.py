@@ -14,7 +14,7 @@ from hipwright.toolchain.cache import BuildCache
 
 RUNTIME = Path(__file__).parents[1] / "sim_rt"
 """The executor's text."""
-_LIMITS = Limits(wall_s=240.0, cpu_s=240.0, memory_mb=4096)
+_LIMITS = Limits(wall_s=600.0, cpu_s=240.0, memory_mb=4096)
 _FLAGS = (
     *("-x", "c++", "-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti"),
     *("-fno-math-errno", "-ffp-contract=off", "-fno-strict-aliasing", "-fno-stack-protector", "-nostdinc"),
@@ -70,5 +70,8 @@ def shared_library(source: Path, flags: tuple[str, ...] = (), *, unsafe: bool = 
         unsafe=unsafe,
     )
     if "sim.so" not in result.files:
+        if result.timed_out:
+            hint = "the machine is busy: run it again when less else runs"
+            raise ToolchainError(f"building the simulator took more than {_LIMITS.wall_s:.0f} s", hint=hint)
         raise ToolchainError(f"the simulator does not compile: {result.stderr[-2000:]}", hint=clang.FIX)
     return result.files["sim.so"]

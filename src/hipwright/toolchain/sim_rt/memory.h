@@ -24,7 +24,7 @@ static void issue(Wave &w, const Op &o, u32 counters, bool ordered, bool scalar,
     if (w.outstanding == 64) { // the counters are full: the wave waits for the oldest
         retire(w, 0);
     }
-    w.queue[w.outstanding++] = {(u8)counters, ordered, scalar, (u8)count, (u16)reg, (u16)lds_write, o.line, 0, 0, 0};
+    w.queue[w.outstanding++] = {(u8)counters, ordered, scalar, (u8)count, (u16)reg, (u16)lds_write, o.line, 0, 0, 0, {w.batch[0], w.batch[1]}};
     for (u32 r = reg; r < reg + count; r++) {
         if (scalar) w.s_pending[r]++;
         else w.v_pending[r]++;

@@ -3,13 +3,13 @@
 #include "core.h"
 
 // Counts of one instruction; mirrored by device/sim/counters.py.
-enum { P_LINE, P_RUNS, P_LANES, P_BYTES, P_LINES, P_IDEAL, P_LDS_CYCLES, P_LDS_IDEAL, P_WAIT_MEMORY, P_WAIT_LDS, P_WAIT_SCALAR, P_FIELDS };
+enum { P_LINE, P_RUNS, P_LANES, P_BYTES, P_LINES, P_IDEAL, P_LDS_CYCLES, P_LDS_IDEAL, P_WAIT_MEMORY, P_WAIT_LDS, P_WAIT_SCALAR, P_STALL_MEMORY, P_STALL_LDS, P_STALL_SCALAR, P_FIELDS };
 // Counts of a launch.
 enum { P_L1_HIT, P_L1_MISS, P_L2_HIT, P_L2_MISS, P_FETCHED, P_WRITTEN, P_SCALAR_HIT, P_SCALAR_MISS, P_WAVES, P_TOTALS };
 enum { L1_WAYS = 64, L2_WAYS = 16, SCALAR_WAYS = 4, SCALAR_BYTES = 16 << 10 };
 
 struct Cache { u32 sets, ways, clock; u64 *tag; u32 *used; u8 *dirty; };
-struct CacheModel { u32 line, l1_bytes, l2_bytes, dies, banks; }; // l2_bytes: of one die
+struct CacheModel { u32 line, l1_bytes, l2_bytes, dies, banks, skipped; }; // l2_bytes: of one die; skipped: blocks
 struct Profile {
     CacheModel model;
     u32 ops;
@@ -118,13 +118,22 @@ COLD static void count_lds(Wave &w, const Op &o, u32 bytes, const u32 *at) {
         c[P_LDS_IDEAL] += most > 0;
     }
 }
-// What a wait has to wait for, if it has to.
+// What a wait has to wait for, if it has to. A stall is one for something that was issued after the last stall: what was
+// issued before it, beside what it waited for, has been on its way since then.
 COLD static void count_wait(Wave &w, const Op &o, u32 counter, u32 most) {
-    u32 total = 0, scalar = 0;
+    u32 total = 0, scalar = 0, which = counter == LGKM, newest = 0, left;
     for (u32 i = 0; i < w.outstanding; i++)
         if (w.queue[i].counters & counter) { total++; scalar += w.queue[i].scalar; }
     if (total <= most) return;
-    counts_of(w, o)[counter != LGKM ? P_WAIT_MEMORY : scalar ? P_WAIT_SCALAR : P_WAIT_LDS]++;
+    left = total - most;
+    for (u32 i = 0; i < w.outstanding && left; i++)
+        if (w.queue[i].counters & counter) { left--; if (w.queue[i].batch[which] > newest) newest = w.queue[i].batch[which]; }
+    u32 cause = counter != LGKM ? 0 : scalar ? 2 : 1;
+    u64 *c = counts_of(w, o);
+    c[P_WAIT_MEMORY + cause]++;
+    if (newest < w.batch[which]) return;
+    c[P_STALL_MEMORY + cause]++;
+    w.batch[which]++;
 }
 INLINE void count_run(Wave &w, const Op &o) {
     u64 *c = counts_of(w, o);
@@ -136,6 +145,12 @@ static void begin_block(Profile &p, u32 waves) { // its CU's caches are taken to
     clear_cache(p.l1);
     clear_cache(p.scalar);
     p.total[P_WAVES] += waves;
+}
+// Forgets what was counted, not what the caches hold: blocks from here on meet caches that others filled.
+static void restart(Profile &p) {
+    memset(p.op, 0, (size_t)p.ops * P_FIELDS * 8);
+    memset(p.total, 0, sizeof p.total);
+    for (u32 d = 0; d < p.model.dies; d++) memset(p.l2[d].dirty, 0, (size_t)p.l2[d].sets * p.l2[d].ways);
 }
 static void flush(Profile &p) {
     for (u32 d = 0; d < p.model.dies; d++)

@@ -294,6 +294,7 @@ static u64 gcd(u64 a, u64 b) { while (b) { u64 t = a % b; a = b; b = t; } return
 EXPORT void sim_run(Launch *launch) {
     Launch &l = *launch;
     u64 blocks = (u64)l.grid[0] * l.grid[1] * l.grid[2], random = l.seed * 2 + 1, stride = 1, shift = 0, next = 0;
+    const u64 end = l.most_blocks && l.most_blocks < blocks ? l.most_blocks : blocks;
     if (l.order == 2) {
         for (int i = 0; i < 4; i++) next_random(random);
         stride = next_random(random) % (blocks < 1u << 20 ? blocks : 1u << 20) | 1;
@@ -305,11 +306,12 @@ EXPORT void sim_run(Launch *launch) {
     i64 deadline = now.tv_sec * 1000000ll + now.tv_nsec / 1000 + (i64)l.limit_us;
     Block *resident[RESIDENT], *spare = nullptr;
     u32 count = 0;
-    while (!l.status && (next < blocks || count)) {
+    while (!l.status && (next < end || count)) {
         Block *b;
-        if (next < blocks && count < RESIDENT) {
+        if (next < end && count < RESIDENT) {
             u64 n = l.order == 1 ? blocks - 1 - next : (next * stride + shift) % blocks;
             bool first = !spare;
+            if (l.profile && next && next == l.profile->model.skipped) restart(*l.profile);
             b = spare ? spare : make_block(l);
             spare = nullptr;
             start_block(*b, n, l.lds_kept && !first);

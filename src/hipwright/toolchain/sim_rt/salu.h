@@ -110,7 +110,7 @@ INLINE void move_bits(Wave &w, const Op &o, int source) {
 }
 S_OP(s_cselect_b32, if (w.scc_defined) return move_bits(w, o, w.scc ? 0 : 1); w.undefined = 1; move32(w, o, w.scc ? 0 : 1);)
 S_OP(s_cselect_b64, if (!w.scc_defined) w.undefined = 1; move64(w, o, w.scc ? 0 : 1);)
-S32_2(s_absdiff_i32, (u32)llabs((i64)(i32)a - (i64)(i32)b), NONZERO)
+S32_2(s_absdiff_i32, (i32)(a - b) < 0 ? b - a : a - b, NONZERO)
 
 S_OP(s_mov_b32, move_bits(w, o, 0);)
 S_OP(s_mov_b64, move64(w, o, 0);)
@@ -208,7 +208,7 @@ S_OP(s_cbranch_vccz, u64 m = mask_at(w, o, VCC); need_defined(w, o, "a branch");
 S_OP(s_cbranch_vccnz, u64 m = mask_at(w, o, VCC); need_defined(w, o, "a branch"); branch(w, o, m != 0);)
 S_OP(s_cbranch_execz, branch(w, o, !exec(w));)
 S_OP(s_cbranch_execnz, branch(w, o, exec(w) != 0);)
-S_OP(s_getpc_b64, put64(w, o, o.extra | (u64)o.data << 32);)
+S_OP(s_getpc_b64, put64(w, o, 0x7c0de00000000ull | w.pc);)
 S_OP(s_setpc_b64, u64 to = s64(w, o, 0); need_defined(w, o, "a jump"); if ((to >> 32) != 0x7c0de) return fail(w, o, LAUNCH_ERROR, "a jump to an address that holds no code"); w.pc = (u32)to;)
 S_OP(s_swappc_b64, u64 to = s64(w, o, 0); need_defined(w, o, "a call"); put64(w, o, 0x7c0de00000000ull | w.pc); if ((to >> 32) != 0x7c0de) return fail(w, o, LAUNCH_ERROR, "a call of an address that holds no code"); w.pc = (u32)to;)
 OP(s_nop) {}

@@ -76,7 +76,7 @@ struct Launch { // mirrored by device/sim/abi.py
     u64 address;
     u32 bytes, reg;
     i32 region;
-    u32 pad;
+    u32 most_blocks; // blocks to run, from the first on; 0: all
     u64 counts[COUNTS];
     char message[256];
     struct Profile *profile; // null unless the launch is profiled
@@ -99,6 +99,7 @@ struct Pending { // lanes, lds, bytes: a load to LDS of `bytes` for each lane, f
     u16 reg, lds_write;
     u32 line, lds, bytes;
     u64 lanes;
+    u32 batch[2]; // of the wave's, as it was issued
 };
 
 struct Block;
@@ -115,6 +116,7 @@ struct Wave {
     u64 undefined, active, all, mask_of; // active: lanes that the current instruction writes
     Row mask, t[8];
     u32 scc, scc_defined, pc, chunks, lanes, number, state, mode, outstanding, lds_writes, direct, epoch;
+    u32 batch[2]; // of a profile: stalls on memory, and on LDS or scalar loads, so far
     u32 stop, first_thread, barrier_pc, last_unwaited;
     Pending queue[80];
     u8 *scratch;

@@ -1,0 +1,17 @@
+"""The gradient of a softmax over few rows of float32, from its result."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return y * (x - (x * y).sum(-1, keepdim=True))
+
+
+def get_inputs() -> list[torch.Tensor]:
+    return [torch.randn(512, 8192, dtype=torch.float32), torch.randn(512, 8192, dtype=torch.float32)]
+
+
+def get_init_inputs() -> list[object]:
+    return []

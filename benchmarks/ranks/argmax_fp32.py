@@ -1,0 +1,17 @@
+"""The place of the largest of each row."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.argmax(-1)
+
+
+def get_inputs() -> list[torch.Tensor]:
+    return [torch.randn(4096, 4096)]
+
+
+def get_init_inputs() -> list[object]:
+    return []

@@ -1,0 +1,17 @@
+"""Log softmax of long rows."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.log_softmax(x, -1)
+
+
+def get_inputs() -> list[torch.Tensor]:
+    return [torch.randn(768, 32000, dtype=torch.bfloat16)]
+
+
+def get_init_inputs() -> list[object]:
+    return []
