@@ -100,7 +100,7 @@ def test_a_region_without_a_program_is_taken_in_parts_and_the_others_stay() -> N
         ("model", -1, 10.0, 70), ("big", 0, 6.0, 40), ("mul", 1, 4.0, 3), ("leaf", 1, 1.0, 1), ("head", 0, 4.0, 30)
     )
     big, head = Region("big", (calls[1],)), Region("head", (calls[4],))
-    before = ModelProfile(Clock("processor", "here"), {}, 10.0, 70, (big, head), (), tuple(calls))
+    before = ModelProfile(Clock("processor", "here", ""), {}, 10.0, 70, (big, head), (), tuple(calls))
     host = Tasks(calls)
     found = in_parts(host, before, {big: "no program was verified: wrong"})  # type: ignore[arg-type]
     assert [one.text for one in found.regions] == ["head", "mul", "leaf"] or found.regions[0].text == "mul"
