@@ -169,7 +169,7 @@ def test_without_bwrap_nothing_runs_unless_unsafe(monkeypatch, tmp_path):
 
 
 def test_a_bubblewrap_that_is_refused_is_not_to_be_installed(monkeypatch, tmp_path):
-    """As in a container that makes no namespaces: the hint says what allows them, and the other checks name the cause."""
+    """As in a container that makes no namespaces: the hint says what allows them, other checks name the cause."""
     refusing = tmp_path / "bwrap"
     refusing.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace. See <x>' >&2\nexit 1\n")
     refusing.chmod(0o755)

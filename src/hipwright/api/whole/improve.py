@@ -97,7 +97,10 @@ def _parts(request: ModelRequest, outcome: ModelOutcome, plain: ModelHandle, lis
     outcome.profile = in_parts(plain, outcome.profile, why, listener=listener)
     profile = outcome.profile
     worth = [one for one in profile.regions if one not in before and profile.at_most(one) >= LEAST_AT_MOST]
-    budget = sum(one.budget for region, one in failed.items() if region not in profile.regions)
+    split = [one for region, one in failed.items() if region not in profile.regions]
+    for one in split:
+        one.why += "; taken in parts"
+    budget = sum(one.budget for one in split)
     chosen = worth[: request.regions]
     shares = zip(chosen, budgets(chosen, budget), strict=True)
     first = len(outcome.regions)
