@@ -16,6 +16,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FL
 OUT ?= out/demo
 BUDGET ?= 12
 
+# what is checked, installed and fetched before the tests waits for different things: three at once
+MAKEFLAGS += --jobs=3
+
 .PHONY: demo test test-all check quick house site clean
 .DELETE_ON_ERROR:
 

@@ -89,6 +89,17 @@ def test_the_wheel_works_outside_of_the_repository(built: tuple[Path, Path], tmp
 
 @needs_tools
 @pytest.mark.exhaustive
+def test_the_readmes_lines_work_in_a_new_environment(built: tuple[Path, Path], tmp_path: Path) -> None:
+    """The wheel with its extra `cpu`, nothing of this environment: a verified program and a module that answers."""
+    python = environment(tmp_path / "env", Path(f"{built[0]}[cpu]"))
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (lines,) = re.findall(r"```python\n(.*?)```", text[text.index("## From Python") :], re.DOTALL)[:1]
+    checks = f"assert result.passed and y.shape == (16, 128) and hipwright.__file__.startswith({str(tmp_path)!r})"
+    assert "True" in said([str(python), "-c", f"{lines}\n{checks}"], tmp_path, outside(tmp_path))
+
+
+@needs_tools
+@pytest.mark.exhaustive
 def test_the_wheel_installs_alone(built: tuple[Path, Path], tmp_path: Path) -> None:
     """With its dependencies alone: commands that need no torch work, others say that it is missing."""
     python = environment(tmp_path / "env", built[0])

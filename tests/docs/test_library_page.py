@@ -6,7 +6,8 @@ import doctest
 import json
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,12 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     with warm.zygotes():
         yield
+
+
+@pytest.fixture
+def quicker(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """A text's searches with one evaluation each, as its lines are tested and not its figures; whole under --all."""
+    return str if request.config.getoption("--all") else partial(re.sub, r"\bbudget=\d+", "budget=1")
 
 
 def blocks(page: str, heading: str = "") -> list[str]:
@@ -49,13 +56,13 @@ def test_examples_of_the_page(page: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_tutorial() -> None:
+def test_the_tutorial(quicker: Callable[[str], str]) -> None:
     """The Python blocks of the page, in order, as one program."""
     scope: dict[str, Any] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         for block in blocks("docs/tutorials/pytorch.md"):
-            exec(block, scope)
+            exec(quicker(block), scope)
     assert scope["result"].passed and scope["again"] is not scope["model"]
 
 
@@ -63,20 +70,20 @@ def test_the_tutorial() -> None:
 @pytest.mark.parametrize(
     "page, heading", [("README.md", "## From Python"), ("docs/library.md", "# A module in memory")]
 )
-def test_first_lines(page: str, heading: str) -> None:
+def test_first_lines(page: str, heading: str, quicker: Callable[[str], str]) -> None:
     scope: dict[str, Any] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        exec(blocks(page, heading)[0], scope)
+        exec(quicker(blocks(page, heading)[0]), scope)
     assert scope["result"].passed and scope["y"].shape == (16, 128)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
-def test_notebooks_run_from_top_to_bottom(path: Path) -> None:
+def test_notebooks_run_from_top_to_bottom(path: Path, quicker: Callable[[str], str]) -> None:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     scope: dict[str, Any] = {"__name__": "__main__"}
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     assert code
     for number, text in enumerate(code):
-        exec(compile(text, f"{path.name}, cell {number}", "exec"), scope)
+        exec(compile(quicker(text), f"{path.name}, cell {number}", "exec"), scope)

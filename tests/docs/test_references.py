@@ -80,22 +80,55 @@ def folders() -> frozenset[str]:
     )
 
 
-def texts(path: Path) -> Iterator[tuple[int, str]]:
+_STRING_OR_COMMENT = re.compile(
+    r"(?P<comment>#[^\n]*)"
+    r"|\"\"\"(?:\\.|[^\\])*?\"\"\"|'''(?:\\.|[^\\])*?'''"
+    r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'",
+    re.DOTALL,
+)
+
+
+def comments(source: str) -> Iterator[tuple[int, str]]:
+    """(line, text) of a module's comments, in a tenth of the time that `tokenize` takes."""
+    line, at = 1, 0
+    for match in _STRING_OR_COMMENT.finditer(source):
+        if match["comment"]:
+            line, at = line + source.count("\n", at, match.start()), match.start()
+            yield line, match.group()
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements within a node, at any depth; expressions, which are many more, are passed over."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        inner = getattr(node, name, ())
+        for one in inner if isinstance(inner, list) else ():
+            yield one
+            yield from statements(one)
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a module."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def texts(path: Path) -> tuple[tuple[int, str], ...]:
     """(line, text) of a page, or of a module's comments and docstrings."""
     source = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
-        yield from enumerate(source.split("\n"), 1)
-        return
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
-    for node in ast.walk(ast.parse(source)):
+        return tuple(enumerate(source.split("\n"), 1))
+    found = list(comments(source))
+    for node in statements(parsed(path)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield from enumerate(node.value.value.split("\n"), node.lineno)
+            found += enumerate(node.value.value.split("\n"), node.lineno)
+    return tuple(found)
 
 
 def missing(line: str) -> Iterator[str]:
     """The files and modules that a line names and that do not exist. Names in capitals stand for any file."""
+    if "/" not in line and "`" not in line and "hipwright." not in line:
+        return
     for match in _PATH.finditer(line):
         named = match.group().removeprefix("./")
         ours = named.split("/")[0] in directories() and not named.startswith(OTHER_PROJECTS)
@@ -142,6 +175,17 @@ def test_what_is_named_exists(folder: str) -> None:
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"])
 def test_what_is_named_exists_at_the_root(page: str) -> None:
     assert [named for _, text in texts(ROOT / page) for named in missing(text)] == []
+
+
+ODD = """a = '# none' + "it's # none" + r'\\' + \'\'\'"#
+# none\'\'\'  # one, \'\'\'two
+"""
+
+
+@pytest.mark.parametrize("source", [ODD, Path(__file__).read_text(encoding="utf-8")], ids=["odd", "this"])
+def test_comments_are_those_of_the_language(source: str) -> None:
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    assert list(comments(source)) == [(one.start[0], one.string) for one in tokens if one.type == tokenize.COMMENT]
 
 
 def test_what_does_not_exist_is_found() -> None:

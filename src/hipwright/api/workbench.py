@@ -49,8 +49,8 @@ def require_sandbox(unsafe: bool) -> None:
 
     Checked once, before work that needs a sandbox for every item.
     """
-    from hipwright.sandbox import SANDBOX_HINT, available
+    from hipwright.sandbox import available, sandbox_hint
 
     works, why = available()
     if not (works or unsafe):
-        raise SandboxMissing(f"no sandbox: {why}", hint=SANDBOX_HINT)
+        raise SandboxMissing(f"no sandbox: {why}", hint=sandbox_hint())

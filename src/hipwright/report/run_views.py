@@ -35,7 +35,7 @@ def _proof(evaluation: Evaluation) -> str:
     parts = []
     found = _deciding(evaluation)
     if found is not None and found.verdict is not None:
-        where = "CPU" if TARGETS.is_host(found.target) else found.target
+        where = found.target
         count = len(found.verdict.workloads)
         parts.append(
             f"Right on {count} workload{'s' if count != 1 else ''} against an fp64 reference on the {where} target"

@@ -1,6 +1,6 @@
 """Runs hostile code under limits (docs/sandbox.md)."""
 
-from hipwright.sandbox.bwrap import SANDBOX_HINT, available
+from hipwright.sandbox.bwrap import NEEDS_SANDBOX, available, sandbox_hint
 from hipwright.sandbox.child import attach_fd, crash_page, given_fd, lockdown
 from hipwright.sandbox.failures import RemoteFailure, WorkerDied, WorkerFlood, WorkerTimeout
 from hipwright.sandbox.gpu import GpuAccess, gpu_count
@@ -11,7 +11,7 @@ from hipwright.sandbox.tool import ToolResult, run_tool
 from hipwright.sandbox.zygote import Zygote, python_folders, python_paths
 
 __all__ = [
-    "SANDBOX_HINT",
+    "NEEDS_SANDBOX",
     "GpuAccess",
     "Limits",
     "OneShotPool",
@@ -31,4 +31,5 @@ __all__ = [
     "python_folders",
     "python_paths",
     "run_tool",
+    "sandbox_hint",
 ]

@@ -10,7 +10,11 @@ from pathlib import Path
 
 from hipwright.errors import InfrastructureError, SandboxMissing
 
-SANDBOX_HINT = "install bubblewrap (apt-get install bubblewrap), or insist with --unsafe to run without containment"
+_UNSAFE = ", or insist with --unsafe to run without containment"
+_INSTALL = "install bubblewrap (apt-get install bubblewrap)"
+_ALLOW = "let ordinary users make namespaces (in a container: its options in docs/sandbox.md, In a container)"
+NEEDS_SANDBOX = "needs the sandbox"
+"""What a check says that fails only for want of one."""
 
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _LOADER = ("/etc/ld.so.cache", "/etc/alternatives")
@@ -24,6 +28,11 @@ def available() -> tuple[bool, str]:
     return _works(bwrap)
 
 
+def sandbox_hint() -> str:
+    """How to get a sandbox here: what to install, or what keeps bubblewrap from running."""
+    return (_ALLOW if shutil.which("bwrap") else _INSTALL) + _UNSAFE
+
+
 @functools.cache
 def _works(bwrap: str) -> tuple[bool, str]:
     command = [bwrap, *_isolation(), *_system_mounts(), "--", "/bin/sh", "-c", "exit 0"]
@@ -32,7 +41,8 @@ def _works(bwrap: str) -> tuple[bool, str]:
     except (OSError, subprocess.TimeoutExpired) as error:
         return False, f"bwrap does not run: {error}"
     if done.returncode:
-        return False, "bwrap does not run here: " + done.stderr.decode(errors="replace").strip()[:300]
+        said = done.stderr.decode(errors="replace").strip()[:300]
+        return False, "bubblewrap does not run here: " + said.removeprefix("bwrap: ").partition(". See <")[0]
     return True, bwrap
 
 
@@ -55,7 +65,7 @@ def command(
     """
     works, why = available()
     if not works:
-        raise SandboxMissing(f"no sandbox: {why}", hint=SANDBOX_HINT)
+        raise SandboxMissing(f"no sandbox: {why}", hint=sandbox_hint())
     wrapped = [why, *_isolation(), *_system_mounts(devices, tmp_mb)]
     for path in _outermost(ro):
         wrapped += ["--ro-bind", str(path), str(path)]

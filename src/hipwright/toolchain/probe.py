@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import tempfile
 
-from hipwright.errors import HipwrightError
+from hipwright.errors import HipwrightError, SandboxMissing
 from hipwright.events import doing
 from hipwright.records import Record
+from hipwright.sandbox import NEEDS_SANDBOX
 from hipwright.targets import OFFLINE
 from hipwright.toolchain import clang
 from hipwright.toolchain.amd import ocml
@@ -43,6 +44,8 @@ def _build(target: str, cache: BuildCache) -> ToolCheck:
     doing(f"compiling a trial program for {target}")
     try:
         build = amdgpu.build(TRIAL, target, {}, cache=cache)
+    except SandboxMissing:
+        return ToolCheck(name=target, ok=False, detail=NEEDS_SANDBOX, fix="see sandbox")
     except HipwrightError as error:
         return ToolCheck(name=target, ok=False, detail=error.message, fix=error.hint)
     if build.ok:

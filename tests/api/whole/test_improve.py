@@ -22,7 +22,7 @@ from hipwright.api.whole.search import answered, interrupted
 from hipwright.api.whole.source import model_source
 from hipwright.api.whole.take import load_parts
 from hipwright.archive import Archive, list_runs
-from hipwright.errors import BadInput
+from hipwright.errors import BadInput, TaskError
 from hipwright.machine import machine
 from tests import warm
 
@@ -75,6 +75,26 @@ def test_an_encoder_with_programs_in_its_blocks(tmp_path: Path) -> None:
     events: list[str] = []
     again = improve_model(request, listener=lambda kind, data: events.append(str(data.get("text", ""))))
     assert again.passed and any("the archive has the answer" in text for text in events)
+
+
+@pytest.mark.slow
+def test_a_region_without_a_program_is_searched_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def refusing(request: SearchRequest, *how: Any) -> Any:
+        tried.append(request.task.read())
+        if len(tried) == 1:
+            raise TaskError("its graph is too large")
+        return answered(request, *how)
+
+    monkeypatch.setattr("hipwright.api.whole.search.answered", refusing)
+    found = improve_model(ModelRequest(model_source(str(EXAMPLE)), ("cpu",), budget=1, regions=1))
+    assert len(tried) == 2 and found.passed
+    assert all(path.startswith("blocks.") and path.count(".") > 1 for path in found.kept[0].region.paths)
+    plain = found.to_dict()
+    (whole,) = plain["in_parts"]
+    assert whole["paths"] == ["blocks.0", "blocks.1", "blocks.2"] and "too large" in whole["why"]
+    assert any("too large" in one["why"] for one in plain["stays"])
 
 
 def _taken_home(folder: Path) -> None:

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hipwright.api.whole.handle import Clock
 from hipwright.api.whole.plan import Call, Region, at_most, budgets, cut, ranked, speedup, without_scales
+from hipwright.api.whole.profile import ModelProfile, in_parts
 
 
 def tree(*rows: tuple[str, int, float, int]) -> list[Call]:
@@ -80,3 +82,29 @@ def test_scales_of_inputs_do_not_tell_regions_apart_and_signs_do() -> None:
     scaled, plain, positive = (text.format(f"torch.{x}") for x in ("randn(2, 3) * 0.0156", "randn(2, 3)", "rand(2, 3)"))
     assert without_scales(scaled) == plain == without_scales(plain)
     assert without_scales(positive) != plain
+
+
+class Tasks:
+    """In place of a model's host: each call's task is its path; keeps the numbers that it was asked for."""
+
+    def __init__(self, calls: list[Call]) -> None:
+        self.calls, self.asked = calls, list[int]()
+
+    def tasks(self, numbers: list[int]) -> dict[int, dict[str, str]]:
+        self.asked += numbers
+        return {number: {"text": self.calls[number].signature} for number in numbers}
+
+
+def test_a_region_without_a_program_is_taken_in_parts_and_the_others_stay() -> None:
+    calls = tree(
+        ("model", -1, 10.0, 70), ("big", 0, 6.0, 40), ("mul", 1, 4.0, 3), ("leaf", 1, 1.0, 1), ("head", 0, 4.0, 30)
+    )
+    big, head = Region("big", (calls[1],)), Region("head", (calls[4],))
+    before = ModelProfile(Clock("processor", "here", ""), {}, 10.0, 70, (big, head), (), tuple(calls))
+    host = Tasks(calls)
+    found = in_parts(host, before, {big: "no program was verified: wrong"})  # type: ignore[arg-type]
+    assert [one.text for one in found.regions] == ["head", "mul", "leaf"] or found.regions[0].text == "mul"
+    assert any(one is head for one in found.regions) and big not in found.regions
+    assert host.asked == [2, 3]
+    assert {one.path: one.why for one in found.stays}["big1"] == "taken in parts: no program was verified: wrong"
+    assert in_parts(host, found, {head: "x"}) is found, "it has no parts"  # type: ignore[arg-type]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import secrets
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hipwright.api.whole.handle import Clock, ModelHandle, clock_of, model_zygote, opened
 from hipwright.api.whole.outcome import ModelOutcome, RegionOutcome
 from hipwright.api.whole.plan import budgets
-from hipwright.api.whole.profile import ModelProfile, profile_model
+from hipwright.api.whole.profile import ModelProfile, in_parts, profile_model
 from hipwright.api.whole.search import NAME, find_programs, ran_on
 from hipwright.api.whole.source import ModelSource
 from hipwright.errors import TaskError
@@ -24,6 +25,8 @@ from hipwright.tensors import Tree
 if TYPE_CHECKING:
     from hipwright.api.whole.remote import RegionPrograms
 
+DEPTH = 3
+"""How often regions without a program are taken in parts."""
 LEAST_AT_MOST = 1.005
 """How many times faster the model must be able to become by a region that is searched."""
 
@@ -59,8 +62,18 @@ def improve_model(request: ModelRequest, *, listener: Listener = silent) -> Mode
         if not outcome.regions:
             return outcome
         bench = stack.enter_context(machine(request.targets, unsafe=request.unsafe))
-        how = {"seed": request.seed, "max_minutes": request.max_minutes, "listener": listener}
-        find_programs(outcome.regions, clock, bench, **how)  # type: ignore[arg-type]
+        find = partial(
+            find_programs,
+            clock=clock,
+            machine=bench,
+            seed=request.seed,
+            max_minutes=request.max_minutes,
+            listener=listener,
+        )
+        find(outcome.regions)
+        for _ in range(DEPTH):
+            if new := _parts(request, outcome, plain, listener):
+                find(new)
         if outcome.kept:
             _placed(request, outcome, plain, zygote, bench, stack, listener)
     return outcome
@@ -71,6 +84,29 @@ def _chosen(request: ModelRequest, profile: ModelProfile) -> list[RegionOutcome]
     worth = [one for one in profile.regions if profile.at_most(one) >= LEAST_AT_MOST][: request.regions]
     parts = budgets(worth, request.budget)
     return [RegionOutcome(n, one, budget=b) for n, (one, b) in enumerate(zip(worth, parts, strict=True)) if b > 0]
+
+
+def _parts(request: ModelRequest, outcome: ModelOutcome, plain: ModelHandle, listener: Listener) -> list[RegionOutcome]:
+    """The parts of regions for which no program was verified, as regions that are yet to be searched.
+
+    They share as many evaluations as these had, and are at most as many as a request's regions.
+    """
+    failed = {one.region: one for one in outcome.regions if one.unanswered and one.region in outcome.profile.regions}
+    before = set(outcome.profile.regions)
+    why = {region: one.why for region, one in failed.items()}
+    outcome.profile = in_parts(plain, outcome.profile, why, listener=listener)
+    profile = outcome.profile
+    worth = [one for one in profile.regions if one not in before and profile.at_most(one) >= LEAST_AT_MOST]
+    split = [one for region, one in failed.items() if region not in profile.regions]
+    for one in split:
+        one.why += "; taken in parts"
+    budget = sum(one.budget for one in split)
+    chosen = worth[: request.regions]
+    shares = zip(chosen, budgets(chosen, budget), strict=True)
+    first = len(outcome.regions)
+    new = [RegionOutcome(first + n, one, budget=b) for n, (one, b) in enumerate(shares) if b > 0]
+    outcome.regions += new
+    return new
 
 
 def _not_measured(clock: Clock) -> list[str]:

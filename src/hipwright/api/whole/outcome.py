@@ -38,6 +38,11 @@ class RegionOutcome:
         self.kept, self.why = False, why
 
     @property
+    def unanswered(self) -> bool:
+        """Whether its search ended without a verified program."""
+        return not self.kept and bool(self.why) and (self.result is None or not self.result.passed)
+
+    @property
     def folder(self) -> str:
         """The name of its folder; of the class's name, which the model's code chooses, only letters and digits."""
         return f"{self.number:02d}_{re.sub(r'[^A-Za-z0-9]+', '_', self.region.calls[0].kind)[:40]}"
@@ -93,6 +98,11 @@ class ModelOutcome:
             "status": "pass" if self.passed else "unchanged",
             "regions": [
                 {**fields, **self._region(one)} for fields, one in zip(plain["regions"], self._all(), strict=True)
+            ],
+            "in_parts": [
+                {"paths": list(one.region.paths), "why": one.why, "run": one.result.run if one.result else None}
+                for one in self.regions
+                if one.region not in self.profile.regions
             ],
             "speedup_by_regions": self.speedup,
             "speedup_basis": next((one.basis for one in self.kept if one.basis), ""),

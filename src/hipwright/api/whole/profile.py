@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hipwright.api.whole.handle import Clock, ModelHandle
@@ -17,7 +17,8 @@ _ROUNDS = 12
 @dataclass(frozen=True)
 class ModelProfile:
     """The regions of one forward. seconds: of all of it; regions: the one that can gain most first; told: of the model
-    (`ModelHost.describe`); operators: of the whole forward."""
+    (`ModelHost.describe`); operators: of the whole forward; calls: all of its; refused: signatures of calls that are
+    taken in parts because no program of them is known, and why."""
 
     clock: Clock
     told: dict[str, Any]
@@ -25,6 +26,8 @@ class ModelProfile:
     operators: int
     regions: tuple[Region, ...]
     stays: tuple[Stays, ...]
+    calls: tuple[Call, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     def share(self, seconds: float) -> float:
         """A share of the forward's time."""
@@ -68,7 +71,7 @@ def profile_model(handle: ModelHandle, clock: Clock, *, listener: Listener = sil
     """Profiles one forward, and traces its regions. Events for the listener: "stage" {text}."""
     listener("stage", {"text": f"profiling {handle.told['class']} ({clock.label}: {clock.where})"})
     calls = handle.profile(clock)
-    regions, found = _regions(handle, calls, listener)
+    regions, found = _regions(handle, calls, {}, (), listener)
     total = total_of(calls)
     return ModelProfile(
         clock=clock,
@@ -76,14 +79,45 @@ def profile_model(handle: ModelHandle, clock: Clock, *, listener: Listener = sil
         seconds=total,
         operators=sum(call.operators for call in calls if call.parent < 0),
         regions=tuple(ranked(regions, total)),
-        stays=tuple(sorted(found.stays, key=lambda one: -one.seconds)),
+        stays=_longest_first(found),
+        calls=tuple(calls),
     )
 
 
-def _regions(handle: ModelHandle, calls: Sequence[Call], listener: Listener) -> tuple[list[Region], CallCut]:
-    """Equal tasks once, and the cut. Calls that cannot be tasks are taken in parts, and these traced in turn."""
-    traced: dict[int, dict[str, str]] = {}
-    refused: dict[str, str] = {}
+def in_parts(
+    handle: ModelHandle, profile: ModelProfile, failed: Mapping[Region, str], *, listener: Listener = silent
+) -> ModelProfile:
+    """The profile with regions (why, by region) taken in parts, where they have any that can be regions.
+
+    Regions that are not taken apart are the same objects; without new ones, the profile is.
+    """
+    refused = dict(profile.refused)
+    for region, why in failed.items():
+        more = refused | {call.signature: f"taken in parts: {why}" for call in region.calls}
+        old = {call.number for one in profile.regions for call in one.calls}
+        if any(call.number not in old for same in cut(profile.calls, more).candidates.values() for call in same):
+            refused = more
+    if refused == profile.refused:
+        return profile
+    regions, found = _regions(handle, profile.calls, refused, profile.regions, listener)
+    known = {one.calls: one for one in profile.regions}
+    kept = [known.get(one.calls, one) for one in regions]
+    return replace(profile, regions=tuple(ranked(kept, profile.seconds)), stays=_longest_first(found), refused=refused)
+
+
+def _longest_first(found: CallCut) -> tuple[Stays, ...]:
+    return tuple(sorted(found.stays, key=lambda one: -one.seconds))
+
+
+def _regions(
+    handle: ModelHandle, calls: Sequence[Call], given: Mapping[str, str], known: Sequence[Region], listener: Listener
+) -> tuple[list[Region], CallCut]:
+    """Equal tasks once, and the cut. Calls that cannot be tasks are taken in parts, and these traced in turn.
+
+    given: calls that are taken in parts anyhow; known: regions whose calls need no tracing.
+    """
+    traced: dict[int, dict[str, str]] = {call.number: {"text": one.text} for one in known for call in one.calls}
+    refused = dict(given)
     for _ in range(_ROUNDS):
         found = cut(calls, refused)
         new = [call for same in found.candidates.values() for call in same if call.number not in traced]

@@ -9,7 +9,7 @@ from __future__ import annotations
 EXAMPLES = {
     "doctor": "hipwright doctor",
     "config": "hipwright config",
-    "contact": "hipwright contact --out contact",
+    "contact": "hipwright contact --suite examples/suite --out contact",
     "optimize": "hipwright optimize examples/bias_gelu.py --budget 4 --out out",
     "resume": "hipwright resume latest",
     "model": "hipwright model examples/models/encoder.py --only-profile",

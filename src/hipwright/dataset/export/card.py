@@ -174,7 +174,7 @@ def _origin(figures: Mapping[str, Any], options: ExportOptions) -> str:
 
 def _verification(figures: Mapping[str, Any]) -> str:
     lines = [
-        "- Verified: each program that is called correct was run on the CPU target (the same HIP source, compiled for "
+        "- Verified: each program that is called correct was run on the cpu target (the same HIP source, compiled for "
         "the CPU) and compared with a reference in double precision, on inputs and shapes that it could not know.",
     ]
     builds = figures["builds"]
