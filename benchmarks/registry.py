@@ -30,7 +30,7 @@ COMMANDS = {
     "planted-faults": "benchmarks.commands.planted_faults",
     "planted-hole": "benchmarks.commands.planted_hole",
     "programs": "benchmarks.commands.programs",
-    "quantised-variants": "benchmarks.commands.quantised_variants",
+    "quantised-variants": "benchmarks.honest.quantised_variants",
     "results": "benchmarks.commands.results",
     "ranks": "benchmarks.simulated.ranks",
     "score-rate": "benchmarks.commands.score_rate",

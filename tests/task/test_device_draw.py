@@ -69,3 +69,24 @@ def test_strides_stay_and_seeds_and_slots_differ():
 def test_half_types_keep_their_dtype():
     values = _draw("torch.randn(2000).bfloat16()", "outliers")
     assert values.dtype == torch.bfloat16 and 20 <= float(values.abs().max()) <= 100
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz"])
+@pytest.mark.parametrize("family", ["normal", "outliers"])
+def test_floats_of_8_bits_are_drawn_through_wider_ones(dtype, family, monkeypatch):
+    """Most operators refuse them on a GPU."""
+    refuse = torch.Tensor.isfinite
+
+    def isfinite(tensor):
+        if tensor.element_size() == 1:
+            raise NotImplementedError('"isfinite" not implemented for 8-bit floats')
+        return refuse(tensor)
+
+    monkeypatch.setattr(torch.Tensor, "isfinite", isfinite)
+    values = _draw(f"torch.randn(300, 40).to(torch.{dtype})", family)
+    given = _draw(f"torch.randn(300, 40).to(torch.{dtype})", "given")
+    assert values.dtype == given.dtype == getattr(torch, dtype)
+    assert not torch.equal(values.float(), given.float()) and bool(values.float().isfinite().all())
+    assert device_draw.low([given]) == -1.0
+    few = _draw(f"torch.ones(8, 4).to(torch.{dtype})", family)
+    assert few.shape == (8, 4)

@@ -226,3 +226,11 @@ def test_memory_that_runs_out_on_the_device_is_not_sought_on_the_cpu():
 
         with pytest.raises(TaskError, match=told):
             file.call(lambda fails=fails: file.file.guarded(fails, "get_inputs()"))
+
+
+def test_a_tensor_keeps_its_alignment_on_the_device():
+    """Operators that refuse inputs at odd places refuse them there too."""
+    storage = torch.arange(600.0)
+    for start, kept in ((0, 0), (1, 1), (3, 3), (64, 0), (65, 1)):
+        moved = moved_to(storage[start : start + 8].view(2, 4).t(), META)
+        assert moved.storage_offset() == kept and moved.stride() == (1, 4) and moved.shape == (4, 2)

@@ -39,7 +39,7 @@ def inputs(file: DeviceFile, header: dict[str, Any]) -> list[Any]:
     seed = header["seed"] + _SLOT * header["slot"]
     drawn = _drawn(file, header, seed)
     if header["family"] != "given":
-        other = _drawn(file, header, seed + 1) if any(_has_zeros(t) for t in _floats(drawn)) else drawn
+        other = _drawn(file, header, seed + 1) if any(_has_zeros(wide(t)) for t in _floats(drawn)) else drawn
         for index, (tensor, twin) in enumerate(zip(_floats(drawn), _floats(other), strict=True)):
             _Refill(tensor, twin, header, index).run()
     return drawn
@@ -47,7 +47,7 @@ def inputs(file: DeviceFile, header: dict[str, Any]) -> list[Any]:
 
 def low(tensors: Sequence[Any]) -> float:
     """The smallest non-negative minimum of the free float leaves; -1 where there is none."""
-    lows = [float(tensor.min()) for tensor in _floats(tensors) if _free(tensor)]
+    lows = [float(tensor.min()) for tensor in map(wide, _floats(tensors)) if _free(tensor)]
     return max((value for value in lows if value >= 0), default=-1.0)
 
 
@@ -70,6 +70,11 @@ def _drawn(file: DeviceFile, header: dict[str, Any], seed: int) -> list[Any]:
 
 def _floats(value: Any) -> list[torch.Tensor]:
     return [tensor for _, tensor in named_leaves("", value) if tensor.is_floating_point() and tensor.numel()]
+
+
+def wide(tensor: torch.Tensor) -> torch.Tensor:
+    """A float tensor as operators take it on every device: 8-bit floats, which most refuse, as float32."""
+    return tensor.float() if tensor.element_size() == 1 else tensor
 
 
 def _free(tensor: torch.Tensor) -> bool:
@@ -101,6 +106,9 @@ class _Refill:
     index: int
 
     def run(self) -> None:
+        if self.tensor.element_size() == 1:
+            self._run_wide()
+            return
         if not _free(self.tensor):
             return
         flat, twin = (span(t).view(t.dtype) for t in (self.tensor, self.twin))
@@ -129,6 +137,12 @@ class _Refill:
             flat[start:stop] = values
         if symmetric:
             self.tensor.copy_((self.tensor + self.tensor.transpose(-1, -2)) / 2)
+
+    def _run_wide(self) -> None:
+        """Fills 8-bit floats by a wider copy, within their range."""
+        values, limits = wide(self.tensor), torch.finfo(self.tensor.dtype)
+        _Refill(values, wide(self.twin), self.header, self.index).run()
+        self.tensor.copy_(torch.where(values.isfinite(), values.clamp(limits.min, limits.max), values))
 
     def _seed(self) -> int:
         name = self.header["workload"]["name"]

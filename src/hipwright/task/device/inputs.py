@@ -179,7 +179,7 @@ class Inputs:
             if is_fault(error.__cause__) or is_memory(error):
                 raise
             return 2.0
-        floats = [tensor.reshape(-1) for _, tensor in call.leaves() if tensor.is_floating_point()]
+        floats = [device_draw.wide(tensor).reshape(-1) for _, tensor in call.leaves() if tensor.is_floating_point()]
         wrong = sum(int((~block.isfinite()).sum()) for tensor in floats for block in blocks_of(tensor))
         return float(wrong / max(sum(tensor.numel() for tensor in floats), 1))
 

@@ -33,6 +33,7 @@ from hipwright.tensors import Tree
 from hipwright.torchio import NAMES, full_precision, map_torch
 
 _PLAIN = (bool, int, float, str, type(None))
+_ALIGNED = 256  # bytes that device allocations are aligned to at least: some operators refuse what is not, by 16
 _NO_ROOM = ("out of memory", "can't allocate memory")
 
 
@@ -180,11 +181,16 @@ def memory(tensor: torch.Tensor) -> int:
 
 
 def moved_to(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """The same values and strides on the device; the tensor itself when it is there."""
+    """The same values, strides and alignment on the device; the tensor itself when it is there."""
     if tensor.device == device or tensor.numel() == 0:
         return tensor.to(device)
-    flat = span(tensor.resolve_conj().resolve_neg()).view(tensor.dtype).to(device)
-    return torch.as_strided(flat, tensor.shape, tensor.stride())
+    flat = span(tensor.resolve_conj().resolve_neg()).view(tensor.dtype)
+    start = tensor.storage_offset() % (_ALIGNED // tensor.element_size())
+    if not start:
+        return torch.as_strided(flat.to(device), tensor.shape, tensor.stride())
+    whole = torch.empty(start + flat.numel(), dtype=tensor.dtype, device=device)
+    whole[start:].copy_(flat)
+    return torch.as_strided(whole, tensor.shape, tensor.stride(), start)
 
 
 def widened(args: list[Any]) -> list[Any]:

@@ -20,8 +20,11 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-ROUNDINGS = 8.0
-"""Unit roundoffs by which two equals may differ: an honest exp and sum cost two to four each."""
+ROUNDINGS, OF_EXPONENTS = 8.0, 32.0
+"""Unit roundoffs by which two equals may differ: an honest exp and sum cost two to four each. In float32 and float64,
+of which kernels round every step, the difference that exp is taken of costs as many as it is large: a softmax at a
+distance of 20 from the maximum.
+"""
 
 _KEEP = frozenset(
     {
@@ -80,7 +83,8 @@ class TieMarker:
 
     def __init__(self, dtype: str, inputs: Iterable[torch.Tensor], *, indices: bool = True) -> None:
         limits = torch.finfo(getattr(torch, dtype))
-        self._close, self._smallest = ROUNDINGS * limits.eps / 2, limits.tiny
+        roundings = OF_EXPONENTS if limits.bits >= 32 else ROUNDINGS
+        self._close, self._smallest = roundings * limits.eps / 2, limits.tiny
         self._known = frozenset(tensor.untyped_storage().data_ptr() for tensor in inputs)
         self._half_way = _HALF_WAY * torch.finfo(torch.float64 if dtype == "float64" else torch.float32).eps / 2
         self._true: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id of a marked tensor: (it, the true one)
