@@ -11,7 +11,7 @@ import pytest
 from hipwright.train import tiny
 
 pytest.importorskip("transformers")
-PATH = Path(__file__).parents[2] / "scripts/large_training.py"
+PATH = Path(__file__).parents[3] / "scripts/large_training.py"
 
 
 @pytest.fixture(scope="module")

@@ -93,7 +93,7 @@ Of 128, registers are spilled.
 """
 HALF_SCORES = 1e7
 """Scores of half types from which it is the default. Of 3.4e7 (8 x 16 heads of 64 over 512 with a bias) this kernel
-was 2.3 times as fast as the library's products on one H100; fewer stay in the cache between those and were not measured.
+was 2.3 times as fast as the library's products on one H100; fewer, which stay in the cache, were not measured.
 """
 SPLIT_OPERATIONS, SPLIT_ROWS = 2e8, 48
 """Floating-point operations, and queries, from which it is the default. Round figures, not measured."""
