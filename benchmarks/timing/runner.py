@@ -18,6 +18,7 @@ from hipwright.device.open import open_driver
 from hipwright.program import parse
 from hipwright.program.lower.closures import lower
 from hipwright.records import Build, Program
+from hipwright.targets import TORCH_GPU_0
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
 from hipwright.toolchain.nvidia import nvrtc
@@ -29,7 +30,7 @@ class ProgramRunner:
 
     def __init__(self, target: str, cache: BuildCache) -> None:
         self.target, self._cache = target, cache
-        self.device = torch.device("cpu" if target == "cpu" else f"{target}:0")
+        self.device = torch.device("cpu" if target == "cpu" else TORCH_GPU_0)
         self._pool: CompilePool | None = None
         self._driver: Any = None
         self._arch = ""
@@ -39,8 +40,8 @@ class ProgramRunner:
         """The runner with its compilers and its driver, which end with the block."""
         with ExitStack() as stack:
             if self.target != "cpu":
-                gpu = topology.find(self.target)[0]
-                self._driver, self._arch = open_driver(self.target, gpu.index), gpu.architecture
+                # the driver counts the GPUs that the environment (CUDA_VISIBLE_DEVICES) allows, as torch does
+                self._driver, self._arch = open_driver(self.target, 0), topology.find(self.target)[0].architecture
                 host = stack.enter_context(nvrtc.zygote())
                 count = max(2, len(os.sched_getaffinity(0)) - 2)
                 self._pool = stack.enter_context(CompilePool(host, count))
