@@ -15,7 +15,8 @@ class Model(nn.Module):
     def forward(self, q, keys, values, lengths):
         q = q.unflatten(1, (GROUPS, HEADS // GROUPS)).float()
         scores = q @ keys.float().transpose(-1, -2) * HEAD**-0.5
-        place, end = torch.arange(keys.shape[2], device=q.device), lengths[:, None, None, None]
+        place = torch.arange(keys.shape[2], device=q.device)
+        end = lengths.clamp(max=keys.shape[2])[:, None, None, None]  # at other shapes too, some keys are seen
         scores = scores.masked_fill((place >= end) | (place < end - WINDOW), float("-inf"))
         sinks = self.sinks.float().view(1, GROUPS, HEADS // GROUPS, 1)
         top = torch.maximum(scores.amax(dim=-1, keepdim=True), sinks)

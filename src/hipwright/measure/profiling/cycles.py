@@ -6,8 +6,9 @@ together run side by side, one such round after the other, and a block takes one
 instructions in order and all of its waves' at the units' rates, and the bytes that it moves. The time is between the
 largest of all these and their sum: the SMOOTH-norm, as units that are busy for about as long get in each other's way.
 
-Every rate is nominal or a published measurement of others, rounded. SMOOTH and HOPPER's step were chosen among four
-values each by the times of benchmarks/records/h200-knobs.jsonl, whose tasks are not those that the model is judged by
+Every rate is nominal, or of the order of what the sources named below measured: round figures, none of them read off a
+table. The form of the model (rounds of resident blocks, a norm of the units' times), SMOOTH and HOPPER's step were chosen
+by the times of benchmarks/records/h200-knobs.jsonl, whose tasks are not those that the model is judged by
 (benchmarks/ranks); nothing else is fitted.
 """
 
@@ -68,9 +69,9 @@ CDNA = Rates(
     barrier=40.0,
     step=4.0,
 )
-"""16 lanes a cycle, transcendentals a quarter (CDNA 3 ISA guide); L1 and L2 64 bytes (CDNA 3 white paper: 128 bytes of
-L1 in 64 CUs' terms are its peak, which loads of 64 bytes do not reach); latencies: "Testing AMD's Giant MI300X", Chips
-and Cheese 2024, in cycles of 2.1 GHz, rounded."""
+"""16 lanes a cycle, transcendentals a quarter (CDNA 3 ISA guide). L1 and L2: 64 bytes, half of the L1's peak by the CDNA
+3 white paper. Latencies: round figures of the order of "Testing AMD's Giant MI300X", Chips and Cheese 2024, in cycles of
+2.1 GHz."""
 RDNA = Rates(
     issue={"valu": 1.0, "wave": 1.0, "trans": 4.0},
     shared=_SCALAR,
@@ -84,7 +85,7 @@ RDNA = Rates(
     barrier=40.0,
     step=5.0,
 )
-"""One wave of 32 a cycle (RDNA 3 ISA guide); latencies of the order that Chips and Cheese published, rounded."""
+"""One wave of 32 a cycle (RDNA 3 ISA guide); latencies are round figures."""
 _WARP = {"valu": 1.0, "wave": 2.0, "trans": 2.0, "lds": 1.0, "vmem_load": 1.0, "vmem_store": 1.0}
 HOPPER = Rates(
     issue={**_WARP, "salu": 0.5, "branch": 1.0},
@@ -101,9 +102,8 @@ HOPPER = Rates(
 )
 """A warp a cycle and partition, 16 special functions a cycle and SM (CUDA programming guide, "Arithmetic
 instructions"); scalar instructions of AMD are those of a warp here, half of which its own compiler does once or not at
-all. Latencies:
-Luo et al. 2024, "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture" (arXiv 2402.13499), the memory's with
-the load of a kernel."""
+all. Latencies: round figures of the order of Luo et al. 2024, "Benchmarking and Dissecting the Nvidia Hopper GPU
+Architecture" (arXiv 2402.13499), the memory's with the load of a kernel."""
 
 
 def rates(architecture: Architecture) -> Rates:
