@@ -7,8 +7,8 @@ instructions in order and all of its waves' at the units' rates, and the bytes t
 largest of all these and their sum: the SMOOTH-norm, as units that are busy for about as long get in each other's way.
 
 Every rate is nominal, or of the order of what the sources named below measured: round figures, none of them read off a
-table. The form of the model (rounds of resident blocks, a norm of the units' times), SMOOTH and HOPPER's step were chosen
-by the times of benchmarks/records/h200-knobs.jsonl, whose tasks are not those that the model is judged by
+table. The form of the model (rounds of resident blocks, a norm of the units' times), SMOOTH and HOPPER's step were
+chosen by the times of benchmarks/records/h200-knobs.jsonl, whose tasks are not those that the model is judged by
 (benchmarks/ranks); nothing else is fitted.
 """
 
@@ -69,9 +69,9 @@ CDNA = Rates(
     barrier=40.0,
     step=4.0,
 )
-"""16 lanes a cycle, transcendentals a quarter (CDNA 3 ISA guide). L1 and L2: 64 bytes, half of the L1's peak by the CDNA
-3 white paper. Latencies: round figures of the order of "Testing AMD's Giant MI300X", Chips and Cheese 2024, in cycles of
-2.1 GHz."""
+"""16 lanes a cycle, transcendentals a quarter (CDNA 3 ISA guide). L1 and L2: 64 bytes, half of the L1's peak by the
+CDNA 3 white paper. Latencies: round figures of the order of "Testing AMD's Giant MI300X", Chips and Cheese 2024, in
+cycles of 2.1 GHz."""
 RDNA = Rates(
     issue={"valu": 1.0, "wave": 1.0, "trans": 4.0},
     shared=_SCALAR,
