@@ -1,4 +1,4 @@
-"""Planning apart from coding, with a planner that is trained on the archive's own events (after MTMC, arXiv:2511.20100).
+"""Planning apart from coding, by a planner that is trained on the archive's own events (after MTMC, arXiv:2511.20100).
 
 In MTMC a planner that was trained by reinforcement chooses the next optimisation and another model writes it. Here the
 planner is a logistic classifier: how likely is a plan, a move or an operator on a parent, to give a verified program
