@@ -1,7 +1,7 @@
 """Whole draws of get_inputs that are sliced for other shapes, kept where they are costly. Runs in the task host.
 
 Where get_inputs cannot draw other shapes itself (`draw.Resized`), a small workload is a part of the whole. Inputs of
-gigabytes are drawn twice and kept: every seed slices the same two. Float leaves that get_inputs does draw at the wanted
+many megabytes are drawn twice, of gigabytes once, and kept: every seed slices the same. Float leaves that get_inputs does draw at the wanted
 shape are its own under every seed.
 """
 
@@ -23,8 +23,9 @@ COSTLY = 1 << 18
 """Elements of inputs above which other shapes are drawn directly, not sliced."""
 KEPT = 1 << 24
 """Elements of inputs above which what is sliced is drawn once and kept: such a draw takes a good part of a second."""
-ONE = 1 << 30
-"""Elements above which there is one draw, as two have no room on most machines."""
+ONE = 1 << 28
+"""Elements from which there is one draw: two of float32 take 2 GB of the machine's memory up to here, for each task that
+is open."""
 
 Draw = Callable[[int], list[Any]]
 
