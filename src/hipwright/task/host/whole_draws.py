@@ -1,8 +1,8 @@
 """Whole draws of get_inputs that are sliced for other shapes, kept where they are costly. Runs in the task host.
 
 Where get_inputs cannot draw other shapes itself (`draw.Resized`), a small workload is a part of the whole. Inputs of
-many megabytes are drawn twice, of gigabytes once, and kept: every seed slices the same. Float leaves that get_inputs does draw at the wanted
-shape are its own under every seed.
+many megabytes are drawn twice, of gigabytes once, and kept: every seed slices the same. Float leaves that get_inputs
+does draw at the wanted shape are its own under every seed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ COSTLY = 1 << 18
 KEPT = 1 << 24
 """Elements of inputs above which what is sliced is drawn once and kept: such a draw takes a good part of a second."""
 ONE = 1 << 28
-"""Elements from which there is one draw: two of float32 take 2 GB of the machine's memory up to here, for each task that
-is open."""
+"""Elements from which there is one draw: two of float32 take 2 GB of the machine's memory up to here, for each open
+task."""
 
 Draw = Callable[[int], list[Any]]
 
