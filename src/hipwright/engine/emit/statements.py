@@ -10,7 +10,7 @@ from hipwright.engine.emit.builder import StatementBuilder, cname
 from hipwright.engine.emit.c_names import LIBRARY
 from hipwright.engine.emit.device_code import ARITHMETIC, INDEX, INTEGER, MATH
 from hipwright.engine.ir import small_ints
-from hipwright.engine.ir.expr import ROUNDING, SMALL_INTS, STORAGE, E, SerialLoop, walk
+from hipwright.engine.ir.expr import ROUNDING, STORAGE, E, SerialLoop, walk
 from hipwright.engine.ir.index import Atom, Ind, Ix
 from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.rounding import Rounding
@@ -142,7 +142,8 @@ class Emitter(StatementBuilder):
         if e.op == "cast":
             if small_ints.converted(e) is not None:
                 return self._small(e.args[0], 0.0), ATOM
-            return f"({e.attr}){self._operand(e.args[0], UNARY)}", UNARY
+            short = self._distance(e.args[0]) if e.ctype in ("float", "double") else None
+            return f"({e.attr}){f'({short})' if short else self._operand(e.args[0], UNARY)}", UNARY
         if e.op == "fn":
             return self._call(e), ATOM
         if e.op == "sel":
@@ -166,7 +167,8 @@ class Emitter(StatementBuilder):
         if small is not None and number is not None and alone and e.attr in ("+", "-"):
             return self._small(small, number if e.attr == "-" else -number), ATOM
         rank = PRECEDENCE[e.attr]
-        left, right = self._operand(e.args[0], rank), self._operand(e.args[1], rank + 1)
+        short = self._distance(e.args[0]) if e.attr in COMPARISONS and small_ints.is_short(e.args[1]) else None
+        left, right = short or self._operand(e.args[0], rank), self._operand(e.args[1], rank + 1)
         if e.attr not in COMPARISONS:
             left, right = (self._widened(a, t) for a, t in zip(e.args, (left, right), strict=True))
         return f"{left} {e.attr} {right}", rank
@@ -181,6 +183,13 @@ class Emitter(StatementBuilder):
         name = "small_int_to_float" if low < 0 else "small_uint_to_float"
         self.used.add("math.h")
         return f"{name}({text}, {literal(less, 'float')})"
+
+    def _distance(self, e: E) -> str | None:
+        """The difference of two positions in 32 bits; None for other expressions."""
+        if self.index_type != "int" or not small_ints.is_distance(e) or self.known(e) is not None:
+            return None
+        rank = PRECEDENCE["-"]
+        return f"{self._operand(e.args[0], rank)} - {self._operand(e.args[1], rank + 1)}"
 
     def _widened(self, e: E, text: str) -> str:
         """An operand whose arithmetic is 64-bit where it is an index, as for int64 tensors."""
@@ -232,19 +241,7 @@ class Emitter(StatementBuilder):
 
     def _typed(self, e: E, text: str) -> str:
         """An argument with a cast where its C type would choose another instance of a function template."""
-        if (e.op in ("index", "const") and e.ctype == "long") or self._is_narrower(e) or small_ints.in_64_bits(e):
-            return f"({e.ctype})({text})"
-        return text
-
-    def _is_narrower(self, e: E) -> bool:
-        """Whether e's text may have a narrower C type than e: a small integer as memory holds it, or wrapped."""
-        if e.op == "load":
-            return e.attr[2] in SMALL_INTS
-        if self.known(e) is not None:  # a variable of e's own type
-            return False
-        if e.op in ("sel", "guard"):
-            return any(map(self._is_narrower, e.args[1:]))
-        return bool(e.op == "cast" and e.attr != e.ctype)
+        return f"({e.ctype})({text})" if small_ints.wants_type(e, self.known) else text
 
     # ------------------------------------------------------------ blocks
 

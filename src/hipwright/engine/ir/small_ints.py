@@ -9,7 +9,9 @@ half types).
 
 from __future__ import annotations
 
-from hipwright.engine.ir.expr import E
+from collections.abc import Callable
+
+from hipwright.engine.ir.expr import SMALL_INTS, E
 
 LIMIT = 1 << 22
 LOADED = {"int8": (-128, 127), "uint8": (0, 255)}
@@ -65,3 +67,35 @@ def whole(e: E) -> float | None:
 def in_64_bits(e: E) -> bool:
     """Whether e is arithmetic of an int32 tensor of positions (`arange`), whose text is of 64 bits."""
     return e.ctype == "int" and e.op == "bin" and any(a.op == "index" or in_64_bits(a) for a in e.args)
+
+
+def is_distance(e: E) -> bool:
+    """Whether e is the difference of two positions, which 32 bits hold where they hold both.
+
+    Masks compare it for every element (causal, windows), and GPUs add 64 bits in two steps.
+    """
+    return e.op == "bin" and e.attr == "-" and e.ctype == "long" and all(a.op == "index" for a in e.args)
+
+
+def is_short(e: E) -> bool:
+    """Whether e is a constant of 32 bits."""
+    return e.op == "const" and isinstance(e.attr, int) and abs(e.attr) < 1 << 31
+
+
+def is_narrower(e: E, known: Callable[[E], str | None]) -> bool:
+    """Whether e's text may have a narrower C type than e: a small integer as memory holds it, or wrapped.
+
+    known: the variable that holds an expression, which has the expression's own type.
+    """
+    if e.op == "load":
+        return e.attr[2] in SMALL_INTS
+    if known(e) is not None:
+        return False
+    if e.op in ("sel", "guard"):
+        return any(is_narrower(a, known) for a in e.args[1:])
+    return bool(e.op == "cast" and e.attr != e.ctype)
+
+
+def wants_type(e: E, known: Callable[[E], str | None]) -> bool:
+    """Whether e's text may have another C type than e, so that an argument of a function template needs a cast."""
+    return (e.op in ("index", "const") and e.ctype == "long") or is_narrower(e, known) or in_64_bits(e)
