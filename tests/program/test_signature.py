@@ -7,20 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hipwright.errors import ProgramError
+from hipwright.float8 import FLOAT8
 from hipwright.program.blanking import blank
 from hipwright.program.kernel_types import SCALARS, VECTORS, canonical
 from hipwright.program.signature import Param, parse_signatures
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True).map(lambda s: "v_" + s)
 SPACE = st.sampled_from([" ", "  ", "\n", "\t", " /* , ( float* */ ", ' // ) { "C"\n'])
-SPELLINGS = st.sampled_from([*SCALARS, "unsigned", "long int", "long unsigned int", "short int", "std::int64_t"])
+ONLY_POINTERS = [name for name, dtype in SCALARS.items() if dtype in FLOAT8]
+BY_VALUE = [name for name in SCALARS if name not in ONLY_POINTERS]
+SPELLINGS = st.sampled_from([*BY_VALUE, "unsigned", "long int", "long unsigned int", "short int", "std::int64_t"])
 
 
 @st.composite
 def parameters(draw: st.DrawFn) -> tuple[str, Param]:
     """(text, what it must be read as)."""
     pointer = draw(st.booleans())
-    spelling = draw(st.sampled_from([*VECTORS, "void"]) | SPELLINGS if pointer else SPELLINGS)
+    spelling = draw(st.sampled_from([*VECTORS, *ONLY_POINTERS, "void"]) | SPELLINGS if pointer else SPELLINGS)
     name, const = draw(NAMES), draw(st.booleans())
     gap = lambda: draw(SPACE)  # noqa: E731
     before = draw(st.booleans())

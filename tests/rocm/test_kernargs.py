@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hipwright.device.amd.driver import check_signatures
 from hipwright.device.gpu.pack import ArgumentLayout, pack
 from hipwright.errors import CandidateError, ToolchainError
+from hipwright.float8 import FLOAT8
 from hipwright.program.kernel_types import SCALARS
 from hipwright.program.signature import Param, parse_signatures
 from hipwright.targets import OFFLINE
@@ -27,9 +28,8 @@ from hipwright.toolchain.amd import isa
 from .conftest import Stub
 
 HEADERS = "#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n#include <hip/hip_bf16.h>\n#include <cstdint>\n"
-BY_VALUE = [
-    name for name in SCALARS if name not in ("__bf16", "__nv_bfloat16", "ptrdiff_t", "hip_bfloat16", "bfloat16")
-]
+_OTHERS = ("__bf16", "__nv_bfloat16", "ptrdiff_t", "hip_bfloat16", "bfloat16")
+BY_VALUE = [name for name, dtype in SCALARS.items() if name not in _OTHERS and dtype not in FLOAT8]
 """Spellings of scalars that are types of HIP's headers."""
 POINTERS = ["const float*", "float*", "half*", "const __hip_bfloat16*", "void*", "int8_t*", "const bool*", "double*"]
 types = st.sampled_from(BY_VALUE + POINTERS)
