@@ -24,8 +24,17 @@ class Used(nn.Module):
         return torch.where(ago > -3, x, -x), ago * (ago + 1)
 
 
+class Far(nn.Module):
+    """Numbers of a range that is no dimension: their distance has more than 32 bits."""
+
+    def forward(self, x):
+        place = torch.arange(-2_000_000_000, -2_000_000_000 + x.shape[-1])
+        other = torch.arange(2_000_000_000, 2_000_000_000 + x.shape[-1])
+        return x.masked_fill(other[:, None] - place[None, :] < 0, 0.0), (other[:, None] - place[None, :]).float()
+
+
 @pytest.mark.parametrize("size", [1, 7, 40])
-@pytest.mark.parametrize("model", [Window, Used])
+@pytest.mark.parametrize("model", [Window, Used, Far])
 def test_values_are_those_of_64_bits(model, size):
     check(model(), [torch.randn(3, size, size)])
 

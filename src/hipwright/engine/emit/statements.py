@@ -192,7 +192,9 @@ class Emitter(StatementBuilder):
         return f"{self._operand(e.args[0], rank)} - {self._operand(e.args[1], rank + 1)}"
 
     def _widened(self, e: E, text: str) -> str:
-        """An operand whose arithmetic is 64-bit where it is an index, as for int64 tensors."""
+        """An operand whose arithmetic is 64-bit where it is an index or a large number, as for int64 tensors."""
+        if e.op == "const" and e.ctype == "long" and abs(e.attr) >= 1 << 29 and text.lstrip("-").isdigit():
+            return f"{text}L"
         if e.op == "index" and self.index_type == "int":
             return f"(long){text}" if re.fullmatch(r"\w+|\(.*\)", text) else f"(long)({text})"
         return text

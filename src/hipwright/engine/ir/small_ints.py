@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hipwright.engine.ir.expr import SMALL_INTS, E
+from hipwright.engine.ir.index import Var
 
 LIMIT = 1 << 22
 LOADED = {"int8": (-128, 127), "uint8": (0, 255)}
@@ -70,11 +71,23 @@ def in_64_bits(e: E) -> bool:
 
 
 def is_distance(e: E) -> bool:
-    """Whether e is the difference of two positions, which 32 bits hold where they hold both.
+    """Whether e is the difference of two positions along dimensions, which 32 bits hold where kernels count in int.
 
     Masks compare it for every element (causal, windows), and GPUs add 64 bits in two steps.
     """
-    return e.op == "bin" and e.attr == "-" and e.ctype == "long" and all(a.op == "index" for a in e.args)
+    return e.op == "bin" and e.attr == "-" and e.ctype == "long" and all(map(_is_place, e.args))
+
+
+def _is_place(e: E) -> bool:
+    """Whether e is a place along one dimension, which has fewer than 2^30, moved by less than 2^29."""
+    if e.op != "index":
+        return False
+    terms = dict(e.attr.terms)
+    moved = terms.pop((), 0)
+    return abs(moved) < 1 << 29 and all(
+        coefficient == 1 and len(one) == 1 and isinstance(one[0], Var) and len(terms) == 1
+        for one, coefficient in terms.items()
+    )
 
 
 def is_short(e: E) -> bool:

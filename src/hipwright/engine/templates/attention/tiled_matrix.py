@@ -103,7 +103,7 @@ class _SplitAttention:
     def written(self) -> EmittedKernel:
         """The kernel."""
         f, kernel = self.f, self.kernel
-        kernel.use("split_multiply", "load_rows", "load_columns_pair", "store_parts", "split_pair", "power_of_two")
+        kernel.use("split_multiply", "load_rows", "load_columns_pair", "store_parts", "split_pair", "fast_exp2")
         self._declare()
         length = kernel.size(f.keys)
         end = f"m0 + {self.rows} < {length} ? m0 + {self.rows} : {length}" if f.causal or self.skips else length
@@ -132,7 +132,7 @@ class _SplitAttention:
     def _power(self, exponent: str) -> str:
         """The exponential of a difference of scores: half types need no results below 2^-126."""
         text = self.f.power(exponent)
-        return text.replace("exp2f(", "power_of_two(", 1) if self.parts == 1 else text
+        return text.replace("exp2f(", "fast_exp2(", 1) if self.parts == 1 else text
 
     def _declare(self) -> None:
         f, kernel = self.f, self.kernel

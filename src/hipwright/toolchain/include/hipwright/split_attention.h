@@ -32,7 +32,7 @@ __device__ __forceinline__ unsigned pair_bits(float x, float y, __hip_bfloat16) 
 #endif
 
 // 2^x in one instruction where there is one: results below 2^-126 may be 0.
-__device__ __forceinline__ float power_of_two(float x) {
+__device__ __forceinline__ float fast_exp2(float x) {
 #ifdef __CUDA_ARCH__
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
