@@ -80,6 +80,11 @@ def _operations(value: E) -> int:
     return weight([value]) + WRAP * len({a.key for p in positions for a in p.atoms() if isinstance(a, Fn)})
 
 
+def _rows(value: E) -> set[str]:
+    """The indices that are values, of all that an element reads."""
+    return {a.key for e in walk([value]) for p in indices(e) for a in p.atoms() if isinstance(a, Ind)}
+
+
 def _gathers(load: E) -> bool:
     return any(isinstance(a, Ind) for a in load.attr[1].atoms())
 
@@ -112,8 +117,8 @@ class _Again:
         return list({id(g): g for r in self.away for g in [self.s.home[r.name]]}.values())
 
     def _fresh(self, group: Group, nodes: list[E]) -> int:
-        """Bytes that the item reads and this kernel does not read already. What is gathered is for each place at which
-        a reader reads the item: neighbours of a gathered element lie elsewhere.
+        """Bytes that the item reads and this kernel does not read already. What is gathered is for each row that a
+        reader gathers it from: neighbours of a gathered element lie elsewhere.
         """
         known = {i.name for i in group.items}.union(*(self.s.reads[i.name] for i in group.items))
         loads = [e for e in nodes if e.op == "load" and e.attr[0] not in known]
@@ -121,9 +126,13 @@ class _Again:
         return sum({e.attr[0]: self._reach(e) * (places if _gathers(e) else 1) for e in loads}.values())
 
     def _places(self, reader: LoweredItem) -> int:
-        """At how many places a reader reads the item."""
-        loads = walk([reader.body(self.s.c.probe(reader.space))])
-        return sum(e.op == "load" and e.attr[0] == self.item.name for e in loads)
+        """From how many rows a reader gathers what the item gathers from one; columns of a row lie together."""
+        before = reader.body(self.s.c.probe(reader.space))
+        own = _rows(self.item.body(self.s.c.probe(self.item.space)))
+        try:
+            return max(len(_rows(self._inlined(before)) - _rows(before)) // max(len(own), 1), 1)
+        except _Divided:
+            return 1
 
     def _reach(self, load: E) -> int:
         """Bytes of a load: an element for each combination of the variables that it depends on; of a gather, an
