@@ -13,7 +13,6 @@ from torch import nn
 from hipwright.engine import explain, write
 from hipwright.program import parse
 from hipwright.toolchain.amd import offline as amdgpu
-from hipwright.toolchain.device_headers import inlined
 from tests.engine.harness import CACHE, Op, captured, compare, reference, run
 from tests.engine.template_builds import program_builds
 
@@ -67,7 +66,7 @@ def test_a_thread_keeps_64_half_type_values() -> None:
     assert "ROW_BLOCK = knob(1024" in program.text and "ROW_ITEMS = knob(8" in program.text
     assert "block_rank" not in program.text
     assert re.search(r"__half \w+_row\[ROW_ITEMS \* ROW_VEC\]", program.text)
-    assert not re.search(r"\basm\b", inlined(program.text)), "it would be tied to one architecture"
+    assert not re.search(r"hipwright/(?:row_cache|async_copy)\.h", program.text), "rows that registers hold need no LDS"
     _exact_fits(program, loads=8)
 
 
