@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hipwright.evaluation.bench import ROWS, BenchRow
+import numpy as np
 
-RESAMPLES = 2000
+from hipwright.evaluation.bench import ROWS, BenchRow
+from hipwright.measure.fastp import over_tasks
 
 
 def stored_rows(folder: Path) -> list[BenchRow]:
@@ -43,14 +43,10 @@ def efficiency(one: Mapping[str, float], many: Mapping[str, float], seed: int = 
     both = sorted(one.keys() & many.keys())
     if not both:
         return {"tasks": 0}
-    ratio = sum(one[task] for task in both) / sum(many[task] for task in both)
-    chance, drawn = random.Random(seed), []
-    for _ in range(RESAMPLES):
-        some = chance.choices(both, k=len(both))
-        drawn.append(sum(one[task] for task in some) / sum(many[task] for task in some))
-    drawn.sort()
-    low, high = drawn[int(0.025 * RESAMPLES)], drawn[int(0.975 * RESAMPLES)]
-    return {"tasks": len(both), "efficiency": round(ratio, 3), "interval": [round(low, 3), round(high, 3)]}
+    first, second = (np.array([held[task] for task in both]) for held in (one, many))
+    interval = over_tasks(np.arange(len(both)), lambda rows: first[rows].sum(1) / second[rows].sum(1), seed=seed)
+    ratio = float(first.sum() / second.sum())
+    return {"tasks": len(both), "efficiency": round(ratio, 3), "interval": [round(bound, 3) for bound in interval]}
 
 
 def efficiencies(work: Path, gpus: Sequence[int]) -> dict[str, Any]:
