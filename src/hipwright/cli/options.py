@@ -25,9 +25,7 @@ Targets = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
-Unsafe = Annotated[
-    bool, typer.Option("--unsafe", help="Run without a sandbox. Only for files that you trust like your own.")
-]
+Unsafe = Annotated[bool, typer.Option("--unsafe", help="No sandbox. Only for files that you trust like your own.")]
 Llm = Annotated[
     list[str] | None,
     typer.Option(
@@ -57,6 +55,4 @@ StopAt = Annotated[
 Fleet = Annotated[
     str, typer.Option("--fleet", help="Judge on this fleet (`hipwright fleet up`), not here.", metavar="HOST:PORT")
 ]
-Place = Annotated[
-    str, typer.Option("--place", help="Which of the fleet's devices, e.g. gfx942. [default: the only one]", metavar="D")
-]
+Place = Annotated[str, typer.Option("--place", help="Which of the fleet's devices, if several: gfx942.", metavar="D")]

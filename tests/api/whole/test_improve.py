@@ -90,10 +90,12 @@ def test_a_region_without_a_program_is_searched_in_parts(monkeypatch: pytest.Mon
     monkeypatch.setattr("hipwright.api.whole.search.answered", refusing)
     found = improve_model(ModelRequest(model_source(str(EXAMPLE)), ("cpu",), budget=1, regions=1))
     assert len(tried) == 2 and found.passed
-    assert all(path.startswith("blocks.") and path.count(".") > 1 for path in found.kept[0].region.paths)
     plain = found.to_dict()
     (whole,) = plain["in_parts"]
-    assert whole["paths"] == ["blocks.0", "blocks.1", "blocks.2"] and "too large" in whole["why"]
+    assert whole["paths"] == ["blocks.0", "blocks.1", "blocks.2"]
+    kept = found.kept[0].region.paths  # normalisation layers may be the costliest part: one outside the blocks is alike
+    assert set(whole["paths"]) <= {path.rpartition(".")[0] for path in kept} and not set(whole["paths"]) & set(kept)
+    assert "too large" in whole["why"]
     assert any("too large" in one["why"] for one in plain["stays"])
 
 
