@@ -1,6 +1,6 @@
 """Prints the table of docs/search.md: the best time that each registered policy finds at equal budget.
 
-python tests/search/compare_policies.py [SEEDS]
+python tests/search/compare_policies.py [SEEDS [POLICY...]]
 """
 
 from __future__ import annotations
@@ -43,5 +43,5 @@ if __name__ == "__main__":
     seeds = int(sys.argv[1]) if sys.argv[1:] else 60
     print("| policy |", *(f"{budget} |" for budget in BUDGETS))
     print("|---|" + "---|" * len(BUDGETS))
-    for name, arm in ARMS.items():
+    for name, arm in ((name, arm) for name, arm in ARMS.items() if not sys.argv[2:] or name in sys.argv[2:]):
         print(f"| {name} |", *(f"{cell(found(*arm, budget, seeds))} |" for budget in BUDGETS), flush=True)

@@ -14,10 +14,17 @@ from hipwright.search import Proposal, ProposalRequest, SearchView, Trial, polic
 from hipwright.search.policies.llm_share import MODEL_OPERATORS
 
 
-def judged(view: SearchView, expansion: Expansion, round: int, evaluation: Evaluation | None, name: str) -> Trial:
+def judged(
+    view: SearchView,
+    expansion: Expansion,
+    round: int,
+    evaluation: Evaluation | None,
+    name: str,
+    choices: dict[str, Any] | None = None,
+) -> Trial:
     """A trial of `expansion`, decided by the policy called `name`."""
     program = evaluation.program if evaluation else ""
-    trial = Trial(Proposed(expansion=expansion, round=round, program=program), evaluation)
+    trial = Trial(Proposed(expansion=expansion, round=round, program=program, choices=choices or {}), evaluation)
     if evaluation is None:
         decision = Decision(number=trial.number, program="", kept=False, reason="no program")
     else:
@@ -40,7 +47,7 @@ def history(name: str, seed: int, rounds: int, fail: float = 0.2, **settings: An
             if evaluation and rng.random() < fail:
                 wrong = {**evaluation.to_dict(), "status": "timeout", "score": None, "score_kind": "none"}
                 evaluation = Evaluation.from_dict(wrong)
-            trials.append(judged(view.with_trials(trials), expansion, current, evaluation, name))
+            trials.append(judged(view.with_trials(trials), expansion, current, evaluation, name, made.choices))
         view = view.with_trials(trials)
     return view
 

@@ -13,6 +13,7 @@ from policy_histories import history
 from hipwright.agents.learned import learned_setting
 from hipwright.agents.optimizer import policy_text
 from hipwright.archive import Archive, Counted, Proposed
+from hipwright.errors import BadInput
 from hipwright.records import Decision, Estimate, Evaluation, Expansion, TargetResult
 from hipwright.search import SearchView, Trial, policy
 from hipwright.search.moves import EVERY_MOVE, MOVES
@@ -26,6 +27,7 @@ from hipwright.search.policies import (
     value_memory,
     world_model,
 )
+from hipwright.search.policies.optimisers.known_space import known_space
 from hipwright.search.stop import done
 
 
@@ -289,3 +291,24 @@ def test_a_run_ends_near_its_roofline() -> None:
 
 def test_estimates_without_a_roofline_never_stop_a_run(archive: Archive) -> None:
     assert begin(archive, budget=8, settings={"roofline": 0.9}).reason == "budget"
+
+
+def test_an_optimiser_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hipwright.search.policies.optimisers.known_space.find_spec", lambda _: None)
+    with pytest.raises(BadInput, match="needs the package optuna") as caught:
+        policy("optuna_tpe")
+    assert "hipwright[arms]" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("name", ["optuna_tpe", "optuna_nsga2", "pyribs"])
+def test_an_optimiser_asks_for_values_that_the_run_has_seen(name: str) -> None:
+    seen = history("best_of_n", 2, 9)
+    space = known_space(seen)
+    assert space is not None and set(space.values) == set(SPACE)
+    assert space.values["BLOCK"] == tuple(sorted(space.values["BLOCK"])) and len(space.values["BLOCK"]) > 2
+    asked = policy(name).select(seen, 6, random.Random(4))
+    own = [one for one in asked if one.operator == "default"]
+    assert len(own) >= 2
+    for one in own:
+        assert one.parents == (space.base.proposed.program,)
+        assert all(value in space.values[key] for key, value in one.action["choices"].items())

@@ -13,6 +13,8 @@ from hipwright.search.policies.gradient_elites import GradientElites
 from hipwright.search.policies.islands import Islands
 from hipwright.search.policies.learned_planner import LearnedPlanner
 from hipwright.search.policies.one_plus_one import OnePlusOne
+from hipwright.search.policies.optimisers.optuna_samplers import OptunaNsga, OptunaTpe
+from hipwright.search.policies.optimisers.pyribs_elites import PyribsElites
 from hipwright.search.policies.pattern import PatternSearch
 from hipwright.search.policies.schedule_evolution import ScheduleEvolution
 from hipwright.search.policies.strategy_tree import StrategyTree
@@ -42,6 +44,9 @@ POLICIES: dict[str, type[SearchPolicy]] = {
     "universal_evolution": UniversalEvolution,
     "learned_planner": LearnedPlanner,
     "feature_search": FeatureSearch,
+    "optuna_tpe": OptunaTpe,
+    "optuna_nsga2": OptunaNsga,
+    "pyribs": PyribsElites,
 }
 
 

@@ -1,0 +1,1 @@
+"""Optimisers of other projects as reference arms (the extra `arms`)."""
