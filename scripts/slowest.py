@@ -11,7 +11,7 @@ from collections import defaultdict
 from pathlib import Path
 from xml.etree import ElementTree
 
-SECONDS = 3.0
+SECONDS = 1.5
 ALWAYS = (
     "acceptance/test_examples.py",
     "audit/test_audit.py::test_no_candidate_deceives_the_verifier",

@@ -1,9 +1,9 @@
 """Settings and selection for all tests.
 
 `make test` takes some 15 minutes on two processors: of a test marked `matrix(keep=N)` it runs N of the parameters,
-evenly spread from the first to the last, and it skips tests marked `exhaustive`. It runs a fifth of the slowest tests
-(`--turns`, tests/slowest.txt), which the digest of the code draws. `--all` (`make test-all`), or naming a test with
-`::`, runs everything. Property tests have no deadline, which would depend on the load of the machine. Tests share
+evenly spread from the first to the last, and it skips tests marked `exhaustive`. Of the slowest tests (`--turns`,
+tests/slowest.txt) it runs TURN_SECONDS, which the digest of the code draws. `--all` (`make test-all`), or naming a test
+with `::`, runs everything. Property tests have no deadline, which would depend on the load of the machine. Tests share
 processes that import torch (tests/warm.py), and time limits allow for other load (tests/load.py).
 """
 
@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 import hipwright
 from tests import warm
 
-SLOWEST, TURNS = Path(__file__).parent / "slowest.txt", 5
+SLOWEST, TURN_SECONDS = Path(__file__).parent / "slowest.txt", 900.0
 
 settings.register_profile("hipwright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("hipwright")
@@ -28,7 +28,7 @@ settings.load_profile("hipwright")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="whole matrices and exhaustive tests too")
-    parser.addoption("--turns", action="store_true", help="of the tests in tests/slowest.txt, a fifth, by turns")
+    parser.addoption("--turns", action="store_true", help="of the tests in tests/slowest.txt, a part by turns")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -71,12 +71,12 @@ def _function(item: pytest.Item) -> str:
 
 
 def not_in_turn(listed: str, seed: str) -> set[str]:
-    """The tests of tests/slowest.txt that are left out: all but a fifth of their time, drawn by the seed."""
+    """The tests of tests/slowest.txt that are left out: all but TURN_SECONDS of them, drawn by the seed."""
     seconds = {name: float(took) for took, name in (line.split(maxsplit=1) for line in listed.splitlines())}
     names = sorted(seconds)
     random.Random(seed).shuffle(names)
     spent = [sum(seconds[name] for name in names[:count]) for count in range(len(names))]
-    return {name for name, before in zip(names, spent, strict=True) if before >= sum(seconds.values()) / TURNS}
+    return {name for name, before in zip(names, spent, strict=True) if before >= TURN_SECONDS}
 
 
 def sources_digest() -> str:
