@@ -102,3 +102,42 @@ def test_what_cannot_be_copied_raises_as_deepcopy_does():
     model.lock = threading.Lock()
     with pytest.raises(TypeError, match="pickle"):
         copied(model)
+
+
+LAYERS = [
+    (nn.Conv2d(3, 4, 3, padding=1), (2, 3, 5, 5)),
+    (nn.ConvTranspose1d(3, 4, 3, stride=2), (2, 3, 5)),
+    (nn.AvgPool2d(2), (2, 3, 6, 6)),
+    (nn.Upsample(scale_factor=2), (2, 3, 6, 6)),
+    (nn.Softmax(-1), (2, 3)),
+    (nn.GRU(3, 4, bidirectional=True, batch_first=True), (2, 5, 3)),
+    (nn.LSTM(3, 4, 2, batch_first=True), (2, 5, 3)),
+    (nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), (2, 5, 8)),
+    (nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3)), (2, 3)),
+]
+
+
+@pytest.mark.parametrize(("layer", "shape"), LAYERS, ids=[type(layer).__name__ for layer, _ in LAYERS])
+def test_torchs_own_layers_are_what_deepcopy_makes_of_them(layer, shape):
+    x, mine, theirs = torch.randn(shape), copied(layer), copy.deepcopy(layer)
+    torch.testing.assert_close(mine(x), theirs(x), rtol=0, atol=0)
+    assert mine.__dict__.keys() == theirs.__dict__.keys() and repr(mine) == repr(theirs)
+    with torch.no_grad():
+        for tensor in mine.parameters():
+            tensor.add_(1.0)
+    torch.testing.assert_close(layer(x), theirs(x), rtol=0, atol=0)
+    if isinstance(layer, nn.RNNBase):  # its list of weights holds the copy's own
+        assert all(one is getattr(mine, name) for one, name in zip(mine._flat_weights, mine._flat_weights_names))
+
+
+def test_layouts_and_gradients_wanted_are_kept():
+    holder = nn.Module()
+    holder.weight = nn.Parameter(torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last), requires_grad=False)
+    holder.view = torch.arange(24.0).view(4, 6).t()[1:3]
+    holder.one = torch.ones(1, 1).expand(3, 4)
+    holder.leaf = torch.ones(2, requires_grad=True)
+    made = copied(holder)
+    for name in ("weight", "view", "one", "leaf"):
+        mine, own = getattr(made, name), getattr(holder, name)
+        assert mine.stride() == own.stride() and mine.requires_grad is own.requires_grad and torch.equal(mine, own)
+        assert mine.untyped_storage().data_ptr() != own.untyped_storage().data_ptr()

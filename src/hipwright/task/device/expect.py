@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 
-from hipwright.digest import digest
 from hipwright.errors import TaskError
 from hipwright.task.device.leaf import DeviceLeaf, find_gather, ties
 from hipwright.task.device.model import (
@@ -29,8 +28,9 @@ from hipwright.task.device.model import (
     peak_bytes,
     widened,
 )
-from hipwright.task.device.parts import Cut, LeafSink, WantsMemory, cut, kept, leaf_of, same_rows
+from hipwright.task.device.parts import Cut, LeafSink, WantsMemory, cut, kept, leaf_of, put_all, same_bits, same_rows
 from hipwright.task.host import state as states
+from hipwright.task.host.copied import copied
 from hipwright.task.host.modes.rounded_sums import RoundedSums
 from hipwright.task.host.reference import RUN_SEED, named_leaves
 from hipwright.task.nudges import NUDGES, Nudge
@@ -89,8 +89,9 @@ class Expecting:
     def make(self, *, strict: bool, may_ask: bool = False) -> DeviceExpectation:
         """The expectation. Raises TaskError where native fails; may_ask: or WantsMemory, where float64 fits nowhere."""
         self._may_ask = may_ask
-        model = self.file.model(self.state)
-        before = {path: digest(tensor, 0) for path, tensor in self._buffers(model)}
+        self._model = self.file.model(self.state)
+        model = self._new_model()
+        before = dict(self._buffers(self._model))
         held = allocated_bytes(self.file.device)
         self.native = ModelCall(self.file, model, self.args)
         self._peak = peak_bytes(self.file.device) - held
@@ -101,7 +102,7 @@ class Expecting:
         outputs = self.native.leaves()
         case.bytes_out = sum(tensor.numel() * tensor.element_size() for _, tensor in outputs)
         after = self._buffers(model)
-        self._same = frozenset(path for path, tensor in after if digest(tensor, 0) == before[path])
+        self._same = frozenset(path for path, tensor in after if same_bits(tensor, before[path]))
         shared = [memory(tensor) for _, tensor in outputs]
         self._held = frozenset(self.native.holders()) | {place for place in shared if shared.count(place) > 1}
         case.tree = (self.native.result, dict(after))
@@ -119,13 +120,20 @@ class Expecting:
         case.notes = self.notes
         return case
 
+    def _new_model(self) -> torch.nn.Module:
+        """A model for one run: a copy of one that is set to the state, which is never run."""
+        try:
+            return copied(self._model)
+        except Exception:
+            return self.file.model(self.state)  # not every module can be copied
+
     def _buffers(self, model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
         known = self.state["buffers"]
         return [(path, tensor.detach()) for path, tensor in states.buffers(model) if path in known]
 
     def _differs(self) -> bool:
         """Whether another seed gives other outputs."""
-        again = ModelCall(self.file, self.file.model(self.state), self.args, seed=RUN_SEED + 1)
+        again = ModelCall(self.file, self._new_model(), self.args, seed=RUN_SEED + 1)
         return again.digests() != self.native.digests()
 
     # ---------------------------------------------------------------- ways to a reference, best first
@@ -207,7 +215,7 @@ class Expecting:
             self._spoil()
             for way in NUDGES[:2]:  # the third would take the second back
                 found = self._values(self._moved_model(way), self._nudged(self.args, way), exact=False)
-                _put_all(sinks, [0] * len(sinks), [sink.native for sink in sinks], found, way)
+                put_all(sinks, [0] * len(sinks), [sink.native for sink in sinks], found, way)
                 moved = True
                 del found
         except (TaskError, torch.OutOfMemoryError) as error:
@@ -224,7 +232,7 @@ class Expecting:
         """float64 outputs and buffers on these arguments."""
         with self.file.device:
             wide = widened(args)
-        model = self.file.model(self.state)
+        model = self._new_model()
         states.to_double(model)
         exact = self._values(model, wide, exact=True, close=self._narrowest(), indices=False)
         taken = {memory(tensor) for _, tensor in named_leaves("", wide)}
@@ -242,7 +250,7 @@ class Expecting:
             if moved is None or [tensor.shape for tensor in moved] != [tensor.shape for tensor in exact]:
                 all_moved = False
                 continue
-            _put_all(sinks, places, exact, moved, way)
+            put_all(sinks, places, exact, moved, way)
             del moved
         return all_moved
 
@@ -282,7 +290,7 @@ class Expecting:
         return [tensor for _, tensor in (*call.leaves(), *self._buffers(model))]
 
     def _moved_model(self, way: Nudge) -> torch.nn.Module:
-        model = self.file.model(self.state)
+        model = self._new_model()
         held = [*states.parameters(model), *states.buffers(model)]
         with torch.no_grad():
             nudge(((tensor.detach(), tensor) for _, tensor in held), self._generator, way)
@@ -307,7 +315,7 @@ class Expecting:
     def _holds(self, batch: Cut, start: int, stop: int) -> bool:
         """Whether the native reference on a part gives that part of the whole."""
         try:
-            call = ModelCall(self.file, self.file.model(self.state), batch.args(self.args, start, stop))
+            call = ModelCall(self.file, self._new_model(), batch.args(self.args, start, stop))
         except TaskError:
             return False
         pairs = list(zip(self.native.leaves(), call.leaves(), strict=False))
@@ -326,13 +334,6 @@ class Expecting:
                 leaf.gather = find_gather(leaf.want.view(leaf.shape), sources)
                 if leaf.gather is not None and leaf.judged is not None:
                     leaf.judged |= ties(leaf.gather)
-
-
-def _put_all(
-    sinks: list[LeafSink], places: list[int], exact: list[torch.Tensor], moved: list[torch.Tensor], way: Nudge
-) -> None:
-    for sink, place, true, shifted in zip(sinks, places, exact, moved, strict=False):
-        sink.put_moved(place, true, shifted, way.size)
 
 
 def states_of(state: Tree) -> list[Any]:

@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
@@ -220,25 +221,59 @@ def nudge(
     dtype. categories: as there.
     """
     seen: set[tuple[int, int]] = set()
+    small: dict[_Alike, list[torch.Tensor]] = {}
     for tensor, like in tensors:
         key = (memory(tensor), tensor.storage_offset())
         if not tensor.is_floating_point() or not tensor.numel() or key in seen:
             continue
         seen.add(key)
-        terms = min(max(like.shape, default=1), 1024) if like.dtype in (torch.float32, torch.float64) else 1
-        size = torch.finfo(like.dtype).eps / 2 * max(1.0, sqrt(terms) / 3)
-        equal = torch.finfo(like.dtype).eps / 2 * terms / 8  # of rows of one value
         flat = span(tensor).view(tensor.dtype)
         if categories and _categorical(flat):
             continue
-        noise = _Noise(flat, generator)
+        alike = _Alike.of(tensor, like, flat)
+        if flat.numel() <= _SMALL and flat.numel() % alike.row == 0:
+            small.setdefault(alike, []).append(flat)
+        else:
+            _move(flat, alike, generator, way)
+    for alike, flats in small.items():  # a network's hundreds of vectors, by a few operators
+        whole = torch.cat(flats) if len(flats) > 1 else flats[0]
+        _move(whole, alike, generator, way)
+        if len(flats) > 1:
+            torch._foreach_copy_(flats, list(whole.split([flat.numel() for flat in flats])))
+
+
+_SMALL = 1 << 16
+"""Elements up to which tensors of one kind are moved together."""
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """What tensors have in common that are moved by the same rule. row: elements of the last dimension."""
+
+    dtype: torch.dtype
+    like: torch.dtype
+    terms: int
+    row: int
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor, like: torch.Tensor, flat: torch.Tensor) -> _Alike:
+        terms = min(max(like.shape, default=1), 1024) if like.dtype in (torch.float32, torch.float64) else 1
         row = tensor.shape[-1] if tensor.dim() and tensor.is_contiguous() else flat.numel()
-        for start, stop in pieces(0, flat.numel(), row, None if flat.is_cuda else _CACHED):
-            values = flat[start:stop].double().view(-1, min(row, stop - start))
-            by = noise(start, values)
-            by += 0.5 if way.scaling else values.sign().mul_(0.5)
-            by *= way.size * _step(values, size, equal)
-            flat[start:stop] = values.mul_(by.add_(1.0)).view(-1)  # what is not finite stays so
+        return cls(tensor.dtype, like.dtype, terms, row)
+
+
+def _move(flat: torch.Tensor, alike: _Alike, generator: torch.Generator, way: Nudge) -> None:
+    """Moves the elements of tensors of one kind, in place."""
+    roundoff = torch.finfo(alike.like).eps / 2
+    size = roundoff * max(1.0, sqrt(alike.terms) / 3)
+    equal = roundoff * alike.terms / 8  # of rows of one value
+    noise = _Noise(flat, generator)
+    for start, stop in pieces(0, flat.numel(), alike.row, None if flat.is_cuda else _CACHED):
+        values = flat[start:stop].double().view(-1, min(alike.row, stop - start))
+        by = noise(start, values)
+        by += 0.5 if way.scaling else values.sign().mul_(0.5)
+        by *= way.size * _step(values, size, equal)
+        flat[start:stop] = values.mul_(by.add_(1.0)).view(-1)  # what is not finite stays so
 
 
 class _Noise:

@@ -12,6 +12,7 @@ from hipwright.task.device.leaf import BLOCK, DeviceLeaf, add_moved, baseline_er
 from hipwright.task.device.model import memory
 from hipwright.task.host.random_draws import FLOAT8
 from hipwright.task.host.reference import named_leaves
+from hipwright.task.nudges import Nudge
 from hipwright.torchio import map_torch
 
 COMPACT = 1 << 24  # elements above which a leaf is stored in the compact form
@@ -150,3 +151,19 @@ def kept(tensor: torch.Tensor) -> int:
 def leaf_of(path: str, native: torch.Tensor, want: torch.Tensor) -> DeviceLeaf:
     """A leaf with the spec of the baseline's."""
     return DeviceLeaf(path, native.dtype, tuple(native.shape), want, exact=not native.is_floating_point())
+
+
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of one shape and dtype hold the same bits, NaN and the sign of 0 included."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    flat, before = (tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other))
+    return bool(torch.equal(flat, before))
+
+
+def put_all(
+    sinks: list[LeafSink], places: list[int], exact: list[torch.Tensor], moved: list[torch.Tensor], way: Nudge
+) -> None:
+    """Adds a run on nudged inputs to its sinks."""
+    for sink, place, true, shifted in zip(sinks, places, exact, moved, strict=False):
+        sink.put_moved(place, true, shifted, way.size)

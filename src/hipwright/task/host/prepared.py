@@ -88,7 +88,7 @@ class _Prepared:
         self.model = model
         self._parameters = list(dict.fromkeys(tensor for _, tensor in states.parameters(model)))
         self.bytes = sum(tensor.numel() * tensor.element_size() for tensor in self._parameters)
-        self._before = self._marks() if self.bytes <= most else []
+        self._before = self._marks() if self.bytes <= most else ([], [])
         held = {tensor.untyped_storage().data_ptr() for tensor in self._parameters}
         others = [tensor.untyped_storage().data_ptr() for _, tensor in states.buffers(model)]
         self._tied = any(place in held for place in others if place)
@@ -107,17 +107,20 @@ class _Prepared:
         """Whether a parameter was written to, replaced, or has a gradient."""
         return self._marks() != self._before
 
-    def _marks(self) -> list[tuple[int, int, bool, int]]:
-        return [(one.data_ptr(), one._version, one.grad is None, _sum_of_bits(one)) for one in self._parameters]
+    def _marks(self) -> tuple[list[tuple[int, int, bool]], list[int]]:
+        """What shows a change. The bits too: `tensor.data` is written to without another version."""
+        seen = [(one.data_ptr(), one._version, one.grad is None) for one in self._parameters]
+        devices = dict.fromkeys(one.device for one in self._parameters)
+        sums = [[_sum_of_bits(one) for one in self._parameters if one.device == device] for device in devices]
+        return seen, [number for some in sums for number in torch.stack(some).tolist()]  # waits once for each device
 
 
-def _sum_of_bits(tensor: torch.Tensor) -> int:
-    """A sum over the bits: `tensor.data` is written to without another version."""
+def _sum_of_bits(tensor: torch.Tensor) -> torch.Tensor:
     flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
     for wide in (torch.int64, torch.int32, torch.int16):
         if flat.numel() % wide.itemsize == 0:
-            return int(flat.view(wide).sum(dtype=torch.int64))
-    return int(flat.sum(dtype=torch.int64))
+            return flat.view(wide).sum(dtype=torch.int64)
+    return flat.sum(dtype=torch.int64)
 
 
 def _bytes_of_state(state: Tree) -> int:
