@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from hipwright.capture.graph import Meta, Node, plain, references, several, short
-from hipwright.engine.ir.expr import COMPUTE
+from hipwright.engine.ir.expr import COMPUTE, walk
 from hipwright.engine.ir.index import ONE, Ix
 from hipwright.engine.knobs import Choice
 from hipwright.engine.lower import views
@@ -27,6 +27,8 @@ BIASED = {
     "conv_transpose2d": 2,
     "conv_transpose3d": 2,
 }
+WEIGHTS_LAST = "weights_last"
+"""The choice whether convolutions that read channels-last images read such weights too."""
 UNDEFINED = {"aten.empty.memory_format", "aten.empty_strided.default"}
 """Makers of memory that only a library call may look at, and only at its form."""
 SUMMED = {"aten.baddbmm.default": "aten.bmm.default", "aten.addmm.default": "aten.mm.default"}
@@ -42,13 +44,14 @@ class LibraryCalls:
         self.given = {given.name: given.meta for given in state.graph.inputs}
         self.epilogue = bool(state.choices.get("fuse_bias", True)) and not state.library_only
         self.views = PlanViews(state, self.nodes, self.ensure, self._meta_of)
+        self._turned: dict[str, str] = {}  # parameters by name: the plan's views of their channels-last copies
 
     def add(self, node: Node, reason: str) -> None:
         """Leaves a node to PyTorch."""
         self.out.library[node.name] = reason
         call = LibraryCall(node, reason)
-        call.node, bias = self._unbiased(node)
         images = self._channels_last_image(node)
+        call.node, bias = self._unbiased(node, turned=bool(images))
         names = references([*call.node.args, *node.kwargs.values()])
         strided = short(node.op) == ATTENTION
         call.refs = {n: images[n] if n in images else self.ensure(n, strided=strided) for n in names}
@@ -76,12 +79,15 @@ class LibraryCalls:
         del self.out.library[node.name]  # no operator of the module
         return str(self.values[node.name].buffer)
 
-    def _unbiased(self, node: Node) -> tuple[Node, Any]:
-        """(the call without its bias, the bias) where a kernel that reads the result can add it, else (node, None)."""
+    def _unbiased(self, node: Node, *, turned: bool) -> tuple[Node, Any]:
+        """(the call without its bias, the bias) where a kernel that reads the result can add it, else (node, None).
+
+        turned: the result is channels last, so that a kernel reads it in any case.
+        """
         args, op = list(node.args), node.op
         place = 0 if op in SUMMED else BIASED.get(short(op), len(args))
         absent = place >= len(args) or args[place] is None or any(m and m.dtype not in COMPUTE for m in node.outs)
-        if absent or not self.epilogue or not feeds_kernel(self.graph, node.name):
+        if absent or not self.epilogue or not (turned or feeds_kernel(self.graph, node.name)):
             return node, None
         bias = args[place]
         if op not in SUMMED:
@@ -93,7 +99,11 @@ class LibraryCalls:
         return msgspec.structs.replace(node, op=op, args=tuple(args)), bias
 
     def _channels_last_image(self, node: Node) -> dict[str, str]:
-        """{image: the plan's view of its channels-last copy} for a convolution that reads it so; else {}."""
+        """{image or weight: the plan's view of its channels-last copy} for a convolution that reads it so; else {}.
+
+        The library would copy a weight that lies otherwise at every call; that of a parameter is made in `prepare`. The
+        choice `weights_last` of the program, if False, leaves weights as they lie.
+        """
         if self.state.library_only or short(node.op) not in channels_last.KINDS:
             return {}
         image, weight = (self.values[a["node"]] for a in node.args[:2])
@@ -104,12 +114,31 @@ class LibraryCalls:
         self.out.structure[key] = Choice(options=(False, True), default=usual)
         if not self.state.choices.get(key, usual):
             return {}
-        name = node.args[0]["node"]
-        kept = channels_last.image(self.c, image, plain(name), self._buffer_shape)
+        self.out.structure[WEIGHTS_LAST] = Choice(options=(True, False), default=True)
+        turned = node.args[:2] if self.state.choices.get(WEIGHTS_LAST, True) else node.args[:1]
+        return {a["node"]: self._channels_last_view(a["node"]) for a in turned}
+
+    def _channels_last_view(self, name: str) -> str:
+        """The plan's view of a tensor's channels-last copy; a parameter has one, whoever reads it."""
+        if name in self._turned:
+            return self._turned[name]
+        kept = channels_last.image(self.c, self.values[name], plain(name), self._buffer_shape)
+        self._note_packed(kept)
         view = self.c.unique(f"{kept}_view")
         self.out.views.append(PlanView(view, kept, f".permute({', '.join(map(str, channels_last.TO_CHANNELS_FIRST))})"))
         self.out.metas[view] = self._known(name)
-        return {name: view}
+        if name in self.c.parameters:
+            self._turned[name] = view
+        return view
+
+    def _note_packed(self, buffer: str) -> None:
+        """Notes a stored operand that is made of parameters alone, which `prepare` computes."""
+        item = next((i for i in self.c.items if i.name == buffer and i.kind == "pw"), None)
+        if item is None:
+            return
+        read = {e.attr[0] for e in walk([item.body(self.c.probe(item.shape))]) if e.op == "load"}
+        if read and read <= self.c.parameters:
+            self.out.packed.add(buffer)
 
     def _buffer_shape(self, buffer: str) -> list[Ix]:
         """The shape of a buffer."""
@@ -148,6 +177,7 @@ class LibraryCalls:
         if view is not None:
             return view
         kept = self.c.realise(value, plain(name), between=False)
+        self._note_packed(kept.buffer)
         self.values[name] = kept
         self.out.metas.setdefault(kept.buffer, self._meta_of(name))
         return kept.buffer
