@@ -7,13 +7,14 @@ from typing import Any
 import msgspec
 
 from hipwright.capture.graph import Meta, Node, plain, references, several, short
-from hipwright.engine.ir.expr import COMPUTE, walk
-from hipwright.engine.ir.index import ONE, Ix
+from hipwright.engine.ir.expr import COMPUTE, E, indices, walk
+from hipwright.engine.ir.index import ONE, Fn, Ix
+from hipwright.engine.ir.shapes import reindex
 from hipwright.engine.knobs import Choice
 from hipwright.engine.lower import views
 from hipwright.engine.lower.values import LibraryCall, NotLowered, Tensor
 from hipwright.engine.partition import channels_last
-from hipwright.engine.partition.plan_views import ATTENTION, PlanViews
+from hipwright.engine.partition.plan_views import ATTENTION, SHAPING, PlanViews, view_operation
 from hipwright.engine.partition.readers import feeds_kernel
 from hipwright.engine.partition.state import LoweringState, PlanView
 from hipwright.engine.templates.offers import permuted
@@ -173,14 +174,41 @@ class LibraryCalls:
         if name in self.nodes and self.nodes[name].op in UNDEFINED:
             self.add(self.nodes[name], "memory of undefined contents")
             return str(self.values[name].buffer)
-        view = self.views.of(name, strided=strided)
-        if view is not None:
+        view = self.views.of(name, strided=strided) or self._flattened(name, value)
+        if view:
             return view
         kept = self.c.realise(value, plain(name), between=False)
         self._note_packed(kept.buffer)
         self.values[name] = kept
         self.out.metas.setdefault(kept.buffer, self._meta_of(name))
         return kept.buffer
+
+    def _flattened(self, name: str, value: Tensor) -> str:
+        """The plan's view of a value that is stored under the shape that it had before a view flattened it, where its
+        kernel would divide an index in several ways (windows as rows): elements that lie together stay together. "" for
+        other values.
+        """
+        node = self.nodes.get(name)
+        if node is None or short(node.op) not in SHAPING or node.op == "aten.view.dtype":
+            return ""
+        source = self.values[node.args[0]["node"]]
+        if (
+            source.buffer
+            or source.rank <= value.rank
+            or not _divided_in_several_ways(value.at(self.c.probe(value.shape)))
+        ):
+            return ""
+        kept = self.c.realise(source, plain(name), between=False)
+        self._note_packed(str(kept.buffer))
+        self.out.metas.setdefault(str(kept.buffer), self._meta_of(node.args[0]["node"]))
+        view = self.c.unique(f"{name}_view")
+        self.out.views.append(
+            PlanView(view, str(kept.buffer), view_operation("reshape", [list(value.shape)], source.rank))
+        )
+        self.out.metas[view] = self._meta_of(name)
+        stored = Tensor(value.dtype, value.shape, lambda i: kept.at(reindex(value.shape, source.shape, i)), buffer=view)
+        self.values[name] = stored
+        return view
 
     def _known(self, name: str) -> Meta:
         """The meta of an input or a node."""
@@ -192,3 +220,14 @@ class LibraryCalls:
         meta = self.nodes[name].outs[0]
         assert meta is not None
         return meta
+
+
+def _divided_in_several_ways(element: E) -> bool:
+    """Whether a variable of an element's index is divided by several numbers, so that no split of it leaves none."""
+    ways: dict[str, set[str]] = {}
+    for p in (p for e in walk([element]) for p in indices(e)):
+        for atom in p.atoms():
+            if isinstance(atom, Fn):
+                for variable in atom.a.atoms():
+                    ways.setdefault(variable.key, set()).add(f"{atom.a.key} {atom.b.key}")
+    return any(len(found) > 1 for found in ways.values())
