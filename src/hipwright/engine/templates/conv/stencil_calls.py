@@ -22,8 +22,8 @@ slow.
 NEVER = 1 << 30
 """The weight of an operand that is always computed where it is read."""
 TILE_SIDE, MOST_REPEATED = 4, 1.5
-"""Outputs of a tile along an axis, and how often a pooling may compute an element that it reads, however much is computed
-of what a channel shares. A round figure, not measured.
+"""Outputs of a tile along an axis, and how often a pooling may compute an element that it reads, however much there is
+that a channel shares. A round figure, not measured.
 """
 MAX_CHANNELS = 4
 DENSE_MAX_CHANNELS, DENSE_MAX_OUTPUTS, DENSE_MAX_PRODUCTS, PHASED_MAX_PRODUCTS = 32, 64, 1024, 128
