@@ -26,6 +26,8 @@ from hipwright.engine.rewrite.pinned_sizes import pinned
 from hipwright.engine.rewrite.pure_draws import pure_draws
 from hipwright.engine.rewrite.rolled_loops import unrolled
 from hipwright.engine.rewrite.specialise import specialise
+from hipwright.engine.rewrite.summed_products import summed_products
+from hipwright.engine.rewrite.window_products import window_products
 from hipwright.records import Program
 
 
@@ -115,16 +117,23 @@ def _rewritten(graph: Graph, choices: Mapping[str, Value]) -> tuple[Graph, Graph
         generic, structure = attention(graph, choices)
         generic, draws = pure_draws(generic, choices)
         generic, parts = complex_parts(generic, choices)
-        generic, epilogues = library_epilogues(growing(generic), choices)
+        generic, windows = window_products(growing(generic), choices)
+        generic, epilogues = library_epilogues(generic, choices)
         generic, pads = padded_products(generic, choices)
         fixed = pinned(generic)
         rolled, loops = unrolled(fixed, choices)
+        rolled, joined = summed_products(rolled, choices)
         ops = {n.name: n.op for n in rolled.nodes}
         own = any(
             n.name in given_up and ops.get(n.name, "hip.").startswith("hip.") for n in (*graph.nodes, *rolled.nodes)
         )
         if choices.get("library") or not (own or EVERY_OPERATOR in given_up):
-            return generic, fixed, rolled, {**loops, **draws, **parts, **epilogues, **pads, **structure}
+            return (
+                generic,
+                fixed,
+                rolled,
+                {**loops, **joined, **draws, **parts, **windows, **epilogues, **pads, **structure},
+            )
         choices = {"library": True}
 
 

@@ -13,6 +13,7 @@ from hipwright.engine.ir.index import ZERO, Ix, product
 from hipwright.engine.layout.decisions import Decisions
 from hipwright.engine.layout.pointwise import FEW_COLUMNS, SMALL, PointwisePlanner, ScanPlanner
 from hipwright.engine.layout.rows import RowPlanner
+from hipwright.engine.lower.values import LoweredItem
 from hipwright.engine.partition.state import Lowered
 from hipwright.engine.plan.in_place import ReusableTensor, overwritten
 from hipwright.engine.plan.naming import KernelNames
@@ -89,9 +90,14 @@ class GroupKernels:
         allocate = {i.name: (i.shape, i.dtype) for i in group.items if not i.target}
         allocate |= {part: ([count, product(group.inner)], "float32") for part, count in group.column_sums.items()}
         self.decisions.knobs |= kernel.knobs
-        kernel.packs = kernel.packs or all(self.lowered.in_hip.get(item.node) == PADDING for item in group.items)
+        kernel.packs = kernel.packs or all(self._packs(item) for item in group.items)
         self.written.append(WrittenKernel(kernel, group, mapping))
         self.plan.launch(kernel, allocate)
+
+    def _packs(self, item: LoweredItem) -> bool:
+        """Whether an item is an operand that `prepare` computes, where parameters alone are read."""
+        packed = item.name in self.lowered.packed and item.name not in self.lowered.outputs.values()
+        return packed or self.lowered.in_hip.get(item.node) == PADDING
 
     def _kernel(self, group: Group, name: str, need: Need, *, by_parts: bool) -> tuple[EmittedKernel, str]:
         """The kernel of a scan, of reductions or of pointwise operators, and its mapping."""

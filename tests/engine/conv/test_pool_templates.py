@@ -105,3 +105,46 @@ BIG = [
 @pytest.mark.parametrize(("function", "shape", "dtype"), BIG)
 def test_builds(function: Callable[..., Any], shape: tuple[int, ...], dtype: torch.dtype) -> None:
     assert "tile 1x" in builds(Op(function), [torch.empty(shape, dtype=dtype)], 4)
+
+
+class Stem(nn.Module):
+    """A norm in evaluation with statistics of note and an activation before a pooling."""
+
+    def __init__(self, pool: Callable[..., Any], norm: nn.Module, channels: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.norm, self.pool = norm.to(dtype).eval(), pool
+        for place, name in enumerate(("running_mean", "running_var", "weight", "bias")):
+            tensor = getattr(self.norm, name)
+            tensor.data = (draw(channels).abs() + 0.3 * place).to(dtype)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.pool(torch.relu(self.norm(x)))
+
+
+NORMED: list[tuple[Callable[..., Any], type[nn.Module], tuple[int, ...], bool]] = [
+    (lambda x: F.max_pool2d(x, 3, 2, 1), nn.BatchNorm2d, (2, 5, 9, 16), True),
+    (lambda x: F.max_pool2d(x, 2, return_indices=True), nn.BatchNorm2d, (2, 5, 8, 7), True),
+    (lambda x: F.avg_pool2d(x, 2), nn.BatchNorm2d, (2, 5, 8, 16), True),
+    (lambda x: F.avg_pool1d(x, 4, 4), nn.BatchNorm1d, (3, 6, 24), True),
+    (lambda x: F.max_pool3d(x, 2), nn.BatchNorm3d, (2, 3, 4, 6, 8), True),
+    (lambda x: F.max_pool2d(x, 5, 1, 2), nn.BatchNorm2d, (2, 5, 8, 9), False),  # each element is read many times
+    (lambda x: F.max_pool2d(x.cumsum(-1), 2), nn.BatchNorm2d, (2, 5, 8, 8), False),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize(("pool", "norm", "shape", "one"), NORMED)
+def test_a_norm_is_computed_where_a_pooling_reads(
+    pool: Callable[..., Any], norm: type[nn.Module], shape: tuple[int, ...], one: bool, dtype: torch.dtype
+) -> None:
+    model = Stem(pool, norm(shape[1]), shape[1], dtype)
+    x, other = draw(*shape, dtype=dtype), draw(1, *shape[1:], dtype=dtype)
+    text = check(model, [x], other=[other])
+    assert (kernels_in(text) == 1) == one, text
+    apart = check(model, [x], choices={"pool_prologue": False})
+    assert kernels_in(apart) > 1
+
+
+def test_a_norm_before_a_pooling_builds() -> None:
+    model = Stem(lambda x: F.max_pool2d(x, 3, 2, 1), nn.BatchNorm2d(64), 64, torch.float16)
+    builds(model, [torch.empty(8, 64, 112, 112, dtype=torch.float16)])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from hipwright.engine import explain, space, write
 from tests.engine.harness import captured, check
@@ -55,8 +58,50 @@ def test_a_chain_stays_channels_last() -> None:
     model = Then(nn.Conv2d(32, 32, 3, padding=1, dtype=HALF), nn.Conv2d(32, 32, 3, padding=1, dtype=HALF))
     x = torch.randn(1, 32, 6, 5, dtype=HALF)
     text = check(model, [x], choices=turned("conv2d", "conv2d_1"), library=["aten.conv2d.default"])
-    assert text.count("_last = torch.empty") == 1  # the input: the first layer's activation takes its result's place
+    forward = text[text.index("def forward") :]
+    assert forward.count("_last = torch.empty") == 1  # the input: the first activation takes its result's place
     assert "tanh_last_view = conv2d.permute(" in text
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_weights_are_turned_once(layer: nn.Module) -> None:
+    """In `prepare`, and one copy for two calls; a weight that is computed is turned where it is computed."""
+
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+            self.scale = nn.Parameter(torch.ones((), dtype=layer.weight.dtype) * 0.5)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            call = F.conv_transpose2d if isinstance(layer, nn.ConvTranspose2d) else F.conv2d
+            scaled = call(x, layer.weight.to(x.dtype) * x.mean() * 16, stride=2)
+            return torch.tanh(self.layer(x)), torch.tanh(self.layer(x * self.scale)), torch.tanh(scaled)
+
+    torch.manual_seed(0)
+    kind = "conv_transpose2d" if isinstance(layer, nn.ConvTranspose2d) else "conv2d"
+    names = [kind, f"{kind}_1", f"{kind}_2"]
+    x = torch.randn(2, 32, 9, 7, dtype=layer.weight.dtype)
+    allowed = [f"aten.{kind}.default", f"aten.{kind}.input"]
+    text = check(Twice(), [x], choices=turned(*names), library=allowed)
+    prepared, forward = text[text.index("def prepare") :].split("def forward")
+    assert prepared.count("torch.empty") == 1 and "self.layer.weight" in prepared
+    assert forward.count("= self.prepared.") == 1, "one view for both calls"
+    assert all("(" not in line or "F.conv" not in line for line in forward.splitlines() if "self.layer.weight" in line)
+    without = check(Twice(), [x], choices={**turned(*names), "weights_last": False}, library=allowed)
+    assert "def prepare" not in without
+
+
+def test_the_kernel_that_turns_a_result_adds_the_bias() -> None:
+    """Also where the convolution is returned: the library would add it in a pass of its own."""
+    torch.manual_seed(0)
+    model = nn.Conv2d(32, 64, 3, padding=1, dtype=HALF)
+    x = torch.randn(2, 32, 9, 7, dtype=HALF)
+    text = check(model, [x], choices=turned("conv2d"), library=["aten.conv2d.default"])
+    assert "_view, None, [1, 1], [1, 1])" in text and "self.bias, conv2d" in text
+    assert "_view, self.bias, " in check(
+        model, [x], choices={**turned("conv2d"), "fuse_bias": False}, library=["aten.conv2d.default"]
+    )
 
 
 def test_a_part_of_an_image_is_no_image() -> None:

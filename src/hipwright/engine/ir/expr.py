@@ -298,7 +298,9 @@ def walk(roots: Sequence[E]) -> Iterator[E]:
 
 def weight(roots: Sequence[E]) -> int:
     """A rough count of instructions, by which recomputing is weighed against storing."""
-    total = 0
-    for e in walk(roots):
-        total += {"load": 2, "fn": 6, "loop": 40, "bin": 1, "sel": 1, "guard": 1, "cast": 1}.get(e.op, 0)
-    return total
+    return sum(own_weight(e) for e in walk(roots))
+
+
+def own_weight(e: E) -> int:
+    """The weight of one operation, without its operands."""
+    return {"load": 2, "fn": 6, "loop": 40, "bin": 1, "sel": 1, "guard": 1, "cast": 1}.get(e.op, 0)

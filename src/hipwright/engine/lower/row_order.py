@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import ONE, Ix, Sym, Var
+from hipwright.engine.ir.operators import STORED
+from hipwright.engine.ir.shapes import flatten
 from hipwright.engine.lower.context import LoweringContext
+from hipwright.engine.lower.table import op
 from hipwright.engine.lower.values import Tensor
 
 LARGE = 1 << 22
@@ -35,6 +39,18 @@ def in_row_order(c: LoweringContext, x: Tensor, dims: Sequence[int]) -> Tensor:
     if not rows or not all(_across(p, near) for p in rows):
         return x
     return c.realise(x, f"{c.origin}_rows", alone=True)
+
+
+@op(STORED)
+def stored(c: LoweringContext, meta: Meta, x: Tensor) -> Tensor:
+    """x in memory; itself where a tensor lies so, else a copy by a kernel of its own."""
+    if x.buffer:
+        return x
+    index = c.probe(x.shape)
+    element = x.at(index)
+    if element.op == "load" and element.attr[1:] == (flatten(x.shape, index), x.dtype):
+        return c.stored(element.attr[0], x.dtype, x.shape)
+    return c.realise(x, c.origin, alone=True)
 
 
 def _variable(index: Ix) -> Var:

@@ -18,7 +18,9 @@ def op(*names: str) -> Callable[[H], H]:
 
     def register(handler: H) -> H:
         for name in names:
-            TABLE[f"aten.{name}" if "." in name else f"aten.{name}.default"] = handler
+            TABLE[name if name.startswith("hip.") else f"aten.{name}" if "." in name else f"aten.{name}.default"] = (
+                handler
+            )
         return handler
 
     return register

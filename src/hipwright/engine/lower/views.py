@@ -149,6 +149,13 @@ def slice_(
     return remap(c, x, shape, lambda i: [first + k * step if j == d else k for j, k in enumerate(i)])
 
 
+@op("unfold")
+def unfold(c: LoweringContext, meta: Meta, x: Tensor, dim: int, size: Any, step: Any) -> Tensor:
+    """Windows of `size` elements along a dimension, each `step` behind the one before, as a last dimension."""
+    d = dim % x.rank
+    return remap(c, x, c.shape(meta), lambda i: [i[d] * step + i[-1] if k == d else i[k] for k in range(x.rank)])
+
+
 def slice_start(c: LoweringContext, start: Any, size: Ix) -> Ix:
     """A slice's start counted from the front."""
     if start is None:

@@ -52,7 +52,8 @@ def image(c: LoweringContext, x: Tensor, name: str, shape: Callable[[str], Seque
         buffer, _, dtype = element.attr
         if dtype == x.dtype and list(shape(buffer)) == list(permuted_image.shape):
             return str(buffer)
-    return str(c.realise(permuted_image, f"{name}_last", between=False).buffer)
+    of_parameter = x.buffer in c.parameters  # `prepare` has no kernel that computes something else too
+    return str(c.realise(permuted_image, f"{name}_last", between=False, alone=of_parameter).buffer)
 
 
 def permuted_meta(meta: Meta) -> Meta:

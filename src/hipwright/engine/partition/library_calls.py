@@ -7,13 +7,14 @@ from typing import Any
 import msgspec
 
 from hipwright.capture.graph import Meta, Node, plain, references, several, short
-from hipwright.engine.ir.expr import COMPUTE
-from hipwright.engine.ir.index import ONE, Ix
+from hipwright.engine.ir.expr import COMPUTE, E, indices, walk
+from hipwright.engine.ir.index import ONE, Fn, Ix
+from hipwright.engine.ir.shapes import reindex
 from hipwright.engine.knobs import Choice
 from hipwright.engine.lower import views
 from hipwright.engine.lower.values import LibraryCall, NotLowered, Tensor
 from hipwright.engine.partition import channels_last
-from hipwright.engine.partition.plan_views import ATTENTION, PlanViews
+from hipwright.engine.partition.plan_views import ATTENTION, SHAPING, PlanViews, view_operation
 from hipwright.engine.partition.readers import feeds_kernel
 from hipwright.engine.partition.state import LoweringState, PlanView
 from hipwright.engine.templates.offers import permuted
@@ -27,6 +28,8 @@ BIASED = {
     "conv_transpose2d": 2,
     "conv_transpose3d": 2,
 }
+WEIGHTS_LAST = "weights_last"
+"""The choice whether convolutions that read channels-last images read such weights too."""
 UNDEFINED = {"aten.empty.memory_format", "aten.empty_strided.default"}
 """Makers of memory that only a library call may look at, and only at its form."""
 SUMMED = {"aten.baddbmm.default": "aten.bmm.default", "aten.addmm.default": "aten.mm.default"}
@@ -42,13 +45,14 @@ class LibraryCalls:
         self.given = {given.name: given.meta for given in state.graph.inputs}
         self.epilogue = bool(state.choices.get("fuse_bias", True)) and not state.library_only
         self.views = PlanViews(state, self.nodes, self.ensure, self._meta_of)
+        self._turned: dict[str, str] = {}  # parameters by name: the plan's views of their channels-last copies
 
     def add(self, node: Node, reason: str) -> None:
         """Leaves a node to PyTorch."""
         self.out.library[node.name] = reason
         call = LibraryCall(node, reason)
-        call.node, bias = self._unbiased(node)
         images = self._channels_last_image(node)
+        call.node, bias = self._unbiased(node, turned=bool(images))
         names = references([*call.node.args, *node.kwargs.values()])
         strided = short(node.op) == ATTENTION
         call.refs = {n: images[n] if n in images else self.ensure(n, strided=strided) for n in names}
@@ -76,12 +80,15 @@ class LibraryCalls:
         del self.out.library[node.name]  # no operator of the module
         return str(self.values[node.name].buffer)
 
-    def _unbiased(self, node: Node) -> tuple[Node, Any]:
-        """(the call without its bias, the bias) where a kernel that reads the result can add it, else (node, None)."""
+    def _unbiased(self, node: Node, *, turned: bool) -> tuple[Node, Any]:
+        """(the call without its bias, the bias) where a kernel that reads the result can add it, else (node, None).
+
+        turned: the result is channels last, so that a kernel reads it in any case.
+        """
         args, op = list(node.args), node.op
         place = 0 if op in SUMMED else BIASED.get(short(op), len(args))
         absent = place >= len(args) or args[place] is None or any(m and m.dtype not in COMPUTE for m in node.outs)
-        if absent or not self.epilogue or not feeds_kernel(self.graph, node.name):
+        if absent or not self.epilogue or not (turned or feeds_kernel(self.graph, node.name)):
             return node, None
         bias = args[place]
         if op not in SUMMED:
@@ -93,7 +100,11 @@ class LibraryCalls:
         return msgspec.structs.replace(node, op=op, args=tuple(args)), bias
 
     def _channels_last_image(self, node: Node) -> dict[str, str]:
-        """{image: the plan's view of its channels-last copy} for a convolution that reads it so; else {}."""
+        """{image or weight: the plan's view of its channels-last copy} for a convolution that reads it so; else {}.
+
+        The library would copy a weight that lies otherwise at every call; that of a parameter is made in `prepare`. The
+        choice `weights_last` of the program, if False, leaves weights as they lie.
+        """
         if self.state.library_only or short(node.op) not in channels_last.KINDS:
             return {}
         image, weight = (self.values[a["node"]] for a in node.args[:2])
@@ -104,12 +115,31 @@ class LibraryCalls:
         self.out.structure[key] = Choice(options=(False, True), default=usual)
         if not self.state.choices.get(key, usual):
             return {}
-        name = node.args[0]["node"]
-        kept = channels_last.image(self.c, image, plain(name), self._buffer_shape)
+        self.out.structure[WEIGHTS_LAST] = Choice(options=(True, False), default=True)
+        turned = node.args[:2] if self.state.choices.get(WEIGHTS_LAST, True) else node.args[:1]
+        return {a["node"]: self._channels_last_view(a["node"]) for a in turned}
+
+    def _channels_last_view(self, name: str) -> str:
+        """The plan's view of a tensor's channels-last copy; a parameter has one, whoever reads it."""
+        if name in self._turned:
+            return self._turned[name]
+        kept = channels_last.image(self.c, self.values[name], plain(name), self._buffer_shape)
+        self._note_packed(kept)
         view = self.c.unique(f"{kept}_view")
         self.out.views.append(PlanView(view, kept, f".permute({', '.join(map(str, channels_last.TO_CHANNELS_FIRST))})"))
         self.out.metas[view] = self._known(name)
-        return {name: view}
+        if name in self.c.parameters:
+            self._turned[name] = view
+        return view
+
+    def _note_packed(self, buffer: str) -> None:
+        """Notes a stored operand that is made of parameters alone, which `prepare` computes."""
+        item = next((i for i in self.c.items if i.name == buffer and i.kind == "pw"), None)
+        if item is None:
+            return
+        read = {e.attr[0] for e in walk([item.body(self.c.probe(item.shape))]) if e.op == "load"}
+        if read and read <= self.c.parameters:
+            self.out.packed.add(buffer)
 
     def _buffer_shape(self, buffer: str) -> list[Ix]:
         """The shape of a buffer."""
@@ -144,13 +174,41 @@ class LibraryCalls:
         if name in self.nodes and self.nodes[name].op in UNDEFINED:
             self.add(self.nodes[name], "memory of undefined contents")
             return str(self.values[name].buffer)
-        view = self.views.of(name, strided=strided)
-        if view is not None:
+        view = self.views.of(name, strided=strided) or self._flattened(name, value)
+        if view:
             return view
         kept = self.c.realise(value, plain(name), between=False)
+        self._note_packed(kept.buffer)
         self.values[name] = kept
         self.out.metas.setdefault(kept.buffer, self._meta_of(name))
         return kept.buffer
+
+    def _flattened(self, name: str, value: Tensor) -> str:
+        """The plan's view of a value that is stored under the shape that it had before a view flattened it, where its
+        kernel would divide an index in several ways (windows as rows): elements that lie together stay together. "" for
+        other values.
+        """
+        node = self.nodes.get(name)
+        if node is None or short(node.op) not in SHAPING or node.op == "aten.view.dtype":
+            return ""
+        source = self.values[node.args[0]["node"]]
+        if (
+            source.buffer
+            or source.rank <= value.rank
+            or not _divided_in_several_ways(value.at(self.c.probe(value.shape)))
+        ):
+            return ""
+        kept = self.c.realise(source, plain(name), between=False)
+        self._note_packed(str(kept.buffer))
+        self.out.metas.setdefault(str(kept.buffer), self._meta_of(node.args[0]["node"]))
+        view = self.c.unique(f"{name}_view")
+        self.out.views.append(
+            PlanView(view, str(kept.buffer), view_operation("reshape", [list(value.shape)], source.rank))
+        )
+        self.out.metas[view] = self._meta_of(name)
+        stored = Tensor(value.dtype, value.shape, lambda i: kept.at(reindex(value.shape, source.shape, i)), buffer=view)
+        self.values[name] = stored
+        return view
 
     def _known(self, name: str) -> Meta:
         """The meta of an input or a node."""
@@ -162,3 +220,14 @@ class LibraryCalls:
         meta = self.nodes[name].outs[0]
         assert meta is not None
         return meta
+
+
+def _divided_in_several_ways(element: E) -> bool:
+    """Whether a variable of an element's index is divided by several numbers, so that no split of it leaves none."""
+    ways: dict[str, set[str]] = {}
+    for p in (p for e in walk([element]) for p in indices(e)):
+        for atom in p.atoms():
+            if isinstance(atom, Fn):
+                for variable in atom.a.atoms():
+                    ways.setdefault(variable.key, set()).add(f"{atom.a.key} {atom.b.key}")
+    return any(len(found) > 1 for found in ways.values())

@@ -51,6 +51,7 @@ class Lowered:
     outputs: dict[str, str] = field(default_factory=dict)
     guards: list[str] = field(default_factory=list)  # of sizes, beside the graph's own
     written: dict[str, str] = field(default_factory=dict)  # node -> the buffer or input that takes its value
+    packed: set[str] = field(default_factory=set)  # operands of library calls that are made of parameters alone
     in_hip: dict[str, str] = field(default_factory=dict)
     library: dict[str, str] = field(default_factory=dict)
     structure: dict[str, Choice] = field(default_factory=dict)  # library or template, per call

@@ -57,7 +57,7 @@ class ReusableTensors:
             self._made |= {
                 name: _reusable(c, lowered, name) for name in call.outputs if short(call.node.op) in OWN_MEMORY
             }
-        kept = {*lowered.outputs.values(), *(n for v in lowered.views for n in (v.name, v.source))}
+        kept = {*lowered.outputs.values(), *lowered.packed, *(n for v in lowered.views for n in (v.name, v.source))}
         self._last = {name: step.number for step in steps for name in step.reads if name not in kept}
 
     def of(self, step: PlanStep) -> dict[str, ReusableTensor]:

@@ -6,17 +6,24 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hipwright.engine.ir.index import ONE, ZERO, Ix, divide, ix, modulo, product
+from hipwright.engine.ir.expr import indices, own_weight, walk
+from hipwright.engine.ir.index import ONE, ZERO, Ind, Ix, divide, ix, modulo, product
 from hipwright.engine.lower.conv import POINT, ConvAxis, Convolution, add_bias, read_convolution, spread
 from hipwright.engine.lower.values import NotLowered, Tensor
 from hipwright.engine.templates.conv.stencil import SIZES, Stencil, tiles
 from hipwright.engine.templates.conv.stencil_kernel import write
-from hipwright.engine.templates.offers import KernelCall, Offer, Output, regroup
+from hipwright.engine.templates.offers import STORE_ABOVE, KernelCall, Offer, Output, regroup
 
 MAX_PRODUCTS, MAX_PRODUCTS_3D = 64, 256
 """Products per output up to which the stencil is the default. With 25 the float units of an H200 keep up with its
 memory; dense two-dimensional convolutions are the library's best case, its three-dimensional and transposed ones are
 slow.
+"""
+NEVER = 1 << 30
+"""The weight of an operand that is always computed where it is read."""
+TILE_SIDE, MOST_REPEATED = 4, 1.5
+"""Outputs of a tile along an axis, and how often a pooling may compute an element that it reads, however much there is
+that a channel shares. A round figure, not measured.
 """
 MAX_CHANNELS = 4
 DENSE_MAX_CHANNELS, DENSE_MAX_OUTPUTS, DENSE_MAX_PRODUCTS, PHASED_MAX_PRODUCTS = 32, 64, 1024, 128
@@ -125,7 +132,27 @@ def _pool(call: KernelCall, n: int, axes: list[ConvAxis], **how: Any) -> Offer |
     outputs = [Output(stencil.space) if meta is not None else None for meta in call.outs]
     stencil.positions = len(outputs) > 1 and outputs[1] is not None
     window = math.prod(a.kernel for a in axes)
-    return Offer("stencil", write, [flat], outputs, default=window > 1, whole=stencil.positions, data=stencil)
+    offer = Offer("stencil", write, [flat], outputs, default=window > 1, whole=stencil.positions, data=stencil)
+    repeated = math.prod(a.span(TILE_SIDE) / (TILE_SIDE * a.stride) for a in axes)
+    wanted = repeated <= MOST_REPEATED and bool(call.choices.get("pool_prologue", True))
+    if wanted and _weight_of_elements(call, flat) <= STORE_ABOVE:
+        offer.store_above = NEVER
+    return offer
+
+
+def _weight_of_elements(call: KernelCall, x: Tensor) -> int:
+    """The weight of what is computed for each element of a plane; what all its elements share is computed once.
+
+    So a batch norm in evaluation, whose scale and shift are a channel's, is computed where its elements are read.
+    """
+    index = call.c.probe(x.shape)
+    along = {atom for place in index[1:] for atom in place.atoms()}
+    total, shared = 0, dict[int, bool]()
+    for e in walk([x.at(index)]):  # operands first
+        moves = any(atom in along or isinstance(atom, Ind) for place in indices(e) for atom in place.atoms())
+        shared[e.id] = not moves and e.op != "loop" and all(shared[a.id] for a in e.args)
+        total += 0 if shared[e.id] else own_weight(e)
+    return total
 
 
 def _pool_axes(call: KernelCall, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any) -> list[ConvAxis]:
