@@ -96,7 +96,9 @@ def _kernel(body: CallBody, target: str, write: Places, stored: Iterator[Tensor]
     else:
         text = k.load(value, index, dtype) if isinstance(value, Tensor) else literal(value, COMPUTE[dtype])
         k.line(f"*({address}) = {text};")
-    return k.finish(f"cdiv({to_python(total)}, {block})", block, block, "written in place")
+    out = k.finish(f"cdiv({to_python(total)}, {block})", block, block, "written in place")
+    out.touched = {target: product(write.shape)}
+    return out
 
 
 def _width(write: Places, value: object, dtype: str, position: Ix) -> int:
