@@ -15,7 +15,7 @@ from hipwright.engine.fuse.groups import Group
 from hipwright.engine.fuse.placing import MAX_PART
 from hipwright.engine.fuse.schedule import Scheduler
 from hipwright.engine.ir.expr import E, indices, walk, weight
-from hipwright.engine.ir.index import Fn, Ind, Sym, Var
+from hipwright.engine.ir.index import Atom, Fn, Ind, Ix, Sym, Var, divide, product
 from hipwright.engine.lower.values import Index, LoweredItem
 
 MORE = 32
@@ -89,6 +89,23 @@ def _gathers(load: E) -> bool:
     return any(isinstance(a, Ind) for a in load.attr[1].atoms())
 
 
+def _cheap(a: Atom) -> bool:
+    """Whether an index is a variable, a size, or the quotient or remainder of a sum of those by a number: halves of
+    packed bytes, interleaved pairs.
+    """
+    if isinstance(a, Fn):
+        return a.op in ("//", "%") and a.b.value is not None and all(isinstance(x, (Var, Sym)) for x in a.a.atoms())
+    return isinstance(a, (Var, Sym))
+
+
+def _sizes(a: Atom) -> list[Ix]:
+    """The sizes whose product is the number of places that an index takes."""
+    if isinstance(a, Fn):
+        sizes = [x.size for x in a.a.atoms() if isinstance(x, Var) and x.size is not None]
+        return [divide(product(sizes), a.b)] if a.op == "//" else [a.b]
+    return [a.size] if isinstance(a, Var) and a.size is not None else []
+
+
 @dataclass
 class _Again:
     """One item, and its readers in other kernels."""
@@ -98,8 +115,8 @@ class _Again:
     away: list[LoweredItem]
 
     def pays(self) -> bool:
-        """Whether traffic shrinks, arithmetic grows little, and every load is at a sum of variables and sizes. What is
-        gathered may be gathered by one other kernel instead.
+        """Whether traffic shrinks, arithmetic grows little, and every load is at a sum of variables and sizes, or of
+        their quotients by numbers. What is gathered may be gathered by one other kernel instead.
         """
         element = self.item.body(self.s.c.probe(self.item.space))
         nodes = list(walk([element]))
@@ -107,7 +124,7 @@ class _Again:
         groups = self._groups()
         if any(e.op in ("loop", "row") for e in nodes):
             return False
-        if not all(isinstance(a, (Var, Sym)) or (isinstance(a, Ind) and len(groups) == 1) for a in atoms):
+        if not all(_cheap(a) or (isinstance(a, Ind) and len(groups) == 1) for a in atoms):
             return False
         kept = self.s.c.numel_hint(self.item.space) * ITEM_BYTES.get(self.item.dtype, 1) * (1 + len(groups))
         saved = kept - sum(self._fresh(g, nodes) for g in groups)
@@ -141,7 +158,7 @@ class _Again:
         _, position, dtype = load.attr
         if _gathers(load):
             return self.s.c.numel_hint(self.item.space) * ITEM_BYTES.get(dtype, 1)
-        sizes = [a.size for a in position.atoms() if isinstance(a, Var) and a.size is not None]
+        sizes = [size for a in {a for mono in position.terms for a in mono} for size in _sizes(a)]
         return self.s.c.numel_hint(sizes) * ITEM_BYTES.get(dtype, 1)
 
     def _light(self, saved: int) -> bool:

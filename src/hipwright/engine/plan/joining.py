@@ -45,8 +45,10 @@ class Launch:
     joinable: bool
 
     def independent(self, other: Launch) -> bool:
-        """Whether neither reads or writes what the other writes."""
-        return not (self.writes & (other.reads | other.writes) or other.writes & self.reads)
+        """Whether neither reads what the other writes, nor writes it, unless they write apart."""
+        if self.writes & other.reads or other.writes & self.reads:
+            return False
+        return not self.writes & other.writes or other.kernel.name in self.kernel.apart
 
 
 @dataclass(eq=False)
