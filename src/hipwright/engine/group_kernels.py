@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from hipwright.engine.fuse.concatenated import parts_of
+from hipwright.engine.fuse.costs import ITEM_BYTES
 from hipwright.engine.fuse.dimensions import merge_dimensions, split_dimensions
 from hipwright.engine.fuse.groups import Group, GroupMember, base_name
-from hipwright.engine.fuse.recompute import ITEM_BYTES
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import ZERO, Ix, product
 from hipwright.engine.layout.decisions import Decisions

@@ -193,10 +193,14 @@ def _viewed(state: LoweringState, write: PlacedWrite, whole: list[Ix]) -> tuple[
 
 
 def _within(state: LoweringState, write: PlacedWrite, whole: list[Ix]) -> dict[int, tuple[Ix, Ix]]:
-    """Between which places of each dimension a write in slices lies; nothing is known of other views."""
+    """Between which places of each dimension a write lies, by the slices that come first and a `select` behind them."""
     sizes: list[Ix] = list(whole)
     firsts: list[Ix] = [ix(0)] * len(whole)
     for kind, given in write.views:
+        if kind == "select":
+            arguments = state.resolve(list(given))
+            d = as_int(arguments[0]) % len(sizes)
+            firsts[d], sizes[d] = firsts[d] + select_position(state.c, arguments[1], sizes[d]), ix(1)
         if kind != "slice":
             break
         d, first, last = _bounds(state.c, state.resolve(list(given)), sizes)

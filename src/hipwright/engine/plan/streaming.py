@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hipwright.engine.emit.device_code import moves_vectors
-from hipwright.engine.fuse.recompute import ITEM_BYTES
+from hipwright.engine.fuse.costs import ITEM_BYTES
 from hipwright.engine.ir.index import Ix
 from hipwright.engine.lower.context import LoweringContext
 

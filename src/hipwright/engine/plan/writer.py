@@ -8,7 +8,7 @@ from typing import Any
 from hipwright.capture.graph import short
 from hipwright.engine.emit.builder import cname
 from hipwright.engine.emit.tree import Statement, printed, words
-from hipwright.engine.fuse.recompute import ITEM_BYTES
+from hipwright.engine.fuse.costs import ITEM_BYTES
 from hipwright.engine.ir.index import Ix, nonneg, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import row_major
