@@ -15,13 +15,14 @@ from hipwright.engine.fuse.groups import Group
 from hipwright.engine.fuse.recompute import recompute
 from hipwright.engine.fuse.row_tiles import RowTiles
 from hipwright.engine.fuse.schedule import Scheduler
-from hipwright.engine.group_kernels import GroupKernels, numels
+from hipwright.engine.group_kernels import GroupKernels, numels, small_step
 from hipwright.engine.knobs import Choice, Value
 from hipwright.engine.layout.decisions import Decisions
 from hipwright.engine.lower.values import LibraryCall
 from hipwright.engine.partition.lowering import Lowering
 from hipwright.engine.partition.state import LoopCall, Lowered, PlanView
 from hipwright.engine.plan.in_place import ReusableTensors
+from hipwright.engine.plan.joining import HOW, JOIN, Joining
 from hipwright.engine.plan.naming import KernelNames
 from hipwright.engine.plan.static_shapes import ENOUGH_ELEMENTS, MOST_TEXT, StaticShapes, dropped
 from hipwright.engine.plan.steps import draws_in_order, order, steps_of, stored_items
@@ -58,18 +59,21 @@ class ProgramAssembly:
         self._names = KernelNames()
         static = StaticShapes(self.lowered, self._names) if self._static_shapes() else None
         prepares = bool(choices.get("prepare", True))  # nothing to search for, so not in `space`
-        writer = PlanWriter(self.lowered, graph.parameters, static, prepares=prepares)
+        self._joining = Joining(str(choices.get(JOIN, HOW[0])), self._names)
+        writer = PlanWriter(self.lowered, graph.parameters, static, joining=self._joining, prepares=prepares)
         self._groups = self._written(self.lowered, writer)
         used = {use for written in self._groups.written for use in written.kernel.used}
         self._headers = headers_for(used) | streaming_headers(self._stream(used))
-        functions = [written.kernel.function for written in self._groups.written]
-        self._shared = shared_names(function for function in functions if function is not None)
-        self.plan = launched(writer.finish(), self._shared)
+        plan = writer.finish()
+        functions = self._joining.functions([written.kernel for written in self._groups.written])
+        self._shared = shared_names(functions)
+        self.plan = launched(plan, self._shared)
+        if self._joining.possible:
+            self.decisions.choose(JOIN, HOW, HOW[0])
         if static is not None and writer.captured and len(self.program().text) > MOST_TEXT:
             self.plan = dropped(self.plan, writer.captured)
             for function in functions:
-                if function is not None:
-                    function.variant = None
+                function.variant = None
 
     @property
     def library_only(self) -> bool:
@@ -104,7 +108,7 @@ class ProgramAssembly:
         read = {r for s in steps if isinstance(s.what, Group) for r in s.reads}
         read |= {r for s in steps if isinstance(s.what, LoopCall) for r in s.what.read_by_kernels}
         writer.inputs(read)
-        ordered = order(steps)
+        ordered = order(steps, lambda step: small_step(lowered, step))
         reusable = ReusableTensors(lowered, ordered)
         in_place = bool(self.choices.get("in_place", True))  # nothing to search for, so not in `space`
         for step in ordered:
@@ -149,8 +153,7 @@ class ProgramAssembly:
         """The program's text and the knobs that differ from their default. plan: another plan than the written one."""
         kernels = [written.kernel for written in self._groups.written]
         texts = list(dict.fromkeys(text for kernel in kernels for text in kernel.device.values()))
-        own = [kernel for kernel in kernels if kernel.name not in self._shared]
-        texts += [kernel.function.text() if kernel.function else "" for kernel in own]
+        texts += [f.text() for f in self._joining.functions(kernels) if f.name not in self._shared]
         headers = self._headers | (_BY_NAME & needed_headers("\n".join(texts)))
         parts = [*_INCLUDES, *device_headers.include_lines(headers), "", *texts]
         lines = ["HIP = r'''\n" + "\n".join(parts).rstrip() + "\n'''", ""]
@@ -184,7 +187,8 @@ class ProgramAssembly:
         library = {n: {"op": ops[n], "reason": why} for one in self._everywhere for n, why in one.library.items()}
         kernels: dict[str, dict[str, Any]] = {}
         for w in self._groups.written:
-            name = self._shared.get(w.kernel.name, w.kernel.name)
+            name = self._joining.name(w.kernel)
+            name = self._shared.get(name, name)
             told = kernels.setdefault(name, {"name": name, "nodes": [], "mapping": w.mapping})
             told["nodes"] += fused(w.group).split(", ")
         return {

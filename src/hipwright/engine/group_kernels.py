@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from hipwright.engine.fuse.concatenated import parts_of
+from hipwright.engine.fuse.costs import ITEM_BYTES
 from hipwright.engine.fuse.dimensions import merge_dimensions, split_dimensions
 from hipwright.engine.fuse.groups import Group, GroupMember, base_name
 from hipwright.engine.ir.expr import walk
@@ -16,10 +17,14 @@ from hipwright.engine.layout.rows import RowPlanner
 from hipwright.engine.lower.values import LoweredItem
 from hipwright.engine.partition.state import Lowered
 from hipwright.engine.plan.in_place import ReusableTensor, overwritten
+from hipwright.engine.plan.joining import is_small
 from hipwright.engine.plan.naming import KernelNames
+from hipwright.engine.plan.steps import PlanStep
+from hipwright.engine.plan.streaming import moved
 from hipwright.engine.plan.writer import PlanWriter
 from hipwright.engine.templates.base import Body, EmittedKernel, Need
 from hipwright.engine.templates.call import CallBody, TemplateOptions
+from hipwright.engine.templates.call_scope import Temporary
 from hipwright.engine.templates.pointwise.elementwise import elementwise
 from hipwright.engine.templates.pointwise.inner import inner
 from hipwright.engine.templates.pointwise.rows import plain_rows
@@ -91,6 +96,7 @@ class GroupKernels:
         allocate |= {part: ([count, product(group.inner)], "float32") for part, count in group.column_sums.items()}
         self.decisions.knobs |= kernel.knobs
         kernel.packs = kernel.packs or all(self._packs(item) for item in group.items)
+        self._moved(kernel, {})
         self.written.append(WrittenKernel(kernel, group, mapping))
         self.plan.launch(kernel, allocate)
 
@@ -130,8 +136,16 @@ class GroupKernels:
         self.plan.limits += body.limits()
         allocate = {i.name: (i.shape, i.dtype) for i in items if not i.target}
         allocate |= {name: (t.shape, t.dtype) for name, t in body.temporaries.items()}
-        self.written += [WrittenKernel(kernel, group, f"call:{offer.name}") for kernel in kernels]
+        for kernel in kernels:
+            self._moved(kernel, body.temporaries)
+            self.written.append(WrittenKernel(kernel, group, f"call:{offer.name}"))
         self.plan.launches(kernels, allocate, {name for name, t in body.temporaries.items() if t.zero})
+
+    def _moved(self, kernel: EmittedKernel, temporaries: Mapping[str, Temporary]) -> None:
+        """Notes how many bytes a kernel moves. temporaries: memory between kernels of its call."""
+        numels = self.numels | {name: product(t.shape) for name, t in temporaries.items()}
+        dtypes = self.dtypes | {name: t.dtype for name, t in temporaries.items()}
+        kernel.moves = sum(moved(self.c, kernel, numels, dtypes))
 
     def _by_parts(self, group: Group, stores: dict[str, tuple[str, str]], name: str) -> bool:
         """Whether a thread computes the same columns of every part of a concatenated row; then the group is changed."""
@@ -154,6 +168,16 @@ def numels(lowered: Lowered) -> dict[str, Ix]:
     """The number of elements of every tensor in memory."""
     out = {name: product(lowered.context.shape(meta)) for name, meta in lowered.metas.items()}
     return out | {i.name: product(i.shape) for i in lowered.items}
+
+
+def small_step(lowered: Lowered, step: PlanStep) -> bool:
+    """Whether a step is a kernel that moves little (plan/joining.py); of what it writes in place a part is written."""
+    if not isinstance(step.what, Group):
+        return False
+    in_place = {item.name for item in step.what.items if item.target}
+    c, sizes, types = lowered.context, numels(lowered), dtypes(lowered)
+    known = [name for name in (step.reads | step.provides) - in_place if name in sizes]
+    return is_small(sum(c.hint(sizes[name]) * ITEM_BYTES.get(types[name], 1) for name in known))
 
 
 def _pointwise(group: Group, body: Body, planner: PointwisePlanner) -> tuple[EmittedKernel, str]:

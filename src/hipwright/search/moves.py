@@ -53,7 +53,9 @@ _STAGING = ("lds_cache", "row_cache", "LDS_TILES", "intermediate", "stages", "SP
 
 WIDER = Move("wider accesses", "load and store more bytes with each instruction", _VECTOR, "up")
 STAGE = Move("staging", "keep what is read again in registers or LDS", _STAGING)
-STREAM = Move("streaming", "read once, fused with its neighbours, in the order of memory", ("fuse", "map", "weights"))
+STREAM = Move(
+    "streaming", "read once, fused with its neighbours, in the order of memory", ("fuse", "map", "weights", "join")
+)
 UNROLL = Move("unrolling", "give each thread several independent loads", _UNROLL, "up")
 PREFETCH = Move("prefetch", "copy the next tile while this one is computed", ("stages", "SPLIT_STAGES", "GEMM_K"), "up")
 RESIDENT = Move("more waves", "use fewer registers or less LDS for each block", (*_UNROLL, *_TILES), "down")

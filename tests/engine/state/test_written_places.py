@@ -63,6 +63,21 @@ def two_parts_of_a_row(cache: Any, slots: Any, k: Any, v: Any) -> None:
     cache[slots, :, 6:] = v
 
 
+def by_slot_mapping(cache: Any, other: Any, slots: Any, k: Any, v: Any) -> None:
+    cache[slots // 8, slots % 8] = k
+    other[slots // 8, slots % 8] = v * 2.0
+
+
+def parts_of_any_width(cache: Any, slots: Any, k: Any, v: Any) -> None:
+    cache[slots, : k.shape[1]] = k
+    cache[slots, k.shape[1] :] = v
+
+
+def parts_that_overlap(cache: Any, slots: Any, k: Any, v: Any) -> None:
+    cache[slots, :6] = k
+    cache[slots, 2:] = v
+
+
 def a_slice(cache: Any, k: Any) -> None:
     cache[5:17] = k
 
@@ -108,6 +123,9 @@ FORMS: dict[str, tuple[Callable[..., None], Callable[[], list[torch.Tensor]]]] =
         two_parts_of_a_row,
         lambda: [keys(SLOTS, HEADS, HEAD), slots(), keys(TOKENS, HEADS, 6), keys(TOKENS, HEADS, 2)],
     ),
+    "mapping": (by_slot_mapping, lambda: [*(keys(8, 8, HEADS, HEAD) for _ in "kv"), slots(), keys(), keys()]),
+    "widths": (parts_of_any_width, lambda: [keys(SLOTS, 28), slots(), keys(TOKENS, 16), keys(TOKENS, 12)]),
+    "overlap": (parts_that_overlap, lambda: [keys(SLOTS, 8), slots(), keys(TOKENS, 6), keys(TOKENS, 6)]),
     "slice": (a_slice, lambda: [keys(SLOTS, HEADS, HEAD), keys()]),
     "heads": (a_slice_of_heads, lambda: [keys(SLOTS, HEADS, HEAD), keys(SLOTS, 2, HEAD)]),
     "scatter": (one_element_each, lambda: [keys(SLOTS, 9), torch.randn(SLOTS, 9).argsort(1)[:, :3], keys(SLOTS, 3)]),
@@ -235,3 +253,48 @@ def test_an_8_bit_cache_is_written_by_a_kernel() -> None:
     wanted[inputs[1]] = k
     run(program, Op(by_index_put), inputs)
     assert torch.equal(cache.view(torch.uint8), wanted.view(torch.uint8))
+
+
+ONE_LAUNCH = {"mapping": True, "widths": True, "pair": True, "parts": True, "overlap": False}
+
+
+@pytest.mark.parametrize("form", ONE_LAUNCH)
+def test_writes_that_touch_other_places_are_one_launch(form: str) -> None:
+    function, made = FORMS[form]
+    torch.manual_seed(10)
+    inputs = made()
+    program = write(captured(Op(function), [tensor.clone() for tensor in inputs]), {"exact": False})
+    assert program.text.count("__global__") == (1 if ONE_LAUNCH[form] else 2), program.text
+    wanted = [tensor.clone() for tensor in inputs]
+    function(*wanted)
+    run(program, Op(function), inputs)
+    assert all(torch.equal(got, right) for got, right in zip(inputs, wanted, strict=True)), program.text
+
+
+@pytest.mark.parametrize("widths", [(16, 12), (5, 7), (16, 0), (8, 3)])
+def test_rows_of_every_width_are_written_whole(widths: tuple[int, int]) -> None:
+    torch.manual_seed(11)
+    program = write(captured(Op(parts_of_any_width), FORMS["widths"][1]()))
+    try:
+        inputs = [keys(SLOTS, sum(widths)), slots(), *(keys(TOKENS, width) for width in widths)]
+        wanted = inputs[0].clone()
+        parts_of_any_width(wanted, *inputs[1:])
+        run(program, Op(parts_of_any_width), inputs)
+    except GuardFailed:
+        assert widths[0] != 16, "the width of the first part is the capture's"
+        return
+    assert torch.equal(inputs[0], wanted)
+
+
+def test_a_cache_of_bytes_is_written_in_vectors() -> None:
+    def function(cache: Any, slots: Any, k: Any) -> None:
+        cache[slots] = (k / 2.0).clamp(-448.0, 448.0).to(cache.dtype)
+
+    torch.manual_seed(12)
+    inputs = [keys(SLOTS, HEADS, HEAD).to(torch.float8_e4m3fn), slots(), keys()]
+    program = write(captured(Op(function), [tensor.clone() for tensor in inputs]))
+    assert "store_wide<8>" in program.text
+    wanted = inputs[0].clone()
+    function(wanted, *inputs[1:])
+    run(program, Op(function), inputs)
+    assert torch.equal(inputs[0].view(torch.uint8), wanted.view(torch.uint8))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hipwright.engine.emit.tree import Node, drop_unused, printed
 
 _ENTRY = 'extern "C" __global__ void '
+_DEVICE = "static __device__ __forceinline__ void "
+PART_BLOCK = "part_block"
+"""The parameter of a joined part that stands for `blockIdx.x`: the number of the block among those of the part."""
+_BLOCK_INDEX = re.compile(r"\bblockIdx\.x\b")
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,9 @@ class StaticShapeVariant:
 
 @dataclass(eq=False)
 class KernelFunction:
-    """A kernel's text as a tree. keep_reads: what it reads stays in the last-level cache (plan/streaming.py)."""
+    """A kernel's text as a tree. keep_reads: what it reads stays in the last-level cache (plan/streaming.py). parts:
+    kernels that are joined in this one (plan/joining.py), whose body calls `part_name` of each.
+    """
 
     name: str
     comment: str
@@ -51,20 +58,22 @@ class KernelFunction:
     body: list[Node]
     variant: StaticShapeVariant | None = None
     keep_reads: bool = False
+    parts: Sequence[KernelFunction] = ()
     names: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         """Drops declarations that nothing uses; `names` are those that the body uses."""
         self.names = drop_unused(self.body, frozenset())
 
+    def part_name(self, number: int) -> str:
+        """The name of the device function that a joined part is printed as."""
+        return f"{self.name}_part{number + 1}"
+
     def text(self) -> str:
         """The printed kernel: one entry, or a body that the general entry and the static-shape variant share."""
-        title = f"// {self.comment}\n"
+        title = f"// {self.comment}\n" + "".join(p.as_part(self.part_name(n)) for n, p in enumerate(self.parts))
         start = f"{_ENTRY}__launch_bounds__({self.bounds}) {self.name}"
-        lines = [
-            f"    {p.name} = retain_in_cache({p.name});" for p in self.parameters if self.keep_reads and p.read_only
-        ]
-        lines += printed(self.body, 1)
+        lines = self.lines()
         if self.variant is None:
             return title + _function(start, self.parameters, lines)
         body = f"{self.name}_body"
@@ -74,12 +83,25 @@ class KernelFunction:
         other = f"{_ENTRY}__launch_bounds__({self.variant.bounds or self.bounds}) {self.variant.name}"
         return (
             title
-            + _function(f"static __device__ __forceinline__ void {body}", self.parameters, lines)
+            + _function(f"{_DEVICE}{body}", self.parameters, lines)
             + "\n"
             + _function(start, self.parameters, [_call(body, [p.name for p in self.parameters])])
             + "\n// the sizes of the task as constants\n"
             + _function(other, left, [_call(body, given)])
         )
+
+    def as_part(self, name: str) -> str:
+        """The kernel as a device function for a joined one: PART_BLOCK, then its parameters."""
+        lines = [_BLOCK_INDEX.sub(PART_BLOCK, line) for line in self.lines()]
+        return (
+            _function(f"{_DEVICE}{name}", [KernelParameter("const unsigned", PART_BLOCK), *self.parameters], lines)
+            + "\n"
+        )
+
+    def lines(self) -> list[str]:
+        """The body's lines, printed."""
+        kept = [p.name for p in self.parameters if self.keep_reads and p.read_only]
+        return [*(f"    {name} = retain_in_cache({name});" for name in kept), *printed(self.body, 1)]
 
 
 def _function(start: str, parameters: Sequence[KernelParameter], lines: Sequence[str]) -> str:

@@ -47,6 +47,10 @@ def _anonymous(function: KernelFunction) -> str:
     if function.variant is not None:
         own[function.variant.name] = "@_variant"
     own |= {parameter.name: f"@{number}" for number, parameter in enumerate(function.parameters)}
+    for number, part in enumerate(function.parts):
+        own[function.part_name(number)] = f"@_part{number}"
+        for place, parameter in enumerate(part.parameters):
+            own.setdefault(parameter.name, f"@{number}.{place}")
     for name in _DECLARED.findall(text):
         own.setdefault(name, f"@@{len(own)}")
 

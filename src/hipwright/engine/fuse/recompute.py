@@ -11,27 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from hipwright.engine.fuse.costs import ITEM_BYTES, MORE, PER_BYTE, Divided, cheap, operations, sizes_of, with_bodies
 from hipwright.engine.fuse.groups import Group
 from hipwright.engine.fuse.placing import MAX_PART
 from hipwright.engine.fuse.schedule import Scheduler
-from hipwright.engine.ir.expr import E, indices, walk, weight
-from hipwright.engine.ir.index import Fn, Ind, Sym, Var
-from hipwright.engine.lower.values import Index, LoweredItem
-
-MORE = 32
-"""The weight (engine/ir/expr.py) that recomputing a value may add to one reader whatever it saves: a thread's loads
-hide so much."""
-PER_BYTE = 4
-"""The weight that may be added for each byte that is saved: half of the operations that an H100 issues while it moves
-one (132 x 128 at 1.7 GHz, 3.35 TB/s: 8.6; an MI300X 7.7, by their data sheets), as addresses cost operations too.
-"""
-WRAP = 8
-"""The weight of a `//` or `%` of an index, each of which a thread computes once."""
-ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
-
-
-class _Divided(Exception):
-    """Raised where an index into the value would have to be divided."""
+from hipwright.engine.fuse.whole_kernels import whole_kernels
+from hipwright.engine.ir.expr import E, indices, walk
+from hipwright.engine.ir.index import Fn, Ind
+from hipwright.engine.lower.values import LoweredItem
 
 
 def recompute(s: Scheduler, wanted: Collection[str], may: Callable[[str], bool]) -> None:
@@ -43,6 +30,7 @@ def recompute(s: Scheduler, wanted: Collection[str], may: Callable[[str], bool])
         return
     fixed = set(wanted).union(*s.external.values())
     targets = {i.target for g in s.groups for i in g.items if i.target}
+    whole_kernels(s, fixed, targets, may)
     for item in [i for g in s.groups for i in g.items if i.kind == "pw" and not i.target and i.name not in fixed]:
         readers = [i for g in s.groups for i in g.items if item.name in s.reads[i.name]]
         away = [r for r in readers if s.home[r.name] is not s.home[item.name]]
@@ -74,12 +62,6 @@ def _drop(s: Scheduler, item: LoweredItem) -> None:
         s.remove(group)
 
 
-def _operations(value: E) -> int:
-    """The weight of an element and of the indices that it reads."""
-    positions = [p for e in walk([value]) for p in indices(e)]
-    return weight([value]) + WRAP * len({a.key for p in positions for a in p.atoms() if isinstance(a, Fn)})
-
-
 def _rows(value: E) -> set[str]:
     """The indices that are values, of all that an element reads."""
     return {a.key for e in walk([value]) for p in indices(e) for a in p.atoms() if isinstance(a, Ind)}
@@ -98,8 +80,8 @@ class _Again:
     away: list[LoweredItem]
 
     def pays(self) -> bool:
-        """Whether traffic shrinks, arithmetic grows little, and every load is at a sum of variables and sizes. What is
-        gathered may be gathered by one other kernel instead.
+        """Whether traffic shrinks, arithmetic grows little, and every load is at a sum of variables and sizes, or of
+        their quotients by numbers. What is gathered may be gathered by one other kernel instead.
         """
         element = self.item.body(self.s.c.probe(self.item.space))
         nodes = list(walk([element]))
@@ -107,7 +89,7 @@ class _Again:
         groups = self._groups()
         if any(e.op in ("loop", "row") for e in nodes):
             return False
-        if not all(isinstance(a, (Var, Sym)) or (isinstance(a, Ind) and len(groups) == 1) for a in atoms):
+        if not all(cheap(a) or (isinstance(a, Ind) and len(groups) == 1) for a in atoms):
             return False
         kept = self.s.c.numel_hint(self.item.space) * ITEM_BYTES.get(self.item.dtype, 1) * (1 + len(groups))
         saved = kept - sum(self._fresh(g, nodes) for g in groups)
@@ -131,7 +113,7 @@ class _Again:
         own = _rows(self.item.body(self.s.c.probe(self.item.space)))
         try:
             return max(len(_rows(self._inlined(before)) - _rows(before)) // max(len(own), 1), 1)
-        except _Divided:
+        except Divided:
             return 1
 
     def _reach(self, load: E) -> int:
@@ -141,7 +123,7 @@ class _Again:
         _, position, dtype = load.attr
         if _gathers(load):
             return self.s.c.numel_hint(self.item.space) * ITEM_BYTES.get(dtype, 1)
-        sizes = [a.size for a in position.atoms() if isinstance(a, Var) and a.size is not None]
+        sizes = [size for a in {a for mono in position.terms for a in mono} for size in sizes_of(a)]
         return self.s.c.numel_hint(sizes) * ITEM_BYTES.get(dtype, 1)
 
     def _light(self, saved: int) -> bool:
@@ -151,10 +133,10 @@ class _Again:
             before = reader.body(self.s.c.probe(reader.space))
             try:
                 after = self._inlined(before)
-            except _Divided:
+            except Divided:
                 return False
             allowed = max(MORE, PER_BYTE * saved // max(sum(numels), 1))
-            if _operations(after) > min(_operations(before) + allowed, MAX_PART):
+            if operations(after) > min(operations(before) + allowed, MAX_PART):
                 return False
         return True
 
@@ -167,31 +149,12 @@ class _Again:
             at = self.s.c.index_of(self.item, e.attr[1])
             read = {a.key for a in e.attr[1].atoms()}  # a wrapped border is no division of ours
             if any(isinstance(a, Fn) and a.key not in read for i in at for a in i.atoms()):
-                raise _Divided
+                raise Divided
             return self.item.body(at)
 
         (value,) = self.s.c.arena.rewrite([value], lambda atom: None, on_load)
         return value
 
-    def _body(self, plain: Callable[[Index], E]) -> Callable[[Index], E]:
-        return lambda index: self._inlined(plain(index))
-
     def apply(self) -> bool:
         """Gives the readers their new bodies and places them anew; False, with nothing changed, if one does not fit."""
-        before = [(reader, reader.body) for reader in self.away]
-        for reader, plain in before:
-            reader.body = self._body(plain)
-        try:
-            placed = [(g, self.s.placed(g)) for g in self._groups()]
-        except _Divided:
-            placed = []
-        if not placed or any(new is None for _, new in placed):
-            for reader, plain in before:
-                reader.body = plain
-            return False
-        for group, new in placed:
-            assert new is not None
-            group.variables, group.columns, group.members = new.variables, new.columns, new.members
-        for reader in self.away:
-            self.s.reread(reader)
-        return True
+        return with_bodies(self.s, self.away, self._groups(), self._inlined)

@@ -246,7 +246,7 @@ class Lowering(LoweringState):
         """Store a value that several consumers would recompute, or whose expression is deep."""
         depth = 1 + max((self.depth.get(name, 0) for name in references(list(node.args))), default=0)
         self.depth[node.name] = depth
-        if not isinstance(value, Tensor) or value.buffer or kind in VIEWS:
+        if not isinstance(value, Tensor) or value.buffer or kind in VIEWS or node.name in self.places.indices:
             return
         if (self.reader_counts.get(node.name, 0) > 1 and self.element_weight(value) > 4) or depth > MOST_DEPTH:
             if holds_kernel_value(probe(self.c, value)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hipwright.capture.graph import Mutation, Node, references, short
+from hipwright.capture.graph import Mutation, Node, references, returned, short, users
 from hipwright.engine.ir.expr import COMPUTE, walk
 from hipwright.engine.ir.index import ONE, Ix, divide, ix, product
 from hipwright.engine.ir.index_text import to_python
@@ -24,7 +24,11 @@ At = Callable[[Sequence[Ix]], Ix]
 
 
 class WrittenPlaces:
-    """The mutations of a graph that touch parts of a tensor only. nodes: the last node of each."""
+    """The mutations of a graph that touch parts of a tensor only.
+
+    inside: the nodes of their chains. indices: values that nothing reads but these writes, as places: each kernel
+    computes them anew, once a thread.
+    """
 
     def __init__(self, state: LoweringState) -> None:
         self._state, self.c = state, state.c
@@ -33,6 +37,19 @@ class WrittenPlaces:
             if not state.library_only and (touched := touched_places(state.graph, mutation)) is not None:
                 self._offer(mutation, touched)
         self.inside = {name for _, touched in self._found.values() for name in touched.inside}
+        self.indices = self._indices()
+
+    def _indices(self) -> set[str]:
+        writes = [w.node for _, touched in self._found.values() for w in touched.writes if w.node is not None]
+        named: dict[str, int] = {}
+        for node in writes:
+            given = node.args[1] if short(node.op) == "index_put" else node.args[2]
+            for name in set(references([given])) - set(
+                references([node.args[2 if short(node.op) == "index_put" else 3 :]])
+            ):
+                named[name] = named.get(name, 0) + 1
+        readers, kept = users(self._state.graph), returned(self._state.graph)
+        return {name for name, count in named.items() if count == len(readers[name]) and name not in kept}
 
     def _offer(self, mutation: Mutation, touched: TouchedPlaces) -> None:
         """Notes a mutation, where it is chosen and a kernel can write it."""
@@ -80,6 +97,8 @@ class WrittenPlaces:
         whole = self.c.shape(tensor.meta)
         self._target = tensor.name
         writes = [self._places(write, whole) for write in touched.writes]
+        for made, write in zip(writes, touched.writes, strict=True):
+            made.within = _within(self._state, write, whole)
         call = KernelCall(node, short(node.op), self.c, [], {}, self._state.choices)
         placed, value = place(call, places_offer(writes, whole))
         item = placed.items[0]
@@ -173,6 +192,22 @@ def _viewed(state: LoweringState, write: PlacedWrite, whole: list[Ix]) -> tuple[
     return shape, at
 
 
+def _within(state: LoweringState, write: PlacedWrite, whole: list[Ix]) -> dict[int, tuple[Ix, Ix]]:
+    """Between which places of each dimension a write lies, by the slices that come first and a `select` behind them."""
+    sizes: list[Ix] = list(whole)
+    firsts: list[Ix] = [ix(0)] * len(whole)
+    for kind, given in write.views:
+        if kind == "select":
+            arguments = state.resolve(list(given))
+            d = as_int(arguments[0]) % len(sizes)
+            firsts[d], sizes[d] = firsts[d] + select_position(state.c, arguments[1], sizes[d]), ix(1)
+        if kind != "slice":
+            break
+        d, first, last = _bounds(state.c, state.resolve(list(given)), sizes)
+        firsts[d], sizes[d] = firsts[d] + first, last - first
+    return {d: (first, first + size) for d, (first, size) in enumerate(zip(firsts, sizes, strict=True))}
+
+
 def _view(c: LoweringContext, kind: str, args: list[Any], shape: list[Ix], at: At) -> tuple[list[Ix], At]:
     if kind == "select":
         d, place = as_int(args[0]) % len(shape), select_position(c, args[1], shape[as_int(args[0]) % len(shape)])
@@ -190,11 +225,17 @@ def _view(c: LoweringContext, kind: str, args: list[Any], shape: list[Ix], at: A
     return sizes, lambda i: at(reindex(sizes, shape, i))
 
 
-def _sliced(c: LoweringContext, args: list[Any], shape: list[Ix], at: At) -> tuple[list[Ix], At]:
+def _bounds(c: LoweringContext, args: list[Any], shape: list[Ix]) -> tuple[int, Ix, Ix]:
+    """(the dimension of a slice, its first place, the first behind it)."""
     given: list[Any] = [*args, None, None, None]
     d, start, end = as_int(given[0] or 0) % len(shape), given[1], given[2]
     size, first = shape[d], slice_start(c, start, shape[d])
     last = size if end is None or (isinstance(end, int) and end >= c.hint(size)) else slice_start(c, end, size)
+    return d, first, last
+
+
+def _sliced(c: LoweringContext, args: list[Any], shape: list[Ix], at: At) -> tuple[list[Ix], At]:
+    d, first, last = _bounds(c, args, shape)
     sizes = [last - first if n == d else s for n, s in enumerate(shape)]
     return sizes, lambda i: at([first + place if n == d else place for n, place in enumerate(i)])
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hipwright.capture.graph import short
+from hipwright.capture.graph import Meta, short
 from hipwright.program.language import FACTORIES
 
 PYTHON_NAMES = frozenset(keyword.kwlist) | {
@@ -113,3 +113,16 @@ def _member(name: str) -> str:
     if name.isdigit():
         return f"[{name}]"
     return f".{name}" if name.isidentifier() and not keyword.iskeyword(name) else f"[{name!r}]"
+
+
+def has_gaps(meta: Meta | None) -> bool:
+    """Whether no dimension's elements are neighbours, as on the diagonal that an einsum returns a view of."""
+    return meta is not None and bool(meta.stride) and 1 not in meta.stride
+
+
+def trimmed(args: Sequence[Any]) -> list[Any]:
+    """Arguments of an operator without those at the end that are None."""
+    out = list(args)
+    while len(out) > 1 and out[-1] is None:
+        out.pop()
+    return out

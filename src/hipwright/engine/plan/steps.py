@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -11,6 +11,9 @@ from hipwright.engine.fuse.groups import Group
 from hipwright.engine.fuse.schedule import Scheduler
 from hipwright.engine.lower.values import LibraryCall
 from hipwright.engine.partition.state import Lowered, PlanView
+
+WINDOW = 8
+"""How far a step may come forward: what it makes is held in memory the longer."""
 
 
 @dataclass(eq=False)
@@ -66,17 +69,29 @@ def stored_items(lowered: Lowered, scheduler: Scheduler, steps: Sequence[PlanSte
     return wanted | {i.name for i in lowered.items if i.target}
 
 
-def order(steps: Sequence[PlanStep]) -> list[PlanStep]:
-    """A stable topological order. Raises RuntimeError on a cycle."""
+def order(steps: Sequence[PlanStep], joins: Callable[[PlanStep], bool]) -> list[PlanStep]:
+    """A topological order, stable but for steps that `joins` holds of: one that none before it in a row provides for
+    comes up to WINDOW steps earlier, so that they are neighbours (plan/joining.py). Raises RuntimeError on a cycle.
+    """
     left, done, out = list(steps), set[str](), []
     made = {name for step in steps for name in step.provides}
     finished: set[int] = set()
+    row: list[PlanStep] = []  # the last steps in a row that wait for none of each other
+
+    def ready(s: PlanStep) -> bool:
+        return not (s.reads & made) - done - s.provides and s.waits <= finished
+
+    def apart(s: PlanStep) -> bool:
+        return joins(s) and not any(s.reads & other.provides or other.number in s.waits for other in row)
+
     while left:
-        ready = next((s for s in left if not (s.reads & made) - done - s.provides and s.waits <= finished), None)
-        if ready is None:
+        early = next((s for s in left[:WINDOW] if apart(s) and ready(s)), None) if row else None
+        step = early or next((s for s in left if ready(s)), None)
+        if step is None:
             raise RuntimeError("the plan has a cycle")
-        left.remove(ready)
-        done |= ready.provides
-        finished.add(ready.number)
-        out.append(ready)
+        row = [*row, step] if step is early else [step] * joins(step)
+        left.remove(step)
+        done |= step.provides
+        finished.add(step.number)
+        out.append(step)
     return out

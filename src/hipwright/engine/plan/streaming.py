@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hipwright.engine.emit.device_code import moves_vectors
-from hipwright.engine.fuse.recompute import ITEM_BYTES
+from hipwright.engine.fuse.costs import ITEM_BYTES
 from hipwright.engine.ir.index import Ix
 from hipwright.engine.lower.context import LoweringContext
 
@@ -68,18 +68,18 @@ def keeps(c: LoweringContext, kernel: EmittedKernel, numels: Mapping[str, Ix], d
     """
     if kernel.unaligned_rows:
         return False
-    read, written = _moved(c, kernel, numels, dtypes)
+    read, written = moved(c, kernel, numels, dtypes)
     return read >= KEPT_BYTES and written * WRITTEN >= read
 
 
-def _moved(
+def moved(
     c: LoweringContext, kernel: EmittedKernel, numels: Mapping[str, Ix], dtypes: Mapping[str, str]
 ) -> tuple[int, int]:
-    """Bytes of the tensors that a kernel reads and writes."""
+    """Bytes of the tensors, or of the parts of them, that a kernel reads and writes."""
 
     def size(names: Sequence[str]) -> int:
         known = [name for name in dict.fromkeys(names) if name in numels]
-        return sum(c.hint(numels[name]) * ITEM_BYTES.get(dtypes[name], 1) for name in known)
+        return sum(c.hint(kernel.touched.get(name, numels[name])) * ITEM_BYTES.get(dtypes[name], 1) for name in known)
 
     return size(kernel.reads), size(kernel.writes)
 
@@ -88,7 +88,7 @@ def reads_only(
     c: LoweringContext, kernels: Sequence[EmittedKernel], numels: Mapping[str, Ix], dtypes: Mapping[str, str]
 ) -> bool:
     """Whether all kernels of large tensors hardly write: losses and reductions."""
-    moved = [_moved(c, kernel, numels, dtypes) for kernel in kernels]
-    return max((read for read, _ in moved), default=0) >= KEPT_BYTES and all(
-        written * FEW_WRITTEN < read for read, written in moved if read + written >= KEPT_BYTES // FEW_WRITTEN
+    each = [moved(c, kernel, numels, dtypes) for kernel in kernels]
+    return max((read for read, _ in each), default=0) >= KEPT_BYTES and all(
+        written * FEW_WRITTEN < read for read, written in each if read + written >= KEPT_BYTES // FEW_WRITTEN
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from hipwright.capture.graph import Meta, short
+from hipwright.capture.graph import short
 from hipwright.engine.emit.builder import cname
 from hipwright.engine.emit.tree import Statement, printed, words
-from hipwright.engine.fuse.recompute import ITEM_BYTES
+from hipwright.engine.fuse.costs import ITEM_BYTES
 from hipwright.engine.ir.index import Ix, nonneg, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import row_major
@@ -16,8 +16,10 @@ from hipwright.engine.lower.values import LibraryCall, LoweredItem
 from hipwright.engine.partition.channels_last import TO_CHANNELS_LAST
 from hipwright.engine.partition.state import LoopCall, Lowered, PlanView
 from hipwright.engine.plan import static_shapes
+from hipwright.engine.plan.joining import Joining, Launch, PendingLaunches, joinable
+from hipwright.engine.plan.memory_names import MemoryNames
 from hipwright.engine.plan.preparation import Preparation, allocation
-from hipwright.engine.plan.spelling import PYTHON_NAMES, library_name, returned, self_path, spell
+from hipwright.engine.plan.spelling import PYTHON_NAMES, has_gaps, library_name, returned, self_path, spell, trimmed
 from hipwright.engine.plan.static_shapes import StaticShapes
 from hipwright.engine.plan.zero_pool import ZeroPool
 from hipwright.engine.templates.base import INT_LIMIT, EmittedKernel
@@ -37,10 +39,12 @@ class PlanWriter:
         static: StaticShapes | None = None,
         outer: PlanWriter | None = None,
         *,
+        joining: Joining,
         prepares: bool = True,
     ) -> None:
         """static: makes the kernels' static-shape variants; None where there are to be none. outer: the writer of the
-        plan in which this one writes a loop's body. prepares: whether parameters are packed in `prepare`.
+        plan in which this one writes a loop's body. joining: which kernels become one launch. prepares: whether
+        parameters are packed in `prepare`.
         """
         self.lowered = lowered
         self._static, self._outer = static, outer
@@ -60,6 +64,8 @@ class PlanWriter:
         self.zeroed: set[str] = set()  # those of them that start with zeros
         self.kept: set[str] = set()  # results of library calls that must be row-major
         self._zeros = ZeroPool(self._local, lowered.context.hints)
+        self._joining, self._memory = joining, MemoryNames()
+        self._launches = PendingLaunches(joining, self._launch, self._line, self._local)
         self.captured: str = (
             outer.captured if outer else ""
         )  # the local that says whether the sizes are the captured ones
@@ -121,26 +127,29 @@ class PlanWriter:
 
     def view(self, view: PlanView) -> None:
         """A view for a library call."""
+        self._memory.same(self.name(view.name), self.name(view.source))
         self._line(f"{self.name(view.name)} = {self.name(view.source)}{view.operation}")
 
     def call(self, call: LibraryCall, read_by_kernels: set[str]) -> None:
         """A library call."""
+        self._launches.flush()
         node = call.node
         kind = short(node.op)
         target = library_name(node.op)
-        given = node.args if target.startswith("torch.ops.") else _trimmed(node.args)  # operators have fewer defaults
+        given = node.args if target.startswith("torch.ops.") else trimmed(node.args)  # operators have fewer defaults
         args = ", ".join(
             [self._spell(a, call.refs) for a in given]
             + [f"{k}={self._spell(v, call.refs)}" for k, v in node.kwargs.items()]
         )
         results = [self.name(o) for o in call.outputs]
+        self._memory.made_by(kind, results, [self.name(buffer) for buffer in call.refs.values()])
         self._line(f"{', '.join(results)} = {target}({args})")
         for output, local in zip(call.outputs, results, strict=True):
             if call.channels_last:
                 self._line(f"{local} = {local}.permute({', '.join(map(str, TO_CHANNELS_LAST))}).contiguous()")
                 continue
             plain = kind in FLAT_RESULT or (kind == "linear" and self._is_flat(call))
-            returned = output in self.lowered.outputs.values() and _has_gaps(self.lowered.metas.get(output))
+            returned = output in self.lowered.outputs.values() and has_gaps(self.lowered.metas.get(output))
             handed = self._outer is not None and output in self.lowered.outputs.values()
             if returned or ((output in read_by_kernels or handed) and not plain):
                 self._line(f"{local} = {local}.contiguous()")
@@ -186,25 +195,34 @@ class PlanWriter:
             else:
                 self.allocate(buffer, shape, dtype, maker="zeros" if buffer in zeroed else "empty")
         for kernel in own:
-            known = self.known_buffers
-            arguments = [self._argument(a, kernel) if a in known else a for a in kernel.arguments]
-            lds = f", {kernel.lds}" if kernel.lds else ""
-            where = f"[{kernel.grid}, {kernel.block}{lds}]"
-            for text in self._launch(kernel, where, arguments, known):
-                self._line(text)
+            self._launches.add(self._as_launch(kernel, zeroed))
+        if self._outer is not None:
+            self._launches.flush()
 
-    def _launch(
-        self, kernel: EmittedKernel, where: str, arguments: Sequence[str], known: Collection[str]
-    ) -> Sequence[str]:
+    def _as_launch(self, kernel: EmittedKernel, zeroed: Collection[str]) -> Launch:
+        """A launch with its arguments' texts, and the memory that it reads and writes."""
+        known = self.known_buffers
+        arguments = [self._argument(a, kernel) if a in known else a for a in kernel.arguments]
+        places = {a: self._memory.of(self.name(a)) for a in kernel.arguments if a in known}
+        reads = frozenset(place for buffer, place in places.items() if buffer in kernel.reads)
+        writes = frozenset(place for buffer, place in places.items() if buffer not in kernel.reads)
+        writes |= frozenset(places[buffer] for buffer in kernel.writes if buffer in places)
+        alone = bool(places.keys() & set(zeroed)) or self._outer is not None
+        return Launch(kernel, arguments, reads, writes, joinable=not alone and joinable(kernel))
+
+    def _launch(self, kernel: EmittedKernel, arguments: Sequence[str]) -> None:
         """The launch of the kernel, or of its static-shape variant where the sizes are the captured ones."""
-        general = f"{kernel.name}{where}({', '.join(arguments)})"
-        variant = self._static.add(kernel, known) if self._static is not None else None
-        if variant is None:
-            return [general]
-        self.captured = self.captured or self._local("captured")
-        name, stays = variant
-        left = [text for text, stay in zip(arguments, stays, strict=True) if stay]
-        return static_shapes.launch(self.captured, f"{name}{where}({', '.join(left)})", general)
+        lds = f", {kernel.lds}" if kernel.lds else ""
+        where = f"[{kernel.grid}, {kernel.block}{lds}]"
+        lines = [f"{kernel.name}{where}({', '.join(arguments)})"]
+        variant = self._static.add(kernel, self.known_buffers) if self._static is not None else None
+        if variant is not None:
+            self.captured = self.captured or self._local("captured")
+            name, stays = variant
+            left = [text for text, stay in zip(arguments, stays, strict=True) if stay]
+            lines = list(static_shapes.launch(self.captured, f"{name}{where}({', '.join(left)})", lines[0]))
+        for text in lines:
+            self._line(text)
 
     def _captured_line(self) -> list[str]:
         """The condition under which the static-shape variants are launched."""
@@ -227,7 +245,8 @@ class PlanWriter:
 
     def body(self, call: LoopCall) -> PlanWriter:
         """The writer of a loop's body, with the names of what the body is handed."""
-        made = PlanWriter(call.inner, (), self._static, self)
+        self._launches.flush()
+        made = PlanWriter(call.inner, (), self._static, self, joining=self._joining)
         self._taken.add(call.body.step)
         made.names = {name: self.name(buffer) for name, buffer in call.refs.items()}
         made.names |= {name: self._local(cname(name)) for name in call.body.carried if name in call.refs}
@@ -269,6 +288,7 @@ class PlanWriter:
 
     def finish(self) -> str:
         """The function's text."""
+        self._launches.flush()
         for line in self._copied_back:
             self._line(line)
         result = returned(self.graph.output, {k: self.name(v) for k, v in self.lowered.outputs.items()})
@@ -325,15 +345,3 @@ def _whole_vectors(item: LoweredItem) -> bool:
     """Whether tensors of an item's shape, one behind the other, all begin where 16 bytes do."""
     bytes_ = product(item.shape) * ITEM_BYTES.get(item.dtype, 1)
     return all(count % 16 == 0 for count in bytes_.terms.values())
-
-
-def _has_gaps(meta: Meta | None) -> bool:
-    """Whether no dimension's elements are neighbours, as on the diagonal that an einsum returns a view of."""
-    return meta is not None and bool(meta.stride) and 1 not in meta.stride
-
-
-def _trimmed(args: Sequence[Any]) -> list[Any]:
-    out = list(args)
-    while len(out) > 1 and out[-1] is None:
-        out.pop()
-    return out

@@ -48,6 +48,9 @@ class EmittedKernel:
     zeroed: set[str] = field(default_factory=set)
     unaligned_rows: bool = False  # whether its rows begin at unaligned addresses
     single: bool = False  # whether it has no static-shape variant: sizes cost it little, and a build of it seconds
+    touched: dict[str, Ix] = field(default_factory=dict)  # elements of buffers of which it reads or writes a part
+    apart: set[str] = field(default_factory=set)  # kernels that write other parts of the same tensors
+    moves: int = 0  # bytes that it reads and writes at capture; 0 where that is not known
     packs: bool = False  # whether it only packs an operand: `prepare` launches it if that is a parameter
 
 

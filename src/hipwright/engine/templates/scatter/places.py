@@ -7,21 +7,30 @@ place, either may win, as in PyTorch on a GPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hipwright.engine.emit.statements import literal
 from hipwright.engine.ir.expr import COMPUTE, STORAGE
-from hipwright.engine.ir.index import Ix, Var, divide, ix, product
+from hipwright.engine.ir.index import Ix, Var, divide, ix, nonneg, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import unflatten
 from hipwright.engine.lower.values import Tensor
 from hipwright.engine.templates.access import has_unit_stride
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
-from hipwright.engine.templates.offers import STORE_ABOVE, Offer, Output
+from hipwright.engine.templates.call_kernel import CallKernel
+from hipwright.engine.templates.offers import Offer, Output
+from hipwright.float8 import FLOAT8
 
 ITEM = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
+ITEM |= dict.fromkeys(("int8", "uint8", "bool", *FLOAT8), 1)
 VECTOR_BYTES = 16
+MOST_WIDE = 8
+"""The most elements that a thread stores: of bytes, it reads twice or four times as many bytes as it writes."""
+NAMED_ABOVE = 64
+"""The weight above which a place is stored first. A thread computes it once, for all its elements, and less than a
+launch costs: two divisions by a page's size (32 each) for every thread of 4 MB of keys take some 0.5 us of an H100.
+"""
 VALUE_ABOVE = 96
 """The weight above which a value is stored before it is written to its places: each element is needed once."""
 
@@ -30,7 +39,8 @@ VALUE_ABOVE = 96
 class Places:
     """One write of a value of this shape, or of one number. named: the index tensors, each with the size of the
     dimension that it indexes; at: the position in the whole tensor of (an index into the value, the named places);
-    index: the index into an index tensor of an index into the value.
+    index: the index into an index tensor of an index into the value. within: {dimension of the whole tensor: the first
+    place that the write may touch, and the first behind them}.
     """
 
     shape: list[Ix]
@@ -38,6 +48,12 @@ class Places:
     at: Callable[[Sequence[Ix], Sequence[Ix]], Ix]
     index: Callable[[Sequence[Ix], Tensor], list[Ix]]
     value: Tensor | float
+    within: dict[int, tuple[Ix, Ix]] = field(default_factory=dict)
+
+    def apart(self, other: Places) -> bool:
+        """Whether no element of the whole tensor is written by both, whatever the index tensors hold."""
+        both = [(self.within[d], other.within[d]) for d in self.within.keys() & other.within.keys()]
+        return any(nonneg(second - end) or nonneg(first - stop) for (first, end), (second, stop) in both)
 
 
 def places_offer(writes: Sequence[Places], whole: list[Ix]) -> Offer:
@@ -47,7 +63,7 @@ def places_offer(writes: Sequence[Places], whole: list[Ix]) -> Offer:
     for write in writes:
         values = [write.value] if isinstance(write.value, Tensor) else []
         operands += [*(tensor for tensor, _ in write.named), *values]
-        limits += [*(STORE_ABOVE for _ in write.named), *(VALUE_ABOVE for _ in values)]
+        limits += [*(NAMED_ABOVE for _ in write.named), *(VALUE_ABOVE for _ in values)]
     outputs = [Output(whole)]
     return Offer(
         "places", write_places, operands, outputs, default=True, store_above=limits, whole=True, data=list(writes)
@@ -59,7 +75,11 @@ def write_places(body: CallBody) -> list[EmittedKernel]:
     target = body.stored(0)
     assert target is not None
     stored = iter([operand for operand in body.operands if operand is not None])
-    return [_kernel(body, target, write, stored, number) for number, write in enumerate(body.data)]
+    kernels = [_kernel(body, target, write, stored, number) for number, write in enumerate(body.data)]
+    for kernel, write in zip(kernels, body.data, strict=True):
+        pairs = zip(kernels, body.data, strict=True)
+        kernel.apart = {other.name for other, behind in pairs if other is not kernel and write.apart(behind)}
+    return kernels
 
 
 def _kernel(body: CallBody, target: str, write: Places, stored: Iterator[Tensor], number: int) -> EmittedKernel:
@@ -68,16 +88,16 @@ def _kernel(body: CallBody, target: str, write: Places, stored: Iterator[Tensor]
     value = next(stored) if isinstance(write.value, Tensor) else write.value
     block = body.knob("PLACES_BLOCK", 256, (64, 128, 256, 512), "threads of a block that writes into a tensor's places")
     k = body.kernel(
-        f"write_{number + 1}" if number else "write", names="i v wide i0 i1 i2 i3 i4 i5 i6 i7 at0 at1 at2 at3"
+        f"write_{number + 1}" if number else "write", names="i j v wide i0 i1 i2 i3 i4 i5 i6 i7 at0 at1 at2 at3"
     )
     dtype = body.dtype(target)
     index = [ix(Var(f"i{d}", size)) for d, size in enumerate(write.shape)]
     at = [ix(Var(f"at{n}", size)) for n, (_, size) in enumerate(named)]
     position = write.at(index, at)
-    width = _width(write, value, dtype, position)
+    width = _width(body, write, value, dtype, position)
     counted = list(write.shape)
     if width > 1:
-        counted[-1] = divide(counted[-1], ix(width))
+        counted[-1] = divide(counted[-1] + (width - 1), ix(width))
     total = product(counted)
     k.line(f"const {k.kind} i = blockIdx.x * ({k.kind}){block} + threadIdx.x;")
     k.line(f"if (i >= {k.size(total)}) return;")
@@ -87,23 +107,46 @@ def _kernel(body: CallBody, target: str, write: Places, stored: Iterator[Tensor]
         k.line(f"long at{n} = {k.load(tensor, write.index(index, tensor))};")
         k.line(f"if (at{n} < 0) at{n} += {k.size(size)};")
     k.written.add(target)
-    address = f"{k.pointer(target)} + {k.emit.position(position)}"
     if width > 1 and isinstance(value, Tensor):
-        k.use("WideVector", "store_wide")
-        k.line(f"WideVector<{STORAGE[dtype]}, {width}> wide;")
-        k.vector(value, index, f"i{len(index) - 1}", str(width), "wide.v", dtype=dtype)
-        k.line(f"store_wide<{width}>({address}, wide);")
+        _store_wide(k, target, value, index, width, lambda i: write.at(i, at))
     else:
         text = k.load(value, index, dtype) if isinstance(value, Tensor) else literal(value, COMPUTE[dtype])
-        k.line(f"*({address}) = {text};")
-    return k.finish(f"cdiv({to_python(total)}, {block})", block, block, "written in place")
+        k.line(f"*({k.pointer(target)} + {k.emit.position(position)}) = {text};")
+    out = k.finish(f"cdiv({to_python(total)}, {block})", block, block, "written in place")
+    out.touched = {target: product(write.shape)}
+    return out
 
 
-def _width(write: Places, value: object, dtype: str, position: Ix) -> int:
-    """How many neighbours a thread stores at once."""
-    width = VECTOR_BYTES // ITEM.get(dtype, VECTOR_BYTES)
-    last = write.shape[-1].value if write.shape else None
-    if not isinstance(value, Tensor) or last is None or not has_unit_stride(position, f"i{len(write.shape) - 1}"):
+def _store_wide(
+    k: CallKernel, target: str, value: Tensor, index: list[Ix], width: int, at: Callable[[list[Ix]], Ix]
+) -> None:
+    """Writes the store of `width` neighbours of a value, and one by one those of a row's end that are fewer."""
+    dtype, last, size = k.body.dtype(target), len(index) - 1, value.shape[-1]
+    whole = size.value is not None and size.value % width == 0
+    k.use("WideVector", "store_wide")
+    if not whole:
+        k.open(f"if (i{last} + {width} <= {k.size(size)})")
+    k.line(f"WideVector<{STORAGE[dtype]}, {width}> wide;")
+    k.vector(value, index, f"i{last}", str(width), "wide.v", dtype=dtype)
+    k.line(f"store_wide<{width}>({k.pointer(target)} + {k.emit.position(at(index))}, wide);")
+    if whole:
+        return
+    k.emit.otherwise()
+    k.open(f"for ({k.kind} j = i{last}; j < {k.size(size)}; ++j)")
+    each = [*index[:-1], ix(Var("j", size))]
+    text = k.load(value, each, dtype)
+    k.line(f"*({k.pointer(target)} + {k.emit.position(at(each))}) = {text};")
+    k.close()
+    k.close()
+
+
+def _width(body: CallBody, write: Places, value: object, dtype: str, position: Ix) -> int:
+    """How many neighbours a thread stores at once: as many as divide a row at capture."""
+    width = min(VECTOR_BYTES // ITEM.get(dtype, VECTOR_BYTES), MOST_WIDE)
+    if not isinstance(value, Tensor) or not write.shape:
+        return 1
+    last = body.c.hint(write.shape[-1])
+    if last < 1 or not has_unit_stride(position, f"i{len(write.shape) - 1}"):
         return 1
     while width > 1 and last % width:
         width //= 2
