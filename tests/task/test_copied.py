@@ -127,7 +127,9 @@ def test_torchs_own_layers_are_what_deepcopy_makes_of_them(layer, shape):
             tensor.add_(1.0)
     torch.testing.assert_close(layer(x), theirs(x), rtol=0, atol=0)
     if isinstance(layer, nn.RNNBase):  # its list of weights holds the copy's own
-        assert all(one is getattr(mine, name) for one, name in zip(mine._flat_weights, mine._flat_weights_names))
+        assert all(
+            one is getattr(mine, name) for one, name in zip(mine._flat_weights, mine._flat_weights_names, strict=True)
+        )
 
 
 def test_layouts_and_gradients_wanted_are_kept():
