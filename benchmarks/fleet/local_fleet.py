@@ -21,8 +21,9 @@ class LocalFleet:
     def __init__(self) -> None:
         from ray.cluster_utils import Cluster
 
-        head = {"num_cpus": 1, "object_store_memory": STORE_BYTES, "include_dashboard": False}
-        self._cluster: Any = Cluster(initialize_head=True, head_node_args=head)
+        self._head = {"num_cpus": 1, "object_store_memory": STORE_BYTES, "include_dashboard": False}
+        self._cluster: Any = Cluster(initialize_head=True, head_node_args=self._head)
+        self._offers: dict[int, tuple[Any, ...]] = {}  # what a node was added with, by its object's id
         self.nodes: list[Any] = []
 
     @property
@@ -37,6 +38,7 @@ class LocalFleet:
             num_cpus=1, num_gpus=gpus, resources=dict(seats), labels=labels, object_store_memory=STORE_BYTES
         )
         self.nodes.append(node)
+        self._offers[id(node)] = (name, seats, device, gpus)
         return node
 
     def kill_node(self, node: Any) -> None:
@@ -50,14 +52,27 @@ class LocalFleet:
         for process in self._cluster.head_node.all_processes["gcs_server"]:
             _kill(process.process.pid)
 
+    def restart(self) -> None:
+        """After `kill_head`: starts the head anew at its address, and all nodes, as what keeps `fleet up --block` does.
+
+        The new head remembers nothing. In the main thread alone, as Ray has it.
+        """
+        from ray.cluster_utils import Cluster
+
+        offers, port = [self._offers[id(node)] for node in self.nodes], int(self.address.rpartition(":")[2])
+        for node in [*self.nodes, self._cluster.head_node]:
+            _kill_all(node)
+        self.nodes.clear()
+        self._cluster = Cluster(initialize_head=True, head_node_args={**self._head, "gcs_server_port": port})
+        for offer in offers:
+            self.add(*offer)
+
     def close(self) -> None:
         """Ends all nodes."""
         with suppress(Exception):
             self._cluster.shutdown()
         for node in [*self.nodes, self._cluster.head_node]:
-            for processes in getattr(node, "all_processes", {}).values():
-                for process in processes:
-                    _kill(process.process.pid)
+            _kill_all(node)
 
 
 @contextmanager
@@ -79,6 +94,12 @@ def local_fleet() -> Iterator[LocalFleet]:
             fleet.close()
         os.environ.clear()
         os.environ.update(before)
+
+
+def _kill_all(node: Any) -> None:
+    for processes in getattr(node, "all_processes", {}).values():
+        for process in processes:
+            _kill(process.process.pid)
 
 
 def _kill(pid: int) -> None:

@@ -13,6 +13,8 @@ from hipwright.events import Listener, silent
 from hipwright.fleet.client import BACKOFF_S, PATIENCE_S, Link, LinkLost, no_fleet
 from hipwright.fleet.records import Order, OrderEnd, OrderError, SeatWork
 
+CLOSE_S = 0.5
+
 
 class FleetSession:
     """A run on a fleet to which orders are added. A context manager; safe to use from several threads.
@@ -37,7 +39,7 @@ class FleetSession:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._stopping.set()
-        self._thread.join()
+        self._thread.join(CLOSE_S)  # the link ends by itself, and the seats with it
         self._end_all(InfrastructureError("the fleet's session was closed"))
 
     def submit(self, order: Order) -> Future[OrderEnd]:
