@@ -130,11 +130,19 @@ class FleetEvaluator(Evaluator):
             "fingerprint": self.fingerprint,
         }
         end = self.fleet.submit(self.handle, self.seed, **payload).result()
-        if end.error is not None and (end.seat or not end.error.machine):
-            return failed(self.handle.task.key, program.key, end.error.error())
-        found = Evaluation.from_dict(_value(end))
-        node = end.node.line if end.node is not None else ""
-        return replace(found, environment=f"{found.environment}; {node}")
+        return evaluation_of(end, self.handle.task.key, program.key)
+
+
+def evaluation_of(end: OrderEnd, task: str, program: str) -> Evaluation:
+    """The evaluation that an order ended with, with its node in `environment`; a failed one where seats met a fault.
+
+    task, program: their keys. Raises FleetAway where no seat took the order.
+    """
+    if end.error is not None and (end.seat or not end.error.machine):
+        return failed(task, program, end.error.error())
+    found = Evaluation.from_dict(_value(end))
+    node = end.node.line if end.node is not None else ""
+    return replace(found, environment=f"{found.environment}; {node}")
 
 
 def _value(end: OrderEnd) -> Any:
