@@ -128,7 +128,7 @@ class Piece:
             self._until_over()
         finally:
             self._command.end()
-        found = self._compared()
+        found = compared(self._url, self._name, self._options.evaluations, self._number)
         ended = {"starts": self._command.starts, "ended by itself": self._command.ended_itself}
         took = {"piece": self._number, "seconds": round(time.monotonic() - begun, 1)}
         return {**took, **found, **ended, "faults": dict(self.done)}
@@ -176,29 +176,31 @@ class Piece:
                 self._server.start()
         return True
 
-    def _compared(self) -> dict[str, Any]:
-        """What is in the database, against what must be there and what one machine writes."""
-        with Archive(self._url) as archive:
-            events, text = archive.events(self._name), export(archive, self._name, canonical=True)
-            log = read_log(events)
-            times = Counter(event.number for event in events if event.kind == "evaluated")
-            wanted = {number: one.program for number, one in log.proposed.items() if one.evaluable}
-            found = {number: one.evaluation for number, one in log.evaluated.items()}
-            wrong = sum(_verdict(one) != _verdict(truth(archive.program(one.program))) for one in found.values())
-        return {
-            "evaluations": len(found),
-            "lost": len(wanted.keys() - found.keys()),
-            "double": sum(times.values()) - len(times),
-            "wrong": wrong,
-            "export equals one machine's": text == self._alone(),
-        }
 
-    def _alone(self) -> str:
-        """The canonical export of the same search on one machine, without a fault."""
-        with tempfile.TemporaryDirectory() as folder, Archive(Path(folder)) as archive:
-            run = new_run(self._name, self._options.evaluations, self._number)
-            search.run(archive, run, TASK, evaluator=HereJudge(), source=NumbersSource())
-            return export(archive, self._name, canonical=True)
+def compared(url: str | Path, name: str, evaluations: int, seed: int) -> dict[str, Any]:
+    """What an archive has of a piece, against what must be there and what one machine writes without a fault."""
+    with Archive(url) as archive:
+        events, text = archive.events(name), export(archive, name, canonical=True)
+        log = read_log(events)
+        times = Counter(event.number for event in events if event.kind == "evaluated")
+        wanted = {number for number, one in log.proposed.items() if one.evaluable}
+        found = {number: one.evaluation for number, one in log.evaluated.items()}
+        wrong = sum(_verdict(one) != _verdict(truth(archive.program(one.program))) for one in found.values())
+    return {
+        "evaluations": len(found),
+        "lost": len(wanted - found.keys()) + max(0, evaluations - len(found)),
+        "double": sum(times.values()) - len(times),
+        "wrong": wrong,
+        "export equals one machine's": text == _alone(evaluations, seed),
+    }
+
+
+def _alone(evaluations: int, seed: int) -> str:
+    """The canonical export of the same search on one machine, without a fault."""
+    with tempfile.TemporaryDirectory() as folder, Archive(Path(folder)) as archive:
+        made = new_run("alone", evaluations, seed)
+        search.run(archive, made, TASK, evaluator=HereJudge(), source=NumbersSource())
+        return export(archive, made.id, canonical=True)
 
 
 def _verdict(one: Evaluation) -> tuple[Any, ...]:

@@ -102,7 +102,7 @@ def test_an_ablation_on_a_fleet_is_that_of_one_machine(processors: LocalFleet, t
 def test_a_data_set_of_a_fleet_has_the_rows_of_one_machine(processors: LocalFleet, tmp_path: Path) -> None:
     tasks = home(tmp_path, "tasks")
     shutil.copy(TASK, tasks)
-    words = ("dataset", "build", tasks, "--target", "cpu", "--variants", "1", "--json")
+    words = ("dataset", "build", tasks, "--target", "cpu", "--variants", "0", "--negatives", "0", "--json")
     alone = hipwright(tmp_path, *words, "--out", "here")
     far = hipwright(tmp_path, *words, "--out", "there", "--fleet", processors.address)
     assert alone.returncode == far.returncode == 0, far.stderr
