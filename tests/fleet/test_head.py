@@ -102,7 +102,7 @@ def test_a_search_waits_for_the_head_or_ends_in_one_line(
         expected = export(archive, alone.run, canonical=True)
 
     monkeypatch.setenv("HIPWRIGHT_HOME", str(tmp_path / "there"))
-    monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", "2")
+    monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", "4")
     monkeypatch.setattr(machine, "PATIENCE_S", 1.0)
     runs: list[str] = []
     done: list[int] = []
@@ -124,6 +124,7 @@ def test_a_search_waits_for_the_head_or_ends_in_one_line(
         assert not faults and 1 <= len(done) < 4
 
     monkeypatch.setattr(machine, "PATIENCE_S", PATIENCE_S)
+    monkeypatch.delenv("RAY_gcs_rpc_server_reconnect_timeout_s")
     fleet.restart()
     found = run_search(SearchRequest(task=search["task"], resume=runs[0], fleet=far), listener=listen)
     assert found.passed

@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 DEFAULT_TARGETS = (REPRESENTATIVE.name, CPU.name)
 
 
+Fill = Annotated[
+    int, typer.Option(min=0, help="Evaluations a task before any arm: what the archive knows.", metavar="N")
+]
+AtATime = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, max=64, help="Tasks at a time. [default: 1; of a fleet, its seats]"),
+]
+
+
 def ablate(
     tasks: Annotated[list[Path], typer.Argument(help="Task files, or folders of them.", metavar="TASKS...")],
     arm: Annotated[
@@ -34,12 +43,8 @@ def ablate(
     reference: Annotated[str, typer.Option(help="The arm that the others are compared with.")] = "pipeline",
     budget: Annotated[int, typer.Option(min=1, help="Evaluations of each arm on each task and seed.")] = 12,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each arm on each task.")] = 2,
-    fill: Annotated[
-        int, typer.Option(min=0, help="Evaluations a task before any arm: what the archive knows.", metavar="N")
-    ] = 6,
-    workers: Annotated[
-        int | None, typer.Option(min=1, max=64, help="Tasks at a time. [default: 1; of a fleet, its seats]")
-    ] = None,
+    fill: Fill = 6,
+    workers: AtATime = None,
     out: Annotated[Path, typer.Option(help="Archives and tables; the same folder goes on.", metavar="DIR")] = Path(
         "ablation"
     ),

@@ -34,20 +34,24 @@ if TYPE_CHECKING:
     from hipwright.events import Listener
 
 
+Out = Annotated[
+    Path | None, typer.Option(help="Folder for program.py, model_new.py, result.json, report.html.", metavar="DIR")
+]
+Start = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Begin with this kernel: .py, .cu, .hip (docs/start.md).")
+]
+
+
 def optimize(
     task: TaskFile,
     target: Targets = None,
     budget: Annotated[int | None, typer.Option(min=1, help="Evaluations at most. [default: 40]")] = None,
     policy: Annotated[str | None, typer.Option(help="How to search (docs/search.md). [default: islands]")] = None,
     seed: Annotated[int | None, typer.Option(help="Decides every choice of the search. [default: 0]")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for program.py, model_new.py, result.json, report.html.", metavar="DIR")
-    ] = None,
+    out: Out = None,
     max_minutes: Annotated[float | None, typer.Option(min=0.01, help="Start no evaluation after this.")] = None,
     workers: Workers = None,
-    start: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Begin with this kernel: .py, .cu, .hip (docs/start.md).")
-    ] = None,
+    start: Start = None,
     resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on with a run that was interrupted.")] = None,
     llm: Llm = None,
     llm_share: Annotated[
