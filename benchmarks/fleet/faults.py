@@ -2,7 +2,7 @@
 
     python -m benchmarks fleet-faults --out faults --minutes 8
 
-A search of 1,000 evaluations, 20 times: in a real Ray cluster whose devices sleep, with its archive in a real
+A search of 500 evaluations, 40 times: in a real Ray cluster whose devices sleep, with its archive in a real
 PostgreSQL server. The faults of a piece come evenly over its evaluations. Afterwards every proposal must have one
 evaluation, with the verdict that its program must have, and the canonical export must be, byte for byte, that of the
 same search on one machine in a SQLite file without a fault. What is done is in OUT/pieces.jsonl: the same command goes
@@ -46,8 +46,8 @@ where backend_type = 'client backend' and pid <> pg_backend_pid()"""
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--pieces", type=int, default=20)
-    parser.add_argument("--evaluations", type=int, default=1000, help="of a piece")
+    parser.add_argument("--pieces", type=int, default=40)
+    parser.add_argument("--evaluations", type=int, default=500, help="of a piece")
     parser.add_argument("--minutes", type=float, default=8.0, help="begin no further piece after this")
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--seats", type=int, default=2, help="of each node")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 STORE_BYTES = 100 << 20
+PORT_S = 90.0
 TOKEN = secrets.token_hex(32)  # one a process, as Ray reads it once
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,15 +59,26 @@ class LocalFleet:
 
         The new head remembers nothing. In the main thread alone, as Ray has it.
         """
-        from ray.cluster_utils import Cluster
-
         offers, port = [self._offers[id(node)] for node in self.nodes], int(self.address.rpartition(":")[2])
         for node in [*self.nodes, self._cluster.head_node]:
             _kill_all(node)
         self.nodes.clear()
-        self._cluster = Cluster(initialize_head=True, head_node_args={**self._head, "gcs_server_port": port})
+        self._cluster = self._head_at(port)
         for offer in offers:
             self.add(*offer)
+
+    def _head_at(self, port: int) -> Any:
+        """A head at a port, which the last one's connections may hold for some seconds."""
+        from ray.cluster_utils import Cluster
+
+        until = time.monotonic() + PORT_S
+        while True:
+            try:
+                return Cluster(initialize_head=True, head_node_args={**self._head, "gcs_server_port": port})
+            except RuntimeError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(2.0)
 
     def close(self) -> None:
         """Ends all nodes."""
