@@ -20,6 +20,7 @@ COMMANDS = {
     "false-refusals": "benchmarks.commands.false_refusals",
     "fleet": "benchmarks.fleet.measure",
     "fleet-costs": "benchmarks.fleet.costs",
+    "fleet-faults": "benchmarks.fleet.faults",
     "fuzz": "benchmarks.commands.fuzz",
     "gpus": "benchmarks.fleet.gpus",
     "header-sets": "benchmarks.commands.header_sets",

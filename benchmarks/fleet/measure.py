@@ -103,13 +103,13 @@ class Killer(threading.Thread):
         pids = [self._watch.link] if kind == "link" else list(self._watch.seats.values())
         pid = random.choice(pids or [0])
         with suppress(ProcessLookupError):
-            if pid and _is_ray(pid, kind):
+            if pid and is_ray(pid, kind):
                 os.kill(pid, signal.SIGKILL)
                 return True
         return False
 
 
-def _is_ray(pid: int, kind: str) -> bool:
+def is_ray(pid: int, kind: str) -> bool:
     """Whether the number still belongs to a process of the fleet."""
     try:
         return (b"hipwright.fleet.link" if kind == "link" else b"ray::") in Path(f"/proc/{pid}/cmdline").read_bytes()

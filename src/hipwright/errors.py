@@ -12,6 +12,7 @@
     │   ├── SandboxMissing  no sandbox here, and --unsafe was not given
     │   ├── DeviceError     a device failed
     │   ├── ProviderError   a model's provider fails, refuses the key or is unavailable
+    │   ├── FleetAway       no seat of the fleet took the work; ends the command
     │   └── WorkerError     a worker process of hipwright died
     └── OutOfBudget         a call would exceed a limit in dollars or tokens; exit 1
 
@@ -126,6 +127,10 @@ class DeviceError(InfrastructureError):
     """A device failed or disappeared."""
 
     fault = "device"
+
+
+class FleetAway(InfrastructureError):
+    """The fleet stays away: nothing was judged, and the command ends."""
 
 
 class WorkerError(InfrastructureError):

@@ -59,7 +59,7 @@ class Machine:
         """
         doing(f"opening the task {task.name}")
         listener("stage", {"text": f"opening the task {task.name} in its sandbox"})
-        with open_handle(task, self.host) as handle, self._bench(handle, seed, listener) as bench:
+        with open_handle(task, self.host) as handle, self.bench(handle, seed, listener) as bench:
             for gpu in bench.evaluator.gpus.values():
                 gpu.begin()
             yield bench
@@ -71,11 +71,12 @@ class Machine:
         """As `open`, for a task without a file. name: without a suffix."""
         from hipwright.task import open_source
 
-        with open_source(name, source, self.host) as handle, self._bench(handle, seed, listener) as bench:
+        with open_source(name, source, self.host) as handle, self.bench(handle, seed, listener) as bench:
             yield bench
 
     @contextmanager
-    def _bench(self, handle: TaskHandle, seed: int | None, listener: Listener) -> Iterator[Workbench]:
+    def bench(self, handle: TaskHandle, seed: int | None, listener: Listener) -> Iterator[Workbench]:
+        """The evaluator of a task that is open in its host."""
         from hipwright.evaluation import Evaluator
         from hipwright.verify import Oracle
 
@@ -148,7 +149,8 @@ def machine(
         late = ("hipwright.capture.warm",) if on_gpu else ()  # with enough processors, imported before it is needed
         host = opened(Zygote(("torch", "hipwright.task.host.warm", *late, *imported), unsafe=unsafe, name="task host"))
         candidates = opened(Zygote(preload, unsafe=unsafe, name="candidate worker", ro=(cache_folder,)))
-        candidates.start()  # imports torch while the task opens
+        if targets:
+            candidates.start()  # imports torch while the task opens
         found = Machine(host, candidates, BuildCache(cache_folder), targets, unsafe)
         for name in on_gpu:
             from hipwright.evaluation.gpu.context import open_gpu

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from hipwright.api.data.hooks import evidence_text, mutants, search_pairs
-from hipwright.dataset.build import build
+from hipwright.dataset.build import Made, build
 from hipwright.dataset.judge import WRONG_STATUSES
 from hipwright.dataset.make import BuildSettings, Hooks, TaskPairs, make_pairs
 from hipwright.dataset.records import Pair
@@ -178,6 +179,10 @@ def _carries(pid: str, marker: str) -> bool:
         return False
 
 
+def nobody(todo: Sequence[DatasetTask], took: Callable[[DatasetTask, Made], None]) -> None:
+    raise AssertionError("nothing is left to make")
+
+
 def test_done_tasks_are_left_alone_and_new_ones_are_not_done(rows: TaskPairs, tmp_path: Path) -> None:
     first, second = DatasetTask("rows", tiny.ROWS), DatasetTask("raises", tiny.RAISES)
     with DatasetStore(tmp_path, SETTINGS.to_dict(), resume=False) as store:
@@ -186,6 +191,6 @@ def test_done_tasks_are_left_alone_and_new_ones_are_not_done(rows: TaskPairs, tm
     before = (tmp_path / PAIRS).read_bytes()
     with DatasetStore(tmp_path, SETTINGS.to_dict(), resume=True) as store:
         assert store.done(first.key) and not store.done(second.key)
-        report = build([first], store, None, SETTINGS, HOOKS, workers=1)  # type: ignore[arg-type]
+        report = build([first], store, nobody)
     assert report.tasks_done == 0 and report.statuses == {"verified": 1} and report.covered == 1
     assert (tmp_path / PAIRS).read_bytes() == before and tuple(read_pairs(tmp_path)) == rows.pairs

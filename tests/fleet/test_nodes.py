@@ -6,6 +6,7 @@ import pytest
 
 from hipwright.device.gpu_info import GpuInfo
 from hipwright.errors import BadInput
+from hipwright.fleet.client import short_word
 from hipwright.fleet.nodes import FleetNode, choose_place, device_label, node_offer, nodes_of
 
 MI300, MI355 = "AMD-Instinct-MI300X", "AMD-Instinct-MI355X"
@@ -77,3 +78,11 @@ def test_rays_own_resources_are_no_seats() -> None:
     ]
     (found,) = nodes_of(listed, {"ab" * 20: {"gfx942": 1.0}})
     assert (found.seats, found.free, found.name) == ({"gfx942": 2}, {"gfx942": 1}, "one-ababab")
+
+
+def test_rays_last_word_is_a_short_line() -> None:
+    line = (
+        "[2026-11-27 21:11:54,120 E 25016 25122] rpc_client.h:204: Failed to connect to GCS. GCS may have been killed."
+    )
+    assert short_word(line) == "Failed to connect to GCS"
+    assert short_word("ValueError: no such node") == "ValueError: no such node"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace as replaced
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,19 @@ from hipwright.agents.ablation import run as work
 from hipwright.agents.ablation.arms import Ablation, arms, csv
 from hipwright.agents.ablation.run import AblationPlan, Opened
 from hipwright.api import models
+from hipwright.api.fleet.choice import FleetChoice, away
+from hipwright.api.fleet.machine import fleet_machine
 from hipwright.api.models import ModelOptions
 from hipwright.api.optimize import policy_name
-from hipwright.api.runs.counters import counters_setting, run_counters
+from hipwright.api.runs.counters import check_far_counters, counters_setting, run_counters
 from hipwright.api.task_engine import task_engine
 from hipwright.archive import Archive
-from hipwright.errors import BadInput
+from hipwright.errors import BadInput, FleetAway
 from hipwright.events import Listener, silent
 from hipwright.machine import Machine, machine
 from hipwright.records import Run, Task
 from hipwright.search import EngineSource, ProposalSource
+from hipwright.search.loop import ROUND
 
 ARMS = "single-shot,best-of-n,pipeline"
 SEED = 0  # of the verification inputs, the same for every arm, so that arms share cached evaluations
@@ -42,14 +46,14 @@ def ablation_plan(
     budget: int = 12,
     seeds: int = 2,
     fill: int = 6,
-    workers: int = 1,
+    workers: int | None = None,
     counters: str | None = None,
     options: ModelOptions | None = None,
     listener: Listener = silent,
 ) -> AblationPlan:
     """The comparison to run. tasks: files, or folders of them. names: of the arms. without: roles, each of whose
-    absence is an arm. fill: evaluations a task before any arm. workers: tasks at a time. counters: on,
-    off or auto, of the arms with roles.
+    absence is an arm. fill: evaluations a task before any arm. workers: tasks at a time, None for one, or as many as a
+    fleet has seats. counters: on, off or auto, of the arms with roles.
     BadInput for what does not exist."""
     models.check_options(ModelOptions(without=tuple(without)))
     return AblationPlan(
@@ -68,16 +72,30 @@ def ablation_plan(
     )
 
 
-def run_ablation(plan: AblationPlan, *, unsafe: bool = False) -> Ablation:
+def run_ablation(plan: AblationPlan, *, fleet: FleetChoice | None = None, unsafe: bool = False) -> Ablation:
     """Searches every task by every arm, and writes ablation.json and ablation.csv into the plan's folder.
 
-    Ctrl-C keeps all evaluations; the same call continues.
+    fleet: where programs are judged, None for this machine. Ctrl-C keeps all evaluations; the same call continues.
     """
-    with machine(plan.targets, unsafe=unsafe) as made:
-        found = work.ablate(plan, partial(_open, made))
+    if not fleet:
+        with machine(plan.targets, unsafe=unsafe) as made:
+            found = work.ablate(plan, partial(_open, made))
+    else:
+        found = _ablate_on(fleet, plan, unsafe)
     (plan.out / "ablation.json").write_text(json.dumps(found.to_dict(), indent=1) + "\n", encoding="utf-8")
     (plan.out / "ablation.csv").write_text(csv(found), encoding="utf-8")
     return found
+
+
+def _ablate_on(fleet: FleetChoice, plan: AblationPlan, unsafe: bool) -> Ablation:
+    """As `run_ablation`, with programs judged in the seats of a fleet: a task a seat, where no number is asked for."""
+    check_far_counters(plan.counters)
+    with fleet_machine(fleet, plan.targets, unsafe=unsafe, listener=plan.listener) as made:
+        tasks_at_a_time = plan.workers or min(made.seats, len(plan.tasks))
+        try:
+            return work.ablate(replaced(plan, workers=tasks_at_a_time, evaluations=ROUND), partial(_open, made))
+        except FleetAway as error:
+            raise away(error, "the same command") from error
 
 
 def task_files(given: Sequence[Path]) -> list[Path]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,8 @@ from hipwright.agents.auditors import (
     llm_variants,
     variant_confusions,
 )
+from hipwright.api.fleet.audit import open_fleet_audit
+from hipwright.api.fleet.choice import FleetChoice
 from hipwright.api.model_access import ModelAccess, open_client
 from hipwright.archive import Archive
 from hipwright.audit.cases import CorpusCase, select
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
 DROPPED_SAMPLES = 8
 """Elements that are left out of the inputs of each shape, one at a time."""
+WORKERS = 2
+"""Candidates judged at a time on this machine."""
 AUTHORS = ("engine", "llm")
 PATTERNS = "--only takes shell patterns over form, kind and name"
 
@@ -81,13 +85,15 @@ def audit_corpus(
     form: str | None = None,
     only: Sequence[str] = (),
     seed: int | None = None,
-    workers: int = 2,
+    workers: int | None = None,
     timed: bool = False,
     unsafe: bool = False,
+    fleet: FleetChoice | None = None,
     listener: Listener = silent,
 ) -> CorpusAudit:
     """Judges the corpus by each gate. only: patterns over form, kind and name; timed: with the clock's checks.
 
+    workers: candidates at a time, None for two; with a fleet, whose seats then judge, the most seats, None for all.
     Events for the listener: "note" {text} for each gate and for each candidate that is not judged as expected.
     """
     chosen = select(list(only), form=form)
@@ -98,16 +104,35 @@ def audit_corpus(
     for gate in gates:
         text = f"{len(chosen)} candidates through the {gate} gate on {target.name}"
         listener("note", {"text": text})
-        with open_audit(target, seed=seed, unsafe=unsafe) as session:
+        with _session(fleet, target, seed=seed, workers=workers, unsafe=unsafe, listener=listener) as (session, count):
             results += run_corpus(
                 TargetVerifier(session, gate, timed),
                 chosen,
-                workers=workers,
+                workers=count,
                 listener=_unexpected(listener),
                 done=partial(_measure_and_close, session, dropped),
             )
     calibration = screener_calibration()
     return CorpusAudit(confusion_matrices(results), corpus_confusions(results), calibration, dropped)
+
+
+@contextmanager
+def _session(
+    fleet: FleetChoice | None,
+    target: Target,
+    *,
+    seed: int | None,
+    workers: int | None,
+    unsafe: bool,
+    listener: Listener,
+) -> Iterator[tuple[AuditSession, int]]:
+    """The session that judges, and how many candidates it judges at a time: in a seat one is built beside another."""
+    if not fleet:
+        with open_audit(target, seed=seed, unsafe=unsafe) as here:
+            yield here, workers or WORKERS
+        return
+    with open_fleet_audit(fleet, target, seed=seed, seats=workers, unsafe=unsafe, listener=listener) as far:
+        yield far, 2 * far.machine.seats
 
 
 def _measure_and_close(session: AuditSession, dropped: dict[str, list[DroppedElement]], case: CorpusCase) -> None:
@@ -147,7 +172,7 @@ def audit_mutants(
     *,
     seed: int = 0,
     only: Sequence[str] = (),
-    workers: int = 2,
+    workers: int = WORKERS,
     unsafe: bool = False,
     listener: Listener = silent,
 ) -> MutationReport:
@@ -189,7 +214,7 @@ def audit_variants(
     *,
     seed: int = 0,
     only: Sequence[str] = (),
-    workers: int = 2,
+    workers: int = WORKERS,
     unsafe: bool = False,
     access: ModelAccess | None = None,
     folder: Path | None = None,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,13 @@ import msgspec
 from hipwright import config, search
 from hipwright.agents.learned import learned_setting
 from hipwright.api import models, targets
+from hipwright.api.fleet.choice import FleetChoice, away
+from hipwright.api.fleet.machine import fleet_machine
 from hipwright.api.inputs import TaskSource
 from hipwright.api.models import ModelOptions
 from hipwright.api.outcome import last_rejection
 from hipwright.api.result import Result
-from hipwright.api.runs.counters import counters_setting, recorded_counters, run_counters
+from hipwright.api.runs.counters import check_far_counters, counters_setting, recorded_counters, run_counters
 from hipwright.api.runs.faults import keep_run_faults
 from hipwright.api.start.comparison import start_comparison
 from hipwright.api.start.reading import FORMS, KernelFile, read_start
@@ -24,11 +28,12 @@ from hipwright.api.task_engine import TaskEngine, task_engine
 from hipwright.api.workbench import open_on, open_workbench
 from hipwright.archive import Archive, Counted, show
 from hipwright.engine.tuned import Tuned, TuningCache
-from hipwright.errors import BadInput, HipwrightError
+from hipwright.errors import BadInput, FleetAway, HipwrightError
 from hipwright.events import Listener, silent
 from hipwright.machine import Machine, Workbench
 from hipwright.measure.gain import mean_microseconds
 from hipwright.records import Estimate, Evaluation, Program, Run, Task, content_key
+from hipwright.search.loop import ROUND
 from hipwright.search.start import SETTING
 from hipwright.search.stop import ROOFLINE
 from hipwright.verify import Oracle
@@ -44,7 +49,8 @@ class SearchRequest:
 
     resume: a run to continue. replay: a run, or the file of an exported one, to repeat with its models' answers. start:
     a file with a kernel to begin with, in any form (docs/start.md). counters: on, off or auto. stop_at: the share of
-    the roofline at which a new run ends (docs/search.md).
+    the roofline at which a new run ends (docs/search.md). workers: evaluations at a time; None for one, or as many as
+    a round has on a fleet. fleet: where programs are judged.
     """
 
     task: TaskSource
@@ -59,8 +65,9 @@ class SearchRequest:
     counters: str | None = None
     stop_at: float | None = None
     max_minutes: float | None = None
-    workers: int = 1
+    workers: int | None = None
     unsafe: bool = False
+    fleet: FleetChoice = field(default_factory=FleetChoice)
 
 
 def text_key(text: str) -> str:
@@ -87,12 +94,28 @@ def run_search(request: SearchRequest, *, on: Machine | None = None, listener: L
         plan = _plan(archive, request)
         listener("planned", {"task": request.task.shown, "budget": plan.budget, "targets": list(plan.targets)})
         how: dict[str, Any] = {"seed": plan.seed, "listener": listener}
-        if on is None:
+        if on is None and not request.fleet:
             opening = open_workbench(request.task, plan.targets, unsafe=request.unsafe, **how)
+        elif on is None:
+            opening = _open_on_fleet(request, plan, listener)
         else:
             opening = open_on(on, request.task, **how)
         with opening as bench:
             return _search(archive, bench, request, plan, listener)
+
+
+@contextmanager
+def _open_on_fleet(request: SearchRequest, plan: _Plan, listener: Listener) -> Iterator[Workbench]:
+    """The task, open here and in a seat. Raises BadInput where profiles of a GPU would guide the search."""
+    run = plan.known or plan.like
+    settings = run.settings if run is not None else counters_setting(request.counters, plan.targets)
+    check_far_counters(settings)
+    how: dict[str, Any] = {"unsafe": request.unsafe, "listener": listener}
+    with (
+        fleet_machine(request.fleet, plan.targets, seats=request.workers or ROUND, **how) as made,
+        open_on(made, request.task, seed=plan.seed, listener=listener) as bench,
+    ):
+        yield bench
 
 
 @dataclass(frozen=True)
@@ -170,16 +193,19 @@ def _search(archive: Archive, bench: Workbench, request: SearchRequest, plan: _P
         options: dict[str, Any] = {
             "evaluator": bench.evaluator,
             "source": source,
-            "workers": request.workers,
+            "workers": request.workers or (ROUND if request.fleet else 1),
             "listener": listener,
             "confirm": _confirmation(bench, listener),
             "counters": run_counters(run.settings, bench, plan.targets, _recorded(archive, plan)),
             "max_minutes": request.max_minutes,
         }
-        if plan.known is None:
-            found = search.run(archive, run, task, **options)
-        else:
-            found = search.resume(archive, run.id, task, **options)
+        try:
+            if plan.known is None:
+                found = search.run(archive, run, task, **options)
+            else:
+                found = search.resume(archive, run.id, task, **options)
+        except FleetAway as error:
+            raise away(error, shlex.join(["hipwright", "resume", run.id, *request.fleet.arguments()])) from error
     if kept := keep_run_faults(archive, engine, task.name, run.id):
         listener("stage", {"text": f"{kept} faults of the engine are kept: `hipwright runs faults`"})
     result = _result(archive, request, engine, cache, task, found, listener)

@@ -65,7 +65,7 @@ class TaskEngine:
     def tuned(self, cache: TuningCache, bench: Workbench) -> Tuned | None:
         """The cached choices for this graph: measured on these GPUs, or estimated for the same AMD targets."""
         evaluator = bench.evaluator
-        devices = [str(gpu.reference.info["name"]) for gpu in evaluator.gpus.values()]
+        devices = list(evaluator.device_names.values())
         return cache.best(devices or [estimated_on(evaluator.amd)], self.graph, self.source.space)
 
     def remember(
@@ -112,9 +112,9 @@ def _measured_choices(bench: Workbench) -> dict[str, Any]:
     evaluator = bench.evaluator
     if _architectures(evaluator) == {GFX950.name}:
         return {CDNA4: True}
-    if set(evaluator.targets) != set(evaluator.gpus):
+    if set(evaluator.targets) != set(evaluator.architectures):
         return {}
-    known = [TARGETS.architecture(gpu.gpu.architecture) for gpu in evaluator.gpus.values()]
+    known = [TARGETS.architecture(name) for name in evaluator.architectures.values()]
     enough = all(one and one.vendor == NVIDIA and one.lds_per_block >= STAGES_LDS[3] for one in known)
     return {SPLIT: True, f"{DEFAULT}{STAGES}": 3} if enough else {}
 
@@ -122,7 +122,7 @@ def _measured_choices(bench: Workbench) -> dict[str, Any]:
 def _architectures(evaluator: Evaluator) -> set[str]:
     """The architectures of a run's targets, the processor left out; "" for a GPU that nothing is known of."""
     found = {name: {one.name for one in TARGETS[name].architectures} for name in evaluator.targets if name != CPU.name}
-    found |= {name: {gpu.gpu.architecture} for name, gpu in evaluator.gpus.items()}
+    found |= {name: {one} for name, one in evaluator.architectures.items()}
     return set().union(*(one or {""} for one in found.values()))
 
 

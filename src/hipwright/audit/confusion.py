@@ -11,7 +11,7 @@ from typing import Any, get_args
 from hipwright.audit.cases import CorpusCase, Kind, by_task
 from hipwright.audit.verdicts import JudgedCase, ObservedVerdict, Outcome, judge_case, summary
 from hipwright.audit.verifiers import Verifier
-from hipwright.errors import HipwrightError
+from hipwright.errors import FleetAway, HipwrightError
 from hipwright.events import doing
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -52,6 +52,8 @@ def run_corpus(
 def _judge(verifier: Verifier, case: CorpusCase) -> ObservedVerdict:
     try:
         return verifier.judge(case)
+    except FleetAway:
+        raise
     except HipwrightError as error:
         return ObservedVerdict(status="unscorable", fault=error.verdict().fault or "service", message=error.message)
 

@@ -28,6 +28,7 @@ class ObservedVerdict(Record, frozen=True, kw_only=True):
     coverage: float | None = None
     family: str = ""
     seconds: float = 0.0
+    environment: str = ""
     not_run: str = ""
 
     @property
@@ -73,6 +74,7 @@ def observed_verdict(evaluation: Evaluation, target: str) -> ObservedVerdict:
         coverage=evaluation.coverage if status == "pass" else None,
         family=verdict.family if verdict else "",
         seconds=evaluation.seconds,
+        environment=evaluation.environment,
     )
 
 

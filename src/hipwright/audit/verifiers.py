@@ -13,7 +13,7 @@ from typing import Protocol
 from hipwright import config
 from hipwright.audit.cases import CorpusCase
 from hipwright.audit.verdicts import ObservedVerdict, observed_verdict
-from hipwright.errors import HipwrightError
+from hipwright.errors import FleetAway, HipwrightError
 from hipwright.evaluation import Evaluator
 from hipwright.evaluation.gpu.context import GpuContext, open_gpu
 from hipwright.evaluation.gpu.task import GpuTask
@@ -40,7 +40,9 @@ class Verifier(Protocol):
 
 
 @dataclass
-class _OpenTask:
+class OpenTask:
+    """An open task; the stack closes it."""
+
     handle: TaskHandle
     evaluator: Evaluator
     stack: ExitStack
@@ -59,7 +61,7 @@ class AuditSession:
     unsafe: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _locks: dict[Path, threading.Lock] = field(default_factory=dict)
-    _tasks: dict[Path, _OpenTask] = field(default_factory=dict)
+    _tasks: dict[Path, OpenTask] = field(default_factory=dict)
 
     def evaluator(self, task: Path) -> Evaluator:
         """The evaluator of a task, opened on first use. Raises TaskError and errors of the infrastructure."""
@@ -67,10 +69,11 @@ class AuditSession:
             lock = self._locks.setdefault(task, threading.Lock())
         with lock:
             if task not in self._tasks:
-                self._tasks[task] = self._open(task)
+                self._tasks[task] = self.open_task(task)
             return self._tasks[task].evaluator
 
-    def _open(self, task: Path) -> _OpenTask:
+    def open_task(self, task: Path) -> OpenTask:
+        """A task on the session's processes."""
         with ExitStack() as stack:
             handle = stack.enter_context(open_task(task, self.host))
             gpus = {kind: stack.enter_context(GpuTask(gpu, handle)) for kind, gpu in self.gpus.items()}
@@ -84,7 +87,7 @@ class AuditSession:
                 limits=LIMITS,
                 gpus=gpus,
             )
-            return _OpenTask(handle, evaluator, stack.pop_all())
+            return OpenTask(handle, evaluator, stack.pop_all())
 
     def close(self, task: Path | None = None) -> None:
         """Closes one task, or all."""
@@ -143,6 +146,8 @@ class TargetVerifier:
             program = Program(form=case.form, text=text)
             evaluator = self.session.evaluator(case.task_path)
             return observed_verdict(evaluator.evaluate(program, gate=self.gate, timed=self.timed), self.session.target)
+        except FleetAway:
+            raise
         except HipwrightError as error:
             verdict = error.verdict()
             return ObservedVerdict(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hipwright.cli.options import Counters, Json, Llm, MaxTokens, MaxUsd, Price, Targets, Unsafe
+from hipwright.cli.options import Counters, Fleet, Json, Llm, MaxTokens, MaxUsd, Place, Price, Targets, Unsafe
 from hipwright.cli.output import CommandOutput
 from hipwright.targets import CPU, REPRESENTATIVE
 
@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from hipwright.agents.ablation.arms import Ablation, ArmRow
 
 DEFAULT_TARGETS = (REPRESENTATIVE.name, CPU.name)
+
+
+Fill = Annotated[
+    int, typer.Option(min=0, help="Evaluations a task before any arm: what the archive knows.", metavar="N")
+]
+AtATime = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, max=64, help="Tasks at a time. [default: 1; of a fleet, its seats]"),
+]
 
 
 def ablate(
@@ -34,10 +43,8 @@ def ablate(
     reference: Annotated[str, typer.Option(help="The arm that the others are compared with.")] = "pipeline",
     budget: Annotated[int, typer.Option(min=1, help="Evaluations of each arm on each task and seed.")] = 12,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each arm on each task.")] = 2,
-    fill: Annotated[
-        int, typer.Option(min=0, help="Evaluations a task before any arm: what the archive knows.", metavar="N")
-    ] = 6,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Tasks at a time.")] = 1,
+    fill: Fill = 6,
+    workers: AtATime = None,
     out: Annotated[Path, typer.Option(help="Archives and tables; the same folder goes on.", metavar="DIR")] = Path(
         "ablation"
     ),
@@ -47,6 +54,8 @@ def ablate(
     max_tokens: MaxTokens = None,
     price: Price = None,
     counters: Counters = None,
+    fleet: Fleet = "",
+    place: Place = "",
     unsafe: Unsafe = False,
     json_mode: Json = False,
 ) -> int:
@@ -56,6 +65,7 @@ def ablate(
     """
     from hipwright.api import targets
     from hipwright.api.ablate import ablation_plan, run_ablation
+    from hipwright.api.fleet.choice import FleetChoice
     from hipwright.api.models import ModelOptions
 
     output = CommandOutput(json_mode=json_mode)
@@ -76,7 +86,7 @@ def ablate(
         options=ModelOptions.of(llm, None, max_usd, max_tokens, price),
         listener=output.stages(),
     )
-    found = run_ablation(plan, unsafe=unsafe)
+    found = run_ablation(plan, fleet=FleetChoice(fleet, place), unsafe=unsafe)
     output.result(found.to_dict()) if json_mode else show(output.console(), found)
     return 0 if any(one.best is not None for one in found.outcomes) else 1
 

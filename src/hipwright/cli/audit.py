@@ -10,7 +10,7 @@ import typer
 
 from hipwright.api import targets
 from hipwright.cli import exit_codes
-from hipwright.cli.options import Json, MaxTokens, MaxUsd, Price, Unsafe
+from hipwright.cli.options import Fleet, Json, MaxTokens, MaxUsd, Place, Price, Unsafe
 from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 from hipwright.targets import CPU, TARGETS
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from hipwright.verify.verification import Gate
 
 RUNNING = f"{CPU.name}, {TARGETS.gpu_choices()}"
+WORKERS = 2
 GATES: dict[str, tuple[Gate, ...]] = {"full": ("full",), "fast": ("fast",), "both": ("full", "fast")}
 
-Place = Annotated[str, typer.Option("--target", help=f"Where candidates run: {RUNNING}.", metavar="T")]
+On = Annotated[str, typer.Option("--target", help=f"Where candidates run: {RUNNING}.", metavar="T")]
 GateChoice = Annotated[str, typer.Option(help="Which verifier: full, fast or both.", metavar="G")]
 FormChoice = Annotated[
     str | None, typer.Option("--lane", help="Only one candidate form: program or modelnew.", metavar="L")
@@ -54,13 +55,15 @@ Tasks = Annotated[
 ]
 Keep = Annotated[bool, typer.Option("--keep", help="Add what --evolve found to the corpus.")]
 Seed = Annotated[int | None, typer.Option(help="Draws inputs and mutants; a secret one without it.")]
-Workers = Annotated[int, typer.Option(help="Candidates judged at a time.", min=1)]
+Workers = Annotated[
+    int | None, typer.Option(help="Candidates at a time. [default: 2; of a fleet, its seats]", min=1, metavar="N")
+]
 Timed = Annotated[bool, typer.Option("--timed", help="On a GPU: also through the checks of the clock.")]
 Out = Annotated[Path | None, typer.Option(help="Write audit.json into this folder.", metavar="DIR")]
 
 
 def audit(
-    target: Place = CPU.name,
+    target: On = CPU.name,
     gate: GateChoice = "both",
     form: FormChoice = None,
     only: Only = None,
@@ -75,9 +78,11 @@ def audit(
     max_tokens: MaxTokens = None,
     price: Price = None,
     seed: Seed = None,
-    workers: Workers = 2,
+    workers: Workers = None,
     timed: Timed = False,
     out: Out = None,
+    fleet: Fleet = "",
+    place: Place = "",
     unsafe: Unsafe = False,
     json_mode: Json = False,
 ) -> int:
@@ -85,9 +90,16 @@ def audit(
 
     Exit 1 when a verifier is wrong about anybody.
     """
+    from hipwright.api.fleet.choice import FleetChoice
+
     output = CommandOutput(json_mode=json_mode)
     _check(target, gate, form)
-    how: dict[str, Any] = {"only": only or [], "workers": workers, "unsafe": unsafe, "listener": output.stages()}
+    far = FleetChoice(fleet, place)
+    if far and (mutants or variants or evolve):
+        raise BadInput("a fleet judges the corpus", hint="leave --mutants, --variants and --evolve out, or --fleet")
+    how: dict[str, Any] = {"only": only or [], "unsafe": unsafe, "listener": output.stages()}
+    if mutants or variants or evolve:
+        how["workers"] = workers or WORKERS
     if mutants:
         if not TARGETS.is_host(target):
             raise BadInput("mutants are judged on the cpu target", hint="leave --target out")
@@ -107,7 +119,7 @@ def audit(
         raise BadInput("--task and --keep belong to a search for wrong programs", hint="add --evolve")
     if llm:
         raise BadInput("a model writes variants", hint="say how many: --variants N")
-    return _corpus(output, target, gate, out, form=form, seed=seed, timed=timed, **how)
+    return _corpus(output, target, gate, out, form=form, seed=seed, timed=timed, workers=workers, fleet=far, **how)
 
 
 def _check(target: str, gate: str, form: str | None) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from hipwright.api import targets
 from hipwright.cli import exit_codes
-from hipwright.cli.options import Json, Targets, Unsafe
+from hipwright.cli.options import Fleet, Json, Place, Targets, Unsafe
 from hipwright.cli.output import CommandOutput
 from hipwright.cli.shell.command import HelpfulCommand, WholeSummaries
 from hipwright.errors import BadInput
@@ -46,11 +46,14 @@ def build(
     target: Targets = None,
     workers: Workers = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a data set, or add new tasks to it.")] = False,
+    fleet: Fleet = "",
+    place: Place = "",
     unsafe: Unsafe = False,
     json_mode: Json = False,
 ) -> int:
     """Make verified pairs of every task of TASKS, or of N new ones. What is done is kept: --resume goes on."""
     from hipwright.api.data.build import build_dataset, build_settings
+    from hipwright.api.fleet.choice import FleetChoice
     from hipwright.cli.display.dataset import DatasetProgress, print_build
 
     output = CommandOutput(json_mode=json_mode)
@@ -58,6 +61,7 @@ def build(
     settings = build_settings(chosen, variants=variants, negatives=negatives, budget=budget, seed=seed)
     if (tasks is None) == (count is None):
         raise BadInput("either TASKS or --count", hint="--count N makes new tasks; TASKS are made already")
+    far = FleetChoice(fleet, place)
     how: dict[str, Any] = {"workers": workers, "resume": resume, "unsafe": unsafe}
     if count is not None:
         tasks = _composed(output, out, count, seed, **how)
@@ -67,7 +71,7 @@ def build(
             output.result({"interrupted": True, "tasks": 0, "exit_code": code})
         return code
     with DatasetProgress(output, "tasks") as progress:
-        found = build_dataset(tasks, out, settings, **how, listener=progress)
+        found = build_dataset(tasks, out, settings, **how, fleet=far, listener=progress)
     if found.interrupted:
         output.say(f"interrupted after {found.done} of {found.report.tasks} tasks: go on with --resume")
         if json_mode:

@@ -10,7 +10,21 @@ import typer
 
 from hipwright.api import targets
 from hipwright.cli import exit_codes
-from hipwright.cli.options import Counters, Json, Llm, MaxTokens, MaxUsd, Price, StopAt, Targets, TaskFile, Unsafe
+from hipwright.cli.options import (
+    Counters,
+    Fleet,
+    Json,
+    Llm,
+    MaxTokens,
+    MaxUsd,
+    Place,
+    Price,
+    StopAt,
+    Targets,
+    TaskFile,
+    Unsafe,
+    Workers,
+)
 from hipwright.cli.output import CommandOutput
 from hipwright.stopping import interrupted_code, note_resume
 
@@ -20,20 +34,24 @@ if TYPE_CHECKING:
     from hipwright.events import Listener
 
 
+Out = Annotated[
+    Path | None, typer.Option(help="Folder for program.py, model_new.py, result.json, report.html.", metavar="DIR")
+]
+Start = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Begin with this kernel: .py, .cu, .hip (docs/start.md).")
+]
+
+
 def optimize(
     task: TaskFile,
     target: Targets = None,
     budget: Annotated[int | None, typer.Option(min=1, help="Evaluations at most. [default: 40]")] = None,
     policy: Annotated[str | None, typer.Option(help="How to search (docs/search.md). [default: islands]")] = None,
     seed: Annotated[int | None, typer.Option(help="Decides every choice of the search. [default: 0]")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for program.py, model_new.py, result.json, report.html.", metavar="DIR")
-    ] = None,
+    out: Out = None,
     max_minutes: Annotated[float | None, typer.Option(min=0.01, help="Start no evaluation after this.")] = None,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Evaluations at a time.")] = 1,
-    start: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Begin with this kernel: .py, .cu, .hip (docs/start.md).")
-    ] = None,
+    workers: Workers = None,
+    start: Start = None,
     resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on with a run that was interrupted.")] = None,
     llm: Llm = None,
     llm_share: Annotated[
@@ -55,10 +73,13 @@ def optimize(
         str | None,
         typer.Option(metavar="RUN|FILE", help="Do a recorded run again, offline: its models' answers are reused."),
     ] = None,
+    fleet: Fleet = "",
+    place: Place = "",
     unsafe: Unsafe = False,
     json_mode: Json = False,
 ) -> int:
     """Search for a fast, verified HIP program for TASK. Everything is kept in the archive as it happens."""
+    from hipwright.api.fleet.choice import FleetChoice
     from hipwright.api.inputs import task_source
     from hipwright.api.models import ModelOptions
     from hipwright.api.optimize import SearchRequest, policy_name
@@ -78,6 +99,7 @@ def optimize(
         max_minutes=max_minutes,
         workers=workers,
         unsafe=unsafe,
+        fleet=FleetChoice(fleet, place),
     )
     return searched(request, task.name, out, json_mode=json_mode)
 
@@ -94,23 +116,28 @@ def searched(request: SearchRequest, title: str, out: Path | None, *, json_mode:
     if out is not None:
         prepare_folder(out)
     with SearchProgress(title) as progress:
-        result = run_search(request, listener=_noting_the_run(progress, out))
-    return _write_and_print(CommandOutput(json_mode=json_mode), result, out)
+        result = run_search(request, listener=_noting_the_run(progress, request, out))
+    return _write_and_print(CommandOutput(json_mode=json_mode), result, request, out)
 
 
-def _noting_the_run(listener: Listener, out: Path | None) -> Listener:
+def _going_on(run: str, request: SearchRequest, out: Path | None) -> str:
+    """The command that goes on with a run, where it was judged."""
+    words = ["hipwright", "resume", run, *request.fleet.arguments()]
+    return shlex.join(words + ([] if out is None else ["--out", str(out)]))
+
+
+def _noting_the_run(listener: Listener, request: SearchRequest, out: Path | None) -> Listener:
     """The listener, which also notes how to go on with the run as soon as it has a name."""
 
     def note(kind: str, data: dict[str, Any]) -> None:
         if kind in ("run_started", "resumed") and "run" in data:
-            words = ["hipwright", "resume", data["run"]]
-            note_resume(shlex.join(words + ([] if out is None else ["--out", str(out)])))
+            note_resume(_going_on(data["run"], request, out))
         listener(kind, data)
 
     return note
 
 
-def _write_and_print(output: CommandOutput, result: Result, out: Path | None) -> int:
+def _write_and_print(output: CommandOutput, result: Result, request: SearchRequest, out: Path | None) -> int:
     """Writes the files, prints the result and returns the exit code."""
     if out is not None:
         result.write(out, listener=output.stages())
@@ -121,7 +148,7 @@ def _write_and_print(output: CommandOutput, result: Result, out: Path | None) ->
     if result.search.interrupted:
         away = result.search.reason == "provider"
         what = "paused, the models' provider stays away" if away else "interrupted"
-        output.say(f"{what}: nothing is lost. Go on with: {result.command(resume=True, out=out)}")
+        output.say(f"{what}: nothing is lost. Go on with: {_going_on(result.search.run, request, out)}")
         return exit_codes.INFRASTRUCTURE if away else interrupted_code()
     return 0 if result.passed else (exit_codes.of_evaluation(result.evaluation) or exit_codes.FAILED)
 

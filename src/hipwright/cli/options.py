@@ -52,6 +52,10 @@ StopAt = Annotated[
     float | None,
     typer.Option("--stop-at", min=0.05, max=1.0, metavar="SHARE", help="End at this share of the roofline: 0.9"),
 ]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, max=64, help="Evaluations at a time. [default: 1; of a fleet, a round]"),
+]
 Fleet = Annotated[
     str, typer.Option("--fleet", help="Judge on this fleet (`hipwright fleet up`), not here.", metavar="HOST:PORT")
 ]

@@ -88,41 +88,57 @@ class BuildReport:
         }
 
 
+Made = TaskPairs | HipwrightError
+Maker = Callable[[Sequence[DatasetTask], Callable[[DatasetTask, Made], None]], None]
+"""Makes the pairs of tasks, and hands over those of each, or the error that ended it, as soon as they are there."""
+
+
+def in_workers(opener: Opener, settings: BuildSettings, hooks: Hooks, workers: int) -> Maker:
+    """Makes pairs in worker processes of this machine. opener: opens a worker's Machine."""
+
+    def make(todo: Sequence[DatasetTask], took: Callable[[DatasetTask, Made], None]) -> None:
+        work = partial(_work, settings=settings, hooks=hooks)
+        pool: Pool[DatasetTask, TaskPairs] = Pool(min(workers, len(todo)), opener, work, timeout_s=timeout_s(settings))
+        with closing(pool.run(todo)) as results:
+            for entry, result in results:
+                took(entry, result)
+
+    return make
+
+
 def build(
     entries: Sequence[DatasetTask],
     store: DatasetStore,
-    opener: Opener,
-    settings: BuildSettings,
-    hooks: Hooks,
+    maker: Maker,
     *,
-    workers: int,
     listener: Listener = silent,
     final_fields: Callable[[DatasetStore], dict[str, dict[str, Any]]] = lambda store: {},
 ) -> BuildReport:
-    """Make the pairs of every task that has none yet. opener: opens a worker's Machine; final_fields: {pair key:
-    fields} that need the whole data set, such as splits.
+    """Make the pairs of every task that has none yet. final_fields: {pair key: fields} that need the whole data set,
+    such as splits.
 
-    Raises the error that kept a worker from opening. KeyboardInterrupt loses only the tasks in progress. Event for the
-    listener: "built" {report, outcome} after each task.
+    Raises what the maker raises, such as the error that kept a worker from opening. KeyboardInterrupt loses only the
+    tasks in progress. Event for the listener: "built" {report, outcome} after each task.
     """
     todo = [entry for entry in entries if not store.done(entry.key)]
     keys = {entry.key for entry in entries}
     report = BuildReport(len(entries), {key: one for key, one in store.outcomes.items() if key in keys})
-    work = partial(_work, settings=settings, hooks=hooks)
-    pool: Pool[DatasetTask, TaskPairs] = Pool(min(workers, len(todo)), opener, work, timeout_s=_timeout_s(settings))
     begun = time.monotonic()
-    with closing(pool.run(todo)) as results:
-        for entry, result in results:
-            made = _failed(entry, result) if isinstance(result, HipwrightError) else result
-            store.add(made.outcome, made.pairs)
-            _count(report, made, time.monotonic() - begun)
-            listener("built", {"report": report, "outcome": made.outcome})
+
+    def took(entry: DatasetTask, result: Made) -> None:
+        made = _failed(entry, result) if isinstance(result, HipwrightError) else result
+        store.add(made.outcome, made.pairs)
+        _count(report, made, time.monotonic() - begun)
+        listener("built", {"report": report, "outcome": made.outcome})
+
+    if todo:
+        maker(todo, took)
     if todo or not store.finished:
         store.finish([entry.key for entry in entries], final_fields(store))
     return report
 
 
-def _timeout_s(settings: BuildSettings) -> float:
+def timeout_s(settings: BuildSettings) -> float:
     """An upper bound of the time for one task: its most evaluations, each of the longest duration."""
     programs = MAX_ATTEMPTS + max(settings.variants, MIN_SCHEDULES)
     evaluations = programs + MUTANTS_PER_NEGATIVE * settings.negatives + settings.budget

@@ -38,6 +38,17 @@ class NodeFingerprint(Record, frozen=True, kw_only=True):
     system: str = ""
     hipwright: str = hipwright.__version__
 
+    @property
+    def line(self) -> str:
+        """One line for people: what is not known is left out."""
+        parts = [f"{self.device} ({self.architecture})" if self.device else self.architecture]
+        parts += [f"id {self.device_id}"] if self.device_id else []
+        parts += [f"driver {self.driver}"] if self.driver else []
+        parts += [self.runtime] if self.runtime else []
+        parts += ["{} / {} MHz".format(*self.clocks_mhz)] if any(self.clocks_mhz) else []
+        parts += [f"{self.cores} cores", f"{self.neighbours} neighbours", self.system]
+        return f"node {self.host}: {', '.join(parts)}"
+
 
 def fingerprint(gpu: GpuInfo | None, *, neighbours: int = 0, host: str = "") -> NodeFingerprint:
     """The fingerprint of this machine with one of its GPUs; None: of its processor. host: "" for the machine's name."""

@@ -44,11 +44,11 @@ class EvaluationContext:
 
     def __post_init__(self) -> None:
         for name in self.targets:
-            if name not in OFFLINE and not TARGETS.runs_in_software(name) and name not in self.gpus:
-                known = ", ".join([*OFFLINE, CPU.name, *(one.name for one in TARGETS.simulated), *self.gpus])
+            if name not in OFFLINE and not TARGETS.runs_in_software(name) and name not in self.architectures:
+                known = ", ".join([*OFFLINE, CPU.name, *(one.name for one in TARGETS.simulated), *self.architectures])
                 raise BadInput(f"unknown target {name!r}", hint=f"this evaluator knows {known}")
         self._outline: Outline | None = None
-        machines = {*self.amd, *(gpu.gpu.architecture for gpu in self.gpus.values())}
+        machines = {*self.amd, *self.architectures.values()}
         self._models: dict[str, CostModel] = {
             known: model for known in machines if (model := load(known, self.cache.folder)) is not None
         }
@@ -56,11 +56,24 @@ class EvaluationContext:
     @property
     def fingerprint(self) -> str:
         """What an Evaluation depends on beside task and program."""
-        parts = [gpu.fingerprint for gpu in self.gpus.values()]
-        parts += [self._models[name].key for name in sorted(self._models)]
+        return self.fingerprint_on([gpu.fingerprint for gpu in self.gpus.values()])
+
+    def fingerprint_on(self, devices: Sequence[str]) -> str:
+        """The fingerprint with other names of the GPUs: a fleet's seats name their device, not its number."""
+        parts = [*devices, *(self._models[name].key for name in sorted(self._models))]
         return content_key(
             hipwright.__version__, ",".join(self.targets), compiler(), str(self.oracle.seed), ",".join(parts)
         )
+
+    @property
+    def architectures(self) -> Mapping[str, str]:
+        """The architecture of the GPU of each GPU target."""
+        return {kind: gpu.gpu.architecture for kind, gpu in self.gpus.items()}
+
+    @property
+    def device_names(self) -> Mapping[str, str]:
+        """The name of the GPU of each GPU target, as torch has it. Waits until the task is open there."""
+        return {kind: str(gpu.reference.info["name"]) for kind, gpu in self.gpus.items()}
 
     @property
     def amd(self) -> tuple[str, ...]:

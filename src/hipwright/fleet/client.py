@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -28,6 +29,8 @@ from hipwright.fleet.wire import Wire
 PATIENCE_S = 300.0  # without any link or seat before the rest is given up
 BACKOFF_S = (0.5, 1.0, 2.0, 5.0)
 CONNECT_S = 90.0
+_LOG_PLACE = re.compile(r"^\[[^]]*\]\s*(\([^)]*\)\s*)?\S+:\d+:\s*")
+"""What Ray's lines begin with: a clock, processes, and the place in its code."""
 TOKEN_FILE = Path("~/.ray/auth_token")
 _LINK_ENVIRONMENT = {
     "RAY_gcs_rpc_server_reconnect_timeout_s": "30",
@@ -35,6 +38,11 @@ _LINK_ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "PYTHONUNBUFFERED": "1",
 }
+
+
+def short_word(line: str) -> str:
+    """The first sentence of a line of Ray's log."""
+    return _LOG_PLACE.sub("", line).partition(". ")[0][:300]
 
 
 def token_known() -> bool:
@@ -118,7 +126,7 @@ class Link:
             self._process.wait(1.0)
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 4000))
         lines = [line for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
-        return lines[-1][:300] if lines else f"its process ended ({self._process.returncode})"
+        return short_word(lines[-1]) if lines else f"its process ended ({self._process.returncode})"
 
 
 def _reachable(address: str) -> None:

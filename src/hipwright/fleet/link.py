@@ -28,6 +28,8 @@ from hipwright.fleet.seats import SeatActor, SeatActors, outcome, ready_of
 from hipwright.fleet.wire import Wire
 
 LOOK_S = 1.0  # between two looks at the nodes
+BLIND_S = 45.0  # without an answer of the head, after which this process ends
+LAST_S = 5.0  # for the answers of seats that no longer have a head
 WAIT_S = 0.1
 
 
@@ -39,11 +41,16 @@ def fleet_nodes() -> list[FleetNode]:
     return [replace(node, drained=node.id in drained) for node in nodes_of(ray.nodes(), available_resources_per_node())]
 
 
+class HeadLost(Exception):
+    """The head is gone or is another one; a new link has to be made."""
+
+
 class NodeWatch:
     """Looks at the nodes in a thread of its own: without a head Ray answers late or never, while seats still answer."""
 
     def __init__(self) -> None:
         self.nodes, self.fences = fleet_nodes(), board.notes("fence")
+        self._seen, self._anew = time.monotonic(), False
         threading.Thread(target=self._watch, daemon=True, name="nodes").start()
 
     @property
@@ -51,11 +58,24 @@ class NodeWatch:
         """The ids of the nodes that get no new orders."""
         return {node.id for node in self.nodes if node.drained}
 
+    @property
+    def lost(self) -> str:
+        """Why this process sees the fleet no more; "" while it does.
+
+        A head that was started anew knows none of the actors and refuses their driver for ever.
+        """
+        if self._anew:
+            return "its head was started anew"
+        return f"its head has not answered for {BLIND_S:.0f} s" if time.monotonic() - self._seen > BLIND_S else ""
+
     def _watch(self) -> None:
         while True:
             time.sleep(LOOK_S)
-            with suppress(Exception):
+            try:
                 self.nodes, self.fences = fleet_nodes(), board.notes("fence")
+                self._seen = time.monotonic()
+            except Exception as error:
+                self._anew = self._anew or "WrongClusterID" in str(error)
 
 
 class FleetRun:
@@ -71,9 +91,10 @@ class FleetRun:
         self._alive = time.monotonic()  # when there was a seat that is not fenced
 
     def run(self) -> None:
-        """Runs the orders. Raises EOFError when the command is gone."""
+        """Runs the orders. Raises EOFError when the command is gone, HeadLost when the head is."""
         try:
             while self._schedule.left or self._more:
+                self._check_head()
                 self._look()
                 self._give()
                 self._collect()
@@ -82,6 +103,14 @@ class FleetRun:
                 self._hear()
         finally:
             self._seats.close(self._seats.all.values())
+
+    def _check_head(self) -> None:
+        """Raises HeadLost, after what seats that work still answer in a short time."""
+        if why := self._watch.lost:
+            until = time.monotonic() + LAST_S
+            while time.monotonic() < until and any(seat.orders for seat in self._seats.all.values()):
+                self._collect()
+            raise HeadLost(why)
 
     def _hear(self) -> None:
         """Takes further orders."""
@@ -233,7 +262,11 @@ def serve(wire: Wire) -> None:
     if request["type"] == "run":
         work = SeatWork.from_dict(request["work"])
         orders = [Order.from_dict(one) for one in request["orders"]]
-        FleetRun(wire, work, orders, request["patience_s"], request["more"]).run()
+        try:
+            FleetRun(wire, work, orders, request["patience_s"], request["more"]).run()
+        except HeadLost as error:
+            wire.send({"type": "failed", "why": str(error)})
+            return
     elif request["type"] == "note":
         board.note(request["kind"], request["name"], request["data"])
     elif request["type"] == "remove":

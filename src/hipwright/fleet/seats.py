@@ -90,7 +90,7 @@ class SeatActors:
     def close(self, seats: Iterable[SeatActor]) -> None:
         """Lets seats end their processes, for CLOSE_S at the most, and ends them."""
         seats = list(seats)
-        closing = [seat.actor.close.remote() for seat in seats if seat.actor is not None and seat.report is not None]
+        closing = [seat.actor.end.remote() for seat in seats if seat.actor is not None and seat.report is not None]
         with suppress(Exception):
             ray.wait(closing, num_returns=len(closing), timeout=CLOSE_S)
         for seat in seats:

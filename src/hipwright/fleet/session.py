@@ -12,6 +12,9 @@ from hipwright.errors import InfrastructureError
 from hipwright.events import Listener, silent
 from hipwright.fleet.client import BACKOFF_S, PATIENCE_S, Link, LinkLost, no_fleet
 from hipwright.fleet.records import Order, OrderEnd, OrderError, SeatWork
+from hipwright.stopping import StopSignals
+
+STOPPED_S = 0.3  # for the link to end, where the command has been told to stop and has a second
 
 
 class FleetSession:
@@ -37,7 +40,9 @@ class FleetSession:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._stopping.set()
-        self._thread.join()
+        signals = StopSignals.current
+        stopped = kind is KeyboardInterrupt or (signals is not None and signals.received)
+        self._thread.join(STOPPED_S if stopped else None)  # left alone, the link ends by itself and its seats with it
         self._end_all(InfrastructureError("the fleet's session was closed"))
 
     def submit(self, order: Order) -> Future[OrderEnd]:

@@ -148,7 +148,7 @@ def _check_same(known: Run, log: RunLog, task: Task, evaluator: EvaluatorLike) -
     if known.task != task.key:
         changed = "another task, or another version of it"
     elif log.finished is None and log.started.get("fingerprint") != evaluator.fingerprint:
-        changed = "another version of hipwright or its compiler"
+        changed = "another device, another version of hipwright, or another compiler"
     if changed:
         raise BadInput(f"run {known.id} was begun with {changed}", hint="start a new run")
 

@@ -75,8 +75,8 @@ class _Known:
 class AblationPlan:
     """The comparison to run. settings: of the models, merged into every run's setting "agents"; empty without.
 
-    workers: tasks at a time, on one machine. counters: run settings (`search.counters`) of the arms with roles; an arm
-    without the role "counters" has none.
+    workers: tasks at a time, None for one; evaluations: of each task at a time. counters: run settings
+    (`search.counters`) of the arms with roles; an arm without the role "counters" has none.
     """
 
     tasks: Sequence[Path]
@@ -87,7 +87,8 @@ class AblationPlan:
     seeds: int
     out: Path
     fill: int = 6
-    workers: int = 1
+    workers: int | None = None
+    evaluations: int = 1
     settings: Mapping[str, Any] = field(default_factory=dict)
     counters: Mapping[str, Any] = field(default_factory=dict)
     source: Source = engine_source
@@ -120,9 +121,10 @@ def _task(
 def _each(plan: AblationPlan, work: Callable[[Path, Callable[[], bool]], list[ArmOutcome]]) -> list[ArmOutcome]:
     """The outcomes of the tasks in their order, `plan.workers` tasks at a time; the first error stops the others."""
     stopped = threading.Event()
-    if plan.workers <= 1:
+    workers = plan.workers or 1
+    if workers == 1:
         return [one for path in plan.tasks for one in work(path, stopped.is_set)]
-    with ThreadPoolExecutor(plan.workers) as pool:
+    with ThreadPoolExecutor(workers) as pool:
         futures = [pool.submit(work, path, stopped.is_set) for path in plan.tasks]
         try:
             wait(futures, return_when=FIRST_EXCEPTION)
@@ -237,7 +239,7 @@ def _search(
         return name, True
     with _source(plan, archive, wanted, opened, source) as chosen:
         options: dict[str, Any] = {"evaluator": evaluator, "source": chosen, "stop_requested": stop}
-        options["counters"] = opened.counters(wanted.settings)
+        options |= {"counters": opened.counters(wanted.settings), "workers": plan.evaluations}
         if existing:
             result = resume(archive, name, task, **options)
         else:

@@ -19,8 +19,10 @@ from hipwright.api.data.hooks import (
 )
 from hipwright.api.data.synth import SynthesisJob, SynthesisResult, run_synthesis
 from hipwright.api.files import prepare_folder
+from hipwright.api.fleet.choice import FleetChoice
+from hipwright.api.fleet.pairs import in_seats
 from hipwright.api.workbench import require_sandbox
-from hipwright.dataset.build import BuildReport, build
+from hipwright.dataset.build import BuildReport, build, in_workers
 from hipwright.dataset.check import CheckReport, check
 from hipwright.dataset.make import BuildSettings, Hooks
 from hipwright.dataset.records import Pair
@@ -85,9 +87,12 @@ def build_dataset(
     workers: int | None = None,
     resume: bool = False,
     unsafe: bool = False,
+    fleet: FleetChoice | None = None,
     listener: Listener = silent,
 ) -> DatasetBuild:
     """Makes the pairs of every task of a folder that has none yet. An interrupt loses only the tasks in progress.
+
+    fleet: whose seats make the pairs, a task a seat; None for this machine's processes.
 
     Events for the listener: "problems" {what, lines}, "note" {text}, "planned" {total, done}, and "built" {done,
     report, outcome} after each task.
@@ -95,6 +100,11 @@ def build_dataset(
     prepare_folder(out)
     entries, problems = read_tasks(tasks)
     require_sandbox(unsafe)
+    if fleet:
+        maker = in_seats(fleet, settings, seats=workers, unsafe=unsafe, listener=listener)
+    else:
+        opener = partial(machine, settings.targets, unsafe=unsafe)
+        maker = in_workers(opener, settings, Hooks(mutants, evidence_text, search_pairs), workers or processors())
     listener("problems", {"what": "in the folder of tasks", "lines": problems})
     with DatasetStore(out, settings.to_dict(), resume=resume) as store:
         lines = [bad_line(one) for one in store.bad]
@@ -112,10 +122,7 @@ def build_dataset(
             report = build(
                 entries,
                 store,
-                partial(machine, settings.targets, unsafe=unsafe),
-                settings,
-                Hooks(mutants, evidence_text, search_pairs),
-                workers=workers or processors(),
+                maker,
                 listener=listen,
                 final_fields=split_fields,
             )

@@ -43,6 +43,13 @@ def counters_setting(mode: str | None, targets: tuple[str, ...]) -> dict[str, An
     return {SETTING: source} if mode == "on" or source in AUTO else {}
 
 
+def check_far_counters(settings: Mapping[str, Any]) -> None:
+    """Raises BadInput for settings whose profiles need this machine's GPU, where a fleet's judge."""
+    source = settings.get(SETTING)
+    if source not in (None, STATIC, SIMULATED):
+        raise BadInput(f"profiles by {source} are made on this machine's GPU, not on a fleet's", hint="--counters off")
+
+
 def _source(targets: tuple[str, ...], *, asked: bool) -> str:
     from hipwright.measure.profiling.vendors import PROFILERS, find_tool
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hipwright.cli.options import Json, Unsafe
+from hipwright.cli.options import Fleet, Json, Place, Unsafe, Workers
 
 
 def resume(
@@ -18,11 +18,14 @@ def resume(
         Path | None, typer.Option(help="Folder for program.py, model_new.py, result.json, report.html.", metavar="DIR")
     ] = None,
     max_minutes: Annotated[float | None, typer.Option(min=0.01, help="Start no evaluation after this.")] = None,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Evaluations at a time.")] = 1,
+    workers: Workers = None,
+    fleet: Fleet = "",
+    place: Place = "",
     unsafe: Unsafe = False,
     json_mode: Json = False,
 ) -> int:
     """Go on with a search where it was interrupted: its task, targets, budget and models are in the archive."""
+    from hipwright.api.fleet.choice import FleetChoice
     from hipwright.api.inputs import TaskSource
     from hipwright.api.optimize import SearchRequest
     from hipwright.api.runs.queries import run_task
@@ -35,5 +38,6 @@ def resume(
         max_minutes=max_minutes,
         workers=workers,
         unsafe=unsafe,
+        fleet=FleetChoice(fleet, place),
     )
     return searched(request, f"{task.name}.py", out, json_mode=json_mode)

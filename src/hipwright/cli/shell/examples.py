@@ -57,6 +57,7 @@ COMMON = {
     "optimize": ("target", "budget", "seed", "out", "start", "workers", "json"),
     "model": ("target", "budget", "regions", "out", "only_profile", "json"),
     "bench": ("candidates", "target", "out", "resume", "budget", "json"),
+    "resume": ("out", "max_minutes", "workers", "fleet", "unsafe", "json"),
     "ablate": ("arms", "budget", "seeds", "out", "json"),
     "audit": ("target", "gate", "only", "mutants", "out", "json"),
     "synth": ("out", "count", "mode", "resume", "json"),
