@@ -13,8 +13,7 @@ from hipwright.engine.knobs import CDNA4, SPLIT
 
 def bench(targets: list[str], gpus: dict[str, str]) -> Any:
     """A workbench of these targets; gpus: the architecture of each GPU at hand."""
-    found = {name: SimpleNamespace(gpu=SimpleNamespace(architecture=one)) for name, one in gpus.items()}
-    return SimpleNamespace(evaluator=SimpleNamespace(targets=targets, gpus=found))
+    return SimpleNamespace(evaluator=SimpleNamespace(targets=targets, architectures=gpus))
 
 
 @pytest.mark.parametrize(
