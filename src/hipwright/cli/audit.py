@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from hipwright.verify.verification import Gate
 
 RUNNING = f"{CPU.name}, {TARGETS.gpu_choices()}"
-WORKERS = 2
 GATES: dict[str, tuple[Gate, ...]] = {"full": ("full",), "fast": ("fast",), "both": ("full", "fast")}
 
 On = Annotated[str, typer.Option("--target", help=f"Where candidates run: {RUNNING}.", metavar="T")]
@@ -98,8 +97,8 @@ def audit(
     if far and (mutants or variants or evolve):
         raise BadInput("a fleet judges the corpus", hint="leave --mutants, --variants and --evolve out, or --fleet")
     how: dict[str, Any] = {"only": only or [], "unsafe": unsafe, "listener": output.stages()}
-    if mutants or variants or evolve:
-        how["workers"] = workers or WORKERS
+    if workers and (mutants or variants or evolve):
+        how["workers"] = workers
     if mutants:
         if not TARGETS.is_host(target):
             raise BadInput("mutants are judged on the cpu target", hint="leave --target out")

@@ -49,6 +49,11 @@ def breed(
     return expansion(view, number, operator, parents, **action)
 
 
+def signature_of(choices: Mapping[str, Any]) -> str:
+    """The text by which equal choices are found."""
+    return repr(sorted(choices.items()))
+
+
 def time_of(trial: Trial) -> float:
     """The score's value (hipwright.search.fitness.Score) of a trial's program; infinite without a score."""
     score = fitness.score(trial.evaluation)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hipwright.records import Decision, Evaluation, Expansion
-from hipwright.search.policies.common import breed, expansion, keep_if_best, opening, ranked, time_of
+from hipwright.search.policies.common import breed, expansion, keep_if_best, opening, ranked, signature_of, time_of
 from hipwright.search.view import SearchView, Trial
 
 EVERY = 3
@@ -50,7 +50,7 @@ class FeatureSearch:
     def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
         """The best candidates by the joint features, with an operator's child in every third place."""
         tallies, elites = tally(view), ranked(view.verified)
-        tried = {_signature(trial.proposed.choices) for trial in view.trials}
+        tried = {signature_of(trial.proposed.choices) for trial in view.trials}
         selected = []
         for number in range(view.next_number, view.next_number + k):
             start = opening(view, number)
@@ -102,12 +102,12 @@ def _best(
     found = [
         (worth(choices, tallies, mean), rng.random(), base, changed)
         for base, changed, choices in _candidates(view, bases, rng)
-        if _signature(choices) not in tried
+        if signature_of(choices) not in tried
     ]
     if not found:
         return None
     _, _, base, changed = max(found, key=lambda one: one[:2])
-    tried.add(_signature({**base.proposed.choices, **changed}))
+    tried.add(signature_of({**base.proposed.choices, **changed}))
     return expansion(view, number, "default", (base.proposed.program,), choices=changed)
 
 
@@ -129,7 +129,3 @@ def _candidates(
         for _ in range(CANDIDATES // len(bases) if len(some) > 1 else 0):
             changed = dict(rng.sample(some, 2))
             yield base, changed, {**now, **changed}
-
-
-def _signature(choices: Mapping[str, Any]) -> str:
-    return repr(sorted(choices.items()))

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from hipwright.errors import BadInput
 from hipwright.records import Decision, Evaluation, Expansion
-from hipwright.search.policies.common import breed, expansion, keep_if_best, opening, ranked, time_of
+from hipwright.search.policies.common import breed, expansion, keep_if_best, opening, ranked, signature_of, time_of
 from hipwright.search.view import SearchView, Trial
 
 EVERY = 3
@@ -69,7 +69,7 @@ class OptimiserPolicy:
     def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
         """Uniform draws at first, then the optimiser's candidates, with an operator's child in every third place."""
         space, elites = known_space(view), ranked(view.verified)
-        tried = {_signature(trial.proposed.choices) for trial in view.trials}
+        tried = {signature_of(trial.proposed.choices) for trial in view.trials}
         selected = []
         for number in range(view.next_number, view.next_number + k):
             made = opening(view, number)
@@ -88,7 +88,7 @@ class OptimiserPolicy:
         self, view: SearchView, number: int, space: KnownSpace, tried: set[str], rng: random.Random
     ) -> Expansion | None:
         for choices in self.optimiser.asked(space, TRIES, rng.getrandbits(31)):
-            signature = _signature({**space.base.proposed.choices, **choices})
+            signature = signature_of({**space.base.proposed.choices, **choices})
             if signature not in tried:
                 tried.add(signature)
                 return expansion(view, number, "default", (space.base.proposed.program,), choices=choices)
@@ -116,7 +116,3 @@ def _ordered(values: Sequence[Any]) -> tuple[Any, ...]:
     numbers = [v for v in once.values() if isinstance(v, int | float) and not isinstance(v, bool)]
     rest = [v for v in once.values() if isinstance(v, bool) or not isinstance(v, int | float)]
     return (*sorted(numbers), *sorted(rest, key=repr))
-
-
-def _signature(choices: Mapping[str, Any]) -> str:
-    return repr(sorted(choices.items()))

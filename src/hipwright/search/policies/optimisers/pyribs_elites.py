@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from hipwright.search.descriptor import AXES
 from hipwright.search.policies.optimisers.known_space import KnownSpace, OptimiserPolicy
 
@@ -23,6 +21,7 @@ class PyribsEmitter:
 
     def asked(self, space: KnownSpace, count: int, seed: int) -> list[dict[str, Any]]:
         """Candidates bred from the grid's elites."""
+        import numpy as np
         from ribs import archives, emitters
 
         keys = list(space.values)
