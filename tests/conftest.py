@@ -3,7 +3,8 @@
 `make test` takes some 15 minutes on two processors: of a test marked `matrix(keep=N)` it runs N of the parameters,
 evenly spread from the first to the last, and it skips tests marked `exhaustive`. Of the slowest tests (`--turns`,
 tests/slowest.txt) it runs TURN_SECONDS, which the digest of the code draws. `--all` (`make test-all`), or naming a test
-with `::`, runs everything. Property tests have no deadline, which would depend on the load of the machine. Tests share
+with `::`, runs everything. Property tests have no deadline, which would depend on the load of the machine; where tests
+have turns, their examples are those of each test's own text, so that luck fails no run, and else new ones. Tests share
 processes that import torch (tests/warm.py), and time limits allow for other load (tests/load.py).
 """
 
@@ -11,11 +12,13 @@ import compileall
 import hashlib
 import random
 import re
+import sys
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, register_random, settings
 
 import hipwright
 from tests import warm
@@ -23,12 +26,47 @@ from tests import warm
 SLOWEST, TURN_SECONDS = Path(__file__).parent / "slowest.txt", 900.0
 
 settings.register_profile("hipwright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("turns", settings.get_profile("hipwright"), derandomize=True)
 settings.load_profile("hipwright")
+
+
+class TorchRandom:
+    """PyTorch's generator as Hypothesis sets it: an example draws the same tensors each time."""
+
+    def seed(self, seed: Any) -> None:
+        torch().manual_seed(seed)
+
+    def getstate(self) -> Any:
+        return torch().get_rng_state()
+
+    def setstate(self, state: Any) -> None:
+        torch().set_rng_state(state)
+
+
+TORCH_RANDOM = TorchRandom()
+
+
+def torch() -> Any:
+    """PyTorch, where a test module has imported it."""
+    return sys.modules["torch"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="whole matrices and exhaustive tests too")
     parser.addoption("--turns", action="store_true", help="of the tests in tests/slowest.txt, a part by turns")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--turns"):
+        settings.load_profile("turns")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """The tensors that a test draws depend on the test alone."""
+    if "torch" in sys.modules:
+        register_random(TORCH_RANDOM)
+        torch().manual_seed(0)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

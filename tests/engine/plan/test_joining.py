@@ -30,7 +30,7 @@ from tests.engine.template_builds import TARGETS
 
 ROWS, OTHER, SLOTS = 5, 3, 16
 WIDTHS = (12, 40, 7)
-OPS = ("tanh", "softmax", "centred", "cumsum", "scaled_by_mean", "half", "add_in_place", "write_slots")
+OPS = ("tanh", "softmax", "centred", "cumsum", "over_mean", "wide", "add_in_place", "write_slots")
 
 
 class Steps(nn.Module):
@@ -63,9 +63,9 @@ class Steps(nn.Module):
             return x - x.mean(-1, keepdim=True)
         if op == "cumsum":
             return torch.cumsum(x, -1)
-        if op == "half":
-            return x.half().to(x.dtype)
-        return x * y.mean()
+        if op == "wide":
+            return torch.sqrt(x.double().square() + 1).to(x.dtype)
+        return x / (1 + y.abs().mean())
 
 
 def inputs_of(rows: int) -> list[torch.Tensor]:
